@@ -1,0 +1,68 @@
+# Everything runs from .venv, which the first target that needs it sets up. Python 3.11 or newer and git are enough.
+PYTHON ?= python3
+BIN := .venv/bin
+DEMO ?= runs/demo
+# tests, the demo and the compiler for absent hardware run on the host's processor
+export JAX_PLATFORMS ?= cpu
+
+.PHONY: help setup setup-test demo test lint check build loc bench clean
+
+help:
+	@echo "make demo    build llama2 for this machine, train it on real text, resume it, sample from it"
+	@echo "make test    lint, types, all tests of the generator and of the generated packages"
+	@echo "make build   weave every package of generated/packages.toml again"
+	@echo "make check   fail where generated/ has drifted from the fragments"
+	@echo "make loc     measure modularity: fragment lines against generated lines"
+	@echo "make bench   speed of the generator and of training, as ratios (takes minutes)"
+
+.venv/packages: pyproject.toml
+	$(PYTHON) -m venv .venv
+	$(BIN)/python -m pip install --quiet --upgrade pip
+	$(BIN)/python -m pip install --quiet --editable ".[packages]"
+	@touch $@
+
+# torch comes first and alone: its exact version has a build without CUDA on machines that offer one
+.venv/test: .venv/packages
+	$(BIN)/python -m pip install --quiet torch==2.13.0
+	$(BIN)/python -m pip install --quiet --editable ".[test,tpu]"
+	@touch $@
+
+setup: .venv/packages
+
+setup-test: .venv/test
+
+demo: setup
+	$(BIN)/gen build llama2 --target=cpu
+	cd generated && ../$(BIN)/python -m llama2_cpu.train --preset tiny --steps 120 --eval-every 40 \
+		--checkpoint-every 60 --checkpoint-dir ../$(DEMO)
+	@echo "— the same command with more steps goes on from the checkpoint —"
+	cd generated && ../$(BIN)/python -m llama2_cpu.train --preset tiny --steps 160 --eval-every 40 \
+		--checkpoint-every 80 --checkpoint-dir ../$(DEMO)
+	cd generated && ../$(BIN)/python -m llama2_cpu.generate --checkpoint-dir ../$(DEMO) \
+		--prompt "def " --max-tokens 120 --temperature 0.8 --top-k 40
+	@echo "loss curve: $(DEMO)/loss.png"
+
+lint: setup-test
+	$(BIN)/ruff check
+	$(BIN)/ruff format --check --exclude generated
+	$(BIN)/mypy
+
+test: lint
+	$(BIN)/python -m pytest
+	cd generated && ../$(BIN)/python -m pytest -c /dev/null --rootdir=. -q -W error .
+
+check: setup
+	$(BIN)/gen check
+
+build: setup
+	$(BIN)/gen build --all
+
+loc: setup
+	$(BIN)/gen loc
+
+bench: setup-test
+	$(BIN)/python benchmarks/weaving.py
+	$(BIN)/python benchmarks/training.py
+
+clean:
+	rm -rf .venv runs build dist

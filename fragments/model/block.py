@@ -1,0 +1,27 @@
+"""Pre-norm residual block.
+
+Source: Xiong et al. 2020, arXiv 2002.04745.
+"""
+
+from flax import nnx
+from jax import Array
+
+from generator.roles import Attention, Config, FeedForward, Norm, shard
+
+
+class Block(nnx.Module):
+    """Attention, then feed-forward, each on the normed residual and added to it."""
+
+    def __init__(self, config: Config, rngs: nnx.Rngs):
+        self.attention_norm = Norm(config.width, config.norm_epsilon)
+        self.attention = Attention(config, rngs)
+        self.mlp_norm = Norm(config.width, config.norm_epsilon)
+        self.mlp = FeedForward(config, rngs)
+
+    def __call__(self, x: Array) -> Array:
+        h = self.attention_norm(x)
+        h = self.attention(h)
+        x = shard(x + h, "batch", "sequence", "residual")
+        h = self.mlp_norm(x)
+        h = self.mlp(h)
+        return shard(x + h, "batch", "sequence", "residual")

@@ -1,0 +1,50 @@
+"""Decoder: one block scanned over stacked layers."""
+
+import jax
+import jax.numpy as jnp
+from flax import nnx
+from jax import Array
+
+from generator.roles import Block, Embedding, Norm, shard
+from generator.marks import provide
+
+
+class Config:
+    width: int  # size of the residual stream
+    layers: int  # number of blocks
+    context_length: int = 4096  # longest sequence that the model was made for, in tokens
+    dtype: str = "float32"  # dtype of the computation; parameters are float32 always
+
+
+class Decoder(nnx.Module):
+    """Tokens to the logits of the tokens that follow."""
+
+    def __init__(self, config: Config, rngs: nnx.Rngs):
+        self.config = config
+        self.embedding = Embedding(config, rngs)
+        # one Block, with a leading axis of layers on each of its parameters
+        keys = jax.random.split(rngs.params(), config.layers)
+        self.layers = jax.vmap(lambda key: Block(config, nnx.Rngs(key)))(keys)
+        self.norm = Norm(config.width, config.norm_epsilon)
+
+    def hidden(self, tokens: Array) -> Array:
+        """The residual stream after the last norm, [B, T, D]."""
+        x = self.embedding(tokens, self.config.dtype)
+        x = shard(x, "batch", "sequence", "residual")
+
+        def block(x, layer: Block):
+            x = layer(x)
+            return x, None
+
+        x, _ = jax.lax.scan(jax.checkpoint(block), x, self.layers)
+        return self.norm(x)
+
+    def __call__(self, tokens: Array) -> Array:
+        """tokens [B, T] int32 -> logits [B, T, V] in fp32."""
+        x = self.hidden(tokens)
+        return self.embedding.logits(x)
+
+
+@provide("Decoder.hidden", optional=True)
+def positions(tokens) -> Array:
+    return jnp.arange(tokens.shape[1])[None]  # [1, T]

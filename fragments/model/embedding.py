@@ -1,0 +1,31 @@
+"""Token embedding, its transpose as the output head."""
+
+import jax
+import jax.numpy as jnp
+from flax import nnx
+from jax import Array
+
+from generator.marks import point
+
+
+class Config:
+    vocab_size: int  # tokens in the vocabulary
+
+
+class Embedding(nnx.Module):
+    """Tokens to vectors, and vectors to logits."""
+
+    def __init__(self, config: Config, rngs: nnx.Rngs):
+        V, D = config.vocab_size, config.width
+        self.table = nnx.Param(config.init_std * jax.random.normal(rngs.params(), (V, D)), axes=("vocab", "embed"))
+        point("Embedding.parameters", config, rngs)
+
+    def __call__(self, tokens: Array, dtype: str) -> Array:
+        """tokens [B, T] -> [B, T, D]."""
+        return self.table.astype(dtype)[tokens]
+
+    def logits(self, x: Array) -> Array:
+        """x [B, T, D] -> [B, T, V] in fp32."""
+        with point("Embedding.head"):
+            kernel = self.table.T  # [D, V]
+        return jnp.einsum("BTD,DV->BTV", x, kernel.astype(x.dtype), preferred_element_type=jnp.float32)

@@ -1,0 +1,27 @@
+"""Linear maps without bias."""
+
+import jax
+import jax.numpy as jnp
+from flax import nnx
+from jax import Array
+
+
+class Config:
+    init_std: float = 0.02  # standard deviation of the initial weights
+
+
+class Linear(nnx.Module):
+    """y = einsum(x, kernel): the kernel is kept in fp32 and used in the dtype of x.
+
+    Args:
+        equation: of jnp.einsum, from x and the kernel to y.
+        shape, axes: sizes and logical axes of the kernel.
+        std: standard deviation of the initial weights.
+    """
+
+    def __init__(self, equation: str, shape: tuple[int, ...], axes: tuple[str, ...], std: float, rngs: nnx.Rngs):
+        self.equation = equation
+        self.kernel = nnx.Param(std * jax.random.normal(rngs.params(), shape), axes=axes)
+
+    def __call__(self, x: Array) -> Array:
+        return jnp.einsum(self.equation, x, self.kernel.astype(x.dtype))

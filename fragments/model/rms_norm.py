@@ -1,0 +1,26 @@
+"""Root-mean-square norm.
+
+Source: Zhang and Sennrich 2019, arXiv 1910.07467.
+"""
+
+import jax
+import jax.numpy as jnp
+from flax import nnx
+from jax import Array
+
+
+class Config:
+    norm_epsilon: float = 1e-5  # added to the mean square before its root is taken
+
+
+class Norm(nnx.Module):
+    """Divides by the root mean square, in fp32, and scales."""
+
+    def __init__(self, size: int, epsilon: float):
+        self.scale = nnx.Param(jnp.ones(size), axes=("norm",))
+        self.epsilon = epsilon
+
+    def __call__(self, x: Array) -> Array:
+        y = x.astype(jnp.float32)
+        y = y * jax.lax.rsqrt(jnp.mean(y * y, axis=-1, keepdims=True) + self.epsilon)
+        return (y * self.scale).astype(x.dtype)

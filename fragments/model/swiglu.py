@@ -1,0 +1,28 @@
+"""SwiGLU feed-forward.
+
+Source: Shazeer 2020, arXiv 2002.05202.
+"""
+
+import jax
+from flax import nnx
+from jax import Array
+
+from generator.roles import Linear, shard
+
+
+class Config:
+    mlp_width: int  # inner size of the feed-forward
+
+
+class FeedForward(nnx.Module):
+    """down(silu(gate(x)) * up(x))."""
+
+    def __init__(self, config: Config, rngs: nnx.Rngs):
+        D, F, std = config.width, config.mlp_width, config.init_std
+        self.gate = Linear("BTD,DF->BTF", (D, F), ("embed", "mlp"), std, rngs)
+        self.up = Linear("BTD,DF->BTF", (D, F), ("embed", "mlp"), std, rngs)
+        self.down = Linear("BTF,FD->BTD", (F, D), ("mlp", "embed"), std, rngs)
+
+    def __call__(self, x: Array) -> Array:
+        h = jax.nn.silu(self.gate(x)) * self.up(x)  # [B, T, F]
+        return self.down(shard(h, "batch", "sequence", "mlp"))

@@ -1,0 +1,6 @@
+"""Sharding by named logical axes."""
+
+
+def shard(x, *axes):
+    """Lays out."""
+    return x

@@ -1,0 +1,127 @@
+"""Merges the config fields of the selected fragments into one dataclass, and writes its presets."""
+
+from __future__ import annotations
+
+import ast
+from dataclasses import replace
+
+from generator import syntax
+from generator.errors import LoomError, nearest
+from generator.fragment import Field, Fragment
+from generator.recipe import Recipe
+from generator.traced import Traced
+from generator.weave.fill import fill
+
+
+def merge_fields(recipe: Recipe) -> list[Field]:
+    """The members of `Config` in order of selection, their settings filled.
+
+    Raises:
+        LoomError: two fragments give one member.
+    """
+    fields: dict[str, Field] = {}
+    for fragment in recipe.fragments:
+        for member in fragment.fields:
+            if member.name in fields:
+                first = fields[member.name]
+                raise LoomError(
+                    f"{fragment.name} and {first.fragment} ({_line(first)}) both give Config a field {member.name}",
+                    _line(member),
+                    "Select one of them, or give one field another name.",
+                )
+            fields[member.name] = replace(member, text=fill(member.text, recipe.settings))
+    return list(fields.values())
+
+
+def _line(member: Field) -> str:
+    """The line of the field itself, below its comments."""
+    offset = 0
+    for line in member.text.lines():
+        if not line.text.strip().startswith("#"):
+            break
+        offset += len(line.text)
+    return str(member.text.origin_at(offset))
+
+
+def config_class(recipe: Recipe, fields: list[Field]) -> Traced:
+    """`class Config`, grouped by the folders of the fragments."""
+    table = recipe.package_file.data["config"]
+    origin = recipe.package_file.origin("documentation", "config")
+    head = f'@dataclasses.dataclass(frozen=True, kw_only=True)\nclass Config:\n    """{table["documentation"]}"""\n'
+    parts = [Traced.insert(head, origin)]
+    by_name = {fragment.name: fragment for fragment in recipe.fragments}
+    groups: dict[str, list[Field]] = {}
+    for member in fields:
+        if _is_field(member):
+            groups.setdefault(_group(by_name[member.fragment], table), []).append(member)
+    for group, members in groups.items():
+        parts.append(Traced.insert(f"\n    # {group}\n", members[0].text.origin_at(0)))
+        parts += [syntax.reindent(member.text, 4) for member in members]
+    for member in fields:
+        if not _is_field(member):
+            parts.append(Traced.insert("\n", member.text.origin_at(0)))
+            parts.append(syntax.reindent(member.text, 4))
+    return Traced.join(parts)
+
+
+def _group(fragment: Fragment, table: dict) -> str:
+    return table.get("groups", {}).get(fragment.folder, fragment.folder)
+
+
+def _is_field(member: Field) -> bool:
+    return isinstance(_statement(member), ast.AnnAssign)
+
+
+def _statement(member: Field) -> ast.stmt:
+    return ast.parse("class _:\n" + member.text.text).body[0].body[0]
+
+
+def presets_value(recipe: Recipe, fields: list[Field]) -> Traced:
+    """`PRESETS = {"7b": Config(...), ...}`.
+
+    Raises:
+        LoomError: a preset sets a field that Config does not have, or leaves out one that has no default.
+    """
+    names = [member.name for member in fields if _is_field(member)]
+    required = [m.name for m in fields if _is_field(m) and _statement(m).value is None]
+    head = recipe.architecture_file.origin("presets")
+    parts = [Traced.insert("PRESETS = {\n", head)]
+    for preset, values in recipe.presets.items():
+        origin = recipe.architecture_file.origin("", f"presets.{preset}")
+        for name, (_, line) in values.items():
+            if name not in names:
+                raise LoomError(f"no selected fragment has the field {name!r}", str(line), nearest(name, names))
+        missing = [name for name in required if name not in values]
+        if missing:
+            remedy = f"Add {', '.join(missing)} to this preset."
+            raise LoomError(f"the preset {preset!r} leaves out {', '.join(missing)}", str(origin), remedy)
+        parts.append(Traced.insert(f'"{preset}": Config(\n', origin))
+        ordered = sorted(values.items(), key=lambda item: names.index(item[0]))
+        parts += [Traced.insert(f"{name}={literal(value)},\n", line) for name, (value, line) in ordered]
+        parts.append(Traced.insert("),\n", origin))
+    parts.append(Traced.insert("}\n", head))
+    return Traced.join(parts)
+
+
+def literal(value: object) -> str:
+    """A TOML value as Python source; long integers with underscores."""
+    if isinstance(value, bool) or not isinstance(value, int):
+        return repr(value)
+    return f"{value:_}" if abs(value) >= 10_000 else str(value)
+
+
+def described_fields(fields: list[Field]) -> list[dict[str, str]]:
+    """Name, type, default and meaning of each field, for tables in documents."""
+    rows = []
+    for member in fields:
+        statement = _statement(member)
+        if isinstance(statement, ast.AnnAssign):
+            lines = [line.strip() for line in member.text.text.splitlines()]
+            above = " ".join(line.lstrip("# ") for line in lines if line.startswith("#"))
+            last = lines[-1].partition("  # ")[2]
+            default = ast.unparse(statement.value) if statement.value is not None else ""
+            kind = ast.unparse(statement.annotation)
+            rows.append({"name": member.name, "type": kind, "default": default, "meaning": last or above})
+    return rows
+
+

@@ -1,0 +1,36 @@
+"""What a user of gen can meet: one exception, always with a place, a reason and a remedy."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
+
+
+class LoomError(Exception):
+    """A mistake in a fragment, an architecture, a target or a command line.
+
+    Args:
+        message: what is wrong.
+        where: `path` or `path:line` of the place to change, or None where there is no file (a command line).
+        remedy: what to do about it.
+    """
+
+    def __init__(self, message: str, where: str | None = None, remedy: str | None = None):
+        self.message, self.where, self.remedy = message, where, remedy
+        super().__init__(str(self))
+
+    def __str__(self) -> str:
+        place = f"{self.where}: " if self.where else ""
+        remedy = f"\n  {self.remedy}" if self.remedy else ""
+        return f"{place}{self.message}{remedy}"
+
+
+def nearest(name: str, known: Iterable[str]) -> str:
+    """A remedy that names the known names most like `name`, or all of them where none is alike."""
+    names = sorted(known)
+    close = difflib.get_close_matches(name, names, n=3, cutoff=0.5)
+    if not names:
+        return "There is none to choose from."
+    if close:
+        return f"Did you mean {' or '.join(close)}?"
+    return f"There is {', '.join(names[:20])}{', …' if len(names) > 20 else ''}."

@@ -1,0 +1,196 @@
+"""Says where a generated line came from, and where a fragment's lines went."""
+
+from __future__ import annotations
+
+import os
+import re
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import NamedTuple
+
+from generator.citation import title_and_citation
+from generator.errors import LoomError, nearest
+from generator.lock import read_lock
+from generator.mapped import MappedPackage, Segments
+from generator.project import LOCK, Project
+
+CONTEXT = 2
+
+
+class Stretch(NamedTuple):
+    """Generated text and its source; line numbers count from 1.
+
+    Attributes:
+        first, last: the generated lines.
+        text: the generated text, where the stretch is on one line.
+        source, source_first, source_last: where it was copied from.
+        title, citation: what the source says about itself.
+    """
+
+    first: int
+    last: int
+    text: str
+    source: str
+    source_first: int
+    source_last: int
+    title: str
+    citation: str
+
+
+class Explained(NamedTuple):
+    """A generated file and where it came from; `edited` says that its lines may not be those that were built."""
+
+    package: str
+    path: str
+    edited: bool
+    stretches: list[Stretch]
+
+
+@dataclass
+class Place:
+    """Where lines of a fragment stand, the same in one or more packages.
+
+    Attributes:
+        path: in the package.
+        lines: the lines with their context, and whether the fragment has a part in each.
+        at: `path:line` of the first of its lines, for each package.
+    """
+
+    path: str
+    lines: list[tuple[bool, str]]
+    at: list[str] = field(default_factory=list)
+
+
+def explain_file(project: Project, word: str) -> Explained:
+    """The sources of a generated file, or of one line of it.
+
+    Args:
+        word: `FILE`, `FILE:LINE` or, as editors copy it, `FILE:LINE:COLUMN`.
+
+    Raises:
+        LoomError: there is no such file or line, or it is no woven Python of a built package.
+    """
+    file, line = _split(word)
+    package, path = _package_of(project, file)
+    lines, origins = package.lines(path), package.origins_of(path)
+    shown = f"{package.shown}/{path}"
+    if not origins:
+        remedy = f"Ask about one of {', '.join(sorted(package.origins))}; what others are made from is in {LOCK}."
+        raise LoomError("has no line map: only woven Python has", shown, remedy)
+    if line and line > len(lines):
+        raise LoomError(f"there is no line {line}: the file has {len(lines)}", shown)
+    texts = project.library().files
+    if line:
+        stretches = _line_stretches(line, lines[line - 1], origins[line - 1], texts)
+    else:
+        stretches = _file_stretches(origins, texts)
+    return Explained(package.name, path, package.edited(path), stretches)
+
+
+def _split(word: str) -> tuple[Path, int | None]:
+    match = re.fullmatch(r"(.+?):(\d+)(?::\d+)?", word)
+    if Path(word).exists() or not match:
+        return Path(word), None
+    if int(match[2]) == 0:
+        raise LoomError("lines count from 1", word)
+    return Path(match[1]), int(match[2])
+
+
+def _package_of(project: Project, file: Path) -> tuple[MappedPackage, str]:
+    """The package that a file is in, and its path there; a bare `llama2_cpu/model.py` is looked for in generated/."""
+    for candidate in (file, project.generated / file):
+        place = Path(os.path.abspath(candidate))
+        if place.is_file():
+            for folder in place.parents:
+                if (folder / LOCK).is_file():
+                    shown = project.show(folder)
+                    return MappedPackage(folder, shown, read_lock(folder, shown)), place.relative_to(folder).as_posix()
+            raise LoomError(
+                "is not in a package that gen built", project.show(place), f"No folder above it has a {LOCK}."
+            )
+    raise LoomError("there is no such file", str(file), "Give the path of a file in a package, like PATH/model.py:12.")
+
+
+def _line_stretches(line: int, text: str, segments: Segments, texts: dict[str, str]) -> list[Stretch]:
+    """Each part of a line that has a source of its own."""
+    ends = [column for column, _ in segments[1:]] + [len(text)]
+    result: list[Stretch] = []
+    for (start, origin), end in zip(segments, ends):
+        part = text[start:end].strip()
+        if part or len(segments) == 1:
+            said = title_and_citation(origin.path, texts.get(origin.path, ""))
+            result.append(Stretch(line, line, part, origin.path, origin.line, origin.line, *said))
+    return result
+
+
+def _file_stretches(origins: list[Segments], texts: dict[str, str]) -> list[Stretch]:
+    """Runs of lines whose first character comes from the same source, going on in it or staying on a line."""
+    runs: list[list] = []
+    for number, segments in enumerate(origins, 1):
+        if not segments:
+            continue
+        path, line = segments[0][1]
+        last = runs[-1] if runs else None
+        if last and last[1] == number - 1 and last[2] == path and last[4] <= line <= last[4] + 2:
+            last[1], last[4] = number, line
+        else:
+            runs.append([number, number, path, line, line])
+    said = {run[2]: title_and_citation(run[2], texts.get(run[2], "")) for run in runs}
+    return [Stretch(first, last, "", path, low, high, *said[path]) for first, last, path, low, high in runs]
+
+
+def find_fragment(project: Project, word: str) -> str:
+    """The source path of a fragment, by its name with or without its folder.
+
+    Raises:
+        LoomError: there is none, or more than one.
+    """
+    paths = [path for path in project.library().files if path.startswith("fragments/") and path.endswith(".py")]
+    names = {path.removeprefix("fragments/").removesuffix(".py"): path for path in sorted(paths)}
+    word = word.removeprefix("fragments/").removesuffix(".py")
+    if word in names:
+        return names[word]
+    found = [name for name in names if name.rsplit("/", 1)[-1] == word]
+    if len(found) > 1:
+        raise LoomError(f"{len(found)} fragments are called {word}", remedy=f"Say which: {' or '.join(found)}.")
+    if not found:
+        short = [name.rsplit("/", 1)[-1] for name in names]
+        raise LoomError(f"no fragment is called {word!r}", remedy=nearest(word, {*names, *short}))
+    return names[found[0]]
+
+
+def explain_fragment(packages: list[MappedPackage], source: str) -> list[Place]:
+    """Where the lines of a source stand in packages, with the lines around them.
+
+    Args:
+        source: the source's path.
+
+    Returns:
+        The places by path in the package and line; the same text in several packages is one place.
+
+    Raises:
+        LoomError: a file or a map cannot be read.
+    """
+    places: dict[tuple, Place] = {}
+    for package in packages:
+        for path, origins in package.origins.items():
+            lines = package.lines(path)
+            own = [any(origin.path == source for _, origin in segments) for segments in origins[: len(lines)]]
+            for low, high in _regions(own):
+                shown = [(own[n] and bool(lines[n].strip()), lines[n]) for n in range(low, high)]
+                place = places.setdefault((path, *shown), Place(path, shown))
+                first = next(n for n in range(low, high) if own[n])
+                place.at.append(f"{package.shown}/{path}:{first + 1}")
+    return sorted(places.values(), key=lambda place: place.path)
+
+
+def _regions(own: list[bool]) -> list[tuple[int, int]]:
+    """Ranges of lines that hold all own lines and their context; ranges that touch are one."""
+    regions: list[list[int]] = []
+    for number in (n for n, mine in enumerate(own) if mine):
+        low, high = max(number - CONTEXT, 0), min(number + CONTEXT + 1, len(own))
+        if regions and low <= regions[-1][1]:
+            regions[-1][1] = high
+        else:
+            regions.append([low, high])
+    return [(low, high) for low, high in regions]

@@ -1,0 +1,231 @@
+"""Format woven Python with black, and keep the origin of every token.
+
+Black changes little besides white space: it adds and removes commas, parentheses and semicolons, moves comments, and
+respells strings and numbers. So the names, operators and literals before and after are the same sequence, and each
+takes its origin across; what black adds belongs to the token before it. Text that does not fit is an error, no guess.
+
+Tokens come from pytokens, the tokenizer that black itself uses: it gives the same tokens on every version of Python,
+where the standard library's differ in f-strings.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections import defaultdict, deque
+from difflib import SequenceMatcher
+from functools import lru_cache
+from itertools import groupby, zip_longest
+from typing import NamedTuple
+
+from generator.errors import LoomError
+from generator.traced import Origin, Piece, Traced
+
+LINE_LENGTH = 120
+PUNCTUATION = frozenset(",();")  # what black may add and remove
+BLANK = frozenset({"whitespace", "indent", "dedent", "newline", "nl", "endmarker"})
+
+
+class Token(NamedTuple):
+    text: str
+    start: int  # offset in the text
+
+    @property
+    def end(self) -> int:
+        return self.start + len(self.text)
+
+
+Pair = tuple[Token, Token]  # of the source, and what black made of it
+
+
+class Span(NamedTuple):
+    """A stretch of the formatted text that has one origin."""
+
+    start: int
+    end: int
+    origin: Origin
+
+
+@lru_cache(maxsize=4096)
+def format_python(source: Traced) -> Traced:
+    """Formats a text with black; each token of the result has the origin of its token in the source.
+
+    White space, and what black adds, has the origin of the token before it; indentation that of the token after it.
+    Each line of a string has the origin of the string's same line. Cached, since packages share definitions.
+
+    Args:
+        source: Python code.
+
+    Returns:
+        Exactly what black makes of the text, in inserted pieces, one for each run of one origin.
+
+    Raises:
+        LoomError: black cannot parse the text, or changed it in a way that is not known here.
+    """
+    text = _black(source)
+    pairs = _align(source, tokenize(source.text), tokenize(text))
+    if not pairs:
+        return Traced.insert(text, source.origin_at(0)) if text else Traced()
+    pairs.sort(key=lambda pair: pair[1].start)
+    return _extend(text, _spans(source, pairs))
+
+
+def _black(source: Traced) -> str:
+    import black  # takes 0.1 s to import, which a command that formats nothing should not wait for
+
+    mode = black.Mode(line_length=LINE_LENGTH, target_versions={black.TargetVersion.PY311})
+    try:
+        return black.format_str(source.text, mode=mode)
+    except SyntaxError as error:  # an encoding declaration that names no encoding
+        raise LoomError(str(error), str(source.origin_at(0)), "Leave out the encoding declaration.") from error
+    except black.InvalidInput as error:
+        reason = error.details.strip().splitlines()[-1]
+        if error.context.startswith("INTERNAL ERROR"):  # the line that it names is one of black's output
+            raise LoomError(f"black made invalid code of it: {reason}", source.origin_at(0).path) from error
+        # Black counts from the first character that is not blank, and finds an unexpected end after the last line.
+        blank = len(source.text) - len(source.text.lstrip())
+        lines = source.text.strip().split("\n")
+        row = min(error.lineno, len(lines)) - 1
+        offset = blank + sum(len(line) + 1 for line in lines[:row]) + min(error.column, len(lines[row]))
+        message = f"black cannot parse {lines[row].strip()!r} ({reason})"
+        raise LoomError(message, str(source.origin_at(offset)), "Mend this line, or what is woven into it.") from error
+
+
+def tokenize(text: str) -> list[Token]:
+    """The tokens of a text that black accepts, comments included, white space left out; an f-string is one token."""
+    import pytokens  # takes 30 ms to import
+
+    tokens, depth, start = [], 0, 0
+    for token in pytokens.tokenize(text):
+        kind = token.type._name_  # what .name gives, which is slow on Python 3.11
+        if depth == 0:
+            start = token.start_index
+        depth += (kind in ("fstring_start", "tstring_start")) - (kind in ("fstring_end", "tstring_end"))
+        word = text[start : token.end_index]
+        if depth > 0 or kind in BLANK:
+            continue
+        if word == "...":  # black joins the dots of `from . .. import x`
+            tokens += [Token(".", start), Token(".", start + 1), Token(".", start + 2)]
+        else:
+            tokens.append(Token(word, start))
+    return tokens
+
+
+def _align(source: Traced, old: list[Token], new: list[Token]) -> list[Pair]:
+    """Pairs each token of the formatted text with its token in the source, but for what black added."""
+    old_comments, old_words, old_marks = _sort(old)
+    new_comments, new_words, new_marks = _sort(new)
+    pairs = _pair_comments(source, old_comments, new_comments)
+    for before, after in zip_longest(old_words, new_words):
+        if before is None or after is None or _normal(before.text, after.text) != _normal(after.text, before.text):
+            raise _unaligned(source, before, after)
+        pairs.append((before, after))
+    for before, after in zip(old_marks, new_marks, strict=True):
+        kept = _kept("".join(mark.text for mark in before), "".join(mark.text for mark in after))
+        pairs += [(before[i], after[j]) for i, j in kept]
+    return pairs
+
+
+def _sort(tokens: list[Token]) -> tuple[list[Token], list[Token], list[list[Token]]]:
+    """The comments; the words (what black keeps, in order); and before each word and at the end, the punctuation."""
+    comments, words, marks = [], [], [[]]
+    for token in tokens:
+        if token.text[0] == "#":
+            comments.append(token)
+        elif token.text in PUNCTUATION:
+            marks[-1].append(token)
+        else:
+            words.append(token)
+            marks.append([])
+    return comments, words, marks
+
+
+@lru_cache(maxsize=4096)
+def _kept(old: str, new: str) -> tuple[tuple[int, int], ...]:
+    """Which punctuation marks between two words stayed: pairs of an index in `old` and one in `new`."""
+    blocks = SequenceMatcher(None, old, new, autojunk=False).get_matching_blocks()
+    return tuple((block.a + i, block.b + i) for block in blocks for i in range(block.size))
+
+
+def _normal(word: str, other: str) -> str:
+    """What black leaves alone in a string or a number, if it stands in for another one."""
+    if word == other:
+        return word
+    if word[-1] in ("'", '"'):
+        prefix, quote, body = re.match(r"""(\w*)(["'])(.*)""", word, re.DOTALL).groups()
+        body = re.sub(r"\\(x..|u.{4}|U.{8}|N\{[^}]*\})", lambda escape: escape[0].lower(), body)
+        body = re.sub(r"""[\s\\"']""", "", body)  # quotes change, with their escapes; docstrings are indented anew
+        return "".join(sorted(prefix.lower().replace("u", ""))) + '"' + body
+    return repr(ast.literal_eval(word)) if re.match(r"\.?\d", word) else word
+
+
+def _pair_comments(source: Traced, old: list[Token], new: list[Token]) -> list[Pair]:
+    """Pairs comments by what they say, since black moves them past other tokens."""
+    waiting, pairs = defaultdict(deque), []
+    for comment in old:
+        waiting["".join(comment.text.split())].append(comment)
+    for rest in new:
+        while rest.text:
+            # Black may put several comments on one line, as in `# a  # b`: take the longest that is one in the source.
+            parts = re.split(r"(?=  #)", rest.text)
+            heads = ["".join(parts[:count]) for count in range(len(parts), 0, -1)]
+            head = next((head for head in heads if waiting["".join(head.split())]), None)
+            if head is None:
+                raise _unaligned(source, None, rest)
+            pairs.append((waiting["".join(head.split())].popleft(), Token(head, rest.start)))
+            rest = Token(rest.text[len(head) :], rest.start + len(head))
+    for dropped in [comment for comments in waiting.values() for comment in comments]:
+        raise _unaligned(source, dropped, None)
+    return pairs
+
+
+def _unaligned(source: Traced, old: Token | None, new: Token | None) -> LoomError:
+    change = f"dropped {old.text!r}" if new is None else f"added {new.text!r}"
+    if old and new:
+        change = f"turned {old.text!r} into {new.text!r}"
+    remedy = "Write it in the form that black gives, so that every line can be traced to its source."
+    where = str(source.origin_at(old.start)) if old else source.origin_at(0).path
+    return LoomError(f"black {change}, a change that generator/format.py does not know", where, remedy)
+
+
+def _spans(source: Traced, pairs: list[Pair]) -> list[Span]:
+    """Where each token stands in the formatted text, and its origin; a string of several lines has a span for each."""
+    source, spans = _by_line(source), []
+    for old, new in pairs:
+        starts, ends = _breaks(old)[:-1], _breaks(new)[1:]
+        for row, end in enumerate(ends):
+            # Black may put the closing quotes on a line of their own, which the source does not have.
+            origin = source.origin_at(starts[min(row, len(starts) - 1)])
+            spans.append(Span(ends[row - 1] if row else new.start, end, origin))
+    return spans
+
+
+def _by_line(source: Traced) -> Traced:
+    """The same text with a piece for each line, in which origins are found fast."""
+    pieces = []
+    for piece in source.pieces:
+        for row, line in enumerate(piece.text.split("\n")):
+            origin = Origin(piece.origin.path, piece.origin.line + row) if piece.copied else piece.origin
+            pieces.append(Piece(line + "\n", origin))
+        pieces[-1] = Piece(line, origin)
+    return Traced(tuple(pieces))
+
+
+def _breaks(token: Token) -> list[int]:
+    """Where its lines start, and where it ends."""
+    breaks = [token.start, token.end]
+    if "\n" in token.text:
+        breaks[1:1] = [token.start + newline.end() for newline in re.finditer("\n", token.text)]
+    return breaks
+
+
+def _extend(text: str, spans: list[Span]) -> Traced:
+    """The text, all of it covered: what lies between two spans goes to the first, and indentation to the second."""
+    pieces, position, last = [], 0, spans[0].origin
+    for start, end, origin in [*spans, Span(len(text), len(text), spans[-1].origin)]:
+        gap = text[position:start]
+        indentation = position + (gap.rfind("\n") + 1 or len(gap))
+        pieces += [Piece(text[position:indentation], last), Piece(text[indentation:end], origin)]
+        position, last = end, origin
+    runs = groupby(pieces, key=lambda piece: piece.origin)
+    return Traced.join(Traced.insert("".join(piece.text for piece in run), origin) for origin, run in runs)

@@ -1,0 +1,222 @@
+"""Lays definitions out into files: the order that a reader wants, the header, the docstring, the imports."""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from generator import __version__
+from generator.config import config_class, presets_value
+from generator.errors import LoomError
+from generator.format import format_python
+from generator.fragment import Definition, Field, Fragment, Import
+from generator.imports import import_block
+from generator.recipe import Recipe
+from generator.templating import render_text
+from generator.traced import Origin, Traced
+from generator.weave.link import Linked, Linker, reachable
+
+CONFIG = "config.py"
+
+
+@dataclass(frozen=True)
+class Layout:
+    """Python files: path -> traced text, and what other files need to know of them.
+
+    Attributes:
+        texts: formatted.
+        modules: top-level modules that each file imports from outside the package.
+        fragments: names of the fragments in each file, in order.
+    """
+
+    texts: dict[str, Traced]
+    modules: dict[str, tuple[str, ...]]
+    fragments: dict[str, tuple[str, ...]]
+
+
+def file_of(fragment: Fragment, recipe: Recipe) -> str:
+    """The file that a fragment's definitions go to, by its folder.
+
+    Raises:
+        LoomError: the package file knows no file for the folder.
+    """
+    folders = recipe.package_file.data["folders"]
+    if fragment.folder not in folders:
+        remedy = f"Add `{fragment.folder} = ...` under [folders], or move the fragment."
+        raise LoomError(f"no file for fragments in {fragment.folder}/", recipe.package_file.path, remedy)
+    file = folders[fragment.folder]
+    return f"{file}{fragment.short}.py" if file.endswith("/") else file
+
+
+def lay_out(recipe: Recipe, definitions: dict[str, Definition], fields: list[Field]) -> Layout:
+    """Places what the roots reach.
+
+    Args:
+        definitions: key -> woven definition.
+        fields: the members of Config, filled.
+
+    Raises:
+        LoomError: a name that nobody defines, files that import each other in a circle.
+    """
+    fragments = {fragment.name: fragment for fragment in recipe.fragments}
+    files = {name: file_of(fragment, recipe) for name, fragment in fragments.items()}
+    extra = {"Config": f"{CONFIG}:Config", "PRESETS": f"{CONFIG}:PRESETS"}
+    ambient = Import("dataclasses", "", "dataclasses", recipe.package_file.origin("documentation", "config"))
+    linker = Linker(definitions, recipe.fragments, lambda: recipe.library.everything, extra, (ambient,))
+    made = {extra["Config"]: config_class(recipe, fields), extra["PRESETS"]: presets_value(recipe, fields)}
+    cache: dict[str, Linked] = {}
+
+    def linked(key: str) -> Linked:
+        if key not in cache:
+            text = made[key] if key in made else definitions[key].text
+            cache[key] = linker.link(text, CONFIG if key in made else files[definitions[key].fragment])
+        return cache[key]
+
+    exports = [extra.get(name, name) for name in recipe.package_file.data["exports"]]
+    _check_exports(exports, {**definitions, **made}, recipe)
+    own = [key for key in definitions if key.endswith(":__main__") or key.startswith("tests/")]
+    reached = reachable([*exports, *own], linked)
+    placed: dict[str, list[str]] = {}
+    for key in _in_reading_order(reached, definitions, linked, fragments):
+        placed.setdefault(files[definitions[key].fragment], []).append(key)
+    placed = {CONFIG: [key for key in made if key in reached], **placed}
+    home = {key: file for file, keys in placed.items() for key in keys}
+    texts, modules, named = {}, {}, {}
+    for file, keys in placed.items():
+        own_texts = [made[key] if key in made else definitions[key].text for key in keys]
+        outside = [item for key in keys for item in linked(key).imports]
+        inside = [
+            Import(_relative(file, home[used]), used.split(":")[-1], used.split(":")[-1], text.origin_at(0))
+            for key, text in zip(keys, own_texts, strict=True)
+            for used in linked(key).uses
+            if home[used] != file
+        ]
+        named[file] = _fragments_in(own_texts, recipe)
+        texts[file] = _file(recipe, file, own_texts, import_block([*outside, *inside]), named[file])
+        modules[file] = tuple(sorted({item.module.split(".")[0] for item in outside}))
+    _check_circles(placed, linked, home)
+    texts["__init__.py"] = _surface(recipe, exports, home)
+    return Layout(texts, modules, named)
+
+
+def _check_exports(exports: list[str], known: dict, recipe: Recipe) -> None:
+    for name in exports:
+        if name not in known:
+            where = str(recipe.package_file.origin("exports"))
+            raise LoomError(f"the package exports {name}, which no selected fragment defines", where, "Remove it.")
+
+
+def _in_reading_order(reached: list[str], definitions: dict, linked, fragments: dict[str, Fragment]) -> list[str]:
+    """Fragments after those that they use; a fragment's definitions together, as it has them."""
+    members: dict[str, list[str]] = {}
+    wanted = set(reached)
+    for key, definition in definitions.items():
+        if key in wanted:
+            members.setdefault(definition.fragment, []).append(key)
+    order: list[str] = []
+    seen: set[str] = set()
+
+    def visit(fragment: str) -> None:
+        if fragment in seen:
+            return
+        seen.add(fragment)
+        for key in members[fragment]:
+            for used in linked(key).uses:
+                if used in definitions:
+                    visit(definitions[used].fragment)
+        order.append(fragment)
+
+    for key in reached:
+        if key in definitions:
+            visit(definitions[key].fragment)
+    return [key for fragment in order for key in _main_last(members[fragment])]
+
+
+def _main_last(keys: list[str]) -> list[str]:
+    return sorted(keys, key=lambda key: key.endswith(":__main__"))
+
+
+def _relative(file: str, other: str) -> str:
+    """The module of `other` as seen from `file`."""
+    dots = "." * (1 + file.count("/"))
+    return dots + other.removesuffix(".py").replace("/", ".")
+
+
+def _check_circles(placed: dict[str, list[str]], linked, home: dict[str, str]) -> None:
+    needs = {
+        file: {home[used] for key in keys for used in linked(key).uses} - {file} for file, keys in placed.items()
+    }
+    done: set[str] = set()
+
+    def visit(file: str, way: list[str]) -> None:
+        if file in way:
+            circle = " -> ".join([*way[way.index(file) :], file])
+            raise LoomError(f"files import each other in a circle: {circle}", None, "Move a definition to another folder.")
+        if file not in done:
+            for other in sorted(needs[file]):
+                visit(other, [*way, file])
+            done.add(file)
+
+    for file in needs:
+        visit(file, [])
+
+
+def _fragments_in(texts: Iterable[Traced], recipe: Recipe) -> tuple[str, ...]:
+    by_path = {fragment.path: fragment.name for fragment in recipe.fragments}
+    paths = dict.fromkeys(path for text in texts for path in text.paths())
+    return tuple(by_path[path] for path in paths if path in by_path)
+
+
+def header(recipe: Recipe, fragments: Iterable[str]) -> Traced:
+    """The comment lines at the top of every Python file."""
+    origin = Origin(recipe.architecture_file.path, 1)
+    first = f"# Code generated by gen {__version__} from {recipe.architecture} x {recipe.target}. DO NOT EDIT.\n"
+    names = ", ".join(fragments)
+    listed = textwrap.fill(
+        f"Fragments: {names}.", 118, initial_indent="# ", subsequent_indent="# ", break_on_hyphens=False
+    )
+    return Traced.insert(first + (f"{listed}\n" if names else ""), origin)
+
+
+def _file(recipe: Recipe, file: str, texts: list[Traced], imports: Traced, fragments: tuple[str, ...]) -> Traced:
+    parts = [header(recipe, fragments), documentation(recipe, file, fragments)]
+    if imports.text:
+        parts += [_blank(imports, 1), format_python(imports)]
+    last_small = False
+    for number, text in enumerate(texts):
+        formatted = format_python(text)
+        small = not any(line.startswith(("def ", "class ", "@", "async ")) for line in formatted.text.splitlines())
+        together = small and (last_small or number == 0)
+        parts += [_blank(formatted, 1 if together else 2), formatted]
+        last_small = small
+    return Traced.join(parts)
+
+
+def _blank(text: Traced, count: int) -> Traced:
+    return Traced.insert("\n" * count, text.origin_at(0))
+
+
+def documentation(recipe: Recipe, file: str, fragments: tuple[str, ...]) -> Traced:
+    """The module docstring: the package file's for this file, else the titles of its fragments."""
+    table = recipe.package_file.data["documentation"]
+    if file in table:
+        origin = recipe.package_file.origin(file, "documentation")
+        text = render_text(table[file], str(origin), recipe).strip()
+    else:
+        fragment = next(f for f in recipe.fragments if f.name == fragments[0])
+        origin, text = Origin(fragment.path, 1), f"{fragment.title}."
+    quotes = f'"""{text}\n"""\n' if "\n" in text else f'"""{text}"""\n'
+    return Traced.insert(quotes, origin)
+
+
+def _surface(recipe: Recipe, exports: list[str], home: dict[str, str]) -> Traced:
+    """`__init__.py`: the public names."""
+    origin = recipe.package_file.origin("exports")
+    names = [key.split(":")[-1] for key in exports]
+    imports = [Import(_relative("__init__.py", home[key]), name, name, origin) for key, name in zip(exports, names)]
+    listed = ", ".join(f'"{name}"' for name in sorted(names))
+    public = Traced.insert(f"__all__ = [{listed}]\n", origin)
+    parts = [header(recipe, ()), documentation(recipe, "__init__.py", ())]
+    block = format_python(import_block(imports))
+    return Traced.join([*parts, _blank(block, 1), block, _blank(block, 1), format_python(public)])

@@ -1,0 +1,66 @@
+"""What there is to build, and what has been built."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from generator.citation import title_and_citation
+from generator.errors import LoomError
+from generator.lock import files_below
+from generator.project import LOCK, Project
+from generator.tables import Table
+
+PLACES = {
+    "architectures": ("templates/architectures", ".toml"),
+    "targets": ("targets", "/target.toml"),
+    "fragments": ("fragments", ".py"),
+}
+
+
+def listing(project: Project) -> dict[str, list[dict]]:
+    """The architectures, targets and fragments by name, and the packages that are kept.
+
+    Raises:
+        LoomError: the list of packages or a source cannot be read.
+    """
+    found: dict[str, list[dict]] = {kind: [] for kind in PLACES}
+    for kind, (folder, suffix) in PLACES.items():
+        for root in project.roots:
+            found[kind] += [
+                _entry(root, folder, name, suffix) for name in files_below(root / folder) if _is(name, suffix)
+            ]
+        found[kind].sort(key=lambda entry: entry["name"])
+    found["packages"] = [
+        {
+            **combination._asdict(),
+            "name": combination.name,
+            "built": (project.generated / combination.name / LOCK).is_file(),
+        }
+        for combination in project.packages()
+    ]
+    return found
+
+
+def _is(name: str, suffix: str) -> bool:
+    # fragments stand in a folder; roles.py and __init__.py above them are none
+    in_folder = suffix != ".py" or ("/" in name and not name.endswith("__init__.py"))
+    return name.endswith(suffix) and in_folder
+
+
+def _entry(root: Path, folder: str, name: str, suffix: str) -> dict:
+    path = root / folder / name
+    try:
+        title, citation = title_and_citation(name, path.read_bytes().decode("utf-8"))
+    except UnicodeDecodeError:
+        raise LoomError("is not UTF-8 text", str(path), "Save it as UTF-8.") from None
+    return {"name": name.removesuffix(suffix), "title": title, "citation": citation}
+
+
+def tables(found: dict[str, list[dict]]) -> list[Table]:
+    """The listing as tables for people."""
+    result = []
+    for kind in PLACES:
+        rows = [(entry["name"], entry["title"]) for entry in found[kind]] or [("(none)", "")]
+        result.append(Table(kind.capitalize(), (kind.removesuffix("s"), "title"), rows))
+    rows = [(p["name"], "built" if p["built"] else "not built") for p in found["packages"]] or [("(none)", "")]
+    return [*result, Table("Packages", ("package", ""), rows)]

@@ -1,0 +1,76 @@
+"""The words in which a fragment speaks to the weaver.
+
+None of them does anything when a fragment is imported: they are read from the source. They exist so that a fragment
+is ordinary Python that imports, type-checks and can be stepped through.
+"""
+
+from __future__ import annotations
+
+from contextlib import AbstractContextManager, nullcontext
+from typing import Any, TypeVar
+
+Function = TypeVar("Function")
+
+
+def point(name: str, *shown: Any, **named: Any) -> AbstractContextManager[None]:
+    """Marks a join point in a host.
+
+    As a statement, splices are put in its place. As `with point(...):`, a splice replaces the statements inside, or
+    wraps them where it says `proceed()`; without a splice they stay as they are.
+
+    Args:
+        name: `Host.place`, unique among the selected fragments.
+        shown: local names that a splice may read and rebind.
+        named: expressions that a splice may read by the keyword.
+    """
+    return nullcontext()
+
+
+def proceed() -> None:
+    """In a splice at a `with point(...):`, stands for the statements that the host has there."""
+
+
+def splice(name: str, *, before: str = "", after: str = "", optional: bool = False) -> Any:
+    """Puts the body of the decorated function at the join point `name`.
+
+    The parameters are the names that the body reads or rebinds: those that the point shows, `self` in a method, and
+    values that are threaded from elsewhere. Its other names are its own.
+
+    Args:
+        before, after: names of fragments (`rope`), separated by blanks, whose splices at this point come later or
+            earlier.
+        optional: leave the splice out where no selected fragment has the point.
+    """
+    return lambda function: function
+
+
+def provide(site: str, *, optional: bool = False, per_layer: bool = False) -> Any:
+    """Says where a threaded value comes from: the decorated function is named like the value and returns it.
+
+    Args:
+        site: the function (`loss`) or method (`Decoder.hidden`) that has what the value is made from. The parameters
+            of the decorated function are names that the site has: its parameters, `config`, other threaded values.
+        optional: callers of the site may hand the value in; the returned expression is for those that do not.
+        per_layer: the value has one slice for each layer, along its leading axis; a scan over layers takes it apart.
+    """
+    return lambda function: function
+
+
+def emit(value: Any) -> None:
+    """Carries a value outward, from here to whoever reads it further out (a splice there, or `receive`)."""
+
+
+def receive(value: Any) -> None:
+    """Takes a value that a call before this line carried outward; one that came through a scan is stacked."""
+
+
+def setting(name: str) -> Any:
+    """A literal from the architecture or the target, filled in while weaving; `if setting(...)` is decided then."""
+
+
+def requires(*fragments: str) -> None:
+    """The fragments without which this one makes no sense."""
+
+
+def excludes(*fragments: str) -> None:
+    """The fragments that cannot be in one package with this one."""

@@ -1,0 +1,179 @@
+"""Selects what takes part in a package: the fragments, settings and presets of an architecture on a target."""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from dataclasses import dataclass
+from functools import cached_property
+
+from generator.errors import LoomError, nearest
+from generator.fragment import Fragment
+from generator.library import Library
+from generator.traced import Origin
+
+PACKAGE_FILE = "templates/package.toml"
+
+_KEYS = {
+    "architecture": ("title", "source", "model_type", "fragments", "settings", "presets"),
+    "target": ("title", "fragments", "settings", "presets", "requirements", "extras", "templates"),
+    "package": (
+        "fragments", "exports", "folders", "documentation", "config", "requirements", "extras", "templates", "settings",
+    ),
+}  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Toml:
+    """A TOML file with the lines of its keys."""
+
+    path: str
+    text: str
+    kind: str
+
+    @cached_property
+    def data(self) -> dict:
+        """The tables.
+
+        Raises:
+            LoomError: the text is not TOML, or has a top-level key that its kind does not know.
+        """
+        try:
+            data = tomllib.loads(self.text)
+        except tomllib.TOMLDecodeError as error:
+            line = re.search(r"at line (\d+)", str(error))
+            where = f"{self.path}:{line[1] if line else 1}"
+            raise LoomError(f"not valid TOML: {error}", where, "Mend the syntax of this line.") from None
+        for key in data:
+            if key not in _KEYS[self.kind]:
+                remedy = nearest(key, _KEYS[self.kind])
+                raise LoomError(f"unknown key {key!r} in this {self.kind}", str(self.origin(key)), remedy)
+        return data
+
+    def origin(self, key: str, table: str = "") -> Origin:
+        """The line on which `key` stands in `[table]`, or the line of the table."""
+        current, found = "", 1
+        for number, line in enumerate(self.text.splitlines(), start=1):
+            header = re.match(r"\s*\[+([^\]]+)\]+", line)
+            if header:
+                current = header[1].strip().replace('"', "")
+                if current in (table, key):
+                    found = number
+            elif current == table and re.match(rf"\s*\"?{re.escape(key)}\"?\s*=", line):
+                return Origin(self.path, number)
+        return Origin(self.path, found)
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """What a package is woven from.
+
+    Attributes:
+        fragments: in order of selection: the architecture's, the target's, then those of every package.
+        settings: literals for `setting("...")`.
+        presets: preset -> config field -> (value, the line that gives it).
+    """
+
+    architecture: str
+    target: str
+    library: Library
+    architecture_file: Toml
+    target_file: Toml
+    package_file: Toml
+    fragments: tuple[Fragment, ...]
+    settings: dict[str, object]
+    presets: dict[str, dict[str, tuple[object, Origin]]]
+
+    @property
+    def name(self) -> str:
+        return f"{self.architecture}_{self.target}"
+
+    def merged(self, key: str) -> dict:
+        """A table of the package file with that of the target on top."""
+        return {**self.package_file.data.get(key, {}), **self.target_file.data.get(key, {})}
+
+
+def select(architecture: str, target: str, library: Library) -> Recipe:
+    """Reads an architecture and a target, and finds their fragments.
+
+    Raises:
+        LoomError: an unknown architecture, target, fragment or key, or a broken `requires` or `excludes`.
+    """
+    if architecture not in library.architectures():
+        raise LoomError(f"unknown architecture {architecture!r}", None, nearest(architecture, library.architectures()))
+    if target not in library.targets():
+        raise LoomError(f"unknown target {target!r}", None, nearest(target, library.targets()))
+    files = [
+        _toml(library, f"templates/architectures/{architecture}.toml", "architecture"),
+        _toml(library, f"targets/{target}/target.toml", "target"),
+        _toml(library, PACKAGE_FILE, "package"),
+    ]
+    chosen: dict[str, tuple[Fragment, Origin]] = {}
+    for file in files:
+        for name in file.data.get("fragments", ()):
+            where = _line_of_name(file, name)
+            if name in chosen:
+                raise LoomError(f"fragment {name!r} is also selected at {chosen[name][1]}", str(where), "Remove one.")
+            chosen[name] = (library.fragment(name, str(where)), where)
+    _check_company(chosen, library)
+    package_settings = {"architecture": architecture, "target": target, "package": f"{architecture}_{target}"}
+    settings = dict(files[2].data.get("settings", {}))
+    settings |= files[0].data.get("settings", {}) | files[1].data.get("settings", {}) | package_settings
+    settings |= {key: files[0].data[key] for key in ("title", "model_type") if key in files[0].data}
+    return Recipe(
+        architecture=architecture,
+        target=target,
+        library=library,
+        architecture_file=files[0],
+        target_file=files[1],
+        package_file=files[2],
+        fragments=tuple(fragment for fragment, _ in chosen.values()),
+        settings=settings,
+        presets=_presets(files[0], files[1]),
+    )
+
+
+def _toml(library: Library, path: str, kind: str) -> Toml:
+    if path not in library.files:
+        raise LoomError("this file is missing", path, "Restore it.")
+    return Toml(path, library.files[path], kind)
+
+
+def _line_of_name(file: Toml, name: str) -> Origin:
+    for number, line in enumerate(file.text.splitlines(), start=1):
+        if f'"{name}"' in line and not line.lstrip().startswith("#"):
+            return Origin(file.path, number)
+    return file.origin("fragments")
+
+
+def _check_company(chosen: dict[str, tuple[Fragment, Origin]], library: Library) -> None:
+    """`requires` and `excludes` of every selected fragment."""
+    names = {name for fragment, _ in chosen.values() for name in (fragment.name, fragment.short)}
+    known = {name for path in library.fragments() for name in (path, path.split("/")[-1])}
+    for fragment, where in chosen.values():
+        for word, others in (("requires", fragment.requires), ("excludes", fragment.excludes)):
+            for other in others:
+                if other not in known:
+                    raise LoomError(f"{word} an unknown fragment {other!r}", fragment.path, nearest(other, known))
+        for other in fragment.requires:
+            if other not in names:
+                remedy = f'Add "{other}" to the fragments, or take "{fragment.name}" away.'
+                raise LoomError(f"{fragment.name} requires {other}, which is not selected", str(where), remedy)
+        for other in fragment.excludes:
+            if other in names:
+                line = next(line for peer, line in chosen.values() if other in (peer.name, peer.short))
+                remedy = "Take one of them away."
+                raise LoomError(f"{fragment.name} excludes {other}, selected at {line}", str(where), remedy)
+
+
+def _presets(architecture: Toml, target: Toml) -> dict[str, dict[str, tuple[object, Origin]]]:
+    """The presets of the architecture, with what the target sets for a preset of that name on top."""
+    presets: dict[str, dict[str, tuple[object, Origin]]] = {}
+    for file in (architecture, target):
+        for preset, fields in file.data.get("presets", {}).items():
+            if file is target and preset not in presets:
+                continue
+            table = presets.setdefault(preset, {})
+            for name, value in fields.items():
+                table[name] = (value, file.origin(name, f"presets.{preset}"))
+    return presets

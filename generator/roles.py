@@ -1,0 +1,28 @@
+"""Names that some selected fragment defines: `from generator.roles import attend, Norm`.
+
+A role is a name and nothing more, so this module gives any name that it is asked for. The weaver links the name to
+its one definition among the selected fragments, and says so where there is none or more than one.
+"""
+
+from typing import Any
+
+
+class _Role:
+    """Stands for a definition that is chosen while weaving."""
+
+    def __getattr__(self, name: str) -> Any:
+        return _Role()
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        return _Role()
+
+    def __or__(self, other: Any) -> Any:
+        return Any
+
+    __ror__ = __or__
+
+
+def __getattr__(name: str) -> Any:
+    if name.startswith("__"):
+        raise AttributeError(name)
+    return _Role()

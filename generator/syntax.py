@@ -1,0 +1,186 @@
+"""Reading Python with libcst: nodes, and where they stand in the text.
+
+The weaver never rebuilds a tree. It asks libcst where a call, a parameter or a statement stands and edits the traced
+text there, so that every character outside the edit keeps its origin.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator, Mapping
+from functools import cached_property, lru_cache
+
+import libcst as cst
+from libcst.metadata import CodeRange, MetadataWrapper, PositionProvider
+
+from generator.errors import LoomError
+from generator.traced import Traced
+
+
+class Source:
+    """A traced text and its tree.
+
+    Raises:
+        LoomError: the text is not Python; the place is the source line that the offending text came from.
+    """
+
+    def __init__(self, traced: Traced):
+        self.traced, self.text = traced, traced.text
+        try:
+            module = cst.parse_module(self.text)
+        except cst.ParserSyntaxError as error:
+            offset = self._line_starts[min(error.raw_line, len(self._line_starts)) - 1]
+            where = str(traced.origin_at(offset)) if self.text else None
+            reason = " ".join(error.message.split())
+            raise LoomError(f"not valid Python: {reason}", where, "Mend the syntax of this line.") from None
+        self.module = module
+
+    @cached_property
+    def _positions(self) -> Mapping[cst.CSTNode, CodeRange]:
+        """Only computed for texts in which something is looked up: it costs more than parsing."""
+        return MetadataWrapper(self.module, unsafe_skip_copy=True).resolve(PositionProvider)
+
+    @cached_property
+    def _line_starts(self) -> list[int]:
+        starts = [0]
+        for line in self.text.splitlines(keepends=True):
+            starts.append(starts[-1] + len(line))
+        return starts
+
+    def span(self, node: cst.CSTNode) -> tuple[int, int]:
+        """Offsets of the node's own text: without leading comments, without the newline after a statement."""
+        position = self._positions[node]
+        start = self._line_starts[position.start.line - 1] + position.start.column
+        return start, self._line_starts[position.end.line - 1] + position.end.column
+
+    def code(self, node: cst.CSTNode) -> str:
+        return self.module.code_for_node(node)
+
+    def where(self, node: cst.CSTNode) -> str:
+        """`path:line` of the node, for an error."""
+        return str(self.traced.origin_at(self.span(node)[0]))
+
+    def indent(self, node: cst.CSTNode) -> int:
+        """The column at which the node's first line begins."""
+        start = self.span(node)[0]
+        line = self.text.rfind("\n", 0, start) + 1
+        return len(self.text[line:]) - len(self.text[line:].lstrip(" "))
+
+    def lines(self, node: cst.CSTNode) -> tuple[int, int]:
+        """Offsets of the whole lines on which a statement stands, with decorators and the comments right above."""
+        start, end = self.span(node)
+        decorators = getattr(node, "decorators", ())
+        if decorators:
+            start = self.span(decorators[0])[0]
+        start = self.text.rfind("\n", 0, start) + 1
+        while start:
+            above = self.text.rfind("\n", 0, start - 1) + 1
+            if not self.text[above:start].strip().startswith("#"):
+                break
+            start = above
+        newline = self.text.find("\n", end)
+        return start, len(self.text) if newline < 0 else newline + 1
+
+    def protected_lines(self) -> frozenset[int]:
+        """Line numbers (from 0) that begin inside a string: their leading blanks belong to the string."""
+        inside: set[int] = set()
+        for node in walk(self.module):
+            if isinstance(node, (cst.SimpleString, cst.FormattedString)):
+                position = self._positions[node]
+                inside.update(range(position.start.line, position.end.line))
+        return frozenset(inside)
+
+
+@lru_cache(maxsize=None)
+def _fields(kind: type[cst.CSTNode]) -> tuple[str, ...]:
+    """The fields of a node that can hold code: not white space, commas, parentheses and the like."""
+    skipped = ("whitespace", "leading_", "lines_", "lpar", "rpar", "lbracket", "rbracket", "comma", "semicolon", "header")
+    return tuple(field.name for field in dataclasses.fields(kind) if not field.name.startswith(skipped))
+
+
+def children(node: cst.CSTNode) -> Iterator[cst.CSTNode]:
+    """The nodes right below, without white space and punctuation: much faster than libcst's `children`."""
+    for name in _fields(type(node)):
+        value = getattr(node, name)
+        if isinstance(value, cst.CSTNode):
+            yield value
+        elif isinstance(value, (tuple, list)):
+            yield from (item for item in value if isinstance(item, cst.CSTNode))
+
+
+def walk(node: cst.CSTNode) -> Iterator[cst.CSTNode]:
+    """The node and all below it."""
+    queue = [node]
+    while queue:
+        node = queue.pop()
+        yield node
+        queue += reversed(list(children(node)))
+
+
+def simple(statement: cst.CSTNode) -> cst.BaseSmallStatement | None:
+    """The only small statement of a line, or None for a compound statement or several on a line."""
+    if isinstance(statement, cst.SimpleStatementLine) and len(statement.body) == 1:
+        return statement.body[0]
+    return None
+
+
+def called(node: cst.CSTNode | None) -> str:
+    """The dotted name that a call calls, or '' where it is not a call of a name."""
+    return dotted(node.func) if isinstance(node, cst.Call) else ""
+
+
+def dotted(node: cst.CSTNode) -> str:
+    """`a.b.c` of a name or an attribute chain, else ''."""
+    if isinstance(node, cst.Name):
+        return node.value
+    if isinstance(node, cst.Attribute):
+        base = dotted(node.value)
+        return f"{base}.{node.attr.value}" if base else ""
+    return ""
+
+
+def expression(statement: cst.CSTNode) -> cst.BaseExpression | None:
+    """The expression of an expression statement, else None."""
+    small = simple(statement)
+    return small.value if isinstance(small, cst.Expr) else None
+
+
+def is_docstring(statement: cst.CSTNode) -> bool:
+    return isinstance(expression(statement), (cst.SimpleString, cst.ConcatenatedString))
+
+
+def parameters(function: cst.FunctionDef) -> list[cst.Param]:
+    """Positional and keyword parameters, in order (a fragment's host has no others)."""
+    return [*function.params.posonly_params, *function.params.params, *function.params.kwonly_params]
+
+
+def body(function: cst.FunctionDef | cst.ClassDef | cst.With) -> list[cst.BaseStatement]:
+    """The statements of a block; a body on the line of its header is not for fragments."""
+    return list(function.body.body) if isinstance(function.body, cst.IndentedBlock) else []
+
+
+def reindent(traced: Traced, width: int) -> Traced:
+    """The lines moved so that the first one stands at column `width`; lines inside strings stay as they are."""
+    lines = traced.lines()
+    if not lines:
+        return traced
+    first = next(line.text for line in lines if line.text.strip())
+    present = len(first) - len(first.lstrip(" "))
+    protected = Source(_as_block(traced, present)).protected_lines()
+    offset = 1 if present else 0
+    parts = []
+    for number, line in enumerate(lines):
+        if number + offset in protected or not line.text.strip():
+            parts.append(line)
+            continue
+        own = len(line.text) - len(line.text.lstrip(" "))
+        rest = line[min(own, present) :]
+        parts.append(Traced.insert(" " * width, rest.origin_at(0)) + rest if width else rest)
+    return Traced.join(parts)
+
+
+def _as_block(traced: Traced, indent: int) -> Traced:
+    """Statements at a column above 0 parse only inside a block."""
+    if not indent:
+        return traced
+    return Traced.insert("if True:\n", traced.origin_at(0)) + traced

@@ -1,0 +1,129 @@
+"""Text that knows where each character came from.
+
+Weaving copies stretches of fragment source and inserts small ones. A `Traced` text keeps, for every stretch, the file
+and line that it was copied from, through slicing, joining and editing. So provenance never depends on the identity of
+tree nodes, which libcst's transformers do not keep.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import cached_property
+from typing import NamedTuple
+
+
+class Origin(NamedTuple):
+    """A line of a source file."""
+
+    path: str  # relative to the root that holds fragments/, templates/ and targets/, with forward slashes
+    line: int  # from 1
+
+    def __str__(self) -> str:
+        return f"{self.path}:{self.line}"
+
+
+class Piece(NamedTuple):
+    """A stretch of text. Copied text moves on a source line with each newline; inserted text has one cause."""
+
+    text: str
+    origin: Origin  # of its first character
+    copied: bool = True
+
+    def origin_at(self, offset: int) -> Origin:
+        if not self.copied:
+            return self.origin
+        return Origin(self.origin.path, self.origin.line + self.text.count("\n", 0, offset))
+
+    def slice(self, start: int, end: int) -> Piece:
+        return Piece(self.text[start:end], self.origin_at(start), self.copied)
+
+
+class Edit(NamedTuple):
+    """Replaces text[start:end]; an insertion has start == end."""
+
+    start: int
+    end: int
+    new: Traced
+
+
+@dataclass(frozen=True)
+class Traced:
+    """An immutable text made of pieces."""
+
+    pieces: tuple[Piece, ...] = ()
+
+    @classmethod
+    def copy(cls, text: str, path: str, line: int = 1) -> Traced:
+        """Text as it stands in `path` from `line` on."""
+        return cls((Piece(text, Origin(path, line)),)) if text else cls()
+
+    @classmethod
+    def insert(cls, text: str, cause: Origin) -> Traced:
+        """Text that stands in no source, with the source line that caused it."""
+        return cls((Piece(text, cause, copied=False),)) if text else cls()
+
+    @classmethod
+    def join(cls, parts: Iterable[Traced]) -> Traced:
+        return cls(tuple(piece for part in parts for piece in part.pieces))
+
+    @cached_property
+    def text(self) -> str:
+        return "".join(piece.text for piece in self.pieces)
+
+    @cached_property
+    def _starts(self) -> list[int]:
+        starts, offset = [], 0
+        for piece in self.pieces:
+            starts.append(offset)
+            offset += len(piece.text)
+        return starts
+
+    def __add__(self, other: Traced) -> Traced:
+        return Traced(self.pieces + other.pieces)
+
+    def __getitem__(self, span: slice) -> Traced:
+        start, end, _ = span.indices(len(self.text))
+        pieces = []
+        for piece, offset in zip(self.pieces, self._starts, strict=True):
+            low, high = max(start - offset, 0), min(end - offset, len(piece.text))
+            if low < high:
+                pieces.append(piece.slice(low, high))
+        return Traced(tuple(pieces))
+
+    def origin_at(self, offset: int) -> Origin:
+        """The origin of the character at `offset`.
+
+        Raises:
+            IndexError: the text is empty.
+        """
+        index = max(bisect_right(self._starts, offset) - 1, 0)
+        return self.pieces[index].origin_at(offset - self._starts[index])
+
+    def edited(self, edits: Iterable[Edit]) -> Traced:
+        """The text with all edits made; insertions at one place keep the order in which they are given.
+
+        Raises:
+            ValueError: two edits overlap.
+        """
+        parts, position = [], 0
+        for edit in sorted(edits, key=lambda edit: (edit.start, edit.end)):
+            if edit.start < position:
+                raise ValueError(f"edits overlap at offset {edit.start}: {self.text[edit.start : edit.start + 40]!r}")
+            parts += [self[position : edit.start], edit.new]
+            position = edit.end
+        parts.append(self[position:])
+        return Traced.join(parts)
+
+    def lines(self) -> list[Traced]:
+        """The lines, each with its newline."""
+        result, offset = [], 0
+        for line in self.text.splitlines(keepends=True):
+            result.append(self[offset : offset + len(line)])
+            offset += len(line)
+        return result
+
+    def paths(self) -> list[str]:
+        """The source files that text was taken from, in order of first appearance."""
+        return list(dict.fromkeys(piece.origin.path for piece in self.pieces))

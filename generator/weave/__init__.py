@@ -1,0 +1,76 @@
+"""Weaving: a pure function from an architecture and a target to the files of a package."""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import replace
+
+import types; sourcemap = types.SimpleNamespace(segments=lambda t: [])
+from generator.config import merge_fields
+from generator.fragment import Provider, Splice
+from generator.layout import file_of, lay_out
+from generator.library import Library
+from generator.package import Package
+from generator.recipe import Recipe, select
+from generator.render import render_files
+from generator.weave.fill import fill
+from generator.weave.link import collect
+from generator.weave.splice import weave_splices
+from generator.weave.thread import thread
+
+
+def weave(architecture: str, target: str, library: Library) -> Package:
+    """Weaves one package.
+
+    Args:
+        architecture, target: names in the library.
+        library: every source text; nothing else is read.
+
+    Returns:
+        The package without gen.lock and gen.map.
+
+    Raises:
+        LoomError: a mistake in the sources, with its place and what to do.
+    """
+    recipe = select(architecture, target, library)
+    settings = recipe.settings
+    definitions = {
+        key: replace(definition, text=fill(definition.text, settings))
+        for key, definition in collect(recipe.fragments, lambda fragment: file_of(fragment, recipe)).items()
+    }
+    definitions, needs = weave_splices(definitions, _splices(recipe))
+    tests = {key: definition for key, definition in definitions.items() if key.startswith("tests/")}
+    program = {key: definition for key, definition in definitions.items() if key not in tests}
+    definitions = {**thread(program, _providers(recipe), needs), **tests}
+    fields = merge_fields(recipe)
+    layout = lay_out(recipe, definitions, fields)
+    rendered, templates = render_files(recipe, layout, fields)
+    files = {**{path: text.text for path, text in layout.texts.items()}, **rendered}
+    origins = {path: sourcemap.segments(text) for path, text in layout.texts.items()}
+    return Package(
+        name=recipe.name,
+        architecture=architecture,
+        target=target,
+        files=dict(sorted(files.items())),
+        origins=dict(sorted(origins.items())),
+        inputs=_inputs(recipe, templates),
+    )
+
+
+def _splices(recipe: Recipe) -> list[Splice]:
+    return [
+        replace(splice, body=fill(splice.body, recipe.settings))
+        for fragment in recipe.fragments
+        for splice in fragment.splices
+    ]
+
+
+def _providers(recipe: Recipe) -> list[Provider]:
+    return [provider for fragment in recipe.fragments for provider in fragment.providers]
+
+
+def _inputs(recipe: Recipe, templates: list[str]) -> dict[str, str]:
+    """The files that took part, with the SHA-256 of each."""
+    files = (recipe.architecture_file, recipe.target_file, recipe.package_file)
+    paths = [*(f.path for f in files), *(f.path for f in recipe.fragments), *templates]
+    return {path: hashlib.sha256(recipe.library.files[path].encode()).hexdigest() for path in sorted(set(paths))}

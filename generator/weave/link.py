@@ -1,0 +1,187 @@
+"""The link operator: names meet their definitions, as in object files.
+
+A name that a definition uses and does not bind is a builtin, an import of its fragment, or the one definition of that
+name among the selected fragments. What nothing reaches is left out.
+"""
+
+from __future__ import annotations
+
+import ast
+import builtins
+import symtable
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from functools import lru_cache
+
+from generator.errors import LoomError
+from generator.fragment import Definition, Fragment, Import
+from generator.traced import Origin, Traced
+
+PRIVATE = frozenset({"main", "__main__"})  # names that each file may have for itself
+_BUILTINS = frozenset(dir(builtins)) | {"__file__", "__name__", "__doc__", "__package__"}
+
+
+def collect(fragments: Iterable[Fragment], file_of: Callable[[Fragment], str]) -> dict[str, Definition]:
+    """All definitions by key: the name, or `file:name` for one that is private to its file.
+
+    Raises:
+        LoomError: two fragments define one name.
+    """
+    definitions: dict[str, Definition] = {}
+    for fragment in fragments:
+        file = file_of(fragment)
+        for definition in fragment.definitions:
+            private = definition.name in PRIVATE or file.startswith("tests/")
+            key = f"{file}:{definition.name}" if private else definition.name
+            if key in definitions:
+                first, second = definitions[key], definition
+                raise LoomError(
+                    f"{second.fragment} defines {definition.name}, which {first.fragment} "
+                    f"({_where(first)}) also defines",
+                    str(_where(second)),
+                    "Select one of the two fragments, or give one of the names a new one.",
+                )
+            definitions[key] = definition
+    return definitions
+
+
+def _where(definition: Definition) -> Origin:
+    return origin_of(definition.text, definition.name)
+
+
+def origin_of(text: Traced, name: str) -> Origin:
+    """Where `name` first stands in a definition as a variable."""
+    tree = ast.parse(text.text)
+    lines = text.text.splitlines(keepends=True)
+    for node in ast.walk(tree):
+        named = isinstance(node, ast.Name) and node.id == name
+        defined = isinstance(node, (ast.FunctionDef, ast.ClassDef)) and node.name == name
+        if named or defined:
+            return text.origin_at(sum(map(len, lines[: node.lineno - 1])))
+    return text.origin_at(0)
+
+
+@lru_cache(maxsize=4096)
+def free_names(text: str) -> tuple[str, ...]:
+    """The global names that statements read, builtins aside, in order of their first use."""
+    tree = ast.parse(text)
+    found: set[str] = set()
+    queue = [symtable.symtable(text, "<definition>", "exec")]
+    while queue:
+        table = queue.pop()
+        queue += table.get_children()
+        top = table.get_type() == "module"
+        for symbol in table.get_symbols():
+            is_global = not (symbol.is_assigned() or symbol.is_imported()) if top else symbol.is_global()
+            if is_global and symbol.is_referenced():
+                found.add(symbol.get_name())
+    quoted = [name for string in _quoted_annotations(tree) for name in _names_in(string)]
+    ordered = sorted(
+        (node for node in ast.walk(tree) if isinstance(node, ast.Name)), key=lambda node: (node.lineno, node.col_offset)
+    )
+    names = [node.id for node in ordered if node.id in found] + quoted
+    return tuple(name for name in dict.fromkeys(names) if name not in _BUILTINS)
+
+
+def _quoted_annotations(tree: ast.AST) -> Iterable[str]:
+    for node in ast.walk(tree):
+        for annotation in (getattr(node, "annotation", None), getattr(node, "returns", None)):
+            if isinstance(annotation, ast.Constant) and isinstance(annotation.value, str):
+                yield annotation.value
+
+
+def _names_in(annotation: str) -> list[str]:
+    return [node.id for node in ast.walk(ast.parse(annotation, mode="eval")) if isinstance(node, ast.Name)]
+
+
+@dataclass(frozen=True)
+class Linked:
+    """What a definition uses.
+
+    Attributes:
+        uses: keys of other definitions, in order of first use.
+        imports: the imports that its text needs.
+    """
+
+    uses: tuple[str, ...]
+    imports: tuple[Import, ...]
+
+
+class Linker:
+    """Resolves the free names of woven texts.
+
+    Args:
+        definitions: key -> definition, woven.
+        fragments: the selected ones.
+        others: every fragment there is, for suggestions.
+        extra: names that the package defines itself (`Config`, `PRESETS`) -> key.
+        ambient: imports that such texts of the package's own need.
+    """
+
+    def __init__(
+        self,
+        definitions: dict[str, Definition],
+        fragments: Iterable[Fragment],
+        others: Callable[[], Iterable[Fragment]],
+        extra: dict[str, str],
+        ambient: tuple[Import, ...] = (),
+    ):
+        self.definitions, self._others, self._extra, self._ambient = definitions, others, extra, ambient
+        self._by_path = {fragment.path: fragment for fragment in fragments}
+
+    def link(self, text: Traced, file: str) -> Linked:
+        """What a text in `file` uses.
+
+        Raises:
+            LoomError: a name that nobody defines, or that two of its fragments import from different places.
+        """
+        uses, imports = [], []
+        for name in free_names(text.text):
+            key = next((k for k in (f"{file}:{name}", name) if k in self.definitions), self._extra.get(name, ""))
+            found = self._imports(name, text)
+            if key:
+                uses.append(key)
+            elif found:
+                imports += found
+            else:
+                self._undefined(name, text)
+        return Linked(tuple(uses), tuple(imports))
+
+    def _imports(self, name: str, text: Traced) -> list[Import]:
+        """The imports of the text's own fragments that bind `name`."""
+        found: dict[tuple[str, str], Import] = {}
+        for path in text.paths():
+            fragment = self._by_path.get(path)
+            for imported in fragment.imports.values() if fragment else ():
+                if imported.alias == name:
+                    found.setdefault((imported.module, imported.name), imported)
+        return list(found.values()) or [imported for imported in self._ambient if imported.alias == name]
+
+    def _undefined(self, name: str, text: Traced) -> None:
+        origin = origin_of(text, name)
+        user = origin.path.removeprefix("fragments/").removesuffix(".py")
+        could = [
+            f"{fragment.name} ({fragment.path})"
+            for fragment in self._others()
+            if any(definition.name == name for definition in fragment.definitions)
+        ]
+        remedy = f"Select a fragment that defines it: {', '.join(could)}." if could else "Define it or import it."
+        raise LoomError(f"{user} uses {name}, which no selected fragment defines", str(origin), remedy)
+
+
+def reachable(roots: Iterable[str], linked: Callable[[str], Linked]) -> list[str]:
+    """The keys that the roots reach, each after what it uses."""
+    order: list[str] = []
+    seen: set[str] = set()
+
+    def visit(key: str) -> None:
+        if key in seen:
+            return
+        seen.add(key)
+        for used in linked(key).uses:
+            visit(used)
+        order.append(key)
+
+    for root in roots:
+        visit(root)
+    return order

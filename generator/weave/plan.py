@@ -1,0 +1,261 @@
+"""Decides how threaded values travel: which functions take, pass and return them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import libcst as cst
+
+from generator import syntax
+from generator.errors import LoomError
+from generator.fragment import Provider
+from generator.traced import Origin
+from generator.weave.calls import CallGraph, CallSite, Function
+from generator.weave.names import bound_names
+from generator.weave.splice import Need
+
+
+@dataclass
+class Value:
+    """A threaded value: provided, emitted, or both."""
+
+    name: str
+    providers: dict[str, Provider] = field(default_factory=dict)  # site -> provider
+    emitters: list[str] = field(default_factory=list)  # ids of functions
+    receivers: list[str] = field(default_factory=list)
+    origin: Origin | None = None  # the fragment line that causes it
+
+    @property
+    def annotation(self) -> str:
+        """The type on the way; None is one of its values where a provider falls back to None."""
+        kind = next((p.annotation for p in self.providers.values() if p.annotation), "Array")
+        absent = any(p.optional and p.result.text.strip() == "None" for p in self.providers.values())
+        return f"{kind} | None" if absent and "None" not in kind else kind
+
+    @property
+    def per_layer(self) -> bool:
+        return any(provider.per_layer for provider in self.providers.values())
+
+
+@dataclass
+class Plan:
+    """What threading adds, function by function and call by call. Names are in order of the values."""
+
+    graph: CallGraph
+    values: dict[str, Value]
+    required: dict[str, list[str]] = field(default_factory=dict)  # function -> added parameters
+    optional: dict[str, list[str]] = field(default_factory=dict)  # function -> added parameters that default to None
+    passed: dict[int, list[str]] = field(default_factory=dict)  # index of a call -> added arguments
+    provided: dict[str, list[str]] = field(default_factory=dict)  # function -> values that its providers make
+    scanned: dict[str, list[str]] = field(default_factory=dict)  # nested function -> values taken apart over layers
+    returned: dict[str, list[str]] = field(default_factory=dict)  # function -> values that it also returns
+
+
+def make_plan(graph: CallGraph, providers: list[Provider], needs: list[Need]) -> Plan:
+    """Decides who takes, passes and returns what."""
+    values = _values(graph, providers, needs)
+    plan = Plan(graph, values)
+    planner = _Planner(plan)
+    for need in needs:
+        value = values[need.name]
+        if value.providers:
+            planner.bring(need.function, need.name, need)
+        elif need.function not in value.receivers:
+            value.receivers.append(need.function)
+    for function in list(graph.functions.values()):
+        for name in function.parameter_names:
+            if name in values and values[name].providers:
+                planner.ask_callers(function.id, name, _has_default(function, name), None)
+    for value in values.values():
+        _plan_outward(plan, value)
+    order = {name: index for index, name in enumerate(values)}
+    for table in (plan.required, plan.optional, plan.passed, plan.provided, plan.scanned, plan.returned):
+        for names in table.values():
+            names.sort(key=order.__getitem__)
+    return plan
+
+
+def _values(graph: CallGraph, providers: list[Provider], needs: list[Need]) -> dict[str, Value]:
+    values: dict[str, Value] = {}
+    for provider in providers:
+        if provider.site not in graph.functions:
+            raise LoomError(
+                f"{provider.fragment} provides {provider.value} at {provider.site!r}, which no selected fragment has",
+                str(provider.origin),
+                "Name a function or `Class.method` of a selected fragment.",
+            )
+        value = values.setdefault(provider.value, Value(provider.value, origin=provider.origin))
+        if provider.site in value.providers:
+            first = value.providers[provider.site]
+            raise LoomError(
+                f"{first.fragment} ({first.origin}) and {provider.fragment} both provide {provider.value} "
+                f"at {provider.site}",
+                str(provider.origin),
+                "Remove one of them, or exclude one fragment from the other.",
+            )
+        value.providers[provider.site] = provider
+    for function in graph.functions.values():
+        for word, call in _marks(function):
+            (argument,) = call.args
+            name = function.source.code(argument.value)
+            origin = function.source.traced.origin_at(function.source.span(call)[0])
+            value = values.setdefault(name, Value(name, origin=origin))
+            (value.emitters if word == "emit" else value.receivers).append(function.id)
+    for need in needs:
+        if need.name not in values:
+            raise LoomError(
+                f"{need.fragment} reads {need.name!r}, which the point {need.point!r} ({need.point_where}) does not "
+                "show and no selected fragment provides or emits",
+                str(need.origin),
+                f'Show it at the point, or write @provide("SITE") def {need.name}(...) in a fragment that has it.',
+            )
+    return values
+
+
+def _marks(function: Function) -> list[tuple[str, cst.Call]]:
+    """The emit and receive statements of a function itself, not of functions nested in it."""
+    found = []
+
+    def visit(node: cst.CSTNode) -> None:
+        for child in syntax.children(node):
+            if isinstance(child, cst.FunctionDef):
+                continue
+            if syntax.called(child) in ("emit", "receive"):
+                found.append((syntax.called(child), child))
+            visit(child)
+
+    visit(function.node)
+    return found
+
+
+def _has_default(function: Function, name: str) -> bool:
+    return any(p.name.value == name and p.default is not None for p in function.parameters)
+
+
+class _Planner:
+    """Walks outward from each need."""
+
+    def __init__(self, plan: Plan):
+        self.plan, self.graph = plan, plan.graph
+        self._bound = {
+            id: bound_names(f.node.body) | set(f.parameter_names) for id, f in self.graph.functions.items()
+        }
+        self._spliced: set[tuple[str, str]] = set()
+
+    def bring(self, function: str, name: str, need: Need | None) -> None:
+        """Makes `name` known inside `function`, which cannot do without it."""
+        node, value = self.graph.functions[function], self.plan.values[name]
+        if name in node.parameter_names or self._takes(function, name):
+            return
+        if function in value.providers:
+            self._provide(function, name, need)
+        elif node.owner:  # a nested function sees what its enclosing function has
+            if value.per_layer and any(call.scan for call in self.graph.callers(function)):
+                _add(self.plan.scanned, function, name)
+            self.bring(node.owner, name, need)
+        elif self._is_local(function, name, need):
+            return
+        else:
+            _add(self.plan.required, function, name)
+            self.ask_callers(function, name, False, need)
+
+    def ask_callers(self, function: str, name: str, optional: bool, need: Need | None) -> None:
+        """Has each call of `function` pass `name`; a call that can do without it passes it where it is at hand."""
+        calls = self.graph.callers(function)
+        if not calls and not optional and name not in self.graph.functions[function].parameter_names:
+            self._nobody(function, name, need)
+        for call in calls:
+            if call.supplies(self.graph.functions[function], name) or call.scan:
+                continue
+            if optional:
+                if not self._at_hand(call.caller, name, set()):
+                    continue
+                self._offer(call.caller, name)
+            else:
+                self.bring(call.caller, name, need)
+            _add(self.plan.passed, self.graph.calls.index(call), name)
+
+    def _offer(self, function: str, name: str) -> None:
+        """Makes `name` known inside `function`, as a parameter that its callers may leave out."""
+        node, value = self.graph.functions[function], self.plan.values[name]
+        if name in node.parameter_names or self._takes(function, name) or self._is_local(function, name, None):
+            return
+        if function in value.providers:
+            self._provide(function, name, None)
+        elif node.owner:
+            self._offer(node.owner, name)
+        else:
+            _add(self.plan.optional, function, name)
+            self.ask_callers(function, name, True, None)
+
+    def _provide(self, function: str, name: str, need: Need | None) -> None:
+        provider = self.plan.values[name].providers[function]
+        if name in self.plan.provided.get(function, ()):
+            return
+        _add(self.plan.provided, function, name)
+        for read in provider.reads:
+            if read in self.plan.values:
+                self.bring(function, read, need)
+        if provider.optional:
+            _add(self.plan.optional, function, name)
+            self.ask_callers(function, name, True, need)
+
+    def _takes(self, function: str, name: str) -> bool:
+        return name in self.plan.required.get(function, ()) or name in self.plan.optional.get(function, ())
+
+    def _is_local(self, function: str, name: str, need: Need | None) -> bool:
+        """A variable of that name in a host; what a splice binds there is the splice's own."""
+        return name in self._bound[function] and not (need is not None and need.function == function)
+
+    def _at_hand(self, function: str, name: str, seen: set[str]) -> bool:
+        """Whether `function` or any function further out has the value."""
+        if function in seen:
+            return False
+        seen.add(function)
+        if function in self.plan.values[name].providers or name in self._bound[function] or self._takes(function, name):
+            return True
+        return any(self._at_hand(outer, name, seen) for outer in self.graph.outward(function))
+
+    def _nobody(self, function: str, name: str, need: Need | None) -> None:
+        where = str(need.origin) if need else self.graph.functions[function].where
+        sites = ", ".join(f"{p.site} ({p.origin})" for p in self.plan.values[name].providers.values())
+        raise LoomError(
+            f"{need.fragment if need else function} needs {name!r}, and {function} "
+            f"({self.graph.functions[function].where}), which is called by nobody, does not have it",
+            where,
+            f"It is provided at {sites}. Provide it at {function} too, or on the way to it.",
+        )
+
+
+def _plan_outward(plan: Plan, value: Value) -> None:
+    if not value.emitters:
+        if value.receivers:
+            where = plan.graph.functions[value.receivers[0]].where
+            raise LoomError(f"nobody emits {value.name!r}, which is received here", where, "Select a fragment that does.")
+        return
+    if not value.receivers:
+        where = plan.graph.functions[value.emitters[0]].where
+        raise LoomError(f"nobody reads {value.name!r}, which is emitted here", where, "Select a fragment that reads it.")
+    out = plan.graph.reach(set(value.emitters), inward=False) & plan.graph.reach(set(value.receivers), inward=True)
+    for function in plan.graph.functions:
+        if function in out and function not in value.receivers:
+            _add(plan.returned, function, value.name)
+    unreached = [r for r in value.receivers if not any(c.callee in out for c in plan.graph.calls if c.caller == r)]
+    if unreached:
+        where = plan.graph.functions[unreached[0]].where
+        raise LoomError(f"no call here leads to where {value.name!r} is emitted", where, "Check the types on the way.")
+
+
+def _add(table: dict, key: object, name: str) -> None:
+    names = table.setdefault(key, [])
+    if name not in names:
+        names.append(name)
+
+
+def wanted(plan: Plan, call: CallSite) -> list[str]:
+    """For each value that the callee also returns, its name in the caller, or `_` where the caller has no use for it."""
+    names = []
+    for name in plan.returned.get(call.callee, ()):
+        used = name in plan.returned.get(call.caller, ()) or call.caller in plan.values[name].receivers
+        names.append(name if used else "_")
+    return names

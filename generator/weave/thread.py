@@ -1,0 +1,44 @@
+"""The threading operator: carries values to where splices use them, and outward to where they are read.
+
+before: `loss` provides segment_ids, a splice in Attention reads it        after
+    def loss(model: Decoder, batch):                        def loss(model: Decoder, batch):
+        logits = model(batch["tokens"])                         logits = model(batch["tokens"], batch["segment_ids"])
+
+    class Decoder:                                          class Decoder:
+        def __call__(self, tokens):                             def __call__(self, tokens, segment_ids):
+            def block(x, layer: Block):                             def block(x, layer: Block):
+                x = layer(x)                                            x = layer(x, segment_ids)
+                return x, None                                          return x, None
+
+Inward, a function that needs a value takes it as a parameter, and so does each of its callers, up to one that has it:
+a provider, a parameter or a variable of that name. Outward, a function returns the value beside its result, and so does
+each caller, up to one that reads it; a scan stacks it over the layers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import replace
+
+from generator.fragment import Definition, Provider
+from generator.weave.calls import CallGraph
+from generator.weave.carry import carry
+from generator.weave.plan import make_plan
+from generator.weave.splice import Need
+
+
+def thread(definitions: dict[str, Definition], providers: Iterable[Provider], needs: Iterable[Need]) -> dict[str, Definition]:
+    """Threads every value that splices and signatures ask for.
+
+    Args:
+        definitions: key -> definition, spliced.
+        providers: of the selected fragments, in order of selection.
+        needs: what splices read beyond what their points show.
+
+    Raises:
+        LoomError: a value that nobody provides, or a way that cannot carry it.
+    """
+    graph = CallGraph(definitions)
+    plan = make_plan(graph, list(providers), list(needs))
+    texts = carry(plan)
+    return {key: replace(definition, text=texts.get(key, definition.text)) for key, definition in definitions.items()}

@@ -1,0 +1,130 @@
+"""gen loc: counts that can be checked by hand."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from generator.clones import clones
+from generator.count import Lines, count
+from generator.tables import Table, markdown, plain
+
+
+class TestLines:
+    @pytest.mark.parametrize(
+        ("path", "text", "lines"),
+        [
+            ("a.py", '"""Doc\n\nstring."""\n\nx = 1  # why\n# comment\n', Lines(6, 1)),
+            ("a.py", 'def f():\n    """Doc."""\n    return """a\n\n    b"""\n', Lines(5, 3)),
+            ("a.py", "class A:\n    'Doc.'\n    x: int = (\n        1\n    )\n", Lines(5, 4)),
+            ("a.py", "x = '# no comment'\ny = f'{x}'\n", Lines(2, 2)),
+            ("a.py", "", Lines(0, 0)),
+            ("a.toml", "# comment\n\n[table]\nkey = 1\n", Lines(4, 2)),
+            ("a.md.jinja", "# Title\n{# a\ncomment #}\n\ntext {# more #}\n", Lines(5, 2)),
+            ("a.yaml.jinja", "# comment\nkey: {{ value }}\n", Lines(2, 1)),
+            ("a.md", "# Title\n\ntext\n", Lines(3, 2)),
+        ],
+    )
+    def test_physical_and_code(self, path, text, lines):
+        assert count(path, text) == lines
+
+    def test_broken_source_names_its_line(self, workshop):
+        workshop.source("fragments/model/rope.py", "x = 1\ny = (\n")
+        assert "error: fragments/model/rope.py:2: is not Python" in workshop.run("loc", code=2).stderr
+
+
+class TestClones:
+    BODY = "a = 1\nb = 2\nc = 3\nd = 4\n"
+
+    def test_four_lines_are_restated_whatever_their_layout(self):
+        other = "x = 0\na=1  # one\n\n# two\nb = 2\nc = 3\nd = 4\n"
+        lines, found = clones({"p.py": self.BODY, "q.py": other})
+        assert (lines, found) == (4, [(4, "p.py:1", "q.py:2")])
+
+    def test_three_lines_are_not(self):
+        assert clones({"p.py": self.BODY, "q.py": "a = 1\nb = 2\nc = 3\n"}) == (0, [])
+
+    def test_longer_runs_are_one(self):
+        body = self.BODY + "e = 5\nf = 6\n"
+        assert clones({"p.py": body, "q.py": body}) == (6, [(6, "p.py:1", "q.py:1")])
+
+    def test_imports_are_not_counted(self):
+        imports = "import a\nimport b\nimport c\nfrom d import (\n    e,\n    f,\n)\n"
+        assert clones({"p.py": imports, "q.py": imports}) == (0, [])
+
+    def test_within_one_fragment_is_no_restatement_between_fragments(self):
+        assert clones({"p.py": self.BODY * 2}) == (0, [])
+
+
+class TestReport:
+    @pytest.fixture
+    def report(self, workshop):
+        workshop.build("llama_cpu", "llama_gpu", "plain_cpu")
+        workshop.list_packages("plain_cpu", "llama_cpu", "llama_gpu")
+        return json.loads(workshop.run("loc", "--json").stdout)
+
+    def test_source(self, report):
+        # code: attention 2, rope 2, kernels 2 + 2, loop 3; each TOML file 2
+        assert report["source"]["fragments"] == {"files": 5, "physical": 32, "code": 11}
+        assert report["source"]["architectures"] == {"files": 2, "physical": 4, "code": 4}
+        assert report["source"]["targets"] == {"files": 2, "physical": 4, "code": 4}
+        assert report["source"]["total"] == {"files": 9, "physical": 40, "code": 19}
+
+    def test_generated(self, report):
+        # each package: README 1, kernel 2, loop 3, attention 2, and rope 2 for llama
+        assert [package["code"] for package in report["packages"]] == [8, 10, 10]
+        assert report["generated"]["code"] == 28
+        # once: three READMEs 3, two models 2 + 4, two kernels 2 + 2, one loop 3
+        assert report["generated_distinct"]["code"] == 16
+        assert report["ratio"]["code"] == round(28 / 19, 2)
+        assert report["ratio"]["distinct_code"] == round(16 / 19, 2)
+
+    def test_fragments(self, report):
+        rows = {row["fragment"]: (row["code"], row["makes"], row["packages"]) for row in report["fragments"]}
+        assert rows == {
+            "kernels/cpu": (2, 4, 2),
+            "kernels/gpu": (2, 2, 1),
+            "model/attention": (2, 6, 3),
+            "model/rope": (2, 4, 2),
+            "train/loop": (3, 9, 3),
+        }
+
+    def test_architectures_in_the_order_of_the_list(self, report):
+        assert [(row["architecture"], row["code"], row["new_fragments"]) for row in report["architectures"]] == [
+            ("plain", 4, ["model/attention"]),
+            ("llama", 4, ["model/rope"]),
+        ]
+
+    def test_restated(self, workshop, report):
+        assert report["restated"] == {"lines": 0, "clones": []}
+        body = "a = 1\nb = 2\nc = 3\nd = 4\n"
+        workshop.source("fragments/data/one.py", body)
+        workshop.source("fragments/data/two.py", body)
+        restated = json.loads(workshop.run("loc", "--json").stdout)["restated"]
+        assert restated["lines"] == 4
+        assert restated["clones"] == [
+            {"lines": 4, "first": "fragments/data/one.py:1", "second": "fragments/data/two.py:1"}
+        ]
+
+    def test_features_are_claimed_only_when_measured(self, workshop, report, monkeypatch):
+        assert report["features"] == []
+        monkeypatch.setattr("generator.loc.lines_in_other_fragments", lambda project, name, kept: 7)
+        assert "Lines that a feature changes in other fragments" in workshop.run("loc").stdout
+
+    def test_for_people(self, workshop, report):
+        stdout = workshop.run("loc").stdout
+        assert "Generated lines for each source line" in stdout and "  model/rope" in stdout
+        assert "| model/rope | 2 | 4 | 2 |" in workshop.run("loc", "--markdown").stdout
+        workshop.run("loc", "--json", "--markdown", code=2)
+
+    def test_nothing_built(self, workshop):
+        assert json.loads(workshop.run("loc", "--json").stdout)["ratio"]["code"] == 0
+
+
+def test_tables():
+    table = Table("Title", ("name", "lines"), [("a|b", 1200), ("c", None), ("d", 3)], "Note.")
+    assert plain(table) == "Title\n  name  lines\n  a|b   1,200\n  c         -\n  d         3\n  Note."
+    assert markdown(table) == (
+        "**Title**\n\n| name | lines |\n| --- | ---: |\n| a\\|b | 1,200 |\n| c | - |\n| d | 3 |\n\nNote."
+    )
