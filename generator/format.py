@@ -30,20 +30,8 @@ class Token(NamedTuple):
     text: str
     start: int  # offset in the text
 
-    @property
-    def end(self) -> int:
-        return self.start + len(self.text)
-
 
 Pair = tuple[Token, Token]  # of the source, and what black made of it
-
-
-class Span(NamedTuple):
-    """A stretch of the formatted text that has one origin."""
-
-    start: int
-    end: int
-    origin: Origin
 
 
 @lru_cache(maxsize=4096)
@@ -66,8 +54,7 @@ def format_python(source: Traced) -> Traced:
     pairs = _align(source, tokenize(source.text), tokenize(text))
     if not pairs:
         return Traced.insert(text, source.origin_at(0)) if text else Traced()
-    pairs.sort(key=lambda pair: pair[1].start)
-    return _extend(text, _spans(source, pairs))
+    return _trace(source, text, pairs)
 
 
 def _black(source: Traced) -> str:
@@ -188,44 +175,33 @@ def _unaligned(source: Traced, old: Token | None, new: Token | None) -> LoomErro
     return LoomError(f"black {change}, a change that generator/format.py does not know", where, remedy)
 
 
-def _spans(source: Traced, pairs: list[Pair]) -> list[Span]:
-    """Where each token stands in the formatted text, and its origin; a string of several lines has a span for each."""
-    source, spans = _by_line(source), []
-    for old, new in pairs:
-        starts, ends = _breaks(old)[:-1], _breaks(new)[1:]
-        for row, end in enumerate(ends):
-            # Black may put the closing quotes on a line of their own, which the source does not have.
-            origin = source.origin_at(starts[min(row, len(starts) - 1)])
-            spans.append(Span(ends[row - 1] if row else new.start, end, origin))
-    return spans
+def _trace(source: Traced, text: str, pairs: list[Pair]) -> Traced:
+    """The formatted text, cut wherever a token has another origin than the token before it."""
+    source, cuts = _by_line(source), []
+    for old, new in sorted(pairs, key=lambda pair: pair[1].start):
+        old_starts = _line_starts(old)
+        for row, start in enumerate(_line_starts(new)):
+            # Black may put the closing quotes of a string on a line of their own, which the source does not have.
+            origin = source.origin_at(old_starts[min(row, len(old_starts) - 1)])
+            if not cuts or origin != cuts[-1][1]:
+                line = text.rfind("\n", 0, start) + 1
+                cuts.append((start if text[line:start].strip() else line, origin))
+    starts = [0, *(start for start, _ in cuts[1:]), len(text)]
+    return Traced.join(Traced.insert(text[starts[i] : starts[i + 1]], origin) for i, (_, origin) in enumerate(cuts))
+
+
+def _line_starts(token: Token) -> list[int]:
+    """Where the lines of a token start; only strings have several."""
+    if "\n" not in token.text:
+        return [token.start]
+    return [token.start, *(token.start + newline.end() for newline in re.finditer("\n", token.text))]
 
 
 def _by_line(source: Traced) -> Traced:
-    """The same text with a piece for each line, in which origins are found fast."""
+    """The same text with a piece for each line; in a long piece, looking up an origin takes long."""
     pieces = []
     for piece in source.pieces:
-        for row, line in enumerate(piece.text.split("\n")):
+        for row, line in enumerate(re.findall("[^\n]*\n|[^\n]+", piece.text)):
             origin = Origin(piece.origin.path, piece.origin.line + row) if piece.copied else piece.origin
-            pieces.append(Piece(line + "\n", origin))
-        pieces[-1] = Piece(line, origin)
+            pieces.append(Piece(line, origin))
     return Traced(tuple(pieces))
-
-
-def _breaks(token: Token) -> list[int]:
-    """Where its lines start, and where it ends."""
-    breaks = [token.start, token.end]
-    if "\n" in token.text:
-        breaks[1:1] = [token.start + newline.end() for newline in re.finditer("\n", token.text)]
-    return breaks
-
-
-def _extend(text: str, spans: list[Span]) -> Traced:
-    """The text, all of it covered: what lies between two spans goes to the first, and indentation to the second."""
-    pieces, position, last = [], 0, spans[0].origin
-    for start, end, origin in [*spans, Span(len(text), len(text), spans[-1].origin)]:
-        gap = text[position:start]
-        indentation = position + (gap.rfind("\n") + 1 or len(gap))
-        pieces += [Piece(text[position:indentation], last), Piece(text[indentation:end], origin)]
-        position, last = end, origin
-    runs = groupby(pieces, key=lambda piece: piece.origin)
-    return Traced.join(Traced.insert("".join(piece.text for piece in run), origin) for origin, run in runs)

@@ -27,8 +27,9 @@ def read_toml(path: Path, shown: str) -> dict:
     except UnicodeDecodeError:
         raise LoomError("is not UTF-8 text", shown, "Save it as UTF-8.") from None
     except tomllib.TOMLDecodeError as error:
-        line = re.search(r"at line (\d+)", str(error))
-        where = f"{shown}:{line[1]}" if line else f"{shown}:{path.read_bytes().count(b'\n') or 1}"
+        found = re.search(r"at line (\d+)", str(error))
+        line = found[1] if found else len(path.read_bytes().splitlines())  # else it says "at end of document"
+        where = f"{shown}:{line}"
         raise LoomError(f"is not TOML: {error}", where, "Correct this line.") from None
 
 

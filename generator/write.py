@@ -15,10 +15,11 @@ from pathlib import Path
 
 from generator.errors import LoomError
 from generator.lock import check_inside, read_lock, sha256
-from generator.project import LOCK
+from generator.project import LOCK, MAP
 
 JOURNAL = ".gen.pending"
 SCRATCH = ".gen.tmp"
+RECORDS = (LOCK, MAP)  # nobody works on these, and a merge leaves its marks in them
 
 
 @dataclass(frozen=True)
@@ -103,7 +104,7 @@ def plan_write(folder: Path, shown: str, files: dict[str, bytes]) -> Plan:
             continue
         if data is None and path not in files:
             continue
-        if data is not None and path != LOCK and (link or not owned.holds(path, data)):
+        if data is not None and path not in RECORDS and (link or not owned.holds(path, data)):
             known = path in owned.hashes
             blocked[path] = "is a symbolic link" if link else "was edited" if known else "was not made by gen"
         (write if path in files else remove).append(path)

@@ -112,7 +112,7 @@ class TestStates:
 
 class TestMending:
     @pytest.mark.parametrize(
-        "damage", ["edited", "stale", "missing", "orphan", "lock edited", "lock gone", "lock broken"]
+        "damage", ["edited", "stale", "missing", "orphan", "lock edited", "lock gone", "lock broken", "map broken"]
     )
     def test_the_command_that_is_printed_mends(self, built, damage):
         built.list_packages("llama_cpu")
@@ -130,6 +130,8 @@ class TestMending:
             lock.write_text(lock.read_text() + "\n")
         elif damage == "lock gone":
             lock.unlink()
+        elif damage == "map broken":
+            (folder / "gen.map").write_text("<<<<<<< ours\n")
         else:
             lock.write_text("<<<<<<< ours\n" + lock.read_text())
         for _, _, command in findings(built):

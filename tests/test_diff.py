@@ -54,6 +54,7 @@ class TestTwoPackages:
         assert "diff needs two packages or none" in workshop.run("diff", "llama_cpu", code=2).stderr
         (workshop.generated / "llama_cpu/gen.map").write_text("{")
         assert "gen.map: is not a map of gen" in workshop.run("diff", "llama_cpu", "plain_cpu", code=2).stderr
+        workshop.build("llama_cpu")
         (workshop.generated / "llama_cpu/model.py").unlink()
         assert "model.py: is gone" in workshop.run("diff", "llama_cpu", "plain_cpu", code=2).stderr
 
