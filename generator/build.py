@@ -10,10 +10,11 @@ from typing import TYPE_CHECKING
 
 from generator.errors import LoomError
 from generator.lock import Fingerprints, read_lock, sha256
-from generator.project import LOCK, MAP, Combination, Project
+from generator.project import LOCK, MAP, PACKAGES, Combination, Project
 from generator.write import JOURNAL, check_folder, plan_write, write_package
 
 if TYPE_CHECKING:
+    from generator.library import Library
     from generator.package import Package
 
 
@@ -62,7 +63,7 @@ class Built:
             raise LoomError(f"nothing was written, because gen would destroy work:{lines}", self.folder, remedy)
 
 
-def weave(architecture: str, target: str, library) -> Package:
+def weave(architecture: str, target: str, library: Library) -> Package:
     """Weaves in memory; imported late, because the libraries behind it take most of a short command's time."""
     from generator.weave import weave as run
 
@@ -92,10 +93,11 @@ def is_current(folder: Path, combination: Combination, prints: Fingerprints) -> 
         return False
     if lock.combination != combination or (folder / JOURNAL).exists() or prints.changes(lock):
         return False
+    for path, digest in lock.outputs.items():
+        data = _bytes(folder / path)
+        if data is None or sha256(data) != digest:
+            return False
     # a lock that was edited by hand must be mended too
-    outputs = {path: _bytes(folder / path) for path in lock.outputs}
-    if None in outputs.values() or {path: sha256(data) for path, data in outputs.items()} != lock.outputs:
-        return False
     return _bytes(folder / LOCK) == lock.text().encode()
 
 
@@ -162,12 +164,13 @@ def build_all(
     """
     combinations = project.packages()
     if not combinations:
-        remedy = f"Build one with gen build ARCH --target=T, or list some in {project.show(project.generated)}/packages.toml."
-        raise LoomError("there is no package to build", project.show(project.generated), remedy)
+        shown = project.show(project.generated)
+        remedy = f"Build one with gen build ARCH --target=T, or list some in {shown}/{PACKAGES}."
+        raise LoomError("there is no package to build", shown, remedy)
     results = []
-    jobs = [(project, combination, out, force, dry_run) for combination in combinations]
     place = out or project.generated
     prints = Fingerprints(project.roots)
+    jobs = [(project, combination, out, force, dry_run, prints) for combination in combinations]
     fresh = [is_current(place / combination.name, combination, prints) for combination in combinations]
     for number, result in enumerate(in_parallel(_build_job, jobs, len(jobs) - sum(fresh)), 1):
         results.append(result)
@@ -194,8 +197,7 @@ def in_parallel(job: Callable, arguments: list, heavy: int) -> Iterable:
 
 
 def _build_job(job: tuple) -> Built | LoomError:
-    project, combination, out, force, dry_run = job
     try:
-        return build(project, combination, out, force, dry_run)
+        return build(*job)
     except LoomError as error:
         return error

@@ -48,13 +48,13 @@ def pending(
     """
     prints = Fingerprints(project.roots)
     jobs = [
-        (project, combination)
+        (project, combination, prints)
         for combination in project.packages()
         if not is_current(project.generated / combination.name, combination, prints)
     ]
     changes: dict[str, Change] = {}
     errors = []
-    for number, (job, result) in enumerate(zip(jobs, in_parallel(_job, jobs, len(jobs))), 1):
+    for number, (job, result) in enumerate(zip(jobs, in_parallel(_job, jobs, len(jobs)), strict=True), 1):
         if report:
             report(number, len(jobs), job[1].name)
         if isinstance(result, LoomError):
@@ -75,7 +75,7 @@ def _job(job: tuple) -> list[tuple[str, str, str]] | LoomError:
         return error
 
 
-def package_changes(project: Project, combination: Combination) -> list[tuple[str, str, str]]:
+def package_changes(project: Project, combination: Combination, prints: Fingerprints) -> list[tuple[str, str, str]]:
     """The changes of one package: for each a key that is the same for the same change elsewhere, its text, its place.
 
     Raises:
@@ -83,7 +83,7 @@ def package_changes(project: Project, combination: Combination) -> list[tuple[st
     """
     folder = project.generated / combination.name
     shown = project.show(folder)
-    _, files = woven(project, combination, Fingerprints(project.roots))
+    _, files = woven(project, combination, prints)
     plan = plan_write(folder, shown, files)
     if not os.path.lexists(folder / LOCK) and not plan.unchanged and not plan.blocked:
         return [("new package", "a build would make this package", shown)]

@@ -67,10 +67,10 @@ def check(
             shown = project.show(folder)
             findings.append(Finding(ORPHAN, combination.name, shown, gone, f"rm -r {shlex.quote(shown)}"))
         elif full or not is_current(folder, combination, prints):
-            jobs.append((project, combination, full))
+            jobs.append((project, combination, prints, full))
         else:
             findings += _orphans(project, combination, set(read_lock(folder, str(folder)).outputs))
-    for number, (job, result) in enumerate(zip(jobs, in_parallel(_check_job, jobs, len(jobs))), 1):
+    for number, (job, result) in enumerate(zip(jobs, in_parallel(_check_job, jobs, len(jobs)), strict=True), 1):
         if report:
             report(number, len(jobs), job[1].name)
         if isinstance(result, LoomError):
@@ -81,9 +81,8 @@ def check(
 
 
 def _check_job(job: tuple) -> list[Finding] | LoomError:
-    project, combination, full = job
     try:
-        return check_package(project, combination, Fingerprints(project.roots), full)
+        return check_package(*job)
     except LoomError as error:
         return error
 
@@ -104,11 +103,11 @@ def check_package(project: Project, combination: Combination, prints: Fingerprin
         changes, known = [f"{LOCK} {error.message}"], {}
     if not full and not changes:
         # the inputs are the same, so the lock says what a build makes, and weaving would say nothing new
-        expected = known
-        files = {path: None for path in known}
+        expected, lock_bytes = known, lock.text().encode()
     else:
         _, files = woven(project, combination, prints)
-        expected = {path: sha256(data) for path, data in files.items() if path != LOCK}
+        lock_bytes = files.pop(LOCK)
+        expected = {path: sha256(data) for path, data in files.items()}
     owned, findings = Owned(folder, shown), []
     for path in sorted(expected.keys() | known.keys()):
         data = read_output(folder / path, f"{shown}/{path}")
@@ -120,7 +119,7 @@ def check_package(project: Project, combination: Combination, prints: Fingerprin
             findings.append(
                 Finding(state, combination.name, f"{shown}/{path}", reason, _mend(state, path, combination))
             )
-    findings += _check_lock(project, combination, files, changes, bool(findings))
+    findings += _check_lock(project, combination, lock_bytes, changes, bool(findings))
     return findings + _orphans(project, combination, expected.keys() | known.keys())
 
 
@@ -148,7 +147,7 @@ def _mend(state: str, path: str, combination: Combination) -> str:
 
 
 def _check_lock(
-    project: Project, combination: Combination, files: dict, changes: list[str], findings: bool
+    project: Project, combination: Combination, expected: bytes, changes: list[str], findings: bool
 ) -> list[Finding]:
     """The lock itself: gone, cut short, or out of date where every other file is right."""
     folder = project.generated / combination.name
@@ -164,9 +163,6 @@ def _check_lock(
     if changes:
         reason = _few(changes)
         return found(STALE, reason if findings else f"the files are right, but the lock is not: {reason}")
-    expected = files.get(LOCK)  # None where the lock was taken at its word
-    if expected is None:
-        expected = read_lock(folder, path).text().encode()
     if read_output(folder / LOCK, path) != expected:
         return found(EDITED, "the lock was changed since it was built")
     return []

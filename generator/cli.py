@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import os
 import sys
+from io import TextIOWrapper
 from pathlib import Path
 from typing import Any
 
@@ -86,7 +87,7 @@ def list_(as_json: bool) -> None:
 
 
 @gen.command("build", **NO_ONE)
-@click.argument("architecture", metavar="ARCH", required=False)
+@click.argument("architecture", metavar="[ARCH]", required=False)
 @click.option("--target", metavar="T", help="What the package is to run on; see gen list.")
 @click.option("--all", "everything", is_flag=True, help="Build every package of packages.toml, or all built before.")
 @click.option("--out", metavar="DIR", type=click.Path(path_type=Path), help="Put the package's folder into DIR.")
@@ -95,10 +96,11 @@ def list_(as_json: bool) -> None:
 def build_(
     architecture: str | None, target: str | None, everything: bool, out: Path | None, dry_run: bool, force: bool
 ) -> None:
-    """Build the package of an architecture for a target, in generated/ARCH_T.
+    """Build the package of an architecture for a target.
 
-    Only files whose bytes change are written. A file that was edited since the last build, or that gen did not make,
-    is never overwritten or deleted without --force: it is listed, and nothing in that package is written.
+    It goes to generated/ARCH_T, or to DIR/ARCH_T. Only files whose bytes change are written. A file that was edited
+    since the last build, or that gen did not make, is never overwritten or deleted without --force: it is listed, and
+    nothing in that package is written.
     """
     from generator.build import build, build_all
     from generator.project import Combination, Project
@@ -107,7 +109,7 @@ def build_(
     if everything == bool(architecture) or everything == bool(target):
         remedy = "Write gen build ARCH --target=T, or gen build --all; gen list shows what there is."
         raise LoomError("build needs an architecture and a target, or --all", remedy=remedy)
-    if not everything:
+    if architecture and target:
         combination = Combination(architecture, target)
         result = build(project, combination, out, force, dry_run)
         _report_built(result, dry_run)
@@ -119,12 +121,12 @@ def build_(
         progress(number, total, "failed" if isinstance(result, LoomError) else f"{result.name}: {result.summary}")
 
     failed = False
-    for result in build_all(project, out, force, dry_run, report):
+    for built in build_all(project, out, force, dry_run, report):
         try:
-            if isinstance(result, LoomError):
-                raise result
-            _report_built(result, dry_run)
-            result.refuse("gen build --all" + (f" --out {out}" if out else ""))
+            if isinstance(built, LoomError):
+                raise built
+            _report_built(built, dry_run)
+            built.refuse("gen build --all" + (f" --out {out}" if out else ""))
         except LoomError as error:
             complain(error)
             failed = True
@@ -195,7 +197,7 @@ def diff_(before: str | None, after: str | None, as_json: bool) -> None:
     if before and not after:
         raise LoomError("diff needs two packages or none", remedy=f"Name the package to compare {before} with.")
     project = Project.find()
-    if before:
+    if before and after:
         found = differ.between(project, before, after, as_json)
     else:
         found = differ.by_a_build(project, as_json)
@@ -208,21 +210,30 @@ def diff_(before: str | None, after: str | None, as_json: bool) -> None:
 @click.option("--fragment", metavar="NAME", help="Show where the lines of this fragment stand in the packages.")
 @AS_JSON
 def explain_(place: str | None, fragment: str | None, as_json: bool) -> None:
-    """Say which fragment a generated line came from, with its title and citation."""
+    """Say which fragment a generated line came from.
+
+    FILE:LINE gives the fragment, its line, the feature's title and its citation; FILE alone gives them for all lines.
+    """
     from generator import explainer
     from generator.project import Project
 
     if bool(place) == bool(fragment):
         raise LoomError("explain needs a file or --fragment", remedy="Write gen explain FILE:LINE.")
     project = Project.find()
-    explainer.file(project, place, as_json) if place else explainer.fragment(project, fragment, as_json)
+    if place:
+        explainer.file(project, place, as_json)
+    elif fragment:
+        explainer.fragment(project, fragment, as_json)
 
 
 @gen.command("loc", **NO_ONE)
 @AS_JSON
 @click.option("--markdown", "as_markdown", is_flag=True, help="Write Markdown tables.")
 def loc_(as_json: bool, as_markdown: bool) -> None:
-    """Count the source lines, the lines that they make, and what is said twice."""
+    """Count source lines and the lines that they make.
+
+    Also what each fragment and each architecture adds, and which code fragments restate from each other.
+    """
     from generator.loc import loc, tables
     from generator.project import Project
     from generator.tables import markdown, plain
@@ -239,8 +250,9 @@ def loc_(as_json: bool, as_markdown: bool) -> None:
 def main() -> None:
     """The console command `gen`."""
     if not sys.flags.utf8_mode:
-        for stream in (sys.stdout, sys.stderr):  # a source may hold what the terminal's encoding does not
-            stream.reconfigure(errors="replace")
+        for stream in (sys.stdout, sys.stderr):
+            if isinstance(stream, TextIOWrapper):  # a source may hold what the terminal's encoding does not
+                stream.reconfigure(errors="replace")
     try:
         os.getcwd()
     except FileNotFoundError:

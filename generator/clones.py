@@ -55,8 +55,8 @@ def clones(fragments: dict[str, str]) -> tuple[int, list[Clone]]:
     found = []
     for (earlier, path, shift), starts in pairs.items():
         for first, last in _runs(sorted(starts)):
-            places = (f"{earlier}:{codes[earlier][first + shift][0]}", f"{path}:{codes[path][first][0]}")
-            found.append(Clone(last - first + SHORTEST, *places))
+            origin = f"{earlier}:{codes[earlier][first + shift][0]}"
+            found.append(Clone(last - first + SHORTEST, origin, f"{path}:{codes[path][first][0]}"))
     found.sort(key=lambda clone: (-clone.lines, clone.first, clone.second))
     return sum(map(len, restated.values())), found
 
@@ -76,7 +76,7 @@ def _normalised(path: str, text: str) -> list[tuple[int, str]]:
     code = set(python_code_lines(path, text))
     for node in ast.walk(ast.parse(text)):
         if isinstance(node, (ast.Import, ast.ImportFrom)):
-            code -= set(range(node.lineno, node.end_lineno + 1))
+            code -= set(range(node.lineno, (node.end_lineno or node.lineno) + 1))
     lines = text.splitlines()
     return [(number, "".join(_bare(lines[number - 1]).split())) for number in sorted(code)]
 

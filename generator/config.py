@@ -7,7 +7,9 @@ from dataclasses import replace
 
 from generator import syntax
 from generator.errors import LoomError, nearest
-from generator.fragment import Field, Fragment
+from generator.fragment import Fragment
+from generator.literals import literal
+from generator.parts import Field
 from generator.recipe import Recipe
 from generator.traced import Traced
 from generator.weave.fill import fill
@@ -97,17 +99,10 @@ def presets_value(recipe: Recipe, fields: list[Field]) -> Traced:
             raise LoomError(f"the preset {preset!r} leaves out {', '.join(missing)}", str(origin), remedy)
         parts.append(Traced.insert(f'"{preset}": Config(\n', origin))
         ordered = sorted(values.items(), key=lambda item: names.index(item[0]))
-        parts += [Traced.insert(f"{name}={literal(value)},\n", line) for name, (value, line) in ordered]
+        parts += [Traced.insert(f"{name}={literal(value, str(line))},\n", line) for name, (value, line) in ordered]
         parts.append(Traced.insert("),\n", origin))
     parts.append(Traced.insert("}\n", head))
     return Traced.join(parts)
-
-
-def literal(value: object) -> str:
-    """A TOML value as Python source; long integers with underscores."""
-    if isinstance(value, bool) or not isinstance(value, int):
-        return repr(value)
-    return f"{value:_}" if abs(value) >= 10_000 else str(value)
 
 
 def described_fields(fields: list[Field]) -> list[dict[str, str]]:
@@ -123,5 +118,3 @@ def described_fields(fields: list[Field]) -> list[dict[str, str]]:
             kind = ast.unparse(statement.annotation)
             rows.append({"name": member.name, "type": kind, "default": default, "meaning": last or above})
     return rows
-
-

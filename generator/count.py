@@ -106,5 +106,5 @@ def _docstring_lines(tree: ast.Module) -> set[int]:
             continue
         first = node.body[0] if node.body else None
         if isinstance(first, ast.Expr) and isinstance(first.value, ast.Constant) and isinstance(first.value.value, str):
-            numbers.update(range(first.lineno, first.end_lineno + 1))
+            numbers.update(range(first.lineno, (first.end_lineno or first.lineno) + 1))
     return numbers

@@ -65,14 +65,14 @@ def _compare_file(path: str, before: MappedPackage, after: MappedPackage) -> lis
     new = after.lines(path) if path in after.lock.outputs else []
     old_origins = before.origins_of(path) if old else []
     new_origins = after.origins_of(path) if new else []
-    result = []
+    result: list[tuple[str, Piece]] = []
     for hunk in hunks(old, new):
         removed = [old_origins[number] if old_origins else [] for number in hunk.before]
         added = [new_origins[number] if new_origins else [] for number in hunk.after]
         pieces: dict[str, Piece] = {}
-        for number, source in zip(hunk.before, _causes(removed, added)):
+        for number, source in zip(hunk.before, _causes(removed, added), strict=True):
             pieces.setdefault(source, Piece(path)).removed.append((number + 1, old[number]))
-        for number, source in zip(hunk.after, _causes(added, removed)):
+        for number, source in zip(hunk.after, _causes(added, removed), strict=True):
             pieces.setdefault(source, Piece(path)).added.append((number + 1, new[number]))
         result += pieces.items()
     return result

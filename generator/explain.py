@@ -113,9 +113,10 @@ def _package_of(project: Project, file: Path) -> tuple[MappedPackage, str]:
 
 def _line_stretches(line: int, text: str, segments: Segments, texts: dict[str, str]) -> list[Stretch]:
     """Each part of a line that has a source of its own."""
-    ends = [column for column, _ in segments[1:]] + [len(text)]
+    starts = [column for column, _ in segments]
+    ends = [*starts[1:], len(text)][: len(starts)]
     result: list[Stretch] = []
-    for (start, origin), end in zip(segments, ends):
+    for (start, origin), end in zip(segments, ends, strict=True):
         part = text[start:end].strip()
         if part or len(segments) == 1:
             said = title_and_citation(origin.path, texts.get(origin.path, ""))

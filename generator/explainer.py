@@ -6,9 +6,9 @@ from dataclasses import asdict
 
 import click
 
+from generator.citation import title_and_citation
 from generator.cli import write_json
 from generator.explain import Explained, Stretch, explain_file, explain_fragment, find_fragment
-from generator.citation import title_and_citation
 from generator.mapped import built_packages
 from generator.project import Project
 

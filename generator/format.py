@@ -4,8 +4,7 @@ Black changes little besides white space: it adds and removes commas, parenthese
 respells strings and numbers. So the names, operators and literals before and after are the same sequence, and each
 takes its origin across; what black adds belongs to the token before it. Text that does not fit is an error, no guess.
 
-Tokens come from pytokens, the tokenizer that black itself uses: it gives the same tokens on every version of Python,
-where the standard library's differ in f-strings.
+Tokens come from pytokens, which black uses itself: the standard library's differ from one Python version to the next.
 """
 
 from __future__ import annotations
@@ -15,7 +14,7 @@ import re
 from collections import defaultdict, deque
 from difflib import SequenceMatcher
 from functools import lru_cache
-from itertools import groupby, zip_longest
+from itertools import accumulate, zip_longest
 from typing import NamedTuple
 
 from generator.errors import LoomError
@@ -29,9 +28,6 @@ BLANK = frozenset({"whitespace", "indent", "dedent", "newline", "nl", "endmarker
 class Token(NamedTuple):
     text: str
     start: int  # offset in the text
-
-
-Pair = tuple[Token, Token]  # of the source, and what black made of it
 
 
 @lru_cache(maxsize=4096)
@@ -52,9 +48,9 @@ def format_python(source: Traced) -> Traced:
     """
     text = _black(source)
     pairs = _align(source, tokenize(source.text), tokenize(text))
-    if not pairs:
+    if not pairs:  # nothing but white space
         return Traced.insert(text, source.origin_at(0)) if text else Traced()
-    return _trace(source, text, pairs)
+    return _trace(_by_line(source), text, pairs)
 
 
 def _black(source: Traced) -> str:
@@ -66,14 +62,14 @@ def _black(source: Traced) -> str:
     except SyntaxError as error:  # an encoding declaration that names no encoding
         raise LoomError(str(error), str(source.origin_at(0)), "Leave out the encoding declaration.") from error
     except black.InvalidInput as error:
-        reason = error.details.strip().splitlines()[-1]
-        if error.context.startswith("INTERNAL ERROR"):  # the line that it names is one of black's output
+        reason = (error.details or "no reason given").strip().splitlines()[-1]
+        if (error.context or "").startswith("INTERNAL ERROR"):  # the line that it names is one of black's output
             raise LoomError(f"black made invalid code of it: {reason}", source.origin_at(0).path) from error
         # Black counts from the first character that is not blank, and finds an unexpected end after the last line.
         blank = len(source.text) - len(source.text.lstrip())
         lines = source.text.strip().split("\n")
-        row = min(error.lineno, len(lines)) - 1
-        offset = blank + sum(len(line) + 1 for line in lines[:row]) + min(error.column, len(lines[row]))
+        row = min(error.lineno or 1, len(lines)) - 1
+        offset = blank + sum(len(line) + 1 for line in lines[:row]) + min(error.column or 0, len(lines[row]))
         message = f"black cannot parse {lines[row].strip()!r} ({reason})"
         raise LoomError(message, str(source.origin_at(offset)), "Mend this line, or what is woven into it.") from error
 
@@ -91,14 +87,12 @@ def tokenize(text: str) -> list[Token]:
         word = text[start : token.end_index]
         if depth > 0 or kind in BLANK:
             continue
-        if word == "...":  # black joins the dots of `from . .. import x`
-            tokens += [Token(".", start), Token(".", start + 1), Token(".", start + 2)]
-        else:
-            tokens.append(Token(word, start))
+        # Black joins the dots of `from . .. import x`, so they are always three.
+        tokens += [Token(".", start + i) for i in range(3)] if word == "..." else [Token(word, start)]
     return tokens
 
 
-def _align(source: Traced, old: list[Token], new: list[Token]) -> list[Pair]:
+def _align(source: Traced, old: list[Token], new: list[Token]) -> list[tuple[Token, Token]]:
     """Pairs each token of the formatted text with its token in the source, but for what black added."""
     old_comments, old_words, old_marks = _sort(old)
     new_comments, new_words, new_marks = _sort(new)
@@ -115,7 +109,8 @@ def _align(source: Traced, old: list[Token], new: list[Token]) -> list[Pair]:
 
 def _sort(tokens: list[Token]) -> tuple[list[Token], list[Token], list[list[Token]]]:
     """The comments; the words (what black keeps, in order); and before each word and at the end, the punctuation."""
-    comments, words, marks = [], [], [[]]
+    comments, words = [], []
+    marks: list[list[Token]] = [[]]
     for token in tokens:
         if token.text[0] == "#":
             comments.append(token)
@@ -139,16 +134,17 @@ def _normal(word: str, other: str) -> str:
     if word == other:
         return word
     if word[-1] in ("'", '"'):
-        prefix, quote, body = re.match(r"""(\w*)(["'])(.*)""", word, re.DOTALL).groups()
+        prefix, _, body = word.partition(word[-1])
         body = re.sub(r"\\(x..|u.{4}|U.{8}|N\{[^}]*\})", lambda escape: escape[0].lower(), body)
         body = re.sub(r"""[\s\\"']""", "", body)  # quotes change, with their escapes; docstrings are indented anew
         return "".join(sorted(prefix.lower().replace("u", ""))) + '"' + body
     return repr(ast.literal_eval(word)) if re.match(r"\.?\d", word) else word
 
 
-def _pair_comments(source: Traced, old: list[Token], new: list[Token]) -> list[Pair]:
+def _pair_comments(source: Traced, old: list[Token], new: list[Token]) -> list[tuple[Token, Token]]:
     """Pairs comments by what they say, since black moves them past other tokens."""
-    waiting, pairs = defaultdict(deque), []
+    waiting: dict[str, deque[Token]] = defaultdict(deque)
+    pairs = []
     for comment in old:
         waiting["".join(comment.text.split())].append(comment)
     for rest in new:
@@ -167,17 +163,15 @@ def _pair_comments(source: Traced, old: list[Token], new: list[Token]) -> list[P
 
 
 def _unaligned(source: Traced, old: Token | None, new: Token | None) -> LoomError:
-    change = f"dropped {old.text!r}" if new is None else f"added {new.text!r}"
-    if old and new:
-        change = f"turned {old.text!r} into {new.text!r}"
-    remedy = "Write it in the form that black gives, so that every line can be traced to its source."
-    where = str(source.origin_at(old.start)) if old else source.origin_at(0).path
-    return LoomError(f"black {change}, a change that generator/format.py does not know", where, remedy)
+    was, now = (repr(token.text) if token else "nothing" for token in (old, new))
+    message = f"black turned {was} into {now}, a change that generator/format.py does not know"
+    place = old or new or Token("", 0)  # a token that black added stands in the source at about the same offset
+    return LoomError(message, str(source.origin_at(place.start)), "Write it in the form that black gives.")
 
 
-def _trace(source: Traced, text: str, pairs: list[Pair]) -> Traced:
+def _trace(source: Traced, text: str, pairs: list[tuple[Token, Token]]) -> Traced:
     """The formatted text, cut wherever a token has another origin than the token before it."""
-    source, cuts = _by_line(source), []
+    cuts: list[tuple[int, Origin]] = []
     for old, new in sorted(pairs, key=lambda pair: pair[1].start):
         old_starts = _line_starts(old)
         for row, start in enumerate(_line_starts(new)):
@@ -192,9 +186,8 @@ def _trace(source: Traced, text: str, pairs: list[Pair]) -> Traced:
 
 def _line_starts(token: Token) -> list[int]:
     """Where the lines of a token start; only strings have several."""
-    if "\n" not in token.text:
-        return [token.start]
-    return [token.start, *(token.start + newline.end() for newline in re.finditer("\n", token.text))]
+    lines = token.text.split("\n")[:-1]
+    return list(accumulate((len(line) + 1 for line in lines), initial=token.start))
 
 
 def _by_line(source: Traced) -> Traced:

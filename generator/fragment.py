@@ -10,66 +10,11 @@ import libcst as cst
 
 from generator import syntax
 from generator.errors import LoomError
+from generator.grammar import check_decorators, check_python, check_style
+from generator.marked import literal_of, mark, read_provider, read_splice
+from generator.parts import Definition, Field, Import, Provider, Splice
 from generator.syntax import Source
-from generator.traced import Origin, Traced
-
-
-@dataclass(frozen=True)
-class Definition:
-    """A top-level function, class or value. The block under `if __name__ == "__main__"` is called `__main__`."""
-
-    name: str
-    text: Traced  # whole lines, with the comments right above
-    fragment: str
-
-
-@dataclass(frozen=True)
-class Field:
-    """A member of `Config`: a field, a property or a method."""
-
-    name: str
-    text: Traced
-    fragment: str
-
-
-@dataclass(frozen=True)
-class Import:
-    """`import module`, `import module as alias` or `from module import name [as alias]`."""
-
-    module: str
-    name: str  # '' for a plain import
-    alias: str  # the name that the import binds
-    origin: Origin
-
-
-@dataclass(frozen=True)
-class Splice:
-    """Statements for a join point."""
-
-    point: str
-    reads: tuple[str, ...]
-    body: Traced  # whole lines, at the indentation that they have in the fragment
-    before: tuple[str, ...]
-    after: tuple[str, ...]
-    optional: bool
-    fragment: str
-    origin: Origin
-
-
-@dataclass(frozen=True)
-class Provider:
-    """Where a threaded value comes from."""
-
-    value: str
-    site: str
-    reads: tuple[str, ...]
-    body: Traced  # the statements before the return, possibly none
-    result: Traced  # the returned expression, to the end of its line
-    annotation: str  # of the value, '' where the fragment gives none
-    optional: bool
-    per_layer: bool
-    fragment: str
-    origin: Origin
+from generator.traced import Traced
 
 
 @dataclass(frozen=True)
@@ -79,7 +24,6 @@ class Fragment:
     Attributes:
         name: path below fragments/ without `.py`: `model/rope`.
         title, citation: the first line of the docstring, and what follows `Source:` in it.
-        values: names and annotations of the values that `emit` carries outward from this fragment.
     """
 
     name: str
@@ -128,7 +72,11 @@ def parse_fragment(path: str, text: str) -> Fragment:
         LoomError: the text is not Python, or holds a top-level statement that a fragment cannot have.
     """
     name = path.removeprefix("fragments/").removesuffix(".py")
+    check_python(text, path)
+    if not text.endswith("\n"):  # statements are copied by whole lines
+        text += "\n"
     source = Source(Traced.copy(text, path))
+    check_style(source)
     parts = _Parts()
     for statement in source.module.body:
         _read(statement, source, name, parts)
@@ -163,12 +111,11 @@ def _read(statement: cst.BaseStatement, source: Source, fragment: str, parts: _P
     if isinstance(small, (cst.Import, cst.ImportFrom)):
         _read_import(statement, source, parts)
     elif syntax.called(call) in ("requires", "excludes"):
-        names = [ast.literal_eval(source.code(argument.value)) for argument in call.args]
-        getattr(parts, syntax.called(call)).extend(names)
-    elif isinstance(statement, cst.FunctionDef) and _mark(statement, "splice"):
-        parts.splices.append(_read_splice(statement, source, fragment))
-    elif isinstance(statement, cst.FunctionDef) and _mark(statement, "provide"):
-        parts.providers.append(_read_provider(statement, source, fragment))
+        getattr(parts, syntax.called(call)).extend(_names(call, source))
+    elif isinstance(statement, cst.FunctionDef) and mark(statement, "splice"):
+        parts.splices.append(read_splice(statement, source, fragment))
+    elif isinstance(statement, cst.FunctionDef) and mark(statement, "provide"):
+        parts.providers.append(read_provider(statement, source, fragment))
     elif isinstance(statement, cst.ClassDef) and statement.name.value == "Config":
         parts.fields += _read_fields(statement, source, fragment)
     else:
@@ -179,8 +126,19 @@ def _read(statement: cst.BaseStatement, source: Source, fragment: str, parts: _P
                 source.where(statement),
                 "Move this statement into a function.",
             )
+        if isinstance(statement, (cst.FunctionDef, cst.ClassDef)):
+            check_decorators(statement, source, woven=False)
         start, end = source.lines(statement)
         parts.definitions.append(Definition(name, source.traced[start:end], fragment))
+
+
+def _names(call: cst.Call, source: Source) -> list[str]:
+    """The arguments of `requires` and `excludes`."""
+    names = [literal_of(argument, source) for argument in call.args if not argument.keyword and not argument.star]
+    if len(names) < len(call.args) or not all(isinstance(name, str) for name in names):
+        remedy = f'Write {syntax.called(call)}("rope", ...).'
+        raise LoomError(f"{syntax.called(call)} takes names of fragments", source.where(call), remedy)
+    return names
 
 
 def _defined(statement: cst.BaseStatement, small: cst.BaseSmallStatement | None) -> str:
@@ -204,9 +162,8 @@ def _read_import(statement: cst.BaseStatement, source: Source, parts: _Parts) ->
     if isinstance(node, ast.ImportFrom):
         module = node.module or ""
         if node.level:
-            raise LoomError(
-                "a relative import", str(origin), "Import the name with `from generator.roles import NAME`."
-            )
+            remedy = "Import the name with `from generator.roles import NAME`."
+            raise LoomError("a relative import", str(origin), remedy)
         if module.split(".")[0] in ("fragments", "generator", "__future__"):
             return
         for alias in node.names:
@@ -217,78 +174,6 @@ def _read_import(statement: cst.BaseStatement, source: Source, parts: _Parts) ->
             bound = alias.asname or alias.name.split(".")[0]
             # `import a.b` binds a; two of them are two lines under one name, so the key is the module
             parts.imports[alias.asname or alias.name] = Import(alias.name, "", bound, origin)
-
-
-def _mark(function: cst.FunctionDef, word: str) -> cst.Call | None:
-    for decorator in function.decorators:
-        if syntax.called(decorator.decorator) == word:
-            return cst.ensure_type(decorator.decorator, cst.Call)
-    return None
-
-
-def _options(call: cst.Call, source: Source, known: tuple[str, ...]) -> tuple[str, dict]:
-    """The first argument of a mark and its keywords, which must be literals."""
-    first, options = "", {}
-    for argument in call.args:
-        word = argument.keyword.value if argument.keyword else ""
-        try:
-            value = ast.literal_eval(source.code(argument.value))
-        except ValueError:
-            value = None
-        if (word and word not in known) or value is None:
-            remedy = f"Give the name as a string, then any of {', '.join(known)} as literals."
-            raise LoomError(f"cannot read this argument of {syntax.called(call)}()", source.where(argument), remedy)
-        if word:
-            options[word] = value
-        else:
-            first = value
-    return first, options
-
-
-def _read_splice(function: cst.FunctionDef, source: Source, fragment: str) -> Splice:
-    call = _mark(function, "splice")
-    name, options = _options(call, source, ("before", "after", "optional"))
-    statements = [s for s in syntax.body(function) if not syntax.is_docstring(s)]
-    if not statements:
-        raise LoomError(f"the splice for {name} has no statements", source.where(function), "Write some, or remove it.")
-    start, end = source.lines(statements[0])[0], source.lines(statements[-1])[1]
-    return Splice(
-        point=name,
-        reads=tuple(p.name.value for p in syntax.parameters(function)),
-        body=source.traced[start:end],
-        before=tuple(options.get("before", "").split()),
-        after=tuple(options.get("after", "").split()),
-        optional=options.get("optional", False),
-        fragment=fragment,
-        origin=source.traced.origin_at(source.span(function.name)[0]),
-    )
-
-
-def _read_provider(function: cst.FunctionDef, source: Source, fragment: str) -> Provider:
-    call = _mark(function, "provide")
-    site, options = _options(call, source, ("optional", "per_layer"))
-    statements = [s for s in syntax.body(function) if not syntax.is_docstring(s)]
-    last = syntax.simple(statements[-1]) if statements else None
-    if not isinstance(last, cst.Return) or last.value is None:
-        raise LoomError(
-            f"the provider of {function.name.value} does not end in `return VALUE`",
-            source.where(function),
-            "Return the value in the last line.",
-        )
-    begin = source.lines(statements[0])[0]
-    start, end = source.span(last.value)[0], source.lines(statements[-1])[1]
-    return Provider(
-        value=function.name.value,
-        site=site,
-        reads=tuple(p.name.value for p in syntax.parameters(function)),
-        body=source.traced[begin : source.lines(statements[-1])[0]],
-        result=source.traced[start : end - 1],
-        annotation=source.code(function.returns.annotation) if function.returns else "",
-        optional=options.get("optional", False),
-        per_layer=options.get("per_layer", False),
-        fragment=fragment,
-        origin=source.traced.origin_at(source.span(function.name)[0]),
-    )
 
 
 def _read_fields(config: cst.ClassDef, source: Source, fragment: str) -> list[Field]:

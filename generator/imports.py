@@ -6,7 +6,7 @@ import sys
 from collections.abc import Iterable
 
 from generator.errors import LoomError
-from generator.fragment import Import
+from generator.parts import Import
 from generator.traced import Traced
 
 

@@ -10,7 +10,8 @@ from generator import __version__
 from generator.config import config_class, presets_value
 from generator.errors import LoomError
 from generator.format import format_python
-from generator.fragment import Definition, Field, Fragment, Import
+from generator.fragment import Fragment
+from generator.parts import Definition, Field, Import
 from generator.imports import import_block
 from generator.recipe import Recipe
 from generator.templating import render_text
@@ -97,6 +98,9 @@ def lay_out(recipe: Recipe, definitions: dict[str, Definition], fields: list[Fie
         modules[file] = tuple(sorted({item.module.split(".")[0] for item in outside}))
     _check_circles(placed, linked, home)
     texts["__init__.py"] = _surface(recipe, exports, home)
+    for folder in sorted({file.rsplit("/", 1)[0] for file in placed if "/" in file}):
+        path = f"{folder}/__init__.py"
+        texts[path] = Traced.join([header(recipe, ()), documentation(recipe, path, ())])
     return Layout(texts, modules, named)
 
 
@@ -202,10 +206,15 @@ def documentation(recipe: Recipe, file: str, fragments: tuple[str, ...]) -> Trac
     table = recipe.package_file.data["documentation"]
     if file in table:
         origin = recipe.package_file.origin(file, "documentation")
-        text = render_text(table[file], str(origin), recipe).strip()
-    else:
+        opening = recipe.package_file.text.split("\n")[origin.line - 1].rstrip()
+        first = origin.line + opening.endswith(('"""', "'''"))  # a long string may begin on the next line
+        text = render_text(table[file], origin.path, recipe, first).strip()
+    elif fragments:
         fragment = next(f for f in recipe.fragments if f.name == fragments[0])
         origin, text = Origin(fragment.path, 1), f"{fragment.title}."
+    else:
+        remedy = f'Add `"{file}" = "..."` under [documentation].'
+        raise LoomError(f"no documentation for {file}", str(recipe.package_file.origin("documentation")), remedy)
     quotes = f'"""{text}\n"""\n' if "\n" in text else f'"""{text}"""\n'
     return Traced.insert(quotes, origin)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from functools import cached_property
 from pathlib import Path
@@ -17,11 +18,11 @@ class Library:
     """Texts by path, and the fragments among them, each parsed once.
 
     Args:
-        files: path relative to its root, with forward slashes -> text.
+        files: path relative to its root, with forward slashes -> text. Lines end as they may; here, in a newline.
     """
 
     def __init__(self, files: dict[str, str]):
-        self.files = dict(sorted(files.items()))
+        self.files = {path: re.sub(r"\r\n?", "\n", text) for path, text in sorted(files.items())}
         self._fragments: dict[str, Fragment] = {}
 
     @classmethod

@@ -96,7 +96,8 @@ def _package_files(package: MappedPackage) -> dict[str, str]:
 
 def _generated_counts(files: dict[str, dict[str, str]]) -> tuple[list[Lines], list[Lines]]:
     """The counts of all files, and of all files that differ in more than the first line, which names the package."""
-    counts, distinct = [], {}
+    counts: list[Lines] = []
+    distinct: dict[tuple[str, str], Lines] = {}
     for texts in files.values():
         for path, text in texts.items():
             counts.append(count(path, text))
@@ -231,7 +232,7 @@ def tables(report: dict) -> list[Table]:
             "Restated between fragments",
             ("lines", "first", "again"),
             [(c["lines"], c["first"], c["second"]) for c in restated["clones"]],
-            f"{restated['lines']} lines of code stand in an earlier fragment too, in runs of four or more, imports apart.",
+            f"{restated['lines']} lines of code stand in an earlier fragment too, in runs of four or more; no imports.",
         ),
     ]
     if report["features"]:

@@ -55,7 +55,7 @@ class MappedPackage:
             return load((self.folder / MAP).read_bytes().decode("utf-8"))
         except OSError as error:
             raise LoomError(f"cannot be read: {error.strerror}", where, remedy) from None
-        except (ValueError, KeyError, TypeError, IndexError, AttributeError):
+        except (LoomError, UnicodeDecodeError):
             raise LoomError("is not a map of gen", where, remedy) from None
 
     def lines(self, path: str) -> list[str]:

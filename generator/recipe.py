@@ -10,17 +10,10 @@ from functools import cached_property
 from generator.errors import LoomError, nearest
 from generator.fragment import Fragment
 from generator.library import Library
+from generator.tomlkeys import check_tables
 from generator.traced import Origin
 
 PACKAGE_FILE = "templates/package.toml"
-
-_KEYS = {
-    "architecture": ("title", "source", "model_type", "fragments", "settings", "presets"),
-    "target": ("title", "fragments", "settings", "presets", "requirements", "extras", "templates"),
-    "package": (
-        "fragments", "exports", "folders", "documentation", "config", "requirements", "extras", "templates", "settings",
-    ),
-}  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -36,18 +29,18 @@ class Toml:
         """The tables.
 
         Raises:
-            LoomError: the text is not TOML, or has a top-level key that its kind does not know.
+            LoomError: the text is not TOML, or not what its kind of file holds.
         """
         try:
             data = tomllib.loads(self.text)
         except tomllib.TOMLDecodeError as error:
             line = re.search(r"at line (\d+)", str(error))
-            where = f"{self.path}:{line[1] if line else 1}"
+            number = line[1] if line else max(len(self.text.splitlines()), 1)  # else it says "at end of document"
+            where = f"{self.path}:{number}"
             raise LoomError(f"not valid TOML: {error}", where, "Mend the syntax of this line.") from None
-        for key in data:
-            if key not in _KEYS[self.kind]:
-                remedy = nearest(key, _KEYS[self.kind])
-                raise LoomError(f"unknown key {key!r} in this {self.kind}", str(self.origin(key)), remedy)
+        except RecursionError:
+            raise LoomError("nested too deeply", self.path, "Write it flatter.") from None
+        check_tables(data, self.kind, self.path, lambda key: self.origin(key).line)
         return data
 
     def origin(self, key: str, table: str = "") -> Origin:
@@ -56,7 +49,7 @@ class Toml:
         for number, line in enumerate(self.text.splitlines(), start=1):
             header = re.match(r"\s*\[+([^\]]+)\]+", line)
             if header:
-                current = header[1].strip().replace('"', "")
+                current = re.sub(r"[\"' ]", "", header[1])
                 if current in (table, key):
                     found = number
             elif current == table and re.match(rf"\s*\"?{re.escape(key)}\"?\s*=", line):
@@ -141,7 +134,7 @@ def _toml(library: Library, path: str, kind: str) -> Toml:
 
 def _line_of_name(file: Toml, name: str) -> Origin:
     for number, line in enumerate(file.text.splitlines(), start=1):
-        if f'"{name}"' in line and not line.lstrip().startswith("#"):
+        if (f'"{name}"' in line or f"'{name}'" in line) and not line.lstrip().startswith("#"):
             return Origin(file.path, number)
     return file.origin("fragments")
 

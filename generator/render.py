@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import sys
 
-from generator.config import described_fields, literal
+from generator.config import described_fields
 from generator.errors import LoomError
-from generator.fragment import Field
+from generator.parts import Field
 from generator.layout import Layout
+from generator.literals import literal
 from generator.recipe import Recipe
 from generator.templating import render_text
 
@@ -22,7 +23,7 @@ def render_files(recipe: Recipe, layout: Layout, fields: list[Field]) -> tuple[d
         "features": _features(recipe, layout),
         "fields": described_fields(fields),
         "presets": {
-            name: {field: literal(value) for field, (value, _) in values.items()}
+            name: {field: literal(value, str(line)) for field, (value, line) in values.items()}
             for name, values in recipe.presets.items()
         },
         "requirements": _requirements(recipe, layout),

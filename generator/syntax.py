@@ -14,7 +14,9 @@ import libcst as cst
 from libcst.metadata import CodeRange, MetadataWrapper, PositionProvider
 
 from generator.errors import LoomError
-from generator.traced import Traced
+from generator.traced import Traced, line_starts
+
+_VANISHING = frozenset({"point", "emit", "receive"})  # statements that may leave nothing
 
 
 class Source:
@@ -42,10 +44,7 @@ class Source:
 
     @cached_property
     def _line_starts(self) -> list[int]:
-        starts = [0]
-        for line in self.text.splitlines(keepends=True):
-            starts.append(starts[-1] + len(line))
-        return starts
+        return line_starts(self.text)
 
     def span(self, node: cst.CSTNode) -> tuple[int, int]:
         """Offsets of the node's own text: without leading comments, without the newline after a statement."""
@@ -117,6 +116,18 @@ def walk(node: cst.CSTNode) -> Iterator[cst.CSTNode]:
         queue += reversed(list(children(node)))
 
 
+def placeholder(statement: cst.CSTNode, source: Source) -> Traced:
+    """What stays of a statement that goes: `pass` where its block holds nothing else, so that the block stays one."""
+    for node in walk(source.module):
+        block = node.body if isinstance(node, cst.IndentedBlock) else ()
+        if any(member is statement for member in block):
+            above = block[: [member is statement for member in block].index(True)]
+            below = [member for member in block[len(above) + 1 :] if called(expression(member)) not in _VANISHING]
+            text = "" if above or below else " " * source.indent(statement) + "pass\n"
+            return Traced.insert(text, source.traced.origin_at(source.span(statement)[0]))
+    return Traced()
+
+
 def simple(statement: cst.CSTNode) -> cst.BaseSmallStatement | None:
     """The only small statement of a line, or None for a compound statement or several on a line."""
     if isinstance(statement, cst.SimpleStatementLine) and len(statement.body) == 1:
@@ -139,6 +150,11 @@ def dotted(node: cst.CSTNode) -> str:
     return ""
 
 
+def parse_expression(text: str) -> cst.BaseExpression:
+    """The tree of an expression that is known to be one."""
+    return cst.parse_expression(text.strip())
+
+
 def expression(statement: cst.CSTNode) -> cst.BaseExpression | None:
     """The expression of an expression statement, else None."""
     small = simple(statement)
@@ -157,6 +173,44 @@ def parameters(function: cst.FunctionDef) -> list[cst.Param]:
 def body(function: cst.FunctionDef | cst.ClassDef | cst.With) -> list[cst.BaseStatement]:
     """The statements of a block; a body on the line of its header is not for fragments."""
     return list(function.body.body) if isinstance(function.body, cst.IndentedBlock) else []
+
+
+def statements(function: cst.FunctionDef | cst.BaseCompoundStatement) -> list[cst.BaseStatement]:
+    """The statements of a function, those inside if, for, while, with, try and match included, nested functions as one."""
+    found = []
+
+    def visit(node: cst.CSTNode) -> None:
+        for child in children(node):
+            if isinstance(child, (cst.SimpleStatementLine, cst.SimpleStatementSuite, cst.FunctionDef, cst.ClassDef)):
+                found.append(child)
+            elif isinstance(child, cst.BaseCompoundStatement):
+                found.append(child)
+                visit(child)
+            elif not isinstance(child, cst.BaseExpression):
+                visit(child)
+
+    visit(function)
+    return found
+
+
+def own_expressions(statement: cst.BaseStatement) -> list[cst.CSTNode]:
+    """The nodes of a statement, without those of the statements inside it."""
+    found = []
+
+    def visit(node: cst.CSTNode) -> None:
+        found.append(node)
+        for child in children(node):
+            if not isinstance(child, (cst.BaseSuite, cst.Else, cst.Finally)) and not (
+                isinstance(statement, cst.If) and child is statement.orelse
+            ):
+                visit(child)
+
+    if isinstance(statement, cst.SimpleStatementSuite):
+        for child in children(statement):
+            visit(child)
+    else:
+        visit(statement)
+    return found
 
 
 def reindent(traced: Traced, width: int) -> Traced:

@@ -28,7 +28,7 @@ def plain(table: Table) -> str:
     right = _numeric(table)
     lines = [table.title] if table.title else []
     for row in cells:
-        parts = [_pad(cell, width, side) for cell, width, side in zip(row, widths, right)]
+        parts = [_pad(cell, width, side) for cell, width, side in zip(row, widths, right, strict=True)]
         lines.append("  " + "  ".join(parts).rstrip())
     return "\n".join(lines + ([f"  {table.note}"] if table.note else []))
 
@@ -44,7 +44,7 @@ def markdown(table: Table) -> str:
 
 def _numeric(table: Table) -> list[bool]:
     """Whether each column holds numbers; None stands for a number that there is not."""
-    columns = zip(*table.rows) if table.rows else [()] * len(table.heads)
+    columns = zip(*table.rows, strict=True) if table.rows else [()] * len(table.heads)
     return [all(value is None or isinstance(value, (int, float)) for value in column) for column in columns]
 
 

@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+import traceback
+
 import jinja2
 
 from generator.errors import LoomError
 from generator.recipe import Recipe
 
+_TEMPLATE = "<template>"  # how jinja2 calls a template that is no file
 
-def render_text(template: str, where: str, recipe: Recipe, **context: object) -> str:
+
+def render_text(template: str, path: str, recipe: Recipe, first: int = 1, **context: object) -> str:
     """Renders one template.
 
     Args:
         template: the text.
-        where: its place, for errors.
+        path: of the file that it stands in, and
+        first: the line on which it begins there, for errors.
         context: names beside those that every template has.
 
     Raises:
@@ -32,6 +37,18 @@ def render_text(template: str, where: str, recipe: Recipe, **context: object) ->
     try:
         return environment.from_string(template).render(names)
     except jinja2.TemplateSyntaxError as error:
-        raise LoomError(f"not a valid template: {error.message}", f"{where}:{error.lineno}", "Mend it.") from None
+        where = f"{path}:{first + error.lineno - 1}"
+        raise LoomError(f"not a valid template: {error.message}", where, "Mend the syntax of this line.") from None
     except jinja2.UndefinedError as error:
-        raise LoomError(f"the template uses a name that is not there: {error.message}", where, "Mend it.") from None
+        message = f"the template uses a name that is not there: {error.message}"
+        where = f"{path}:{first + _line(error) - 1}"
+        raise LoomError(message, where, f"A template may use {', '.join(sorted(names))}.") from None
+    except Exception as error:  # a template is a program, and can fail in any way
+        reason = f"{type(error).__name__}: {error}"
+        raise LoomError(f"the template fails: {reason}", f"{path}:{first + _line(error) - 1}", "Mend it.") from None
+
+
+def _line(error: BaseException) -> int:
+    """The line of the template at which it failed; jinja2 puts it in the traceback."""
+    frames = traceback.extract_tb(error.__traceback__)
+    return next((frame.lineno or 1 for frame in reversed(frames) if frame.filename == _TEMPLATE), 1)

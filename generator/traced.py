@@ -7,10 +7,12 @@ tree nodes, which libcst's transformers do not keep.
 
 from __future__ import annotations
 
+import re
 from bisect import bisect_right
 from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import pairwise
 from typing import NamedTuple
 
 
@@ -38,6 +40,12 @@ class Piece(NamedTuple):
 
     def slice(self, start: int, end: int) -> Piece:
         return Piece(self.text[start:end], self.origin_at(start), self.copied)
+
+
+def line_starts(text: str) -> list[int]:
+    """The offset of each line, and that of the end. Only a newline ends a line, as in Python: no form feed does."""
+    starts = [0, *(newline.end() for newline in re.finditer("\n", text))]
+    return starts if starts[-1] == len(text) else [*starts, len(text)]
 
 
 class Edit(NamedTuple):
@@ -118,11 +126,8 @@ class Traced:
 
     def lines(self) -> list[Traced]:
         """The lines, each with its newline."""
-        result, offset = [], 0
-        for line in self.text.splitlines(keepends=True):
-            result.append(self[offset : offset + len(line)])
-            offset += len(line)
-        return result
+        starts = line_starts(self.text)
+        return [self[start:end] for start, end in pairwise(starts)]
 
     def paths(self) -> list[str]:
         """The source files that text was taken from, in order of first appearance."""

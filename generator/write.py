@@ -93,7 +93,10 @@ def plan_write(folder: Path, shown: str, files: dict[str, bytes]) -> Plan:
     """
     check_folder(folder, shown)
     owned = Owned(folder, shown)
-    write, remove, blocked, unchanged = [], [], {}, []
+    write: list[str] = []
+    remove: list[str] = []
+    unchanged: list[str] = []
+    blocked: dict[str, str] = {}
     for path in sorted(files.keys() | owned.hashes.keys()):
         check_inside(path)
         _check_parents(folder, path, shown)

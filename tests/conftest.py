@@ -7,6 +7,7 @@ import shutil
 import tomllib
 from hashlib import sha256
 from pathlib import Path
+from textwrap import dedent
 
 import pytest
 from click.testing import CliRunner, Result
@@ -17,8 +18,26 @@ from generator.package import Package
 from generator.traced import Origin
 
 FRAGMENTS = {
-    "model/attention": '"""Attention.\n\nSource: Vaswani et al., 2017.\n"""\n\n\ndef attend(query, key):\n    return query @ key\n',
-    "model/rope": '"""Rotary positions.\n\nSource: Su et al., 2021.\n"""\n\n\ndef rotate(x, angles):\n    return x * angles\n',
+    "model/attention": """
+        \"\"\"Attention.
+
+        Source: Vaswani et al., 2017.
+        \"\"\"
+
+
+        def attend(query, key):
+            return query @ key
+        """,
+    "model/rope": """
+        \"\"\"Rotary positions.
+
+        Source: Su et al., 2021.
+        \"\"\"
+
+
+        def rotate(x, angles):
+            return x * angles
+        """,
     "kernels/cpu": '"""Attention for cpu."""\n\n\ndef kernel(query):\n    return query  # slow\n',
     "kernels/gpu": '"""Attention for gpu."""\n\n\ndef kernel(query):\n    return fast(query)\n',
     "train/loop": '"""The loop."""\n\n\ndef loop(steps):\n    for step in range(steps):\n        yield step\n',
@@ -50,7 +69,7 @@ class Files:
 def weave_files(architecture: str, target: str, library: Files) -> Package:
     """A file for each folder of the selected fragments, with their code; a stand-in for `generator.weave.weave`."""
     paths = [f"templates/architectures/{architecture}.toml", f"targets/{target}/target.toml"]
-    for kind, name, path in zip(("architecture", "target"), (architecture, target), paths):
+    for kind, name, path in zip(("architecture", "target"), (architecture, target), paths, strict=True):
         if path not in library.files:
             known = [Path(file).stem if kind == "architecture" else file.split("/")[1] for file in library.files]
             raise LoomError(f"unknown {kind} {name!r}", None, nearest(name, known))
@@ -84,7 +103,7 @@ class Workshop:
         self.generated = self.root / "generated"
         self.root.mkdir()
         for name, text in FRAGMENTS.items():
-            self.source(f"fragments/{name}.py", text)
+            self.source(f"fragments/{name}.py", dedent(text).removeprefix("\n"))
         for name, text in ARCHITECTURES.items():
             self.source(f"templates/architectures/{name}.toml", text)
         for name, text in TARGETS.items():

@@ -200,6 +200,13 @@ class TestInterrupted:
         assert sorted(workshop.tree("llama_cpu")) == PACKAGE
         workshop.run("check")
 
+    def test_journal_does_not_outlive_the_next_build(self, workshop):
+        workshop.build("llama_cpu")
+        folder = workshop.generated / "llama_cpu"
+        (folder / JOURNAL).write_bytes((folder / "gen.lock").read_bytes())
+        workshop.run(*BUILD)
+        assert not (folder / JOURNAL).exists()
+
     def test_full_disk_is_an_error_and_leaves_the_old_lock(self, workshop, monkeypatch):
         workshop.build("llama_cpu")
         before = workshop.tree("llama_cpu")["gen.lock"]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 
 import pytest
+from conftest import weave_files
 
 from generator.explain import _line_stretches
 from generator.traced import Origin
@@ -115,6 +116,16 @@ class TestFragment:
         assert "generated/llama_cpu/model.py:6 and 1 more: generated/llama_gpu/model.py:6" in stdout
         assert stdout.count("  |     return x * angles") == 1
         assert "        return query @ key" in stdout, "lines around it are shown unmarked"
+
+    def test_part_of_a_line_counts(self, workshop, monkeypatch):
+        def weave(*arguments):
+            package = weave_files(*arguments)
+            package.origins["train.py"][3].append((9, Origin("fragments/model/rope.py", 3)))
+            return package
+
+        monkeypatch.setattr("generator.build.weave", weave)
+        workshop.build("llama_cpu")
+        assert "\n  | def loop(steps):\n" in workshop.run("explain", "--fragment", "rope").stdout
 
     def test_json(self, built):
         found = json.loads(built.run("explain", "--fragment", "loop", "--json").stdout)

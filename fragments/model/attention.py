@@ -6,8 +6,8 @@ Source: Vaswani et al. 2017, arXiv 1706.03762, section 3.2.
 from flax import nnx
 from jax import Array
 
+from generator.marks import point, splice
 from generator.roles import Linear, attend
-from generator.marks import point
 
 
 class Config:
@@ -35,3 +35,35 @@ class Attention(nnx.Module):
         with point("Attention.attend", q, k, v):
             context = attend(q, k, v)  # [B, T, N, H]
         return self.out(context)
+
+
+@splice("flops")
+def _(products, scores, config):
+    heads = 2 * (config.heads + config.kv_heads)  # query and output; key and value
+    products["attention"] = config.layers * config.width * config.head_size * heads
+    scores["attention"] = 12 * config.layers * config.sequence_length * config.heads * config.head_size
+
+
+@splice("hf.tensors")
+def _():
+    yield "layers.attention.query.kernel", "model.layers.{}.self_attn.q_proj.weight", "d n h -> (n h) d"
+    yield "layers.attention.key.kernel", "model.layers.{}.self_attn.k_proj.weight", "d k h -> (k h) d"
+    yield "layers.attention.value.kernel", "model.layers.{}.self_attn.v_proj.weight", "d k h -> (k h) d"
+    yield "layers.attention.out.kernel", "model.layers.{}.self_attn.o_proj.weight", "n h d -> d (n h)"
+
+
+@splice("hf.sizes")
+def _():
+    yield "num_attention_heads", "heads"
+    yield "head_dim", "head_size"
+
+
+@splice("hf.complete")
+def _(hf):
+    hf.setdefault("head_dim", hf["hidden_size"] // hf["num_attention_heads"])
+    hf.setdefault("attention_bias", False)
+
+
+@splice("hf.structure")
+def _():
+    yield "attention_bias", False, "an attention with biases"

@@ -6,6 +6,7 @@ Source: Xiong et al. 2020, arXiv 2002.04745.
 from flax import nnx
 from jax import Array
 
+from generator.marks import splice
 from generator.roles import Attention, Config, FeedForward, Norm, shard
 
 
@@ -25,3 +26,9 @@ class Block(nnx.Module):
         h = self.mlp_norm(x)
         h = self.mlp(h)
         return shard(x + h, "batch", "sequence", "residual")
+
+
+@splice("hf.tensors")
+def _():
+    yield "layers.attention_norm.scale", "model.layers.{}.input_layernorm.weight", "d -> d"
+    yield "layers.mlp_norm.scale", "model.layers.{}.post_attention_layernorm.weight", "d -> d"

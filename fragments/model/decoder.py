@@ -5,8 +5,8 @@ import jax.numpy as jnp
 from flax import nnx
 from jax import Array
 
+from generator.marks import provide, splice
 from generator.roles import Block, Embedding, Norm, shard
-from generator.marks import provide
 
 
 class Config:
@@ -48,3 +48,15 @@ class Decoder(nnx.Module):
 @provide("Decoder.hidden", optional=True)
 def positions(tokens) -> Array:
     return jnp.arange(tokens.shape[1])[None]  # [1, T]
+
+
+@splice("hf.tensors", after="block")
+def _():
+    yield "norm.scale", "model.norm.weight", "d -> d"
+
+
+@splice("hf.sizes")
+def _():
+    yield "hidden_size", "width"
+    yield "num_hidden_layers", "layers"
+    yield "max_position_embeddings", "context_length"

@@ -5,7 +5,7 @@ import jax.numpy as jnp
 from flax import nnx
 from jax import Array
 
-from generator.marks import point
+from generator.marks import point, splice
 
 
 class Config:
@@ -29,3 +29,29 @@ class Embedding(nnx.Module):
         with point("Embedding.head"):
             kernel = self.table.T  # [D, V]
         return jnp.einsum("BTD,DV->BTV", x, kernel.astype(x.dtype), preferred_element_type=jnp.float32)
+
+
+@splice("flops")
+def _(products, config):
+    products["head"] = config.width * config.vocab_size  # the embedding is a lookup
+
+
+@splice("hf.tensors")
+def _():
+    yield "embedding.table", "model.embed_tokens.weight", "v d -> v d"
+
+
+@splice("hf.sizes")
+def _():
+    yield "vocab_size", "vocab_size"
+
+
+@splice("hf.complete")
+def _(hf):
+    hf.setdefault("tie_word_embeddings", False)
+
+
+@splice("hf.structure")
+def _():
+    with point("hf.tied"):
+        yield "tie_word_embeddings", True, "model/untied_head"

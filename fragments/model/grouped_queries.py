@@ -3,6 +3,18 @@
 Source: Ainslie et al. 2023, arXiv 2305.13245.
 """
 
+from generator.marks import splice
+
 
 class Config:
     kv_heads: int  # key and value heads, each shared by heads / kv_heads query heads
+
+
+@splice("hf.sizes")
+def _():
+    yield "num_key_value_heads", "kv_heads"
+
+
+@splice("hf.complete")
+def _(hf):
+    hf.setdefault("num_key_value_heads", hf["num_attention_heads"])

@@ -5,6 +5,8 @@ import jax.numpy as jnp
 from flax import nnx
 from jax import Array
 
+from generator.marks import splice
+
 
 class Config:
     init_std: float = 0.02  # standard deviation of the initial weights
@@ -25,3 +27,8 @@ class Linear(nnx.Module):
 
     def __call__(self, x: Array) -> Array:
         return jnp.einsum(self.equation, x, self.kernel.astype(x.dtype))
+
+
+@splice("hf.sizes")
+def _():
+    yield "initializer_range", "init_std"

@@ -8,6 +8,8 @@ import jax.numpy as jnp
 from flax import nnx
 from jax import Array
 
+from generator.marks import splice
+
 
 class Config:
     norm_epsilon: float = 1e-5  # added to the mean square before its root is taken
@@ -24,3 +26,8 @@ class Norm(nnx.Module):
         y = x.astype(jnp.float32)
         y = y * jax.lax.rsqrt(jnp.mean(y * y, axis=-1, keepdims=True) + self.epsilon)
         return (y * self.scale).astype(x.dtype)
+
+
+@splice("hf.sizes")
+def _():
+    yield "rms_norm_eps", "norm_epsilon"

@@ -34,3 +34,25 @@ def angles(positions, config) -> Array:
 @splice("Attention.heads")
 def _(q, k, angles):
     q, k = rotate(q, angles), rotate(k, angles)
+
+
+@splice("hf.buffers")
+def _():
+    yield ".rotary_emb.inv_freq"
+
+
+@splice("hf.sizes")
+def _():
+    yield "rope_theta", "rope_theta"
+
+
+@splice("hf.complete")
+def _(hf):
+    rope = hf.get("rope_scaling") or hf.get("rope_parameters") or {}  # before transformers 5, and since
+    hf["rope_theta"] = rope.get("rope_theta", hf.get("rope_theta", 10_000.0))
+    hf["rope_scaling"] = None if rope.get("rope_type", rope.get("type", "default")) == "default" else rope
+
+
+@splice("hf.structure")
+def _():
+    yield "rope_scaling", None, "a rope of that scaling"

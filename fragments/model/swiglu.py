@@ -7,6 +7,7 @@ import jax
 from flax import nnx
 from jax import Array
 
+from generator.marks import splice
 from generator.roles import Linear, shard
 
 
@@ -26,3 +27,31 @@ class FeedForward(nnx.Module):
     def __call__(self, x: Array) -> Array:
         h = jax.nn.silu(self.gate(x)) * self.up(x)  # [B, T, F]
         return self.down(shard(h, "batch", "sequence", "mlp"))
+
+
+@splice("flops")
+def _(products, config):
+    products["mlp"] = 3 * config.layers * config.width * config.mlp_width
+
+
+@splice("hf.tensors")
+def _():
+    yield "layers.mlp.gate.kernel", "model.layers.{}.mlp.gate_proj.weight", "d f -> f d"
+    yield "layers.mlp.up.kernel", "model.layers.{}.mlp.up_proj.weight", "d f -> f d"
+    yield "layers.mlp.down.kernel", "model.layers.{}.mlp.down_proj.weight", "f d -> d f"
+
+
+@splice("hf.sizes")
+def _():
+    yield "intermediate_size", "mlp_width"
+
+
+@splice("hf.complete")
+def _(hf):
+    hf.setdefault("mlp_bias", False)
+
+
+@splice("hf.structure")
+def _():
+    yield "hidden_act", "silu", "a feed-forward of that activation"
+    yield "mlp_bias", False, "a feed-forward with biases"

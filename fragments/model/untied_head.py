@@ -15,3 +15,13 @@ def _(self, config, rngs):
 @splice("Embedding.head")
 def _(self, kernel):
     kernel = self.head  # [D, V]
+
+
+@splice("hf.tensors", after="embedding")
+def _():
+    yield "embedding.head", "lm_head.weight", "d v -> v d"
+
+
+@splice("hf.tied")
+def _():
+    yield "tie_word_embeddings", False, "tied embeddings, by leaving model/untied_head out,"

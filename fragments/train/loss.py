@@ -1,16 +1,21 @@
-"""Next-token loss."""
+"""Next-token cross-entropy in fp32."""
 
 import jax
-from generator.roles import Decoder
+import jax.numpy as jnp
+from jax import Array
+
+from generator.marks import point
+from generator.roles import Config, Decoder
 
 
-def loss(model: Decoder, batch: dict):
-    """Mean cross-entropy."""
-    logits = model(batch["tokens"])
-    return logits.sum()
-
-def main() -> None:
-    print(jax, loss)
-
-if __name__ == "__main__":
-    main()
+def loss(model: Decoder, batch: dict[str, Array], config: Config) -> tuple[Array, dict[str, Array]]:
+    """The loss summed over the targets that count, in nats; its cross-entropy and the number of these targets."""
+    logits = model(batch["tokens"])  # [B, T, V] fp32
+    log_normalizer = jax.nn.logsumexp(logits, axis=-1)  # [B, T]
+    # compared rather than indexed, so that it stays local where the vocabulary is sharded
+    is_target = batch["targets"][..., None] == jnp.arange(config.vocab_size)
+    log_likelihood = jnp.sum(jnp.where(is_target, logits, 0), axis=-1) - log_normalizer
+    cross_entropy = -jnp.sum(log_likelihood * batch["weights"])
+    total = cross_entropy
+    point("loss.terms", total, log_normalizer, weights=batch["weights"], config=config)
+    return total, {"cross_entropy": cross_entropy, "targets": jnp.sum(batch["weights"])}

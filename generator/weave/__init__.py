@@ -5,18 +5,19 @@ from __future__ import annotations
 import hashlib
 from dataclasses import replace
 
-import types; sourcemap = types.SimpleNamespace(segments=lambda t: [])
+from generator import sourcemap
 from generator.config import merge_fields
-from generator.fragment import Provider, Splice
+from generator.parts import Provider, Splice
 from generator.layout import file_of, lay_out
 from generator.library import Library
 from generator.package import Package
 from generator.recipe import Recipe, select
 from generator.render import render_files
+from generator.traced import Traced
 from generator.weave.fill import fill
 from generator.weave.link import collect
 from generator.weave.splice import weave_splices
-from generator.weave.thread import thread
+from generator.weave.thread import thread, threaded_names
 
 
 def weave(architecture: str, target: str, library: Library) -> Package:
@@ -38,10 +39,12 @@ def weave(architecture: str, target: str, library: Library) -> Package:
         key: replace(definition, text=fill(definition.text, settings))
         for key, definition in collect(recipe.fragments, lambda fragment: file_of(fragment, recipe)).items()
     }
-    definitions, needs = weave_splices(definitions, _splices(recipe))
+    splices, providers = _splices(recipe), _providers(recipe)
+    threaded = threaded_names(definitions.values(), splices, providers)
+    definitions, needs = weave_splices(definitions, splices, threaded)
     tests = {key: definition for key, definition in definitions.items() if key.startswith("tests/")}
     program = {key: definition for key, definition in definitions.items() if key not in tests}
-    definitions = {**thread(program, _providers(recipe), needs), **tests}
+    definitions = {**thread(program, providers, needs), **tests}
     fields = merge_fields(recipe)
     layout = lay_out(recipe, definitions, fields)
     rendered, templates = render_files(recipe, layout, fields)
@@ -66,7 +69,17 @@ def _splices(recipe: Recipe) -> list[Splice]:
 
 
 def _providers(recipe: Recipe) -> list[Provider]:
-    return [provider for fragment in recipe.fragments for provider in fragment.providers]
+    return [
+        replace(provider, body=fill(provider.body, recipe.settings), result=_filled(provider, recipe.settings))
+        for fragment in recipe.fragments
+        for provider in fragment.providers
+    ]
+
+
+def _filled(provider: Provider, settings: dict[str, object]) -> Traced:
+    """What a provider returns: an expression, which is filled as a statement."""
+    opening = Traced.insert("_ = ", provider.origin)
+    return fill(opening + provider.result, settings)[len(opening.text) :]
 
 
 def _inputs(recipe: Recipe, templates: list[str]) -> dict[str, str]:

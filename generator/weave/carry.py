@@ -8,11 +8,13 @@ import libcst as cst
 
 from generator import syntax
 from generator.errors import LoomError
-from generator.fragment import Provider
+from generator.parts import Provider
+from generator.syntax import Source
 from generator.traced import Edit, Traced
-from generator.weave.calls import CallSite, Function
-from generator.weave.names import as_block, unblocked, variables
-from generator.weave.plan import Plan, wanted
+from generator.weave.functions import Call, Function
+from generator.weave.names import as_block, bound_names, own_bound, unblocked, variables
+from generator.weave.outward import Shapes, return_edits, target_edits
+from generator.weave.plan import Plan
 
 _PATH = re.compile(r"[\w.]+(\[[\w\"']+\])*")  # a name, an attribute or an item: as short as a name of its own
 
@@ -20,18 +22,19 @@ _PATH = re.compile(r"[\w.]+(\[[\w\"']+\])*")  # a name, an attribute or an item:
 def carry(plan: Plan) -> dict[str, Traced]:
     """The new text of each definition that the plan changes, by key."""
     edits: dict[str, list[Edit]] = {}
+    shapes = Shapes(plan)
     for function in plan.graph.functions.values():
         changes = edits.setdefault(function.key, [])
         changes += _signature(plan, function)
         changes += _opening(plan, function)
-        changes += _returns(plan, function)
+        changes += return_edits(plan, function, shapes)
         changes += _marks(function)
     for index, call in enumerate(plan.graph.calls):
         caller = plan.graph.functions[call.caller]
         changes = edits.setdefault(caller.key, [])
         changes += _arguments(plan, call, plan.passed.get(index, []))
         changes += _scan_inputs(plan, call)
-        changes += _targets(plan, call)
+        changes += target_edits(plan, call, shapes)
     return {key: plan.graph.sources[key].traced.edited(changes) for key, changes in edits.items() if changes}
 
 
@@ -48,28 +51,60 @@ def _signature(plan: Plan, function: Function) -> list[Edit]:
     """Required parameters after the required ones, optional parameters last."""
     edits, source = [], function.source
     own = list(function.node.params.params)
-    required = plan.required.get(function.id, [])
-    optional = plan.optional.get(function.id, [])
-    open_parenthesis = source.text.index("(", source.span(function.node.name)[1]) + 1
+    required, optional = plan.required.get(function.id, []), plan.optional.get(function.id, [])
+    if required or optional:
+        _check_signature(plan, function, (required or optional)[0])
     before_defaults = [parameter for parameter in own if parameter.default is None]
-    for names, group, default in ((required, before_defaults, ""), (optional, own, " = None")):
-        if not names:
-            continue
-        offset = _parameter_end(function, group[-1]) if group else open_parenthesis
-        parts = []
-        for name in names:
-            kind = plan.values[name].annotation if _annotated(function) else ""
-            kind = f"{kind} | None" if kind and default and "None" not in kind else kind
-            kind = f": {kind}" if kind else ""
-            parts.append(f"{name}{kind}{default if kind else default.replace(' ', '')}")
-        text = ", ".join(parts)
-        edits.append(_insert(plan, offset, f", {text}" if group else text, names[0]))
-    if function.id in plan.scanned:
-        layer = own[1]
-        start, end = source.span(layer.name)[0], _parameter_end(function, layer)
-        names = plan.scanned[function.id]
-        edits.append(_insert(plan, start, "inputs", names[0], end))
-    return edits
+    asked = [*_written(plan, function, required, ""), *_written(plan, function, optional, " = None")]
+    if asked and not own:
+        at = source.text.index("(", source.span(function.node.name)[1]) + 1
+        more = ", " if function.parameters or function.node.params.star_kwarg else ""
+        return [_insert(plan, at, ", ".join(asked) + more, (required or optional)[0])]
+    if not before_defaults and required:
+        at = source.span(own[0].name)[0]
+        edits.append(_insert(plan, at, f"{', '.join(asked[: len(required)])}, ", required[0]))
+    elif required:
+        at = _parameter_end(function, before_defaults[-1])
+        edits.append(_insert(plan, at, f", {', '.join(asked[: len(required)])}", required[0]))
+    if optional:
+        edits.append(_insert(plan, _parameter_end(function, own[-1]), f", {', '.join(asked[len(required) :])}", optional[0]))
+    return edits + _scanned_parameter(plan, function)
+
+
+def _written(plan: Plan, function: Function, names: list[str], default: str) -> list[str]:
+    """Parameters as the signature has them: annotated where its own are."""
+    parts = []
+    for name in names:
+        kind = plan.values[name].annotation if _annotated(function) else ""
+        kind = f"{kind} | None" if kind and default and "None" not in kind else kind
+        parts.append(f"{name}: {kind}{default}" if kind else f"{name}{default.replace(' ', '')}")
+    return parts
+
+
+def _check_signature(plan: Plan, function: Function, name: str) -> None:
+    """New parameters have no place beside `*args` and `/`."""
+    params = function.node.params
+    if params.posonly_params or isinstance(params.star_arg, cst.Param):
+        remedy = "Write out its parameters, without * and /."
+        raise LoomError(f"{function.id} must take {name}, and its parameters leave no place for it", function.where, remedy)
+
+
+def _scanned_parameter(plan: Plan, function: Function) -> list[Edit]:
+    """The parameter of a scanned function that stands for a layer becomes the inputs of the scan."""
+    names = plan.scanned.get(function.id)
+    if not names:
+        return []
+    if len(function.parameters) != 2:
+        message = f"{function.id} is scanned with {names[0]}, and does not take a carry and a layer"
+        raise LoomError(message, function.where, f"Write `def {function.node.name.value}(x, layer: Block):`.")
+    layer = function.parameters[1]
+    return [_insert(plan, function.source.span(layer.name)[0], _inputs(function), names[0], _parameter_end(function, layer))]
+
+
+def _inputs(function: Function) -> str:
+    """A name for a layer and what is taken apart with it that the function has no other use for."""
+    used = {node.value for node in variables(function.node)}
+    return next(name for name in ("inputs", "scanned", "layer_inputs", "inputs_of_scan") if name not in used)
 
 
 def _parameter_end(function: Function, parameter: cst.Param) -> int:
@@ -89,8 +124,8 @@ def _opening(plan: Plan, function: Function) -> list[Edit]:
     edits = []
     if function.id in plan.scanned:
         names = plan.scanned[function.id]
-        layer = function.node.params.params[1].name.value
-        edits.append(_insert(plan, offset, f"{indent}{layer}, {', '.join(names)} = inputs\n", names[0]))
+        layer = function.parameter_names[1]
+        edits.append(_insert(plan, offset, f"{indent}{layer}, {', '.join(names)} = {_inputs(function)}\n", names[0]))
     for name in _provider_order(plan, function):
         provider = plan.values[name].providers[function.id]
         if not (_inlined(plan, function, name) or provider.optional and provider.result.text.strip() == "None"):
@@ -120,9 +155,12 @@ def _made(plan: Plan, function: Function, provider: Provider, indent: str) -> Tr
     parts = [Traced.insert(f"{indent}if {name} is None:\n", cause)] if provider.optional else []
     if provider.body.text:
         parts.append(syntax.reindent(_in_names_of(plan, function, provider, provider.body), len(inner)))
-    result = _in_names_of(plan, function, provider, Traced.insert(" ", cause) + provider.result)
-    parts += [Traced.insert(f"{inner}{name} =", cause), result, Traced.insert("\n", cause)]
+    parts += [Traced.insert(f"{inner}{name} =", cause), _result(plan, function, provider), Traced.insert("\n", cause)]
     return Traced.join(parts)
+
+
+def _result(plan: Plan, function: Function, provider: Provider) -> Traced:
+    return _in_names_of(plan, function, provider, Traced.insert(" ", provider.origin) + provider.result)
 
 
 def _in_names_of(plan: Plan, function: Function, provider: Provider, text: Traced) -> Traced:
@@ -131,7 +169,7 @@ def _in_names_of(plan: Plan, function: Function, provider: Provider, text: Trace
     known |= set(plan.provided.get(function.id, ())) | {"self"}
     replaced = {}
     for name in provider.reads:
-        if name == "config" and name not in known and function.class_name in plan.graph.has_config:
+        if name == "config" and name not in known and function.class_name in plan.graph.classes.has_config:
             replaced[name] = "self.config"
         elif name not in known:
             raise LoomError(
@@ -139,6 +177,10 @@ def _in_names_of(plan: Plan, function: Function, provider: Provider, text: Trace
                 str(provider.origin),
                 f"It has {', '.join(sorted(known - {'self'}))}.",
             )
+    taken = {node.value for node in variables(function.node)} | known
+    own = bound_names(as_block(provider.body).module) if provider.body.text else set()
+    replaced |= {local: f"{provider.value}_{local}" for local in sorted(own - set(provider.reads)) if local in taken}
+    _check_provider(provider, function, own)
     source = as_block(text)
     edits = []
     for node in variables(source.module):
@@ -146,6 +188,19 @@ def _in_names_of(plan: Plan, function: Function, provider: Provider, text: Trace
             start, end = source.span(node)
             edits.append(Edit(start, end, Traced.insert(replaced[node.value], source.traced.origin_at(start))))
     return unblocked(source.traced.edited(edits))
+
+
+def _check_provider(provider: Provider, function: Function, own: set[str]) -> None:
+    """What a provider binds stays its own, and what it takes from its module is no variable of the site."""
+    rebound = sorted(own & set(provider.reads))
+    if rebound:
+        message = f"the provider of {provider.value} rebinds {rebound[0]}, which {provider.site} ({function.where}) has"
+        raise LoomError(message, str(provider.origin), "Bind another name.")
+    texts = [provider.body, Traced.insert(" ", provider.origin) + provider.result]
+    read = {node.value for text in texts if text.text for node in variables(as_block(text).module)}
+    for name in sorted((read - own - set(provider.reads)) & own_bound(function.node)):
+        message = f"the provider of {provider.value} uses {name}, which is a variable of {provider.site} ({function.where})"
+        raise LoomError(message, str(provider.origin), "Give it as a parameter of the provider, or rename one of them.")
 
 
 def _inlined(plan: Plan, function: Function, name: str) -> bool:
@@ -159,140 +214,81 @@ def _inlined(plan: Plan, function: Function, name: str) -> bool:
     return len(passing) == 1 and not reads and not others
 
 
-def _arguments(plan: Plan, call: CallSite, names: list[str]) -> list[Edit]:
+def _arguments(plan: Plan, call: Call, names: list[str]) -> list[Edit]:
     """Adds arguments where the new parameters stand: by position as long as that is next, else by keyword."""
     if not names:
         return []
     caller, callee = plan.graph.functions[call.caller], plan.graph.functions[call.callee]
-    order = _final_parameters(plan, callee)
-    position, keyword = call.positional, any(a.keyword or a.star for a in call.node.args)
-    edits = []
-    source = caller.source
-    arguments = list(call.node.args)
-    closing = source.span(call.node)[1] - 1
-    for name in sorted(names, key=order.index):
-        expression = name
-        if _inlined(plan, caller, name):
-            provider = plan.values[name].providers[caller.id]
-            expression = _in_names_of(plan, caller, provider, Traced.insert(" ", provider.origin) + provider.result)
-            expression = expression.text.split("#")[0].strip()
-        if not keyword and order.index(name) == position:
-            text, position = expression, position + 1
-        elif order.index(name) < call.positional:
-            at = source.span(arguments[order.index(name)])[0]
-            edits.append(_insert(plan, at, f"{expression}, ", name))
-            position += 1
-            continue
+    source, arguments = caller.source, list(call.node.args)
+    _check_arguments(plan, call, names)
+    order = _final_positions(plan, callee)
+    required = [name for name in names if name in plan.required.get(callee.id, ())]
+    first_default = len([p for p in callee.positional if p.default is None])
+    written = {name: _expression(plan, caller, name) for name in names}
+    edits, position, keyword = [], call.positional, any(argument.keyword or argument.star for argument in arguments)
+    if required and call.positional > first_default:  # before the arguments that fill defaults by position
+        at = source.span(arguments[first_default].value)[0]
+        edits.append(_insert(plan, at, "".join(f"{written[name]}, " for name in required), required[0]))
+        position, names = position + len(required), [name for name in names if name not in required]
+    at = source.span(arguments[-1].value)[1] if arguments else _closing(call, source)
+    for name in sorted(names, key=lambda name: order.get(name, len(order))):
+        if not keyword and order.get(name) == position:
+            text, position = written[name], position + 1
         else:
-            text, keyword = f"{name}={expression}", True
-        at = source.span(arguments[-1].value)[1] if arguments else closing
+            text, keyword = f"{name}={written[name]}", True
         edits.append(_insert(plan, at, f", {text}" if arguments or edits else text, name))
     return edits
 
 
-def _final_parameters(plan: Plan, function: Function) -> list[str]:
-    own = [p for p in function.node.params.params if p.name.value != "self"]
-    return [
+def _closing(call: Call, source: Source) -> int:
+    """The offset of the parenthesis that closes a call without arguments."""
+    end = source.span(call.node)[1] - sum(1 for _ in call.node.rpar)
+    return source.text.rindex(")", 0, end)
+
+
+def _check_arguments(plan: Plan, call: Call, names: list[str]) -> None:
+    caller, arguments = plan.graph.functions[call.caller], call.node.args
+    where = caller.source.where(call.node)
+    generator = len(arguments) == 1 and isinstance(arguments[0].value, cst.GeneratorExp) and not arguments[0].value.lpar
+    if any(argument.star == "*" for argument in arguments) or generator:
+        what = "a generator" if generator else "*arguments"
+        message = f"{names[0]} must be passed to {call.callee} here, after {what}"
+        raise LoomError(message, where, "Write out the arguments of this call.")
+
+
+def _expression(plan: Plan, caller: Function, name: str) -> str:
+    """What a caller passes for a value: its name, or what a provider makes it from."""
+    if not _inlined(plan, caller, name):
+        return name
+    return _result(plan, caller, plan.values[name].providers[caller.id]).text.split("#")[0].strip()
+
+
+def _final_positions(plan: Plan, function: Function) -> dict[str, int]:
+    """The positional parameters of a function, once it takes what is threaded, with their positions."""
+    own = function.positional
+    names = [
         *(p.name.value for p in own if p.default is None),
         *plan.required.get(function.id, ()),
         *(p.name.value for p in own if p.default is not None),
         *plan.optional.get(function.id, ()),
-        *(p.name.value for p in function.node.params.kwonly_params),
     ]
+    return {name: position for position, name in enumerate(names)}
 
 
-def _scan_inputs(plan: Plan, call: CallSite) -> list[Edit]:
+def _scan_inputs(plan: Plan, call: Call) -> list[Edit]:
     """`lax.scan(block, x, layers)` becomes `lax.scan(block, x, (layers, cache))`."""
     names = plan.scanned.get(call.callee, []) if call.scan else []
     if not names:
         return []
     source = plan.graph.functions[call.caller].source
+    if call.positional < 3 or call.starred:
+        remedy = "Write `jax.lax.scan(block, x, self.layers)`, these three by position."
+        raise LoomError(f"{names[0]} must go into this scan", source.where(call.node), remedy)
     start, end = source.span(call.node.args[2].value)
     return [
         _insert(plan, start, "(", names[0]),
         _insert(plan, end, f", {', '.join(names)})", names[0]),
     ]
-
-
-def _returns(plan: Plan, function: Function) -> list[Edit]:
-    """`return x` becomes `return x, name`; in a scanned function the None of `return x, None` gives way."""
-    names = plan.returned.get(function.id, [])
-    if not names:
-        return []
-    source, edits = function.source, []
-    scanned = any(call.scan for call in plan.graph.callers(function.id))
-    for node in _own_returns(function.node):
-        if node.value is None:
-            raise LoomError(f"{function.id} returns nothing beside which {names[0]} could go", source.where(node))
-        if scanned:
-            if not isinstance(node.value, cst.Tuple) or syntax.dotted(node.value.elements[-1].value) != "None":
-                raise LoomError("a scanned function does not end in `return carry, None`", source.where(node))
-            start, end = source.span(node.value.elements[-1].value)
-            edits.append(_insert(plan, start, _packed(names), names[0], end))
-        elif not _passes_through(plan, function, node.value):
-            end = source.span(node.value)[1]
-            edits.append(_insert(plan, end, f", {', '.join(names)}", names[0]))
-    if function.node.returns is not None and not scanned:
-        start, end = source.span(function.node.returns.annotation)
-        kinds = ", ".join(plan.values[name].annotation for name in names)
-        if source.text[start:end].startswith("tuple["):
-            edits.append(_insert(plan, end - 1, f", {kinds}", names[0]))
-        else:
-            edits += [_insert(plan, start, "tuple[", names[0]), _insert(plan, end, f", {kinds}]", names[0])]
-    return edits
-
-
-def _own_returns(function: cst.FunctionDef) -> list[cst.Return]:
-    found = []
-
-    def visit(node: cst.CSTNode) -> None:
-        for child in syntax.children(node):
-            if isinstance(child, cst.Return):
-                found.append(child)
-            elif not isinstance(child, (cst.FunctionDef, cst.Lambda)):
-                visit(child)
-
-    visit(function)
-    return found
-
-
-def _passes_through(plan: Plan, function: Function, value: cst.BaseExpression) -> bool:
-    """`return f(x)` needs no change where f also returns just what this function does."""
-    for call in plan.graph.calls:
-        if call.caller == function.id and call.node is value:
-            return plan.returned.get(call.callee, []) == plan.returned[function.id]
-    return False
-
-
-def _packed(names: list[str]) -> str:
-    return names[0] if len(names) == 1 else f"({', '.join(names)})"
-
-
-def _targets(plan: Plan, call: CallSite) -> list[Edit]:
-    """`x = f(x)` becomes `x, name = f(x)`."""
-    names = wanted(plan, call)
-    if not names:
-        return []
-    caller = plan.graph.functions[call.caller]
-    source, value = caller.source, plan.returned[call.callee][0]
-    small = syntax.simple(call.statement)
-    if isinstance(small, cst.Return) and small.value is call.node and _passes_through(plan, caller, call.node):
-        return []
-    if not (isinstance(small, cst.Assign) and small.value is call.node and len(small.targets) == 1):
-        raise LoomError(
-            f"{call.callee} also returns {', '.join(plan.returned[call.callee])}, and its result has no name here",
-            source.where(call.statement),
-            "Write the call as a statement of its own: `name = call(...)`.",
-        )
-    target = small.targets[0].target
-    if call.scan:
-        if not isinstance(target, cst.Tuple) or len(target.elements) != 2:
-            raise LoomError("the result of a scan is not taken as `carry, _ = ...`", source.where(call.statement))
-        start, end = source.span(target.elements[1].value)
-        return [_insert(plan, start, _packed(names), value, end)]
-    if isinstance(target, cst.Tuple) and target.lpar:
-        return [_insert(plan, source.span(target)[1] - 1, f", {', '.join(names)}", value)]
-    return [_insert(plan, source.span(target)[1], f", {', '.join(names)}", value)]
 
 
 def _marks(function: Function) -> list[Edit]:
@@ -301,7 +297,7 @@ def _marks(function: Function) -> list[Edit]:
     for statement in syntax.walk(function.node):
         if syntax.called(syntax.expression(statement)) in ("emit", "receive") and not _nested(function, statement):
             start = source.text.rfind("\n", 0, source.span(statement)[0]) + 1
-            edits.append(Edit(start, source.lines(statement)[1], Traced()))
+            edits.append(Edit(start, source.lines(statement)[1], syntax.placeholder(statement, source)))
     return edits
 
 

@@ -10,13 +10,27 @@ before                                      after, for an architecture with gate
 from __future__ import annotations
 
 import ast
+import operator as op
 
 import libcst as cst
 
 from generator import syntax
 from generator.errors import LoomError, nearest
+from generator.literals import literal
 from generator.syntax import Source
 from generator.traced import Edit, Traced
+
+_OPERATORS = {
+    ast.Eq: op.eq,
+    ast.NotEq: op.ne,
+    ast.Lt: op.lt,
+    ast.LtE: op.le,
+    ast.Gt: op.gt,
+    ast.GtE: op.ge,
+    ast.In: lambda left, right: left in right,
+    ast.NotIn: lambda left, right: left not in right,
+}
+_SPELLED = ("==", "!=", "<", "<=", ">", ">=", "in", "not in")
 
 
 def fill(text: Traced, settings: dict[str, object]) -> Traced:
@@ -42,54 +56,78 @@ def _edits(node: cst.CSTNode, source: Source, settings: dict[str, object]) -> li
     """Outermost edits only: what stands inside a decided branch is filled in the next round."""
     if isinstance(node, cst.If) and _is_decided(node.test):
         return [_decide(node, source, settings)]
-    if syntax.called(node) == "setting":
-        start, end = source.span(node)
-        value = repr(_value(node, source, settings)).replace("'", '"')
-        return [Edit(start, end, Traced.insert(value, source.traced.origin_at(start)))]
+    if isinstance(node, cst.IfExp) and _is_decided(node.test):
+        chosen = source.traced[slice(*source.span(node.body if _holds(node.test, source, settings) else node.orelse))]
+        return [Edit(*source.span(node), _in_parentheses(chosen) if node.lpar else chosen)]
+    if isinstance(node, cst.Call) and syntax.called(node) == "setting":
+        return [_literal(node, source, settings)]
     return [edit for child in syntax.children(node) for edit in _edits(child, source, settings)]
 
 
-def _is_decided(test: cst.BaseExpression) -> bool:
-    names = [node.value for node in syntax.walk(test) if isinstance(node, cst.Name)]
-    return bool(names) and set(names) == {"setting"}
+def _in_parentheses(text: Traced) -> Traced:
+    origin = text.origin_at(0)
+    return Traced.join([Traced.insert("(", origin), text, Traced.insert(")", origin)])
 
 
-def _value(call: cst.Call, source: Source, settings: dict[str, object]) -> object:
-    name = ast.literal_eval(source.code(call.args[0].value))
+def _literal(call: cst.Call, source: Source, settings: dict[str, object]) -> Edit:
+    start, end = source.span(call)
+    quote = "'" if "'" in source.code(call) else '"'  # as the name has it: it may stand in an f-string
+    text = literal(settings[_name(call, source, settings)], source.where(call), quote)
+    # `setting("n").real` needs (3), and `setting("n") ** 2` needs (-3)
+    alone = text[0] != "-" and not (text[0].isdigit() and source.text[end : end + 1] == ".")
+    value = Traced.insert(text, source.traced.origin_at(start))
+    return Edit(start, end, value if alone else _in_parentheses(value))
+
+
+def _name(call: cst.Call, source: Source, settings: dict[str, object]) -> str:
+    """The setting that a call asks for; there is one of that name."""
+    argument = call.args[0] if len(call.args) == 1 else None
+    if argument is None or argument.keyword or not isinstance(argument.value, cst.SimpleString):
+        raise LoomError("setting() takes a name as a string", source.where(call), 'Write setting("NAME").')
+    name = ast.literal_eval(source.code(argument.value))
     if name not in settings:
         remedy = f"Give it under [settings] in the architecture or the target. {nearest(name, settings)}"
         raise LoomError(f"no selected architecture or target has the setting {name!r}", source.where(call), remedy)
-    return settings[name]
+    return name
+
+
+def _is_decided(test: cst.BaseExpression) -> bool:
+    """Whether a test is over settings and literals alone."""
+    names = {node.value for node in syntax.walk(test) if isinstance(node, cst.Name)}
+    return "setting" in names and names <= {"setting", "True", "False", "None"}
 
 
 def _decide(node: cst.If, source: Source, settings: dict[str, object]) -> Edit:
     """The statements of the branch that holds, in place of the whole statement."""
-    start = source.text.rfind("\n", 0, source.span(node)[0]) + 1
-    end = source.lines(node)[1]
+    first = source.span(node)[0]
+    start, end, indent = source.text.rfind("\n", 0, first) + 1, source.lines(node)[1], source.indent(node)
+    is_elif = source.text.startswith("elif", first)
     branch: cst.If | cst.Else | None = node
-    while isinstance(branch, cst.If) and not _holds(branch.test, source, settings):
+    while isinstance(branch, cst.If) and _is_decided(branch.test) and not _holds(branch.test, source, settings):
         branch = branch.orelse
     if branch is None:
-        return Edit(start, end, Traced())
+        return Edit(start, end, Traced() if is_elif else syntax.placeholder(node, source))
+    if isinstance(branch, cst.If) and not _is_decided(branch.test):  # an elif that is decided when the package runs
+        at = source.span(branch)[0]
+        if is_elif:
+            return Edit(start, source.text.rfind("\n", 0, at) + 1, Traced())
+        return Edit(first, at + len("elif"), Traced.insert("if", source.traced.origin_at(at)))
     statements = syntax.body(branch)
-    first, last = source.lines(statements[0])[0], source.lines(statements[-1])[1]
-    return Edit(start, end, syntax.reindent(source.traced[first:last], source.indent(node)))
+    inside = source.traced[source.lines(statements[0])[0] : source.lines(statements[-1])[1]]
+    if is_elif:
+        return Edit(start, end, Traced.insert(" " * indent + "else:\n", source.traced.origin_at(first)) + inside)
+    return Edit(start, end, syntax.reindent(inside, indent))
 
 
 def _holds(test: cst.BaseExpression, source: Source, settings: dict[str, object]) -> bool:
     """Evaluates a test over settings and literals: comparisons, `in`, `not`, `and`, `or`."""
-    tree = ast.parse(source.code(test), mode="eval").body
+    for node in syntax.walk(test):
+        if isinstance(node, cst.Call) and syntax.called(node) == "setting":
+            _name(node, source, settings)  # or else an error
 
     def evaluate(node: ast.expr) -> object:
         match node:
-            case ast.Call():
-                name = ast.literal_eval(node.args[0])
-                if name not in settings:
-                    raise LoomError(
-                        f"no selected architecture or target has the setting {name!r}",
-                        source.where(test),
-                        f"Give it under [settings] in the architecture or the target. {nearest(name, settings)}",
-                    )
+            case ast.Call(func=ast.Name("setting"), args=[ast.Constant(name)]):
                 return settings[name]
             case ast.BoolOp(op=ast.And()):
                 return all(evaluate(value) for value in node.values)
@@ -97,23 +135,12 @@ def _holds(test: cst.BaseExpression, source: Source, settings: dict[str, object]
                 return any(evaluate(value) for value in node.values)
             case ast.UnaryOp(op=ast.Not()):
                 return not evaluate(node.operand)
-            case ast.Compare(ops=[operator], comparators=[right]):
-                left, right = evaluate(node.left), evaluate(right)
-                match operator:
-                    case ast.Eq():
-                        return left == right
-                    case ast.NotEq():
-                        return left != right
-                    case ast.In():
-                        return left in right
-                    case ast.Gt():
-                        return left > right
-                    case ast.Lt():
-                        return left < right
+            case ast.Compare(ops=[operator], comparators=[right]) if type(operator) in _OPERATORS:
+                return _OPERATORS[type(operator)](evaluate(node.left), evaluate(right))
         return ast.literal_eval(node)
 
     try:
-        return bool(evaluate(tree))
-    except ValueError:
-        remedy = "Use ==, !=, <, >, in, not, and, or over settings and literals."
+        return bool(evaluate(ast.parse(source.code(test).strip(), mode="eval").body))
+    except (ValueError, TypeError):
+        remedy = f"Use {', '.join(_SPELLED)}, not, and, or over settings and literals of one type."
         raise LoomError("this test of a setting cannot be decided while weaving", source.where(test), remedy) from None

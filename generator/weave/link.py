@@ -14,10 +14,13 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 from generator.errors import LoomError
-from generator.fragment import Definition, Fragment, Import
-from generator.traced import Origin, Traced
+from generator.grammar import WORDS
+from generator.fragment import Fragment
+from generator.parts import Definition, Import
+from generator.traced import Origin, Traced, line_starts
 
 PRIVATE = frozenset({"main", "__main__"})  # names that each file may have for itself
+MADE = frozenset({"Config", "PRESETS"})  # what config.py holds in every package
 _BUILTINS = frozenset(dir(builtins)) | {"__file__", "__name__", "__doc__", "__package__"}
 
 
@@ -25,12 +28,16 @@ def collect(fragments: Iterable[Fragment], file_of: Callable[[Fragment], str]) -
     """All definitions by key: the name, or `file:name` for one that is private to its file.
 
     Raises:
-        LoomError: two fragments define one name.
+        LoomError: two fragments define one name, or one defines a name that has a meaning everywhere.
     """
     definitions: dict[str, Definition] = {}
     for fragment in fragments:
         file = file_of(fragment)
         for definition in fragment.definitions:
+            if definition.name in _BUILTINS or definition.name in MADE:
+                owner = "every package has" if definition.name in MADE else "is built into Python"
+                remedy = "Give it another name, so that no use of it is taken for the other."
+                raise LoomError(f"{definition.fragment} defines {definition.name}, which {owner}", str(_where(definition)), remedy)
             private = definition.name in PRIVATE or file.startswith("tests/")
             key = f"{file}:{definition.name}" if private else definition.name
             if key in definitions:
@@ -52,20 +59,20 @@ def _where(definition: Definition) -> Origin:
 def origin_of(text: Traced, name: str) -> Origin:
     """Where `name` first stands in a definition as a variable."""
     tree = ast.parse(text.text)
-    lines = text.text.splitlines(keepends=True)
+    starts = line_starts(text.text)
     for node in ast.walk(tree):
         named = isinstance(node, ast.Name) and node.id == name
         defined = isinstance(node, (ast.FunctionDef, ast.ClassDef)) and node.name == name
         if named or defined:
-            return text.origin_at(sum(map(len, lines[: node.lineno - 1])))
+            return text.origin_at(starts[node.lineno - 1])
     return text.origin_at(0)
 
 
 @lru_cache(maxsize=4096)
 def free_names(text: str) -> tuple[str, ...]:
-    """The global names that statements read, builtins aside, in order of their first use."""
+    """The global names that statements read, builtins too, in order of their first use."""
     tree = ast.parse(text)
-    found: set[str] = set()
+    found: set[str] = set()  # for membership only: the order comes from the text
     queue = [symtable.symtable(text, "<definition>", "exec")]
     while queue:
         table = queue.pop()
@@ -80,7 +87,7 @@ def free_names(text: str) -> tuple[str, ...]:
         (node for node in ast.walk(tree) if isinstance(node, ast.Name)), key=lambda node: (node.lineno, node.col_offset)
     )
     names = [node.id for node in ordered if node.id in found] + quoted
-    return tuple(name for name in dict.fromkeys(names) if name not in _BUILTINS)
+    return tuple(dict.fromkeys(names))
 
 
 def _quoted_annotations(tree: ast.AST) -> Iterable[str]:
@@ -91,7 +98,11 @@ def _quoted_annotations(tree: ast.AST) -> Iterable[str]:
 
 
 def _names_in(annotation: str) -> list[str]:
-    return [node.id for node in ast.walk(ast.parse(annotation, mode="eval")) if isinstance(node, ast.Name)]
+    try:
+        tree = ast.parse(annotation, mode="eval")
+    except SyntaxError:
+        return []  # a note and not a type
+    return [node.id for node in ast.walk(tree) if isinstance(node, ast.Name)]
 
 
 @dataclass(frozen=True)
@@ -133,17 +144,19 @@ class Linker:
         """What a text in `file` uses.
 
         Raises:
-            LoomError: a name that nobody defines, or that two of its fragments import from different places.
+            LoomError: a name that nobody defines, or that is both defined and imported.
         """
         uses, imports = [], []
         for name in free_names(text.text):
             key = next((k for k in (f"{file}:{name}", name) if k in self.definitions), self._extra.get(name, ""))
             found = self._imports(name, text)
-            if key:
+            if key and found:
+                self._ambiguous(name, key, found[0])
+            elif key:
                 uses.append(key)
             elif found:
                 imports += found
-            else:
+            elif name not in _BUILTINS:
                 self._undefined(name, text)
         return Linked(tuple(uses), tuple(imports))
 
@@ -157,8 +170,18 @@ class Linker:
                     found.setdefault((imported.module, imported.name), imported)
         return list(found.values()) or [imported for imported in self._ambient if imported.alias == name]
 
+    def _ambiguous(self, name: str, key: str, imported: Import) -> None:
+        definition = self.definitions.get(key)
+        other = f"{definition.fragment} ({_where(definition)})" if definition else "every package"
+        module = f"{imported.module}.{imported.name}" if imported.name else imported.module
+        message = f"{name} is imported here from {module}, and {other} defines {name}"
+        raise LoomError(message, str(imported.origin), "Give one of them another name.")
+
     def _undefined(self, name: str, text: Traced) -> None:
         origin = origin_of(text, name)
+        if name in WORDS:
+            remedy = f"Write {name}(...) as a statement of its own, in a function of a fragment."
+            raise LoomError(f"{name}() stands where it cannot be woven", str(origin), remedy)
         user = origin.path.removeprefix("fragments/").removesuffix(".py")
         could = [
             f"{fragment.name} ({fragment.path})"

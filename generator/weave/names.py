@@ -7,7 +7,7 @@ from collections.abc import Iterable
 import libcst as cst
 
 from generator import syntax
-from generator.fragment import Splice
+from generator.parts import Splice
 from generator.syntax import Source
 from generator.traced import Traced
 
@@ -36,26 +36,54 @@ def variables(node: cst.CSTNode) -> Iterable[cst.Name]:
 
 
 def bound_names(node: cst.CSTNode) -> set[str]:
-    """The names that statements bind: by assignment, for, with, walrus, or as a nested function."""
+    """The names that statements bind: by assignment, for, with, import, match, or as a nested function."""
     bound: set[str] = set()
-
-    def targets(target: cst.CSTNode) -> None:
-        if isinstance(target, cst.Name):
-            bound.add(target.value)
-        elif isinstance(target, (cst.Tuple, cst.List)):
-            for element in target.elements:
-                targets(element.value)
-        elif isinstance(target, cst.StarredElement):
-            targets(target.value)
-
     for child in syntax.walk(node):
-        if isinstance(child, (cst.AssignTarget, cst.AnnAssign, cst.AugAssign, cst.For, cst.CompFor, cst.NamedExpr)):
-            targets(child.target)
-        elif isinstance(child, cst.AsName):
-            targets(child.name)
-        elif isinstance(child, cst.FunctionDef):
-            bound.add(child.name.value)
+        bound |= _bound_by(child)
     return bound
+
+
+def _bound_by(node: cst.CSTNode) -> set[str]:
+    """The names that a node itself binds."""
+    if isinstance(node, (cst.AssignTarget, cst.AnnAssign, cst.AugAssign, cst.For, cst.CompFor, cst.NamedExpr)):
+        return _targets(node.target)
+    if isinstance(node, (cst.AsName, cst.MatchAs, cst.MatchStar)):
+        return _targets(node.name)
+    if isinstance(node, cst.MatchMapping):
+        return _targets(node.rest)
+    if isinstance(node, (cst.FunctionDef, cst.ClassDef)):
+        return {node.name.value}
+    if isinstance(node, cst.ImportAlias):
+        return {(node.evaluated_alias or node.evaluated_name).split(".")[0]}
+    return set()
+
+
+def _targets(target: cst.CSTNode | None) -> set[str]:
+    if isinstance(target, cst.Name):
+        return {target.value}
+    if isinstance(target, (cst.Tuple, cst.List)):
+        return {name for element in target.elements for name in _targets(element)}
+    if isinstance(target, (cst.StarredElement, cst.Element)):
+        return _targets(target.value)
+    return set()
+
+
+def own_bound(function: cst.FunctionDef) -> set[str]:
+    """The local names of a function itself: its parameters and what its statements bind, in no nested scope."""
+    bound = {parameter.name.value for parameter in syntax.walk(function.params) if isinstance(parameter, cst.Param)}
+    for statement in syntax.statements(function):
+        if isinstance(statement, (cst.FunctionDef, cst.ClassDef)):
+            bound.add(statement.name.value)
+            continue
+        for node in syntax.own_expressions(statement):
+            if not isinstance(node, cst.CompFor):
+                bound |= _bound_by(node)
+    return bound
+
+
+def inner_parameters(node: cst.CSTNode) -> set[str]:
+    """The parameters of all functions and lambdas below, and of the node itself."""
+    return {parameter.name.value for parameter in syntax.walk(node) if isinstance(parameter, cst.Param)}
 
 
 def rebound_names(splice: Splice) -> set[str]:

@@ -6,7 +6,7 @@ from graphlib import CycleError, TopologicalSorter
 from itertools import combinations
 
 from generator.errors import LoomError
-from generator.fragment import Splice
+from generator.parts import Splice
 from generator.weave.names import rebound_names
 
 

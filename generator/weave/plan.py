@@ -8,11 +8,12 @@ import libcst as cst
 
 from generator import syntax
 from generator.errors import LoomError
-from generator.fragment import Provider
+from generator.parts import Provider
 from generator.traced import Origin
-from generator.weave.calls import CallGraph, CallSite, Function
-from generator.weave.names import bound_names
-from generator.weave.splice import Need
+from generator.weave.calls import CallGraph
+from generator.weave.functions import Call, Function
+from generator.weave.names import own_bound
+from generator.weave.adapt import Need
 
 
 @dataclass
@@ -24,6 +25,7 @@ class Value:
     emitters: list[str] = field(default_factory=list)  # ids of functions
     receivers: list[str] = field(default_factory=list)
     origin: Origin | None = None  # the fragment line that causes it
+    marked: dict[str, Origin] = field(default_factory=dict)  # emit, receive -> the first line that says so
 
     @property
     def annotation(self) -> str:
@@ -49,6 +51,7 @@ class Plan:
     provided: dict[str, list[str]] = field(default_factory=dict)  # function -> values that its providers make
     scanned: dict[str, list[str]] = field(default_factory=dict)  # nested function -> values taken apart over layers
     returned: dict[str, list[str]] = field(default_factory=dict)  # function -> values that it also returns
+    needed: dict[str, list[str]] = field(default_factory=dict)  # function -> values that its splices read
 
 
 def make_plan(graph: CallGraph, providers: list[Provider], needs: list[Need]) -> Plan:
@@ -58,14 +61,21 @@ def make_plan(graph: CallGraph, providers: list[Provider], needs: list[Need]) ->
     planner = _Planner(plan)
     for need in needs:
         value = values[need.name]
+        if need.function not in graph.functions:
+            message = f"{need.fragment} reads {need.name!r} in {need.function}, to which no value can be carried"
+            raise LoomError(message, str(need.origin), "Put the point into a function or a method of the package.")
+        _add(plan.needed, need.function, need.name)
         if value.providers:
             planner.bring(need.function, need.name, need)
         elif need.function not in value.receivers:
             value.receivers.append(need.function)
-    for function in list(graph.functions.values()):
-        for name in function.parameter_names:
-            if name in values and values[name].providers:
-                planner.ask_callers(function.id, name, _has_default(function, name), None)
+    for optional in (False, True):  # first those that cannot do without
+        for function in list(graph.functions.values()):
+            for name in function.parameter_names:
+                if name in values and values[name].providers and _has_default(function, name) == optional:
+                    planner.ask_callers(function.id, name, optional, None)
+    for value in values.values():
+        _check_layers(plan, value)
     for value in values.values():
         _plan_outward(plan, value)
     order = {name: index for index, name in enumerate(values)}
@@ -96,10 +106,13 @@ def _values(graph: CallGraph, providers: list[Provider], needs: list[Need]) -> d
         value.providers[provider.site] = provider
     for function in graph.functions.values():
         for word, call in _marks(function):
-            (argument,) = call.args
-            name = function.source.code(argument.value)
+            if len(call.args) != 1 or call.args[0].keyword or not isinstance(call.args[0].value, cst.Name):
+                remedy = f"Bind a local name, and write {word}(NAME)."
+                raise LoomError(f"{word}() takes one local name", function.source.where(call), remedy)
+            name = call.args[0].value.value
             origin = function.source.traced.origin_at(function.source.span(call)[0])
             value = values.setdefault(name, Value(name, origin=origin))
+            value.marked.setdefault(word, origin)
             (value.emitters if word == "emit" else value.receivers).append(function.id)
     for need in needs:
         if need.name not in values:
@@ -137,18 +150,19 @@ class _Planner:
 
     def __init__(self, plan: Plan):
         self.plan, self.graph = plan, plan.graph
-        self._bound = {
-            id: bound_names(f.node.body) | set(f.parameter_names) for id, f in self.graph.functions.items()
-        }
-        self._spliced: set[tuple[str, str]] = set()
+        self._bound = {id: own_bound(function.node) for id, function in self.graph.functions.items()}
 
     def bring(self, function: str, name: str, need: Need | None) -> None:
         """Makes `name` known inside `function`, which cannot do without it."""
         node, value = self.graph.functions[function], self.plan.values[name]
-        if name in node.parameter_names or self._takes(function, name):
+        if name in node.parameter_names or name in self.plan.required.get(function, ()):
             return
         if function in value.providers:
             self._provide(function, name, need)
+        elif name in self.plan.optional.get(function, ()):  # it could do without, until now
+            self.plan.optional[function].remove(name)
+            _add(self.plan.required, function, name)
+            self.ask_callers(function, name, False, need)
         elif node.owner:  # a nested function sees what its enclosing function has
             if value.per_layer and any(call.scan for call in self.graph.callers(function)):
                 _add(self.plan.scanned, function, name)
@@ -165,7 +179,10 @@ class _Planner:
         if not calls and not optional and name not in self.graph.functions[function].parameter_names:
             self._nobody(function, name, need)
         for call in calls:
-            if call.supplies(self.graph.functions[function], name) or call.scan:
+            if call.supplies(self.graph.functions[function], name):
+                continue
+            if call.scan:
+                self._scan(call, name, optional)
                 continue
             if optional:
                 if not self._at_hand(call.caller, name, set()):
@@ -174,6 +191,14 @@ class _Planner:
             else:
                 self.bring(call.caller, name, need)
             _add(self.plan.passed, self.graph.calls.index(call), name)
+
+    def _scan(self, call: Call, name: str, optional: bool) -> None:
+        """A scan passes nothing but the carry and a slice: what is scanned must see the value from where it stands."""
+        callee = self.graph.functions[call.callee]
+        if name not in callee.parameter_names and not optional:
+            where = self.graph.functions[call.caller].source.where(call.node)
+            remedy = f"Scan a function that is nested in {call.caller}, and call {call.callee} there."
+            raise LoomError(f"a scan cannot pass {name} to {call.callee} ({callee.where})", where, remedy)
 
     def _offer(self, function: str, name: str) -> None:
         """Makes `name` known inside `function`, as a parameter that its callers may leave out."""
@@ -223,19 +248,32 @@ class _Planner:
             f"{need.fragment if need else function} needs {name!r}, and {function} "
             f"({self.graph.functions[function].where}), which is called by nobody, does not have it",
             where,
-            f"It is provided at {sites}. Provide it at {function} too, or on the way to it.",
+            f"It is provided at {sites}. Provide it at {function} too, or on the way to it; where {function} is called "
+            "after all, say so by a type: `layer: Block`.",
         )
+
+
+def _check_layers(plan: Plan, value: Value) -> None:
+    """A value with a slice for each layer is of use only where a scan takes it apart."""
+    taken = any(value.name in names for names in plan.scanned.values())
+    travels = any(value.name in names for table in (plan.required, plan.passed) for names in table.values())
+    if value.per_layer and travels and not taken:
+        provider = next(iter(value.providers.values()))
+        message = f"{value.name} has a slice for each layer, and no scan over layers is on the way from {provider.site}"
+        raise LoomError(message, str(provider.origin), "Drop per_layer=True, or scan the layers with jax.lax.scan.")
 
 
 def _plan_outward(plan: Plan, value: Value) -> None:
     if not value.emitters:
         if value.receivers:
-            where = plan.graph.functions[value.receivers[0]].where
-            raise LoomError(f"nobody emits {value.name!r}, which is received here", where, "Select a fragment that does.")
+            where = str(value.marked.get("receive", value.origin))
+            remedy = f"Select a fragment that says emit({value.name})."
+            raise LoomError(f"nobody emits {value.name!r}, which is received here", where, remedy)
         return
     if not value.receivers:
-        where = plan.graph.functions[value.emitters[0]].where
-        raise LoomError(f"nobody reads {value.name!r}, which is emitted here", where, "Select a fragment that reads it.")
+        where = str(value.marked["emit"])
+        remedy = f"Select a fragment that reads it, or write receive({value.name}) further out."
+        raise LoomError(f"nobody reads {value.name!r}, which is emitted here", where, remedy)
     out = plan.graph.reach(set(value.emitters), inward=False) & plan.graph.reach(set(value.receivers), inward=True)
     for function in plan.graph.functions:
         if function in out and function not in value.receivers:
@@ -252,8 +290,8 @@ def _add(table: dict, key: object, name: str) -> None:
         names.append(name)
 
 
-def wanted(plan: Plan, call: CallSite) -> list[str]:
-    """For each value that the callee also returns, its name in the caller, or `_` where the caller has no use for it."""
+def wanted(plan: Plan, call: Call) -> list[str]:
+    """For each value that the callee also returns its name in the caller, or `_` where the caller has no use for it."""
     names = []
     for name in plan.returned.get(call.callee, ()):
         used = name in plan.returned.get(call.caller, ()) or call.caller in plan.values[name].receivers

@@ -13,81 +13,57 @@ before, in a host and in the fragment qk_norm      after
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import libcst as cst
 
 from generator import syntax
 from generator.errors import LoomError, nearest
-from generator.fragment import Definition, Splice
-from generator.syntax import Source
-from generator.traced import Edit, Origin, Traced
-from generator.weave.names import as_block, bound_names, unblocked, variables
+from generator.parts import Definition, Splice
+from generator.traced import Edit, Traced
+from generator.weave.adapt import Need, Scope, adapt
+from generator.weave.names import as_block, unblocked
 from generator.weave.order import in_order
-
-
-@dataclass(frozen=True)
-class Point:
-    """A join point in a host."""
-
-    name: str
-    shown: tuple[str, ...]
-    named: tuple[tuple[str, str], ...]  # keyword -> expression
-    function: str  # id of the enclosing function, as in the call graph
-    method: bool
-    key: str
-    statement: cst.BaseStatement
-    host: cst.FunctionDef
-    source: Source
-
-    @property
-    def where(self) -> str:
-        return self.source.where(self.statement)
-
-    def inside(self, other: Point) -> bool:
-        """Whether this point stands among the statements of another one."""
-        (start, end), (first, last) = self.source.span(self.statement), other.source.span(other.statement)
-        return self.key == other.key and first < start and end <= last
-
-
-@dataclass(frozen=True)
-class Need:
-    """A splice in `function` reads `name`, which its point does not show."""
-
-    function: str
-    name: str
-    fragment: str
-    origin: Origin
-    point: str
-    point_where: str
+from generator.weave.points import Point, find_points
 
 
 def weave_splices(
-    definitions: dict[str, Definition], splices: Iterable[Splice]
+    definitions: dict[str, Definition], splices: Iterable[Splice], threaded: Iterable[str] = ()
 ) -> tuple[dict[str, Definition], list[Need]]:
     """Puts all splices in place and removes the points.
 
     Args:
         definitions: key -> definition.
         splices: of the selected fragments, in order of selection.
+        threaded: names of the values that travel through functions.
 
     Returns:
         The definitions, and what the threading operator has to bring to spliced statements.
 
     Raises:
         LoomError: a point that no host has, two hosts with one point, an order that is missing or goes in a circle, a
-            rebound name that the point only shows as an expression.
+            splice whose names would mean something else in the host.
     """
-    splices = list(splices)
+    splices, carried = list(splices), frozenset(threaded)
     woven, needs = dict(definitions), []
     hosts: dict[str, Point] = {}
+    done: set[str] = set()
     while points := find_points(woven):
         hosts |= points
+        # the inner ones come next time round
+        outer = {name: p for name, p in points.items() if not any(p.inside(other) for other in points.values())}
         edits: dict[str, list[Edit]] = {}
-        for name, point in points.items():
-            if not any(point.inside(other) for other in points.values()):  # the inner ones come next time round
-                chosen = [splice for splice in splices if splice.point == name]
-                edits.setdefault(point.key, []).append(_edit(point, in_order(chosen, point.where), needs))
+        scopes: dict[cst.FunctionDef, Scope] = {}
+        for name, point in outer.items():
+            if name in done:
+                raise LoomError(f"the point {name!r} is in a splice for itself", point.where, "Remove it there.")
+            chosen = in_order([splice for splice in splices if splice.point == name], point.where)
+            if point.hosts[0] not in scopes:
+                there = {n for n, other in outer.items() if other.hosts[0] is point.hosts[0]}
+                scopes[point.hosts[0]] = Scope.of(point.hosts[0], [s for s in splices if s.point in there])
+            adapted = [(splice, adapt(splice, point, scopes[point.hosts[0]], carried, needs)) for splice in chosen]
+            edits.setdefault(point.key, []).append(_edit(point, adapted))
+        done |= set(outer)
         for key, changes in edits.items():
             woven[key] = replace(woven[key], text=woven[key].text.edited(changes))
     for splice in splices:
@@ -100,90 +76,53 @@ def weave_splices(
     return woven, needs
 
 
-def find_points(definitions: dict[str, Definition]) -> dict[str, Point]:
-    """All join points by name, in the order of the definitions."""
-    points: dict[str, Point] = {}
-    for key, definition in definitions.items():
-        if "point(" not in definition.text.text:
-            continue
-        source = Source(definition.text)
-        prefix = key.rsplit(":", 1)[0] + ":" if ":" in key else ""
-        for point in _points_below(source.module, prefix, None, False, key, source):
-            if point.name in points:
-                remedy = "Give one of them another name, or select only one of the hosts."
-                raise LoomError(f"the point {point.name!r} is also at {points[point.name].where}", point.where, remedy)
-            points[point.name] = point
-    return points
-
-
-def _points_below(
-    node: cst.CSTNode, prefix: str, host: cst.FunctionDef | None, method: bool, key: str, source: Source
-) -> Iterable[Point]:
-    for child in syntax.children(node):
-        if isinstance(child, (cst.FunctionDef, cst.ClassDef)):
-            separator = "." if prefix and not prefix.endswith(":") else ""
-            inner = child if isinstance(child, cst.FunctionDef) else None
-            is_method = method or isinstance(node, cst.IndentedBlock) and host is None and inner is not None
-            name = f"{prefix}{separator}{child.name.value}"
-            yield from _points_below(child, name, inner or host, bool(is_method and prefix), key, source)
-            continue
-        call = _point_call(child)
-        if call is not None and host is not None:
-            yield _read_point(call, child, prefix, host, method, key, source)
-        yield from _points_below(child, prefix, host, method, key, source)
-
-
-def _point_call(statement: cst.CSTNode) -> cst.Call | None:
-    if isinstance(statement, cst.With) and syntax.called(statement.items[0].item) == "point":
-        return cst.ensure_type(statement.items[0].item, cst.Call)
-    call = syntax.expression(statement)
-    return cst.ensure_type(call, cst.Call) if syntax.called(call) == "point" else None
-
-
-def _read_point(
-    call: cst.Call,
-    statement: cst.BaseStatement,
-    function: str,
-    host: cst.FunctionDef,
-    method: bool,
-    key: str,
-    source: Source,
-) -> Point:
-    first, *rest = call.args
-    shown = [source.code(argument.value) for argument in rest if not argument.keyword]
-    if isinstance(statement, cst.With):  # what its statements bind is there to rebind
-        shown += sorted(bound_names(statement.body))
-    return Point(
-        name=source.code(first.value).strip("\"'"),
-        shown=tuple(shown),
-        named=tuple((a.keyword.value, source.code(a.value)) for a in rest if a.keyword),
-        function=function,
-        method=method,
-        key=key,
-        statement=statement,
-        host=host,
-        source=source,
-    )
-
-
-def _edit(point: Point, splices: list[Splice], needs: list[Need]) -> Edit:
+def _edit(point: Point, bodies: list[tuple[Splice, Traced]]) -> Edit:
     """The edit that replaces a point by its splices, in order."""
-    source = point.source
+    source, width = point.source, point.source.indent(point.statement)
     start = source.text.rfind("\n", 0, source.span(point.statement)[0]) + 1
     end = source.lines(point.statement)[1]
-    width = source.indent(point.statement)
-    taken = {node.value for node in syntax.walk(point.host) if isinstance(node, cst.Name)}
-    parts = []
-    if isinstance(point.statement, cst.With):
-        statements = syntax.body(point.statement)
-        first, last = source.lines(statements[0])[0], source.lines(statements[-1])[1]
-        inside = source.traced[first:last]
-        for splice in splices:  # each one wraps what there is, so the last is the outermost
-            inside = _wrap(_adapt(splice, point, taken, needs), inside)
-        parts.append(syntax.reindent(inside, width))
-    else:
-        parts += [syntax.reindent(_adapt(splice, point, taken, needs), width) for splice in splices]
-    return Edit(start, end, Traced.join(parts))
+    if point.is_block:
+        return Edit(start, end, syntax.reindent(_nested(point, bodies), width))
+    for splice, body in bodies:
+        _proceeds(splice, body, point)
+    if not bodies:
+        return Edit(start, end, syntax.placeholder(point.statement, source))
+    return Edit(start, end, Traced.join(syntax.reindent(body, width) for _, body in bodies))
+
+
+def _nested(point: Point, bodies: list[tuple[Splice, Traced]]) -> Traced:
+    """The statements of a block point in its splices; each one wraps what there is, so the last is the outermost."""
+    statements = syntax.body(point.statement)
+    inside = point.source.traced[point.source.lines(statements[0])[0] : point.source.lines(statements[-1])[1]]
+    for number, (splice, body) in enumerate(bodies):
+        if _proceeds(splice, body, point):
+            inside = _wrap(body, inside)
+        elif number == 0:
+            inside = body
+        else:
+            raise LoomError(
+                f"{splice.fragment} replaces the statements at {point.where}, among them those of "
+                f"{bodies[number - 1][0].fragment} ({bodies[number - 1][0].origin})",
+                str(splice.origin),
+                "Say proceed() where they go, put this splice before the other, or select one of the two.",
+            )
+    return inside
+
+
+def _proceeds(splice: Splice, body: Traced, point: Point) -> bool:
+    """Whether a splice says `proceed()`; it must be a statement of its own, and the point one with statements."""
+    found = False
+    for node in syntax.walk(as_block(body).module):
+        if isinstance(node, (cst.FunctionDef, cst.Lambda)):
+            inner = any(isinstance(below, cst.Call) and syntax.called(below) == "proceed" for below in syntax.walk(node))
+            if inner:
+                message = f"{splice.fragment} says proceed() in a function of its own, at {splice.point!r}"
+                raise LoomError(message, str(splice.origin), "The statements of the host cannot stand there: move it out.")
+        found = found or isinstance(node, cst.Call) and syntax.called(node) == "proceed"
+    if found and not point.is_block:
+        message = f"{splice.fragment} says proceed(), and the point {point.name!r} ({point.where}) holds no statements"
+        raise LoomError(message, str(splice.origin), f"Write `with point({point.name!r}, ...):` around them there.")
+    return found
 
 
 def _wrap(body: Traced, inside: Traced) -> Traced:
@@ -196,33 +135,3 @@ def _wrap(body: Traced, inside: Traced) -> Traced:
             new = syntax.reindent(inside, source.indent(node))
             edits.append(Edit(start, source.lines(node)[1], new))
     return unblocked(source.traced.edited(edits))
-
-
-def _adapt(splice: Splice, point: Point, taken: set[str], needs: list[Need]) -> Traced:
-    """The body of a splice in the names of the host."""
-    named = dict(point.named)
-    body = as_block(splice.body)
-    bound = bound_names(body.module)
-    for name in splice.reads:
-        if name in named:
-            if name in bound:
-                remedy = f"Show the local name at {point.where}, or bind another name."
-                raise LoomError(
-                    f"{splice.fragment} rebinds {name}, which the point {point.name!r} shows as {named[name]}",
-                    str(splice.origin),
-                    remedy,
-                )
-        elif name not in point.shown and not (name == "self" and point.method):
-            needs.append(Need(point.function, name, splice.fragment, splice.origin, point.name, point.where))
-    short = splice.fragment.split("/")[-1]
-    own = bound - set(splice.reads)
-    renamed = {name: f"{short}_{name}" for name in own & taken}
-    taken |= own - set(renamed) | set(renamed.values())
-    replacements = {**renamed, **{name: text for name, text in named.items() if name in splice.reads}}
-    edits = []
-    for node in variables(body.module):
-        new = replacements.get(node.value)
-        if new is not None and new != node.value:
-            start, end = body.span(node)
-            edits.append(Edit(start, end, Traced.insert(new, body.traced.origin_at(start))))
-    return unblocked(body.traced.edited(edits))

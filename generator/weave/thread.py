@@ -20,14 +20,20 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import replace
 
-from generator.fragment import Definition, Provider
+from generator import syntax
+from generator.parts import Definition, Provider, Splice
+from generator.syntax import Source
 from generator.weave.calls import CallGraph
 from generator.weave.carry import carry
+from generator.weave.doubts import check_plan, check_result
+from generator.weave.names import as_block
 from generator.weave.plan import make_plan
-from generator.weave.splice import Need
+from generator.weave.adapt import Need
 
 
-def thread(definitions: dict[str, Definition], providers: Iterable[Provider], needs: Iterable[Need]) -> dict[str, Definition]:
+def thread(
+    definitions: dict[str, Definition], providers: Iterable[Provider], needs: Iterable[Need]
+) -> dict[str, Definition]:
     """Threads every value that splices and signatures ask for.
 
     Args:
@@ -40,5 +46,21 @@ def thread(definitions: dict[str, Definition], providers: Iterable[Provider], ne
     """
     graph = CallGraph(definitions)
     plan = make_plan(graph, list(providers), list(needs))
+    check_plan(plan)
     texts = carry(plan)
+    check_result(plan, texts)
     return {key: replace(definition, text=texts.get(key, definition.text)) for key, definition in definitions.items()}
+
+
+def threaded_names(
+    definitions: Iterable[Definition], splices: Iterable[Splice], providers: Iterable[Provider]
+) -> frozenset[str]:
+    """Every name that is provided, emitted or received: no splice may have it for its own."""
+    texts = [*(definition.text for definition in definitions), *(splice.body for splice in splices)]
+    names = {provider.value for provider in providers}
+    for text in texts:
+        if "emit(" in text.text or "receive(" in text.text:
+            for node in syntax.walk(as_block(text).module if text.text.startswith(" ") else Source(text).module):
+                if syntax.called(node) in ("emit", "receive"):
+                    names |= {syntax.dotted(argument.value) for argument in node.args}
+    return frozenset(names)

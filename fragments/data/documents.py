@@ -1,0 +1,126 @@
+"""Documents from text, JSONL, Parquet and ArrayRecord files."""
+
+import functools
+import glob
+import json
+import sysconfig
+from collections.abc import Callable
+from pathlib import Path
+
+import grain
+import numpy as np
+
+
+class Config:
+    # a file, folder or pattern of text, JSONL, Parquet or ArrayRecord; "": this Python's own standard library
+    data: str = ""
+
+
+TEXT_BYTES = 65_536  # about the longest document from a plain text file
+
+
+Documents = tuple[int, Callable[[int], str]]  # how many there are, and what reads the i-th
+
+
+class DataError(Exception):
+    """Data or a tokenizer that cannot be used: one line that says why and what to do."""
+
+
+def read_bytes(path: Path, start: int, stop: int) -> bytes:
+    with path.open("rb") as file:
+        file.seek(start)
+        return file.read(stop - start)
+
+
+def as_text(value: object, source: str) -> str:
+    """A document from what its file holds: a string, or UTF-8. `source` tells in an error where it is from."""
+    try:
+        value = value.decode() if isinstance(value, bytes) else value
+    except UnicodeDecodeError as error:
+        raise DataError(f"{source}: byte {error.start} is not UTF-8: convert it to UTF-8, or leave it out") from None
+    if not isinstance(value, str):
+        raise DataError(f"{source}: the text is {value!r}, not a string: mend it, or leave it out")
+    return value
+
+
+def open_text(path: Path) -> Documents:
+    if b"\0" in read_bytes(path, 0, 8192):  # as git tells binary files
+        raise DataError(f"{path}: not text, nor of another suffix that is known: unpack it, or choose: 'DIR/**/*.txt'")
+    size = path.stat().st_size
+    count = -(-size // TEXT_BYTES)
+    bounds = {0, size}
+    for offset in (size * i // count for i in range(1, count)):
+        window = read_bytes(path, offset, offset + 4096)
+        characters = (i for i, byte in enumerate(window) if byte & 0xC0 != 0x80)  # where a character of UTF-8 begins
+        bounds.add(offset + (window.find(b"\n") + 1 or next(characters, 0)))
+    bounds = sorted(bounds)
+    return len(bounds) - 1, lambda i: as_text(read_bytes(path, *bounds[i : i + 2]), f"{path} from byte {bounds[i]}")
+
+
+def open_jsonl(path: Path) -> Documents:
+    """Reads the file once to find its lines; leaves blank ones out."""
+    with path.open("rb") as file:
+        lengths = np.fromiter(map(len, file), np.int64)
+    ends = np.cumsum(lengths)
+    lines = np.flatnonzero(lengths > 2)  # a blank line is "\n" or "\r\n"
+
+    def read(i: int) -> str:
+        stop, source = ends[lines[i]], f"{path}:{lines[i] + 1}"
+        try:
+            return as_text(json.loads(read_bytes(path, stop - lengths[lines[i]], stop))["text"], source)
+        except (ValueError, KeyError, TypeError) as error:  # no JSON, no field text, no object
+            raise DataError(f"{source}: must be JSON with a field text: {type(error).__name__}: {error}") from None
+
+    return len(lines), read
+
+
+def open_parquet(path: Path) -> Documents:
+    try:
+        from pyarrow import ArrowException, parquet  # not needed for the other formats
+
+        with parquet.ParquetFile(path) as file:
+            column = file.read(columns=["text"])["text"]
+    except ImportError:
+        raise DataError(f"{path}: needs pyarrow: pip install pyarrow") from None
+    except (ArrowException, KeyError) as error:
+        raise DataError(f"{path}: must be Parquet with a column text: {error}") from None
+    return len(column), lambda i: as_text(column[i].as_py(), f"{path}: row {i}")
+
+
+def open_array_record(path: Path) -> Documents:
+    try:
+        records = grain.sources.ArrayRecordDataSource(str(path))
+    except RuntimeError as error:
+        raise DataError(f"{path}: must be an ArrayRecord file: {error}") from None
+    return len(records), lambda i: as_text(records[i], f"{path}: record {i}")
+
+
+def find_files(data: str) -> list[Path]:
+    """A file, the files below a folder but hidden ones, or a pattern's; for "", this Python's own library; sorted."""
+    path = Path(data).expanduser() if data else Path(sysconfig.get_path("stdlib"))
+    if not data:
+        other = {"site-packages", "dist-packages", "test", "tests", "idle_test"}
+        found = (file for file in path.rglob("*.py") if other.isdisjoint(file.relative_to(path).parts))
+    elif path.is_dir():
+        found = (file for file in path.rglob("*") if "/." not in f"/{file.relative_to(path).as_posix()}")
+    else:
+        found = map(Path, [path] if path.exists() else glob.glob(str(path), recursive=True))
+    files = sorted(file for file in found if file.is_file())
+    if not files:
+        raise DataError(f"data {data}: no such file: give a file, a folder that holds files, or a pattern 'DIR/*.txt'")
+    return files
+
+
+@functools.cache  # training and evaluation share it
+def open_documents(data: str) -> Documents:
+    """The documents of all files, numbered in the order of their paths."""
+    formats = {".jsonl": open_jsonl, ".parquet": open_parquet, ".array_record": open_array_record}
+    # the suffix may end in the number of a shard: .array_record-00000-of-00010
+    parts = [formats.get(path.suffix.partition("-")[0], open_text)(path) for path in find_files(data)]
+    starts = np.cumsum([0] + [count for count, _ in parts])
+
+    def read(number: int) -> str:
+        part = np.searchsorted(starts, number, side="right") - 1
+        return parts[part][1](int(number - starts[part]))
+
+    return int(starts[-1]), read

@@ -1,0 +1,56 @@
+"""Tokenizers: bytes, or a tokenizer.json of Hugging Face."""
+
+import json
+from collections.abc import Iterable
+from pathlib import Path
+
+from tokenizers import Tokenizer
+
+from generator.roles import DataError
+
+
+class Config:
+    tokenizer: str = "bytes"  # path of a tokenizer.json, or bytes
+
+
+class ByteTokenizer:
+    """UTF-8 bytes as tokens 0 to 255; needs no file."""
+
+    bos, eos, vocab_size = 256, 257, 258
+
+    def encode(self, text: str) -> list[int]:
+        return list(text.encode())
+
+    def decode(self, ids: Iterable[int]) -> str:
+        return bytes(i for i in ids if i < 256).decode(errors="replace")
+
+
+class FileTokenizer:
+    """A Hugging Face tokenizer.json; bos and eos are Llama 2's, or as a tokenizer_config.json beside it says."""
+
+    def __init__(self, path: Path):
+        beside = path.with_name("tokenizer_config.json")
+        try:
+            self.tokenizer = Tokenizer.from_file(str(path))
+            settings = json.loads(beside.read_text()) if beside.is_file() else {}
+        except Exception as error:
+            raise DataError(f"tokenizer {path}: {error}: give the path of a tokenizer.json, or bytes") from None
+        self.tokenizer.encode_special_tokens = True  # "</s>" in a document is text and does not end it
+        names = [settings.get("bos_token", "<s>"), settings.get("eos_token", "</s>")]
+        names = [name["content"] if isinstance(name, dict) else name for name in names]
+        vocabulary = self.tokenizer.get_vocab()
+        if not set(names) <= set(vocabulary):
+            raise DataError(f"tokenizer {path}: has not both of {names}: set bos_token and eos_token in {beside}")
+        self.bos, self.eos = (vocabulary[name] for name in names)
+        self.vocab_size = max(vocabulary.values()) + 1
+
+    def encode(self, text: str) -> list[int]:
+        return self.tokenizer.encode(text, add_special_tokens=False).ids
+
+    def decode(self, ids: Iterable[int]) -> str:
+        return self.tokenizer.decode(list(ids))
+
+
+def load_tokenizer(name: str) -> ByteTokenizer | FileTokenizer:
+    """The tokenizer "bytes", or that of the tokenizer.json at a path. Decoding leaves special tokens out."""
+    return ByteTokenizer() if name == "bytes" else FileTokenizer(Path(name))

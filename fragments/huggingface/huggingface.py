@@ -1,0 +1,173 @@
+"""Hugging Face checkpoints: config.json and safetensors."""
+
+import json
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from einops import rearrange
+from flax import nnx
+from huggingface_hub import split_state_dict_into_shards_factory
+from safetensors import SafetensorError, safe_open
+from safetensors.numpy import save_file
+
+from generator.marks import point, setting
+from generator.roles import ByteTokenizer, Config, Decoder, named_arrays
+
+"""Hugging Face checkpoints: config.json and safetensors, as `LlamaForCausalLM.save_pretrained` writes them.
+
+python -m llama2_cpu.huggingface import HF_DIR DIR
+python -m llama2_cpu.huggingface export DIR HF_DIR
+"""
+
+
+TOKENIZER_FILES = ("tokenizer.json", "tokenizer_config.json", "special_tokens_map.json", "generation_config.json")
+
+
+class HuggingFaceError(Exception):
+    """A Hugging Face directory that cannot be read or written: why, and what to do."""
+
+
+def hf_tensors() -> Iterator[tuple[str, str, str]]:
+    """For each parameter of Decoder: its path, its Hugging Face name ({} is the layer), its layout: ours -> theirs."""
+    point("hf.tensors")
+
+
+def hf_buffers() -> Iterator[str]:
+    """Ends of the names of tensors that are no parameters and can be left out: config.json says all that they say."""
+    point("hf.buffers")
+
+
+def hf_sizes() -> Iterator[tuple[str, str]]:
+    """The settings of config.json that are read when a model is loaded, and their fields in Config."""
+    point("hf.sizes")
+
+
+def hf_structure() -> Iterator[tuple[str, Any, str]]:
+    """The settings of config.json that this package was woven for, their values, and what to select for another."""
+    yield "model_type", setting("model_type"), "the architecture of that model_type"
+    point("hf.structure")
+
+
+def complete(hf: dict[str, Any]) -> dict[str, Any]:
+    """config.json with the values that transformers' LlamaConfig has for settings that are left out or null."""
+    hf = {setting: value for setting, value in hf.items() if value is not None}
+    hf.setdefault("dtype", hf.get("torch_dtype", "float32"))
+    point("hf.complete", hf)
+    return hf
+
+
+def hf_views(arrays: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
+    """Views of the parameters by Hugging Face name and in its layout: what is written to one is in the parameter."""
+    views = {}
+    for parameter, name, layout in hf_tensors():
+        for index in np.ndindex(arrays[parameter].shape[: name.count("{}")]):
+            views[name.format(*index)] = rearrange(arrays[parameter][index], layout)
+    return views
+
+
+def read_json(path: Path) -> dict[str, Any]:
+    try:
+        return json.loads(path.read_text())
+    except (OSError, ValueError) as error:
+        raise HuggingFaceError(f"{path}: {error}: give a directory that save_pretrained has written") from None
+
+
+def read_hf_config(hf_dir: Path) -> Config:
+    """The Config for a config.json whose settings of structure are those that were woven."""
+    path = hf_dir / "config.json"
+    try:
+        hf = complete(read_json(path))
+        fields = {field: hf[setting] for setting, field in hf_sizes()}
+        others = [(setting, hf[setting], *rest) for setting, *rest in hf_structure() if hf[setting] != rest[0]]
+    except KeyError as setting:
+        raise HuggingFaceError(f"{path}: the setting {setting} is missing") from None
+    problems = [
+        f"{path}: {setting} is {json.dumps(found)}, but this package was woven for {json.dumps(woven)}: "
+        f"select {choice} in the architecture and build again"
+        for setting, found, woven, choice in others
+    ]
+    if problems:
+        raise HuggingFaceError("\n".join(problems))
+    fields["dtype"] = "float32" if hf["dtype"] == "float32" else "bfloat16"  # fp16 has no range for small gradients
+    return Config(**fields, tokenizer=str(hf_dir.resolve() / "tokenizer.json"))
+
+
+def open_hf(hf_dir: Path) -> dict[str, Any]:
+    """The tensors of all safetensors files by name; each is read when it is sliced."""
+    index = hf_dir / "model.safetensors.index.json"
+    files = set(read_json(index).get("weight_map", {}).values()) if index.exists() else {"model.safetensors"}
+    tensors = {}
+    for path in sorted(hf_dir / file for file in files):
+        try:
+            opened = safe_open(path, "np")
+        except (OSError, SafetensorError) as error:
+            raise HuggingFaceError(f"{path}: cannot be read as safetensors: {error}") from None
+        tensors |= {name: opened.get_slice(name) for name in opened.keys()}
+    return tensors
+
+
+def load_hf(hf_dir: str | Path) -> tuple[Config, Decoder]:
+    """Config and model of a Hugging Face directory; tensors in fp32, bf16 or fp16 become parameters in fp32.
+
+    Raises HuggingFaceError, which lists all tensors that are missing, unknown, or of another dtype or shape.
+    """
+    config = read_hf_config(Path(hf_dir))
+    model = jax.eval_shape(lambda: Decoder(config, nnx.Rngs(0)))
+    arrays = {name: np.empty(x.shape, x.dtype) for name, x in named_arrays(model).items()}
+    views, tensors = hf_views(arrays), open_hf(Path(hf_dir))
+    problems = [f"missing: {name} {list(views[name].shape)}" for name in sorted(views.keys() - tensors.keys())]
+    for name, tensor in sorted(tensors.items()):
+        dtype, shape = tensor.get_dtype(), tensor.get_shape()
+        if name in views and (dtype not in ("F32", "BF16", "F16") or shape != list(views[name].shape)):
+            problems.append(f"wrong: {name} {dtype} {shape}, not F32, BF16 or F16 {list(views[name].shape)}")
+        elif name not in views and not name.endswith(tuple(hf_buffers())):
+            problems.append(f"unknown: {name} {dtype} {shape}")
+    if problems:
+        raise HuggingFaceError("\n  ".join([f"{hf_dir}: its tensors are not those of its config.json:", *problems]))
+    for name in list(views):
+        views.pop(name)[...] = tensors[name][...]
+    leaves = [jnp.asarray(arrays.pop(name)) for name in list(arrays)]  # no array outlives its copy on the device
+    return config, jax.tree.unflatten(jax.tree.structure(model), leaves)
+
+
+def copy_tokenizer(tokenizer: str, directory: Path) -> None:
+    """Copies what there is of a tokenizer.json and the files that come with it."""
+    for name in TOKENIZER_FILES:
+        if Path(tokenizer).with_name(name).is_file():
+            shutil.copy(Path(tokenizer).with_name(name), directory)
+
+
+def save_hf(
+    config: Config, model: Decoder, hf_dir: str | Path, dtype: str = "float32", max_shard_bytes: int = 5 * 10**9
+) -> None:
+    """Writes what `LlamaForCausalLM.from_pretrained` reads to a new directory."""
+    directory = Path(hf_dir)
+    if directory.exists():
+        raise HuggingFaceError(f"{directory}: is there already: give a new directory")
+    directory.mkdir(parents=True)
+    views = hf_views({name: np.asarray(x) for name, x in named_arrays(model).items()})
+    split = split_state_dict_into_shards_factory(
+        views,
+        get_storage_size=lambda view: view.size * jnp.dtype(dtype).itemsize,
+        filename_pattern="model{suffix}.safetensors",
+        max_shard_size=max_shard_bytes,
+    )
+    for file, names in split.filename_to_tensors.items():
+        tensors = {name: np.ascontiguousarray(views[name], dtype) for name in names}
+        save_file(tensors, directory / file, metadata={"format": "pt"})
+    if split.is_sharded:
+        index = {"metadata": split.metadata, "weight_map": split.tensor_to_filename}
+        (directory / "model.safetensors.index.json").write_text(json.dumps(index, indent=2))
+    hf = {"architectures": ["LlamaForCausalLM"], "dtype": dtype}
+    hf |= {setting: getattr(config, field) for setting, field in hf_sizes()}
+    hf |= {setting: woven for setting, woven, _ in hf_structure()}
+    if config.tokenizer == "bytes":
+        hf |= {"bos_token_id": ByteTokenizer.bos, "eos_token_id": ByteTokenizer.eos}
+    else:
+        copy_tokenizer(config.tokenizer, directory)
+    (directory / "config.json").write_text(json.dumps(hf, indent=2))

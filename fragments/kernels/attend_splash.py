@@ -1,0 +1,66 @@
+"""Splash attention: the sparse flash attention kernel for TPUs in Pallas.
+
+Source: Dao et al. 2022, arXiv 2205.14135 (flash attention).
+"""
+
+import functools
+import math
+
+import jax
+import jax.numpy as jnp
+from jax import Array
+from jax.experimental.pallas.ops.tpu import splash_attention as splash
+from jax.sharding import PartitionSpec
+
+from generator.roles import RULES
+
+
+def attend(q: Array, k: Array, v: Array, segment_ids: Array | None) -> Array:
+    """Causal attention inside each segment. q [B, T, N, H]; k, v [B, T, K, H]; segment_ids [B, T]. -> [B, T, N, H]
+
+    Each device runs the Splash kernel on its own rows and heads. segment_ids None: each row is one segment.
+    """
+    if segment_ids is None:
+        segment_ids = jnp.ones(q.shape[:2], jnp.int32)
+    mesh = jax.sharding.get_abstract_mesh()
+    if mesh.empty:
+        return attend_local(q, k, v, segment_ids, interpret=jax.default_backend() != "tpu")
+    # compiled for the mesh's devices, which need not be those of this machine
+    local = functools.partial(attend_local, interpret=mesh.abstract_device.platform != "tpu")
+    rows = PartitionSpec(RULES["batch"], RULES["sequence"])
+    heads = PartitionSpec(RULES["batch"], RULES["sequence"], RULES["heads"])
+    # check_vma: the kernel does not tell over which mesh axes its results vary
+    return jax.shard_map(local, in_specs=(heads, heads, heads, rows), out_specs=heads, check_vma=False)(
+        q, k, v, segment_ids
+    )
+
+
+def attend_local(q: Array, k: Array, v: Array, segment_ids: Array, interpret: bool) -> Array:
+    """`attend` on one device, by the Splash kernel: blocks in the future of all their queries are passed over.
+
+    One backward kernel gives all three gradients; the output and the logsumexp are named "attention" for REMAT, so that
+    keeping these spares the backward pass the forward kernel.
+    """
+    T, N, H = q.shape[1:]
+    padding = -T % 128  # the kernel wants whole lanes; what is added lies in the future of all tokens
+    q, k, v = (jnp.pad(x, ((0, 0), (0, padding), (0, 0), (0, 0))).swapaxes(1, 2) for x in (q * H**-0.5, k, v))
+    segment_ids = jnp.pad(segment_ids, ((0, 0), (0, padding)))
+    size = math.gcd(T + padding, 1024)  # queries or keys that the kernel takes at a time
+    kernel = splash.make_splash_mha(
+        splash.MultiHeadMask([splash.CausalMask((T + padding, T + padding))] * N),
+        head_shards=1,
+        q_seq_shards=1,
+        block_sizes=splash.BlockSizes(
+            block_q=size,
+            block_kv=size,
+            block_kv_compute=min(size, 512),
+            block_q_dkv=size,
+            block_kv_dkv=size,
+            block_kv_dkv_compute=min(size, 512),
+            use_fused_bwd_kernel=True,
+        ),
+        residual_checkpoint_name="attention",
+        interpret=interpret,
+    )
+    context = jax.vmap(kernel)(q, k, v, splash.SegmentIds(segment_ids, segment_ids))  # [B, N, T, H]
+    return context.swapaxes(1, 2)[:, :T]

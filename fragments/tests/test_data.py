@@ -1,0 +1,295 @@
+"""From files to batches, against the documents themselves."""
+
+import dataclasses
+import importlib
+import itertools
+import json
+import sys
+from pathlib import Path
+
+import grain
+import numpy as np
+import orbax.checkpoint
+import pytest
+import tokenizers
+from array_record.python.array_record_module import ArrayRecordWriter
+
+from generator.roles import PRESETS, DataError, find_files, load_tokenizer, make_dataset, open_documents
+
+pipeline = importlib.import_module("..data", __package__)
+
+
+TEXTS = [f"document {i}: " + "ünï" * (i % 7) * (i % 11) for i in range(120)]  # 13 to 308 bytes
+
+
+@pytest.fixture(autouse=True)
+def few_bins(monkeypatch):
+    """So that a few batches see all documents."""
+    monkeypatch.setattr(pipeline, "PACKING_BINS", 16)
+
+
+def write_jsonl(folder: Path, texts: list[str] = TEXTS) -> str:
+    path = folder / "texts.jsonl"
+    path.write_text("\n\n".join(json.dumps({"text": text, "n": i}) for i, text in enumerate(texts)) + "\n\n")
+    return str(path)
+
+
+def make_config(data: str, **fields):
+    return dataclasses.replace(PRESETS["tiny"], data=data, sequence_length=64, batch_size=4, **fields)
+
+
+def read_all(data: str) -> list[str]:
+    count, read = open_documents(data)
+    return [read(i) for i in range(count)]
+
+
+def segments(batches) -> list[tuple[list[int], list[int]]]:
+    """Tokens and targets of each segment."""
+    found = []
+    for batch in batches:
+        for tokens, targets, ids in zip(batch["tokens"], batch["targets"], batch["segment_ids"], strict=True):
+            for n in range(1, ids.max() + 1):
+                found.append((tokens[ids == n].tolist(), targets[ids == n].tolist()))
+    return found
+
+
+def pieces(texts: list[str], length: int) -> list[tuple[list[int], list[int]]]:
+    """What the segments must be: inputs and targets of bos + bytes + eos, cut at `length`."""
+    found = []
+    for text in texts:
+        tokens = [256, *text.encode(), 257]
+        for start in range(0, len(tokens) - 1, length):
+            stop = min(start + length, len(tokens) - 1)
+            found.append((tokens[start:stop], tokens[start + 1 : stop + 1]))
+    return found
+
+
+def equal(a: dict[str, np.ndarray], b: dict[str, np.ndarray]) -> bool:
+    return a.keys() == b.keys() and all(np.array_equal(a[name], b[name]) for name in a)
+
+
+def test_packed_sequences_hold_the_documents(tmp_path):
+    batches = list(make_dataset(make_config(write_jsonl(tmp_path)), "eval"))
+    assert sorted(segments(batches)) == sorted(pieces(TEXTS[::50], 64))
+    for batch in batches:
+        assert {name: (x.shape, x.dtype.name) for name, x in batch.items()} == {
+            "tokens": ((4, 64), "int32"),
+            "targets": ((4, 64), "int32"),
+            "positions": ((4, 64), "int32"),
+            "segment_ids": ((4, 64), "int32"),
+            "weights": ((4, 64), "float32"),
+        }
+        np.testing.assert_array_equal(batch["weights"], batch["segment_ids"] > 0)
+        for ids, positions in zip(batch["segment_ids"], batch["positions"], strict=True):
+            runs = [(n, len(list(run))) for n, run in itertools.groupby(ids.tolist())]
+            assert [n for n, _ in runs if n] == list(range(1, ids.max() + 1))  # each segment is one stretch
+            assert 0 not in [n for n, _ in runs[:-1]]  # padding comes last
+            assert positions.tolist() == [p for n, size in runs for p in (range(size) if n else [0] * size)]
+
+
+def test_training_goes_through_all_documents_in_another_order_each_epoch(tmp_path, monkeypatch):
+    monkeypatch.setattr(pipeline, "PACKING_BINS", 1)  # sequences then come in the order of the documents
+    config = make_config(write_jsonl(tmp_path))
+    trained = [text for i, text in enumerate(TEXTS) if i % 50]
+
+    def order(config) -> list[list[int]]:
+        """The first piece of each document."""
+        batches = itertools.islice(make_dataset(config, "train"), 150)
+        return [tokens for tokens, _ in segments(batches) if tokens[0] == 256]
+
+    found = order(config)
+    first, second = found[: len(trained)], found[len(trained) : 2 * len(trained)]
+    assert sorted(first) == sorted(second) == sorted([256, *text.encode()][:64] for text in trained)
+    assert first != second
+    assert order(config) == found
+    assert order(dataclasses.replace(config, seed=1))[: len(trained)] not in (first, second)
+
+
+def test_little_is_padding(monkeypatch):
+    monkeypatch.undo()
+    config = dataclasses.replace(PRESETS["tiny"], batch_size=64)
+    batches = list(itertools.islice(make_dataset(config, "train"), 16))
+    assert np.mean([batch["weights"] for batch in batches]) > 0.98
+
+
+@pytest.mark.parametrize("consumed", [0, 1, 5, 70, 120])  # 120 batches are more than two epochs
+@pytest.mark.parametrize("split", ["train", "eval"])
+def test_a_restored_iterator_goes_on_with_the_same_batches(tmp_path, split, consumed):
+    dataset = make_dataset(make_config(write_jsonl(tmp_path)), split)
+    data = iter(dataset)
+    consumed = len(list(itertools.islice(data, consumed)))
+    with orbax.checkpoint.CheckpointManager(tmp_path / "checkpoints") as manager:
+        manager.save(1, args=orbax.checkpoint.args.Composite(data=grain.checkpoint.CheckpointSave(data)))
+        rest = list(itertools.islice(data, 30))
+        resumed = iter(make_dataset(make_config(write_jsonl(tmp_path)), split))
+        args = orbax.checkpoint.args.Composite(data=grain.checkpoint.CheckpointRestore(resumed))
+        manager.restore(1, args=args)
+    others = list(itertools.islice(resumed, 30))
+    assert len(rest) == len(others) and all(map(equal, rest, others))
+
+
+@pytest.mark.parametrize("processes", [1, 2, 4])
+def test_processes_share_the_documents(tmp_path, processes):
+    config = make_config(write_jsonl(tmp_path))
+    held_out, trained = TEXTS[::50], [text for i, text in enumerate(TEXTS) if i % 50]
+    shares = []
+    for index in range(processes):
+        batches = list(itertools.islice(make_dataset(config, "train", index, processes), 120))
+        assert batches[0]["tokens"].shape == (4 // processes, 64)
+        shares.append({json.dumps(segment) for segment in segments(batches)})
+    assert set.union(*shares) == {json.dumps(segment) for segment in pieces(trained, 64)}
+    # pieces from inside a document may look the same; its first piece, with its number, does not
+    firsts = [{s for s in share if s.startswith("[[256,")} for share in shares]
+    assert sum(map(len, firsts)) == len(set.union(*firsts)) == len(trained)
+
+    parts = [list(make_dataset(config, "eval", index, processes)) for index in range(processes)]
+    whole = list(make_dataset(config, "eval"))
+    assert {len(part) for part in parts} == {len(whole)}  # no process waits for another's batch
+    for batches, batch in zip(zip(*parts, strict=True), whole, strict=True):
+        assert equal({name: np.concatenate([b[name] for b in batches]) for name in batch}, batch)
+    assert sorted(segments(whole)) == sorted(pieces(held_out, 64))
+
+
+def test_every_format_gives_the_same_documents(tmp_path):
+    parquet = pytest.importorskip("pyarrow.parquet")
+    pyarrow = pytest.importorskip("pyarrow")
+    for i, text in enumerate(TEXTS):
+        (tmp_path / f"texts/{i // 60}").mkdir(parents=True, exist_ok=True)
+        (tmp_path / f"texts/{i // 60}/{i:03}.{'txt' if i % 2 else 'py'}").write_text(text)
+    (tmp_path / "texts/.hidden").mkdir()
+    (tmp_path / "texts/.hidden/x.txt").write_text("no document")
+    (tmp_path / "texts/empty.txt").touch()
+    parquet.write_table(pyarrow.table({"n": range(120), "text": TEXTS}), tmp_path / "t.parquet", row_group_size=50)
+    (tmp_path / "records").mkdir()
+    for shard, texts in enumerate([TEXTS[:70], TEXTS[70:]]):
+        writer = ArrayRecordWriter(str(tmp_path / f"records/t.array_record-0000{shard}-of-00002"))
+        for text in texts:
+            writer.write(text.encode())
+        writer.close()
+    names = [write_jsonl(tmp_path), *(str(tmp_path / name) for name in ("t.parquet", "records", "texts", "texts/*/*"))]
+    for name in names:
+        assert read_all(name) == TEXTS, name
+
+
+def test_a_big_text_is_cut_at_line_ends(tmp_path):
+    lines = [f"line {i} ü" + "x" * (i % 300) + "\n" for i in range(3000)]
+    (tmp_path / "a.txt").write_text("".join(lines))
+    (tmp_path / "b.txt").write_text("ü" * 200_000)  # no line end
+    documents = read_all(str(tmp_path))
+    assert "".join(documents) == "".join(lines) + "ü" * 200_000
+    assert len(documents) == 8 + 7 and max(len(text.encode()) for text in documents) < 65_536 + 4096
+    assert all(text.endswith("\n") for text in documents[:8])
+
+
+def test_without_data_the_standard_library_is_read():
+    files = find_files("")
+    assert any(path.name == "dataclasses.py" for path in files) and all(path.suffix == ".py" for path in files)
+    assert not any({"site-packages", "test"} & set(path.parts[-3:]) for path in files)
+    assert len(read_all("")) >= len([path for path in files if path.stat().st_size]) > 300  # all are UTF-8
+
+
+def test_bytes_round_trip():
+    tokenizer = load_tokenizer("bytes")
+    text = "Ünïcode \0 \n 漢字"
+    ids = tokenizer.encode(text)
+    assert max(ids) < 256 and tokenizer.decode([tokenizer.bos, *ids, tokenizer.eos]) == text
+    assert sorted([tokenizer.bos, tokenizer.eos]) == [256, 257] and tokenizer.vocab_size == 258
+
+
+@pytest.fixture
+def tokenizer_json(tmp_path):
+    tokenizer = tokenizers.Tokenizer(tokenizers.models.BPE())
+    tokenizer.pre_tokenizer = tokenizers.pre_tokenizers.ByteLevel(add_prefix_space=False)
+    tokenizer.decoder = tokenizers.decoders.ByteLevel()
+    trainer = tokenizers.trainers.BpeTrainer(
+        vocab_size=300,
+        special_tokens=["<s>", "</s>"],
+        initial_alphabet=tokenizers.pre_tokenizers.ByteLevel.alphabet(),
+        show_progress=False,
+    )
+    tokenizer.train_from_iterator(TEXTS, trainer)
+    # as in Llama's file: encoding adds bos by itself
+    tokenizer.post_processor = tokenizers.processors.TemplateProcessing(single="<s> $A", special_tokens=[("<s>", 0)])
+    (tmp_path / "tokenizer").mkdir()
+    tokenizer.save(str(tmp_path / "tokenizer/tokenizer.json"))
+    return tmp_path / "tokenizer/tokenizer.json"
+
+
+def test_tokenizer_json_round_trip(tmp_path, tokenizer_json):
+    tokenizer = load_tokenizer(str(tokenizer_json))
+    assert (tokenizer.bos, tokenizer.eos, tokenizer.vocab_size) == (0, 1, 300)
+    for text in [*TEXTS, " two  spaces\n", "a </s> in the text ends nothing", ""]:
+        ids = tokenizer.encode(text)
+        assert not {0, 1} & set(ids) and tokenizer.decode([0, *ids, 1]) == text
+    config = make_config(write_jsonl(tmp_path), tokenizer=str(tokenizer_json), vocab_size=300)
+    tokens = [ids for ids, _ in segments(make_dataset(config, "eval"))]
+    assert TEXTS[0] in [tokenizer.decode(ids) for ids in tokens]
+
+    settings = {"bos_token": {"content": "</s>"}, "eos_token": "<s>", "model_max_length": 10}
+    tokenizer_json.with_name("tokenizer_config.json").write_text(json.dumps(settings))
+    assert (load_tokenizer(str(tokenizer_json)).bos, load_tokenizer(str(tokenizer_json)).eos) == (1, 0)
+    tokenizer_json.with_name("tokenizer_config.json").write_text('{"bos_token": "[CLS]"}')
+    with pytest.raises(
+        DataError, match=r"has not both of \['\[CLS\]', '</s>'\]: set bos_token and eos_token in .*json"
+    ):
+        load_tokenizer(str(tokenizer_json))
+
+
+def error_of(config, split: str = "eval", processes: int = 1) -> str:
+    with pytest.raises(DataError) as caught:
+        list(make_dataset(config, split, 0, processes))
+    assert "\n" not in str(caught.value)
+    return str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "message"),
+    [
+        ("t.jsonl", b'{"text": "a"}\n\n{"text": \n', r"t\.jsonl:3: must be JSON with a field text: JSONDecodeError"),
+        ("t.jsonl", b'{"body": "a"}\n' * 2, r"t\.jsonl:1: must be JSON with a field text: KeyError: 'text'"),
+        ("t.jsonl", b'["a"]\n' * 2, r"t\.jsonl:1: must be JSON with a field text: TypeError"),
+        ("t.jsonl", b'{"text": null}\n' * 2, r"t\.jsonl:1: the text is None, not a string"),
+        ("t.jsonl", b'{"text": "\xff"}\n' * 2, r"t\.jsonl:1: must be JSON with a field text: UnicodeDecodeError"),
+        ("t.txt", b"\xe4" * 70_000, r"t\.txt from byte 0: byte 0 is not UTF-8: convert it to UTF-8"),
+        ("t.gz", b"\x1f\x8b\0\0", r"t\.gz: not text, nor of another suffix that is known: unpack it"),
+        ("t.parquet", b"PAR1", r"t\.parquet: must be Parquet with a column text: "),
+        ("t.array_record", b"abc", r"t\.array_record: must be an ArrayRecord file: "),
+        ("t.txt", b"short", r"t\.txt: 1 documents, of which 1 in 50 is held out, are too few for 1 processes"),
+        ("t.txt", b"", r"t\.txt: 0 documents, of which 1 in 50 is held out, are too few"),
+    ],
+)
+def test_unusable_files_are_named(tmp_path, name, content, message):
+    (tmp_path / name).write_bytes(content)
+    config = make_config(str(tmp_path / name))
+    with pytest.raises(DataError, match=message) as caught:
+        list(make_dataset(config, "eval"))
+        next(iter(make_dataset(config, "train")))
+    assert "\n" not in str(caught.value)
+
+
+def test_settings_that_do_not_fit_are_named(tmp_path, tokenizer_json, monkeypatch):
+    config = make_config(write_jsonl(tmp_path))
+    replace = dataclasses.replace
+    assert "no such file: give a file, a folder" in error_of(replace(config, data=str(tmp_path / "no")))
+    assert "no such file" in error_of(replace(config, data=str(tmp_path / "*.md")))
+    assert "give the path of a tokenizer.json, or bytes" in error_of(replace(config, tokenizer="llama"))
+    assert "give the path of a tokenizer.json" in error_of(replace(config, tokenizer=config.data))
+    small = replace(config, tokenizer=str(tokenizer_json), vocab_size=299)
+    assert "its 300 tokens exceed a vocab_size of 299: raise that" in error_of(small)
+    assert "batch_size 4: must be a multiple of the 3 processes" in error_of(config, processes=3)
+    many = replace(config, batch_size=118)
+    assert "120 documents, of which 1 in 50 is held out, are too few for 118 processes" in error_of(many, "train", 118)
+    (tmp_path / "t.parquet").touch()
+    monkeypatch.setitem(sys.modules, "pyarrow", None)
+    assert "t.parquet: needs pyarrow: pip install pyarrow" in error_of(
+        replace(config, data=str(tmp_path / "t.parquet"))
+    )
+
+
+def test_a_parquet_file_without_the_column_is_named(tmp_path):
+    parquet = pytest.importorskip("pyarrow.parquet")
+    pyarrow = pytest.importorskip("pyarrow")
+    parquet.write_table(pyarrow.table({"body": ["a"]}), tmp_path / "a.parquet")
+    assert "a.parquet: must be Parquet with a column text: " in error_of(make_config(str(tmp_path / "a.parquet")))
+    parquet.write_table(pyarrow.table({"text": [None, "a"]}), tmp_path / "b.parquet")
+    assert "b.parquet: row 0: the text is None, not a string" in error_of(make_config(str(tmp_path / "b.parquet")))

@@ -1,0 +1,163 @@
+"""Cached decoding against the full forward pass, and against transformers."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from flax import nnx
+
+from generator.roles import (
+    ByteTokenizer,
+    Cache,
+    Config,
+    Decoder,
+    GenerateError,
+    Sampling,
+    decode,
+    filter_logits,
+    generate,
+    sample,
+    save_hf,
+    stream_text,
+)
+
+CONFIG = Config(
+    vocab_size=61, width=32, layers=2, heads=4, kv_heads=2, head_size=8, mlp_width=48, context_length=32, init_std=0.3
+)
+
+
+PROMPTS = [[1, 2, 3, 4, 5, 6, 7], [8], [9, 10, 11]]
+
+
+NO_EOS = -1
+
+
+@pytest.fixture(scope="module")
+def model():
+    return jax.jit(lambda: Decoder(CONFIG, nnx.Rngs(0)))()
+
+
+@pytest.fixture(scope="module")
+def forward(model):
+    """Tokens -> the logits after each of them, by one pass without a cache over a sequence of fixed length."""
+    full = jax.jit(lambda tokens: model(tokens))
+
+    def logits(tokens):
+        padded = np.zeros((1, CONFIG.context_length), np.int32)
+        padded[0, : len(tokens)] = tokens
+        return np.asarray(full(padded))[0, : len(tokens)]
+
+    return logits
+
+
+def continuations(model, prompts, eos=NO_EOS, **settings):
+    return np.stack(list(generate(model, prompts, Sampling(**settings), eos)), axis=1).tolist()
+
+
+def test_cached_logits_equal_the_full_forward_pass(model, forward):
+    """A ragged batch: prompts padded to the longest, then each token at its own position."""
+    lengths = np.array([len(prompt) for prompt in PROMPTS], np.int32)
+    tokens = np.array([prompt + [60] * (7 - len(prompt)) for prompt in PROMPTS], np.int32)
+    positions, last = np.broadcast_to(np.arange(7, dtype=np.int32), (3, 7)), lengths - 1
+    cache = Cache(jnp.zeros((2, 3, 7 + 8, 2, 8)), jnp.zeros((2, 3, 7 + 8, 2, 8)))
+    texts = [list(prompt) for prompt in PROMPTS]
+    rng = np.random.default_rng(0)
+    for step in range(8):
+        logits, cache = decode(model, cache, tokens, positions, last)
+        for row, text in zip(logits, texts, strict=True):
+            np.testing.assert_allclose(row, forward(text)[-1], atol=1e-5)
+        new = rng.integers(0, CONFIG.vocab_size, 3, dtype=np.int32)
+        texts = [[*text, token] for text, token in zip(texts, new, strict=True)]
+        tokens, positions, last = new[:, None], lengths[:, None] + step, np.zeros_like(last)
+
+
+def test_greedy_takes_the_likeliest_token(model, forward):
+    rows = continuations(model, PROMPTS, max_tokens=10)
+    for prompt, row in zip(PROMPTS, rows, strict=True):
+        likeliest = forward(prompt + row).argmax(axis=-1)  # [T]: of the token after each
+        assert row == likeliest[len(prompt) - 1 : -1].tolist()
+    assert len({tuple(row) for row in rows}) == 3
+
+
+def test_a_prompt_ends_at_eos_and_the_others_go_on(model):
+    free = continuations(model, PROMPTS, max_tokens=10)
+    eos = free[0][4]
+    ended = continuations(model, PROMPTS, eos, max_tokens=10)
+    steps = [row.index(eos) + 1 if eos in row else 10 for row in free]
+    assert len(set(steps)) > 1
+    for row, expected, length in zip(ended, free, steps, strict=True):
+        assert row[:length] == expected[:length]
+        assert set(row[length:]) <= {eos}
+    assert len(ended[0]) == max(steps)
+    assert len(continuations(model, PROMPTS[:1], eos, max_tokens=10)[0]) == steps[0]
+
+
+def test_draws_follow_the_seed(model):
+    settings = {"max_tokens": 10, "temperature": 1.5}
+    draws = [continuations(model, PROMPTS, seed=seed, **settings) for seed in (0, 0, 1)]
+    assert draws[0] == draws[1] != draws[2]
+    greedy = [continuations(model, PROMPTS, max_tokens=10, seed=seed) for seed in (0, 1)]
+    assert greedy[0] == greedy[1]
+    assert continuations(model, PROMPTS, top_k=1, **settings) == greedy[0]
+
+
+def test_draws_follow_the_probabilities():
+    logits = jnp.log(jnp.array([0.5, 0.3, 0.15, 0.05]))
+    sampling = Sampling(temperature=0.5, top_p=0.97)
+    tokens = sample(jnp.tile(logits, (20_000, 1)), jax.random.key(0), sampling)
+    squares = np.array([0.25, 0.09, 0.0225, 0])  # temperature 1/2 squares them; the fourth is beyond top-p
+    np.testing.assert_allclose(np.bincount(tokens, minlength=4) / 20_000, squares / squares.sum(), atol=0.02)
+
+
+@pytest.mark.parametrize("top_k", [0, 1, 5, 40, 61])
+@pytest.mark.parametrize("top_p", [1.0, 0.95, 0.5, 0.01])
+def test_filter_equals_transformers(top_k, top_p):
+    torch = pytest.importorskip("torch", reason="needs torch and transformers: pip install '.[test]'")
+    transformers = pytest.importorskip("transformers", reason="needs torch and transformers: pip install '.[test]'")
+    logits = np.random.default_rng(top_k).normal(0, 3, (16, 61)).astype(np.float32)
+    expected = torch.from_numpy(logits)
+    if top_k:
+        expected = transformers.TopKLogitsWarper(top_k)(None, expected)
+    expected = transformers.TopPLogitsWarper(top_p)(None, expected)
+    np.testing.assert_array_equal(filter_logits(jnp.asarray(logits), top_k, top_p), expected)
+
+
+def test_greedy_equals_transformers(model, tmp_path):
+    torch = pytest.importorskip("torch", reason="needs torch and transformers: pip install '.[test]'")
+    transformers = pytest.importorskip("transformers", reason="needs torch and transformers: pip install '.[test]'")
+    save_hf(CONFIG, model, tmp_path / "hf")
+    reference = transformers.LlamaForCausalLM.from_pretrained(tmp_path / "hf", attn_implementation="eager")
+    settings = {"max_new_tokens": 10, "do_sample": False, "eos_token_id": None, "pad_token_id": 0}
+    for prompt, row in zip(PROMPTS, continuations(model, PROMPTS, max_tokens=10), strict=True):
+        ids = torch.tensor([prompt])
+        assert reference.generate(ids, attention_mask=torch.ones_like(ids), **settings)[0].tolist() == prompt + row
+
+
+def test_more_than_the_context_is_an_error(model):
+    with pytest.raises(GenerateError, match="--max-tokens 3: the prompt has 30 tokens, the context 32: lower it"):
+        continuations(model, [[1] * 30], max_tokens=3)
+    next(generate(model, [[1] * 30], Sampling(max_tokens=2), NO_EOS))  # just fits
+    with pytest.raises(GenerateError, match="begin it with bos"):
+        continuations(model, [[1], []], max_tokens=2)
+
+
+@pytest.mark.parametrize(
+    "setting", [{"max_tokens": 0}, {"temperature": -1}, {"top_p": 0}, {"top_k": 62}, {"top_k": -1}]
+)
+def test_a_setting_without_meaning_is_an_error(model, setting):
+    with pytest.raises(GenerateError, match=f"--{next(iter(setting)).replace('_', '-')}"):
+        continuations(model, PROMPTS, **{"max_tokens": 10} | setting)
+
+
+@pytest.mark.parametrize("text", ["plain", "größer", "日本語", "👩‍🚀 up", ""])
+def test_streamed_text_is_whole_characters(text):
+    tokenizer = ByteTokenizer()
+    pieces = list(stream_text(tokenizer, tokenizer.encode("é:"), tokenizer.encode(text)))
+    assert "".join(pieces) == "é:" + text
+    assert "\N{REPLACEMENT CHARACTER}" not in "".join(pieces)
+    assert len([piece for piece in pieces if piece]) == max(len(text), 1)
+
+
+def test_streamed_text_keeps_bytes_that_are_no_text():
+    tokens = [0xE2, 0x82, ord("a"), 0xFF]
+    assert "".join(stream_text(ByteTokenizer(), [], tokens)) == bytes(tokens).decode(errors="replace")

@@ -1,0 +1,211 @@
+"""The model against plain sums: attention, rotation, packing, cached decoding, and any mesh against one device."""
+
+import dataclasses
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from flax import nnx
+from jax.sharding import PartitionSpec
+
+from generator.roles import (
+    PRESETS,
+    REMAT,
+    Cache,
+    Config,
+    Decoder,
+    MeshError,
+    attend,
+    make_mesh,
+    rotary_angles,
+    rotate,
+    shard,
+    shardings,
+)
+
+SMALL = dataclasses.replace(
+    PRESETS["tiny"], vocab_size=64, width=64, layers=2, heads=8, kv_heads=4, head_size=16, mlp_width=96
+)
+
+
+def random_tokens(shape: tuple[int, int], config: Config = SMALL) -> jax.Array:
+    return jax.random.randint(jax.random.key(1), shape, 0, config.vocab_size)
+
+
+def small_model(config: Config = SMALL) -> Decoder:
+    return Decoder(dataclasses.replace(config, init_std=0.2), nnx.Rngs(0))
+
+
+def attend_slowly(q, k, v, segment_ids):
+    """Attention by its definition: one query at a time, over the keys it may see."""
+    B, T, N, H = q.shape
+    out = np.zeros((B, T, N, H))
+    for b, t, n in np.ndindex(B, T, N):
+        kv_head = n // (N // k.shape[2])
+        seen = [s for s in range(t + 1) if segment_ids[b, s] == segment_ids[b, t]]
+        scores = k[b, seen, kv_head] @ q[b, t, n] / np.sqrt(H)
+        weights = np.exp(scores - scores.max())
+        out[b, t, n] = weights / weights.sum() @ v[b, seen, kv_head]
+    return out
+
+
+@pytest.mark.parametrize("length", [1, 3, 37])
+@pytest.mark.parametrize("kv_heads", [1, 2, 4])
+def test_attention_is_its_definition(length, kv_heads):
+    rng = np.random.default_rng(0)
+    q, k, v = (rng.normal(size=(2, length, heads, 8)).astype(np.float32) for heads in (4, kv_heads, kv_heads))
+    packed = np.sort(rng.integers(1, 4, (2, length)), axis=1)
+    for segment_ids in packed, np.ones_like(packed):
+        np.testing.assert_allclose(attend(q, k, v, segment_ids), attend_slowly(q, k, v, segment_ids), atol=1e-5)
+    np.testing.assert_allclose(attend(q, k, v, None), attend_slowly(q, k, v, np.ones_like(packed)), atol=1e-5)
+
+
+def test_attention_in_bfloat16_stays_near_float32():
+    q, k, v = jax.random.normal(jax.random.key(0), (3, 1, 64, 4, 16))
+    rounded = attend(*(x.astype(jnp.bfloat16) for x in (q, k, v)), None)
+    assert rounded.dtype == jnp.bfloat16
+    np.testing.assert_allclose(rounded.astype(jnp.float32), attend(q, k, v, None), atol=0.05)
+
+
+def test_rotation_is_a_complex_product_also_far_out():
+    positions = np.array([[0, 1, 257, 100_003]])
+    x = np.random.default_rng(0).normal(size=(1, 4, 2, 8)).astype(np.float32)
+    frequencies = 10_000.0 ** (-np.arange(0, 8, 2) / 8)
+    turns = np.exp(1j * positions[..., None, None] * frequencies)  # [1, 4, 1, 4]
+    expected = (x[..., :4] + 1j * x[..., 4:]) * turns
+    rotated = rotate(x, rotary_angles(jnp.asarray(positions), 8, 10_000.0))
+    # fp32 knows an angle of 1e5 to 4e-3 only
+    np.testing.assert_allclose(rotated[:, :3], np.concatenate([expected.real, expected.imag], -1)[:, :3], atol=1e-4)
+    np.testing.assert_allclose(rotated[:, 3:], np.concatenate([expected.real, expected.imag], -1)[:, 3:], atol=0.03)
+
+
+def test_packed_documents_give_what_each_gives_alone():
+    model, lengths = small_model(), [5, 11, 1, 7]
+    tokens = random_tokens((1, sum(lengths) + 3))  # three of padding
+    segment_ids = jnp.repeat(jnp.arange(5), jnp.array([*lengths, 3]))[None] + 1
+    segment_ids = jnp.where(segment_ids == 5, 0, segment_ids)
+    positions = jnp.concatenate([jnp.arange(n) for n in [*lengths, 3]])[None]
+    packed = model(tokens, positions, segment_ids)
+    start = 0
+    for length in lengths:
+        alone = model(tokens[:, start : start + length])
+        np.testing.assert_allclose(packed[:, start : start + length], alone, atol=1e-4)
+        start += length
+
+
+def test_a_token_changes_only_what_follows_in_its_document():
+    model, tokens = small_model(), random_tokens((2, 12))
+    segment_ids = jnp.array([[1] * 7 + [2] * 5] * 2)
+    before = model(tokens, None, segment_ids)
+    after = model(tokens.at[0, 3].add(1), None, segment_ids)
+    changed = np.any(np.asarray(before != after), axis=-1)
+    expected = np.zeros((2, 12), bool)
+    expected[0, 3:7] = True
+    np.testing.assert_array_equal(changed, expected)
+
+
+def test_cached_decoding_gives_the_full_pass():
+    model, tokens = small_model(), random_tokens((2, 9))
+    shape = (SMALL.layers, 2, 12, SMALL.kv_heads, SMALL.head_size)
+    cache = Cache(jnp.zeros(shape), jnp.zeros(shape))
+    pieces = []
+    for start, stop in [(0, 4), (4, 5), (5, 6), (6, 9)]:  # a prompt, single tokens, several at once
+        positions = jnp.broadcast_to(jnp.arange(start, stop), (2, stop - start))
+        x, cache = model.hidden(tokens[:, start:stop], positions, cache=cache)
+        pieces.append(model.logits(x))
+    np.testing.assert_allclose(jnp.concatenate(pieces, axis=1), model(tokens), atol=1e-4)
+
+
+def mean_square(model, tokens, positions, segment_ids):
+    return jnp.mean(model(tokens, positions, segment_ids) ** 2)
+
+
+def value_and_gradient(config: Config):
+    """A loss and its gradient on packed rows, over the mesh that is set."""
+    tokens = random_tokens((8, 16), config)
+    segment_ids = jnp.array([[1] * 9 + [2] * 7] * 8)
+    positions = jnp.broadcast_to(jnp.arange(16), (8, 16))
+    return jax.jit(jax.value_and_grad(mean_square))(small_model(config), tokens, positions, segment_ids)
+
+
+@pytest.mark.parametrize("remat", sorted(REMAT))
+def test_what_is_computed_again_changes_nothing(remat):
+    expected = value_and_gradient(SMALL)
+    jax.tree.map(
+        lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-5),
+        jax.tree.leaves(value_and_gradient(dataclasses.replace(SMALL, remat=remat))),
+        jax.tree.leaves(expected),
+    )
+
+
+WIDE = dataclasses.replace(SMALL, heads=16, kv_heads=8, head_size=8)
+
+
+MESHES = [(2, 2, 2), (1, 8, 1), (1, 1, 8), (8, 1, 1)]
+
+
+def compare_meshes():
+    """On 8 devices: each mesh gives the loss and the gradient that one device gives."""
+    config = WIDE
+    expected = jax.tree.leaves(value_and_gradient(config))
+    tokens = random_tokens((8, 16), config)
+    segment_ids = jnp.array([[1] * 9 + [2] * 7] * 8)
+    positions = jnp.broadcast_to(jnp.arange(16), (8, 16))
+    for sizes in MESHES:
+        mesh = make_mesh(*sizes)
+        with jax.set_mesh(mesh):
+            layout = shardings(jax.eval_shape(lambda: small_model(config)), mesh)
+            model = jax.device_put(small_model(config), layout)
+            kernel = model.layers.mlp.gate.kernel[...]
+            assert kernel.addressable_shards[0].data.size * sizes[1] * sizes[2] == kernel.size
+            actual = jax.jit(jax.value_and_grad(mean_square))(model, tokens, positions, segment_ids)
+        for a, b in zip(jax.tree.leaves(actual), expected, strict=True):
+            np.testing.assert_allclose(a, b, rtol=1e-3, atol=1e-4)
+        print("same on", sizes)
+
+
+def test_any_mesh_gives_what_one_device_gives():
+    package = Path(__file__).parents[1]
+    module = f"{package.name}.tests.{Path(__file__).stem}"
+    process = subprocess.run(
+        [sys.executable, "-W", "error", "-c", f"import {module} as test; test.compare_meshes()"],
+        env=os.environ | {"XLA_FLAGS": "--xla_force_host_platform_device_count=8", "JAX_PLATFORMS": "cpu"},
+        cwd=package.parent,
+        capture_output=True,
+        text=True,
+    )
+    assert process.returncode == 0, process.stderr
+    assert process.stdout.splitlines() == [f"same on {sizes}" for sizes in MESHES]
+
+
+def test_shard_follows_the_mesh_that_is_set():
+    x = jnp.ones((4, 8, 16))
+    assert shard(x, "batch", "sequence", "mlp") is x
+    with jax.set_mesh(make_mesh()):
+        spec = jax.jit(lambda x: shard(x, "batch", "sequence", "mlp"))(x).sharding.spec
+    assert spec == PartitionSpec(("data", "fsdp"), None, "tensor")
+
+
+@pytest.mark.parametrize(
+    ("sizes", "message"),
+    [
+        ((3, -1, 1), "--mesh-data 3, --mesh-fsdp -1, --mesh-tensor 1: 8 devices do not divide"),
+        ((2, 2, 1), "--mesh-data 2, --mesh-fsdp 2, --mesh-tensor 1: 8 devices do not divide"),
+        ((-1, -1, 1), "one of them may be -1"),
+        ((1, 0, 1), "at least 1"),
+    ],
+)
+def test_a_mesh_that_does_not_fit_is_named(sizes, message):
+    with pytest.raises(MeshError, match=message):
+        make_mesh(*sizes, devices=jax.devices() * 8)
+
+
+def test_a_parameter_that_does_not_divide_is_named():
+    mesh = jax.sharding.AbstractMesh((1, 1, 3), ("data", "fsdp", "tensor"))
+    with pytest.raises(MeshError, match="heads of size 8 does not divide over --mesh-tensor 3"):
+        shardings(jax.eval_shape(small_model), mesh)

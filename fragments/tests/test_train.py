@@ -1,0 +1,227 @@
+"""The step against independent arithmetic: torch's AdamW, large batches, schedules and published FLOP counts."""
+
+import dataclasses
+import functools
+import subprocess
+import sys
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+import pytest
+import torch
+
+from generator.roles import (
+    PRESETS,
+    Config,
+    TrainState,
+    create_state,
+    flops_per_token,
+    learning_rate,
+    loss,
+    make_mesh,
+    make_optimizer,
+    new_state,
+    train_step,
+)
+
+SMALL = dataclasses.replace(
+    PRESETS["tiny"],
+    width=32,
+    layers=2,
+    heads=4,
+    kv_heads=2,
+    head_size=8,
+    mlp_width=64,
+    sequence_length=16,
+    batch_size=4,
+)
+
+
+def random_batch(config: Config, seed: int = 0) -> dict[str, np.ndarray]:
+    """Random tokens; row i counts for about i targets, so that microbatches count differently."""
+    rng = np.random.default_rng(seed)
+    shape = config.batch_size, config.sequence_length
+    tokens = rng.integers(0, config.vocab_size, (shape[0], shape[1] + 1), dtype=np.int32)
+    share = (np.arange(shape[0]) + 0.5)[:, None] / shape[0]
+    return {
+        "tokens": tokens[:, :-1],
+        "targets": tokens[:, 1:],
+        "positions": np.broadcast_to(np.arange(shape[1], dtype=np.int32), shape),
+        "segment_ids": np.ones(shape, np.int32),
+        "weights": (rng.random(shape) < share).astype(np.float32),
+    }
+
+
+@functools.cache
+def initial_arrays() -> list[jax.Array]:
+    return jax.tree.leaves(jax.jit(new_state, static_argnums=0)(SMALL))
+
+
+def state_for(config: Config) -> TrainState:
+    """The same initial state for each config, made only once."""
+    return jax.tree.unflatten(jax.tree.structure(jax.eval_shape(lambda: new_state(config))), initial_arrays())
+
+
+def arrays(tree) -> dict[str, np.ndarray]:
+    """A copy of the leaves by path."""
+    return {jax.tree_util.keystr(path): np.array(x) for path, x in jax.tree_util.tree_leaves_with_path(tree)}
+
+
+@pytest.fixture(scope="module")
+def batch():
+    return random_batch(SMALL)
+
+
+def test_loss_is_that_of_torch(batch):
+    model = state_for(SMALL).model
+    total, metrics = loss(model, batch, SMALL)
+    logits = torch.tensor(np.array(model(batch["tokens"], batch["positions"], batch["segment_ids"])))
+    each = torch.nn.functional.cross_entropy(logits.mT, torch.tensor(batch["targets"]).long(), reduction="none")
+    expected = (each * torch.tensor(batch["weights"])).sum()
+    np.testing.assert_allclose(total, expected, rtol=1e-5)
+    assert metrics["targets"] == batch["weights"].sum()
+
+
+def test_z_loss_is_added_and_not_reported(batch):
+    config = dataclasses.replace(SMALL, z_loss=0.1)
+    model = state_for(config).model
+    total, metrics = loss(model, batch, config)
+    logits = np.array(model(batch["tokens"], batch["positions"], batch["segment_ids"]), np.float64)
+    z = (np.log(np.exp(logits).sum(-1)) ** 2 * batch["weights"]).sum()
+    np.testing.assert_allclose(total - metrics["cross_entropy"], 0.1 * z, rtol=1e-4)
+    np.testing.assert_allclose(metrics["cross_entropy"], loss(model, batch, SMALL)[0], rtol=1e-6)
+
+
+@pytest.mark.parametrize("accumulation", [2, 4])
+def test_accumulation_equals_the_large_batch(batch, accumulation):
+    whole, metrics = jax.jit(train_step)(state_for(SMALL), batch)
+    parts, metrics_of_parts = jax.jit(train_step)(
+        state_for(dataclasses.replace(SMALL, accumulation=accumulation)), batch
+    )
+    np.testing.assert_allclose(metrics["train/loss"], metrics_of_parts["train/loss"], rtol=1e-6)
+    np.testing.assert_allclose(metrics["train/gradient_norm"], metrics_of_parts["train/gradient_norm"], rtol=1e-5)
+    # the first moment is the gradient times 0.1: compared before Adam's division blows up the rounding of small ones
+    for (name, a), b in zip(arrays(whole.opt_state).items(), arrays(parts.opt_state).values()):
+        np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-8, err_msg=name)
+
+
+def test_gradient_is_of_the_mean_over_targets(batch):
+    """Rows differ in how many targets count: a mean of the rows' means would be another gradient."""
+    config = dataclasses.replace(SMALL, accumulation=4)
+    _, metrics = jax.jit(train_step)(state_for(config), batch)
+
+    def mean(model):
+        total, sums = loss(model, batch, config)
+        return total / sums["targets"]
+
+    gradients = jax.grad(mean)(state_for(config).model)
+    np.testing.assert_allclose(metrics["train/gradient_norm"], optax.tree.norm(gradients), rtol=1e-5)
+
+
+def test_optimizer_is_that_of_torch():
+    """Five steps with a gradient that is clipped in some: torch's AdamW, no decay on norms."""
+    config = dataclasses.replace(SMALL, steps=5, learning_rate=1e-2, warmup_ratio=0.4, weight_decay=0.5)
+    state = state_for(config)
+    model, opt_state = state.model, state.opt_state
+    leaves = {name: torch.nn.Parameter(torch.tensor(x)) for name, x in arrays(model).items()}
+    decays = [p for name, p in leaves.items() if "norm" not in name]
+    norms = [p for name, p in leaves.items() if "norm" in name]
+    assert len(norms) == 3 and len(decays) == 9
+    reference = torch.optim.AdamW(
+        [{"params": decays, "weight_decay": 0.5}, {"params": norms, "weight_decay": 0.0}],
+        betas=(config.adam_b1, config.adam_b2),
+        eps=config.adam_epsilon,
+    )
+    optimizer = make_optimizer(config)
+    rng = np.random.default_rng(0)
+    for step in range(config.steps):
+        scale = 10.0 ** (step - 3)  # norms from below to above max_gradient_norm
+        gradients = jax.tree.map(lambda x: jnp.array(scale * rng.standard_normal(x.shape), jnp.float32), model)
+        for p, gradient in zip(leaves.values(), jax.tree.leaves(gradients)):
+            p.grad = torch.tensor(np.array(gradient))
+        torch.nn.utils.clip_grad_norm_(leaves.values(), config.max_gradient_norm)
+        for group in reference.param_groups:
+            group["lr"] = [0.005, 0.01, 0.00775, 0.00325, 0.001][step]
+        reference.step()
+        updates, opt_state = optimizer.update(gradients, opt_state, model)
+        model = optax.apply_updates(model, updates)
+        for name, x in arrays(model).items():
+            np.testing.assert_allclose(x, leaves[name].detach(), rtol=1e-4, atol=1e-6, err_msg=f"{name} {step}")
+
+
+def test_learning_rate():
+    config = dataclasses.replace(SMALL, steps=110, warmup_ratio=10 / 110, learning_rate=2.0, final_ratio=0.1)
+    rates = [float(learning_rate(done, config)) for done in (0, 4, 9, 59, 109, 200)]
+    np.testing.assert_allclose(rates, [0.2, 1.0, 2.0, 1.1, 0.2, 0.2], rtol=1e-5)
+    assert float(learning_rate(0, dataclasses.replace(config, steps=1))) == 2.0
+
+
+def test_gradient_norm_is_logged_before_clipping(batch):
+    _, free = jax.jit(train_step)(state_for(dataclasses.replace(SMALL, max_gradient_norm=1e9)), batch)
+    _, clipped = jax.jit(train_step)(state_for(dataclasses.replace(SMALL, max_gradient_norm=1e-3)), batch)
+    assert free["train/gradient_norm"] == clipped["train/gradient_norm"] > 0.1
+
+
+def test_loss_falls_to_nothing_on_a_batch_learnt_by_heart(batch):
+    config = dataclasses.replace(SMALL, steps=100, learning_rate=1e-2)
+    step = jax.jit(train_step, donate_argnums=0)
+    state = jax.tree.map(jnp.copy, state_for(config))
+    losses = []
+    for _ in range(config.steps):
+        state, metrics = step(state, batch)
+        losses.append(float(metrics["train/loss"]))
+    assert abs(losses[0] - np.log(config.vocab_size)) < 0.1  # knows nothing
+    assert losses[-1] < 0.1
+    assert int(state.step) == 100
+
+
+def test_state_is_made_as_its_parameters_are_laid_out():
+    mesh = make_mesh(1, 1, 1)
+    state = create_state(SMALL, mesh)
+    mean = state.opt_state[1][0].mu
+    for parameter, moment in zip(jax.tree.leaves(state.model), jax.tree.leaves(mean)):
+        assert parameter.sharding == moment.sharding
+    for a, b in zip(jax.tree.leaves(state.model), jax.tree.leaves(state_for(SMALL).model)):
+        np.testing.assert_allclose(a, b, rtol=1e-5, atol=1e-7)
+    again = create_state(SMALL, mesh, state.model)
+    assert all(bool((a == b).all()) for a, b in zip(jax.tree.leaves(again.model), jax.tree.leaves(state.model)))
+
+
+def test_flops_of_llama2_7b():
+    config = PRESETS["7b"]
+    assert round(flops_per_token(config, causal=False) / 1e9, 1) == 46.1
+    assert round(flops_per_token(config, causal=True) / 1e9, 1) == 42.9
+
+
+def command(*arguments: str) -> subprocess.CompletedProcess:
+    package = __package__.rpartition(".")[0]
+    return subprocess.run([sys.executable, "-m", f"{package}.train", *arguments], capture_output=True, text=True)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "texts"),
+    [
+        (["--wdith", "3"], 2, ["--wdith", "Perhaps you meant", "--width INT"]),
+        (["--width", "x"], 2, ["--width", "invalid literal", "size of the residual stream"]),
+        (["--preset", "8b"], 2, ["8b", "7b", "tiny"]),
+        (["--checkpoint-every", "0"], 1, ["--checkpoint-every 0: must be at least 1"]),
+        (["--batch-size", "9", "--accumulation", "2"], 1, ["--batch-size 9: must be a multiple of", "2"]),
+        (["--data", "/no/such/file"], 1, ["/no/such/file"]),
+    ],
+    ids=lambda x: x[0] if isinstance(x, list) else None,
+)
+def test_mistakes_on_the_command_line(arguments, code, texts):
+    result = command(*arguments)
+    assert result.returncode == code
+    assert "Traceback" not in result.stderr
+    for text in texts:
+        assert text in result.stderr
+
+
+def test_help_names_each_field():
+    text = command("--help", "--preset", "7b").stdout
+    for field in dataclasses.fields(Config):
+        assert f"--{field.name.replace('_', '-')}" in text
+    assert "default: 11008" in text  # of the preset

@@ -1,0 +1,112 @@
+"""The training loop: evaluates, saves, resumes, stops on a signal."""
+
+import dataclasses
+import itertools
+import math
+import signal
+import tempfile
+import time
+from pathlib import Path
+
+import jax
+
+from generator.roles import (
+    Checkpoints,
+    Monitor,
+    abstract,
+    abstract_batch,
+    changes,
+    compile_step,
+    create_state,
+    loss,
+    make_dataset,
+    make_mesh,
+    new_state,
+)
+
+
+class Config:
+    eval_every: int = 100  # steps between evaluations on held-out data; the last step has one as well
+    eval_batches: int = 8  # batches in an evaluation, the same ones each time
+    checkpoint_every: int = 100  # steps between checkpoints; the last step has one as well
+
+
+def train(config: Config) -> None:
+    """Trains up to `config.steps`, from the newest checkpoint where the directory holds one."""
+    for name in ("steps", "accumulation", "batch_size", "eval_every", "eval_batches", "checkpoint_every", "keep_last"):
+        if getattr(config, name) < 1:
+            raise SystemExit(f"--{name.replace('_', '-')} {getattr(config, name)}: must be at least 1")
+    if not config.checkpoint_dir and jax.process_count() > 1:
+        raise SystemExit("--checkpoint-dir is missing: several processes need one that all of them see")
+    mesh = make_mesh(config.mesh_data, config.mesh_fsdp, config.mesh_tensor)
+    parts = config.accumulation * mesh.shape["data"] * mesh.shape["fsdp"]
+    if config.batch_size % parts:
+        raise SystemExit(f"--batch-size {config.batch_size}: must be a multiple of accumulation x data x fsdp, {parts}")
+
+    signals = []  # received; the second one ends the program at once
+    if jax.process_count() == 1:  # several agree on a step to stop at through jax.distributed
+        for number in signal.SIGTERM, signal.SIGINT:
+            signal.signal(number, lambda n, _: (signals.append(n), signal.signal(n, signal.SIG_DFL)))
+    index, count = jax.process_index(), jax.process_count()
+    data = iter(make_dataset(config, "train", index, count))
+    held_out = list(itertools.islice(make_dataset(config, "eval", index, count), config.eval_batches))
+    layout = abstract_batch(config, mesh)
+
+    def to_devices(batch):
+        return {name: jax.make_array_from_process_local_data(x.sharding, batch[name]) for name, x in layout.items()}
+
+    directory = Path(config.checkpoint_dir or time.strftime("runs/%Y%m%d-%H%M%S"))
+    checkpoints = Checkpoints(str(directory), config)
+    with jax.set_mesh(mesh):
+        target = abstract(lambda: new_state(config), mesh)
+        found = checkpoints.restore(target.model, dataclasses.replace(target, model=None), data)
+        if found is None:
+            print(f"new run in {directory}")
+            step, state = 0, create_state(config, mesh)
+        else:
+            step, saved, model, training = found
+            print(f"continues after step {step} in {directory}; settings changed: {changes(saved, config) or 'none'}")
+            state = dataclasses.replace(training, model=model) if training else create_state(config, mesh, model)
+        if step >= config.steps:
+            print(f"all {config.steps} steps are done: give more --steps to train on")
+            return
+        compiled_step = compile_step(state, layout)
+        evaluate = jax.jit(lambda model, batch: loss(model, batch, config)[1])
+        # process 0 speaks for all
+        monitor = Monitor(directory if index == 0 else Path(tempfile.mkdtemp()), config, step)
+
+        def report(step, metrics):
+            values = {name: float(value) for name, value in metrics.items()}  # waits for the device
+            if not math.isfinite(values["train/loss"]):
+                raise SystemExit(f"loss is {values['train/loss']} at step {step}: give a lower --learning-rate")
+            monitor.step(step, values)
+
+        pending, stopping = None, False  # pending: the last step, which the device is still working on
+        try:
+            while step < config.steps and not stopping:
+                state, metrics = compiled_step(state, to_devices(next(data)))
+                step += 1
+                if pending:
+                    report(*pending)
+                pending = step, metrics
+                stopping = bool(signals) or checkpoints.manager.reached_preemption(step)
+                evaluates = step == config.steps or step % config.eval_every == 0
+                saves = step == config.steps or step % config.checkpoint_every == 0 or stopping
+                if not (evaluates or saves):
+                    continue
+                report(*pending)
+                pending = None
+                if evaluates:
+                    sums = [evaluate(state.model, to_devices(batch)) for batch in held_out]
+                    total, targets = (sum(float(x[name]) for x in sums) for name in ("cross_entropy", "targets"))
+                    monitor.evaluation(step, total / targets)
+                if saves:
+                    checkpoints.save(step, state.model, dataclasses.replace(state, model=None), data)
+                monitor.flush()
+        finally:
+            monitor.close()
+            checkpoints.manager.close()
+    if stopping:
+        reason = signal.Signals(signals[0]).name if signals else "preemption"
+        print(f"stopped by {reason} after step {step}, which is saved: the same command continues")
+    print(f"checkpoints, metrics.jsonl, loss.png and TensorBoard events: {directory}")

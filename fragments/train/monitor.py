@@ -1,0 +1,99 @@
+"""Progress, TensorBoard events and a loss curve."""
+
+import collections
+import datetime
+import json
+import math
+import sys
+import time
+from pathlib import Path
+
+import jax
+import jax.numpy as jnp
+from matplotlib.figure import Figure
+from rich.progress import BarColumn, Progress, TimeRemainingColumn
+from tensorboardX import SummaryWriter
+
+from generator.roles import Config, flops_per_token
+
+
+def peak_flops(dtype: str) -> float:
+    """FLOP/s that this machine reaches in a matrix product, the best of ten; a CPU's data sheet does not tell."""
+    x = jnp.ones((1024, 1024), dtype)
+    product = jax.jit(jnp.matmul).lower(x, x).compile()
+    seconds = math.inf
+    for _ in range(10):
+        start = time.perf_counter()
+        product(x, x).block_until_ready()
+        seconds = min(seconds, time.perf_counter() - start)
+    return 2 * 1024**3 / seconds * jax.process_count()
+
+
+class Monitor:
+    """Shows and records a run: a progress bar or lines, metrics.jsonl, TensorBoard events, loss.png."""
+
+    def __init__(self, directory: Path, config: Config, step: int):
+        """Goes on after `step`: what a killed run wrote of later steps is dropped, as these steps come again."""
+        self.directory, self.config = directory, config
+        self.peak = peak_flops(config.dtype)
+        print(f"MFU is of {self.peak / 1e9:,.0f} GFLOP/s, a {config.dtype} matrix product measured now", flush=True)
+        path = directory / "metrics.jsonl"
+        lines = path.read_text().splitlines(keepends=True) if path.exists() else []
+        records = [json.loads(line) for line in lines if line.endswith("\n")]  # the last one may be half a line
+        self.history = [record for record in records if record["step"] <= step]
+        rewritten = directory / "metrics.jsonl.tmp"
+        rewritten.write_text("".join(json.dumps(record) + "\n" for record in self.history))
+        rewritten.replace(path)
+        self.file = path.open("a", buffering=1)
+        self.events = SummaryWriter(str(directory / "tensorboard"), purge_step=step + 1)
+        columns = "step {task.completed}/{task.total}", BarColumn(), "{task.description}", "ETA", TimeRemainingColumn()
+        self.progress = Progress(*columns, disable=not sys.stdout.isatty())
+        self.task = self.progress.add_task("", completed=step, total=config.steps)
+        self.progress.start()
+        self.seconds = collections.deque(maxlen=20)  # of the last steps
+        self.clock, self.line = time.perf_counter(), -math.inf  # when the last step ended and the last line was printed
+
+    def record(self, step: int, values: dict[str, float]) -> None:
+        self.history.append({"step": step, **values})
+        self.file.write(json.dumps(self.history[-1]) + "\n")
+        for name, value in values.items():
+            self.events.add_scalar(name, value, step)
+
+    def step(self, step: int, metrics: dict[str, float]) -> None:
+        """A step's tokens are all places of its batch; its time is all since the step before, the data's included."""
+        now = time.perf_counter()
+        self.seconds.append(now - self.clock)
+        self.clock = now
+        seconds = sum(self.seconds) / len(self.seconds)
+        speed = self.config.batch_size * self.config.sequence_length / seconds
+        self.record(step, metrics | {"train/tokens_per_second": speed})
+        full, causal = (speed * flops_per_token(self.config, causal) / self.peak for causal in (False, True))
+        text = f"loss {metrics['train/loss']:.4f}  {speed:,.0f} tokens/s  "
+        text += f"MFU {full:.1%} (full attention), {causal:.1%} (causal)"
+        self.progress.update(self.task, completed=step, description=text)
+        if self.progress.disable and (now - self.line > 10 or step == self.config.steps):
+            self.line = now
+            eta = datetime.timedelta(seconds=round(seconds * (self.config.steps - step)))
+            print(f"step {step}/{self.config.steps}  {text}  ETA {eta}", flush=True)
+
+    def evaluation(self, step: int, loss: float) -> None:
+        self.record(step, {"eval/loss": loss})
+        self.progress.print(f"step {step}: loss on held-out data {loss:.4f}", soft_wrap=True, highlight=False)
+
+    def flush(self) -> None:
+        """Puts all on the disk; the time up to now belongs to no step."""
+        self.events.flush()
+        self.clock = time.perf_counter()
+
+    def close(self) -> None:
+        """Draws the losses of the whole run."""
+        self.progress.stop()
+        self.events.close()
+        axes = (figure := Figure(figsize=(8, 5), layout="constrained")).subplots()
+        for name, style in {"train/loss": "-", "eval/loss": "o-"}.items():
+            points = [(record["step"], record[name]) for record in self.history if name in record]
+            axes.plot([x for x, _ in points], [y for _, y in points], style, label=name)
+        axes.set(xlabel="step of the optimizer", ylabel="cross-entropy (nats per token)")
+        axes.grid(alpha=0.3)
+        axes.legend()
+        figure.savefig(self.directory / "loss.png", dpi=150)

@@ -1,0 +1,80 @@
+"""The training step, with gradient accumulation."""
+
+import dataclasses
+import functools
+
+import jax
+import jax.numpy as jnp
+import optax
+from flax import nnx
+from jax import Array
+from jax.sharding import Mesh, NamedSharding, PartitionSpec
+
+from generator.roles import RULES, Decoder, abstract, learning_rate, loss, make_optimizer
+
+
+class Config:
+    seed: int = 0  # seed of the initial weights and of the data order
+    steps: int = 1000  # optimizer steps of the whole run, over which the learning rate falls
+    accumulation: int = 1  # microbatches that a batch is cut into, one after the other, to save memory
+
+
+@jax.tree_util.register_dataclass
+@dataclasses.dataclass(frozen=True)
+class TrainState:
+    """All that a step changes."""
+
+    step: Array  # steps done, int32 []
+    model: Decoder
+    opt_state: optax.OptState
+
+
+def new_state(config: Config, model: Decoder | None = None) -> TrainState:
+    """The state before the first step, of a new model or of the one given."""
+    model = Decoder(config, nnx.Rngs(config.seed)) if model is None else model
+    return TrainState(jnp.zeros((), jnp.int32), model, make_optimizer(config).init(model))
+
+
+def create_state(config: Config, mesh: Mesh, model: Decoder | None = None) -> TrainState:
+    """new_state, made in its place on the mesh."""
+    layout = jax.tree.map(lambda x: x.sharding, abstract(lambda: new_state(config), mesh))
+    return jax.jit(lambda model: new_state(config, model), out_shardings=layout)(model)
+
+
+def train_step(state: TrainState, batch: dict[str, Array]) -> tuple[TrainState, dict[str, Array]]:
+    """One step of the optimizer on a batch of arrays [B, T]; the new state, and scalars to watch."""
+    config = state.model.config
+    gradient = jax.grad(functools.partial(loss, config=config), has_aux=True)
+
+    def add(sums, microbatch):
+        return jax.tree.map(jnp.add, sums, gradient(state.model, microbatch)), None
+
+    # microbatch a is rows a, a + A, ...: spread over the devices as the batch is
+    microbatches = {k: x.reshape(-1, config.accumulation, x.shape[1]).swapaxes(0, 1) for k, x in batch.items()}
+    first = {k: x[0] for k, x in microbatches.items()}
+    zeros = jax.tree.map(lambda x: jnp.zeros(x.shape, x.dtype), jax.eval_shape(gradient, state.model, first))
+    (gradients, sums), _ = jax.lax.scan(add, zeros, microbatches)
+    targets = jnp.maximum(sums["targets"], 1)
+    gradients = jax.tree.map(lambda g: g / targets, gradients)  # once, so that each target counts the same
+
+    updates, opt_state = make_optimizer(config).update(gradients, state.opt_state, state.model)
+    metrics = {
+        "train/loss": sums["cross_entropy"] / targets,
+        "train/learning_rate": learning_rate(state.step, config),
+        "train/gradient_norm": optax.tree.norm(gradients),  # before it is clipped
+    }
+    return TrainState(state.step + 1, optax.apply_updates(state.model, updates), opt_state), metrics
+
+
+def abstract_batch(config: Config, mesh: Mesh) -> dict[str, jax.ShapeDtypeStruct]:
+    """The arrays [B, T] of a batch, rows over the devices."""
+    dtypes = {name: jnp.int32 for name in ("tokens", "targets", "positions", "segment_ids")} | {"weights": jnp.float32}
+    layout = NamedSharding(mesh, PartitionSpec(RULES["batch"], RULES["sequence"]))
+    shape = config.batch_size, config.sequence_length
+    return {name: jax.ShapeDtypeStruct(shape, dtype, sharding=layout) for name, dtype in dtypes.items()}
+
+
+def compile_step(state: TrainState, batch: dict[str, Array]) -> jax.stages.Compiled:
+    """train_step for the layout of these (abstract) arrays; the new state takes the memory of the old."""
+    layout = jax.tree.map(lambda x: x.sharding, state)
+    return jax.jit(train_step, donate_argnums=0, out_shardings=(layout, None)).lower(state, batch).compile()

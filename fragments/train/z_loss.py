@@ -1,0 +1,17 @@
+"""z-loss: keeps the softmax's normalizer near one.
+
+Source: Chowdhery et al. 2022, arXiv 2204.02311, section 5.
+"""
+
+import jax.numpy as jnp
+
+from generator.marks import splice
+
+
+class Config:
+    z_loss: float = 0.0  # weight of the squared log of the softmax's normalizer in the loss; 0: none
+
+
+@splice("loss.terms")
+def _(total, log_normalizer, weights, config):
+    total = total + config.z_loss * jnp.sum(log_normalizer**2 * weights)

@@ -1,0 +1,34 @@
+"""Values of TOML files as Python source."""
+
+from __future__ import annotations
+
+import math
+
+from generator.errors import LoomError
+
+
+def literal(value: object, where: str, quote: str = '"') -> str:
+    """A value as Python source; long integers with underscores.
+
+    Args:
+        where: the place that gives it, for the error.
+        quote: to put around strings that hold nothing special.
+
+    Raises:
+        LoomError: a date, or what else is not a literal in Python.
+    """
+    if isinstance(value, bool):
+        return repr(value)
+    if isinstance(value, int):
+        return f"{value:_}" if abs(value) >= 10_000 else str(value)
+    if isinstance(value, float):
+        return repr(value) if math.isfinite(value) else f'float("{value}")'
+    if isinstance(value, str):
+        plain = value.isprintable() and not {quote, "\\", "{", "}"} & set(value)
+        return f"{quote}{value}{quote}" if plain else repr(value)
+    if isinstance(value, list):
+        return f"[{', '.join(literal(item, where, quote) for item in value)}]"
+    if isinstance(value, dict):
+        pairs = (f"{literal(key, where, quote)}: {literal(item, where, quote)}" for key, item in value.items())
+        return f"{{{', '.join(pairs)}}}"
+    raise LoomError(f"{value} is no literal of Python", where, "Give it as a string.")

@@ -1,0 +1,97 @@
+"""Reads what is marked in a fragment: its splices and its providers."""
+
+from __future__ import annotations
+
+import ast
+
+import libcst as cst
+
+from generator import syntax
+from generator.errors import LoomError
+from generator.grammar import check_decorators, check_woven_function
+from generator.parts import Provider, Splice
+from generator.syntax import Source
+
+
+def literal_of(argument: cst.Arg, source: Source) -> object:
+    """The value of an argument, or None where it is not a literal."""
+    try:
+        return ast.literal_eval(source.code(argument.value))
+    except (ValueError, SyntaxError):
+        return None
+
+
+def mark(function: cst.FunctionDef, word: str) -> cst.Call | None:
+    for decorator in function.decorators:
+        if syntax.called(decorator.decorator) == word:
+            return cst.ensure_type(decorator.decorator, cst.Call)
+    return None
+
+
+def _options(call: cst.Call, source: Source, known: dict[str, type]) -> tuple[str, dict]:
+    """The first argument of a mark and its keywords, which must be literals of the known types."""
+    first, options = "", {}
+    for number, argument in enumerate(call.args):
+        word, value = argument.keyword.value if argument.keyword else "", literal_of(argument, source)
+        kind = (known[word] if word in known else None) if word else (str if number == 0 else None)
+        if argument.star or kind is None or not isinstance(value, kind):
+            remedy = f"Give the name as a string, then any of {', '.join(known)} as literals."
+            raise LoomError(f"cannot read this argument of {syntax.called(call)}()", source.where(argument), remedy)
+        if word:
+            options[word] = value
+        else:
+            first = value
+    if not first:
+        remedy = f'Write @{syntax.called(call)}("HOST.PLACE").'
+        raise LoomError(f"{syntax.called(call)}() does not say where", source.where(call), remedy)
+    return first, options
+
+
+def read_splice(function: cst.FunctionDef, source: Source, fragment: str) -> Splice:
+    call = mark(function, "splice")
+    check_decorators(function, source, woven=True)
+    name, options = _options(call, source, {"before": str, "after": str, "optional": bool})
+    check_woven_function(function, source, "splice")
+    statements = [s for s in syntax.body(function) if not syntax.is_docstring(s)]
+    if not statements:
+        raise LoomError(f"the splice for {name} has no statements", source.where(function), "Write some, or remove it.")
+    start, end = source.lines(statements[0])[0], source.lines(statements[-1])[1]
+    return Splice(
+        point=name,
+        reads=tuple(p.name.value for p in syntax.parameters(function)),
+        body=source.traced[start:end],
+        before=tuple(options.get("before", "").split()),
+        after=tuple(options.get("after", "").split()),
+        optional=options.get("optional", False),
+        fragment=fragment,
+        origin=source.traced.origin_at(source.span(function.name)[0]),
+    )
+
+
+def read_provider(function: cst.FunctionDef, source: Source, fragment: str) -> Provider:
+    call = mark(function, "provide")
+    check_decorators(function, source, woven=True)
+    site, options = _options(call, source, {"optional": bool, "per_layer": bool})
+    statements = [s for s in syntax.body(function) if not syntax.is_docstring(s)]
+    last = syntax.simple(statements[-1]) if statements else None
+    if not isinstance(last, cst.Return) or last.value is None:
+        raise LoomError(
+            f"the provider of {function.name.value} does not end in `return VALUE`",
+            source.where(function),
+            "Return the value in the last line.",
+        )
+    check_woven_function(function, source, "provider")
+    begin = source.lines(statements[0])[0]
+    start, end = source.span(last.value)[0], source.lines(statements[-1])[1]
+    return Provider(
+        value=function.name.value,
+        site=site,
+        reads=tuple(p.name.value for p in syntax.parameters(function)),
+        body=source.traced[begin : source.lines(statements[-1])[0]],
+        result=source.traced[start : end - 1],
+        annotation=source.code(function.returns.annotation) if function.returns else "",
+        optional=options.get("optional", False),
+        per_layer=options.get("per_layer", False),
+        fragment=fragment,
+        origin=source.traced.origin_at(source.span(function.name)[0]),
+    )

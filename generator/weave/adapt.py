@@ -1,0 +1,162 @@
+"""Puts the body of a splice into the names of its host, so that no name of either means something else.
+
+A splice shares with its host the names of its parameters. Its own local names are renamed where the host has them;
+expressions that the point shows take the place of their keywords. What cannot be renamed is an error.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+import libcst as cst
+
+from generator import syntax
+from generator.errors import LoomError
+from generator.grammar import own_nodes
+from generator.parts import Splice
+from generator.syntax import Source
+from generator.traced import Edit, Origin, Traced
+from generator.weave.names import as_block, bound_names, inner_parameters, unblocked, variables
+from generator.weave.points import Point
+
+
+@dataclass(frozen=True)
+class Need:
+    """A splice in `function` reads `name`, which its point does not show."""
+
+    function: str
+    name: str
+    fragment: str
+    origin: Origin
+    point: str
+    point_where: str
+
+
+@dataclass
+class Scope:
+    """The names in an outermost host function, its splices included as they come.
+
+    Attributes:
+        taken: every variable there is, and those that splices to come take from their modules.
+        bound: those of the host's own that it binds, as a parameter or in a statement.
+    """
+
+    taken: set[str] = field(default_factory=set)
+    bound: set[str] = field(default_factory=set)
+
+    @classmethod
+    def of(cls, host: cst.FunctionDef, splices: Iterable[Splice]) -> Scope:
+        """The scope of a host that gets these splices."""
+        names = {node.value for node in variables(host)}
+        bodies = [(splice, as_block(splice.body).module) for splice in splices]
+        free = {n.value for s, body in bodies for n in variables(body) if n.value not in bound_names(body) | set(s.reads)}
+        return cls(names | free, bound_names(host) | inner_parameters(host))
+
+
+def adapt(splice: Splice, point: Point, scope: Scope, threaded: frozenset[str], needs: list[Need]) -> Traced:
+    """The body of a splice in the names of the host.
+
+    Args:
+        scope: of the host; the splice's names are added.
+        threaded: every name that is carried through functions, which no splice may have for its own.
+        needs: what the splice reads beyond what the point shows is added.
+
+    Raises:
+        LoomError: a name that would mean something else in the host.
+    """
+    body = as_block(splice.body)
+    bound, inner = bound_names(body.module), inner_parameters(body.module)
+    _check_shown(splice, point, bound, inner)
+    _check_free(splice, point, {node.value for node in variables(body.module)} - bound - inner, scope)
+    _check_yield(splice, point, body)
+    for name in splice.reads:
+        if name not in point.named and name not in point.shown and not (name == "self" and point.method):
+            needs.append(Need(point.function, name, splice.fragment, splice.origin, point.name, point.where))
+    own = bound - set(splice.reads)
+    emitted = own & _emitted(body.module)
+    clashes = own & (scope.taken | threaded - emitted)
+    for name in sorted(clashes & (emitted | inner)):
+        what = "emits" if name in emitted else "has a parameter"
+        raise _error(splice, f"{what} {name}, which is also a name in the host at {point.where}", "Give it another name.")
+    renamed = _fresh(clashes, splice, scope.taken | own | set(splice.reads) | threaded)
+    scope.taken |= own - clashes | set(renamed.values())
+    shown = {name: _operand(text) for name, text in point.named.items() if name in splice.reads}
+    replacements = {**renamed, **shown}
+    edits = []
+    for node in variables(body.module):
+        new = replacements.get(node.value, node.value)
+        if new != node.value:
+            start, end = body.span(node)
+            edits.append(Edit(start, end, Traced.insert(new, body.traced.origin_at(start))))
+    return unblocked(body.traced.edited(edits))
+
+
+def _error(splice: Splice, message: str, remedy: str) -> LoomError:
+    return LoomError(f"{splice.fragment} {message}", str(splice.origin), remedy)
+
+
+def _check_shown(splice: Splice, point: Point, bound: set[str], inner: set[str]) -> None:
+    """An expression that the point shows is read anew at each use, so nothing in it may change."""
+    for name in set(point.named) & set(splice.reads):
+        message = f"rebinds {name}, which the point {point.name!r} shows as {point.named[name]}"
+        if name in bound:
+            raise _error(splice, message, f"Show the local name at {point.where}, or bind another name.")
+        if name in inner:
+            raise _error(splice, f"has an inner parameter {name}, as the point {point.name!r} shows", "Rename one.")
+        changed = sorted(point.names_in(name) & (bound & set(splice.reads) | inner))
+        if changed:
+            message = f"binds {changed[0]}, and reads {name}, which the point {point.name!r} shows as {point.named[name]}"
+            raise _error(splice, message, f"Compute {name} before the point, at {point.where}, and show that local name.")
+
+
+def _check_free(splice: Splice, point: Point, names: set[str], scope: Scope) -> None:
+    """A name of the splice's module must not be a variable of the host."""
+    for name in sorted((names - set(splice.reads)) & scope.bound):
+        shown = name in point.shown or name in point.named
+        remedy = f"Add the parameter {name} to the splice." if shown else "Give one of them another name."
+        message = f"uses {name}, which is no parameter of the splice, but a variable of the host at {point.where}"
+        raise _error(splice, message, remedy)
+
+
+def _check_yield(splice: Splice, point: Point, body: Source) -> None:
+    """A yield makes its function a generator: the host must be one."""
+    host = point.hosts[-1]
+    annotation = point.source.code(host.returns.annotation) if host.returns else ""
+    generates = re.search("Iterator|Generator|Iterable", annotation)
+    if any(isinstance(node, cst.Yield) for node in _outside_functions(body.module)) and not generates:
+        if not any(isinstance(node, cst.Yield) for node in own_nodes(host)):
+            message = f"yields, which would make a generator of the host at {point.where}"
+            raise _error(splice, message, "Annotate the host as `-> Iterator[...]` if it is one.")
+
+
+def _outside_functions(node: cst.CSTNode) -> Iterable[cst.CSTNode]:
+    for child in syntax.children(node):
+        if not isinstance(child, (cst.FunctionDef, cst.Lambda)):
+            yield child
+            yield from _outside_functions(child)
+
+
+def _emitted(node: cst.CSTNode) -> set[str]:
+    calls = [call for call in syntax.walk(node) if isinstance(call, cst.Call) and syntax.called(call) == "emit"]
+    return {syntax.dotted(argument.value) for call in calls for argument in call.args}
+
+
+def _fresh(names: set[str], splice: Splice, taken: set[str]) -> dict[str, str]:
+    """A new name for each, after the fragment, that nothing else has."""
+    short = re.sub(r"\W", "_", splice.fragment.split("/")[-1])
+    fresh: dict[str, str] = {}
+    for name in sorted(names):
+        new, number = f"{short}_{name}", 2
+        while new in taken or new in fresh.values():
+            new, number = f"{short}_{name}_{number}", number + 1
+        fresh[name] = new
+    return fresh
+
+
+def _operand(text: str) -> str:
+    """An expression in a form that can stand anywhere: in parentheses, unless it is one operand already."""
+    node = syntax.parse_expression(text)
+    closed = isinstance(node, (cst.Name, cst.Attribute, cst.Subscript, cst.Call, cst.SimpleString)) or node.lpar
+    return text if closed or isinstance(node, (cst.List, cst.Dict, cst.Set)) else f"({text})"

@@ -1,0 +1,103 @@
+"""Which local names have a value where they are read, on every path through a function."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterable
+
+State = set[str] | None  # the names that have a value, or None after a return or a raise
+
+
+class Flow:
+    """Follows the statements of a function.
+
+    Attributes:
+        unbound: name and line of each read that may come before the name has a value.
+        ends: whether every path ends in a return or a raise.
+    """
+
+    def __init__(self, function: ast.FunctionDef | ast.AsyncFunctionDef, names: Iterable[str]):
+        self.names = set(names)
+        self.unbound: list[tuple[str, int]] = []
+        arguments = function.args
+        every = [*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs, arguments.vararg, arguments.kwarg]
+        self.ends = self._block(function.body, {a.arg for a in every if a} & self.names) is None
+
+    def _block(self, statements: list[ast.stmt], state: State) -> State:
+        for statement in statements:
+            if state is None:
+                break
+            state = self._statement(statement, state)
+        return state
+
+    def _statement(self, node: ast.stmt, state: set[str]) -> State:
+        match node:
+            case ast.FunctionDef() | ast.AsyncFunctionDef() | ast.ClassDef():
+                return state | ({node.name} & self.names)
+            case ast.Return() | ast.Raise() | ast.Continue() | ast.Break():
+                self._expressions(node, state)
+                return None
+            case ast.If():
+                state = self._expressions(node.test, state)
+                return _join(self._block(node.body, state), self._block(node.orelse, state))
+            case ast.For() | ast.AsyncFor():
+                state = self._expressions(node.iter, state)
+                self._block(node.body, state | _stored(node.target, self.names))
+                return self._block(node.orelse, state) or state
+            case ast.While():
+                state = self._expressions(node.test, state)
+                self._block(node.body, state)
+                return self._block(node.orelse, state) or state
+            case ast.With() | ast.AsyncWith():
+                for item in node.items:
+                    state = self._expressions(item, state)
+                return self._block(node.body, state)
+            case ast.Try():
+                handled = [self._block(handler.body, state) for handler in node.handlers]
+                result = self._block(node.body, state)
+                result = self._block(node.orelse, result) if result is not None else None
+                for other in handled:
+                    result = _join(result, other)
+                final = self._block(node.finalbody, result if result is not None else state)
+                return final if result is not None else None
+            case ast.Match():
+                state = self._expressions(node.subject, state)
+                result = state
+                for case in node.cases:
+                    whole = isinstance(case.pattern, ast.MatchAs) and case.pattern.pattern is None and not case.guard
+                    after = self._block(case.body, state | _stored(case.pattern, self.names))
+                    result = after if case is node.cases[0] and whole else _join(result, after)
+                return result
+        return self._expressions(node, state)
+
+    def _expressions(self, node: ast.AST, state: set[str]) -> set[str]:
+        """Reads come before writes: what a statement stores, it stores last."""
+        for name, line in _loaded(node):
+            if name in self.names and name not in state:
+                self.unbound.append((name, line))
+        return state | _stored(node, self.names)
+
+
+def _join(first: State, second: State) -> State:
+    if first is None or second is None:
+        return second if first is None else first
+    return first & second
+
+
+def _loaded(node: ast.AST) -> Iterable[tuple[str, int]]:
+    """The names that an expression reads at once: what lambdas read comes later."""
+    if isinstance(node, ast.Lambda):
+        return
+    if isinstance(node, ast.Name) and isinstance(node.ctx, (ast.Load, ast.Del)):
+        yield node.id, node.lineno
+    if isinstance(node, ast.AugAssign) and isinstance(node.target, ast.Name):
+        yield node.target.id, node.lineno
+    bound = {n for generator in getattr(node, "generators", ()) for n in _stored(generator.target, None)}
+    for child in ast.iter_child_nodes(node):
+        yield from ((name, line) for name, line in _loaded(child) if name not in bound)
+
+
+def _stored(node: ast.AST, names: set[str] | None) -> set[str]:
+    found = {n.id for n in ast.walk(node) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)}
+    found |= {n.name for n in ast.walk(node) if isinstance(n, (ast.MatchAs, ast.MatchStar)) and n.name}
+    return found if names is None else found & names

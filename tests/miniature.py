@@ -1,0 +1,110 @@
+"""Miniature fragments for tests of the weaver: woven by the operators alone, or into a whole package."""
+
+from __future__ import annotations
+
+from textwrap import dedent
+
+import black
+import pytest
+
+from generator.errors import LoomError
+from generator.format import format_python
+from generator.fragment import Fragment, parse_fragment
+from generator.library import Library
+from generator.package import Package
+from generator.traced import Traced
+from generator.weave import weave
+from generator.weave.fill import fill
+from generator.weave.link import collect
+from generator.weave.splice import weave_splices
+from generator.weave.thread import thread, threaded_names
+
+PACKAGE = """\
+exports = ["model"]
+
+[folders]
+model = "model.py"
+train = "train.py"
+
+[config]
+documentation = "Settings."
+
+[documentation]
+"__init__.py" = "A miniature."
+"config.py" = "The settings."
+"""
+ARCHITECTURE = 'title = "Toy"\n'
+TARGET = 'title = "Anywhere"\n'
+
+
+def tidy(text: str) -> str:
+    """A text without the indentation that it has in a test, formatted."""
+    return black.format_str(dedent(text), mode=black.Mode(line_length=120))
+
+
+def fragments(**texts: str) -> list[Fragment]:
+    """The fragments `model/NAME`."""
+    return [parse_fragment(f"fragments/model/{name}.py", dedent(text).lstrip("\n")) for name, text in texts.items()]
+
+
+def operate(settings: dict[str, object] | None = None, /, **texts: str) -> Traced:
+    """Fragments through fill, splice and thread; every definition, linked or not, formatted."""
+    selected = fragments(**texts)
+    definitions = collect(selected, lambda fragment: "model.py")
+    for key, definition in definitions.items():
+        object.__setattr__(definition, "text", fill(definition.text, settings or {}))
+    splices = [splice for fragment in selected for splice in fragment.splices]
+    providers = [provider for fragment in selected for provider in fragment.providers]
+    names = threaded_names(definitions.values(), splices, providers)
+    spliced, needs = weave_splices(definitions, splices, names)
+    return format_python(Traced.join(d.text for d in thread(spliced, providers, needs).values()))
+
+
+def woven(settings: dict[str, object] | None = None, /, **texts: str) -> str:
+    """The text of `operate`."""
+    return operate(settings, **texts).text
+
+
+def run(text: str) -> dict:
+    """The names that a woven text defines."""
+    names: dict = {}
+    exec(compile(text, "<woven>", "exec"), names)
+    return names
+
+
+def refused(settings: dict[str, object] | None = None, /, **texts: str) -> str:
+    """The text of the error that these fragments give."""
+    with pytest.raises(LoomError) as raised:
+        operate(settings, **texts)
+    return str(raised.value)
+
+
+def files(
+    fragments: dict[str, str],
+    architecture: str = ARCHITECTURE,
+    target: str = TARGET,
+    package: str = PACKAGE,
+    **others: str,
+) -> dict[str, str]:
+    """The files of a library whose architecture `toy` selects all these fragments, by name such as `model/rope`."""
+    selected = "".join(f'    "{name}",\n' for name in fragments)
+    texts = {f"fragments/{name}.py": dedent(text).lstrip("\n") for name, text in fragments.items()}
+    return {
+        **texts,
+        "templates/architectures/toy.toml": f"fragments = [\n{selected}]\n{dedent(architecture)}",
+        "targets/any/target.toml": dedent(target),
+        "templates/package.toml": dedent(package),
+        **others,
+    }
+
+
+def package(fragments: dict[str, str], **options: str) -> Package:
+    """A whole package, woven from these fragments."""
+    return weave("toy", "any", Library(files(fragments, **options)))
+
+
+def refused_package(fragments: dict[str, str], **options: str) -> str:
+    """The text of the error that weaving a package of these fragments gives."""
+    with pytest.raises(LoomError) as raised:
+        package(fragments, **options)
+    return str(raised.value)
