@@ -84,9 +84,9 @@ def tokenize(text: str) -> list[Token]:
         if depth == 0:
             start = token.start_index
         depth += (kind in ("fstring_start", "tstring_start")) - (kind in ("fstring_end", "tstring_end"))
-        word = text[start : token.end_index]
         if depth > 0 or kind in BLANK:
             continue
+        word = text[start : token.end_index]
         # Black joins the dots of `from . .. import x`, so they are always three.
         tokens += [Token(".", start + i) for i in range(3)] if word == "..." else [Token(word, start)]
     return tokens
@@ -186,8 +186,7 @@ def _trace(source: Traced, text: str, pairs: list[tuple[Token, Token]]) -> Trace
 
 def _line_starts(token: Token) -> list[int]:
     """Where the lines of a token start; only strings have several."""
-    lines = token.text.split("\n")[:-1]
-    return list(accumulate((len(line) + 1 for line in lines), initial=token.start))
+    return list(accumulate((len(line) + 1 for line in token.text.split("\n")[:-1]), initial=token.start))
 
 
 def _by_line(source: Traced) -> Traced:

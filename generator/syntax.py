@@ -47,10 +47,12 @@ class Source:
         return line_starts(self.text)
 
     def span(self, node: cst.CSTNode) -> tuple[int, int]:
-        """Offsets of the node's own text: without leading comments, without the newline after a statement."""
-        position = self._positions[node]
-        start = self._line_starts[position.start.line - 1] + position.start.column
-        return start, self._line_starts[position.end.line - 1] + position.end.column
+        """Offsets of the node's text, with its parentheses, without leading comments and the newline at the end."""
+        first = last = self._positions[node]
+        if isinstance(node, cst.BaseExpression) and node.lpar:  # libcst's positions are those inside them
+            first, last = self._positions[node.lpar[0]], self._positions[node.rpar[-1]]
+        start = self._line_starts[first.start.line - 1] + first.start.column
+        return start, self._line_starts[last.end.line - 1] + last.end.column
 
     def code(self, node: cst.CSTNode) -> str:
         return self.module.code_for_node(node)

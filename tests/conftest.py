@@ -12,7 +12,7 @@ from textwrap import dedent
 import pytest
 from click.testing import CliRunner, Result
 
-from generator.cli import gen
+from generator.commands.cli import gen
 from generator.errors import LoomError, nearest
 from generator.package import Package
 from generator.traced import Origin
@@ -146,8 +146,8 @@ class Workshop:
 def workshop(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Workshop:
     """gen in an empty folder with the small library built in."""
     made = Workshop(tmp_path)
-    monkeypatch.setattr("generator.project.builtin_root", lambda: made.builtin)
-    monkeypatch.setattr("generator.project.Project.library", lambda project: Files(project.roots))
-    monkeypatch.setattr("generator.build.weave", weave_files)
+    monkeypatch.setattr("generator.commands.project.builtin_root", lambda: made.builtin)
+    monkeypatch.setattr("generator.commands.project.Project.library", lambda project: Files(project.roots))
+    monkeypatch.setattr("generator.commands.build.weave", weave_files)
     monkeypatch.chdir(made.root)
     return made

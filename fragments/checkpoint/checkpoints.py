@@ -1,6 +1,7 @@
 """Checkpoints written in the background by Orbax."""
 
 import dataclasses
+import functools
 import sys
 import time
 from collections.abc import Callable
@@ -16,7 +17,7 @@ from flax import nnx
 from jax import Array
 from jax.sharding import Mesh
 
-from generator.roles import Decoder, abstract, named_arrays
+from generator.roles import Decoder, abstract, ignore_dropped_reads, named_arrays
 
 
 class Config:
@@ -41,19 +42,18 @@ def changes(old: Config, new: Config) -> str:
 
 
 class Checkpoints:
-    """The checkpoints in a directory; of those saved, the newest `keep_last` and each `keep_every`-th step are kept."""
+    """The checkpoints in a directory; `config` None: only to read."""
 
     def __init__(self, directory: str, config: Config | None):
-        """`config` None: only to read."""
         self.directory, self.config = epath.Path(directory).expanduser().resolve(), config
-        if config is None:
-            options = ocp.CheckpointManagerOptions(read_only=True)
-        else:
+        options = ocp.CheckpointManagerOptions(read_only=True)
+        if config:
             policies = [ocp.checkpoint_managers.LatestN(config.keep_last)]
             policies += [ocp.checkpoint_managers.EveryNSteps(config.keep_every)] if config.keep_every else []
-            policy = ocp.checkpoint_managers.AnyPreservationPolicy(policies)
-            # half a checkpoint is there when a run was killed while it saved
-            options = ocp.CheckpointManagerOptions(preservation_policy=policy, cleanup_tmp_directories=True)
+            options = ocp.CheckpointManagerOptions(
+                preservation_policy=ocp.checkpoint_managers.AnyPreservationPolicy(policies),
+                cleanup_tmp_directories=True,  # half a checkpoint is there when a run was killed while it saved
+            )
         self.manager = ocp.CheckpointManager(self.directory, options=options)
 
     def save(self, step: int, model: Decoder, training: Any = None, data: grain.DatasetIterator | None = None) -> None:
@@ -67,41 +67,40 @@ class Checkpoints:
             items["data"] = grain.checkpoint.CheckpointSave(data)
         self.manager.save(step, args=ocp.args.Composite(**items))
 
+    def read(self, step: int, item: str, arguments: ocp.args.CheckpointArgs) -> Any:
+        return self.manager.restore(step, args=ocp.args.Composite(**{item: arguments}))[item]
+
     def read_config(self, step: int) -> Config:
-        return Config(**self.manager.restore(step, args=ocp.args.Composite(config=ocp.args.JsonRestore())).config)
+        return Config(**self.read(step, "config", ocp.args.JsonRestore()))
 
     def read_arrays(self, step: int, item: str, tree: Any) -> Any:
         """The arrays of an item, in the structure and layout of an abstract tree."""
-        wanted = named_arrays(tree)
-        saved = ocp.StandardCheckpointHandler().metadata(self.directory / str(step) / item).tree["arrays"]
+        wanted, folder = named_arrays(tree), self.directory / str(step)
+        saved = ocp.StandardCheckpointHandler().metadata(folder / item).tree["arrays"]
         for name in wanted | saved:
             here, there = (tuple(x[name].shape) if name in x else "absent" for x in (wanted, saved))
             if here != there:
-                settings = changes(self.read_config(step), self.config or self.read_config(step)) or "none"
-                raise SystemExit(
-                    f"{self.directory / str(step)} is of another model: {name} is {there} there, {here} here; settings that "
-                    f"differ, there -> here: {settings}. Give the ones it was made with, or another directory."
-                )
-        target = ocp.args.StandardRestore({"arrays": wanted, "checksums": np.zeros(len(wanted), np.uint32)})
-        found = self.manager.restore(step, args=ocp.args.Composite(**{item: target}))[item]
+                settings = changes(self.read_config(step), self.config) if self.config else ""
+                difference = f"{name} is {there} there, {here} here; settings there -> here: {settings or 'the same'}"
+                raise SystemExit(f"{folder} is of another model: {difference}: mend these, or give another directory")
+        target = {"arrays": wanted, "checksums": np.zeros(len(wanted), np.uint32)}
+        found = self.read(step, item, ocp.args.StandardRestore(target))
         arrays = {name: found["arrays"][name] for name in wanted}
         if not np.array_equal(found["checksums"], checksums(arrays)):
             raise ValueError(f"{item} is not what was saved, by its checksums")
         return jax.tree.unflatten(jax.tree.structure(tree), arrays.values())
 
     def read_newest(self, read: Callable[[int], Any]) -> tuple[Any, list[int]]:
-        """`read(step)` for the newest step whose checkpoint is good, else None; and the steps after it, all damaged."""
+        """`read(step)` for the newest step whose checkpoint is good, or None; and the steps after it, all damaged."""
         damaged = []
         for step in sorted(self.manager.all_steps(), reverse=True):
-            hook, sys.unraisablehook = sys.unraisablehook, lambda _: None  # Orbax drops coroutines when a read fails
             try:
                 return read(step), damaged
             except Exception as error:  # Orbax raises plain Exceptions too
-                reason = " ".join(str(error).split())[:200]
+                reason = " ".join(str(error).partition(". ")[0].split())
                 print(f"warning: checkpoint {self.directory / str(step)} is damaged: {reason}", file=sys.stderr)
                 damaged.append(step)
-            finally:
-                sys.unraisablehook = hook
+                sys.unraisablehook = functools.partial(ignore_dropped_reads, sys.unraisablehook)
         if damaged:
             raise SystemExit(f"{self.directory}: every checkpoint is damaged: mend one, or give another directory")
         return None, []
@@ -116,12 +115,12 @@ class Checkpoints:
         """
 
         def read(step):
-            config = self.read_config(step)
+            found = self.read_config(step), self.read_arrays(step, "model", model)
             if step == 0:
-                return step, config, self.read_arrays(step, "model", model), None
-            arrays = self.read_arrays(step, "model", model), self.read_arrays(step, "training", training)
-            self.manager.restore(step, args=ocp.args.Composite(data=grain.checkpoint.CheckpointRestore(data)))
-            return step, config, *arrays
+                return step, *found, None
+            arrays = self.read_arrays(step, "training", training)
+            self.read(step, "data", grain.checkpoint.CheckpointRestore(data))
+            return step, *found, arrays
 
         found, damaged = self.read_newest(read)
         for step in damaged if jax.process_index() == 0 else []:

@@ -8,7 +8,7 @@ import sys
 import jax
 import tyro
 
-from generator.roles import PRESETS, Config, DataError, train
+from generator.roles import PRESETS, Config, DataError, MeshError, train
 
 
 @dataclasses.dataclass(frozen=True)
@@ -31,7 +31,7 @@ def main() -> None:
         sys.stdout = open(os.devnull, "w")
     try:
         train(config)
-    except (DataError, OSError) as error:
+    except (DataError, MeshError, OSError) as error:
         raise SystemExit(str(error)) from None
 
 

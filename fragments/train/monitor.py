@@ -1,11 +1,11 @@
 """Progress, TensorBoard events and a loss curve."""
 
 import collections
-import datetime
 import json
 import math
 import sys
 import time
+import timeit
 from pathlib import Path
 
 import jax
@@ -21,11 +21,7 @@ def peak_flops(dtype: str) -> float:
     """FLOP/s that this machine reaches in a matrix product, the best of ten; a CPU's data sheet does not tell."""
     x = jnp.ones((1024, 1024), dtype)
     product = jax.jit(jnp.matmul).lower(x, x).compile()
-    seconds = math.inf
-    for _ in range(10):
-        start = time.perf_counter()
-        product(x, x).block_until_ready()
-        seconds = min(seconds, time.perf_counter() - start)
+    seconds = min(timeit.repeat(lambda: product(x, x).block_until_ready(), number=1, repeat=10))
     return 2 * 1024**3 / seconds * jax.process_count()
 
 
@@ -36,7 +32,8 @@ class Monitor:
         """Goes on after `step`: what a killed run wrote of later steps is dropped, as these steps come again."""
         self.directory, self.config = directory, config
         self.peak = peak_flops(config.dtype)
-        print(f"MFU is of {self.peak / 1e9:,.0f} GFLOP/s, a {config.dtype} matrix product measured now", flush=True)
+        peak = f"{self.peak / 1e9:,.0f} GFLOP/s, a {config.dtype} matrix product measured now"
+        print(f"MFU: share of {peak}; attention counted in full, or its causal half", flush=True)
         path = directory / "metrics.jsonl"
         lines = path.read_text().splitlines(keepends=True) if path.exists() else []
         records = [json.loads(line) for line in lines if line.endswith("\n")]  # the last one may be half a line
@@ -46,8 +43,8 @@ class Monitor:
         rewritten.replace(path)
         self.file = path.open("a", buffering=1)
         self.events = SummaryWriter(str(directory / "tensorboard"), purge_step=step + 1)
-        columns = "step {task.completed}/{task.total}", BarColumn(), "{task.description}", "ETA", TimeRemainingColumn()
-        self.progress = Progress(*columns, disable=not sys.stdout.isatty())
+        columns = "{task.completed}/{task.total}", BarColumn(None), "{task.description}", "ETA", TimeRemainingColumn()
+        self.progress = Progress(*columns, expand=True, disable=not sys.stdout.isatty())
         self.task = self.progress.add_task("", completed=step, total=config.steps)
         self.progress.start()
         self.seconds = collections.deque(maxlen=20)  # of the last steps
@@ -68,13 +65,12 @@ class Monitor:
         speed = self.config.batch_size * self.config.sequence_length / seconds
         self.record(step, metrics | {"train/tokens_per_second": speed})
         full, causal = (speed * flops_per_token(self.config, causal) / self.peak for causal in (False, True))
-        text = f"loss {metrics['train/loss']:.4f}  {speed:,.0f} tokens/s  "
-        text += f"MFU {full:.1%} (full attention), {causal:.1%} (causal)"
+        text = f"loss {metrics['train/loss']:.4f} {speed:,.0f} tokens/s MFU {full:.1%} full {causal:.1%} causal"
         self.progress.update(self.task, completed=step, description=text)
         if self.progress.disable and (now - self.line > 10 or step == self.config.steps):
             self.line = now
-            eta = datetime.timedelta(seconds=round(seconds * (self.config.steps - step)))
-            print(f"step {step}/{self.config.steps}  {text}  ETA {eta}", flush=True)
+            minutes = seconds * (self.config.steps - step) / 60
+            print(f"step {step}/{self.config.steps} {text} ETA {minutes:.1f} min", flush=True)
 
     def evaluation(self, step: int, loss: float) -> None:
         self.record(step, {"eval/loss": loss})

@@ -68,7 +68,7 @@ def adapt(splice: Splice, point: Point, scope: Scope, threaded: frozenset[str], 
     """
     body = as_block(splice.body)
     bound, inner = bound_names(body.module), inner_parameters(body.module)
-    _check_shown(splice, point, bound, inner)
+    _check_shown(splice, point, body, bound, inner)
     _check_free(splice, point, {node.value for node in variables(body.module)} - bound - inner, scope)
     _check_yield(splice, point, body)
     for name in splice.reads:
@@ -97,7 +97,7 @@ def _error(splice: Splice, message: str, remedy: str) -> LoomError:
     return LoomError(f"{splice.fragment} {message}", str(splice.origin), remedy)
 
 
-def _check_shown(splice: Splice, point: Point, bound: set[str], inner: set[str]) -> None:
+def _check_shown(splice: Splice, point: Point, body: Source, bound: set[str], inner: set[str]) -> None:
     """An expression that the point shows is read anew at each use, so nothing in it may change."""
     for name in set(point.named) & set(splice.reads):
         message = f"rebinds {name}, which the point {point.name!r} shows as {point.named[name]}"
@@ -105,10 +105,22 @@ def _check_shown(splice: Splice, point: Point, bound: set[str], inner: set[str])
             raise _error(splice, message, f"Show the local name at {point.where}, or bind another name.")
         if name in inner:
             raise _error(splice, f"has an inner parameter {name}, as the point {point.name!r} shows", "Rename one.")
-        changed = sorted(point.names_in(name) & (bound & set(splice.reads) | inner))
+        changed = sorted(point.names_in(name) & (_changed_before(name, body, bound & set(splice.reads)) | inner))
         if changed:
             message = f"binds {changed[0]}, and reads {name}, which the point {point.name!r} shows as {point.named[name]}"
             raise _error(splice, message, f"Compute {name} before the point, at {point.where}, and show that local name.")
+
+
+def _changed_before(name: str, body: Source, candidates: set[str]) -> set[str]:
+    """Those names that a statement rebinds before `name` is read, or in one compound statement with a read."""
+    changed: set[str] = set()
+    found: set[str] = set()
+    for statement in syntax.body(body.module.body[0]):
+        rebound = bound_names(statement) & candidates
+        reads = any(node.value == name for node in variables(statement))
+        found |= (changed if isinstance(statement, cst.SimpleStatementLine) else changed | rebound) if reads else set()
+        changed |= rebound
+    return found
 
 
 def _check_free(splice: Splice, point: Point, names: set[str], scope: Scope) -> None:

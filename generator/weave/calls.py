@@ -12,6 +12,7 @@ from dataclasses import dataclass
 import libcst as cst
 
 from generator import syntax
+from generator.errors import LoomError
 from generator.parts import Definition
 from generator.syntax import Source
 from generator.weave.functions import Call, Classes, Function, read_functions
@@ -43,6 +44,7 @@ class CallGraph:
         self.functions: dict[str, Function] = read_functions(self.sources)
         self.calls: list[Call] = []
         self.doubts: list[Doubt] = []
+        self.aliases: dict[str, list[tuple[str, str]]] = {}  # function -> (where, local name for it)
         self.followed: set[cst.CSTNode] = set()  # the names by which those calls call
         for function in list(self.functions.values()):
             self._read_calls(function)
@@ -69,9 +71,17 @@ class CallGraph:
                 queue.append(name)
         return found
 
-    def resolve(self, target: cst.BaseExpression, function: Function) -> list[str]:
-        """The ids of the functions that `target(...)` may call inside `function`."""
-        return self._resolve(unwrap(target), function, frozenset())
+    def check_doubts(self, callee: str) -> None:
+        """Refuses a call that may be one of `callee`, or of another function.
+
+        Raises:
+            LoomError: at the first such call.
+        """
+        for doubt in self.doubts:
+            if callee in doubt.callees:
+                message = f"this may be a call of {' or of '.join(doubt.callees)}, and {callee} is threaded"
+                where = self.functions[doubt.caller].source.where(doubt.node)
+                raise LoomError(message, where, "Use two names, so that each has one type.")
 
     def _read_calls(self, function: Function) -> None:
         for statement in syntax.statements(function.node):
@@ -87,7 +97,7 @@ class CallGraph:
                     wrappers = _wrappers(_scanned(node) if scan else node.func)
                     self.calls.append(Call(function.id, callees[0], node, statement, scan, wrappers))
                     self.followed.add(target)
-                elif callees:
+                elif len(callees) > 1:
                     self.doubts.append(Doubt(function.id, node, tuple(callees)))
                     self.followed.add(target)
 
@@ -127,8 +137,12 @@ class CallGraph:
         for value in scope.bindings.get(name, ()):
             target = unwrap(value)
             if isinstance(target, (cst.Name, cst.Attribute)):
-                found += self._resolve(target, scope, seen | {f"{scope.id} {name}"})
+                callees = self._resolve(target, scope, seen | {f"{scope.id} {name}"})
+                found += callees
                 self.followed.add(target)
+                for callee in callees:
+                    if (scope.id, name) not in self.aliases.setdefault(callee, []):
+                        self.aliases[callee].append((scope.id, name))
         return found
 
     def _types(self, name: str, function: Function, seen: frozenset[str]) -> list[str]:

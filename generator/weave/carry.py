@@ -242,8 +242,10 @@ def _arguments(plan: Plan, call: Call, names: list[str]) -> list[Edit]:
 
 def _closing(call: Call, source: Source) -> int:
     """The offset of the parenthesis that closes a call without arguments."""
-    end = source.span(call.node)[1] - sum(1 for _ in call.node.rpar)
-    return source.text.rindex(")", 0, end)
+    start, end = source.span(call.node)
+    for _ in call.node.rpar:
+        end = source.text.rindex(")", start, end)
+    return source.text.rindex(")", start, end)
 
 
 def _check_arguments(plan: Plan, call: Call, names: list[str]) -> None:

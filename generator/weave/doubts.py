@@ -1,4 +1,4 @@
-"""Refuses to thread where the result could be wrong without a word: what the call graph cannot follow, or overwrites."""
+"""Refuses to thread where the result could be wrong without a word."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ import libcst as cst
 
 from generator import syntax
 from generator.errors import LoomError
+from generator.syntax import Source
 from generator.traced import Traced, line_starts
 from generator.weave.flow import Flow
 from generator.weave.functions import Call, Function
@@ -35,12 +36,7 @@ def check_plan(plan: Plan) -> None:
             node = plan.graph.functions[function]
             raise LoomError(f"{function} is defined twice, and only one could be threaded", node.where, "Rename one.")
         _check_uses(plan, plan.graph.functions[function])
-    for doubt in plan.graph.doubts:
-        for callee in doubt.callees:
-            if callee in changed:
-                source = plan.graph.functions[doubt.caller].source
-                message = f"this may be a call of {' or of '.join(doubt.callees)}, and {callee} is threaded"
-                raise LoomError(message, source.where(doubt.node), "Use two names, so that each has one type.")
+        plan.graph.check_doubts(function)
     for call in plan.graph.calls:
         _check_wrappers(plan, call)
     for index, names in plan.passed.items():
@@ -60,16 +56,22 @@ def _check_uses(plan: Plan, function: Function) -> None:
     name = function.class_name if short == "__init__" and not function.owner else short
     if function.class_name and not function.owner and short != "__init__":
         return  # of a method, only calls with a known type are its uses
+    for scope, alias in plan.graph.aliases.get(function.id, ()):
+        _check_names(plan, function, plan.graph.functions[scope].node, alias, plan.graph.functions[scope].source)
     sources = [function.source] if function.owner else list(plan.graph.sources.values())
     for source in sources:
         if not re.search(rf"\b{name}\b", source.text):
             continue
         within = plan.graph.functions[function.owner].node if function.owner else source.module
-        for node in _uses(within, name, top=within):
-            if node not in plan.graph.followed:
-                message = f"{function.id} must take or give {_added(plan, function.id)}, and is used here in a way that"
-                remedy = f"Call it by its name: {name}(...), in jax.jit, jax.checkpoint, jax.grad or jax.lax.scan at most."
-                raise LoomError(f"{message} threading cannot follow", source.where(node), remedy)
+        _check_names(plan, function, within, name, source)
+
+
+def _check_names(plan: Plan, function: Function, within: cst.CSTNode, name: str, source: Source) -> None:
+    for node in _uses(within, name, top=within):
+        if node not in plan.graph.followed:
+            message = f"{function.id} must take or give {_added(plan, function.id)}, and is used here in a way that"
+            remedy = f"Call it by its name: {name}(...), in jax.jit, jax.checkpoint, jax.grad or jax.lax.scan at most."
+            raise LoomError(f"{message} threading cannot follow", source.where(node), remedy)
 
 
 def _uses(node: cst.CSTNode, name: str, top: cst.CSTNode) -> Iterator[cst.Name]:
@@ -90,7 +92,7 @@ def _uses(node: cst.CSTNode, name: str, top: cst.CSTNode) -> Iterator[cst.Name]:
             continue
         if isinstance(node, cst.Arg) and child is node.keyword or isinstance(node, cst.Param) and child is node.name:
             continue
-        if isinstance(child, cst.Name) and child.value == name:
+        if isinstance(child, cst.Name) and child.value == name and not isinstance(node, cst.AssignTarget):
             yield child
         yield from _uses(child, name, top)
 

@@ -242,6 +242,7 @@ class _Planner:
         return any(self._at_hand(outer, name, seen) for outer in self.graph.outward(function))
 
     def _nobody(self, function: str, name: str, need: Need | None) -> None:
+        self.graph.check_doubts(function)
         where = str(need.origin) if need else self.graph.functions[function].where
         sites = ", ".join(f"{p.site} ({p.origin})" for p in self.plan.values[name].providers.values())
         raise LoomError(

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from generator.hunks import hunks
-from generator.mapped import MappedPackage, Segments
-from generator.project import LOCK, MAP
+from generator.commands.hunks import hunks
+from generator.commands.mapped import MappedPackage, Segments
+from generator.commands.project import LOCK, MAP
 
 
 @dataclass

@@ -8,11 +8,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple
 
-from generator.citation import title_and_citation
+from generator.commands.citation import title_and_citation
 from generator.errors import LoomError, nearest
-from generator.lock import read_lock
-from generator.mapped import MappedPackage, Segments
-from generator.project import LOCK, Project
+from generator.commands.lock import read_lock
+from generator.commands.mapped import MappedPackage, Segments
+from generator.commands.project import LOCK, Project
 
 CONTEXT = 2
 

@@ -7,8 +7,8 @@ from functools import cached_property
 from pathlib import Path
 
 from generator.errors import LoomError, nearest
-from generator.lock import Lock, read_lock, sha256
-from generator.project import MAP, Project
+from generator.commands.lock import Lock, read_lock, sha256
+from generator.commands.project import MAP, Project
 from generator.traced import Origin
 
 Segments = list[tuple[int, Origin]]

@@ -89,7 +89,7 @@ class Project:
         path = self.generated / PACKAGES
         if not path.exists():
             return None
-        from generator.tomlfile import check_keys, read_toml
+        from generator.commands.tomlfile import check_keys, read_toml
 
         shown = self.show(path)
         table = read_toml(path, shown)
@@ -116,7 +116,7 @@ class Project:
         return sorted(folder for folder in self.generated.iterdir() if os.path.lexists(folder / LOCK))
 
     def _built(self) -> list[Combination]:
-        from generator.lock import read_lock
+        from generator.commands.lock import read_lock
 
         result = []
         for folder in self.locked_folders():
@@ -132,7 +132,7 @@ class Project:
 
 def builtin_root() -> Path:
     """The folder of the built-in library: inside an installed gen, else the repository that this module stands in."""
-    here = Path(__file__).resolve().parent
+    here = Path(__file__).resolve().parents[1]
     packed = here / "_library"
     return packed if packed.is_dir() else here.parent
 
@@ -148,7 +148,7 @@ def _generated(settings: Path) -> str:
     """The output folder that gen.toml names."""
     if not settings.is_file():
         return "generated"
-    from generator.tomlfile import check_keys, read_toml
+    from generator.commands.tomlfile import check_keys, read_toml
 
     shown = os.path.relpath(settings)
     table = read_toml(settings, shown)

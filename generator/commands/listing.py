@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from generator.citation import title_and_citation
+from generator.commands.citation import title_and_citation
 from generator.errors import LoomError
-from generator.lock import files_below
-from generator.project import LOCK, Project
-from generator.tables import Table
+from generator.commands.lock import files_below
+from generator.commands.project import LOCK, Project
+from generator.commands.tables import Table
 
 PLACES = {
     "architectures": ("templates/architectures", ".toml"),

@@ -6,11 +6,11 @@ from dataclasses import asdict
 
 import click
 
-from generator.citation import title_and_citation
-from generator.cli import write_json
-from generator.explain import Explained, Stretch, explain_file, explain_fragment, find_fragment
-from generator.mapped import built_packages
-from generator.project import Project
+from generator.commands.citation import title_and_citation
+from generator.commands.cli import write_json
+from generator.commands.explain import Explained, Stretch, explain_file, explain_fragment, find_fragment
+from generator.commands.mapped import built_packages
+from generator.commands.project import Project
 
 
 def file(project: Project, place: str, as_json: bool) -> None:

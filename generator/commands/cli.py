@@ -78,9 +78,9 @@ def gen() -> None:
 @AS_JSON
 def list_(as_json: bool) -> None:
     """List the architectures, targets, fragments and packages."""
-    from generator.listing import listing, tables
-    from generator.project import Project
-    from generator.tables import plain
+    from generator.commands.listing import listing, tables
+    from generator.commands.project import Project
+    from generator.commands.tables import plain
 
     found = listing(Project.find())
     write_json(found) if as_json else click.echo("\n\n".join(plain(table) for table in tables(found)))
@@ -102,8 +102,8 @@ def build_(
     since the last build, or that gen did not make, is never overwritten or deleted without --force: it is listed, and
     nothing in that package is written.
     """
-    from generator.build import build, build_all
-    from generator.project import Combination, Project
+    from generator.commands.build import build, build_all
+    from generator.commands.project import Combination, Project
 
     project = Project.find()
     if everything == bool(architecture) or everything == bool(target):
@@ -162,8 +162,8 @@ def check_(as_json: bool, full: bool) -> None:
     (its sources, gen or a tool changed), missing, and orphan (generated once, but nothing makes it any more). Files of
     your own in a package are left in peace.
     """
-    from generator.check import check
-    from generator.project import Project
+    from generator.commands.check import check
+    from generator.commands.project import Project
 
     project = Project.find()
     findings, errors = check(project, full, None if as_json else progress)
@@ -191,8 +191,8 @@ def diff_(before: str | None, after: str | None, as_json: bool) -> None:
     With two packages, by name or by folder: their differences, grouped by the fragment that causes them. With none:
     what gen build would change in the packages now; a change that occurs in many places is shown once.
     """
-    from generator import differ
-    from generator.project import Project
+    from generator.commands import differ
+    from generator.commands.project import Project
 
     if before and not after:
         raise LoomError("diff needs two packages or none", remedy=f"Name the package to compare {before} with.")
@@ -214,8 +214,8 @@ def explain_(place: str | None, fragment: str | None, as_json: bool) -> None:
 
     FILE:LINE gives the fragment, its line, the feature's title and its citation; FILE alone gives them for all lines.
     """
-    from generator import explainer
-    from generator.project import Project
+    from generator.commands import explainer
+    from generator.commands.project import Project
 
     if bool(place) == bool(fragment):
         raise LoomError("explain needs a file or --fragment", remedy="Write gen explain FILE:LINE.")
@@ -234,9 +234,9 @@ def loc_(as_json: bool, as_markdown: bool) -> None:
 
     Also what each fragment and each architecture adds, and which code fragments restate from each other.
     """
-    from generator.loc import loc, tables
-    from generator.project import Project
-    from generator.tables import markdown, plain
+    from generator.commands.loc import loc, tables
+    from generator.commands.project import Project
+    from generator.commands.tables import markdown, plain
 
     if as_json and as_markdown:
         raise LoomError("--json and --markdown are two formats", remedy="Choose one.")

@@ -7,7 +7,7 @@ import json
 import pytest
 from conftest import weave_files
 
-from generator.explain import _line_stretches
+from generator.commands.explain import _line_stretches
 from generator.traced import Origin
 
 MODEL = "generated/llama_cpu/model.py"
@@ -123,7 +123,7 @@ class TestFragment:
             package.origins["train.py"][3].append((9, Origin("fragments/model/rope.py", 3)))
             return package
 
-        monkeypatch.setattr("generator.build.weave", weave)
+        monkeypatch.setattr("generator.commands.build.weave", weave)
         workshop.build("llama_cpu")
         assert "\n  | def loop(steps):\n" in workshop.run("explain", "--fragment", "rope").stdout
 

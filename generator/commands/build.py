@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from generator.errors import LoomError
-from generator.lock import Fingerprints, read_lock, sha256
-from generator.project import LOCK, MAP, PACKAGES, Combination, Project
-from generator.write import JOURNAL, check_folder, plan_write, write_package
+from generator.commands.lock import Fingerprints, read_lock, sha256
+from generator.commands.project import LOCK, MAP, PACKAGES, Combination, Project
+from generator.commands.write import JOURNAL, check_folder, plan_write, write_package
 
 if TYPE_CHECKING:
     from generator.library import Library

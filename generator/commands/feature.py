@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from generator.project import Combination, Project
+    from generator.commands.project import Combination, Project
 
 
 def lines_in_other_fragments(project: Project, fragment: str, packages: Sequence[Combination]) -> int | None:

@@ -14,8 +14,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from generator.errors import LoomError
-from generator.lock import check_inside, read_lock, sha256
-from generator.project import LOCK, MAP
+from generator.commands.lock import check_inside, read_lock, sha256
+from generator.commands.project import LOCK, MAP
 
 JOURNAL = ".gen.pending"
 SCRATCH = ".gen.tmp"

@@ -6,9 +6,9 @@ import json
 
 import pytest
 
-from generator.clones import clones
-from generator.count import Lines, count
-from generator.tables import Table, markdown, plain
+from generator.commands.clones import clones
+from generator.commands.count import Lines, count
+from generator.commands.tables import Table, markdown, plain
 
 
 class TestLines:
@@ -109,7 +109,7 @@ class TestReport:
 
     def test_features_are_claimed_only_when_measured(self, workshop, report, monkeypatch):
         assert report["features"] == []
-        monkeypatch.setattr("generator.loc.lines_in_other_fragments", lambda project, name, kept: 7)
+        monkeypatch.setattr("generator.commands.loc.lines_in_other_fragments", lambda project, name, kept: 7)
         assert "Lines that a feature changes in other fragments" in workshop.run("loc").stdout
 
     def test_for_people(self, workshop, report):

@@ -6,12 +6,12 @@ from dataclasses import asdict
 
 import click
 
-from generator.changes import pending
-from generator.citation import title_and_citation
-from generator.cli import complain, progress, write_json
-from generator.diff import Cause, compare, edited_files
-from generator.mapped import find_package
-from generator.project import Project
+from generator.commands.changes import pending
+from generator.commands.citation import title_and_citation
+from generator.commands.cli import complain, progress, write_json
+from generator.commands.diff import Cause, compare, edited_files
+from generator.commands.mapped import find_package
+from generator.commands.project import Project
 
 
 def between(project: Project, before: str, after: str, as_json: bool) -> int:

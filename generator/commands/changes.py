@@ -7,12 +7,12 @@ import re
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from generator.build import in_parallel, is_current, woven
+from generator.commands.build import in_parallel, is_current, woven
 from generator.errors import LoomError
-from generator.hunks import hunks
-from generator.lock import Fingerprints
-from generator.project import LOCK, MAP, Combination, Project
-from generator.write import plan_write, read_output
+from generator.commands.hunks import hunks
+from generator.commands.lock import Fingerprints
+from generator.commands.project import LOCK, MAP, Combination, Project
+from generator.commands.write import plan_write, read_output
 
 CONTEXT = 3
 

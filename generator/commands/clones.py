@@ -6,7 +6,7 @@ import ast
 from collections import defaultdict
 from typing import NamedTuple
 
-from generator.count import python_code_lines
+from generator.commands.count import python_code_lines
 
 SHORTEST = 4
 

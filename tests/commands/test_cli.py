@@ -25,10 +25,10 @@ HEAVY = (
 RUN = """
 import sys
 from pathlib import Path
-import generator.project
+import generator.commands.project
 builtin = Path(sys.argv.pop(1))
-generator.project.builtin_root = lambda: builtin
-from generator.cli import gen
+generator.commands.project.builtin_root = lambda: builtin
+from generator.commands.cli import gen
 try:
     gen()
 finally:
@@ -67,7 +67,7 @@ def test_mistake_in_a_file_is_no_traceback(workshop, monkeypatch):
     def fail(*arguments):
         raise PermissionError(13, "Permission denied", "fragments/model/rope.py")
 
-    monkeypatch.setattr("generator.build.weave", fail)
+    monkeypatch.setattr("generator.commands.build.weave", fail)
     result = workshop.run("build", "llama", "--target=cpu", code=2)
     assert result.stderr == "error: fragments/model/rope.py: Permission denied\n"
 

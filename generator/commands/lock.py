@@ -18,9 +18,9 @@ from typing import Any
 
 from generator import __version__
 from generator.errors import LoomError
-from generator.project import LOCK, Combination
+from generator.commands.project import LOCK, Combination
 
-TOOLS = ("black", "jinja2", "libcst")
+TOOLS = ("black", "jinja2", "libcst", "pytokens")
 
 
 @dataclass(frozen=True)
@@ -125,7 +125,7 @@ def files_below(folder: Path) -> list[str]:
 
 def generator_hash() -> str:
     """The hash over the generator's own source, without the library that an installed gen carries."""
-    folder = Path(__file__).resolve().parent
+    folder = Path(__file__).resolve().parents[1]
     digest = hashlib.sha256()
     for path in files_below(folder):
         if path.endswith(".py") and not path.startswith("_library/"):

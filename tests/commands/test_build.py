@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from generator import write
-from generator.lock import generator_hash
-from generator.write import JOURNAL
+from generator.commands import write
+from generator.commands.lock import generator_hash
+from generator.commands.write import JOURNAL
 
 PACKAGE = ["docs/README.md", "gen.lock", "gen.map", "kernels.py", "model.py", "train.py"]
 BUILD = ("build", "llama", "--target=cpu")
@@ -27,7 +27,7 @@ def count_weaving(workshop, monkeypatch):
         woven.append(f"{architecture}_{target}")
         return weave_files(architecture, target, library)
 
-    monkeypatch.setattr("generator.build.weave", weave)
+    monkeypatch.setattr("generator.commands.build.weave", weave)
     return woven
 
 
@@ -77,7 +77,7 @@ class TestWriting:
             del package.files["docs/README.md"]
             return package
 
-        monkeypatch.setattr("generator.build.weave", weave)
+        monkeypatch.setattr("generator.commands.build.weave", weave)
         workshop.source("fragments/train/loop.py", "x = 1\n")
         workshop.run(*BUILD)
         assert not (workshop.generated / "llama_cpu/docs").exists()
@@ -101,7 +101,7 @@ class TestWriting:
         lock = json.loads(other)
         assert sorted(lock) == ["architecture", "generator", "inputs", "outputs", "target", "tools"]
         assert sorted(lock["outputs"]) == [path for path in PACKAGE if path != "gen.lock"]
-        assert sorted(lock["tools"]) == ["black", "jinja2", "libcst"]
+        assert sorted(lock["tools"]) == ["black", "jinja2", "libcst", "pytokens"]
         assert lock["generator"]["sha256"] == generator_hash()
 
 
@@ -310,14 +310,14 @@ class TestFastPath:
 
     def test_generator_changed(self, workshop, count_weaving, monkeypatch):
         workshop.build("llama_cpu")
-        monkeypatch.setattr("generator.lock.generator_hash", lambda: "0" * 64)
+        monkeypatch.setattr("generator.commands.lock.generator_hash", lambda: "0" * 64)
         workshop.run(*BUILD)
         assert len(count_weaving) == 2
 
     def test_tool_changed(self, workshop, count_weaving, monkeypatch):
         workshop.build("llama_cpu")
-        versions = {"black": "99", "jinja2": "99", "libcst": "99"}
-        monkeypatch.setattr("generator.lock.tool_versions", lambda: versions)
+        versions = {"black": "99", "jinja2": "99", "libcst": "99", "pytokens": "99"}
+        monkeypatch.setattr("generator.commands.lock.tool_versions", lambda: versions)
         workshop.run(*BUILD)
         assert len(count_weaving) == 2
 
@@ -341,7 +341,7 @@ class TestFastPath:
         for path in ("lock.py", "weave/link.py", "_library/fragments/rope.py"):
             (tmp_path / path).parent.mkdir(parents=True, exist_ok=True)
             (tmp_path / path).write_text("1")
-        monkeypatch.setattr("generator.lock.__file__", str(tmp_path / "lock.py"))
+        monkeypatch.setattr("generator.commands.lock.__file__", str(tmp_path / "commands" / "lock.py"))
         hashes = [generator_hash()]
         for path in ("_library/fragments/rope.py", "weave/link.py", "lock.py"):
             (tmp_path / path).write_text("2")

@@ -1,0 +1,100 @@
+"""Text that knows where it came from: what a model in plain lists says of it, it says too."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from generator.traced import Edit, Origin, Traced, line_starts
+
+Model = list[tuple[str, Origin]]  # each character with its origin
+texts = st.text(alphabet="ab\n\x0c\u2028", max_size=12)
+origins = st.builds(Origin, st.sampled_from(["x", "y"]), st.integers(1, 9))
+
+
+@st.composite
+def pieces(draw) -> tuple[Traced, Model]:
+    text, origin = draw(texts), draw(origins)
+    if draw(st.booleans()):
+        return Traced.insert(text, origin), [(character, origin) for character in text]
+    lines = [text.count("\n", 0, offset) for offset in range(len(text))]
+    return Traced.copy(text, *origin), [(c, Origin(origin.path, origin.line + n)) for c, n in zip(text, lines, strict=True)]
+
+
+@st.composite
+def traced(draw) -> tuple[Traced, Model]:
+    parts = draw(st.lists(pieces(), max_size=4))
+    return Traced.join(part for part, _ in parts), [pair for _, model in parts for pair in model]
+
+
+def model_of(text: Traced) -> Model:
+    return [(character, text.origin_at(offset)) for offset, character in enumerate(text.text)]
+
+
+common = settings(deadline=None, derandomize=True, max_examples=150)
+
+
+class TestOrigins:
+    """Every character keeps its origin through joining, slicing, editing and cutting into lines."""
+
+    @common
+    @given(traced(), traced())
+    def test_join(self, one, other):
+        assert model_of(one[0] + other[0]) == one[1] + other[1]
+
+    @common
+    @given(traced(), st.integers(0, 50), st.integers(0, 50))
+    def test_slice(self, pair, start, end):
+        assert model_of(pair[0][start:end]) == pair[1][start:end]
+
+    @common
+    @given(traced())
+    def test_lines(self, pair):
+        lines = pair[0].lines()
+        assert [model_of(line) for line in lines] == [
+            pair[1][start:end] for start, end in zip(line_starts(pair[0].text), line_starts(pair[0].text)[1:], strict=False)
+        ]
+        assert all("\n" not in line.text[:-1] for line in lines)
+
+    @common
+    @given(traced(), st.data())
+    def test_edited(self, pair, data):
+        text, model = pair
+        cuts = sorted(data.draw(st.lists(st.integers(0, len(text.text)), max_size=6)))
+        spans = list(zip(cuts[::2], cuts[1::2], strict=False))
+        new = [data.draw(traced()) for _ in spans]
+        expected, position = [], 0
+        for (start, end), (_, inserted) in zip(spans, new, strict=True):
+            expected += model[position:start] + inserted
+            position = end
+        edits = [Edit(start, end, inserted) for (start, end), (inserted, _) in zip(spans, new, strict=True)]
+        assert model_of(text.edited(edits)) == expected + model[position:]
+
+
+class TestEdits:
+    """Edits are given in any order; those at one place keep theirs."""
+
+    TEXT = Traced.copy("one\ntwo\n", "p", 5)
+
+    def edit(self, start: int, end: int, text: str) -> Edit:
+        return Edit(start, end, Traced.insert(text, Origin("q", 1)))
+
+    def test_order(self):
+        assert self.TEXT.edited([self.edit(4, 7, "2"), self.edit(0, 0, "a"), self.edit(0, 0, "b")]).text == "abone\n2\n"
+
+    def test_overlap(self):
+        with pytest.raises(ValueError, match="edits overlap at offset 2: 'e"):
+            self.TEXT.edited([self.edit(0, 3, "x"), self.edit(2, 4, "y")])
+
+    def test_origins_beside_an_edit(self):
+        edited = self.TEXT.edited([self.edit(1, 5, "-")])
+        assert edited.text == "o-wo\n"
+        assert [str(edited.origin_at(offset)) for offset in range(4)] == ["p:5", "q:1", "p:6", "p:6"]
+
+    def test_paths_in_order_of_appearance(self):
+        assert (Traced.insert("x", Origin("b", 1)) + self.TEXT + Traced.insert("y", Origin("b", 2))).paths() == ["b", "p"]
+
+    def test_nothing_has_no_origin(self):
+        with pytest.raises(IndexError):
+            Traced().origin_at(0)

@@ -1,0 +1,300 @@
+"""The splice operator, by what goes in and what comes out."""
+
+from __future__ import annotations
+
+import pytest
+from miniature import refused, run, tidy, woven
+
+HOST = """
+    from generator.marks import point
+
+    class Attention:
+        def __call__(self, x):
+            q = x
+            # the heads, before they meet
+            point("Attention.heads", q, size=self.sizes[0] + 1)  # [B, T, N, H]
+            return q
+"""
+
+
+def spliced(body: str, head: str = '@splice("Attention.heads")\ndef _(q):') -> str:
+    """HOST with a splice of this body."""
+    lines = "".join(f"    {line}\n" for line in body.splitlines())
+    return woven(host=HOST, rope=f"{head}\n{lines}").split("before they meet\n")[1].split("        return q")[0]
+
+
+class TestAPoint:
+    """`point(...)` is a place: the statements of splices stand there, and the line itself is gone."""
+
+    def test_one_splice(self):
+        assert woven(
+            host=HOST,
+            norm="""
+            @splice("Attention.heads")
+            def _(self, q):
+                # scaled
+                q = self.query_norm(q)  # [B, T, N, H]
+            """,
+        ) == tidy("""
+            class Attention:
+                def __call__(self, x):
+                    q = x
+                    # the heads, before they meet
+                    # scaled
+                    q = self.query_norm(q)  # [B, T, N, H]
+                    return q
+            """)
+
+    def test_no_splice(self):
+        assert "q = x\n        # the heads, before they meet\n        return q" in woven(host=HOST)
+
+    def test_a_block_that_loses_its_only_statement_stays_a_block(self):
+        text = woven(
+            host="""
+            def f(x):
+                point("a", x)
+
+            def g(x):
+                if x:
+                    point("b", x)
+                    point("c", x)
+                return x
+            """
+        )
+        assert text == tidy("""
+            def f(x):
+                pass
+
+
+            def g(x):
+                if x:
+                    pass
+                return x
+            """)
+
+    def test_a_string_over_several_lines_keeps_its_blanks(self):
+        text = woven(
+            host="""
+            def f(x):
+                if x:
+                    point("a", x)
+                return x
+            """,
+            long='@splice("a")\ndef _(x):\n    x = """one\n  two\n"""\n',
+        )
+        assert run(text)["f"](1) == "one\n  two\n"
+
+    def test_a_point_in_a_splice(self):
+        text = woven(
+            host="""
+            def f(x):
+                point("outer", x)
+                return x
+            """,
+            middle="""
+            @splice("outer")
+            def _(x):
+                x = x + 1
+                point("inner", x)
+                x = x * 2
+            """,
+            last="""
+            @splice("inner")
+            def _(x):
+                x = x * 10
+            """,
+        )
+        assert run(text)["f"](1) == 40
+
+
+class TestABlock:
+    """`with point(...):` holds statements: a splice replaces them, or says where they go on."""
+
+    HOST = """
+        def attend(q):
+            with point("attend", q):
+                # the plain way
+                context = q + 1
+            return context
+    """
+
+    def test_without_a_splice_they_stay(self):
+        assert woven(host=self.HOST) == tidy("""
+            def attend(q):
+                # the plain way
+                context = q + 1
+                return context
+            """)
+
+    def test_replaced(self):
+        text = woven(host=self.HOST, flash='@splice("attend")\ndef _(q, context):\n    context = q * 5\n')
+        assert text == tidy("""
+            def attend(q):
+                context = q * 5
+                return context
+            """)
+
+    def test_wrapped_twice_in_order(self):
+        cache = """
+            @splice("attend")
+            def _(q, context):
+                if q < 0:
+                    context = 0
+                else:
+                    proceed()
+        """
+        scope = """
+            @splice("attend", after="cache")
+            def _():
+                with scope("attention"):
+                    proceed()
+        """
+        assert woven(host=self.HOST, scope=scope, cache=cache) == tidy("""
+            def attend(q):
+                with scope("attention"):
+                    if q < 0:
+                        context = 0
+                    else:
+                        # the plain way
+                        context = q + 1
+                return context
+            """)
+
+    def test_two_that_replace_are_refused(self):
+        one = '@splice("attend")\ndef _(q, context):\n    context = q\n'
+        two = '@splice("attend", after="one")\ndef _(q, context):\n    context = -q\n'
+        assert refused(host=self.HOST, one=one, two=two) == (
+            "fragments/model/two.py:2: model/two replaces the statements at fragments/model/host.py:2, among them those of "
+            "model/one (fragments/model/one.py:2)\n"
+            "  Say proceed() where they go, put this splice before the other, or select one of the two."
+        )
+
+
+class TestNames:
+    """A splice shares the names of its parameters with the host; its others are its own."""
+
+    def test_a_name_of_its_own_that_the_host_has_is_renamed(self):
+        assert spliced("x = 2\nf = [x for x in q]\nq = q + x + g(x=x).x") == (
+            "        rope_x = 2\n        f = [rope_x for rope_x in q]\n        q = q + rope_x + g(x=rope_x).x\n"
+        )
+
+    def test_a_name_that_the_host_has_only_as_an_attribute_stays(self):
+        assert spliced("sizes = 2\nq = q + sizes") == "        sizes = 2\n        q = q + sizes\n"
+
+    def test_in_f_strings(self):
+        assert spliced('x = 2\nq = f"{x} {x!r:>{x}} x"') == (
+            '        rope_x = 2\n        q = f"{rope_x} {rope_x!r:>{rope_x}} x"\n'
+        )
+
+    def test_the_new_name_is_no_other_name(self):
+        assert spliced("rope_x = 1\nx = 2\nq = x + rope_x") == (
+            "        rope_x = 1\n        rope_x_2 = 2\n        q = rope_x_2 + rope_x\n"
+        )
+
+    def test_two_splices_do_not_share(self):
+        text = woven(
+            host='def f(x):\n    point("a", x)\n    point("b", x)\n    return x\n',
+            one='@splice("a", before="two")\ndef _(x):\n    h = x + 1\n    x = h\n',
+            two='@splice("a")\ndef _(x):\n    h = x * 2\n    g = lambda: h\n    x = g()\n',
+            three='@splice("b")\ndef _(x):\n    h = 0\n    x = x + h + g()\n\ndef g():\n    return 100\n',
+        )
+        assert run(text)["f"](1) == 104
+        assert len({line.split(" = ")[0].strip() for line in text.splitlines() if " = " in line} - {"x"}) == 4
+
+    def test_an_expression_that_the_point_shows(self):
+        head = '@splice("Attention.heads")\ndef _(q, size):'
+        assert spliced("q = q * size", head) == "        q = q * (self.sizes[0] + 1)\n"
+
+    def test_an_expression_is_not_captured(self):
+        host = 'def f(n):\n    point("a", n, twice=n + n)\n    return n\n'
+        body = '@splice("a")\ndef _(n, twice):\n'
+        assert run(woven(host=host, s=body + "    m = [twice for k in range(2)]\n    n = sum(m)\n"))["f"](3) == 12
+        message = "model/s binds n, and reads twice, which the point 'a' shows as n + n"
+        assert message in refused(host=host, s=body + "    n = 1\n    n = twice\n")
+        assert message in refused(host=host, s=body + "    for n in range(2):\n        n = twice\n")
+        assert message in refused(host=host, s=body + "    g = lambda n: n * twice\n")
+
+
+class TestRefused:
+    """What would mean something else in its host is an error, with the way out."""
+
+    @pytest.mark.parametrize(
+        ("parameters", "body", "message"),
+        [
+            ("q", "scale = 1\n    x = 1\n    emit(x)", "emits x, which is also a name in the host"),
+            ("q", "q = x + 1", "uses x, which is no parameter of the splice, but a variable of the host"),
+            ("size", "size = 2", "rebinds size, which the point 'Attention.heads' shows as self.sizes[0] + 1"),
+            ("q", "return q", "a splice cannot return here: its host would return"),
+            ("q", "yield q", "yields, which would make a generator of the host"),
+            ("q", "global z\n    z = q", "a splice cannot say `global z`"),
+            ("q=1", "q = 2", "has parameters that its host cannot fill"),
+            ("*q", "q = 2", "has parameters that its host cannot fill"),
+            ("q", "proceed()", "says proceed(), and the point 'Attention.heads' (fragments/model/host.py:7) holds no stat"),
+            ("q", "x = 1\n    g = lambda x: x\n    q = g(x)", "has a parameter x, which is also a name in the host"),
+        ],
+    )
+    def test_splice(self, parameters, body, message):
+        text = refused(host=HOST, rope=f'@splice("Attention.heads")\ndef _({parameters}):\n    {body}\n')
+        assert text.startswith("fragments/model/rope.py:")
+        assert message in text
+        assert "\n  " in text  # a remedy
+
+    @pytest.mark.parametrize(
+        ("place", "message"),
+        [
+            ("point()", "a point needs a name"),
+            ("point(x)", "a point needs a name"),
+            ('point("a", x.y)', "a point shows x.y, which is no local name"),
+            ('point("a", *x)', "a point needs a name"),
+            ('with point("a"), open(x):\n        y = 1', "a point shares its `with`"),
+            ('with point("a") as p:\n        y = 1', "a point shares its `with`"),
+            ('point("a", x)\n    point("a", x)', "the point 'a' is also at fragments/model/host.py:2"),
+        ],
+    )
+    def test_point(self, place, message):
+        text = refused(host=f"def f(x):\n    {place}\n    return x\n")
+        assert text.startswith("fragments/model/host.py:")
+        assert message in text
+
+    def test_a_point_in_a_splice_for_itself(self):
+        host = 'def f(x):\n    point("a", x)\n    return x\n'
+        text = refused(host=host, s='@splice("a")\ndef _(x):\n    x = 1\n    point("a", x)\n')
+        assert text == "fragments/model/s.py:4: the point 'a' is in a splice for itself\n  Remove it there."
+
+    def test_a_host_that_yields_may_get_a_yield(self):
+        text = woven(
+            host='def f(x) -> "Iterator[int]":\n    point("a", x)\n', s='@splice("a")\ndef _(x):\n    yield x\n'
+        )
+        assert list(run(text)["f"](3)) == [3]
+
+
+class TestOrder:
+    """Splices at one point stand in the declared order, else in that of their selection."""
+
+    HOST = 'def f(x):\n    point("a", x)\n    return x\n'
+
+    def splice(self, operation: str, options: str = "") -> str:
+        return f'@splice("a"{options})\ndef _(x):\n    x = x {operation}\n'
+
+    def test_declared(self):
+        add, double = self.splice("+ 1", ', after="double"'), self.splice("* 2")
+        for order in ({"add": add, "double": double}, {"double": double, "add": add}):
+            assert run(woven(host=self.HOST, **order))["f"](5) == 11
+
+    def test_by_selection_where_nothing_is_rebound(self):
+        log = {name: f'@splice("a")\ndef _(x):\n    x.append("{name}")\n' for name in ("one", "two", "three")}
+        assert run(woven(host=self.HOST, **log))["f"]([]) == ["one", "two", "three"]
+
+    def test_none_declared(self):
+        text = refused(host=self.HOST, add=self.splice("+ 1"), double=self.splice("* 2"))
+        assert text == (
+            "fragments/model/double.py:2: model/add (fragments/model/add.py:2) and model/double "
+            "(fragments/model/double.py:2) both rebind x at fragments/model/host.py:2, in no declared order\n"
+            '  Write after="add" or before=... at fragments/model/double.py:2.'
+        )
+
+    def test_a_circle(self):
+        one, two = self.splice("+ 1", ', after="two"'), self.splice("* 2", ', after="one"')
+        text = refused(host=self.HOST, one=one, two=two)
+        assert "the order of splices at fragments/model/host.py:2 goes in a circle: model/" in text
+        assert "Drop one of the before/after of model/" in text

@@ -1,0 +1,292 @@
+"""What the threading operator refuses: where it cannot follow, or where the woven code could be wrong without a word."""
+
+from __future__ import annotations
+
+import pytest
+from miniature import refused, run, woven
+
+INWARD = """
+    @provide("site")
+    def p(batch):
+        return batch * 10
+
+    @splice("here")
+    def _(x, p):
+        x = x + p
+"""
+OUTWARD = """
+    @splice("here")
+    def _(x):
+        aux = x * 100
+        emit(aux)
+
+    @splice("end")
+    def _(y, aux):
+        y = y + aux
+"""
+INNER = 'def inner(x):\n    point("here", x)\n    return x\n\n'
+SITE = "def site(batch):\n    return {}\n"
+END = 'def site(x):\n    {}\n    point("end", y)\n    return y\n'
+
+
+def message(text: str) -> str:
+    """The first line of an error, which has a place, without it; a remedy follows."""
+    place, _, rest = text.partition(": ")
+    assert place.startswith("fragments/model/") and place.split(":")[1].isdigit(), text
+    first, _, remedy = rest.partition("\n  ")
+    assert remedy, text
+    return first
+
+
+class TestInward:
+    """A value on its way in."""
+
+    @pytest.mark.parametrize(
+        ("host", "expected"),
+        [
+            (
+                INNER + "def site(batch):\n    return map(inner, [batch])\n",
+                "model/value needs 'p', and inner (fragments/model/host.py:1), which is called by nobody, does not have it",
+            ),
+            (
+                INNER + "def site(batch):\n    return inner(batch), list(map(inner, [batch]))\n",
+                "inner must take or give p, and is used here in a way that threading cannot follow",
+            ),
+            (
+                INNER + "def site(batch):\n    f = jax.jit(inner)\n    return f(batch), jax.vmap(f)(batch)\n",
+                "inner must take or give p, and is used here in a way that threading cannot follow",
+            ),
+            (
+                INNER + SITE.format("inner(batch)") + "TABLE = {1: inner}\n",
+                "inner must take or give p, and is used here in a way that threading cannot follow",
+            ),
+            (INNER + SITE.format("inner(*[batch])"), "p must be passed to inner here, after *arguments"),
+            (INNER + SITE.format("inner(x for x in batch)"), "p must be passed to inner here, after a generator"),
+            (
+                INNER.replace("(x)", "(x, *rest)", 1) + SITE.format("inner(batch)"),
+                "inner must take p, and its parameters leave no place for it",
+            ),
+            (
+                INNER.replace("(x)", "(x, /)", 1) + SITE.format("inner(batch)"),
+                "inner must take p, and its parameters leave no place for it",
+            ),
+            (
+                INNER + SITE.format("[inner(p) for p in batch]"),
+                "inner must be passed p here, where p is something else",
+            ),
+            (
+                INNER + SITE.format("(lambda p: inner(p))(batch)"),
+                "inner must be passed p here, where p is something else",
+            ),
+            (
+                INNER + SITE.format("jax.lax.scan(inner, 0, batch)"),
+                "a scan cannot pass p to inner (fragments/model/host.py:1)",
+            ),
+            (
+                INNER + "def between(x):\n    return inner(x) + p(x)\n\n" + SITE.format("between(batch)"),
+                "between must take p, and uses the name p for something else",
+            ),
+            (
+                "class A:\n    def act(self, x):\n        point('here', x)\n        return x\n\n"
+                "class B:\n    def act(self, x):\n        return x\n\n"
+                "def site(batch):\n    a = A()\n    if batch:\n        a = B()\n    return a.act(batch), A().act(batch)\n",
+                "this may be a call of A.act or of B.act, and A.act is threaded",
+            ),
+            (
+                "@partial(jax.jit, static_argnums=(1,))\ndef inner(x, y=1):\n    point('here', x)\n    return x\n\n"
+                + SITE.format("inner(batch)"),
+                "inner takes p before its parameters with defaults, and static_argnums counts parameters",
+            ),
+        ],
+    )
+    def test_message(self, host, expected):
+        assert message(refused(host=host, value=INWARD)) == expected
+
+    def test_nobody_provides_it(self):
+        text = refused(host=INNER, value='@splice("here")\ndef _(x, p):\n    x = x + p\n')
+        assert text == (
+            "fragments/model/value.py:2: model/value reads 'p', which the point 'here' (fragments/model/host.py:2) does not "
+            "show and no selected fragment provides or emits\n"
+            '  Show it at the point, or write @provide("SITE") def p(...) in a fragment that has it.'
+        )
+
+    def test_two_provide_it(self):
+        text = refused(host=INNER + SITE.format("inner(batch)"), value=INWARD, more=INWARD.split("    @splice")[0])
+        assert text == (
+            "fragments/model/more.py:2: model/value (fragments/model/value.py:2) and model/more both provide p at site\n"
+            "  Remove one of them, or exclude one fragment from the other."
+        )
+
+    @pytest.mark.parametrize(
+        ("provider", "expected"),
+        [
+            (
+                '@provide("place")\ndef p(batch):\n    return 1\n',
+                "model/value provides p at 'place', which no selected fragment has",
+            ),
+            (
+                '@provide("site")\ndef p(tokens):\n    return tokens\n',
+                "the provider of p reads 'tokens', which site (fragments/model/host.py:5) does not have",
+            ),
+            (
+                '@provide("site")\ndef p(batch):\n    batch = 1\n    return batch\n',
+                "the provider of p rebinds batch, which site (fragments/model/host.py:5) has",
+            ),
+            (
+                '@provide("site")\ndef p():\n    return batch\n',
+                "the provider of p uses batch, which is a variable of site (fragments/model/host.py:5)",
+            ),
+            ('@provide("site")\ndef p(batch):\n    pass\n', "the provider of p does not end in `return VALUE`"),
+            (
+                '@provide("site")\ndef p(batch):\n    if batch:\n        return 1\n    return 2\n',
+                "a provider cannot return here: its host would return",
+            ),
+            (
+                '@provide("site", per_layer=True)\ndef p(batch):\n    return batch\n',
+                "p has a slice for each layer, and no scan over layers is on the way from site",
+            ),
+        ],
+    )
+    def test_provider(self, provider, expected):
+        host = INNER + SITE.format("inner(batch)")
+        assert message(refused(host=host, value=provider + '@splice("here")\ndef _(x, p):\n    x = x + p\n')) == expected
+
+    def test_providers_in_a_circle(self):
+        value = '@provide("site")\ndef p(r):\n    return r\n\n@provide("site")\ndef r(p):\n    return p\n'
+        text = refused(host=INNER + SITE.format("inner(batch)"), value=value + '@splice("here")\ndef _(x, p):\n    x = p\n')
+        assert "p and r are made from each other" in text
+
+    def test_a_local_name_of_a_provider_is_its_own(self):
+        value = """
+            @provide("site")
+            def p(batch):
+                step = batch * 10
+                return step
+
+            @splice("here")
+            def _(x, p):
+                x = x + p
+        """
+        text = woven(host=INNER + "def site(batch):\n    step = 1\n    return inner(batch) + step\n", value=value)
+        assert run(text)["site"](1) == 12
+        assert "p_step = batch * 10" in text
+
+    def test_a_local_name_of_another_splice_is_not_the_value(self):
+        """`between` has a splice with a p of its own: what it passes on is the threaded one all the same."""
+        between = 'def between(x):\n    point("middle", x)\n    return inner(x)\n\n'
+        own = '@splice("middle")\ndef _(x):\n    p = 1000\n    x = x + p - p\n'
+        text = woven(host=INNER + between + SITE.format("between(batch)"), value=INWARD, own=own)
+        assert run(text)["site"](1) == 11
+
+    def test_a_variable_that_may_not_be_there(self):
+        host = INNER + "def site(batch):\n    return between(batch)\n\ndef between(x):\n    if x:\n        p = 2\n    return inner(x)\n"
+        assert message(refused(host=host, value=INWARD)) == "between reads p here, and p may not have a value yet"
+
+
+class TestOutward:
+    """A value on its way out: every one emitted is kept."""
+
+    TWO = "y = inner(x)\n    y = inner(y)"
+
+    @pytest.mark.parametrize(
+        ("host", "expected"),
+        [
+            (
+                INNER + END.format(TWO),
+                "two calls in site give aux, here and at fragments/model/host.py:6: one would be lost",
+            ),
+            (
+                INNER + END.format("for _ in range(2):\n        y = inner(x)"),
+                "inner gives aux in each round of a loop: all but the last would be lost",
+            ),
+            (INNER + END.format("if x:\n        y = inner(x)\n    else:\n        y = 0"), "may not have a value yet"),
+            (
+                INNER + END.format("y = inner(x) + 1"),
+                "inner also returns aux, and its result has no name here",
+            ),
+            (
+                "def inner(x):\n    if x > 5:\n        return x\n    point('here', x)\n    return x\n\n" + END.format("y = inner(x)"),
+                "inner reads aux here, and aux may not have a value yet",
+            ),
+            (
+                "def inner(x):\n    if x > 5:\n        point('here', x)\n        return x\n\n" + END.format("y = inner(x)"),
+                "inner must return aux, and may end without a return",
+            ),
+            (
+                "def inner(x):\n    point('here', x)\n    return\n\n" + END.format("y = inner(x)"),
+                "inner returns nothing here, beside which aux could go",
+            ),
+            (
+                INNER + END.format("y = jax.value_and_grad(inner)(x)"),
+                "inner also returns aux, and is differentiated here",
+            ),
+            (
+                INNER + "def between(x):\n    aux = 1\n    z = inner(x)\n    return z + aux\n\n" + END.format("y = between(x)"),
+                "inner gives aux here, and between has a variable aux of its own",
+            ),
+            (
+                INNER + "def between(x, aux):\n    z = inner(x)\n    return z + aux\n\n" + END.format("y = between(x, 1)"),
+                "inner gives aux here, and between has a variable aux of its own",
+            ),
+            (
+                INNER + END.format("def block(c, z):\n        c = inner(c)\n        return c, z\n    y, _ = jax.lax.scan(block, x, x)"),
+                "site.block is scanned and must also give aux, and does not end in `return carry, None`",
+            ),
+            (
+                INNER + END.format(
+                    "def block(c, z):\n        c = inner(c)\n        return c, None\n    y = jax.lax.scan(block, x, x)[0]"
+                ),
+                "site.block also returns aux, and its result has no name here",
+            ),
+        ],
+    )
+    def test_message(self, host, expected):
+        assert expected in message(refused(host=host, value=OUTWARD))
+
+    def test_two_calls_in_two_branches(self):
+        text = woven(
+            host=INNER + END.format("if x:\n        y = inner(x)\n    else:\n        y = inner(5)"), value=OUTWARD
+        )
+        assert run(text)["site"](2) == 202 and run(text)["site"](0) == 505
+
+    def test_two_calls_of_which_the_value_has_no_use(self):
+        """Callers that no value comes to drop it, in whatever expression the call stands."""
+        text = woven(
+            host=INNER + END.format("y = inner(x)") + "def other(x):\n    z = inner(x)\n    inner(1)\n    return z * inner(z)\n",
+            value=OUTWARD,
+        )
+        assert text.endswith("def other(x):\n    z, _ = inner(x)\n    inner(1)\n    return z * inner(z)[0]\n")
+        assert run(text)["other"](3) == 9
+
+    @pytest.mark.parametrize(
+        ("result", "target", "use"),
+        [("x, 1", "y, z", "y"), ("(x, 1)", "(y, z)", "y"), ("x, 1", "pair", "pair[0]"), ("[x, 1]", "[y, z]", "y")],
+    )
+    def test_results_that_are_tuples(self, result, target, use):
+        host = f"def inner(x):\n    point('here', x)\n    return {result}\n\n"
+        host += f"def site(x):\n    {target} = inner(x)\n    point('end', y={use})\n    return out\n"
+        value = OUTWARD.replace("y = y + aux", "out = y + aux").replace("def _(y, aux)", "def _(y, out, aux)")
+        host = host.replace("point('end', y", "out = 0\n    point('end', out, y")
+        assert run(woven(host=host, value=value))["site"](1) == 101
+
+    def test_two_splices_that_emit_one_name(self):
+        more = '@splice("here", after="value")\ndef _(x):\n    aux = 1\n    emit(aux)\n'
+        text = refused(host=INNER + END.format("y = inner(x)"), value=OUTWARD, more=more)
+        assert message(text).startswith("model/more emits aux, which is also a name in the host")
+
+    @pytest.mark.parametrize(
+        ("statement", "expected"),
+        [
+            ("emit(x.y)", "emit() takes one local name"),
+            ("emit()", "emit() takes one local name"),
+            ("receive(x, y)", "receive() takes one local name"),
+            ("receive(z)", "nobody emits 'z', which is received here"),
+            ("emit(x)", "nobody reads 'x', which is emitted here"),
+        ],
+    )
+    def test_marks(self, statement, expected):
+        assert message(refused(host=f"def f(x):\n    {statement}\n    return x\n")) == expected
+
+    def test_no_way_between_them(self):
+        text = refused(host=INNER + END.format("y = 1"), value=OUTWARD)
+        assert message(text) == "no call here leads to where 'aux' is emitted"
