@@ -133,10 +133,15 @@ def _toml(library: Library, path: str, kind: str) -> Toml:
 
 
 def _line_of_name(file: Toml, name: str) -> Origin:
-    for number, line in enumerate(file.text.splitlines(), start=1):
+    return _line_of(file.text, file.path, name) or file.origin("fragments")
+
+
+def _line_of(text: str, path: str, name: str) -> Origin | None:
+    """The line that has `name` as a string."""
+    for number, line in enumerate(text.splitlines(), start=1):
         if (f'"{name}"' in line or f"'{name}'" in line) and not line.lstrip().startswith("#"):
-            return Origin(file.path, number)
-    return file.origin("fragments")
+            return Origin(path, number)
+    return None
 
 
 def _check_company(chosen: dict[str, tuple[Fragment, Origin]], library: Library) -> None:
@@ -147,7 +152,8 @@ def _check_company(chosen: dict[str, tuple[Fragment, Origin]], library: Library)
         for word, others in (("requires", fragment.requires), ("excludes", fragment.excludes)):
             for other in others:
                 if other not in known:
-                    raise LoomError(f"{word} an unknown fragment {other!r}", fragment.path, nearest(other, known))
+                    place = _line_of(library.files[fragment.path], fragment.path, other)
+                    raise LoomError(f"{word} an unknown fragment {other!r}", str(place), nearest(other, known))
         for other in fragment.requires:
             if other not in names:
                 remedy = f'Add "{other}" to the fragments, or take "{fragment.name}" away.'

@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable
 from typing import Any
 
+import absl.logging
 import grain
 import jax
 import jax.numpy as jnp
@@ -17,13 +18,12 @@ from flax import nnx
 from jax import Array
 from jax.sharding import Mesh
 
-from generator.roles import Decoder, abstract, ignore_dropped_reads, named_arrays
+from generator.roles import Decoder, abstract, named_arrays
 
 
 class Config:
-    checkpoint_dir: str = (
-        ""  # checkpoints, TensorBoard events and plot; continues what is there; "": runs/DATE-TIME, new
-    )
+    # checkpoints, TensorBoard events and plot; a run goes on from what is there; "": runs/DATE-TIME, new
+    checkpoint_dir: str = ""
     keep_last: int = 3  # newest checkpoints that are kept
     keep_every: int = 0  # checkpoints at multiples of this many steps are kept for good; 0: none
 
@@ -41,10 +41,18 @@ def changes(old: Config, new: Config) -> str:
     return ", ".join(f"{name} {a} -> {b}" for name, a, b in pairs if a != b and name != "checkpoint_dir")
 
 
+def ignore_dropped_reads(otherwise: Callable[[Any], None], unraisable: Any) -> None:
+    """A sys.unraisablehook: when a read fails, Orbax drops others that wait, each with a page of text to stderr."""
+    trace = unraisable.exc_traceback
+    if trace is None or not {"orbax", "asyncio"} & set(epath.Path(trace.tb_frame.f_code.co_filename).parts):
+        otherwise(unraisable)
+
+
 class Checkpoints:
     """The checkpoints in a directory; `config` None: only to read."""
 
     def __init__(self, directory: str, config: Config | None):
+        absl.logging.set_verbosity(absl.logging.ERROR)  # Orbax tells every step of its work
         self.directory, self.config = epath.Path(directory).expanduser().resolve(), config
         options = ocp.CheckpointManagerOptions(read_only=True)
         if config:
@@ -141,3 +149,11 @@ def load_checkpoint(directory: str, mesh: Mesh) -> tuple[Config, Decoder]:
     if found is None:
         raise SystemExit(f"{directory}: there is no checkpoint: give the --checkpoint-dir of a training run")
     return found
+
+
+def newest_config(directory: str) -> Config | None:
+    """The Config of the newest good checkpoint in a directory, None where there is none."""
+    if not directory or not epath.Path(directory).expanduser().is_dir():
+        return None
+    checkpoints = Checkpoints(directory, None)
+    return checkpoints.read_newest(checkpoints.read_config)[0]

@@ -1,19 +1,21 @@
 """Decoder: one block scanned over stacked layers."""
 
+import functools
+
 import jax
 import jax.numpy as jnp
 from flax import nnx
 from jax import Array
 
-from generator.marks import provide, splice
-from generator.roles import Block, Embedding, Norm, shard
+from generator.marks import provide, setting, splice
+from generator.roles import REMAT, Block, Embedding, Norm, shard
 
 
 class Config:
     width: int  # size of the residual stream
     layers: int  # number of blocks
     context_length: int = 4096  # longest sequence that the model was made for, in tokens
-    dtype: str = "float32"  # dtype of the computation; parameters are float32 always
+    dtype: str = setting("dtype")  # dtype of the computation; parameters are float32 always
 
 
 class Decoder(nnx.Module):
@@ -36,7 +38,9 @@ class Decoder(nnx.Module):
             x = layer(x)
             return x, None
 
-        x, _ = jax.lax.scan(jax.checkpoint(block), x, self.layers)
+        # prevent_cse: a scan keeps its forward and backward pass apart by itself
+        remat = functools.partial(jax.checkpoint, policy=REMAT[self.config.remat], prevent_cse=False)
+        x, _ = jax.lax.scan(remat(block), x, self.layers)
         return self.norm(x)
 
     def __call__(self, tokens: Array) -> Array:

@@ -1,6 +1,7 @@
 """Sharding by named logical axes."""
 
 import math
+from typing import Literal
 
 import jax
 import numpy as np
@@ -8,14 +9,14 @@ from flax import nnx
 from jax import Array
 from jax.sharding import AxisType, Mesh, NamedSharding, PartitionSpec
 
+from generator.marks import setting
+
 
 class Config:
     mesh_data: int = 1  # groups of devices with a copy of the parameters each; in mesh_*, one -1 takes the devices left
     mesh_fsdp: int = -1  # devices that share the parameters and the batch
     mesh_tensor: int = 1  # devices that share the heads and the inner feed-forward
-
-
-"""How arrays lie over devices: the mesh, the table from logical axes to mesh axes, and what the backward pass keeps."""
+    remat: Literal["none", "dots", "full"] = setting("remat")  # what the backward pass computes again: see REMAT
 
 
 # Logical axis -> mesh axes. An axis that is not here (None in a spec) is not split.
@@ -35,6 +36,11 @@ RULES = {
 # Config.remat -> what the forward pass keeps of a block; the backward pass computes the rest again.
 REMAT = {
     "none": jax.checkpoint_policies.everything_saveable,
+    # all matrix products, and by its name what attention gives
+    "dots": jax.checkpoint_policies.save_from_both_policies(
+        jax.checkpoint_policies.dots_with_no_batch_dims_saveable,
+        jax.checkpoint_policies.save_only_these_names("attention"),
+    ),
     "full": jax.checkpoint_policies.nothing_saveable,
 }
 
@@ -74,7 +80,7 @@ def shardings(tree, mesh: Mesh):
 
     def layout(param):
         logical = (None,) * (param.ndim - len(param.axes)) + param.axes
-        for name, size in zip(logical, param.shape):
+        for name, size in zip(logical, param.shape, strict=True):
             axis = RULES.get(name)
             if axis and size % mesh.shape[axis]:
                 raise MeshError(f"{name} of size {size} does not divide over --mesh-{axis} {mesh.shape[axis]}")

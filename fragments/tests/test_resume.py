@@ -27,6 +27,10 @@ from generator.roles import (
     new_state,
 )
 
+# Orbax drops coroutines when a read fails; Python tells of them whenever it collects them, in any test.
+pytestmark = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+
+
 PACKAGE = __package__.rpartition(".")[0]
 
 
@@ -295,7 +299,8 @@ from PACKAGE.tests.test_resume import SMALL, iterator, same, save
 from PACKAGE.train import create_state, new_state
 
 state = create_state(SMALL, make_mesh(1, 4, 1))
-assert len(state.model.embedding.head.sharding.device_set) == 4 and not state.model.embedding.head.sharding.is_fully_replicated
+head = state.model.embedding.head
+assert len(head.sharding.device_set) == 4 and not head.sharding.is_fully_replicated
 save(Checkpoints(sys.argv[1], SMALL), 5, state)
 target = abstract(lambda: new_state(SMALL), make_mesh(2, 1, 2))
 checkpoints = Checkpoints(sys.argv[1], SMALL)

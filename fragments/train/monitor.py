@@ -5,24 +5,13 @@ import json
 import math
 import sys
 import time
-import timeit
 from pathlib import Path
 
-import jax
-import jax.numpy as jnp
 from matplotlib.figure import Figure
 from rich.progress import BarColumn, Progress, TimeRemainingColumn
 from tensorboardX import SummaryWriter
 
-from generator.roles import Config, flops_per_token
-
-
-def peak_flops(dtype: str) -> float:
-    """FLOP/s that this machine reaches in a matrix product, the best of ten; a CPU's data sheet does not tell."""
-    x = jnp.ones((1024, 1024), dtype)
-    product = jax.jit(jnp.matmul).lower(x, x).compile()
-    seconds = min(timeit.repeat(lambda: product(x, x).block_until_ready(), number=1, repeat=10))
-    return 2 * 1024**3 / seconds * jax.process_count()
+from generator.roles import Config, flops_per_token, peak_flops
 
 
 class Monitor:
@@ -31,9 +20,8 @@ class Monitor:
     def __init__(self, directory: Path, config: Config, step: int):
         """Goes on after `step`: what a killed run wrote of later steps is dropped, as these steps come again."""
         self.directory, self.config = directory, config
-        self.peak = peak_flops(config.dtype)
-        peak = f"{self.peak / 1e9:,.0f} GFLOP/s, a {config.dtype} matrix product measured now"
-        print(f"MFU: share of {peak}; attention counted in full, or its causal half", flush=True)
+        self.peak, meaning = peak_flops(config.dtype)
+        print(f"MFU: share of {meaning}; attention counted in full, or its causal half", flush=True)
         path = directory / "metrics.jsonl"
         lines = path.read_text().splitlines(keepends=True) if path.exists() else []
         records = [json.loads(line) for line in lines if line.endswith("\n")]  # the last one may be half a line

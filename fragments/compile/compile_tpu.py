@@ -1,0 +1,100 @@
+"""Compilation for TPUs that are not here."""
+
+import argparse
+import dataclasses
+import os
+import time
+from pathlib import Path
+
+import jax
+import tyro
+from jax.experimental import topologies
+
+from generator.marks import setting
+from generator.roles import (
+    PRESETS,
+    Config,
+    MeshError,
+    abstract,
+    abstract_batch,
+    compile_step,
+    flops_per_token,
+    make_mesh,
+    new_state,
+)
+
+"""Compiles the training step on this machine for TPUs that are not here, and tells its memory and FLOPs.
+
+python -m llama2_tpu.compile --preset 7b --topology v5p:8x8x4 --hlo FILE
+"""
+
+
+MEMORY = setting("memory_gib")  # of one chip
+
+
+def topology_devices(topology: str) -> list[jax.Device]:
+    """The chips of a topology such as v5p:8x8x4, or v5e:16x16: descriptions that only a compiler can use."""
+    # libtpu shall neither ask the cloud which machine this is, nor lock out a second process
+    os.environ |= {"TPU_SKIP_MDS_QUERY": "1", "ALLOW_MULTIPLE_LIBTPU_LOAD": "1"}
+    chip = topology.partition(":")[0]
+    if chip not in MEMORY:
+        raise SystemExit(f"--topology {topology}: {chip} is not one of {', '.join(MEMORY)}; an example: v5p:8x8x4")
+    try:
+        return list(topologies.get_topology_desc(platform="tpu", topology_name=topology).devices)
+    except Exception as error:  # whatever libtpu raises, or that it is not installed
+        raise SystemExit(f"--topology {topology}: {error}; libtpu comes with pip install 'jax[tpu]'") from None
+
+
+def compile_for(config: Config, devices: list[jax.Device]) -> jax.stages.Compiled:
+    """The training step, compiled for these devices; no array is made."""
+    mesh = make_mesh(config.mesh_data, config.mesh_fsdp, config.mesh_tensor, devices)
+    with jax.set_mesh(mesh):
+        return compile_step(abstract(lambda: new_state(config), mesh), abstract_batch(config, mesh))
+
+
+@dataclasses.dataclass(frozen=True)
+class CompileCommand:
+    """Compiles the training step for TPUs that are not here, and tells its memory and FLOPs."""
+
+    config: tyro.conf.OmitArgPrefixes[Config]
+    preset: tyro.extras.literal_type_from_choices(PRESETS) = "7b"  # settings that those below replace
+    topology: str = "v5p:8x8x4"  # chip and size of the slice
+    batch_per_device: int = 4  # sequences that each chip takes in a step; this times the chips is the batch size
+    hlo: str = ""  # file for the text of the compiled program; "": none
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
+    parser.add_argument("--preset", default="7b")
+    preset = parser.parse_known_args()[0].preset  # it decides the defaults of the rest
+    default = CompileCommand(config=PRESETS.get(preset, PRESETS["7b"]))
+    command = tyro.cli(CompileCommand, prog=f"python -m {__package__}.compile", default=default)
+    devices = topology_devices(command.topology)
+    config = dataclasses.replace(command.config, batch_size=command.batch_per_device * len(devices))
+    start = time.perf_counter()
+    try:
+        compiled = compile_for(config, devices)
+    except MeshError as error:
+        raise SystemExit(str(error)) from None
+    chip = command.topology.partition(":")[0]
+    print(f"{command.preset} for {len(devices)} {chip}, compiled in {time.perf_counter() - start:.0f} s")
+
+    memory = compiled.memory_analysis()
+    arguments, temporaries = memory.argument_size_in_bytes, memory.temp_size_in_bytes
+    new = memory.output_size_in_bytes - memory.alias_size_in_bytes  # the rest takes the place of arguments
+    total = arguments + temporaries + new
+    verdict = "fits" if total <= MEMORY[chip] * 2**30 else "DOES NOT FIT"
+    print(f"bytes per device: arguments {arguments:,}, temporaries {temporaries:,}, total {total:,}")
+    print(f"{total / 2**30:.1f} GiB: {verdict} {chip} with {MEMORY[chip]} GiB")
+
+    tokens = command.batch_per_device * config.sequence_length
+    full, causal = (tokens * flops_per_token(config, causal) for causal in (False, True))
+    print(f"FLOPs per device and step: {full:.3e} with full attention, {causal:.3e} with its causal half, by formula;")
+    print(f"{compiled.cost_analysis()['flops']:.3e} by XLA's count, which takes a scanned layer once")
+    if command.hlo:
+        Path(command.hlo).write_text(compiled.as_text())
+        print(f"compiled program: {command.hlo}")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,25 @@
+"""Flash attention of cuDNN.
+
+Source: Dao et al. 2022, arXiv 2205.14135 (flash attention).
+"""
+
+import jax
+import jax.numpy as jnp
+from jax import Array
+
+
+def attend(q: Array, k: Array, v: Array, segment_ids: Array | None) -> Array:
+    """Causal attention inside each segment. q [B, T, N, H]; k, v [B, T, K, H]; segment_ids [B, T]. -> [B, T, N, H]
+
+    cuDNN's flash kernel takes 16-bit numbers only; everything else goes to XLA, as it does on other platforms. The
+    kernel knows no segments, so they become a mask [B, 1, T, T]. segment_ids None: each row is one segment, no mask.
+    """
+    same_segment = None
+    if segment_ids is not None:
+        same_segment = segment_ids[:, None, :, None] == segment_ids[:, None, None, :]
+    mesh = jax.sharding.get_abstract_mesh()
+    platform = jax.default_backend() if mesh.empty else mesh.abstract_device.platform
+    cudnn = platform == "gpu" and q.dtype in (jnp.bfloat16, jnp.float16)
+    return jax.nn.dot_product_attention(
+        q, k, v, mask=same_segment, is_causal=True, implementation="cudnn" if cudnn else "xla"
+    )

@@ -1,0 +1,18 @@
+"""Peak FLOP/s from the data sheet."""
+
+import math
+
+import jax
+
+from generator.marks import setting
+
+PEAK_FLOPS = setting("peak_flops")  # kind of device -> dense bf16 FLOP/s
+
+
+def peak_flops(dtype: str) -> tuple[float, str]:
+    """Dense bf16 FLOP/s of all devices, whatever the dtype, and what to call it; nan for a kind that is not known."""
+    kind, count = jax.devices()[0].device_kind, jax.device_count()
+    if kind not in PEAK_FLOPS:
+        return math.nan, f"an unknown peak, as PEAK_FLOPS in train.py has no {kind!r}"
+    peak = count * PEAK_FLOPS[kind]
+    return peak, f"{peak / 1e12:,.0f} TFLOP/s, the bf16 peak of {count} {kind}"

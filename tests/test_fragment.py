@@ -1,0 +1,175 @@
+"""What a fragment holds, and what it may not."""
+
+from __future__ import annotations
+
+from textwrap import dedent
+
+import pytest
+
+from generator.errors import LoomError
+from generator.fragment import Fragment, parse_fragment
+
+TEXT = '''
+"""Rotary position embedding.
+
+Turns each pair.
+
+Source: Su et al. 2021, arXiv 2104.09864,
+section 3.4.2.
+"""
+
+import jax.numpy as jnp
+import os.path
+from functools import partial as part, cache
+
+from generator.roles import Block
+
+requires("attention")
+
+
+class Config:
+    """Settings."""
+
+    # the base
+    theta: float = 1.0
+
+    @property
+    def double(self) -> float:
+        return self.theta * 2
+
+
+# how far
+LIMIT: int = 3
+
+
+@cache
+def rotate(x):
+    return x
+
+
+@splice("Attention.heads", before="cache scale", after="norm", optional=True)
+def _(q, config):
+    """Not copied."""
+    # turned
+    q = rotate(q)
+
+
+@provide("Decoder.hidden", optional=True, per_layer=True)
+def angles(positions) -> "Array":
+    size = 2
+    return positions * size  # [B, T]
+
+
+if __name__ == "__main__":
+    rotate(1)'''
+
+
+def parse(text: str) -> Fragment:
+    return parse_fragment("fragments/model/rope.py", dedent(text).lstrip("\n"))
+
+
+class TestParts:
+    """A fragment is read once, into its parts, each with the place that it stands at."""
+
+    FRAGMENT = parse(TEXT)
+
+    def test_name(self):
+        assert (self.FRAGMENT.name, self.FRAGMENT.folder, self.FRAGMENT.short) == ("model/rope", "model", "rope")
+
+    def test_docstring(self):
+        assert self.FRAGMENT.title == "Rotary position embedding"
+        assert self.FRAGMENT.citation == "Su et al. 2021, arXiv 2104.09864, section 3.4.2"
+
+    def test_imports(self):
+        assert {name: (i.module, i.name, i.alias, i.origin.line) for name, i in self.FRAGMENT.imports.items()} == {
+            "jnp": ("jax.numpy", "", "jnp", 9),
+            "os.path": ("os.path", "", "os", 10),
+            "part": ("functools", "partial", "part", 11),
+            "cache": ("functools", "cache", "cache", 11),
+        }
+
+    def test_definitions(self):
+        texts = {d.name: d.text.text for d in self.FRAGMENT.definitions}
+        assert texts == {
+            "LIMIT": "# how far\nLIMIT: int = 3\n",
+            "rotate": "@cache\ndef rotate(x):\n    return x\n",
+            "__main__": 'if __name__ == "__main__":\n    rotate(1)\n',
+        }
+        assert str(self.FRAGMENT.definitions[1].text.origin_at(0)) == "fragments/model/rope.py:33"
+
+    def test_fields(self):
+        assert {f.name: f.text.text for f in self.FRAGMENT.fields} == {
+            "theta": "    # the base\n    theta: float = 1.0\n",
+            "double": "    @property\n    def double(self) -> float:\n        return self.theta * 2\n",
+        }
+
+    def test_splice(self):
+        (splice,) = self.FRAGMENT.splices
+        assert (splice.point, splice.reads, splice.optional) == ("Attention.heads", ("q", "config"), True)
+        assert (splice.before, splice.after) == (("cache", "scale"), ("norm",))
+        assert splice.body.text == "    # turned\n    q = rotate(q)\n"
+        assert (splice.origin.line, splice.body.origin_at(0).line) == (39, 41)
+
+    def test_provider(self):
+        (provider,) = self.FRAGMENT.providers
+        assert (provider.value, provider.site, provider.reads) == ("angles", "Decoder.hidden", ("positions",))
+        assert (provider.body.text, provider.result.text) == ("    size = 2\n", "positions * size  # [B, T]")
+        assert (provider.annotation, provider.optional, provider.per_layer) == ('"Array"', True, True)
+
+    def test_company(self):
+        assert (self.FRAGMENT.requires, self.FRAGMENT.excludes) == (("attention",), ())
+
+    def test_a_last_line_without_newline(self):
+        (provider,) = parse('@provide("f")\ndef x(y):\n    return y').providers
+        assert provider.result.text == "y"
+
+    def test_empty(self):
+        fragment = parse("")
+        assert (fragment.title, fragment.definitions) == ("", ())
+
+
+class TestRefused:
+    """A fragment that the weaver could not read rightly is an error at its line."""
+
+    @pytest.mark.parametrize(
+        ("text", "line", "message"),
+        [
+            ("x = 1\ndef f(:\n    pass\n", 2, "not valid Python: invalid syntax"),
+            ("def f():\n    return (1,\n", 2, "not valid Python: '(' was never closed"),
+            ("def f():\nreturn 1\n", 2, "not valid Python: expected an indented block"),
+            ("def f(a, a):\n    return 1\n", 1, "not valid Python: duplicate argument 'a'"),
+            ("x = 1\nreturn x\n", 2, "not valid Python: 'return' outside function"),
+            ('x = "\\d"\n', 1, 'not valid Python: '),
+            ("def f():\n\treturn 1\n", 2, "indented with something else than blanks"),
+            ("x = 1\nif x: y = 2\n", 2, "a block on the line of its header"),
+            ("def f(): return 1\n", 1, "a block on the line of its header"),
+            ("from os import *\n", 1, "an import of everything"),
+            ("from .rope import rotate\n", 1, "a relative import"),
+            ("import generator.marks as m\n", 1, "a package may not need gen"),
+            ("from generator.roles import A as B\n", 1, "an import under another name"),
+            ("x = 1\nprint(x)\n", 2, "a fragment holds imports, functions, classes, values, splices and providers, and"),
+            ("a, b = 1, 2\n", 1, "a fragment holds imports"),
+            ("for x in y:\n    pass\n", 1, "a fragment holds imports"),
+            ("requires(rope)\n", 1, "requires takes names of fragments"),
+            ('excludes("a", 1)\n', 1, "excludes takes names of fragments"),
+            ("class Config:\n    x = 1\n", 2, "Config holds annotated fields and properties"),
+            ("@splice\ndef _(x):\n    x = 1\n", 1, "@splice cannot be read"),
+            ('@marks.splice("a")\ndef _(x):\n    x = 1\n', 1, "@marks.splice cannot be read"),
+            ("@splice()\ndef _(x):\n    x = 1\n", 1, "splice() does not say where"),
+            ("@splice(name)\ndef _(x):\n    x = 1\n", 1, "cannot read this argument of splice()"),
+            ('@splice("a", befor="b")\ndef _(x):\n    x = 1\n', 1, "cannot read this argument of splice()"),
+            ('@splice("a", optional="b")\ndef _(x):\n    x = 1\n', 1, "cannot read this argument of splice()"),
+            ('@splice("a", before=["b"])\ndef _(x):\n    x = 1\n', 1, "cannot read this argument of splice()"),
+            ('@splice("a", "b")\ndef _(x):\n    x = 1\n', 1, "cannot read this argument of splice()"),
+            ('@splice("a")\n@splice("b")\ndef _(x):\n    x = 1\n', 3, "a splice or a provider has one decorator"),
+            ('@splice("a")\nasync def _(x):\n    x = 1\n', 2, "a splice cannot be async"),
+            ('@splice("a")\ndef _(x):\n    """Nothing."""\n', 2, "the splice for a has no statements"),
+            ('@provide("a")\ndef p(x):\n    y = x\n', 2, "the provider of p does not end in `return VALUE`"),
+            ('@provide("a")\ndef p(x):\n    yield x\n    return x\n', 3, "a provider cannot say `yield x`"),
+        ],
+    )  # fmt: skip
+    def test_message(self, text, line, message):
+        with pytest.raises(LoomError) as raised:
+            parse_fragment("fragments/model/rope.py", text)
+        assert str(raised.value).startswith(f"fragments/model/rope.py:{line}: {message}")
+        assert raised.value.remedy

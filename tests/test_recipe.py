@@ -1,0 +1,209 @@
+"""What takes part in a package: architectures, targets, the package file, and what is wrong with them."""
+
+from __future__ import annotations
+
+import pytest
+from miniature import PACKAGE, files, package, refused_package
+
+from generator.errors import LoomError
+from generator.library import Library
+from generator.recipe import select
+from generator.weave import weave
+
+MODEL = {"model/model": '"""The model."""\n\nclass Config:\n    width: int = 1  # of the stream\n    layers: int = 1\n\n\ndef model():\n    return 1\n'}
+ROPE = {"model/rope": '"""Rope."""\n\nimport math\n\ndef rope():\n    return math.pi\n'}
+
+
+def refused_selection(architecture: str, target: str, **others: str) -> str:
+    with pytest.raises(LoomError) as raised:
+        select(architecture, target, Library(files(MODEL, **others)))
+    return str(raised.value)
+
+
+class TestSelection:
+    """The architecture's fragments, then the target's, then those of every package."""
+
+    TARGET = 'title = "T"\nfragments = ["model/rope"]\n[settings]\nkind = "fast"\n[presets.small]\nlayers = 3\n[presets.huge]\nx = 1\n'
+    ARCHITECTURE = 'title = "A"\n[settings]\nkind = "slow"\nheads = 2\n[presets.small]\nwidth = 8\nlayers = 2\n'
+
+    def recipe(self):
+        texts = files(MODEL, self.ARCHITECTURE, self.TARGET, PACKAGE + "[settings]\nkind = 0\nbase = 1\n")
+        return select("toy", "any", Library(texts | {"fragments/model/rope.py": ROPE["model/rope"]}))
+
+    def test_order(self):
+        assert [fragment.name for fragment in self.recipe().fragments] == ["model/model", "model/rope"]
+
+    def test_settings_of_the_target_win(self):
+        assert self.recipe().settings == {
+            "kind": "fast", "heads": 2, "base": 1, "architecture": "toy", "target": "any", "package": "toy_any", "title": "A",
+        }  # fmt: skip
+
+    def test_presets_are_the_architecture_s_with_the_target_s_values(self):
+        presets = self.recipe().presets
+        assert {name: {key: str(where) for key, (_, where) in fields.items()} for name, fields in presets.items()} == {
+            "small": {"width": "templates/architectures/toy.toml:9", "layers": "targets/any/target.toml:6"}
+        }
+        exports = PACKAGE.replace('["model"]', '["model", "PRESETS"]')
+        made = package(MODEL, architecture=self.ARCHITECTURE, package=exports).files["config.py"]
+        assert 'PRESETS = {\n    "small": Config(\n        width=8,\n        layers=2,\n    ),\n}\n' in made
+
+
+class TestUnknown:
+    """An unknown name is an error that gives the nearest ones."""
+
+    def test_architecture(self):
+        assert refused_selection("tony", "any") == "unknown architecture 'tony'\n  Did you mean toy?"
+
+    def test_target(self):
+        assert refused_selection("toy", "gpu") == "unknown target 'gpu'\n  There is any."
+
+    def test_fragment(self):
+        text = refused_package(MODEL, target='title = "T"\nfragments = [\n    "model/mode",\n]\n')
+        assert text == "targets/any/target.toml:3: unknown fragment 'model/mode'\n  Did you mean model/model?"
+
+    def test_preset_field(self):
+        text = refused_package(MODEL, architecture='title = "A"\n[presets.small]\nwidht = 8\n')
+        assert text == (
+            "templates/architectures/toy.toml:6: no selected fragment has the field 'widht'\n  Did you mean width?"
+        )
+
+    @pytest.mark.parametrize(
+        ("options", "expected"),
+        [
+            ({"architecture": 'title = "A"\npreset = 1\n'}, "templates/architectures/toy.toml:5: unknown key 'preset' in this "
+             "architecture\n  Did you mean presets?"),
+            ({"target": 'title = "A"\n[fragment]\nx = 1\n'}, "targets/any/target.toml:2: unknown key 'fragment' in this target"
+             "\n  Did you mean fragments or requirements?"),
+            ({"package": PACKAGE + "[requirement]\n"}, "templates/package.toml:13: unknown key 'requirement' in this package\n"
+             "  Did you mean requirements or fragments?"),
+        ],
+    )  # fmt: skip
+    def test_key(self, options, expected):
+        assert refused_package(MODEL, **options) == expected
+
+
+class TestToml:
+    """A TOML file that is none, or holds something else than it should."""
+
+    @pytest.mark.parametrize(
+        ("text", "where"),
+        [
+            ('title = "T"\nfragments = [1,, 2]\n', "targets/any/target.toml:2: not valid TOML"),
+            ('title = "T"\nfragments = [\n"a",\n', "targets/any/target.toml:3: not valid TOML"),
+            ('title = "T"\nfragments = "model/rope"\n', "targets/any/target.toml:2: fragments is 'model/rope', not a list of st"),
+            ('title = "T"\nfragments = [1]\n', "targets/any/target.toml:2: fragments is another list, not a list of strings"),
+            ("title = 3\n", "targets/any/target.toml:1: title is 3, not a string"),
+            ('title = "T"\npresets = 1\n', "targets/any/target.toml:2: presets is 1, not a table of tables"),
+            ('title = "T"\n[presets]\nsmall = 1\n', "targets/any/target.toml:2: presets is another table, not a table of tabl"),
+            ("", "targets/any/target.toml: this target has no title"),
+        ],
+    )
+    def test_target(self, text, where):
+        error = refused_package(MODEL, target=text)
+        assert error.startswith(where)
+        assert "\n  " in error
+
+    @pytest.mark.parametrize("key", ["exports", "folders", "documentation", "config"])
+    def test_package_without(self, key):
+        lines = PACKAGE.split("\n\n")
+        text = "\n\n".join(part for part in lines if not part.lstrip("[").startswith(key))
+        assert refused_package(MODEL, package=text).startswith(f"templates/package.toml: this package has no {key}\n  Add")
+
+    def test_missing_file(self):
+        texts = files(MODEL)
+        del texts["templates/package.toml"]
+        with pytest.raises(LoomError, match=r"^templates/package.toml: this file is missing\n  Restore it\.$"):
+            weave("toy", "any", Library(texts))
+
+    def test_twice(self):
+        text = refused_package(MODEL, target='title = "T"\nfragments = ["model/model"]\n')
+        assert text == (
+            "targets/any/target.toml:2: fragment 'model/model' is also selected at templates/architectures/toy.toml:2\n"
+            "  Remove one."
+        )
+
+
+class TestCompany:
+    """`requires` and `excludes` hold for what is selected; names may leave out the folder."""
+
+    @pytest.mark.parametrize("name", ["rope", "model/rope"])
+    def test_requires(self, name):
+        needy = {"model/model": f'requires("{name}")\n\ndef model():\n    return 1\n'}
+        text = refused_package(needy, **{"fragments/model/rope.py": ROPE["model/rope"]})
+        assert text == (
+            f"templates/architectures/toy.toml:2: model/model requires {name}, which is not selected\n"
+            f'  Add "{name}" to the fragments, or take "model/model" away.'
+        )
+        assert package(needy | ROPE)
+
+    def test_excludes(self):
+        shy = {"model/model": 'excludes("rope")\n\ndef model():\n    return 1\n'}
+        assert refused_package(shy | ROPE) == (
+            "templates/architectures/toy.toml:2: model/model excludes rope, selected at templates/architectures/toy.toml:3\n"
+            "  Take one of them away."
+        )
+        assert package(shy, **{"fragments/model/rope.py": ROPE["model/rope"]})
+
+    def test_unknown(self):
+        text = refused_package({"model/model": '\n\nrequires("model/model", "rop")\n', **ROPE})
+        assert text == "fragments/model/model.py:1: requires an unknown fragment 'rop'\n  Did you mean rope?"
+
+
+class TestConfig:
+    """The fields of all fragments make one Config."""
+
+    def test_clash(self):
+        other = {"model/rope": "class Config:\n    # how wide\n    width: int = 2\n"}
+        assert refused_package(MODEL | other) == (
+            "fragments/model/rope.py:3: model/rope and model/model (fragments/model/model.py:4) both give Config a field width\n"
+            "  Select one of them, or give one field another name."
+        )
+
+    def test_a_preset_that_leaves_out_a_field_without_default(self):
+        needy = {"model/model": "class Config:\n    width: int\n\n\ndef model():\n    return 1\n"}
+        assert refused_package(needy, architecture='title = "A"\n\n[presets.small]\n') == (
+            "templates/architectures/toy.toml:6: the preset 'small' leaves out width\n  Add width to this preset."
+        )
+
+    def test_a_date_in_a_preset(self):
+        text = refused_package(MODEL, architecture='title = "A"\n[presets.small]\nwidth = 2024-01-02\n')
+        assert text == "templates/architectures/toy.toml:6: 2024-01-02 is no literal of Python\n  Give it as a string."
+
+
+class TestTemplates:
+    """Templates are rendered strictly."""
+
+    PACKAGE = PACKAGE + '[templates]\n"R.md" = "templates/r.jinja"\n'
+
+    @pytest.mark.parametrize(
+        ("template", "expected"),
+        [
+            ("one\ntwo {% if %}\n", "templates/r.jinja:2: not a valid template: "),
+            ("one\n\n{{ titel }}\n", "templates/r.jinja:3: the template uses a name that is not there: 'titel' is undefined"),
+            ("one\n{{ 1 / 0 }}\n", "templates/r.jinja:2: the template fails: ZeroDivisionError: division by zero"),
+        ],
+    )
+    def test_line(self, template, expected):
+        text = refused_package(MODEL, package=self.PACKAGE, **{"templates/r.jinja": template})
+        assert text.startswith(expected)
+        assert "\n  " in text
+
+    def test_missing(self):
+        assert refused_package(MODEL, package=self.PACKAGE) == (
+            "templates/r.jinja: this template is missing\n  It is asked for as R.md; write it, or drop the line."
+        )
+
+    def test_line_of_a_template_in_the_package_file(self):
+        text = refused_package(MODEL, package=PACKAGE + '"model.py" = """\nThe model\nof {{ nothing }}."""\n')
+        assert text.startswith("templates/package.toml:15: the template uses a name that is not there: 'nothing'")
+
+    def test_rendered(self):
+        made = package(MODEL, package=self.PACKAGE, **{"templates/r.jinja": "{{ title }} {{ fields[0].meaning }}\n"})
+        assert made.files["R.md"] == "Toy of the stream\n"
+
+    def test_a_requirement_that_is_missing(self):
+        text = refused_package({"model/model": "import numpy\n\ndef model():\n    return numpy\n"})
+        assert text == (
+            "templates/package.toml: model.py imports numpy, which no requirement covers\n"
+            '  Add `numpy = "DISTRIBUTION>=VERSION"` under [requirements].'
+        )
