@@ -208,7 +208,8 @@ def documentation(recipe: Recipe, file: str, fragments: tuple[str, ...]) -> Trac
         origin = recipe.package_file.origin(file, "documentation")
         opening = recipe.package_file.text.split("\n")[origin.line - 1].rstrip()
         first = origin.line + opening.endswith(('"""', "'''"))  # a long string may begin on the next line
-        text = render_text(table[file], origin.path, recipe, first).strip()
+        rendered = render_text(table[file], origin.path, recipe, first).strip()
+        text = "\n".join(textwrap.fill(line, 120) if len(line) > 117 else line for line in rendered.split("\n"))
     elif fragments:
         fragment = next(f for f in recipe.fragments if f.name == fragments[0])
         origin, text = Origin(fragment.path, 1), f"{fragment.title}."

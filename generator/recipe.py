@@ -62,6 +62,7 @@ class Recipe:
     """What a package is woven from.
 
     Attributes:
+        lineage: the architecture's file and those of its bases, the first base first.
         fragments: in order of selection: the architecture's, the target's, then those of every package.
         settings: literals for `setting("...")`.
         presets: preset -> config field -> (value, the line that gives it).
@@ -70,7 +71,7 @@ class Recipe:
     architecture: str
     target: str
     library: Library
-    architecture_file: Toml
+    lineage: tuple[Toml, ...]
     target_file: Toml
     package_file: Toml
     fragments: tuple[Fragment, ...]
@@ -80,6 +81,14 @@ class Recipe:
     @property
     def name(self) -> str:
         return f"{self.architecture}_{self.target}"
+
+    @property
+    def architecture_file(self) -> Toml:
+        return self.lineage[-1]
+
+    def said(self, key: str) -> str:
+        """What the architecture says of itself, or else the nearest of its bases."""
+        return next((file.data[key] for file in reversed(self.lineage) if key in file.data), "")
 
     def merged(self, key: str) -> dict:
         """A table of the package file with that of the target on top."""
@@ -96,34 +105,60 @@ def select(architecture: str, target: str, library: Library) -> Recipe:
         raise LoomError(f"unknown architecture {architecture!r}", None, nearest(architecture, library.architectures()))
     if target not in library.targets():
         raise LoomError(f"unknown target {target!r}", None, nearest(target, library.targets()))
-    files = [
-        _toml(library, f"templates/architectures/{architecture}.toml", "architecture"),
-        _toml(library, f"targets/{target}/target.toml", "target"),
-        _toml(library, PACKAGE_FILE, "package"),
-    ]
+    lineage = _lineage(architecture, library)
+    target_file = _toml(library, f"targets/{target}/target.toml", "target")
+    package_file = _toml(library, PACKAGE_FILE, "package")
+    files = (*lineage, target_file, package_file)
+    chosen = _chosen(files, library)
+    _check_company(chosen, library)
+    settings: dict[str, object] = {}
+    for file in (package_file, *lineage, target_file):
+        settings |= file.data.get("settings", {})
+    recipe = Recipe(
+        architecture=architecture,
+        target=target,
+        library=library,
+        lineage=lineage,
+        target_file=target_file,
+        package_file=package_file,
+        fragments=tuple(fragment for fragment, _ in chosen.values()),
+        settings=settings,
+        presets=_presets(lineage, target_file),
+    )
+    settings |= {"architecture": architecture, "target": target, "package": recipe.name}
+    settings |= {key: recipe.said(key) for key in ("title", "model_type") if recipe.said(key)}
+    return recipe
+
+
+def _lineage(architecture: str, library: Library) -> tuple[Toml, ...]:
+    """The file of an architecture after those of its bases."""
+    files = [_toml(library, f"templates/architectures/{architecture}.toml", "architecture")]
+    names = [architecture]
+    while base := files[0].data.get("base"):
+        where = str(files[0].origin("base"))
+        if base in names:
+            raise LoomError(f"{' -> '.join([*names, base])}: bases go in a circle", where, "Name another base.")
+        if base not in library.architectures():
+            raise LoomError(f"unknown architecture {base!r}", where, nearest(base, library.architectures()))
+        names.append(base)
+        files.insert(0, _toml(library, f"templates/architectures/{base}.toml", "architecture"))
+    return tuple(files)
+
+
+def _chosen(files: tuple[Toml, ...], library: Library) -> dict[str, tuple[Fragment, Origin]]:
+    """The selected fragments, each with the line that selects it, in order."""
     chosen: dict[str, tuple[Fragment, Origin]] = {}
     for file in files:
+        for name in file.data.get("without", ()):
+            if chosen.pop(name, None) is None:
+                where = str(_line_of_name(file, name))
+                raise LoomError(f"no base selects {name!r}, which is to be left out", where, nearest(name, chosen))
         for name in file.data.get("fragments", ()):
             where = _line_of_name(file, name)
             if name in chosen:
                 raise LoomError(f"fragment {name!r} is also selected at {chosen[name][1]}", str(where), "Remove one.")
             chosen[name] = (library.fragment(name, str(where)), where)
-    _check_company(chosen, library)
-    package_settings = {"architecture": architecture, "target": target, "package": f"{architecture}_{target}"}
-    settings = dict(files[2].data.get("settings", {}))
-    settings |= files[0].data.get("settings", {}) | files[1].data.get("settings", {}) | package_settings
-    settings |= {key: files[0].data[key] for key in ("title", "model_type") if key in files[0].data}
-    return Recipe(
-        architecture=architecture,
-        target=target,
-        library=library,
-        architecture_file=files[0],
-        target_file=files[1],
-        package_file=files[2],
-        fragments=tuple(fragment for fragment, _ in chosen.values()),
-        settings=settings,
-        presets=_presets(files[0], files[1]),
-    )
+    return chosen
 
 
 def _toml(library: Library, path: str, kind: str) -> Toml:
@@ -165,10 +200,10 @@ def _check_company(chosen: dict[str, tuple[Fragment, Origin]], library: Library)
                 raise LoomError(f"{fragment.name} excludes {other}, selected at {line}", str(where), remedy)
 
 
-def _presets(architecture: Toml, target: Toml) -> dict[str, dict[str, tuple[object, Origin]]]:
-    """The presets of the architecture, with what the target sets for a preset of that name on top."""
+def _presets(lineage: tuple[Toml, ...], target: Toml) -> dict[str, dict[str, tuple[object, Origin]]]:
+    """The presets of the architecture and its bases, with what the target sets for a preset of that name on top."""
     presets: dict[str, dict[str, tuple[object, Origin]]] = {}
-    for file in (architecture, target):
+    for file in (*lineage, target):
         for preset, fields in file.data.get("presets", {}).items():
             if file is target and preset not in presets:
                 continue

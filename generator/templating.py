@@ -29,9 +29,9 @@ def render_text(template: str, path: str, recipe: Recipe, first: int = 1, **cont
     )
     names = {
         **recipe.settings,
-        "source": recipe.architecture_file.data.get("source", ""),
+        "source": recipe.said("source"),
         "target_title": recipe.target_file.data["title"],
-        "title": recipe.architecture_file.data["title"],
+        "title": recipe.said("title"),
         **context,
     }
     try:

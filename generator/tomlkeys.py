@@ -16,8 +16,8 @@ _CONFIG = "a table with a `documentation` of its own"
 
 _KEYS = {
     "architecture": {
-        "title": _TEXT, "source": _TEXT, "model_type": _TEXT, "fragments": _NAMES, "settings": _TABLE,
-        "presets": _TABLES,
+        "title": _TEXT, "base": _TEXT, "source": _TEXT, "model_type": _TEXT, "fragments": _NAMES, "without": _NAMES,
+        "settings": _TABLE, "presets": _TABLES,
     },
     "target": {
         "title": _TEXT, "fragments": _NAMES, "settings": _TABLE, "presets": _TABLES, "requirements": _TEXTS,

@@ -151,3 +151,8 @@ def workshop(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Workshop:
     monkeypatch.setattr("generator.commands.build.weave", weave_files)
     monkeypatch.chdir(made.root)
     return made
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """`pytest --update-golden` writes what is expected under tests/golden anew."""
+    parser.addoption("--update-golden", action="store_true", help="write tests/golden/*/expected anew")

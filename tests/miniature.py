@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from textwrap import dedent
 
 import black
@@ -47,22 +48,21 @@ def fragments(**texts: str) -> list[Fragment]:
     return [parse_fragment(f"fragments/model/{name}.py", dedent(text).lstrip("\n")) for name, text in texts.items()]
 
 
-def operate(settings: dict[str, object] | None = None, /, **texts: str) -> Traced:
-    """Fragments through fill, splice and thread; every definition, linked or not, formatted."""
+def operate(settings: dict[str, object] | None = None, /, **texts: str) -> dict[str, Traced]:
+    """Fragments through fill, splice and thread: the text of every definition, linked or not."""
     selected = fragments(**texts)
-    definitions = collect(selected, lambda fragment: "model.py")
-    for key, definition in definitions.items():
-        object.__setattr__(definition, "text", fill(definition.text, settings or {}))
+    collected = collect(selected, lambda fragment: "model.py")
+    definitions = {key: replace(d, text=fill(d.text, settings or {})) for key, d in collected.items()}
     splices = [splice for fragment in selected for splice in fragment.splices]
     providers = [provider for fragment in selected for provider in fragment.providers]
     names = threaded_names(definitions.values(), splices, providers)
     spliced, needs = weave_splices(definitions, splices, names)
-    return format_python(Traced.join(d.text for d in thread(spliced, providers, needs).values()))
+    return {key: definition.text for key, definition in thread(spliced, providers, needs).items()}
 
 
 def woven(settings: dict[str, object] | None = None, /, **texts: str) -> str:
-    """The text of `operate`."""
-    return operate(settings, **texts).text
+    """All that `operate` gives as one text, formatted."""
+    return format_python(Traced.join(operate(settings, **texts).values())).text
 
 
 def run(text: str) -> dict:

@@ -29,7 +29,7 @@ from generator.roles import (
 )
 
 SMALL = dataclasses.replace(
-    PRESETS["tiny"], vocab_size=64, width=64, layers=2, heads=8, kv_heads=4, head_size=16, mlp_width=96
+    PRESETS["tiny"], dtype="float32", vocab_size=64, width=64, layers=2, heads=8, kv_heads=4, head_size=16, mlp_width=96
 )
 
 
@@ -60,8 +60,7 @@ def attend_slowly(q, k, v, segment_ids):
     return out
 
 
-@pytest.mark.parametrize("length", [1, 3, 37])
-@pytest.mark.parametrize("kv_heads", [1, 2, 4])
+@pytest.mark.parametrize(("length", "kv_heads"), [(1, 2), (3, 4), (37, 2), (37, 1)])
 def test_attention_is_its_definition(length, kv_heads):
     rng = np.random.default_rng(0)
     q, k, v = (rng.normal(size=(2, length, heads, 8)).astype(np.float32) for heads in (4, kv_heads, kv_heads))
@@ -71,6 +70,20 @@ def test_attention_is_its_definition(length, kv_heads):
             jax.jit(attend)(q, k, v, segment_ids), attend_slowly(q, k, v, segment_ids), atol=1e-5
         )
     np.testing.assert_allclose(jax.jit(attend)(q, k, v, None), attend_slowly(q, k, v, np.ones_like(packed)), atol=1e-5)
+
+
+def test_the_gradient_of_attention_is_its_slope():
+    rng = np.random.default_rng(0)
+    inputs = [rng.normal(size=(1, 19, heads, 8)) for heads in (4, 2, 2)]
+    directions = [rng.normal(size=x.shape) for x in inputs]
+    weights, segment_ids = rng.normal(size=(1, 19, 4, 8)), np.array([[1] * 8 + [2] * 10 + [0]])
+
+    def slowly(h):
+        return np.sum(weights * attend_slowly(*(x + h * d for x, d in zip(inputs, directions)), segment_ids))
+
+    gradient = jax.jit(jax.grad(lambda x: jnp.sum(weights * attend(*x, segment_ids))))
+    slope = sum(np.sum(g * d) for g, d in zip(gradient([x.astype(np.float32) for x in inputs]), directions))
+    np.testing.assert_allclose(slope, (slowly(1e-5) - slowly(-1e-5)) / 2e-5, rtol=1e-4)
 
 
 def test_attention_in_bfloat16_stays_near_float32():
@@ -93,10 +106,9 @@ def test_rotation_is_a_complex_product_also_far_out():
 
 
 def test_packed_documents_give_what_each_gives_alone():
-    model, lengths = small_model(), [5, 11, 1, 7]
+    model, lengths = small_model(), [5, 11, 5]
     tokens = random_tokens((1, sum(lengths) + 3))  # three of padding
-    segment_ids = jnp.repeat(jnp.arange(5), jnp.array([*lengths, 3]))[None] + 1
-    segment_ids = jnp.where(segment_ids == 5, 0, segment_ids)
+    segment_ids = jnp.repeat(jnp.array([1, 2, 3, 0]), jnp.array([*lengths, 3]))[None]
     positions = jnp.concatenate([jnp.arange(n) for n in [*lengths, 3]])[None]
     packed = logits(model, tokens, positions, segment_ids)
     start = 0
@@ -121,10 +133,11 @@ def test_cached_decoding_gives_the_full_pass():
     model, tokens = small_model(), random_tokens((2, 9))
     shape = (SMALL.layers, 2, 12, SMALL.kv_heads, SMALL.head_size)
     cache = Cache(jnp.zeros(shape), jnp.zeros(shape))
+    hidden = jax.jit(lambda model, tokens, positions, cache: model.hidden(tokens, positions, cache=cache))
     pieces = []
-    for start, stop in [(0, 4), (4, 5), (5, 6), (6, 9)]:  # a prompt, single tokens, several at once
+    for start, stop in [(0, 4), (4, 5), (5, 9)]:  # a prompt, one token, several
         positions = jnp.broadcast_to(jnp.arange(start, stop), (2, stop - start))
-        x, cache = model.hidden(tokens[:, start:stop], positions, cache=cache)
+        x, cache = hidden(model, tokens[:, start:stop], positions, cache)
         pieces.append(model.logits(x))
     np.testing.assert_allclose(jnp.concatenate(pieces, axis=1), logits(model, tokens), atol=1e-4)
 
@@ -152,7 +165,7 @@ def test_what_is_computed_again_changes_nothing():
             np.testing.assert_allclose(a, b, rtol=1e-3, atol=1e-4)
 
 
-MESHES = [(2, 2, 2), (1, 8, 1), (1, 1, 8), (8, 1, 1)]
+MESHES = [(2, 2, 2), (1, 8, 1), (1, 1, 8)]
 
 
 def compare_meshes():
@@ -205,6 +218,6 @@ def test_a_mesh_that_does_not_fit_is_named(sizes, message):
 
 
 def test_a_parameter_that_does_not_divide_is_named():
-    mesh = jax.sharding.AbstractMesh((1, 1, 3), ("data", "fsdp", "tensor"))
-    with pytest.raises(MeshError, match="heads of size 8 does not divide over --mesh-tensor 3"):
+    mesh = jax.sharding.AbstractMesh((1, 3, 1), ("data", "fsdp", "tensor"))
+    with pytest.raises(MeshError, match="embed of size 64 does not divide over --mesh-fsdp 3"):
         shardings(jax.eval_shape(small_model), mesh)

@@ -34,7 +34,17 @@ pytestmark = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptio
 PACKAGE = __package__.rpartition(".")[0]
 
 
-SIZES = dict(width=32, layers=2, heads=4, kv_heads=2, head_size=8, mlp_width=64, sequence_length=32, batch_size=4)
+SIZES = dict(
+    dtype="float32",
+    width=32,
+    layers=2,
+    heads=4,
+    kv_heads=2,
+    head_size=8,
+    mlp_width=64,
+    sequence_length=32,
+    batch_size=4,
+)
 
 
 SMALL = dataclasses.replace(PRESETS["tiny"], **SIZES)

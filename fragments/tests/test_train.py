@@ -28,6 +28,7 @@ from generator.roles import (
 
 SMALL = dataclasses.replace(
     PRESETS["tiny"],
+    dtype="float32",
     width=32,
     layers=2,
     heads=4,

@@ -8,7 +8,6 @@ from generator.commands.hunks import hunks
 from generator.commands.mapped import MappedPackage, Segments
 from generator.commands.project import LOCK, MAP
 
-
 @dataclass
 class Piece:
     """Lines of one file that one source makes differ; line numbers count from 1."""
@@ -66,16 +65,29 @@ def _compare_file(path: str, before: MappedPackage, after: MappedPackage) -> lis
     old_origins = before.origins_of(path) if old else []
     new_origins = after.origins_of(path) if new else []
     result: list[tuple[str, Piece]] = []
-    for hunk in hunks(old, new):
+    for hunk in hunks(_comparable(old, before), _comparable(new, after)):
         removed = [old_origins[number] if old_origins else [] for number in hunk.before]
         added = [new_origins[number] if new_origins else [] for number in hunk.after]
         pieces: dict[str, Piece] = {}
         for number, source in zip(hunk.before, _causes(removed, added), strict=True):
-            pieces.setdefault(source, Piece(path)).removed.append((number + 1, old[number]))
+            if number >= _header_length(old):
+                pieces.setdefault(source, Piece(path)).removed.append((number + 1, old[number]))
         for number, source in zip(hunk.after, _causes(added, removed), strict=True):
-            pieces.setdefault(source, Piece(path)).added.append((number + 1, new[number]))
+            if number >= _header_length(new):
+                pieces.setdefault(source, Piece(path)).added.append((number + 1, new[number]))
         result += pieces.items()
     return result
+
+
+def _header_length(lines: list[str]) -> int:
+    """How many comment lines open a file: they name the package and its fragments, and differ wherever those do."""
+    return next((number for number, line in enumerate(lines) if not line.startswith("# ")), 0)
+
+
+def _comparable(lines: list[str], package: MappedPackage) -> list[str]:
+    """The lines without what every package says in words of its own: its name."""
+    name = package.lock.combination.name
+    return [line.replace(name, "PACKAGE").replace(name.replace("_", "-"), "PACKAGE") for line in lines]
 
 
 def _causes(lines: list[Segments], other: list[Segments]) -> list[str]:

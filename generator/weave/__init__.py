@@ -84,6 +84,6 @@ def _filled(provider: Provider, settings: dict[str, object]) -> Traced:
 
 def _inputs(recipe: Recipe, templates: list[str]) -> dict[str, str]:
     """The files that took part, with the SHA-256 of each."""
-    files = (recipe.architecture_file, recipe.target_file, recipe.package_file)
+    files = (*recipe.lineage, recipe.target_file, recipe.package_file)
     paths = [*(f.path for f in files), *(f.path for f in recipe.fragments), *templates]
     return {path: hashlib.sha256(recipe.library.files[path].encode()).hexdigest() for path in sorted(set(paths))}

@@ -67,9 +67,10 @@ def adapt(splice: Splice, point: Point, scope: Scope, threaded: frozenset[str], 
         LoomError: a name that would mean something else in the host.
     """
     body = as_block(splice.body)
-    bound, inner = bound_names(body.module), inner_parameters(body.module)
-    _check_shown(splice, point, body, bound, inner)
-    _check_free(splice, point, {node.value for node in variables(body.module)} - bound - inner, scope)
+    bound, inner = bound_names(body.module, comprehensions=False), inner_parameters(body.module)
+    looped = bound_names(body.module) - bound  # known in a comprehension only
+    _check_shown(splice, point, body, bound, inner | looped & set(splice.reads))
+    _check_free(splice, point, {node.value for node in variables(body.module)} - bound - inner - looped, scope)
     _check_yield(splice, point, body)
     for name in splice.reads:
         if name not in point.named and name not in point.shown and not (name == "self" and point.method):
@@ -77,6 +78,7 @@ def adapt(splice: Splice, point: Point, scope: Scope, threaded: frozenset[str], 
     own = bound - set(splice.reads)
     emitted = own & _emitted(body.module)
     clashes = own & (scope.taken | threaded - emitted)
+    clashes |= looped & {n for keyword in set(point.named) & set(splice.reads) for n in point.names_in(keyword)}
     for name in sorted(clashes & (emitted | inner)):
         what = "emits" if name in emitted else "has a parameter"
         raise _error(splice, f"{what} {name}, which is also a name in the host at {point.where}", "Give it another name.")

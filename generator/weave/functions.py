@@ -22,6 +22,7 @@ class Function:
         key: of the definition that holds it.
         owner: id of the enclosing function of a nested one, else ''.
         types: local name -> class, where an annotation says so.
+        annotations: of local names that are assigned.
         bindings: local name -> the expressions that it is assigned.
         twice: whether another function has the same id.
     """
@@ -33,6 +34,7 @@ class Function:
     node: cst.FunctionDef
     source: Source
     types: dict[str, str] = field(default_factory=dict)
+    annotations: dict[str, str] = field(default_factory=dict)
     bindings: dict[str, list[cst.BaseExpression]] = field(default_factory=dict)
     twice: bool = False
 
@@ -138,8 +140,9 @@ def _read_types(function: Function, names: set[str]) -> None:
     for statement in syntax.statements(function.node):
         small = syntax.simple(statement)
         if isinstance(small, cst.AnnAssign) and isinstance(small.target, cst.Name):
-            kind = named_class(function.source.code(small.annotation.annotation), names)
-            if kind:
+            annotation = function.source.code(small.annotation.annotation)
+            function.annotations[small.target.value] = annotation
+            if kind := named_class(annotation, names):
                 function.types[small.target.value] = kind
         elif isinstance(small, cst.Assign):
             for target in small.targets:

@@ -35,11 +35,16 @@ def variables(node: cst.CSTNode) -> Iterable[cst.Name]:
             yield from variables(child)
 
 
-def bound_names(node: cst.CSTNode) -> set[str]:
-    """The names that statements bind: by assignment, for, with, import, match, or as a nested function."""
+def bound_names(node: cst.CSTNode, comprehensions: bool = True) -> set[str]:
+    """The names that statements bind: by assignment, for, with, import, match, or as a nested function.
+
+    Args:
+        comprehensions: whether the variables of comprehensions count, which are known only inside them.
+    """
     bound: set[str] = set()
     for child in syntax.walk(node):
-        bound |= _bound_by(child)
+        if comprehensions or not isinstance(child, cst.CompFor):
+            bound |= _bound_by(child)
     return bound
 
 
@@ -88,4 +93,4 @@ def inner_parameters(node: cst.CSTNode) -> set[str]:
 
 def rebound_names(splice: Splice) -> set[str]:
     """The names of its host that a splice rebinds."""
-    return bound_names(as_block(splice.body).module) & set(splice.reads)
+    return bound_names(as_block(splice.body).module, comprehensions=False) & set(splice.reads)

@@ -25,12 +25,13 @@ class Value:
     emitters: list[str] = field(default_factory=list)  # ids of functions
     receivers: list[str] = field(default_factory=list)
     origin: Origin | None = None  # the fragment line that causes it
+    emitted: str = ""  # the type that an emitter gives it: `router_loss: Array = ...`
     marked: dict[str, Origin] = field(default_factory=dict)  # emit, receive -> the first line that says so
 
     @property
     def annotation(self) -> str:
         """The type on the way; None is one of its values where a provider falls back to None."""
-        kind = next((p.annotation for p in self.providers.values() if p.annotation), "Array")
+        kind = next((p.annotation for p in self.providers.values() if p.annotation), self.emitted or "Array")
         absent = any(p.optional and p.result.text.strip() == "None" for p in self.providers.values())
         return f"{kind} | None" if absent and "None" not in kind else kind
 
@@ -113,6 +114,8 @@ def _values(graph: CallGraph, providers: list[Provider], needs: list[Need]) -> d
             origin = function.source.traced.origin_at(function.source.span(call)[0])
             value = values.setdefault(name, Value(name, origin=origin))
             value.marked.setdefault(word, origin)
+            if word == "emit":
+                value.emitted = value.emitted or function.annotations.get(name, "")
             (value.emitters if word == "emit" else value.receivers).append(function.id)
     for need in needs:
         if need.name not in values:

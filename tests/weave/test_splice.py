@@ -174,9 +174,16 @@ class TestNames:
     """A splice shares the names of its parameters with the host; its others are its own."""
 
     def test_a_name_of_its_own_that_the_host_has_is_renamed(self):
-        assert spliced("x = 2\nf = [x for x in q]\nq = q + x + g(x=x).x") == (
-            "        rope_x = 2\n        f = [rope_x for rope_x in q]\n        q = q + rope_x + g(x=rope_x).x\n"
+        assert spliced("x = 2\nq = q + x + g(x=x).x") == (
+            "        rope_x = 2\n        q = q + rope_x + g(x=rope_x).x\n"
         )
+
+    def test_a_name_in_a_comprehension_is_known_only_there(self):
+        assert spliced("q = [x for x in q]") == "        q = [x for x in q]\n"
+        host = 'def f(x, n):\n    point("a", x, size=n + 1)\n    return x\n'
+        text = woven(host=host, s='@splice("a")\ndef _(x, size):\n    x = [n * size for n in x]\n')
+        assert "x = [s_n * (n + 1) for s_n in x]" in text
+        assert run(text)["f"]([1, 2], 2) == [3, 6]
 
     def test_a_name_that_the_host_has_only_as_an_attribute_stays(self):
         assert spliced("sizes = 2\nq = q + sizes") == "        sizes = 2\n        q = q + sizes\n"

@@ -15,7 +15,16 @@ from ..huggingface import save_hf
 from ..model import Cache, Decoder
 
 CONFIG = Config(
-    vocab_size=61, width=32, layers=2, heads=4, kv_heads=2, head_size=8, mlp_width=48, context_length=32, init_std=0.3
+    dtype="float32",
+    vocab_size=61,
+    width=32,
+    layers=2,
+    heads=4,
+    kv_heads=2,
+    head_size=8,
+    mlp_width=48,
+    context_length=32,
+    init_std=0.3,
 )
 
 PROMPTS = [[1, 2, 3, 4, 5, 6, 7], [8], [9, 10, 11]]

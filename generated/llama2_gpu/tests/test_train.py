@@ -29,6 +29,7 @@ from ..train import (
 
 SMALL = dataclasses.replace(
     PRESETS["tiny"],
+    dtype="float32",
     width=32,
     layers=2,
     heads=4,
