@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import ast
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 
 from generator import syntax
 from generator.errors import LoomError, nearest
 from generator.fragment import Fragment
 from generator.literals import literal
-from generator.parts import Field
+from generator.parts import Definition, Field
 from generator.recipe import Recipe
 from generator.traced import Traced
 from generator.weave.fill import fill
@@ -33,6 +34,39 @@ def merge_fields(recipe: Recipe) -> list[Field]:
                 )
             fields[member.name] = replace(member, text=fill(member.text, recipe.settings))
     return list(fields.values())
+
+
+def check_fields(
+    definitions: Iterable[Definition], fields: list[Field], others: Callable[[], Iterable[Fragment]]
+) -> None:
+    """Refuses a definition that reads a member which Config does not have.
+
+    Args:
+        definitions: woven; a member is read as `config.NAME` or `….config.NAME`.
+        fields: the members of the selected fragments.
+        others: every fragment there is, for suggestions.
+
+    Raises:
+        LoomError: it lists the fragments that could give the member.
+    """
+    known = {member.name for member in fields}
+    for definition in definitions:
+        if "config." not in definition.text.text:
+            continue
+        lines = definition.text.text.splitlines(keepends=True)
+        for node in ast.walk(ast.parse(definition.text.text)):
+            if isinstance(node, ast.Attribute) and _is_config(node.value) and node.attr not in known:
+                origin = definition.text.origin_at(sum(map(len, lines[: node.lineno - 1])))
+                could = [f"{f.name} ({f.path})" for f in others() if any(m.name == node.attr for m in f.fields)]
+                remedy = f"Select a fragment that gives it: {', '.join(could)}." if could else nearest(node.attr, known)
+                message = f"{definition.fragment} reads config.{node.attr}, which no selected fragment gives"
+                raise LoomError(message, str(origin), remedy)
+
+
+def _is_config(node: ast.expr) -> bool:
+    return (isinstance(node, ast.Name) and node.id == "config") or (
+        isinstance(node, ast.Attribute) and node.attr == "config"
+    )
 
 
 def _line(member: Field) -> str:

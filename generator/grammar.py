@@ -12,6 +12,7 @@ import libcst as cst
 from generator import syntax
 from generator.errors import LoomError
 from generator.syntax import Source
+from generator.traced import line_starts
 
 WORDS = frozenset({"point", "proceed", "emit", "receive", "setting"})  # they stand in statements
 _DECORATORS = frozenset({"splice", "provide"})
@@ -44,11 +45,11 @@ def check_style(source: Source) -> None:
     Raises:
         LoomError: with the line and what to write instead.
     """
-    protected = source.protected_lines()
-    for number, line in enumerate(source.traced.lines()):
-        blank = line.text[: len(line.text) - len(line.text.lstrip())]
-        if number not in protected and line.text.strip() and blank.strip(" "):
-            raise LoomError("indented with something else than blanks", str(line.origin_at(0)), "Indent with blanks.")
+    for number, line in enumerate(source.text.split("\n")):
+        blank = line[: len(line) - len(line.lstrip())]
+        if blank.strip(" ") and line.strip() and number not in source.protected_lines():
+            where = str(source.traced.origin_at(line_starts(source.text)[number]))
+            raise LoomError("indented with something else than blanks", where, "Indent with blanks.")
     for node in syntax.walk(source.module):
         on_one_line = isinstance(node, _HEADED) and isinstance(node.body, cst.SimpleStatementSuite)
         if on_one_line and not (isinstance(node, cst.FunctionDef) and _is_stub(node.body)):
@@ -66,16 +67,17 @@ def _is_stub(suite: cst.SimpleStatementSuite) -> bool:
 
 
 def _check_import(node: cst.Import | cst.ImportFrom, source: Source) -> None:
-    where = source.where(node)
     if isinstance(node, cst.ImportFrom):
         module = syntax.dotted(node.module).split(".")[0] if node.module and not node.relative else ""
         if isinstance(node.names, cst.ImportStar):
-            raise LoomError("an import of everything", where, "Import each name, so that it can be linked.")
+            remedy = "Import each name, so that it can be linked."
+            raise LoomError("an import of everything", source.where(node), remedy)
         if module in _OURS and any(alias.asname for alias in node.names):
-            raise LoomError("an import under another name", where, "Fragments link by name: drop the `as`.")
+            remedy = "Fragments link by name: drop the `as`."
+            raise LoomError("an import under another name", source.where(node), remedy)
     elif any(syntax.dotted(alias.name).split(".")[0] in _OURS for alias in node.names):
         remedy = "Import each name: `from generator.marks import NAME` or `from generator.roles import NAME`."
-        raise LoomError("a package may not need gen", where, remedy)
+        raise LoomError("a package may not need gen", source.where(node), remedy)
 
 
 def check_decorators(function: cst.FunctionDef | cst.ClassDef, source: Source, woven: bool) -> None:
@@ -109,7 +111,7 @@ def check_woven_function(function: cst.FunctionDef, source: Source, word: str) -
         raise LoomError(f"the {word} has parameters that its host cannot fill", where, remedy)
     last = syntax.body(function)[-1:] if word == "provider" else []
     for node in own_nodes(function):
-        if isinstance(node, (cst.Global, cst.Nonlocal)) or isinstance(node, cst.Yield) and word == "provider":
+        if isinstance(node, (cst.Global, cst.Nonlocal)) or (isinstance(node, cst.Yield) and word == "provider"):
             remedy = "Put it into a function, and call that."
             raise LoomError(f"a {word} cannot say `{source.code(node)}`", source.where(node), remedy)
         if isinstance(node, cst.Return) and not any(syntax.simple(statement) is node for statement in last):

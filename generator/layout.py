@@ -5,18 +5,19 @@ from __future__ import annotations
 import textwrap
 from collections.abc import Iterable
 from dataclasses import dataclass
+from itertools import pairwise
 
 from generator import __version__
 from generator.config import config_class, presets_value
 from generator.errors import LoomError
 from generator.format import format_python
 from generator.fragment import Fragment
-from generator.parts import Definition, Field, Import
 from generator.imports import import_block
+from generator.parts import Definition, Field, Import
 from generator.recipe import Recipe
 from generator.templating import render_text
 from generator.traced import Origin, Traced
-from generator.weave.link import Linked, Linker, reachable
+from generator.weave.link import Linked, Linker, origin_of, reachable
 
 CONFIG = "config.py"
 
@@ -96,7 +97,7 @@ def lay_out(recipe: Recipe, definitions: dict[str, Definition], fields: list[Fie
         named[file] = _fragments_in(own_texts, recipe)
         texts[file] = _file(recipe, file, own_texts, import_block([*outside, *inside]), named[file])
         modules[file] = tuple(sorted({item.module.split(".")[0] for item in outside}))
-    _check_circles(placed, linked, home)
+    _check_circles(placed, linked, home, {**{key: d.text for key, d in definitions.items()}, **made})
     texts["__init__.py"] = _surface(recipe, exports, home)
     for folder in sorted({file.rsplit("/", 1)[0] for file in placed if "/" in file}):
         path = f"{folder}/__init__.py"
@@ -147,18 +148,26 @@ def _relative(file: str, other: str) -> str:
     return dots + other.removesuffix(".py").replace("/", ".")
 
 
-def _check_circles(placed: dict[str, list[str]], linked, home: dict[str, str]) -> None:
-    needs = {
-        file: {home[used] for key in keys for used in linked(key).uses} - {file} for file, keys in placed.items()
-    }
+def _check_circles(placed: dict[str, list[str]], linked, home: dict[str, str], texts: dict[str, Traced]) -> None:
+    needs: dict[str, dict[str, tuple[str, str]]] = {}  # file -> other file -> a definition, and what it uses there
+    for file, keys in placed.items():
+        uses = {home[used]: (key, used) for key in keys for used in linked(key).uses}
+        needs[file] = {other: uses[other] for other in sorted(uses) if other != file}
     done: set[str] = set()
 
     def visit(file: str, way: list[str]) -> None:
         if file in way:
-            circle = " -> ".join([*way[way.index(file) :], file])
-            raise LoomError(f"files import each other in a circle: {circle}", None, "Move a definition to another folder.")
+            circle = [*way[way.index(file) :], file]
+            reasons = [(needs[one][other], one) for one, other in pairwise(circle)]
+            shown = ", ".join(f"{key} in {one} uses {used}" for (key, used), one in reasons)
+            key, used = reasons[0][0]
+            raise LoomError(
+                f"files import each other in a circle, {' -> '.join(circle)}: {shown}",
+                str(origin_of(texts[key], used)),
+                "Move a definition to a fragment of another folder.",
+            )
         if file not in done:
-            for other in sorted(needs[file]):
+            for other in needs[file]:
                 visit(other, [*way, file])
             done.add(file)
 

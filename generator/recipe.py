@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import tomllib
+from collections.abc import Collection
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -95,8 +96,11 @@ class Recipe:
         return {**self.package_file.data.get(key, {}), **self.target_file.data.get(key, {})}
 
 
-def select(architecture: str, target: str, library: Library) -> Recipe:
+def select(architecture: str, target: str, library: Library, without: Collection[str] = ()) -> Recipe:
     """Reads an architecture and a target, and finds their fragments.
+
+    Args:
+        without: fragments to leave out of what they select.
 
     Raises:
         LoomError: an unknown architecture, target, fragment or key, or a broken `requires` or `excludes`.
@@ -109,7 +113,7 @@ def select(architecture: str, target: str, library: Library) -> Recipe:
     target_file = _toml(library, f"targets/{target}/target.toml", "target")
     package_file = _toml(library, PACKAGE_FILE, "package")
     files = (*lineage, target_file, package_file)
-    chosen = _chosen(files, library)
+    chosen = {name: item for name, item in _chosen(files, library).items() if name not in without}
     _check_company(chosen, library)
     settings: dict[str, object] = {}
     for file in (package_file, *lineage, target_file):

@@ -6,9 +6,9 @@ import sys
 
 from generator.config import described_fields
 from generator.errors import LoomError
-from generator.parts import Field
 from generator.layout import Layout
 from generator.literals import literal
+from generator.parts import Field
 from generator.recipe import Recipe
 from generator.templating import render_text
 
@@ -34,7 +34,9 @@ def render_files(recipe: Recipe, layout: Layout, fields: list[Field]) -> tuple[d
     files, used = {}, []
     for output, path in recipe.merged("templates").items():
         if path not in recipe.library.files:
-            raise LoomError("this template is missing", path, f"It is asked for as {output}; write it, or drop the line.")
+            raise LoomError(
+                "this template is missing", path, f"It is asked for as {output}; write it, or drop the line."
+            )
         files[output] = render_text(recipe.library.files[path], path, recipe, **context)
         used.append(path)
     return files, used
@@ -74,6 +76,8 @@ def _requirements(recipe: Recipe, layout: Layout) -> list[str]:
                 continue
             if module not in table:
                 remedy = f'Add `{module} = "DISTRIBUTION>=VERSION"` under [requirements].'
-                raise LoomError(f"{file} imports {module}, which no requirement covers", recipe.package_file.path, remedy)
+                raise LoomError(
+                    f"{file} imports {module}, which no requirement covers", recipe.package_file.path, remedy
+                )
             found.add(table[module])
     return sorted(found)

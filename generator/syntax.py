@@ -7,15 +7,17 @@ text there, so that every character outside the edit keeps its origin.
 from __future__ import annotations
 
 import dataclasses
+import re
 from collections.abc import Iterator, Mapping
-from functools import cached_property, lru_cache
+from functools import cache, cached_property
 
 import libcst as cst
-from libcst.metadata import CodeRange, MetadataWrapper, PositionProvider
+from libcst.metadata import CodeRange, PositionProvider
 
 from generator.errors import LoomError
 from generator.traced import Traced, line_starts
 
+_LONG_STRING = re.compile(r"\"\"\"|\'\'\'|\\\n")  # what a string that spans lines has
 _VANISHING = frozenset({"point", "emit", "receive"})  # statements that may leave nothing
 
 
@@ -39,8 +41,13 @@ class Source:
 
     @cached_property
     def _positions(self) -> Mapping[cst.CSTNode, CodeRange]:
-        """Only computed for texts in which something is looked up: it costs more than parsing."""
-        return MetadataWrapper(self.module, unsafe_skip_copy=True).resolve(PositionProvider)
+        """Only computed for texts in which something is looked up: it costs more than parsing.
+
+        What MetadataWrapper gives, without its walk over the tree, which takes as long again.
+        """
+        provider = PositionProvider()
+        provider._gen_impl(self.module)
+        return provider._computed
 
     @cached_property
     def _line_starts(self) -> list[int]:
@@ -92,10 +99,21 @@ class Source:
         return frozenset(inside)
 
 
-@lru_cache(maxsize=None)
+@cache
 def _fields(kind: type[cst.CSTNode]) -> tuple[str, ...]:
     """The fields of a node that can hold code: not white space, commas, parentheses and the like."""
-    skipped = ("whitespace", "leading_", "lines_", "lpar", "rpar", "lbracket", "rbracket", "comma", "semicolon", "header")
+    skipped = (
+        "whitespace",
+        "leading_",
+        "lines_",
+        "lpar",
+        "rpar",
+        "lbracket",
+        "rbracket",
+        "comma",
+        "semicolon",
+        "header",
+    )
     return tuple(field.name for field in dataclasses.fields(kind) if not field.name.startswith(skipped))
 
 
@@ -222,7 +240,7 @@ def reindent(traced: Traced, width: int) -> Traced:
         return traced
     first = next(line.text for line in lines if line.text.strip())
     present = len(first) - len(first.lstrip(" "))
-    protected = Source(_as_block(traced, present)).protected_lines()
+    protected = Source(_as_block(traced, present)).protected_lines() if _LONG_STRING.search(traced.text) else ()
     offset = 1 if present else 0
     parts = []
     for number, line in enumerate(lines):

@@ -28,7 +28,11 @@ _KEYS = {
         "requirements": _TEXTS, "extras": _LISTS, "templates": _TEXTS, "settings": _TABLE,
     },
 }  # fmt: skip
-_REQUIRED = {"architecture": ("title",), "target": ("title",), "package": ("exports", "folders", "documentation", "config")}
+_REQUIRED = {
+    "architecture": ("title",),
+    "target": ("title",),
+    "package": ("exports", "folders", "documentation", "config"),
+}
 
 
 def _is_names(value: object) -> bool:

@@ -85,8 +85,43 @@ GOOD = files(
     package=PACKAGE + '[templates]\n"README.md" = "templates/readme.jinja"\n',
     **{"templates/readme.jinja": TEMPLATE},
 )
-SCRAPS = ["\x00", "\t", "\\", '"""', "(", ")", "[", "{%", "{{", "}}", ":", "=", "\n", "\r", " ", "  ", "*", "**", ",", "@"]
-SCRAPS += ["é", "\u2028", "\x0c", "point(", "emit(x)\n", "yield x\n", "return", "async ", "lambda x: ", "x = ", ";", "#", "'"]
+SCRAPS = [
+    "\x00",
+    "\t",
+    "\\",
+    '"""',
+    "(",
+    ")",
+    "[",
+    "{%",
+    "{{",
+    "}}",
+    ":",
+    "=",
+    "\n",
+    "\r",
+    " ",
+    "  ",
+    "*",
+    "**",
+    ",",
+    "@",
+]
+SCRAPS += [
+    "é",
+    "\u2028",
+    "\x0c",
+    "point(",
+    "emit(x)\n",
+    "yield x\n",
+    "return",
+    "async ",
+    "lambda x: ",
+    "x = ",
+    ";",
+    "#",
+    "'",
+]
 
 
 def try_to_weave(texts: dict[str, str]) -> bool:

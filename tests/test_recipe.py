@@ -10,7 +10,9 @@ from generator.library import Library
 from generator.recipe import select
 from generator.weave import weave
 
-MODEL = {"model/model": '"""The model."""\n\nclass Config:\n    width: int = 1  # of the stream\n    layers: int = 1\n\n\ndef model():\n    return 1\n'}
+MODEL = {
+    "model/model": '"""The model."""\n\nclass Config:\n    width: int = 1  # of the stream\n    layers: int = 1\n\n\ndef model():\n    return 1\n'
+}
 ROPE = {"model/rope": '"""Rope."""\n\nimport math\n\ndef rope():\n    return math.pi\n'}
 
 
@@ -90,11 +92,20 @@ class TestToml:
         [
             ('title = "T"\nfragments = [1,, 2]\n', "targets/any/target.toml:2: not valid TOML"),
             ('title = "T"\nfragments = [\n"a",\n', "targets/any/target.toml:3: not valid TOML"),
-            ('title = "T"\nfragments = "model/rope"\n', "targets/any/target.toml:2: fragments is 'model/rope', not a list of st"),
-            ('title = "T"\nfragments = [1]\n', "targets/any/target.toml:2: fragments is another list, not a list of strings"),
+            (
+                'title = "T"\nfragments = "model/rope"\n',
+                "targets/any/target.toml:2: fragments is 'model/rope', not a list of st",
+            ),
+            (
+                'title = "T"\nfragments = [1]\n',
+                "targets/any/target.toml:2: fragments is another list, not a list of strings",
+            ),
             ("title = 3\n", "targets/any/target.toml:1: title is 3, not a string"),
             ('title = "T"\npresets = 1\n', "targets/any/target.toml:2: presets is 1, not a table of tables"),
-            ('title = "T"\n[presets]\nsmall = 1\n', "targets/any/target.toml:2: presets is another table, not a table of tabl"),
+            (
+                'title = "T"\n[presets]\nsmall = 1\n',
+                "targets/any/target.toml:2: presets is another table, not a table of tabl",
+            ),
             ("", "targets/any/target.toml: this target has no title"),
         ],
     )
@@ -107,7 +118,9 @@ class TestToml:
     def test_package_without(self, key):
         lines = PACKAGE.split("\n\n")
         text = "\n\n".join(part for part in lines if not part.lstrip("[").startswith(key))
-        assert refused_package(MODEL, package=text).startswith(f"templates/package.toml: this package has no {key}\n  Add")
+        assert refused_package(MODEL, package=text).startswith(
+            f"templates/package.toml: this package has no {key}\n  Add"
+        )
 
     def test_missing_file(self):
         texts = files(MODEL)
@@ -179,7 +192,10 @@ class TestTemplates:
         ("template", "expected"),
         [
             ("one\ntwo {% if %}\n", "templates/r.jinja:2: not a valid template: "),
-            ("one\n\n{{ titel }}\n", "templates/r.jinja:3: the template uses a name that is not there: 'titel' is undefined"),
+            (
+                "one\n\n{{ titel }}\n",
+                "templates/r.jinja:3: the template uses a name that is not there: 'titel' is undefined",
+            ),
             ("one\n{{ 1 / 0 }}\n", "templates/r.jinja:2: the template fails: ZeroDivisionError: division by zero"),
         ],
     )

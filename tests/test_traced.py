@@ -19,7 +19,9 @@ def pieces(draw) -> tuple[Traced, Model]:
     if draw(st.booleans()):
         return Traced.insert(text, origin), [(character, origin) for character in text]
     lines = [text.count("\n", 0, offset) for offset in range(len(text))]
-    return Traced.copy(text, *origin), [(c, Origin(origin.path, origin.line + n)) for c, n in zip(text, lines, strict=True)]
+    return Traced.copy(text, *origin), [
+        (c, Origin(origin.path, origin.line + n)) for c, n in zip(text, lines, strict=True)
+    ]
 
 
 @st.composite
@@ -53,7 +55,8 @@ class TestOrigins:
     def test_lines(self, pair):
         lines = pair[0].lines()
         assert [model_of(line) for line in lines] == [
-            pair[1][start:end] for start, end in zip(line_starts(pair[0].text), line_starts(pair[0].text)[1:], strict=False)
+            pair[1][start:end]
+            for start, end in zip(line_starts(pair[0].text), line_starts(pair[0].text)[1:], strict=False)
         ]
         assert all("\n" not in line.text[:-1] for line in lines)
 
@@ -93,7 +96,10 @@ class TestEdits:
         assert [str(edited.origin_at(offset)) for offset in range(4)] == ["p:5", "q:1", "p:6", "p:6"]
 
     def test_paths_in_order_of_appearance(self):
-        assert (Traced.insert("x", Origin("b", 1)) + self.TEXT + Traced.insert("y", Origin("b", 2))).paths() == ["b", "p"]
+        assert (Traced.insert("x", Origin("b", 1)) + self.TEXT + Traced.insert("y", Origin("b", 2))).paths() == [
+            "b",
+            "p",
+        ]
 
     def test_nothing_has_no_origin(self):
         with pytest.raises(IndexError):

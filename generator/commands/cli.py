@@ -229,7 +229,8 @@ def explain_(place: str | None, fragment: str | None, as_json: bool) -> None:
 @gen.command("loc", **NO_ONE)
 @AS_JSON
 @click.option("--markdown", "as_markdown", is_flag=True, help="Write Markdown tables.")
-def loc_(as_json: bool, as_markdown: bool) -> None:
+@click.option("--feature", "features", multiple=True, help="Also measure what this fragment touches, like model/rope.")
+def loc_(as_json: bool, as_markdown: bool, features: tuple[str, ...]) -> None:
     """Count source lines and the lines that they make.
 
     Also what each fragment and each architecture adds, and which code fragments restate from each other.
@@ -240,7 +241,7 @@ def loc_(as_json: bool, as_markdown: bool) -> None:
 
     if as_json and as_markdown:
         raise LoomError("--json and --markdown are two formats", remedy="Choose one.")
-    report = loc(Project.find())
+    report = loc(Project.find(), features)
     if as_json:
         write_json(report)
     else:

@@ -1,26 +1,57 @@
-"""Measures how many lines of other fragments a feature changes."""
+"""Measures what a feature touches: the packages that select it, woven again without it."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
+
+from generator.commands.hunks import hunks
+from generator.errors import LoomError
 
 if TYPE_CHECKING:
     from generator.commands.project import Combination, Project
 
 
-def lines_in_other_fragments(project: Project, fragment: str, packages: Sequence[Combination]) -> int | None:
-    """The lines of other fragments that must change for a feature to be there or not.
+class Reach(NamedTuple):
+    """What a feature reaches beyond its own file.
 
-    What is to be measured: take the fragment out of the library and out of every selection, weave the packages that
-    selected it again, and count the lines of other fragments that had to differ for that to work.
+    Attributes:
+        others: lines of other fragments that must change for the feature to be there or not; None where a fragment
+            needs a definition of it, so that it can only be replaced by another one of the same names.
+        packages: those that select it.
+        generated: generated lines in them that are there, or differ, because of it.
+    """
+
+    others: int | None
+    packages: int
+    generated: int
+
+
+def reach(project: Project, fragment: str, packages: Sequence[Combination]) -> Reach:
+    """Takes the fragment out of every selection, leaves every other fragment as it is, and weaves.
+
+    A package that weaves so needs no line of another fragment changed: the count is 0 by that experiment, and not by
+    definition.
 
     Args:
         project: where the sources are.
         fragment: the feature's name, like `model/rope`.
         packages: those to weave.
-
-    Returns:
-        The number of lines, or None where it has not been measured.
     """
-    return None
+    from generator.recipe import select
+    from generator.weave import weave
+
+    library, generated = project.library(), 0
+    selections = {c: [f.name for f in select(*c, library).fragments] for c in packages}
+    selecting = [combination for combination, names in selections.items() if fragment in names]
+    for architecture, target in selecting:
+        names = selections[architecture, target]
+        tests = [name for name in names if name.startswith("tests/")]  # they speak of features by their names
+        try:
+            without = weave(architecture, target, library, (fragment, *tests)).files
+        except LoomError:
+            return Reach(None, len(selecting), 0)
+        for path, text in weave(architecture, target, library, tests).files.items():
+            other = without.get(path, "").splitlines()
+            generated += sum(len(hunk.before) for hunk in hunks(text.splitlines(), other))
+    return Reach(0, len(selecting), generated)

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Collection
 from dataclasses import replace
 
 from generator import sourcemap
-from generator.config import merge_fields
-from generator.parts import Provider, Splice
+from generator.config import check_fields, merge_fields
 from generator.layout import file_of, lay_out
 from generator.library import Library
 from generator.package import Package
+from generator.parts import Provider, Splice
 from generator.recipe import Recipe, select
 from generator.render import render_files
 from generator.traced import Traced
@@ -20,12 +21,13 @@ from generator.weave.splice import weave_splices
 from generator.weave.thread import thread, threaded_names
 
 
-def weave(architecture: str, target: str, library: Library) -> Package:
+def weave(architecture: str, target: str, library: Library, without: Collection[str] = ()) -> Package:
     """Weaves one package.
 
     Args:
         architecture, target: names in the library.
         library: every source text; nothing else is read.
+        without: fragments to leave out of what the architecture and the target select.
 
     Returns:
         The package without gen.lock and gen.map.
@@ -33,7 +35,7 @@ def weave(architecture: str, target: str, library: Library) -> Package:
     Raises:
         LoomError: a mistake in the sources, with its place and what to do.
     """
-    recipe = select(architecture, target, library)
+    recipe = select(architecture, target, library, without)
     settings = recipe.settings
     definitions = {
         key: replace(definition, text=fill(definition.text, settings))
@@ -44,9 +46,9 @@ def weave(architecture: str, target: str, library: Library) -> Package:
     definitions, needs = weave_splices(definitions, splices, threaded)
     tests = {key: definition for key, definition in definitions.items() if key.startswith("tests/")}
     program = {key: definition for key, definition in definitions.items() if key not in tests}
-    definitions = {**thread(program, providers, needs), **tests}
-    fields = merge_fields(recipe)
-    layout = lay_out(recipe, definitions, fields)
+    program, fields = thread(program, providers, needs), merge_fields(recipe)
+    check_fields(program.values(), fields, lambda: library.everything)
+    layout = lay_out(recipe, {**program, **tests}, fields)
     rendered, templates = render_files(recipe, layout, fields)
     files = {**{path: text.text for path, text in layout.texts.items()}, **rendered}
     origins = {path: sourcemap.segments(text) for path, text in layout.texts.items()}

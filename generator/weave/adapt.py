@@ -51,7 +51,9 @@ class Scope:
         """The scope of a host that gets these splices."""
         names = {node.value for node in variables(host)}
         bodies = [(splice, as_block(splice.body).module) for splice in splices]
-        free = {n.value for s, body in bodies for n in variables(body) if n.value not in bound_names(body) | set(s.reads)}
+        free = {
+            n.value for s, body in bodies for n in variables(body) if n.value not in bound_names(body) | set(s.reads)
+        }
         return cls(names | free, bound_names(host) | inner_parameters(host))
 
 
@@ -81,7 +83,9 @@ def adapt(splice: Splice, point: Point, scope: Scope, threaded: frozenset[str], 
     clashes |= looped & {n for keyword in set(point.named) & set(splice.reads) for n in point.names_in(keyword)}
     for name in sorted(clashes & (emitted | inner)):
         what = "emits" if name in emitted else "has a parameter"
-        raise _error(splice, f"{what} {name}, which is also a name in the host at {point.where}", "Give it another name.")
+        raise _error(
+            splice, f"{what} {name}, which is also a name in the host at {point.where}", "Give it another name."
+        )
     renamed = _fresh(clashes, splice, scope.taken | own | set(splice.reads) | threaded)
     scope.taken |= own - clashes | set(renamed.values())
     shown = {name: _operand(text) for name, text in point.named.items() if name in splice.reads}
@@ -109,8 +113,12 @@ def _check_shown(splice: Splice, point: Point, body: Source, bound: set[str], in
             raise _error(splice, f"has an inner parameter {name}, as the point {point.name!r} shows", "Rename one.")
         changed = sorted(point.names_in(name) & (_changed_before(name, body, bound & set(splice.reads)) | inner))
         if changed:
-            message = f"binds {changed[0]}, and reads {name}, which the point {point.name!r} shows as {point.named[name]}"
-            raise _error(splice, message, f"Compute {name} before the point, at {point.where}, and show that local name.")
+            message = (
+                f"binds {changed[0]}, and reads {name}, which the point {point.name!r} shows as {point.named[name]}"
+            )
+            raise _error(
+                splice, message, f"Compute {name} before the point, at {point.where}, and show that local name."
+            )
 
 
 def _changed_before(name: str, body: Source, candidates: set[str]) -> set[str]:

@@ -156,7 +156,9 @@ class CallGraph:
                 if f"{scope.id} {name}" in seen:
                     return []
                 values = scope.bindings[name]
-                return _distinct(kind for v in values for kind in self._type_of(v, scope, seen | {f"{scope.id} {name}"}))
+                return _distinct(
+                    kind for v in values for kind in self._type_of(v, scope, seen | {f"{scope.id} {name}"})
+                )
             if name in scope.parameter_names:
                 return []
         return []
@@ -197,7 +199,9 @@ def _scanned(call: cst.Call) -> cst.BaseExpression:
 
 
 def _is_wrapper(node: cst.BaseExpression) -> bool:
-    return isinstance(node, cst.Call) and syntax.called(node) in _WRAPPERS and bool(node.args) and not node.args[0].keyword
+    return (
+        isinstance(node, cst.Call) and syntax.called(node) in _WRAPPERS and bool(node.args) and not node.args[0].keyword
+    )
 
 
 def unwrap(node: cst.BaseExpression) -> cst.BaseExpression:

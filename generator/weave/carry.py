@@ -2,21 +2,17 @@
 
 from __future__ import annotations
 
-import re
-
 import libcst as cst
 
 from generator import syntax
 from generator.errors import LoomError
-from generator.parts import Provider
 from generator.syntax import Source
 from generator.traced import Edit, Traced
 from generator.weave.functions import Call, Function
-from generator.weave.names import as_block, bound_names, own_bound, unblocked, variables
+from generator.weave.names import variables
 from generator.weave.outward import Shapes, return_edits, target_edits
 from generator.weave.plan import Plan
-
-_PATH = re.compile(r"[\w.]+(\[[\w\"']+\])*")  # a name, an attribute or an item: as short as a name of its own
+from generator.weave.provided import expression, inlined, made, provider_order
 
 
 def carry(plan: Plan) -> dict[str, Traced]:
@@ -67,7 +63,9 @@ def _signature(plan: Plan, function: Function) -> list[Edit]:
         at = _parameter_end(function, before_defaults[-1])
         edits.append(_insert(plan, at, f", {', '.join(asked[: len(required)])}", required[0]))
     if optional:
-        edits.append(_insert(plan, _parameter_end(function, own[-1]), f", {', '.join(asked[len(required) :])}", optional[0]))
+        edits.append(
+            _insert(plan, _parameter_end(function, own[-1]), f", {', '.join(asked[len(required) :])}", optional[0])
+        )
     return edits + _scanned_parameter(plan, function)
 
 
@@ -86,7 +84,9 @@ def _check_signature(plan: Plan, function: Function, name: str) -> None:
     params = function.node.params
     if params.posonly_params or isinstance(params.star_arg, cst.Param):
         remedy = "Write out its parameters, without * and /."
-        raise LoomError(f"{function.id} must take {name}, and its parameters leave no place for it", function.where, remedy)
+        raise LoomError(
+            f"{function.id} must take {name}, and its parameters leave no place for it", function.where, remedy
+        )
 
 
 def _scanned_parameter(plan: Plan, function: Function) -> list[Edit]:
@@ -98,7 +98,9 @@ def _scanned_parameter(plan: Plan, function: Function) -> list[Edit]:
         message = f"{function.id} is scanned with {names[0]}, and does not take a carry and a layer"
         raise LoomError(message, function.where, f"Write `def {function.node.name.value}(x, layer: Block):`.")
     layer = function.parameters[1]
-    return [_insert(plan, function.source.span(layer.name)[0], _inputs(function), names[0], _parameter_end(function, layer))]
+    return [
+        _insert(plan, function.source.span(layer.name)[0], _inputs(function), names[0], _parameter_end(function, layer))
+    ]
 
 
 def _inputs(function: Function) -> str:
@@ -126,92 +128,11 @@ def _opening(plan: Plan, function: Function) -> list[Edit]:
         names = plan.scanned[function.id]
         layer = function.parameter_names[1]
         edits.append(_insert(plan, offset, f"{indent}{layer}, {', '.join(names)} = {_inputs(function)}\n", names[0]))
-    for name in _provider_order(plan, function):
+    for name in provider_order(plan, function):
         provider = plan.values[name].providers[function.id]
-        if not (_inlined(plan, function, name) or provider.optional and provider.result.text.strip() == "None"):
-            edits.append(Edit(offset, offset, _made(plan, function, provider, indent)))
+        if not (inlined(plan, function, name) or (provider.optional and provider.result.text.strip() == "None")):
+            edits.append(Edit(offset, offset, made(plan, function, provider, indent)))
     return edits
-
-
-def _provider_order(plan: Plan, function: Function) -> list[str]:
-    """What a provider reads comes before it."""
-    waiting, done = list(plan.provided.get(function.id, ())), []
-    while waiting:
-        ready = next(
-            (n for n in waiting if not set(plan.values[n].providers[function.id].reads) & (set(waiting) - {n})), None
-        )
-        if ready is None:
-            origin = plan.values[waiting[0]].origin
-            raise LoomError(f"{' and '.join(waiting)} are made from each other", str(origin), "Break the circle.")
-        waiting.remove(ready)
-        done.append(ready)
-    return done
-
-
-def _made(plan: Plan, function: Function, provider: Provider, indent: str) -> Traced:
-    """`name = result`, or `if name is None: name = result` where callers may hand it in."""
-    name, cause = provider.value, provider.origin
-    inner = indent + ("    " if provider.optional else "")
-    parts = [Traced.insert(f"{indent}if {name} is None:\n", cause)] if provider.optional else []
-    if provider.body.text:
-        parts.append(syntax.reindent(_in_names_of(plan, function, provider, provider.body), len(inner)))
-    parts += [Traced.insert(f"{inner}{name} =", cause), _result(plan, function, provider), Traced.insert("\n", cause)]
-    return Traced.join(parts)
-
-
-def _result(plan: Plan, function: Function, provider: Provider) -> Traced:
-    return _in_names_of(plan, function, provider, Traced.insert(" ", provider.origin) + provider.result)
-
-
-def _in_names_of(plan: Plan, function: Function, provider: Provider, text: Traced) -> Traced:
-    """The provider's text with `config` read from where the site has it, and every name checked."""
-    known = {*function.parameter_names, *plan.required.get(function.id, ()), *plan.optional.get(function.id, ())}
-    known |= set(plan.provided.get(function.id, ())) | {"self"}
-    replaced = {}
-    for name in provider.reads:
-        if name == "config" and name not in known and function.class_name in plan.graph.classes.has_config:
-            replaced[name] = "self.config"
-        elif name not in known:
-            raise LoomError(
-                f"the provider of {provider.value} reads {name!r}, which {provider.site} ({function.where}) does not have",
-                str(provider.origin),
-                f"It has {', '.join(sorted(known - {'self'}))}.",
-            )
-    taken = {node.value for node in variables(function.node)} | known
-    own = bound_names(as_block(provider.body).module) if provider.body.text else set()
-    replaced |= {local: f"{provider.value}_{local}" for local in sorted(own - set(provider.reads)) if local in taken}
-    _check_provider(provider, function, own)
-    source = as_block(text)
-    edits = []
-    for node in variables(source.module):
-        if node.value in replaced:
-            start, end = source.span(node)
-            edits.append(Edit(start, end, Traced.insert(replaced[node.value], source.traced.origin_at(start))))
-    return unblocked(source.traced.edited(edits))
-
-
-def _check_provider(provider: Provider, function: Function, own: set[str]) -> None:
-    """What a provider binds stays its own, and what it takes from its module is no variable of the site."""
-    rebound = sorted(own & set(provider.reads))
-    if rebound:
-        message = f"the provider of {provider.value} rebinds {rebound[0]}, which {provider.site} ({function.where}) has"
-        raise LoomError(message, str(provider.origin), "Bind another name.")
-    texts = [provider.body, Traced.insert(" ", provider.origin) + provider.result]
-    read = {node.value for text in texts if text.text for node in variables(as_block(text).module)}
-    for name in sorted((read - own - set(provider.reads)) & own_bound(function.node)):
-        message = f"the provider of {provider.value} uses {name}, which is a variable of {provider.site} ({function.where})"
-        raise LoomError(message, str(provider.origin), "Give it as a parameter of the provider, or rename one of them.")
-
-
-def _inlined(plan: Plan, function: Function, name: str) -> bool:
-    """A value that is only passed on in one call, and made by a name, an attribute or an item."""
-    provider = plan.values[name].providers.get(function.id)
-    if provider is None or provider.optional or provider.body.text or not _PATH.fullmatch(provider.result.text.split("#")[0].strip()):
-        return False
-    passing = [i for i, call in enumerate(plan.graph.calls) if call.caller == function.id and name in plan.passed.get(i, ())]
-    reads = any(node.value == name for node in variables(function.node))
-    others = any(name in plan.values[n].providers[function.id].reads for n in plan.provided.get(function.id, ()))
-    return len(passing) == 1 and not reads and not others
 
 
 def _arguments(plan: Plan, call: Call, names: list[str]) -> list[Edit]:
@@ -224,7 +145,7 @@ def _arguments(plan: Plan, call: Call, names: list[str]) -> list[Edit]:
     order = _final_positions(plan, callee)
     required = [name for name in names if name in plan.required.get(callee.id, ())]
     first_default = len([p for p in callee.positional if p.default is None])
-    written = {name: _expression(plan, caller, name) for name in names}
+    written = {name: expression(plan, caller, name) for name in names}
     edits, position, keyword = [], call.positional, any(argument.keyword or argument.star for argument in arguments)
     if required and call.positional > first_default:  # before the arguments that fill defaults by position
         at = source.span(arguments[first_default].value)[0]
@@ -256,13 +177,6 @@ def _check_arguments(plan: Plan, call: Call, names: list[str]) -> None:
         what = "a generator" if generator else "*arguments"
         message = f"{names[0]} must be passed to {call.callee} here, after {what}"
         raise LoomError(message, where, "Write out the arguments of this call.")
-
-
-def _expression(plan: Plan, caller: Function, name: str) -> str:
-    """What a caller passes for a value: its name, or what a provider makes it from."""
-    if not _inlined(plan, caller, name):
-        return name
-    return _result(plan, caller, plan.values[name].providers[caller.id]).text.split("#")[0].strip()
 
 
 def _final_positions(plan: Plan, function: Function) -> dict[str, int]:

@@ -16,7 +16,7 @@ from generator.traced import Traced, line_starts
 from generator.weave.flow import Flow
 from generator.weave.functions import Call, Function
 from generator.weave.names import bound_names, inner_parameters, own_bound, variables
-from generator.weave.plan import Plan, wanted
+from generator.weave.plan import Plan, Value, wanted
 
 _LOOPS = (cst.For, cst.While)
 _COMPREHENSIONS = (cst.ListComp, cst.SetComp, cst.DictComp, cst.GeneratorExp)
@@ -39,6 +39,8 @@ def check_plan(plan: Plan) -> None:
         plan.graph.check_doubts(function)
     for call in plan.graph.calls:
         _check_wrappers(plan, call)
+    for value in plan.values.values():
+        _check_layers(plan, value)
     for index, names in plan.passed.items():
         _check_capture(plan, plan.graph.calls[index], names)
     for function in plan.graph.functions.values():
@@ -88,9 +90,11 @@ def _uses(node: cst.CSTNode, name: str, top: cst.CSTNode) -> Iterator[cst.Name]:
     else:
         children = list(syntax.children(node))
     for child in children:
-        if isinstance(child, cst.Annotation) or isinstance(node, cst.Attribute) and child is node.attr:
+        if isinstance(child, cst.Annotation) or (isinstance(node, cst.Attribute) and child is node.attr):
             continue
-        if isinstance(node, cst.Arg) and child is node.keyword or isinstance(node, cst.Param) and child is node.name:
+        if (isinstance(node, cst.Arg) and child is node.keyword) or (
+            isinstance(node, cst.Param) and child is node.name
+        ):
             continue
         if isinstance(child, cst.Name) and child.value == name and not isinstance(node, cst.AssignTarget):
             yield child
@@ -99,28 +103,43 @@ def _uses(node: cst.CSTNode, name: str, top: cst.CSTNode) -> Iterator[cst.Name]:
 
 def _check_wrappers(plan: Plan, call: Call) -> None:
     """What wraps a call counts parameters and results."""
-    where = plan.graph.functions[call.caller].source.where(call.node)
-    callee = plan.graph.functions[call.callee]
-    for wrapper in call.wrappers:
-        if syntax.called(wrapper).split(".")[-1] in _DERIVATIVES and plan.returned.get(call.callee):
-            name = plan.returned[call.callee][0]
-            message = f"{call.callee} also returns {name}, and is differentiated here"
-            raise LoomError(message, where, f"Receive {name} in {call.callee} or further in, and add it to the result.")
-    counted = [a for node in (*call.wrappers, callee.node) for a in _counts(node)]
-    defaults = any(parameter.default for parameter in callee.positional)
-    if counted and defaults and plan.required.get(call.callee):
-        name = plan.required[call.callee][0]
-        message = f"{call.callee} takes {name} before its parameters with defaults, and {counted[0]} counts parameters"
-        raise LoomError(message, where, "Name them, as in static_argnames, or give the parameters no defaults.")
+    required, returned = plan.required.get(call.callee), plan.returned.get(call.callee)
+    if not required and not returned:
+        return
+    source, callee = plan.graph.functions[call.caller].source, plan.graph.functions[call.callee]
+    derived = any(syntax.called(wrapper).split(".")[-1] in _DERIVATIVES for wrapper in call.wrappers)
+    if returned and derived:
+        message = f"{call.callee} also returns {returned[0]}, and is differentiated here"
+        remedy = f"Receive {returned[0]} in {call.callee} or further in, and add it to the result."
+        raise LoomError(message, source.where(call.node), remedy)
+    counted = [word for node in (*call.wrappers, callee.node) for word in _counts(node)]
+    if counted and required and any(parameter.default for parameter in callee.positional):
+        message = (
+            f"{call.callee} takes {required[0]} before its parameters with defaults, and {counted[0]} counts parameters"
+        )
+        remedy = "Name them, as in static_argnames, or give the parameters no defaults."
+        raise LoomError(message, source.where(call.node), remedy)
 
 
 def _counts(node: cst.CSTNode) -> list[str]:
     arguments = node.args if isinstance(node, cst.Call) else [a for d in node.decorators for a in _arguments(d)]
-    return [argument.keyword.value for argument in arguments if argument.keyword and "argnums" in argument.keyword.value]
+    return [
+        argument.keyword.value for argument in arguments if argument.keyword and "argnums" in argument.keyword.value
+    ]
 
 
 def _arguments(decorator: cst.Decorator) -> list[cst.Arg]:
     return [node for node in syntax.walk(decorator) if isinstance(node, cst.Arg)]
+
+
+def _check_layers(plan: Plan, value: Value) -> None:
+    """A value with a slice for each layer is of use only where a scan takes it apart."""
+    taken = any(value.name in names for names in plan.scanned.values())
+    travels = any(value.name in names for table in (plan.required, plan.passed) for names in table.values())
+    if value.per_layer and travels and not taken:
+        provider = next(iter(value.providers.values()))
+        message = f"{value.name} has a slice for each layer, and no scan over layers is on the way from {provider.site}"
+        raise LoomError(message, str(provider.origin), "Drop per_layer=True, or scan the layers with jax.lax.scan.")
 
 
 def _check_capture(plan: Plan, call: Call, names: list[str]) -> None:
@@ -146,7 +165,11 @@ def _check_meaning(plan: Plan, function: Function) -> None:
         if any(name in plan.needed.get(f.id, ()) for f in plan.graph.functions.values() if f.node in inner):
             continue
         for node in variables(function.node):
-            if node.value == name and name not in own_bound(function.node) and name not in inner_parameters(function.node):
+            if (
+                node.value == name
+                and name not in own_bound(function.node)
+                and name not in inner_parameters(function.node)
+            ):
                 message = f"{function.id} must take {name}, and uses the name {name} for something else"
                 raise LoomError(message, function.source.where(node), "Give one of them another name.")
 

@@ -191,7 +191,9 @@ class Classes:
 
     def _read(self, node: cst.ClassDef, source: Source) -> None:
         name = node.name.value
-        self.bases[name] = tuple(b for b in (syntax.dotted(base.value) for base in node.bases) if b in self.names - {name})
+        self.bases[name] = tuple(
+            b for b in (syntax.dotted(base.value) for base in node.bases) if b in self.names - {name}
+        )
         for statement in syntax.body(node):
             small = syntax.simple(statement)
             if isinstance(small, cst.AnnAssign):
@@ -200,7 +202,9 @@ class Classes:
                 self._read_method(statement, name, source)
 
     def _read_method(self, method: cst.FunctionDef, class_name: str, source: Source) -> None:
-        annotated = {p.name.value: source.code(p.annotation.annotation) for p in syntax.parameters(method) if p.annotation}
+        annotated = {
+            p.name.value: source.code(p.annotation.annotation) for p in syntax.parameters(method) if p.annotation
+        }
         for node in syntax.walk(method):
             if isinstance(node, cst.AnnAssign):
                 target, kind = syntax.dotted(node.target), self.named(source.code(node.annotation.annotation))

@@ -14,8 +14,8 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 from generator.errors import LoomError
-from generator.grammar import WORDS
 from generator.fragment import Fragment
+from generator.grammar import WORDS
 from generator.parts import Definition, Import
 from generator.traced import Origin, Traced, line_starts
 
@@ -37,7 +37,9 @@ def collect(fragments: Iterable[Fragment], file_of: Callable[[Fragment], str]) -
             if definition.name in _BUILTINS or definition.name in MADE:
                 owner = "every package has" if definition.name in MADE else "is built into Python"
                 remedy = "Give it another name, so that no use of it is taken for the other."
-                raise LoomError(f"{definition.fragment} defines {definition.name}, which {owner}", str(_where(definition)), remedy)
+                raise LoomError(
+                    f"{definition.fragment} defines {definition.name}, which {owner}", str(_where(definition)), remedy
+                )
             private = definition.name in PRIVATE or file.startswith("tests/")
             key = f"{file}:{definition.name}" if private else definition.name
             if key in definitions:

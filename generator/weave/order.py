@@ -41,7 +41,9 @@ def in_order(splices: list[Splice], where: str) -> list[Splice]:
     except CycleError as error:
         circle = " -> ".join(splices[index].fragment for index in error.args[1])
         remedy = f"Drop one of the before/after of {circle}."
-        raise LoomError(f"the order of splices at {where} goes in a circle: {circle}", str(splices[error.args[1][0]].origin), remedy) from None
+        raise LoomError(
+            f"the order of splices at {where} goes in a circle: {circle}", str(splices[error.args[1][0]].origin), remedy
+        ) from None
     _demand_order(splices, follows, where)
     result: list[Splice] = []
     ready: list[int] = []

@@ -37,7 +37,7 @@ class Shapes:
             taken = isinstance(small, cst.Assign) and small.value is call.node and len(small.targets) == 1
             lengths.add(_length(small.targets[0].target) if taken else 0)
         annotation = function.result
-        fits = not annotation or annotation.startswith("tuple[") and "..." not in annotation
+        fits = not annotation or (annotation.startswith("tuple[") and "..." not in annotation)
         return lengths.pop() if len(lengths) == 1 and fits else 0
 
 
@@ -72,7 +72,9 @@ def return_edits(plan: Plan, function: Function, shapes: Shapes) -> list[Edit]:
             raise LoomError(message, source.where(node), "Return a value.")
         if scanned:
             if _length(node.value) != 2 or syntax.dotted(node.value.elements[1].value) != "None":
-                message = f"{function.id} is scanned and must also give {names[0]}, and does not end in `return carry, None`"
+                message = (
+                    f"{function.id} is scanned and must also give {names[0]}, and does not end in `return carry, None`"
+                )
                 raise LoomError(message, source.where(node), "Write `return x, None`.")
             start, end = source.span(node.value.elements[1].value)
             edits.append(_insert(plan, start, packed(names), names[0], end))
@@ -88,7 +90,9 @@ def return_edits(plan: Plan, function: Function, shapes: Shapes) -> list[Edit]:
     return edits
 
 
-def _beside(plan: Plan, source: Source, node: cst.BaseExpression, names: list[str], cause: str, flat: bool) -> list[Edit]:
+def _beside(
+    plan: Plan, source: Source, node: cst.BaseExpression, names: list[str], cause: str, flat: bool
+) -> list[Edit]:
     """Edits that put names beside an expression or a target; `cause` is a value that they are there for."""
     (start, end), more = source.span(node), ", ".join(names)
     if not isinstance(node, cst.Tuple) or bool(node.lpar) != flat:  # x, name / (a, b), name / a, b, name
@@ -120,10 +124,15 @@ def target_edits(plan: Plan, call: Call, shapes: Shapes) -> list[Edit]:
     small, unused = syntax.simple(call.statement), set(names) == {"_"}
     if isinstance(small, cst.Return) and small.value is call.node and passes_through(plan, caller, call.node):
         return []
-    if unused and (call.scan or isinstance(small, cst.Expr) and small.value is call.node):
+    if unused and (call.scan or (isinstance(small, cst.Expr) and small.value is call.node)):
         return []
     taken = isinstance(small, cst.Assign) and small.value is call.node and len(small.targets) == 1
-    if unused and not taken and not shapes.length(call.callee) and not plan.graph.functions[call.callee].node.asynchronous:
+    if (
+        unused
+        and not taken
+        and not shapes.length(call.callee)
+        and not plan.graph.functions[call.callee].node.asynchronous
+    ):
         return [_insert(plan, source.span(call.node)[1], "[0]", value)]
     if not taken:
         message = f"{call.callee} also returns {', '.join(plan.returned[call.callee])}, and its result has no name here"

@@ -10,10 +10,10 @@ from generator import syntax
 from generator.errors import LoomError
 from generator.parts import Provider
 from generator.traced import Origin
+from generator.weave.adapt import Need
 from generator.weave.calls import CallGraph
 from generator.weave.functions import Call, Function
 from generator.weave.names import own_bound
-from generator.weave.adapt import Need
 
 
 @dataclass
@@ -75,8 +75,6 @@ def make_plan(graph: CallGraph, providers: list[Provider], needs: list[Need]) ->
             for name in function.parameter_names:
                 if name in values and values[name].providers and _has_default(function, name) == optional:
                     planner.ask_callers(function.id, name, optional, None)
-    for value in values.values():
-        _check_layers(plan, value)
     for value in values.values():
         _plan_outward(plan, value)
     order = {name: index for index, name in enumerate(values)}
@@ -255,16 +253,6 @@ class _Planner:
             f"It is provided at {sites}. Provide it at {function} too, or on the way to it; where {function} is called "
             "after all, say so by a type: `layer: Block`.",
         )
-
-
-def _check_layers(plan: Plan, value: Value) -> None:
-    """A value with a slice for each layer is of use only where a scan takes it apart."""
-    taken = any(value.name in names for names in plan.scanned.values())
-    travels = any(value.name in names for table in (plan.required, plan.passed) for names in table.values())
-    if value.per_layer and travels and not taken:
-        provider = next(iter(value.providers.values()))
-        message = f"{value.name} has a slice for each layer, and no scan over layers is on the way from {provider.site}"
-        raise LoomError(message, str(provider.origin), "Drop per_layer=True, or scan the layers with jax.lax.scan.")
 
 
 def _plan_outward(plan: Plan, value: Value) -> None:

@@ -114,11 +114,15 @@ def _proceeds(splice: Splice, body: Traced, point: Point) -> bool:
     found = False
     for node in syntax.walk(as_block(body).module):
         if isinstance(node, (cst.FunctionDef, cst.Lambda)):
-            inner = any(isinstance(below, cst.Call) and syntax.called(below) == "proceed" for below in syntax.walk(node))
+            inner = any(
+                isinstance(below, cst.Call) and syntax.called(below) == "proceed" for below in syntax.walk(node)
+            )
             if inner:
                 message = f"{splice.fragment} says proceed() in a function of its own, at {splice.point!r}"
-                raise LoomError(message, str(splice.origin), "The statements of the host cannot stand there: move it out.")
-        found = found or isinstance(node, cst.Call) and syntax.called(node) == "proceed"
+                raise LoomError(
+                    message, str(splice.origin), "The statements of the host cannot stand there: move it out."
+                )
+        found = found or (isinstance(node, cst.Call) and syntax.called(node) == "proceed")
     if found and not point.is_block:
         message = f"{splice.fragment} says proceed(), and the point {point.name!r} ({point.where}) holds no statements"
         raise LoomError(message, str(splice.origin), f"Write `with point({point.name!r}, ...):` around them there.")

@@ -23,12 +23,12 @@ from dataclasses import replace
 from generator import syntax
 from generator.parts import Definition, Provider, Splice
 from generator.syntax import Source
+from generator.weave.adapt import Need
 from generator.weave.calls import CallGraph
 from generator.weave.carry import carry
 from generator.weave.doubts import check_plan, check_result
 from generator.weave.names import as_block
 from generator.weave.plan import make_plan
-from generator.weave.adapt import Need
 
 
 def thread(

@@ -8,6 +8,7 @@ import pytest
 
 from generator.commands.clones import clones
 from generator.commands.count import Lines, count
+from generator.commands.feature import Reach
 from generator.commands.tables import Table, markdown, plain
 
 
@@ -109,8 +110,9 @@ class TestReport:
 
     def test_features_are_claimed_only_when_measured(self, workshop, report, monkeypatch):
         assert report["features"] == []
-        monkeypatch.setattr("generator.commands.loc.lines_in_other_fragments", lambda project, name, kept: 7)
-        assert "Lines that a feature changes in other fragments" in workshop.run("loc").stdout
+        monkeypatch.setattr("generator.commands.loc.reach", lambda project, name, kept: Reach(0, 2, 31))
+        assert "What a feature touches" in workshop.run("loc", "--feature=model/rope").stdout
+        assert "unknown fragment 'model/roep'" in workshop.run("loc", "--feature=model/roep", code=2).stderr
 
     def test_for_people(self, workshop, report):
         stdout = workshop.run("loc").stdout

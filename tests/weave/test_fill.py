@@ -16,7 +16,7 @@ SETTINGS = {
     "offset": -1,
     "ratio": 0.5,
     "infinite": float("inf"),
-    "quoted": "don't \"stop\"",
+    "quoted": 'don\'t "stop"',
     "axes": ["data", "fsdp"],
     "table": {"batch": ["data"], "embed": "fsdp"},
 }
@@ -76,7 +76,11 @@ class TestBranches:
             ('not setting("gated")', 'setting("gated")', ["y = 2"]),
             ('setting("kind") == "gelu"', 'setting("kind") in ("relu", "gelu")', ["y = 3  # the last"]),
             ('setting("heads") >= 4 and setting("offset") < 0', "x", ["# the one", "y = 1"]),
-            ('setting("kind") != "silu" or setting("kind") not in ["silu"]', 'setting("heads") <= 3', ["y = 3  # the last"]),
+            (
+                'setting("kind") != "silu" or setting("kind") not in ["silu"]',
+                'setting("heads") <= 3',
+                ["y = 3  # the last"],
+            ),
             ('not setting("gated")', "x", ["if x:", "    y = 2", "else:", "    y = 3  # the last"]),
             ("x", 'setting("gated")', ["if x:", "    # the one", "    y = 1", "else:", "    y = 2"]),
             ("x", 'not setting("gated")', ["if x:", "    # the one", "    y = 1", "else:", "    y = 3  # the last"]),
@@ -87,19 +91,22 @@ class TestBranches:
         assert filled(self.BRANCH.format(test=test, other=other)) == "\n".join(lines) + "\n"
 
     def test_nested(self):
-        assert filled("""
+        assert (
+            filled("""
             def f(x):
                 if setting("gated"):
                     if setting("kind") == "silu":
                         return x * setting("heads")
                     return 0
                 return 1
-            """) == tidy("""
+            """)
+            == tidy("""
             def f(x):
                 return x * 4
                 return 0
                 return 1
             """)
+        )
 
     def test_nothing_is_left(self):
         assert filled('def f(x):\n    if not setting("gated"):\n        x = 1\n') == "def f(x):\n    pass\n"
@@ -121,7 +128,9 @@ class TestBranches:
         )
 
     def test_in_a_splice(self):
-        text = woven(SETTINGS, host='def f(x):\n    point("a", x)\n    return x\n', s='@splice("a")\ndef _(x):\n    x = 1\n')
+        text = woven(
+            SETTINGS, host='def f(x):\n    point("a", x)\n    return x\n', s='@splice("a")\ndef _(x):\n    x = 1\n'
+        )
         assert text == "def f(x):\n    x = 1\n    return x\n"
 
 

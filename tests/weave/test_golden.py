@@ -105,7 +105,10 @@ class TestDeterminism:
         root = str(GOLDEN.parent.parent)
         command = [sys.executable, "-c", PROGRAM, str(GOLDEN), json.dumps(PACKAGES)]
         started = []
-        for seed, locale, zone, folder in [("0", "C", "UTC", root), ("4242", "tr_TR.UTF-8", "Asia/Tokyo", str(tmp_path))]:
+        for seed, locale, zone, folder in [
+            ("0", "C", "UTC", root),
+            ("4242", "tr_TR.UTF-8", "Asia/Tokyo", str(tmp_path)),
+        ]:
             environment = os.environ | {"PYTHONHASHSEED": seed, "LC_ALL": locale, "TZ": zone, "PYTHONPATH": root}
             started.append(subprocess.Popen(command, cwd=folder, env=environment, stdout=subprocess.PIPE))
         first, second = [process.communicate()[0] for process in started]
@@ -156,7 +159,9 @@ class TestOrigins:
         lines = made.files["model.py"].split("\n")
         number = next(n for n, line in enumerate(lines) if line.lstrip().startswith("h = attend(h"))
         assert lines[number].strip() == "h = attend(h, segment_ids)  # [T]"
-        segments = [(lines[number][column:].strip(), origin.path) for column, origin in made.origins["model.py"][number]]
+        segments = [
+            (lines[number][column:].strip(), origin.path) for column, origin in made.origins["model.py"][number]
+        ]
         assert [(text.split(",")[0].split(")")[0], path.split("/")[-1]) for text, path in segments] == [
             ("h = attend(h", "block.py"), ("", "loss.py"), ("", "block.py"),
         ]  # fmt: skip

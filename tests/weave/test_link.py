@@ -70,7 +70,9 @@ class TestNames:
 
     def test_the_order_of_selection_does_not_change_what_is_reached(self):
         parts = {"model/model": MODEL, "model/plain": PLAIN, "model/more": "def more():\n    pass\n"}
-        texts = {tuple(sorted(definitions(package(dict(order)).files["model.py"]))) for order in permutations(parts.items())}
+        texts = {
+            tuple(sorted(definitions(package(dict(order)).files["model.py"]))) for order in permutations(parts.items())
+        }
         assert texts == {("attend", "helper", "model")}
 
 
@@ -114,7 +116,9 @@ class TestRefused:
         )
 
     def test_defined_and_imported(self):
-        text = refused_package({"model/model": "from os import sep\n\ndef model():\n    return sep\n", "model/b": "sep = 1\n"})
+        text = refused_package(
+            {"model/model": "from os import sep\n\ndef model():\n    return sep\n", "model/b": "sep = 1\n"}
+        )
         assert text == (
             "fragments/model/model.py:1: sep is imported here from os.sep, and model/b (fragments/model/b.py:1) defines sep\n"
             "  Give one of them another name."
@@ -130,7 +134,9 @@ class TestRefused:
 
     @pytest.mark.parametrize("name", ["compile", "Config", "PRESETS", "sum"])
     def test_names_with_a_meaning_everywhere(self, name):
-        text = refused_package({"model/model": f"def {name}(x):\n    return x\n" if name != "Config" else "Config = 1\n"})
+        text = refused_package(
+            {"model/model": f"def {name}(x):\n    return x\n" if name != "Config" else "Config = 1\n"}
+        )
         assert text.startswith(f"fragments/model/model.py:1: model/model defines {name}, which ")
         assert "Give it another name" in text
 

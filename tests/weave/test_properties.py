@@ -32,7 +32,9 @@ class TestSplices:
         for place, number in enumerate(declared):
             after = f', after="s{declared[place - 1]}"' if place else ""
             texts[f"s{number}"] = f'@splice("p"{after})\ndef _(x):\n    x = x * 10 + {number}\n'
-        text = unformatted(host='def f(x):\n    point("p", x)\n    return x\n', **{f"s{n}": texts[f"s{n}"] for n in selected})
+        text = unformatted(
+            host='def f(x):\n    point("p", x)\n    return x\n', **{f"s{n}": texts[f"s{n}"] for n in selected}
+        )
         assert run(text)["f"](0) == int("".join(map(str, declared)))
 
     statements = st.tuples(
@@ -185,7 +187,14 @@ class TestThreading:
 
 tests = st.recursive(
     st.sampled_from(
-        ['setting("on")', 'setting("off")', 'setting("n") > 2', 'setting("s") in ["a", "b"]', 'setting("n") == 3', "True"]
+        [
+            'setting("on")',
+            'setting("off")',
+            'setting("n") > 2',
+            'setting("s") in ["a", "b"]',
+            'setting("n") == 3',
+            "True",
+        ]
     ),
     lambda inner: st.one_of(
         st.builds("({} and {})".format, inner, inner),

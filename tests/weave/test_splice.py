@@ -27,15 +27,17 @@ class TestAPoint:
     """`point(...)` is a place: the statements of splices stand there, and the line itself is gone."""
 
     def test_one_splice(self):
-        assert woven(
-            host=HOST,
-            norm="""
+        assert (
+            woven(
+                host=HOST,
+                norm="""
             @splice("Attention.heads")
             def _(self, q):
                 # scaled
                 q = self.query_norm(q)  # [B, T, N, H]
             """,
-        ) == tidy("""
+            )
+            == tidy("""
             class Attention:
                 def __call__(self, x):
                     q = x
@@ -44,13 +46,13 @@ class TestAPoint:
                     q = self.query_norm(q)  # [B, T, N, H]
                     return q
             """)
+        )
 
     def test_no_splice(self):
         assert "q = x\n        # the heads, before they meet\n        return q" in woven(host=HOST)
 
     def test_a_block_that_loses_its_only_statement_stays_a_block(self):
-        text = woven(
-            host="""
+        text = woven(host="""
             def f(x):
                 point("a", x)
 
@@ -59,8 +61,7 @@ class TestAPoint:
                     point("b", x)
                     point("c", x)
                 return x
-            """
-        )
+            """)
         assert text == tidy("""
             def f(x):
                 pass
@@ -236,7 +237,11 @@ class TestRefused:
             ("q", "global z\n    z = q", "a splice cannot say `global z`"),
             ("q=1", "q = 2", "has parameters that its host cannot fill"),
             ("*q", "q = 2", "has parameters that its host cannot fill"),
-            ("q", "proceed()", "says proceed(), and the point 'Attention.heads' (fragments/model/host.py:7) holds no stat"),
+            (
+                "q",
+                "proceed()",
+                "says proceed(), and the point 'Attention.heads' (fragments/model/host.py:7) holds no stat",
+            ),
             ("q", "x = 1\n    g = lambda x: x\n    q = g(x)", "has a parameter x, which is also a name in the host"),
         ],
     )
@@ -273,35 +278,3 @@ class TestRefused:
             host='def f(x) -> "Iterator[int]":\n    point("a", x)\n', s='@splice("a")\ndef _(x):\n    yield x\n'
         )
         assert list(run(text)["f"](3)) == [3]
-
-
-class TestOrder:
-    """Splices at one point stand in the declared order, else in that of their selection."""
-
-    HOST = 'def f(x):\n    point("a", x)\n    return x\n'
-
-    def splice(self, operation: str, options: str = "") -> str:
-        return f'@splice("a"{options})\ndef _(x):\n    x = x {operation}\n'
-
-    def test_declared(self):
-        add, double = self.splice("+ 1", ', after="double"'), self.splice("* 2")
-        for order in ({"add": add, "double": double}, {"double": double, "add": add}):
-            assert run(woven(host=self.HOST, **order))["f"](5) == 11
-
-    def test_by_selection_where_nothing_is_rebound(self):
-        log = {name: f'@splice("a")\ndef _(x):\n    x.append("{name}")\n' for name in ("one", "two", "three")}
-        assert run(woven(host=self.HOST, **log))["f"]([]) == ["one", "two", "three"]
-
-    def test_none_declared(self):
-        text = refused(host=self.HOST, add=self.splice("+ 1"), double=self.splice("* 2"))
-        assert text == (
-            "fragments/model/double.py:2: model/add (fragments/model/add.py:2) and model/double "
-            "(fragments/model/double.py:2) both rebind x at fragments/model/host.py:2, in no declared order\n"
-            '  Write after="add" or before=... at fragments/model/double.py:2.'
-        )
-
-    def test_a_circle(self):
-        one, two = self.splice("+ 1", ', after="two"'), self.splice("* 2", ', after="one"')
-        text = refused(host=self.HOST, one=one, two=two)
-        assert "the order of splices at fragments/model/host.py:2 goes in a circle: model/" in text
-        assert "Drop one of the before/after of model/" in text

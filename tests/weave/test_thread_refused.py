@@ -149,11 +149,15 @@ class TestInward:
     )
     def test_provider(self, provider, expected):
         host = INNER + SITE.format("inner(batch)")
-        assert message(refused(host=host, value=provider + '@splice("here")\ndef _(x, p):\n    x = x + p\n')) == expected
+        assert (
+            message(refused(host=host, value=provider + '@splice("here")\ndef _(x, p):\n    x = x + p\n')) == expected
+        )
 
     def test_providers_in_a_circle(self):
         value = '@provide("site")\ndef p(r):\n    return r\n\n@provide("site")\ndef r(p):\n    return p\n'
-        text = refused(host=INNER + SITE.format("inner(batch)"), value=value + '@splice("here")\ndef _(x, p):\n    x = p\n')
+        text = refused(
+            host=INNER + SITE.format("inner(batch)"), value=value + '@splice("here")\ndef _(x, p):\n    x = p\n'
+        )
         assert "p and r are made from each other" in text
 
     def test_a_local_name_of_a_provider_is_its_own(self):
@@ -179,7 +183,10 @@ class TestInward:
         assert run(text)["site"](1) == 11
 
     def test_a_variable_that_may_not_be_there(self):
-        host = INNER + "def site(batch):\n    return between(batch)\n\ndef between(x):\n    if x:\n        p = 2\n    return inner(x)\n"
+        host = (
+            INNER
+            + "def site(batch):\n    return between(batch)\n\ndef between(x):\n    if x:\n        p = 2\n    return inner(x)\n"
+        )
         assert message(refused(host=host, value=INWARD)) == "between reads p here, and p may not have a value yet"
 
 
@@ -205,11 +212,13 @@ class TestOutward:
                 "inner also returns aux, and its result has no name here",
             ),
             (
-                "def inner(x):\n    if x > 5:\n        return x\n    point('here', x)\n    return x\n\n" + END.format("y = inner(x)"),
+                "def inner(x):\n    if x > 5:\n        return x\n    point('here', x)\n    return x\n\n"
+                + END.format("y = inner(x)"),
                 "inner reads aux here, and aux may not have a value yet",
             ),
             (
-                "def inner(x):\n    if x > 5:\n        point('here', x)\n        return x\n\n" + END.format("y = inner(x)"),
+                "def inner(x):\n    if x > 5:\n        point('here', x)\n        return x\n\n"
+                + END.format("y = inner(x)"),
                 "inner must return aux, and may end without a return",
             ),
             (
@@ -221,19 +230,27 @@ class TestOutward:
                 "inner also returns aux, and is differentiated here",
             ),
             (
-                INNER + "def between(x):\n    aux = 1\n    z = inner(x)\n    return z + aux\n\n" + END.format("y = between(x)"),
+                INNER
+                + "def between(x):\n    aux = 1\n    z = inner(x)\n    return z + aux\n\n"
+                + END.format("y = between(x)"),
                 "inner gives aux here, and between has a variable aux of its own",
             ),
             (
-                INNER + "def between(x, aux):\n    z = inner(x)\n    return z + aux\n\n" + END.format("y = between(x, 1)"),
+                INNER
+                + "def between(x, aux):\n    z = inner(x)\n    return z + aux\n\n"
+                + END.format("y = between(x, 1)"),
                 "inner gives aux here, and between has a variable aux of its own",
             ),
             (
-                INNER + END.format("def block(c, z):\n        c = inner(c)\n        return c, z\n    y, _ = jax.lax.scan(block, x, x)"),
+                INNER
+                + END.format(
+                    "def block(c, z):\n        c = inner(c)\n        return c, z\n    y, _ = jax.lax.scan(block, x, x)"
+                ),
                 "site.block is scanned and must also give aux, and does not end in `return carry, None`",
             ),
             (
-                INNER + END.format(
+                INNER
+                + END.format(
                     "def block(c, z):\n        c = inner(c)\n        return c, None\n    y = jax.lax.scan(block, x, x)[0]"
                 ),
                 "site.block also returns aux, and its result has no name here",
@@ -252,7 +269,9 @@ class TestOutward:
     def test_two_calls_of_which_the_value_has_no_use(self):
         """Callers that no value comes to drop it, in whatever expression the call stands."""
         text = woven(
-            host=INNER + END.format("y = inner(x)") + "def other(x):\n    z = inner(x)\n    inner(1)\n    return z * inner(z)\n",
+            host=INNER
+            + END.format("y = inner(x)")
+            + "def other(x):\n    z = inner(x)\n    inner(1)\n    return z * inner(z)\n",
             value=OUTWARD,
         )
         assert text.endswith("def other(x):\n    z, _ = inner(x)\n    inner(1)\n    return z * inner(z)[0]\n")

@@ -1,0 +1,15 @@
+"""Multi-head attention: each query head has a key and a value head of its own.
+
+Source: Vaswani et al. 2017, arXiv 1706.03762, section 3.2.2.
+"""
+
+from generator.marks import excludes
+
+excludes("grouped_queries")
+
+
+class Config:
+    @property
+    def kv_heads(self) -> int:
+        """As many key and value heads as query heads."""
+        return self.heads

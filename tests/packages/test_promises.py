@@ -1,0 +1,147 @@
+"""What every committed package promises its reader."""
+
+from __future__ import annotations
+
+import ast
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from generator import sourcemap
+from generator.commands.project import Project
+from generator.library import Library
+from generator.weave import weave
+
+ROOT = Path(__file__).resolve().parents[2]
+PACKAGES = sorted(path.parent for path in (ROOT / "generated").glob("*/gen.lock"))
+every_package = pytest.mark.parametrize("package", PACKAGES, ids=lambda path: path.name)
+
+
+def modules(package: Path) -> list[Path]:
+    """The Python files outside tests/."""
+    return sorted(package.glob("*.py"))
+
+
+@every_package
+class TestReading:
+    def test_model_fits_in_400_lines(self, package):
+        assert len((package / "model.py").read_text().splitlines()) <= 400
+
+    def test_package_fits_in_its_budget(self, package):
+        lines = {path.name: len(path.read_text().splitlines()) for path in modules(package)}
+        assert sum(lines.values()) <= 1700, lines
+
+    def test_model_has_no_branch_on_configuration(self, package):
+        for node in ast.walk(ast.parse((package / "model.py").read_text())):
+            tests = [node.test] if isinstance(node, (ast.If, ast.IfExp, ast.While, ast.Assert)) else []
+            tests += [node.subject] if isinstance(node, ast.Match) else []
+            for test in tests:
+                assert "config" not in ast.unparse(test), f"line {node.lineno}: {ast.unparse(test)}"
+
+    def test_every_definition_is_used(self, package):
+        text = {path: path.read_text() for path in package.rglob("*.py")}
+        words = {
+            node.id if isinstance(node, ast.Name) else node.attr if isinstance(node, ast.Attribute) else node.value
+            for source in text.values()
+            for node in ast.walk(ast.parse(source))
+            if isinstance(node, (ast.Name, ast.Attribute)) or isinstance(node, ast.Constant) and node.value
+            if isinstance(getattr(node, "ctx", ast.Load()), ast.Load)
+        }
+        for path in modules(package):
+            for node in ast.parse(text[path]).body:
+                if isinstance(node, (ast.FunctionDef, ast.ClassDef)):
+                    assert node.name in words, f"{path.name}:{node.lineno} {node.name} is used by nobody"
+
+    def test_every_config_field_is_used(self, package):
+        config = ast.parse((package / "config.py").read_text())
+        (fields,) = (node for node in config.body if isinstance(node, ast.ClassDef))
+        read = {
+            node.attr if isinstance(node, ast.Attribute) else node.value
+            for path in modules(package)
+            for node in ast.walk(ast.parse(path.read_text()))
+            if isinstance(node, ast.Attribute) or isinstance(node, ast.Constant) and isinstance(node.value, str)
+        }
+        unread = [f.target.id for f in fields.body if isinstance(f, ast.AnnAssign) and f.target.id not in read]
+        assert not unread
+
+    def test_nothing_of_ours_is_imported(self, package):
+        for path in package.rglob("*.py"):
+            for node in ast.walk(ast.parse(path.read_text())):
+                names = [a.name for a in node.names] if isinstance(node, ast.Import) else []
+                names += [node.module or ""] if isinstance(node, ast.ImportFrom) and not node.level else []
+                assert not any(name.split(".")[0] in ("generator", "fragments") for name in names), path
+
+    def test_ruff_finds_nothing(self, package):
+        rules = "--select=B,E,F,I,RUF,UP,W", "--ignore=B008,B023,B905,RUF002,RUF022", "--line-length=120"
+        found = subprocess.run(
+            [sys.executable, "-m", "ruff", "check", "--isolated", *rules, str(package)], capture_output=True, text=True
+        )
+        assert found.returncode == 0, found.stdout
+
+
+@every_package
+def test_every_line_has_an_origin_and_copied_lines_are_their_source(package):
+    origins = sourcemap.load((package / "gen.map").read_text())
+    sources = Library.read([ROOT]).files
+    assert origins.keys() == {p.relative_to(package).as_posix() for p in package.rglob("*.py")}
+    same = total = 0
+    for path, lines in origins.items():
+        text = (package / path).read_text().splitlines()
+        assert len(text) == len(lines) and all(lines), path
+        for line, segments in zip(text, lines, strict=True):
+            origin = segments[0][1]
+            source = sources[origin.path].splitlines()
+            assert 1 <= origin.line <= len(source), (path, origin)
+            if line.strip():
+                total += 1
+                same += line.strip() in source[origin.line - 1]
+    # the rest is what weaving changed: threaded parameters, imports, presets, lines that black broke anew
+    assert same / total > 0.8
+
+
+def test_generated_is_what_the_fragments_weave_under_any_hash_seed_and_place(tmp_path):
+    """Woven in two processes with different hash seeds, folders, locales and time zones."""
+    script = (
+        "import sys, hashlib, pathlib\n"
+        "from generator.library import Library\n"
+        "from generator.weave import weave\n"
+        f"package = weave('llama2', 'tpu', Library.read([pathlib.Path({str(ROOT)!r})]))\n"
+        "print(hashlib.sha256(repr((package.files, package.origins)).encode()).hexdigest())\n"
+    )
+    digests = set()
+    for seed, locale, zone, folder in (("1", "C", "UTC", ROOT), ("2", "C.UTF-8", "Asia/Tokyo", tmp_path)):
+        settings = {"PYTHONHASHSEED": seed, "LC_ALL": locale, "TZ": zone, "PYTHONPATH": str(ROOT)}
+        digests.add(
+            subprocess.run(
+                [sys.executable, "-c", script],
+                env=os.environ | settings,
+                cwd=folder,
+                check=True,
+                capture_output=True,
+                text=True,
+            ).stdout
+        )
+    assert len(digests) == 1
+
+
+def test_committed_files_are_those_that_weaving_gives():
+    library = Library.read([ROOT])
+    for combination in Project.find(ROOT).listed():
+        package = weave(combination.architecture, combination.target, library)
+        for path, text in package.files.items():
+            assert (ROOT / "generated" / package.name / path).read_text() == text, path
+
+
+def test_fragments_are_ordinary_python_that_imports():
+    pytest.importorskip("jax")
+    paths = sorted((ROOT / "fragments").rglob("*.py"))
+    script = "import importlib.util, sys\n" + "".join(
+        f"s = importlib.util.spec_from_file_location('f{number}', {str(path)!r})\n"
+        "s.loader.exec_module(importlib.util.module_from_spec(s))\n"
+        for number, path in enumerate(paths)
+        if path.parent.name != "tests"
+    )
+    subprocess.run([sys.executable, "-c", script], cwd=ROOT, env=os.environ | {"PYTHONPATH": str(ROOT)}, check=True)

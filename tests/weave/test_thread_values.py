@@ -1,0 +1,254 @@
+"""Where the threading operator brings values: nested functions, defaults, roles, several at once. Each result is run as well as read."""
+
+from __future__ import annotations
+
+import pytest
+from miniature import run, tidy, woven
+
+VALUE = """
+    from generator.marks import provide, splice
+
+    @provide("site")
+    def p(batch):
+        return batch * 10
+
+    @splice("here")
+    def _(x, p):
+        x = x + p
+"""
+
+
+def check(before: str, after: str, result: object, value: str = VALUE, argument: object = 1) -> None:
+    """Weaves `before` with the value p, compares, and runs `site`."""
+    text = woven(host=before, value=value)
+    assert text == tidy(after)
+    assert run(text)["site"](argument) == result
+
+
+class TestNestedFunctions:
+    """A nested function sees what its enclosing function has."""
+
+    def test_closure(self):
+        check(
+            """
+            def outer(batch):
+                def inner(x):
+                    point("here", x)
+                    return x
+
+                if batch:
+                    y = inner(batch)
+                return [inner(z) for z in (batch, y)]
+
+            def site(batch):
+                return outer(batch)
+            """,
+            """
+            def outer(batch, p):
+                def inner(x):
+                    x = x + p
+                    return x
+
+                if batch:
+                    y = inner(batch)
+                return [inner(z) for z in (batch, y)]
+
+
+            def site(batch):
+                p = batch * 10
+                return outer(batch, p)
+            """,
+            [11, 21],
+        )
+
+
+class TestDefaults:
+    """An optional provider lets callers hand the value in, and makes it for those that do not."""
+
+    VALUE = """
+        from generator.marks import provide, splice
+
+        @provide("model", optional=True)
+        def p(x) -> int:
+            step = 100
+            return x * step
+
+        @splice("here")
+        def _(x, p):
+            x = x + p
+    """
+
+    def test_callers_may_hand_it_in(self):
+        text = woven(
+            host="""
+            def inner(x):
+                point("here", x)
+                return x
+
+            def model(x):
+                return inner(x)
+
+            def between(x, flag=False):
+                return model(x)
+
+            def own(x, p):
+                return between(x)
+
+            def site(batch):
+                return between(batch), own(batch, 5)
+            """,
+            value=self.VALUE,
+        )
+        assert text == tidy("""
+            def inner(x, p):
+                x = x + p
+                return x
+
+
+            def model(x, p=None):
+                if p is None:
+                    step = 100
+                    p = x * step
+                return inner(x, p)
+
+
+            def between(x, flag=False, p=None):
+                return model(x, p)
+
+
+            def own(x, p):
+                return between(x, p=p)
+
+
+            def site(batch):
+                return between(batch), own(batch, 5)
+            """)
+        assert run(text)["site"](1) == (101, 6)
+
+    def test_what_cannot_do_without_it_outweighs_what_can(self):
+        """`use` reads p itself, so its callers must pass it, whatever `model` could make of nothing."""
+        text = woven(
+            host="""
+            def inner(x):
+                point("here", x)
+                return x
+
+            def model(x):
+                return inner(x)
+
+            def use(x):
+                y = model(x)
+                point("there", y)
+                return y
+
+            def site(batch):
+                return use(batch)
+            """,
+            value=self.VALUE,
+            more="""
+            @provide("site")
+            def p(batch):
+                return batch * 7
+
+            @splice("there")
+            def _(y, p):
+                y = y * p
+            """,
+        )
+        assert "def use(x, p):" in text
+        assert run(text)["site"](2) == (2 + 14) * 14
+
+
+class TestDeclaredParameters:
+    """A role may declare a threaded value as its parameter: callers pass it, though their hosts do not."""
+
+    @pytest.mark.parametrize(
+        ("head", "host", "call"),
+        [
+            ("attend(q, p)", "host(x, p)", "attend(x, p)"),
+            ("attend(q, *, p)", "host(x, p)", "attend(x, p=p)"),
+            ("attend(q, scale=1, p=None)", "host(x, p=None)", "attend(x, p=p)"),  # it can do without
+        ],
+    )
+    def test_caller_passes_it(self, head, host, call):
+        text = woven(
+            host="""
+            def host(x):
+                return attend(x)
+
+            def site(batch):
+                return host(batch)
+            """,
+            kernel=f"def {head}:\n    return q + p\n",
+            value=VALUE.split("    @splice")[0],
+        )
+        assert f"def {host}:\n    return {call}\n" in text
+        assert run(text)["site"](1) == 11
+
+    def test_a_host_that_passes_it_is_left_alone(self):
+        host = "def attend(q, p):\n    return q + p\n\n\ndef site(batch):\n    return attend(batch, 3)\n"
+        assert woven(host=host, value=VALUE.split("    @splice")[0]) == host
+
+
+class TestSeveralValues:
+    """Several values travel side by side, in the order in which fragments provide them, with their annotations."""
+
+    def test_annotations(self):
+        text = woven(
+            host="""
+            class Model:
+                def run(self, x: int) -> int:
+                    point("Model.run", x)
+                    return x
+
+                def pair(self, x: int) -> tuple[int, int]:
+                    y = self.run(x)
+                    return x, y
+
+            def site(batch: int) -> int:
+                model = Model()
+                a, b = model.pair(batch)
+                point("site.end", a, b)
+                return a + b
+            """,
+            values="""
+            @provide("site")
+            def p(batch) -> int:
+                return batch * 10
+
+            @provide("site")
+            def s(batch, p) -> str:
+                return "x" * p
+
+            @splice("Model.run")
+            def _(x, s, p):
+                state = len(s) + p
+                emit(state)
+                x = x + 1
+
+            @splice("site.end")
+            def _(a, state):
+                a = a + state
+            """,
+        )
+        assert text == tidy("""
+            class Model:
+                def run(self, x: int, p: int, s: str) -> tuple[int, Array]:
+                    state = len(s) + p
+                    x = x + 1
+                    return x, state
+
+                def pair(self, x: int, p: int, s: str) -> tuple[int, int, Array]:
+                    y, state = self.run(x, p, s)
+                    return x, y, state
+
+
+            def site(batch: int) -> int:
+                p = batch * 10
+                s = "x" * p
+                model = Model()
+                a, b, state = model.pair(batch, p, s)
+                a = a + state
+                return a + b
+            """)
+        assert run("from typing import Any as Array\n" + text)["site"](1) == 1 + 2 + 20
