@@ -38,7 +38,7 @@ def import_block(imports: Iterable[Import]) -> Traced:
         groups[_group(item.module)].append(Traced.insert(f"import {item.module}{renamed}\n", item.origin))
     modules = sorted({i.module for i in chosen.values() if i.name}, key=_relative_last)
     for module in modules:
-        names = sorted((i for i in chosen.values() if i.name and i.module == module), key=lambda i: _case(i.name))
+        names = sorted((i for i in chosen.values() if i.name and i.module == module), key=lambda i: reading_case(i.name))
         groups[_group(module)].append(_from(module, names))
     parts: list[Traced] = []
     for group in groups.values():
@@ -57,7 +57,7 @@ def _from(module: str, names: list[Import]) -> Traced:
     return Traced.join(parts)
 
 
-def _case(name: str) -> tuple[int, str]:
+def reading_case(name: str) -> tuple[int, str]:
     """Constants, then classes, then the rest: the order that ruff and isort keep."""
     kind = 0 if name.isupper() and len(name) > 1 else 1 if name[0].isupper() else 2
     return kind, name

@@ -12,7 +12,7 @@ from generator.config import config_class, presets_value
 from generator.errors import LoomError
 from generator.format import format_python
 from generator.fragment import Fragment
-from generator.imports import import_block
+from generator.imports import import_block, reading_case
 from generator.parts import Definition, Field, Import
 from generator.recipe import Recipe
 from generator.templating import render_text
@@ -233,8 +233,11 @@ def _surface(recipe: Recipe, exports: list[str], home: dict[str, str]) -> Traced
     """`__init__.py`: the public names."""
     origin = recipe.package_file.origin("exports")
     names = [key.split(":")[-1] for key in exports]
-    imports = [Import(_relative("__init__.py", home[key]), name, name, origin) for key, name in zip(exports, names)]
-    listed = ", ".join(f'"{name}"' for name in sorted(names))
+    imports = [
+        Import(_relative("__init__.py", home[key]), name, name, origin)
+        for key, name in zip(exports, names, strict=True)
+    ]
+    listed = ", ".join(f'"{name}"' for name in sorted(names, key=reading_case))
     public = Traced.insert(f"__all__ = [{listed}]\n", origin)
     parts = [header(recipe, ()), documentation(recipe, "__init__.py", ())]
     block = format_python(import_block(imports))

@@ -196,7 +196,7 @@ def body(function: cst.FunctionDef | cst.ClassDef | cst.With) -> list[cst.BaseSt
 
 
 def statements(function: cst.FunctionDef | cst.BaseCompoundStatement) -> list[cst.BaseStatement]:
-    """The statements of a function, those inside if, for, while, with, try and match included, nested functions as one."""
+    """The statements of a function, those in if, for, while, with, try and match too; a nested function is one."""
     found = []
 
     def visit(node: cst.CSTNode) -> None:

@@ -147,7 +147,7 @@ class TestRefused:
             ("from .rope import rotate\n", 1, "a relative import"),
             ("import generator.marks as m\n", 1, "a package may not need gen"),
             ("from generator.roles import A as B\n", 1, "an import under another name"),
-            ("x = 1\nprint(x)\n", 2, "a fragment holds imports, functions, classes, values, splices and providers, and"),
+            ("x = 1\nprint(x)\n", 2, "a fragment holds imports, functions, classes, values, splices and providers"),
             ("a, b = 1, 2\n", 1, "a fragment holds imports"),
             ("for x in y:\n    pass\n", 1, "a fragment holds imports"),
             ("requires(rope)\n", 1, "requires takes names of fragments"),

@@ -29,7 +29,8 @@ class TestFiles:
             {"model/model": "def model():\n    return loss()\n", "train/loss": "def loss():\n    return model()\n"}
         )
         assert text == (
-            "fragments/model/model.py:2: files import each other in a circle, model.py -> train.py -> model.py: model in "
+            "fragments/model/model.py:2: files import each other in a circle, model.py -> train.py "
+            "-> model.py: model in "
             "model.py uses loss, loss in train.py uses model\n  Move a definition to a fragment of another folder."
         )
 
@@ -39,7 +40,8 @@ class TestFiles:
             package=PACKAGE.replace('"config.py" = "The settings."\n', ""),
         )
         assert text == (
-            'templates/package.toml:10: no documentation for config.py\n  Add `"config.py" = "..."` under [documentation].'
+            'templates/package.toml:10: no documentation for config.py\n  Add `"config.py" = "..."` '
+            "under [documentation]."
         )
 
 

@@ -10,9 +10,16 @@ from generator.library import Library
 from generator.recipe import select
 from generator.weave import weave
 
-MODEL = {
-    "model/model": '"""The model."""\n\nclass Config:\n    width: int = 1  # of the stream\n    layers: int = 1\n\n\ndef model():\n    return 1\n'
-}
+MODEL = {"model/model": '''
+        """The model."""
+
+        class Config:
+            width: int = 1  # of the stream
+            layers: int = 1
+
+        def model():
+            return 1
+    '''}
 ROPE = {"model/rope": '"""Rope."""\n\nimport math\n\ndef rope():\n    return math.pi\n'}
 
 
@@ -25,7 +32,16 @@ def refused_selection(architecture: str, target: str, **others: str) -> str:
 class TestSelection:
     """The architecture's fragments, then the target's, then those of every package."""
 
-    TARGET = 'title = "T"\nfragments = ["model/rope"]\n[settings]\nkind = "fast"\n[presets.small]\nlayers = 3\n[presets.huge]\nx = 1\n'
+    TARGET = """\
+title = "T"
+fragments = ["model/rope"]
+[settings]
+kind = "fast"
+[presets.small]
+layers = 3
+[presets.huge]
+x = 1
+"""
     ARCHITECTURE = 'title = "A"\n[settings]\nkind = "slow"\nheads = 2\n[presets.small]\nwidth = 8\nlayers = 2\n'
 
     def recipe(self):
@@ -37,8 +53,9 @@ class TestSelection:
 
     def test_settings_of_the_target_win(self):
         assert self.recipe().settings == {
-            "kind": "fast", "heads": 2, "base": 1, "architecture": "toy", "target": "any", "package": "toy_any", "title": "A",
-        }  # fmt: skip
+            **{"kind": "fast", "heads": 2, "base": 1},
+            **{"architecture": "toy", "target": "any", "package": "toy_any", "title": "A"},
+        }
 
     def test_presets_are_the_architecture_s_with_the_target_s_values(self):
         presets = self.recipe().presets
@@ -72,14 +89,22 @@ class TestUnknown:
     @pytest.mark.parametrize(
         ("options", "expected"),
         [
-            ({"architecture": 'title = "A"\npreset = 1\n'}, "templates/architectures/toy.toml:5: unknown key 'preset' in this "
-             "architecture\n  Did you mean presets?"),
-            ({"target": 'title = "A"\n[fragment]\nx = 1\n'}, "targets/any/target.toml:2: unknown key 'fragment' in this target"
-             "\n  Did you mean fragments or requirements?"),
-            ({"package": PACKAGE + "[requirement]\n"}, "templates/package.toml:13: unknown key 'requirement' in this package\n"
-             "  Did you mean requirements or fragments?"),
+            (
+                {"architecture": 'title = "A"\npreset = 1\n'},
+                "templates/architectures/toy.toml:5: unknown key 'preset' in this architecture\n  Did you mean presets?",
+            ),
+            (
+                {"target": 'title = "A"\n[fragment]\nx = 1\n'},
+                "targets/any/target.toml:2: unknown key 'fragment' in this target\n"
+                "  Did you mean fragments or requirements?",
+            ),
+            (
+                {"package": PACKAGE + "[requirement]\n"},
+                "templates/package.toml:13: unknown key 'requirement' in this package\n"
+                "  Did you mean requirements or fragments?",
+            ),
         ],
-    )  # fmt: skip
+    )
     def test_key(self, options, expected):
         assert refused_package(MODEL, **options) == expected
 
@@ -152,7 +177,8 @@ class TestCompany:
     def test_excludes(self):
         shy = {"model/model": 'excludes("rope")\n\ndef model():\n    return 1\n'}
         assert refused_package(shy | ROPE) == (
-            "templates/architectures/toy.toml:2: model/model excludes rope, selected at templates/architectures/toy.toml:3\n"
+            "templates/architectures/toy.toml:2: model/model excludes rope, selected at "
+            "templates/architectures/toy.toml:3\n"
             "  Take one of them away."
         )
         assert package(shy, **{"fragments/model/rope.py": ROPE["model/rope"]})
@@ -168,7 +194,8 @@ class TestConfig:
     def test_clash(self):
         other = {"model/rope": "class Config:\n    # how wide\n    width: int = 2\n"}
         assert refused_package(MODEL | other) == (
-            "fragments/model/rope.py:3: model/rope and model/model (fragments/model/model.py:4) both give Config a field width\n"
+            "fragments/model/rope.py:3: model/rope and model/model (fragments/model/model.py:4) both "
+            "give Config a field width\n"
             "  Select one of them, or give one field another name."
         )
 

@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from generator.errors import LoomError
 from generator.commands.lock import Fingerprints, read_lock, sha256
 from generator.commands.project import LOCK, MAP, PACKAGES, Combination, Project
 from generator.commands.write import JOURNAL, check_folder, plan_write, write_package
+from generator.errors import LoomError
 
 if TYPE_CHECKING:
     from generator.library import Library

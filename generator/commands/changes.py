@@ -8,11 +8,11 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from generator.commands.build import in_parallel, is_current, woven
-from generator.errors import LoomError
 from generator.commands.hunks import hunks
 from generator.commands.lock import Fingerprints
 from generator.commands.project import LOCK, MAP, Combination, Project
 from generator.commands.write import plan_write, read_output
+from generator.errors import LoomError
 
 CONTEXT = 3
 

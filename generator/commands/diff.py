@@ -8,6 +8,7 @@ from generator.commands.hunks import hunks
 from generator.commands.mapped import MappedPackage, Segments
 from generator.commands.project import LOCK, MAP
 
+
 @dataclass
 class Piece:
     """Lines of one file that one source makes differ; line numbers count from 1."""

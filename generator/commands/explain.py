@@ -9,10 +9,10 @@ from pathlib import Path
 from typing import NamedTuple
 
 from generator.commands.citation import title_and_citation
-from generator.errors import LoomError, nearest
 from generator.commands.lock import read_lock
 from generator.commands.mapped import MappedPackage, Segments
 from generator.commands.project import LOCK, Project
+from generator.errors import LoomError, nearest
 
 CONTEXT = 2
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 
 from generator.commands.citation import title_and_citation
-from generator.errors import LoomError
 from generator.commands.lock import files_below
 from generator.commands.project import LOCK, Project
 from generator.commands.tables import Table
+from generator.errors import LoomError
 
 PLACES = {
     "architectures": ("templates/architectures", ".toml"),

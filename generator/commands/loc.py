@@ -182,7 +182,9 @@ def _restated(sources: dict[str, str]) -> dict:
     return {"lines": lines, "clones": [clone._asdict() for clone in found]}
 
 
-def _feature_rows(project: Project, sources: dict[str, str], kept: list[Combination], names: Sequence[str]) -> list[dict]:
+def _feature_rows(
+    project: Project, sources: dict[str, str], kept: list[Combination], names: Sequence[str]
+) -> list[dict]:
     rows = []
     for name in names:
         path = f"fragments/{name}.py"

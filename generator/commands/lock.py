@@ -17,8 +17,8 @@ from pathlib import Path, PurePosixPath
 from typing import Any
 
 from generator import __version__
-from generator.errors import LoomError
 from generator.commands.project import LOCK, Combination
+from generator.errors import LoomError
 
 TOOLS = ("black", "jinja2", "libcst", "pytokens")
 

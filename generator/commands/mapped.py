@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
-from generator.errors import LoomError, nearest
 from generator.commands.lock import Lock, read_lock, sha256
 from generator.commands.project import MAP, Project
+from generator.errors import LoomError, nearest
 from generator.traced import Origin
 
 Segments = list[tuple[int, Origin]]

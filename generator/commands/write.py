@@ -13,9 +13,9 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from generator.errors import LoomError
 from generator.commands.lock import check_inside, read_lock, sha256
 from generator.commands.project import LOCK, MAP
+from generator.errors import LoomError
 
 JOURNAL = ".gen.pending"
 SCRATCH = ".gen.tmp"

@@ -55,7 +55,8 @@ def _in_names_of(plan: Plan, function: Function, provider: Provider, text: Trace
             replaced[name] = "self.config"
         elif name not in known:
             raise LoomError(
-                f"the provider of {provider.value} reads {name!r}, which {provider.site} ({function.where}) does not have",
+                f"the provider of {provider.value} reads {name!r}, which {provider.site} "
+                f"({function.where}) does not have",
                 str(provider.origin),
                 f"It has {', '.join(sorted(known - {'self'}))}.",
             )

@@ -23,10 +23,7 @@ def built(workshop):
 class TestLine:
     def test_fragment_line_title_and_citation(self, built):
         assert built.run("explain", f"{MODEL}:9").stdout == (
-            "fragments/model/rope.py:8\n"
-            "  return x * angles\n"
-            "  feature: Rotary positions\n"
-            "  source:  Su et al., 2021\n"
+            "fragments/model/rope.py:8\n  return x * angles\n  feature: Rotary positions\n  source:  Su et al., 2021\n"
         )
 
     @pytest.mark.parametrize("word", ["llama_cpu/model.py:9", f"{MODEL}:9:4"])

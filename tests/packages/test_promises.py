@@ -47,7 +47,7 @@ class TestReading:
             node.id if isinstance(node, ast.Name) else node.attr if isinstance(node, ast.Attribute) else node.value
             for source in text.values()
             for node in ast.walk(ast.parse(source))
-            if isinstance(node, (ast.Name, ast.Attribute)) or isinstance(node, ast.Constant) and node.value
+            if isinstance(node, (ast.Name, ast.Attribute)) or (isinstance(node, ast.Constant) and node.value)
             if isinstance(getattr(node, "ctx", ast.Load()), ast.Load)
         }
         for path in modules(package):
@@ -62,7 +62,7 @@ class TestReading:
             node.attr if isinstance(node, ast.Attribute) else node.value
             for path in modules(package)
             for node in ast.walk(ast.parse(path.read_text()))
-            if isinstance(node, ast.Attribute) or isinstance(node, ast.Constant) and isinstance(node.value, str)
+            if isinstance(node, ast.Attribute) or (isinstance(node, ast.Constant) and isinstance(node.value, str))
         }
         unread = [f.target.id for f in fields.body if isinstance(f, ast.AnnAssign) and f.target.id not in read]
         assert not unread

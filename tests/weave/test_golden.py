@@ -99,7 +99,7 @@ print(json.dumps([[p.files, p.origins, p.inputs] for p in made]))
 
 
 class TestDeterminism:
-    """The same bytes whatever the hash seed, the folder, the locale and the time zone, and in any order of the files."""
+    """The same bytes whatever the hash seed, the folder, the locale and the time zone, and the order of the files."""
 
     def test_environment(self, tmp_path):
         root = str(GOLDEN.parent.parent)

@@ -120,7 +120,8 @@ class TestRefused:
             {"model/model": "from os import sep\n\ndef model():\n    return sep\n", "model/b": "sep = 1\n"}
         )
         assert text == (
-            "fragments/model/model.py:1: sep is imported here from os.sep, and model/b (fragments/model/b.py:1) defines sep\n"
+            "fragments/model/model.py:1: sep is imported here from os.sep, and model/b "
+            "(fragments/model/b.py:1) defines sep\n"
             "  Give one of them another name."
         )
 

@@ -59,7 +59,8 @@ class TestSplices:
             names: dict = {}
             exec(f"def own(x):\n{source}    return x\n", names)
             expected = names["own"](expected)
-        host = 'def f(x):\n    a, b, c = 10, 20, 30\n    d = [e for e in range(3)]\n    point("p", x)\n    return a, b, c, d, x\n'
+        host = "def f(x):\n    a, b, c = 10, 20, 30\n    d = [e for e in range(3)]\n"
+        host += '    point("p", x)\n    return a, b, c, d, x\n'
         try:
             text = unformatted(host=host, **splices)
         except LoomError as error:  # a parameter of a lambda cannot be renamed: an error, and never a capture
@@ -166,7 +167,7 @@ class TestThreading:
     @common
     @given(st.lists(st.tuples(st.sampled_from(["one", "pair", "list"]), st.booleans()), min_size=1, max_size=5))
     def test_outward_through_any_results(self, levels):
-        """Each level gives one value, a pair or a list, taken apart by its caller or not; the aux of the last arrives."""
+        """Each level gives one value, a pair or a list, taken apart by its caller or not; the last one's aux arrives."""
         host = f'def f{len(levels)}(x):\n    point("in", x)\n    return x\n\n'
         kinds = [*levels, ("one", False)]
         for number in reversed(range(len(levels))):

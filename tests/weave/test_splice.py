@@ -165,7 +165,8 @@ class TestABlock:
         one = '@splice("attend")\ndef _(q, context):\n    context = q\n'
         two = '@splice("attend", after="one")\ndef _(q, context):\n    context = -q\n'
         assert refused(host=self.HOST, one=one, two=two) == (
-            "fragments/model/two.py:2: model/two replaces the statements at fragments/model/host.py:2, among them those of "
+            "fragments/model/two.py:2: model/two replaces the statements at "
+            "fragments/model/host.py:2, among them those of "
             "model/one (fragments/model/one.py:2)\n"
             "  Say proceed() where they go, put this splice before the other, or select one of the two."
         )

@@ -1,4 +1,4 @@
-"""What the threading operator refuses: where it cannot follow, or where the woven code could be wrong without a word."""
+"""What the threading operator refuses: what it cannot follow, and what could be wrong without a word."""
 
 from __future__ import annotations
 
@@ -46,7 +46,8 @@ class TestInward:
         [
             (
                 INNER + "def site(batch):\n    return map(inner, [batch])\n",
-                "model/value needs 'p', and inner (fragments/model/host.py:1), which is called by nobody, does not have it",
+                "model/value needs 'p', and inner (fragments/model/host.py:1), which is called by "
+                "nobody, does not have it",
             ),
             (
                 INNER + "def site(batch):\n    return inner(batch), list(map(inner, [batch]))\n",
@@ -89,7 +90,8 @@ class TestInward:
             (
                 "class A:\n    def act(self, x):\n        point('here', x)\n        return x\n\n"
                 "class B:\n    def act(self, x):\n        return x\n\n"
-                "def site(batch):\n    a = A()\n    if batch:\n        a = B()\n    return a.act(batch), A().act(batch)\n",
+                "def site(batch):\n    a = A()\n    if batch:\n        a = B()\n    return "
+                "a.act(batch), A().act(batch)\n",
                 "this may be a call of A.act or of B.act, and A.act is threaded",
             ),
             (
@@ -105,7 +107,8 @@ class TestInward:
     def test_nobody_provides_it(self):
         text = refused(host=INNER, value='@splice("here")\ndef _(x, p):\n    x = x + p\n')
         assert text == (
-            "fragments/model/value.py:2: model/value reads 'p', which the point 'here' (fragments/model/host.py:2) does not "
+            "fragments/model/value.py:2: model/value reads 'p', which the point 'here' "
+            "(fragments/model/host.py:2) does not "
             "show and no selected fragment provides or emits\n"
             '  Show it at the point, or write @provide("SITE") def p(...) in a fragment that has it.'
         )
@@ -113,7 +116,8 @@ class TestInward:
     def test_two_provide_it(self):
         text = refused(host=INNER + SITE.format("inner(batch)"), value=INWARD, more=INWARD.split("    @splice")[0])
         assert text == (
-            "fragments/model/more.py:2: model/value (fragments/model/value.py:2) and model/more both provide p at site\n"
+            "fragments/model/more.py:2: model/value (fragments/model/value.py:2) and model/more both "
+            "provide p at site\n"
             "  Remove one of them, or exclude one fragment from the other."
         )
 
@@ -251,7 +255,8 @@ class TestOutward:
             (
                 INNER
                 + END.format(
-                    "def block(c, z):\n        c = inner(c)\n        return c, None\n    y = jax.lax.scan(block, x, x)[0]"
+                    "def block(c, z):\n        c = inner(c)\n        return c, None\n    y = "
+                    "jax.lax.scan(block, x, x)[0]"
                 ),
                 "site.block also returns aux, and its result has no name here",
             ),

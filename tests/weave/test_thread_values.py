@@ -1,4 +1,4 @@
-"""Where the threading operator brings values: nested functions, defaults, roles, several at once. Each result is run as well as read."""
+"""Where the threading operator brings values: nested functions, defaults, roles, several at once; read and run."""
 
 from __future__ import annotations
 
