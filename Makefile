@@ -47,9 +47,13 @@ lint: setup-test
 	$(BIN)/ruff format --check --exclude generated
 	$(BIN)/mypy
 
+# what differs between targets is the kernel, its launch and its compilation: the rest is tested once, on cpu
+PYTEST := ../$(BIN)/python -m pytest -c /dev/null --rootdir=. -q -W error -n 2 --dist loadfile
+
 test: lint
-	$(BIN)/python -m pytest
-	cd generated && ../$(BIN)/python -m pytest -c /dev/null --rootdir=. -q -W error .
+	$(BIN)/python -m pytest -n 2 --dist loadfile
+	cd generated && $(PYTEST) llama2_cpu
+	cd generated && $(PYTEST) llama2_gpu/tests/test_model.py llama2_tpu/tests/test_model.py llama2_tpu/tests/test_compile.py
 
 check: setup
 	$(BIN)/gen check

@@ -109,7 +109,13 @@ def _is_field(member: Field) -> bool:
 
 
 def _statement(member: Field) -> ast.stmt:
-    return ast.parse("class _:\n" + member.text.text).body[0].body[0]
+    (block,) = ast.parse("class _:\n" + member.text.text).body
+    return block.body[0] if isinstance(block, ast.ClassDef) else block
+
+
+def _has_default(member: Field) -> bool:
+    statement = _statement(member)
+    return not isinstance(statement, ast.AnnAssign) or statement.value is not None
 
 
 def presets_value(recipe: Recipe, fields: list[Field]) -> Traced:
@@ -119,7 +125,7 @@ def presets_value(recipe: Recipe, fields: list[Field]) -> Traced:
         LoomError: a preset sets a field that Config does not have, or leaves out one that has no default.
     """
     names = [member.name for member in fields if _is_field(member)]
-    required = [m.name for m in fields if _is_field(m) and _statement(m).value is None]
+    required = [member.name for member in fields if not _has_default(member)]
     head = recipe.architecture_file.origin("presets")
     parts = [Traced.insert("PRESETS = {\n", head)]
     for preset, values in recipe.presets.items():

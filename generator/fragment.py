@@ -111,7 +111,8 @@ def _read(statement: cst.BaseStatement, source: Source, fragment: str, parts: _P
     if isinstance(small, (cst.Import, cst.ImportFrom)):
         _read_import(statement, source, parts)
     elif syntax.called(call) in ("requires", "excludes"):
-        getattr(parts, syntax.called(call)).extend(_names(call, source))
+        names = _names(cst.ensure_type(call, cst.Call), source)
+        getattr(parts, syntax.called(call)).extend(names)
     elif isinstance(statement, cst.FunctionDef) and mark(statement, "splice"):
         parts.splices.append(read_splice(statement, source, fragment))
     elif isinstance(statement, cst.FunctionDef) and mark(statement, "provide"):
@@ -134,8 +135,9 @@ def _read(statement: cst.BaseStatement, source: Source, fragment: str, parts: _P
 
 def _names(call: cst.Call, source: Source) -> list[str]:
     """The arguments of `requires` and `excludes`."""
-    names = [literal_of(argument, source) for argument in call.args if not argument.keyword and not argument.star]
-    if len(names) < len(call.args) or not all(isinstance(name, str) for name in names):
+    values = [literal_of(argument, source) for argument in call.args if not argument.keyword and not argument.star]
+    names = [value for value in values if isinstance(value, str)]
+    if len(names) < len(call.args):
         remedy = f'Write {syntax.called(call)}("rope", ...).'
         raise LoomError(f"{syntax.called(call)} takes names of fragments", source.where(call), remedy)
     return names

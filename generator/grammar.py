@@ -59,9 +59,9 @@ def check_style(source: Source) -> None:
             _check_import(node, source)
 
 
-def _is_stub(suite: cst.SimpleStatementSuite) -> bool:
+def _is_stub(suite: cst.BaseSuite) -> bool:
     """`...`, `pass` or a string."""
-    small = suite.body[0]
+    small = next(iter(suite.body))
     constant = isinstance(small, cst.Expr) and isinstance(small.value, (cst.Ellipsis, cst.SimpleString))
     return len(suite.body) == 1 and (constant or isinstance(small, cst.Pass))
 

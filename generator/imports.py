@@ -38,7 +38,9 @@ def import_block(imports: Iterable[Import]) -> Traced:
         groups[_group(item.module)].append(Traced.insert(f"import {item.module}{renamed}\n", item.origin))
     modules = sorted({i.module for i in chosen.values() if i.name}, key=_relative_last)
     for module in modules:
-        names = sorted((i for i in chosen.values() if i.name and i.module == module), key=lambda i: reading_case(i.name))
+        names = sorted(
+            (i for i in chosen.values() if i.name and i.module == module), key=lambda i: reading_case(i.name)
+        )
         groups[_group(module)].append(_from(module, names))
     parts: list[Traced] = []
     for group in groups.values():

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from itertools import pairwise
 
@@ -20,6 +20,7 @@ from generator.traced import Origin, Traced
 from generator.weave.link import Linked, Linker, origin_of, reachable
 
 CONFIG = "config.py"
+Link = Callable[[str], Linked]
 
 
 @dataclass(frozen=True)
@@ -112,7 +113,7 @@ def _check_exports(exports: list[str], known: dict, recipe: Recipe) -> None:
             raise LoomError(f"the package exports {name}, which no selected fragment defines", where, "Remove it.")
 
 
-def _in_reading_order(reached: list[str], definitions: dict, linked, fragments: dict[str, Fragment]) -> list[str]:
+def _in_reading_order(reached: list[str], definitions: dict, linked: Link, fragments: dict[str, Fragment]) -> list[str]:
     """Fragments after those that they use; a fragment's definitions together, as it has them."""
     members: dict[str, list[str]] = {}
     wanted = set(reached)
@@ -148,7 +149,7 @@ def _relative(file: str, other: str) -> str:
     return dots + other.removesuffix(".py").replace("/", ".")
 
 
-def _check_circles(placed: dict[str, list[str]], linked, home: dict[str, str], texts: dict[str, Traced]) -> None:
+def _check_circles(placed: dict[str, list[str]], linked: Link, home: dict[str, str], texts: dict[str, Traced]) -> None:
     needs: dict[str, dict[str, tuple[str, str]]] = {}  # file -> other file -> a definition, and what it uses there
     for file, keys in placed.items():
         uses = {home[used]: (key, used) for key in keys for used in linked(key).uses}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+from typing import Any
 
 import libcst as cst
 
@@ -30,7 +31,7 @@ def mark(function: cst.FunctionDef, word: str) -> cst.Call | None:
 
 def _options(call: cst.Call, source: Source, known: dict[str, type]) -> tuple[str, dict]:
     """The first argument of a mark and its keywords, which must be literals of the known types."""
-    first, options = "", {}
+    first, options = "", dict[str, Any]()
     for number, argument in enumerate(call.args):
         word, value = argument.keyword.value if argument.keyword else "", literal_of(argument, source)
         kind = (known[word] if word in known else None) if word else (str if number == 0 else None)
@@ -40,7 +41,7 @@ def _options(call: cst.Call, source: Source, known: dict[str, type]) -> tuple[st
         if word:
             options[word] = value
         else:
-            first = value
+            first = str(value)
     if not first:
         remedy = f'Write @{syntax.called(call)}("HOST.PLACE").'
         raise LoomError(f"{syntax.called(call)}() does not say where", source.where(call), remedy)
@@ -48,7 +49,7 @@ def _options(call: cst.Call, source: Source, known: dict[str, type]) -> tuple[st
 
 
 def read_splice(function: cst.FunctionDef, source: Source, fragment: str) -> Splice:
-    call = mark(function, "splice")
+    call = cst.ensure_type(mark(function, "splice"), cst.Call)
     check_decorators(function, source, woven=True)
     name, options = _options(call, source, {"before": str, "after": str, "optional": bool})
     check_woven_function(function, source, "splice")
@@ -69,7 +70,7 @@ def read_splice(function: cst.FunctionDef, source: Source, fragment: str) -> Spl
 
 
 def read_provider(function: cst.FunctionDef, source: Source, fragment: str) -> Provider:
-    call = mark(function, "provide")
+    call = cst.ensure_type(mark(function, "provide"), cst.Call)
     check_decorators(function, source, woven=True)
     site, options = _options(call, source, {"optional": bool, "per_layer": bool})
     statements = [s for s in syntax.body(function) if not syntax.is_docstring(s)]

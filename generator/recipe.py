@@ -155,8 +155,8 @@ def _chosen(files: tuple[Toml, ...], library: Library) -> dict[str, tuple[Fragme
     for file in files:
         for name in file.data.get("without", ()):
             if chosen.pop(name, None) is None:
-                where = str(_line_of_name(file, name))
-                raise LoomError(f"no base selects {name!r}, which is to be left out", where, nearest(name, chosen))
+                message, where = f"no base selects {name!r}, which is to be left out", _line_of_name(file, name)
+                raise LoomError(message, str(where), nearest(name, chosen))
         for name in file.data.get("fragments", ()):
             where = _line_of_name(file, name)
             if name in chosen:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from typing import Any
 
 from generator.config import described_fields
 from generator.errors import LoomError
@@ -19,7 +20,7 @@ def render_files(recipe: Recipe, layout: Layout, fields: list[Field]) -> tuple[d
     Raises:
         LoomError: a template is missing or wrong.
     """
-    context = {
+    context: dict[str, Any] = {
         "features": _features(recipe, layout),
         "fields": described_fields(fields),
         "presets": {

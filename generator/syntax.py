@@ -10,6 +10,7 @@ import dataclasses
 import re
 from collections.abc import Iterator, Mapping
 from functools import cache, cached_property
+from typing import cast
 
 import libcst as cst
 from libcst.metadata import CodeRange, PositionProvider
@@ -18,6 +19,7 @@ from generator.errors import LoomError
 from generator.traced import Traced, line_starts
 
 _LONG_STRING = re.compile(r"\"\"\"|\'\'\'|\\\n")  # what a string that spans lines has
+Statement = cst.BaseStatement | cst.SimpleStatementSuite
 _VANISHING = frozenset({"point", "emit", "receive"})  # statements that may leave nothing
 
 
@@ -47,7 +49,7 @@ class Source:
         """
         provider = PositionProvider()
         provider._gen_impl(self.module)
-        return provider._computed
+        return cast(Mapping[cst.CSTNode, CodeRange], provider._computed)
 
     @cached_property
     def _line_starts(self) -> list[int]:
@@ -190,14 +192,15 @@ def parameters(function: cst.FunctionDef) -> list[cst.Param]:
     return [*function.params.posonly_params, *function.params.params, *function.params.kwonly_params]
 
 
-def body(function: cst.FunctionDef | cst.ClassDef | cst.With) -> list[cst.BaseStatement]:
+def body(function: cst.CSTNode) -> list[cst.BaseStatement]:
     """The statements of a block; a body on the line of its header is not for fragments."""
-    return list(function.body.body) if isinstance(function.body, cst.IndentedBlock) else []
+    block = getattr(function, "body", None)
+    return list(block.body) if isinstance(block, cst.IndentedBlock) else []
 
 
-def statements(function: cst.FunctionDef | cst.BaseCompoundStatement) -> list[cst.BaseStatement]:
+def statements(function: cst.FunctionDef | cst.BaseCompoundStatement) -> list[Statement]:
     """The statements of a function, those in if, for, while, with, try and match too; a nested function is one."""
-    found = []
+    found: list[Statement] = []
 
     def visit(node: cst.CSTNode) -> None:
         for child in children(node):
@@ -213,7 +216,7 @@ def statements(function: cst.FunctionDef | cst.BaseCompoundStatement) -> list[cs
     return found
 
 
-def own_expressions(statement: cst.BaseStatement) -> list[cst.CSTNode]:
+def own_expressions(statement: Statement) -> list[cst.CSTNode]:
     """The nodes of a statement, without those of the statements inside it."""
     found = []
 

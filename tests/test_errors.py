@@ -134,6 +134,12 @@ def try_to_weave(texts: dict[str, str]) -> bool:
     return True
 
 
+def test_ends_of_lines_make_no_difference():
+    """A file is the same with the ends of lines of another system."""
+    other = {path: text.replace("\n", "\r\n") for path, text in GOOD.items()}
+    assert weave("toy", "any", Library(other)) == weave("toy", "any", Library(GOOD))
+
+
 class TestAnyInput:
     """Whatever the sources hold, weaving them gives a package or a LoomError."""
 

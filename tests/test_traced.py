@@ -75,6 +75,18 @@ class TestOrigins:
         assert model_of(text.edited(edits)) == expected + model[position:]
 
 
+class TestLines:
+    """Only a newline ends a line, as in Python: in a string or a comment there may stand what else breaks lines."""
+
+    def test_starts(self):
+        assert line_starts("a\u2028b\x0c\x85\nc") == [0, 6, 7]
+        assert line_starts("a\n") == [0, 2]
+        assert line_starts("") == [0]
+
+    def test_lines(self):
+        assert [line.text for line in Traced.copy("x\u2028y\nz", "p").lines()] == ["x\u2028y\n", "z"]
+
+
 class TestEdits:
     """Edits are given in any order; those at one place keep theirs."""
 

@@ -21,19 +21,15 @@ from generator.roles import (
     flops_per_token,
     make_mesh,
     new_state,
+    set_flags,
 )
-
-"""Compiles the training step on this machine for TPUs that are not here, and tells its memory and FLOPs.
-
-python -m llama2_tpu.compile --preset 7b --topology v5p:8x8x4 --hlo FILE
-"""
-
 
 MEMORY = setting("memory_gib")  # of one chip
 
 
 def topology_devices(topology: str) -> list[jax.Device]:
     """The chips of a topology such as v5p:8x8x4, or v5e:16x16: descriptions that only a compiler can use."""
+    set_flags()
     # libtpu shall neither ask the cloud which machine this is, nor lock out a second process
     os.environ |= {"TPU_SKIP_MDS_QUERY": "1", "ALLOW_MULTIPLE_LIBTPU_LOAD": "1"}
     chip = topology.partition(":")[0]

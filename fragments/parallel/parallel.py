@@ -4,7 +4,6 @@ import math
 from typing import Literal
 
 import jax
-import numpy as np
 from flax import nnx
 from jax import Array
 from jax.sharding import AxisType, Mesh, NamedSharding, PartitionSpec
@@ -33,18 +32,6 @@ RULES = {
 }
 
 
-# Config.remat -> what the forward pass keeps of a block; the backward pass computes the rest again.
-REMAT = {
-    "none": jax.checkpoint_policies.everything_saveable,
-    # all matrix products, and by its name what attention gives
-    "dots": jax.checkpoint_policies.save_from_both_policies(
-        jax.checkpoint_policies.dots_with_no_batch_dims_saveable,
-        jax.checkpoint_policies.save_only_these_names("attention"),
-    ),
-    "full": jax.checkpoint_policies.nothing_saveable,
-}
-
-
 class MeshError(ValueError):
     """Sizes that do not divide over the devices; the message names them and the setting to change."""
 
@@ -61,8 +48,7 @@ def make_mesh(data: int = 1, fsdp: int = -1, tensor: int = 1, devices: list[jax.
     sizes |= {axis: len(devices) // known for axis in free}
     if math.prod(sizes.values()) != len(devices):
         raise MeshError(f"{wanted}: {len(devices)} devices do not divide into a mesh of these sizes")
-    grid = np.array(devices).reshape(tuple(sizes.values()))
-    return Mesh(grid, tuple(sizes), axis_types=(AxisType.Auto,) * len(sizes))
+    return jax.make_mesh(tuple(sizes.values()), tuple(sizes), (AxisType.Auto,) * len(sizes), devices=devices)
 
 
 def shard(x: Array, *axes: str | None) -> Array:

@@ -8,6 +8,7 @@ import sys
 import jax
 import tyro
 
+from generator.marks import point
 from generator.roles import PRESETS, Config, DataError, MeshError, newest_config, train
 
 
@@ -23,6 +24,7 @@ class CommandLine:
 
 
 def main() -> None:
+    point("command.start")
     # the preset, or else the checkpoint that is gone on with, decides the defaults of the rest
     parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
     parser.add_argument("--preset")

@@ -5,4 +5,4 @@ from .config import PRESETS, Config
 from .huggingface import load_hf
 from .model import Decoder
 
-__all__ = ["Config", "Decoder", "PRESETS", "load_hf"]
+__all__ = ["PRESETS", "Config", "Decoder", "load_hf"]

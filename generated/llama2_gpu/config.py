@@ -30,7 +30,7 @@ class Config:
     mesh_data: int = 1  # groups of devices with a copy of the parameters each; in mesh_*, one -1 takes the devices left
     mesh_fsdp: int = -1  # devices that share the parameters and the batch
     mesh_tensor: int = 1  # devices that share the heads and the inner feed-forward
-    remat: Literal["none", "dots", "full"] = "full"  # what the backward pass computes again: see REMAT
+    remat: Literal["none", "dots", "full"] = "dots"  # what the backward pass computes again: see REMAT
 
     # data
     # a file, folder or pattern of text, JSONL, Parquet or ArrayRecord; "": this Python's own standard library

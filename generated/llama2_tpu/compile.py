@@ -17,13 +17,14 @@ from jax.experimental import topologies
 
 from .config import PRESETS, Config
 from .parallel import MeshError, abstract, make_mesh
-from .train import abstract_batch, compile_step, flops_per_token, new_state
+from .train import abstract_batch, compile_step, flops_per_token, new_state, set_flags
 
 MEMORY = {"v4": 32, "v5e": 16, "v5p": 95, "v6e": 32, "tpu7x": 192}  # of one chip
 
 
 def topology_devices(topology: str) -> list[jax.Device]:
     """The chips of a topology such as v5p:8x8x4, or v5e:16x16: descriptions that only a compiler can use."""
+    set_flags()
     # libtpu shall neither ask the cloud which machine this is, nor lock out a second process
     os.environ |= {"TPU_SKIP_MDS_QUERY": "1", "ALLOW_MULTIPLE_LIBTPU_LOAD": "1"}
     chip = topology.partition(":")[0]

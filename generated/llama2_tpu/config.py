@@ -30,7 +30,7 @@ class Config:
     mesh_data: int = 1  # groups of devices with a copy of the parameters each; in mesh_*, one -1 takes the devices left
     mesh_fsdp: int = -1  # devices that share the parameters and the batch
     mesh_tensor: int = 1  # devices that share the heads and the inner feed-forward
-    remat: Literal["none", "dots", "full"] = "full"  # what the backward pass computes again: see REMAT
+    remat: Literal["none", "dots", "full"] = "dots"  # what the backward pass computes again: see REMAT
 
     # data
     # a file, folder or pattern of text, JSONL, Parquet or ArrayRecord; "": this Python's own standard library
@@ -83,6 +83,8 @@ PRESETS = {
         head_size=128,
         kv_heads=32,
         mlp_width=11_008,
+        mesh_data=-1,
+        mesh_fsdp=64,
         batch_size=1024,
         learning_rate=0.0003,
         adam_epsilon=1e-05,
@@ -95,6 +97,8 @@ PRESETS = {
         head_size=128,
         kv_heads=40,
         mlp_width=13_824,
+        mesh_data=-1,
+        mesh_fsdp=64,
         batch_size=1024,
         learning_rate=0.0003,
         adam_epsilon=1e-05,

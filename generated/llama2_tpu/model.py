@@ -15,6 +15,7 @@ import jax
 import jax.numpy as jnp
 from flax import nnx
 from jax import Array
+from jax.ad_checkpoint import checkpoint_name
 from jax.experimental.pallas.ops.tpu import splash_attention as splash
 from jax.sharding import PartitionSpec
 
@@ -128,12 +129,13 @@ def attend(q: Array, k: Array, v: Array, segment_ids: Array | None) -> Array:
 def attend_local(q: Array, k: Array, v: Array, segment_ids: Array, interpret: bool) -> Array:
     """`attend` on one device, by the Splash kernel: blocks in the future of all their queries are passed over.
 
-    One backward kernel gives all three gradients; the output and the logsumexp are named "attention" for REMAT, so that
-    keeping these spares the backward pass the forward kernel.
+    One backward kernel gives all three gradients. What it reads (q, k, v, the output and its logsumexp) is named
+    "attention", for REMAT to keep: then the backward pass runs neither the rotation nor the forward kernel again.
     """
     T, N, H = q.shape[1:]
     padding = -T % 128  # the kernel wants whole lanes; what is added lies in the future of all tokens
     q, k, v = (jnp.pad(x, ((0, 0), (0, padding), (0, 0), (0, 0))).swapaxes(1, 2) for x in (q * H**-0.5, k, v))
+    q, k, v = checkpoint_name((q, k, v), "attention")
     segment_ids = jnp.pad(segment_ids, ((0, 0), (0, padding)))
     size = math.gcd(T + padding, 1024)  # queries or keys that the kernel takes at a time
     kernel = splash.make_splash_mha(

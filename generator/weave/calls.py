@@ -7,6 +7,7 @@ for it (`step = jax.jit(train_step)`); a nested function is called where `jax.la
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 import libcst as cst
@@ -188,7 +189,7 @@ class CallGraph:
         return ""
 
 
-def _distinct(names) -> list[str]:
+def _distinct(names: Iterable[str]) -> list[str]:
     return list(dict.fromkeys(name for name in names if name))
 
 
@@ -198,22 +199,16 @@ def _scanned(call: cst.Call) -> cst.BaseExpression:
     return (named or [call.args[0].value])[0]
 
 
-def _is_wrapper(node: cst.BaseExpression) -> bool:
-    return (
-        isinstance(node, cst.Call) and syntax.called(node) in _WRAPPERS and bool(node.args) and not node.args[0].keyword
-    )
+def _wrappers(node: cst.BaseExpression) -> tuple[cst.Call, ...]:
+    """The calls around `f` in `jax.jit(jax.checkpoint(f))`, the outermost one first."""
+    found: list[cst.Call] = []
+    while isinstance(node, cst.Call) and syntax.called(node) in _WRAPPERS and node.args and not node.args[0].keyword:
+        found.append(node)
+        node = node.args[0].value
+    return tuple(found)
 
 
 def unwrap(node: cst.BaseExpression) -> cst.BaseExpression:
     """`f` of `jax.jit(jax.checkpoint(f))`."""
-    while _is_wrapper(node):
-        node = node.args[0].value
-    return node
-
-
-def _wrappers(node: cst.BaseExpression) -> tuple[cst.Call, ...]:
-    found = []
-    while _is_wrapper(node):
-        found.append(node)
-        node = node.args[0].value
-    return tuple(found)
+    wrappers = _wrappers(node)
+    return wrappers[-1].args[0].value if wrappers else node

@@ -33,8 +33,8 @@ def check_plan(plan: Plan) -> None:
     changed = {function for function in changed if plan.required.get(function) or plan.returned.get(function)}
     for function in sorted(changed):
         if plan.graph.functions[function].twice:
-            node = plan.graph.functions[function]
-            raise LoomError(f"{function} is defined twice, and only one could be threaded", node.where, "Rename one.")
+            where = plan.graph.functions[function].where
+            raise LoomError(f"{function} is defined twice, and only one could be threaded", where, "Rename one.")
         _check_uses(plan, plan.graph.functions[function])
         plan.graph.check_doubts(function)
     for call in plan.graph.calls:
@@ -43,9 +43,9 @@ def check_plan(plan: Plan) -> None:
         _check_layers(plan, value)
     for index, names in plan.passed.items():
         _check_capture(plan, plan.graph.calls[index], names)
-    for function in plan.graph.functions.values():
-        _check_meaning(plan, function)
-        _check_overwriting(plan, function)
+    for node in plan.graph.functions.values():
+        _check_meaning(plan, node)
+        _check_overwriting(plan, node)
 
 
 def _added(plan: Plan, function: str) -> str:
@@ -112,7 +112,7 @@ def _check_wrappers(plan: Plan, call: Call) -> None:
         message = f"{call.callee} also returns {returned[0]}, and is differentiated here"
         remedy = f"Receive {returned[0]} in {call.callee} or further in, and add it to the result."
         raise LoomError(message, source.where(call.node), remedy)
-    counted = [word for node in (*call.wrappers, callee.node) for word in _counts(node)]
+    counted = [word for wrapper in call.wrappers for word in _counts(wrapper)] + _counts(callee.node)
     if counted and required and any(parameter.default for parameter in callee.positional):
         message = (
             f"{call.callee} takes {required[0]} before its parameters with defaults, and {counted[0]} counts parameters"
@@ -121,7 +121,7 @@ def _check_wrappers(plan: Plan, call: Call) -> None:
         raise LoomError(message, source.where(call.node), remedy)
 
 
-def _counts(node: cst.CSTNode) -> list[str]:
+def _counts(node: cst.Call | cst.FunctionDef) -> list[str]:
     arguments = node.args if isinstance(node, cst.Call) else [a for d in node.decorators for a in _arguments(d)]
     return [
         argument.keyword.value for argument in arguments if argument.keyword and "argnums" in argument.keyword.value
@@ -205,7 +205,7 @@ def _check_overwriting(plan: Plan, function: Function) -> None:
             raise LoomError(message, where(calls[0].node), "Rename the variable.")
 
 
-def _path(function: cst.FunctionDef, statement: cst.BaseStatement) -> list[tuple[cst.CSTNode, cst.CSTNode]]:
+def _path(function: cst.FunctionDef, statement: syntax.Statement) -> list[tuple[cst.CSTNode, cst.CSTNode]]:
     """The compound statements around a statement, each with the child that holds it."""
 
     def visit(node: cst.CSTNode) -> list[tuple[cst.CSTNode, cst.CSTNode]] | None:
@@ -263,7 +263,7 @@ def _found(tree: ast.Module, function: Function, plan: Plan) -> list[ast.Functio
     level: list[ast.AST] = [tree]
     for name in names:
         level = [node for parent in level for node in _below(parent) if node.name == name]
-    return [node for node in level if not isinstance(node, ast.ClassDef)]
+    return [node for node in level if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef))]
 
 
 def _below(parent: ast.AST) -> Iterator[ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef]:

@@ -127,7 +127,7 @@ def _holds(test: cst.BaseExpression, source: Source, settings: dict[str, object]
 
     def evaluate(node: ast.expr) -> object:
         match node:
-            case ast.Call(func=ast.Name("setting"), args=[ast.Constant(name)]):
+            case ast.Call(func=ast.Name("setting"), args=[ast.Constant(str(name))]):
                 return settings[name]
             case ast.BoolOp(op=ast.And()):
                 return all(evaluate(value) for value in node.values)

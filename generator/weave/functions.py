@@ -78,7 +78,7 @@ class Call:
     caller: str
     callee: str
     node: cst.Call
-    statement: cst.BaseStatement
+    statement: syntax.Statement
     scan: bool
     wrappers: tuple[cst.Call, ...] = ()
 

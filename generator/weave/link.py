@@ -66,7 +66,7 @@ def origin_of(text: Traced, name: str) -> Origin:
         named = isinstance(node, ast.Name) and node.id == name
         defined = isinstance(node, (ast.FunctionDef, ast.ClassDef)) and node.name == name
         if named or defined:
-            return text.origin_at(starts[node.lineno - 1])
+            return text.origin_at(starts[getattr(node, "lineno", 1) - 1])
     return text.origin_at(0)
 
 

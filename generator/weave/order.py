@@ -71,7 +71,8 @@ def _demand_order(splices: list[Splice], follows: dict[int, set[int]], where: st
 
 
 def _comes_after(index: int, earlier: int, follows: dict[int, set[int]]) -> bool:
-    seen, queue = set(), [index]
+    seen: set[int] = set()
+    queue = [index]
     while queue:
         for step in follows[queue.pop()] - seen:
             if step == earlier:

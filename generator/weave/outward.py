@@ -33,15 +33,20 @@ class Shapes:
     def _read(self, function: Function) -> int:
         lengths = {_length(node.value) for node in own_returns(function)}
         for call in self.plan.graph.callers(function.id):
-            small = syntax.simple(call.statement)
-            taken = isinstance(small, cst.Assign) and small.value is call.node and len(small.targets) == 1
-            lengths.add(_length(small.targets[0].target) if taken else 0)
+            lengths.add(_length(_target(call)))
         annotation = function.result
         fits = not annotation or (annotation.startswith("tuple[") and "..." not in annotation)
         return lengths.pop() if len(lengths) == 1 and fits else 0
 
 
-def _length(node: cst.BaseExpression | None) -> int:
+def _target(call: Call) -> cst.BaseAssignTargetExpression | None:
+    """`x` of `x = f(y)`, where the statement is just that."""
+    small = syntax.simple(call.statement)
+    taken = isinstance(small, cst.Assign) and small.value is call.node and len(small.targets) == 1
+    return small.targets[0].target if isinstance(small, cst.Assign) and taken else None
+
+
+def _length(node: cst.CSTNode | None) -> int:
     if not isinstance(node, cst.Tuple) or any(isinstance(element, cst.StarredElement) for element in node.elements):
         return 0
     return len(node.elements)
@@ -71,12 +76,12 @@ def return_edits(plan: Plan, function: Function, shapes: Shapes) -> list[Edit]:
             message = f"{function.id} returns nothing here, beside which {names[0]} could go"
             raise LoomError(message, source.where(node), "Return a value.")
         if scanned:
-            if _length(node.value) != 2 or syntax.dotted(node.value.elements[1].value) != "None":
+            if not _ends_in(node.value, "None"):
                 message = (
                     f"{function.id} is scanned and must also give {names[0]}, and does not end in `return carry, None`"
                 )
                 raise LoomError(message, source.where(node), "Write `return x, None`.")
-            start, end = source.span(node.value.elements[1].value)
+            start, end = source.span(cst.ensure_type(node.value, cst.Tuple).elements[1].value)
             edits.append(_insert(plan, start, packed(names), names[0], end))
         elif not passes_through(plan, function, node.value):
             edits += _beside(plan, source, node.value, names, names[0], bool(flat))
@@ -90,9 +95,12 @@ def return_edits(plan: Plan, function: Function, shapes: Shapes) -> list[Edit]:
     return edits
 
 
-def _beside(
-    plan: Plan, source: Source, node: cst.BaseExpression, names: list[str], cause: str, flat: bool
-) -> list[Edit]:
+def _ends_in(node: cst.CSTNode, name: str) -> bool:
+    """Whether a node is a pair whose second element is that name."""
+    return isinstance(node, cst.Tuple) and _length(node) == 2 and syntax.dotted(node.elements[1].value) == name
+
+
+def _beside(plan: Plan, source: Source, node: cst.CSTNode, names: list[str], cause: str, flat: bool) -> list[Edit]:
     """Edits that put names beside an expression or a target; `cause` is a value that they are there for."""
     (start, end), more = source.span(node), ", ".join(names)
     if not isinstance(node, cst.Tuple) or bool(node.lpar) != flat:  # x, name / (a, b), name / a, b, name
@@ -126,23 +134,18 @@ def target_edits(plan: Plan, call: Call, shapes: Shapes) -> list[Edit]:
         return []
     if unused and (call.scan or (isinstance(small, cst.Expr) and small.value is call.node)):
         return []
-    taken = isinstance(small, cst.Assign) and small.value is call.node and len(small.targets) == 1
-    if (
-        unused
-        and not taken
-        and not shapes.length(call.callee)
-        and not plan.graph.functions[call.callee].node.asynchronous
-    ):
+    target = _target(call)
+    awaited = plan.graph.functions[call.callee].node.asynchronous
+    if unused and target is None and not shapes.length(call.callee) and not awaited:
         return [_insert(plan, source.span(call.node)[1], "[0]", value)]
-    if not taken:
+    if target is None:
         message = f"{call.callee} also returns {', '.join(plan.returned[call.callee])}, and its result has no name here"
         raise LoomError(message, where, "Write the call as a statement of its own: `name = call(...)`.")
-    target = small.targets[0].target
     if call.scan:
-        if _length(target) != 2 or syntax.dotted(target.elements[1].value) != "_":
+        if not _ends_in(target, "_"):
             message = f"this scan also gives {', '.join(names)}, and its result is not taken as `carry, _ = ...`"
             raise LoomError(message, where, "Write `x, _ = jax.lax.scan(...)`.")
-        start, end = source.span(target.elements[1].value)
+        start, end = source.span(cst.ensure_type(target, cst.Tuple).elements[1].value)
         return [_insert(plan, start, packed(names), value, end)]
     if is_scanned(plan, call.callee):
         message = f"{call.callee} must also give {value}, and is called here as well as scanned"

@@ -21,10 +21,10 @@ class Value:
     """A threaded value: provided, emitted, or both."""
 
     name: str
+    origin: Origin  # the fragment line that causes it
     providers: dict[str, Provider] = field(default_factory=dict)  # site -> provider
     emitters: list[str] = field(default_factory=list)  # ids of functions
     receivers: list[str] = field(default_factory=list)
-    origin: Origin | None = None  # the fragment line that causes it
     emitted: str = ""  # the type that an emitter gives it: `router_loss: Array = ...`
     marked: dict[str, Origin] = field(default_factory=dict)  # emit, receive -> the first line that says so
 
@@ -93,7 +93,7 @@ def _values(graph: CallGraph, providers: list[Provider], needs: list[Need]) -> d
                 str(provider.origin),
                 "Name a function or `Class.method` of a selected fragment.",
             )
-        value = values.setdefault(provider.value, Value(provider.value, origin=provider.origin))
+        value = values.setdefault(provider.value, Value(provider.value, provider.origin))
         if provider.site in value.providers:
             first = value.providers[provider.site]
             raise LoomError(
@@ -110,7 +110,7 @@ def _values(graph: CallGraph, providers: list[Provider], needs: list[Need]) -> d
                 raise LoomError(f"{word}() takes one local name", function.source.where(call), remedy)
             name = call.args[0].value.value
             origin = function.source.traced.origin_at(function.source.span(call)[0])
-            value = values.setdefault(name, Value(name, origin=origin))
+            value = values.setdefault(name, Value(name, origin))
             value.marked.setdefault(word, origin)
             if word == "emit":
                 value.emitted = value.emitted or function.annotations.get(name, "")
@@ -128,13 +128,13 @@ def _values(graph: CallGraph, providers: list[Provider], needs: list[Need]) -> d
 
 def _marks(function: Function) -> list[tuple[str, cst.Call]]:
     """The emit and receive statements of a function itself, not of functions nested in it."""
-    found = []
+    found: list[tuple[str, cst.Call]] = []
 
     def visit(node: cst.CSTNode) -> None:
         for child in syntax.children(node):
             if isinstance(child, cst.FunctionDef):
                 continue
-            if syntax.called(child) in ("emit", "receive"):
+            if isinstance(child, cst.Call) and syntax.called(child) in ("emit", "receive"):
                 found.append((syntax.called(child), child))
             visit(child)
 

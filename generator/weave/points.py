@@ -86,14 +86,15 @@ def _points_below(
             yield from _points_below(child, name, inner, method or isinstance(child, cst.ClassDef), key, source)
             continue
         call = _point_call(child, source)
-        if call is not None and hosts:
+        if call is not None and hosts and isinstance(child, cst.BaseStatement):
             yield _read_point(call, child, prefix, hosts, method, key, source)
         yield from _points_below(child, prefix, hosts, method, key, source)
 
 
 def _point_call(statement: cst.CSTNode, source: Source) -> cst.Call | None:
     if isinstance(statement, cst.With):
-        calls = [item.item for item in statement.items if syntax.called(item.item) == "point"]
+        items = [item.item for item in statement.items]
+        calls = [item for item in items if isinstance(item, cst.Call) and syntax.called(item) == "point"]
         if calls and (len(statement.items) > 1 or statement.items[0].asname):
             remedy = "Write `with point(...):` alone, and other `with` statements around or inside it."
             raise LoomError("a point shares its `with`", source.where(statement), remedy)

@@ -45,7 +45,8 @@ def weave_splices(
             splice whose names would mean something else in the host.
     """
     splices, carried = list(splices), frozenset(threaded)
-    woven, needs = dict(definitions), []
+    woven = dict(definitions)
+    needs: list[Need] = []
     hosts: dict[str, Point] = {}
     done: set[str] = set()
     while points := find_points(woven):

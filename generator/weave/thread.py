@@ -20,6 +20,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import replace
 
+import libcst as cst
+
 from generator import syntax
 from generator.parts import Definition, Provider, Splice
 from generator.syntax import Source
@@ -61,6 +63,6 @@ def threaded_names(
     for text in texts:
         if "emit(" in text.text or "receive(" in text.text:
             for node in syntax.walk(as_block(text).module if text.text.startswith(" ") else Source(text).module):
-                if syntax.called(node) in ("emit", "receive"):
+                if isinstance(node, cst.Call) and syntax.called(node) in ("emit", "receive"):
                     names |= {syntax.dotted(argument.value) for argument in node.args}
     return frozenset(names)

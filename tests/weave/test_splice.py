@@ -85,6 +85,13 @@ class TestAPoint:
         )
         assert run(text)["f"](1) == "one\n  two\n"
 
+    def test_characters_that_break_lines_elsewhere(self):
+        text = woven(
+            host='def f(x):\n    y = "\u2028\x85"\n    point("a", x, y)\n    return x\n',
+            s='@splice("a")\ndef _(x, y):\n    # \u2028\n    x = y + x\n',
+        )
+        assert run(text)["f"]("!") == "\u2028\x85!"
+
     def test_a_point_in_a_splice(self):
         text = woven(
             host="""

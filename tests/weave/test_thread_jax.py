@@ -129,6 +129,12 @@ class TestPerLayerCache:
         assert cache.tolist() == [11.0, 43.0]  # 10 + 1; then x is 1 + 2 * 11
         assert y == 23 + 2 * 43
 
+    def test_a_variable_named_as_the_inputs_would_be(self):
+        text = woven(
+            cached=CACHED.replace("x = layer(x)\n", "x = layer(x)\n                x = x * inputs\n"), cache=CACHE
+        )
+        assert "def block(x, scanned):\n            layer, cache = scanned\n" in text
+
 
 STEP = """
     import jax

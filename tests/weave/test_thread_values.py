@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from miniature import run, tidy, woven
+from miniature import refused, run, tidy, woven
 
 VALUE = """
     from generator.marks import provide, splice
@@ -157,6 +157,44 @@ class TestDefaults:
         )
         assert "def use(x, p):" in text
         assert run(text)["site"](2) == (2 + 14) * 14
+
+    def test_nobody_gets_none_where_it_is_needed(self):
+        """`use` may hand p to `model` or not, but reads it too: a caller that has no p is an error, not a None."""
+        text = refused(
+            host="""
+            def inner(x):
+                point("here", x)
+                return x
+
+            def model(x):
+                return inner(x)
+
+            def use(x):
+                y = model(x)
+                point("there", y)
+                return y
+
+            def site(batch):
+                return use(batch)
+
+            def lonely(x):
+                return use(x)
+            """,
+            value=self.VALUE,
+            more="""
+            @provide("site")
+            def p(batch):
+                return batch * 7
+
+            @splice("there")
+            def _(y, p):
+                y = y * p
+            """,
+        )
+        assert text.startswith(
+            "fragments/model/more.py:6: model/more needs 'p', and lonely (fragments/model/host.py:16), which is called by "
+            "nobody, does not have it\n  It is provided at model (fragments/model/value.py:4), site "
+        )
 
 
 class TestDeclaredParameters:

@@ -129,7 +129,7 @@ def test_cached_decoding_gives_the_full_pass():
     for start, stop in [(0, 4), (4, 5), (5, 9)]:  # a prompt, one token, several
         positions = jnp.broadcast_to(jnp.arange(start, stop), (2, stop - start))
         x, cache = hidden(model, tokens[:, start:stop], positions, cache)
-        pieces.append(model.logits(x))
+        pieces.append(model.embedding.logits(x))
     np.testing.assert_allclose(jnp.concatenate(pieces, axis=1), logits(model, tokens), atol=1e-4)
 
 

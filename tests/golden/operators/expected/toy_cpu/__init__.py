@@ -4,4 +4,4 @@
 from .config import PRESETS, Config
 from .model import Decoder
 
-__all__ = ["Config", "Decoder", "PRESETS"]
+__all__ = ["PRESETS", "Config", "Decoder"]

@@ -1,0 +1,43 @@
+"""Compilation for absent TPUs, by libtpu's own compiler."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+SMALL = "--layers 2 --width 512 --heads 4 --kv-heads 2 --mlp-width 1024 --sequence-length 1024"
+ONE_SLICE = "--batch-per-device 1 --mesh-data 1 --mesh-fsdp -1"
+
+
+def run(*flags: str) -> subprocess.CompletedProcess:
+    package = Path(__file__).parents[1]
+    command = [sys.executable, "-m", f"{package.name}.compile", *SMALL.split(), *ONE_SLICE.split(), *flags]
+    environment = os.environ | {"JAX_PLATFORMS": "cpu", "XLA_FLAGS": ""}
+    return subprocess.run(command, cwd=package.parent, env=environment, capture_output=True, text=True)
+
+
+def test_compiles_the_step_for_a_slice_that_is_not_here(tmp_path):
+    pytest.importorskip("libtpu", reason="needs libtpu: pip install '.[tpu]'")
+    process = run("--topology", "v5e:2x2", "--hlo", str(tmp_path / "step.hlo"))
+    assert process.returncode == 0, process.stderr
+    assert "7b for 4 v5e" in process.stdout and "GiB: fits v5e with 16 GiB" in process.stdout
+    program = (tmp_path / "step.hlo").read_text()
+    # one kernel forward and one backward in the scanned block: the attention that was kept is not computed again
+    kernels = [line for line in program.splitlines() if "tpu_custom_call" in line and " custom-call(" in line]
+    assert sum("splash_mha_fwd" in line for line in kernels) == 1
+    assert sum("splash_mha_dkv" in line for line in kernels) == 1
+    assert "all-gather" in program and "bf16" in program
+
+
+def test_an_unknown_chip_is_named():
+    process = run("--topology", "v99:2x2")
+    assert process.returncode == 1 and "Traceback" not in process.stderr
+    assert "--topology v99:2x2: v99 is not one of v4, v5e, v5p, v6e, tpu7x" in process.stderr
+
+
+def test_a_mesh_that_does_not_fit_is_named():
+    pytest.importorskip("libtpu", reason="needs libtpu: pip install '.[tpu]'")
+    process = run("--topology", "v5e:2x2", "--mesh-tensor", "3")
+    assert process.returncode == 1 and "4 devices do not divide" in process.stderr
