@@ -79,6 +79,15 @@ def refused(settings: dict[str, object] | None = None, /, **texts: str) -> str:
     return str(raised.value)
 
 
+def message(text: str) -> str:
+    """The first line of an error, which has a place, without it; a remedy follows."""
+    place, _, rest = text.partition(": ")
+    assert place.startswith("fragments/model/") and place.split(":")[1].isdigit(), text
+    first, _, remedy = rest.partition("\n  ")
+    assert remedy, text
+    return first
+
+
 def files(
     fragments: dict[str, str],
     architecture: str = ARCHITECTURE,

@@ -73,9 +73,7 @@ REMAT = {
     "none": jax.checkpoint_policies.everything_saveable,
     "dots": jax.checkpoint_policies.save_from_both_policies(
         jax.checkpoint_policies.dots_with_no_batch_dims_saveable,  # products with parameters
-        jax.checkpoint_policies.save_only_these_names(
-            "attention"
-        ),  # what its kernel reads and gives: run once each way
+        jax.checkpoint_policies.save_only_these_names("attention"),  # of the kernel
     ),
     "full": jax.checkpoint_policies.nothing_saveable,
 }

@@ -44,14 +44,14 @@ def reach(project: Project, fragment: str, packages: Sequence[Combination]) -> R
     library, generated = project.library(), 0
     selections = {c: [f.name for f in select(*c, library).fragments] for c in packages}
     selecting = [combination for combination, names in selections.items() if fragment in names]
-    for architecture, target in selecting:
-        names = selections[architecture, target]
+    for combination in selecting:
+        names = selections[combination]
         tests = [name for name in names if name.startswith("tests/")]  # they speak of features by their names
         try:
-            without = weave(architecture, target, library, (fragment, *tests)).files
+            without = weave(*combination, library, (fragment, *tests)).files
         except LoomError:
             return Reach(None, len(selecting), 0)
-        for path, text in weave(architecture, target, library, tests).files.items():
+        for path, text in weave(*combination, library, tests).files.items():
             other = without.get(path, "").splitlines()
             generated += sum(len(hunk.before) for hunk in hunks(text.splitlines(), other))
     return Reach(0, len(selecting), generated)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from miniature import refused, run, woven
+from miniature import message, refused, run, woven
 
 INWARD = """
     @provide("site")
@@ -16,15 +16,6 @@ INWARD = """
 """
 INNER = 'def inner(x):\n    point("here", x)\n    return x\n\n'
 SITE = "def site(batch):\n    return {}\n"
-
-
-def message(text: str) -> str:
-    """The first line of an error, which has a place, without it; a remedy follows."""
-    place, _, rest = text.partition(": ")
-    assert place.startswith("fragments/model/") and place.split(":")[1].isdigit(), text
-    first, _, remedy = rest.partition("\n  ")
-    assert remedy, text
-    return first
 
 
 class TestInward:
