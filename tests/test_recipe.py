@@ -10,7 +10,8 @@ from generator.library import Library
 from generator.recipe import select
 from generator.weave import weave
 
-MODEL = {"model/model": '''
+MODEL = {
+    "model/model": '''
         """The model."""
 
         class Config:
@@ -19,7 +20,8 @@ MODEL = {"model/model": '''
 
         def model():
             return 1
-    '''}
+    '''
+}
 ROPE = {"model/rope": '"""Rope."""\n\nimport math\n\ndef rope():\n    return math.pi\n'}
 
 

@@ -91,22 +91,19 @@ class TestBranches:
         assert filled(self.BRANCH.format(test=test, other=other)) == "\n".join(lines) + "\n"
 
     def test_nested(self):
-        assert (
-            filled("""
+        assert filled("""
             def f(x):
                 if setting("gated"):
                     if setting("kind") == "silu":
                         return x * setting("heads")
                     return 0
                 return 1
-            """)
-            == tidy("""
+            """) == tidy("""
             def f(x):
                 return x * 4
                 return 0
                 return 1
             """)
-        )
 
     def test_nothing_is_left(self):
         assert filled('def f(x):\n    if not setting("gated"):\n        x = 1\n') == "def f(x):\n    pass\n"

@@ -27,17 +27,15 @@ class TestAPoint:
     """`point(...)` is a place: the statements of splices stand there, and the line itself is gone."""
 
     def test_one_splice(self):
-        assert (
-            woven(
-                host=HOST,
-                norm="""
+        assert woven(
+            host=HOST,
+            norm="""
             @splice("Attention.heads")
             def _(self, q):
                 # scaled
                 q = self.query_norm(q)  # [B, T, N, H]
             """,
-            )
-            == tidy("""
+        ) == tidy("""
             class Attention:
                 def __call__(self, x):
                     q = x
@@ -46,13 +44,13 @@ class TestAPoint:
                     q = self.query_norm(q)  # [B, T, N, H]
                     return q
             """)
-        )
 
     def test_no_splice(self):
         assert "q = x\n        # the heads, before they meet\n        return q" in woven(host=HOST)
 
     def test_a_block_that_loses_its_only_statement_stays_a_block(self):
-        text = woven(host="""
+        text = woven(
+            host="""
             def f(x):
                 point("a", x)
 
@@ -61,7 +59,8 @@ class TestAPoint:
                     point("b", x)
                     point("c", x)
                 return x
-            """)
+            """
+        )
         assert text == tidy("""
             def f(x):
                 pass

@@ -172,7 +172,8 @@ class TestTransformations:
     """A call through jax.jit, jax.grad and their like, or through a local name for one, is a call like any other."""
 
     def test_woven(self):
-        assert woven(step=STEP, mask=MASK).endswith(tidy("""
+        assert woven(step=STEP, mask=MASK).endswith(
+            tidy("""
             def loss(weights, model: Model, x, mask: Array):
                 return jnp.sum(model(x, weights, mask))
 
@@ -183,7 +184,8 @@ class TestTransformations:
                 value, gradient = jax.value_and_grad(loss)(weights, model, batch["x"], mask)
                 derivative = jax.jit(jax.grad(loss), static_argnums=1)
                 return value, gradient, derivative(weights, model, batch["x"], mask)
-            """))
+            """)
+        )
 
     def test_the_value_arrives(self):
         names = run("import jax\nimport jax.numpy as jnp\n" + woven(step=STEP, mask=MASK))
