@@ -6,6 +6,7 @@ text there, so that every character outside the edit keeps its origin.
 
 from __future__ import annotations
 
+import ast
 import dataclasses
 import re
 from collections.abc import Iterator, Mapping
@@ -52,11 +53,36 @@ class Source:
         return cast(Mapping[cst.CSTNode, CodeRange], provider._computed)
 
     @cached_property
+    def _statements(self) -> dict[cst.CSTNode, tuple[int, int, int]]:
+        """Offsets of each top-level statement: of its first decorator, its start and its end.
+
+        From ast, which takes a tenth of the time that libcst takes for the positions of all nodes.
+        """
+        nodes = ast.parse(self.text).body
+        if len(nodes) != len(self.module.body):  # several statements on a line
+            return {}
+        found = {}
+        for statement, node in zip(self.module.body, nodes, strict=True):
+            decorators = getattr(node, "decorator_list", ())
+            start, end = self._offset(node.lineno, 0), self._offset(node.end_lineno or 0, node.end_col_offset or 0)
+            found[statement] = (self._offset(decorators[0].lineno, 0) if decorators else start, start, end)
+        return found
+
+    def _offset(self, line: int, column: int) -> int:
+        """The offset of a place that ast gives: a line from 1 and a column in UTF-8 bytes."""
+        start = self._line_starts[line - 1]
+        if self.text.isascii():
+            return start + column
+        return start + len(self.text[start : start + column].encode()[:column].decode(errors="ignore"))
+
+    @cached_property
     def _line_starts(self) -> list[int]:
         return line_starts(self.text)
 
     def span(self, node: cst.CSTNode) -> tuple[int, int]:
         """Offsets of the node's text, with its parentheses, without leading comments and the newline at the end."""
+        if "_positions" not in self.__dict__ and node in self._statements:
+            return self._statements[node][1:]
         first = last = self._positions[node]
         if isinstance(node, cst.BaseExpression) and node.lpar:  # libcst's positions are those inside them
             first, last = self._positions[node.lpar[0]], self._positions[node.rpar[-1]]
@@ -80,7 +106,9 @@ class Source:
         """Offsets of the whole lines on which a statement stands, with decorators and the comments right above."""
         start, end = self.span(node)
         decorators = getattr(node, "decorators", ())
-        if decorators:
+        if node in self._statements:
+            start = self._statements[node][0]
+        elif decorators:
             start = self.span(decorators[0])[0]
         start = self.text.rfind("\n", 0, start) + 1
         while start:
