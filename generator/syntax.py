@@ -61,7 +61,7 @@ class Source:
         nodes = ast.parse(self.text).body
         if len(nodes) != len(self.module.body):  # several statements on a line
             return {}
-        found = {}
+        found: dict[cst.CSTNode, tuple[int, int, int]] = {}
         for statement, node in zip(self.module.body, nodes, strict=True):
             decorators = getattr(node, "decorator_list", ())
             start, end = self._offset(node.lineno, 0), self._offset(node.end_lineno or 0, node.end_col_offset or 0)
