@@ -33,11 +33,11 @@ setup-test: .venv/test
 
 demo: setup
 	$(BIN)/gen build llama2 --target=cpu
-	cd generated && ../$(BIN)/python -m llama2_cpu.train --preset tiny --steps 120 --eval-every 40 \
-		--checkpoint-every 60 --checkpoint-dir ../$(DEMO)
+	cd generated && ../$(BIN)/python -m llama2_cpu.train --preset tiny --batch-size 4 --steps 80 --eval-every 20 \
+		--checkpoint-every 40 --checkpoint-dir ../$(DEMO)
 	@echo "— the same command with more steps goes on from the checkpoint —"
-	cd generated && ../$(BIN)/python -m llama2_cpu.train --preset tiny --steps 160 --eval-every 40 \
-		--checkpoint-every 80 --checkpoint-dir ../$(DEMO)
+	cd generated && ../$(BIN)/python -m llama2_cpu.train --preset tiny --batch-size 4 --steps 100 --eval-every 20 \
+		--checkpoint-every 50 --checkpoint-dir ../$(DEMO)
 	cd generated && ../$(BIN)/python -m llama2_cpu.generate --checkpoint-dir ../$(DEMO) \
 		--prompt "def " --max-tokens 120 --temperature 0.8 --top-k 40
 	@echo "loss curve: $(DEMO)/loss.png"
