@@ -41,12 +41,15 @@ def format_python(source: Traced) -> Traced:
         source: Python code.
 
     Returns:
-        Exactly what black makes of the text, in inserted pieces, one for each run of one origin.
+        Exactly what black makes of the text: the source where black changes nothing, else inserted pieces, one for
+        each run of one origin.
 
     Raises:
         LoomError: black cannot parse the text, or changed it in a way that is not known here.
     """
     text = _black(source)
+    if text == source.text:  # most are, as fragments are formatted
+        return source
     pairs = _align(source, tokenize(source.text), tokenize(text))
     if not pairs:  # nothing but white space
         return Traced.insert(text, source.origin_at(0)) if text else Traced()

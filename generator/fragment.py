@@ -159,8 +159,9 @@ def _defined(statement: cst.BaseStatement, small: cst.BaseSmallStatement | None)
 
 def _read_import(statement: cst.BaseStatement, source: Source, parts: _Parts) -> None:
     """The weaver's own words, roles and other fragments are linked by name and leave no import behind."""
-    origin = source.traced.origin_at(source.span(statement)[0])
-    (node,) = ast.parse(source.code(statement)).body
+    start, end = source.span(statement)
+    origin = source.traced.origin_at(start)
+    (node,) = ast.parse(source.text[start:end]).body
     if isinstance(node, ast.ImportFrom):
         module = node.module or ""
         if node.level:

@@ -51,7 +51,7 @@ def check_style(source: Source) -> None:
             where = str(source.traced.origin_at(line_starts(source.text)[number]))
             raise LoomError("indented with something else than blanks", where, "Indent with blanks.")
     for node in syntax.walk(source.module):
-        on_one_line = isinstance(node, _HEADED) and isinstance(node.body, cst.SimpleStatementSuite)
+        on_one_line = type(node) in _HEADED and isinstance(getattr(node, "body", None), cst.SimpleStatementSuite)
         if on_one_line and not (isinstance(node, cst.FunctionDef) and _is_stub(node.body)):
             remedy = "Put it on lines of its own, below."
             raise LoomError("a block on the line of its header", source.where(node), remedy)
@@ -93,7 +93,7 @@ def check_decorators(function: cst.FunctionDef | cst.ClassDef, source: Source, w
             raise LoomError(f"@{name} cannot be read", source.where(decorator), remedy)
     if woven and len(function.decorators) > 1:
         remedy = "Write one function for each."
-        raise LoomError("a splice or a provider has one decorator", source.where(function.name), remedy)
+        raise LoomError("a splice or a provider has one decorator", source.where(function), remedy)
 
 
 def check_woven_function(function: cst.FunctionDef, source: Source, word: str) -> None:
@@ -102,7 +102,7 @@ def check_woven_function(function: cst.FunctionDef, source: Source, word: str) -
     Args:
         word: `splice` or `provider`.
     """
-    where, params = source.where(function.name), function.params
+    where, params = source.where(function), function.params
     if function.asynchronous:
         raise LoomError(f"a {word} cannot be async", where, "Write it with `def`.")
     plain = isinstance(params.star_arg, cst.Param) or params.star_kwarg or params.posonly_params

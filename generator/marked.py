@@ -65,7 +65,7 @@ def read_splice(function: cst.FunctionDef, source: Source, fragment: str) -> Spl
         after=tuple(options.get("after", "").split()),
         optional=options.get("optional", False),
         fragment=fragment,
-        origin=source.traced.origin_at(source.span(function.name)[0]),
+        origin=source.traced.origin_at(source.span(function)[0]),
     )
 
 
@@ -94,5 +94,5 @@ def read_provider(function: cst.FunctionDef, source: Source, fragment: str) -> P
         optional=options.get("optional", False),
         per_layer=options.get("per_layer", False),
         fragment=fragment,
-        origin=source.traced.origin_at(source.span(function.name)[0]),
+        origin=source.traced.origin_at(source.span(function)[0]),
     )

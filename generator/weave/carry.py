@@ -117,10 +117,10 @@ def _parameter_end(function: Function, parameter: cst.Param) -> int:
 
 def _opening(plan: Plan, function: Function) -> list[Edit]:
     """What providers make at the top of a function, and the inputs of a scanned function taken apart."""
-    source = function.source
+    source, provided = function.source, provider_order(plan, function)
     statements = syntax.body(function.node)
     first = next((s for s in statements if not syntax.is_docstring(s)), None)
-    if first is None:
+    if first is None or not (provided or function.id in plan.scanned):
         return []
     offset, indent = source.lines(first)[0], " " * source.indent(first)
     edits = []
@@ -128,7 +128,7 @@ def _opening(plan: Plan, function: Function) -> list[Edit]:
         names = plan.scanned[function.id]
         layer = function.parameter_names[1]
         edits.append(_insert(plan, offset, f"{indent}{layer}, {', '.join(names)} = {_inputs(function)}\n", names[0]))
-    for name in provider_order(plan, function):
+    for name in provided:
         provider = plan.values[name].providers[function.id]
         if not (inlined(plan, function, name) or (provider.optional and provider.result.text.strip() == "None")):
             edits.append(Edit(offset, offset, made(plan, function, provider, indent)))
@@ -210,7 +210,7 @@ def _scan_inputs(plan: Plan, call: Call) -> list[Edit]:
 def _marks(function: Function) -> list[Edit]:
     """The lines of emit and receive go."""
     edits, source = [], function.source
-    for statement in syntax.walk(function.node):
+    for statement in syntax.walk(function.node) if "emit(" in source.text or "receive(" in source.text else ():
         if syntax.called(syntax.expression(statement)) in ("emit", "receive") and not _nested(function, statement):
             start = source.text.rfind("\n", 0, source.span(statement)[0]) + 1
             edits.append(Edit(start, source.lines(statement)[1], syntax.placeholder(statement, source)))

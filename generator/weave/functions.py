@@ -63,7 +63,7 @@ class Function:
 
     @property
     def where(self) -> str:
-        return self.source.where(self.node.name)
+        return self.source.where(self.node)
 
 
 @dataclass

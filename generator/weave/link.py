@@ -84,17 +84,19 @@ def free_names(text: str) -> tuple[str, ...]:
             is_global = not (symbol.is_assigned() or symbol.is_imported()) if top else symbol.is_global()
             if is_global and symbol.is_referenced():
                 found.add(symbol.get_name())
-    quoted = [name for string in _quoted_annotations(tree) for name in _names_in(string)]
+    nodes = list(ast.walk(tree))
     ordered = sorted(
-        (node for node in ast.walk(tree) if isinstance(node, ast.Name)), key=lambda node: (node.lineno, node.col_offset)
+        (node for node in nodes if isinstance(node, ast.Name)), key=lambda node: (node.lineno, node.col_offset)
     )
-    names = [node.id for node in ordered if node.id in found] + quoted
-    return tuple(dict.fromkeys(names))
+    names = [node.id for node in ordered if node.id in found]
+    quoted = [name for string in _quoted_annotations(nodes) for name in _names_in(string)]
+    return tuple(dict.fromkeys(names + quoted))
 
 
-def _quoted_annotations(tree: ast.AST) -> Iterable[str]:
-    for node in ast.walk(tree):
-        for annotation in (getattr(node, "annotation", None), getattr(node, "returns", None)):
+def _quoted_annotations(nodes: Iterable[ast.AST]) -> Iterable[str]:
+    for node in nodes:
+        if isinstance(node, (ast.arg, ast.AnnAssign, ast.FunctionDef)):
+            annotation = node.returns if isinstance(node, ast.FunctionDef) else node.annotation
             if isinstance(annotation, ast.Constant) and isinstance(annotation.value, str):
                 yield annotation.value
 

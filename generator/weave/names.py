@@ -12,6 +12,10 @@ from generator.syntax import Source
 from generator.traced import Traced
 
 _HEAD = "if True:\n"
+_BINDING = frozenset(
+    (cst.AssignTarget, cst.AnnAssign, cst.AugAssign, cst.For, cst.CompFor, cst.NamedExpr, cst.AsName, cst.MatchAs)
+    + (cst.MatchStar, cst.MatchMapping, cst.FunctionDef, cst.ClassDef, cst.ImportAlias)
+)
 
 
 def as_block(body: Traced) -> Source:
@@ -50,6 +54,8 @@ def bound_names(node: cst.CSTNode, comprehensions: bool = True) -> set[str]:
 
 def _bound_by(node: cst.CSTNode) -> set[str]:
     """The names that a node itself binds."""
+    if type(node) not in _BINDING:  # isinstance takes long for libcst's nodes
+        return set()
     if isinstance(node, (cst.AssignTarget, cst.AnnAssign, cst.AugAssign, cst.For, cst.CompFor, cst.NamedExpr)):
         return _targets(node.target)
     if isinstance(node, (cst.AsName, cst.MatchAs, cst.MatchStar)):
@@ -58,9 +64,8 @@ def _bound_by(node: cst.CSTNode) -> set[str]:
         return _targets(node.rest)
     if isinstance(node, (cst.FunctionDef, cst.ClassDef)):
         return {node.name.value}
-    if isinstance(node, cst.ImportAlias):
-        return {(node.evaluated_alias or node.evaluated_name).split(".")[0]}
-    return set()
+    alias = cst.ensure_type(node, cst.ImportAlias)
+    return {(alias.evaluated_alias or alias.evaluated_name).split(".")[0]}
 
 
 def _targets(target: cst.CSTNode | None) -> set[str]:
