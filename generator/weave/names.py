@@ -13,8 +13,10 @@ from generator.traced import Traced
 
 _HEAD = "if True:\n"
 _BINDING = frozenset(
-    (cst.AssignTarget, cst.AnnAssign, cst.AugAssign, cst.For, cst.CompFor, cst.NamedExpr, cst.AsName, cst.MatchAs)
-    + (cst.MatchStar, cst.MatchMapping, cst.FunctionDef, cst.ClassDef, cst.ImportAlias)
+    {
+        *(cst.AssignTarget, cst.AnnAssign, cst.AugAssign, cst.NamedExpr, cst.For, cst.CompFor, cst.AsName),
+        *(cst.MatchAs, cst.MatchStar, cst.MatchMapping, cst.FunctionDef, cst.ClassDef, cst.ImportAlias),
+    }
 )
 
 
