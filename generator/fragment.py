@@ -11,7 +11,7 @@ import libcst as cst
 from generator import syntax
 from generator.errors import LoomError
 from generator.grammar import check_decorators, check_python, check_style
-from generator.marked import literal_of, mark, read_provider, read_splice
+from generator.marked import literal_of, mark, read_provider, read_splices
 from generator.parts import Definition, Field, Import, Provider, Splice
 from generator.syntax import Source
 from generator.traced import Traced
@@ -114,7 +114,7 @@ def _read(statement: cst.BaseStatement, source: Source, fragment: str, parts: _P
         names = _names(cst.ensure_type(call, cst.Call), source)
         getattr(parts, syntax.called(call)).extend(names)
     elif isinstance(statement, cst.FunctionDef) and mark(statement, "splice"):
-        parts.splices.append(read_splice(statement, source, fragment))
+        parts.splices += read_splices(statement, source, fragment)
     elif isinstance(statement, cst.FunctionDef) and mark(statement, "provide"):
         parts.providers.append(read_provider(statement, source, fragment))
     elif isinstance(statement, cst.ClassDef) and statement.name.value == "Config":

@@ -30,8 +30,8 @@ def proceed() -> None:
     """In a splice at a `with point(...):`, stands for the statements that the host has there."""
 
 
-def splice(name: str, *, before: str = "", after: str = "", optional: bool = False) -> Any:
-    """Puts the body of the decorated function at the join point `name`.
+def splice(*names: str, before: str = "", after: str = "", optional: bool = False) -> Any:
+    """Puts the body of the decorated function at the join point `name`, or at several.
 
     The parameters are the names that the body reads or rebinds: those that the point shows, `self` in a method, and
     values that are threaded from elsewhere. Its other names are its own.
@@ -74,3 +74,33 @@ def requires(*fragments: str) -> None:
 
 def excludes(*fragments: str) -> None:
     """The fragments that cannot be in one package with this one."""
+
+
+def each_group() -> AbstractContextManager[None]:
+    """`with each_group():` holds statements for the layers that are scanned together, woven once for each group.
+
+    In them, `Block` is the class of a layer, `self.layers` the stacked layers, `config.layers` how many there are, and
+    `layer(...)` the call of one.
+    """
+    return nullcontext()
+
+
+def each_layer() -> AbstractContextManager[None]:
+    """`with each_layer():` holds statements for a layer, `self.layer` of the class `Block`, woven once for each layer
+    of the pattern in which the architecture repeats them."""
+    return nullcontext()
+
+
+def sum_layers(value: Any) -> Any:
+    """The sum of an expression over the layers that have this fragment; `sum_layers(1)` is their number.
+
+    In it, a name that layers of some kind are made with (`window`) stands for what they are made with.
+    """
+
+
+def stack_layers(value: Any) -> Any:
+    """An expression over `config.layers` for each stack of layers, in the structure in which scans take them apart."""
+
+
+def layer_numbers() -> Any:
+    """The path of each stack of layers -> the numbers of its layers, a dict of ranges."""

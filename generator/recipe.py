@@ -10,6 +10,7 @@ from functools import cached_property
 
 from generator.errors import LoomError, nearest
 from generator.fragment import Fragment
+from generator.layers import Pattern, read_pattern
 from generator.library import Library
 from generator.tomlkeys import check_tables
 from generator.traced import Origin
@@ -67,6 +68,7 @@ class Recipe:
         fragments: in order of selection: the architecture's, the target's, then those of every package.
         settings: literals for `setting("...")`.
         presets: preset -> config field -> (value, the line that gives it).
+        pattern: in which the layers repeat.
     """
 
     architecture: str
@@ -78,6 +80,7 @@ class Recipe:
     fragments: tuple[Fragment, ...]
     settings: dict[str, object]
     presets: dict[str, dict[str, tuple[object, Origin]]]
+    pattern: Pattern
 
     @property
     def name(self) -> str:
@@ -128,6 +131,7 @@ def select(architecture: str, target: str, library: Library, without: Collection
         fragments=tuple(fragment for fragment, _ in chosen.values()),
         settings=settings,
         presets=_presets(lineage, target_file),
+        pattern=read_pattern(lineage),
     )
     settings |= {"architecture": architecture, "target": target, "package": recipe.name}
     settings |= {key: recipe.said(key) for key in ("title", "model_type") if recipe.said(key)}
@@ -157,7 +161,8 @@ def _chosen(files: tuple[Toml, ...], library: Library) -> dict[str, tuple[Fragme
             if chosen.pop(name, None) is None:
                 message, where = f"no base selects {name!r}, which is to be left out", _line_of_name(file, name)
                 raise LoomError(message, str(where), nearest(name, chosen))
-        for name in file.data.get("fragments", ()):
+        of_kinds = (name for kind in file.data.get("kinds", {}).values() for name in kind.get("fragments", ()))
+        for name in (*file.data.get("fragments", ()), *dict.fromkeys(of_kinds)):
             where = _line_of_name(file, name)
             if name in chosen:
                 raise LoomError(f"fragment {name!r} is also selected at {chosen[name][1]}", str(where), "Remove one.")

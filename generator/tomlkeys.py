@@ -12,12 +12,13 @@ _TEXTS = "a table of strings"
 _TABLE = "a table"
 _LISTS = "a table of lists of strings"
 _TABLES = "a table of tables"
+_TABLE_LIST = "a list of tables"
 _CONFIG = "a table with a `documentation` of its own"
 
 _KEYS = {
     "architecture": {
         "title": _TEXT, "base": _TEXT, "source": _TEXT, "model_type": _TEXT, "fragments": _NAMES, "without": _NAMES,
-        "settings": _TABLE, "presets": _TABLES,
+        "settings": _TABLE, "presets": _TABLES, "layers": _TABLE_LIST, "kinds": _TABLES,
     },
     "target": {
         "title": _TEXT, "fragments": _NAMES, "settings": _TABLE, "presets": _TABLES, "requirements": _TEXTS,
@@ -51,6 +52,10 @@ def _is_table(value: object) -> bool:
     return isinstance(value, dict)
 
 
+def _is_tables(value: object) -> bool:
+    return isinstance(value, list) and all(isinstance(item, dict) for item in value)
+
+
 def _is_config(value: object) -> bool:
     if not isinstance(value, dict) or not isinstance(value.get("documentation"), str):
         return False
@@ -64,6 +69,7 @@ _CHECKS: dict[str, Callable[[object], bool]] = {
     _TABLE: _is_table,
     _LISTS: _is_table_of(_is_names),
     _TABLES: _is_table_of(_is_table),
+    _TABLE_LIST: _is_tables,
     _CONFIG: _is_config,
 }
 

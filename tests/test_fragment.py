@@ -160,7 +160,7 @@ class TestRefused:
             ('@splice("a", befor="b")\ndef _(x):\n    x = 1\n', 1, "cannot read this argument of splice()"),
             ('@splice("a", optional="b")\ndef _(x):\n    x = 1\n', 1, "cannot read this argument of splice()"),
             ('@splice("a", before=["b"])\ndef _(x):\n    x = 1\n', 1, "cannot read this argument of splice()"),
-            ('@splice("a", "b")\ndef _(x):\n    x = 1\n', 1, "cannot read this argument of splice()"),
+            ('@splice("a", 1)\ndef _(x):\n    x = 1\n', 1, "cannot read this argument of splice()"),
             ('@splice("a")\n@splice("b")\ndef _(x):\n    x = 1\n', 3, "a splice or a provider has one decorator"),
             ('@splice("a")\nasync def _(x):\n    x = 1\n', 2, "a splice cannot be async"),
             ('@splice("a")\ndef _(x):\n    """Nothing."""\n', 2, "the splice for a has no statements"),

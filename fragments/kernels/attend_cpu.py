@@ -4,6 +4,8 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
+from generator.marks import point
+
 
 def attend(q: Array, k: Array, v: Array, segment_ids: Array | None) -> Array:
     """Causal attention inside each segment. q [B, T, N, H]; k, v [B, T, K, H]; segment_ids [B, T]. -> [B, T, N, H]
@@ -19,6 +21,7 @@ def attend(q: Array, k: Array, v: Array, segment_ids: Array | None) -> Array:
     for start in range(0, T, size):
         stop = min(start + size, T)
         visible = jnp.arange(stop) <= jnp.arange(start, stop)[:, None]  # [C, S]: C queries, S keys
+        point("attend.mask", visible, distance=jnp.arange(start, stop)[:, None] - jnp.arange(stop))
         if segment_ids is not None:
             visible = visible & (segment_ids[:, None, start:stop, None] == segment_ids[:, None, None, :stop])
         scores = jnp.einsum("BNCH,BNSH->BNCS", q[:, :, start:stop], k[:, :, :stop], preferred_element_type=jnp.float32)

@@ -7,7 +7,7 @@ import jax.numpy as jnp
 from flax import nnx
 from jax import Array
 
-from generator.marks import provide, setting, splice
+from generator.marks import each_group, provide, setting, splice
 from generator.roles import REMAT, Block, Embedding, Norm, shard
 
 
@@ -24,9 +24,10 @@ class Decoder(nnx.Module):
     def __init__(self, config: Config, rngs: nnx.Rngs):
         self.config = config
         self.embedding = Embedding(config, rngs)
-        # one Block, with a leading axis of layers on each of its parameters
-        keys = jax.random.split(rngs.params(), config.layers)
-        self.layers = jax.vmap(lambda key: Block(config, nnx.Rngs(key)))(keys)
+        # stacked: each parameter of a layer has a leading axis
+        with each_group():
+            keys = jax.random.split(rngs.params(), config.layers)
+            self.layers = jax.vmap(lambda key: Block(config, nnx.Rngs(key)))(keys)
         self.norm = Norm(config.width, config.norm_epsilon)
 
     def hidden(self, tokens: Array) -> Array:
@@ -34,13 +35,15 @@ class Decoder(nnx.Module):
         x = self.embedding(tokens, self.config.dtype)
         x = shard(x, "batch", "sequence", "residual")
 
-        def block(x, layer: Block):
-            x = layer(x)
-            return x, None
-
         # prevent_cse: a scan keeps its forward and backward pass apart by itself
         remat = functools.partial(jax.checkpoint, policy=REMAT[self.config.remat], prevent_cse=False)
-        x, _ = jax.lax.scan(remat(block), x, self.layers)
+        with each_group():
+
+            def block(x, layer: Block):
+                x = layer(x)
+                return x, None
+
+            x, _ = jax.lax.scan(remat(block), x, self.layers)
         return self.norm(x)
 
     def __call__(self, tokens: Array) -> Array:

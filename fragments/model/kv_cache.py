@@ -6,7 +6,7 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
-from generator.marks import emit, proceed, provide, splice
+from generator.marks import emit, point, proceed, provide, splice
 
 
 class Cache(NamedTuple):
@@ -25,6 +25,7 @@ def attend_cached(q: Array, cache: Cache, positions: Array) -> Array:
     groups = q.shape[2] // cache.key.shape[2]
     k, v = jnp.repeat(cache.key, groups, axis=2), jnp.repeat(cache.value, groups, axis=2)  # [B, S, N, H]
     visible = jnp.arange(k.shape[1]) <= positions[:, None, :, None]  # [B, 1, T, S]
+    point("attend_cached.mask", visible, distance=positions[:, None, :, None] - jnp.arange(k.shape[1]))
     scores = jnp.einsum("BTNH,BSNH->BNTS", q, k, preferred_element_type=jnp.float32) * q.shape[-1] ** -0.5
     weights = jax.nn.softmax(jnp.where(visible, scores, -1e30), axis=-1).astype(v.dtype)
     return jnp.einsum("BNTS,BSNH->BTNH", weights, v)

@@ -185,7 +185,7 @@ class Decoder(nnx.Module):
     def __init__(self, config: Config, rngs: nnx.Rngs):
         self.config = config
         self.embedding = Embedding(config, rngs)
-        # one Block, with a leading axis of layers on each of its parameters
+        # stacked: each parameter of a layer has a leading axis
         keys = jax.random.split(rngs.params(), config.layers)
         self.layers = jax.vmap(lambda key: Block(config, nnx.Rngs(key)))(keys)
         self.norm = Norm(config.width, config.norm_epsilon)
@@ -204,13 +204,14 @@ class Decoder(nnx.Module):
         x = self.embedding(tokens, self.config.dtype)
         x = shard(x, "batch", "sequence", "residual")
 
+        # prevent_cse: a scan keeps its forward and backward pass apart by itself
+        remat = functools.partial(jax.checkpoint, policy=REMAT[self.config.remat], prevent_cse=False)
+
         def block(x, inputs):
             layer, cache = inputs
             x, cache = layer(x, positions, angles, cache, segment_ids)
             return x, cache
 
-        # prevent_cse: a scan keeps its forward and backward pass apart by itself
-        remat = functools.partial(jax.checkpoint, policy=REMAT[self.config.remat], prevent_cse=False)
         x, cache = jax.lax.scan(remat(block), x, (self.layers, cache))
         return self.norm(x), cache
 

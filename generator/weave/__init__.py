@@ -8,15 +8,19 @@ from dataclasses import replace
 
 from generator import sourcemap
 from generator.config import check_fields, merge_fields
+from generator.fragment import Fragment
 from generator.layout import file_of, lay_out
 from generator.library import Library
 from generator.package import Package
-from generator.parts import Provider, Splice
+from generator.parts import Definition, Provider, Splice
 from generator.recipe import Recipe, select
 from generator.render import render_files
 from generator.traced import Traced
+from generator.weave.adapt import Need
 from generator.weave.fill import fill
+from generator.weave.layers import count_layers, write_out
 from generator.weave.link import collect
+from generator.weave.specialise import specialise
 from generator.weave.splice import weave_splices
 from generator.weave.thread import thread, threaded_names
 
@@ -36,17 +40,21 @@ def weave(architecture: str, target: str, library: Library, without: Collection[
         LoomError: a mistake in the sources, with its place and what to do.
     """
     recipe = select(architecture, target, library, without)
-    settings = recipe.settings
-    definitions = {
-        key: replace(definition, text=fill(definition.text, settings))
-        for key, definition in collect(recipe.fragments, lambda fragment: file_of(fragment, recipe)).items()
-    }
-    splices, providers = _splices(recipe), _providers(recipe)
-    threaded = threaded_names(definitions.values(), splices, providers)
-    definitions, needs = weave_splices(definitions, splices, threaded)
+    fragments = {fragment.name: _filled(fragment, recipe) for fragment in recipe.fragments}
+    splices = [splice for fragment in fragments.values() for splice in fragment.splices]
+    providers = [provider for fragment in fragments.values() for provider in fragment.providers]
+    every = [definition for fragment in fragments.values() for definition in fragment.definitions]
+    threaded = threaded_names(every, splices, providers)
+
+    def spliced(chosen: list[Fragment], without: frozenset[str]) -> tuple[dict[str, Definition], list[Need]]:
+        return weave_splices(*_collected([fragments[f.name] for f in chosen], without, recipe), threaded)
+
+    made = specialise(recipe, providers, spliced)
+    definitions, needs, several = write_out(made.definitions, recipe.pattern, made.blocks, threaded)
     tests = {key: definition for key, definition in definitions.items() if key.startswith("tests/")}
     program = {key: definition for key, definition in definitions.items() if key not in tests}
-    program, fields = thread(program, providers, needs), merge_fields(recipe)
+    program = thread(program, made.providers, [*made.needs, *needs], several, recipe.pattern.given)
+    fields = merge_fields(recipe)
     check_fields(program.values(), fields, lambda: library.everything)
     layout = lay_out(recipe, {**program, **tests}, fields)
     rendered, templates = render_files(recipe, layout, fields)
@@ -62,26 +70,34 @@ def weave(architecture: str, target: str, library: Library, without: Collection[
     )
 
 
-def _splices(recipe: Recipe) -> list[Splice]:
-    return [
-        replace(splice, body=fill(splice.body, recipe.settings))
-        for fragment in recipe.fragments
-        for splice in fragment.splices
+def _filled(fragment: Fragment, recipe: Recipe) -> Fragment:
+    """A fragment with its settings filled and its layers counted."""
+
+    def filled(text: Traced) -> Traced:
+        return count_layers(fill(text, recipe.settings), fragment.name, recipe.pattern)
+
+    def result(provider: Provider) -> Traced:  # an expression, which is filled as a statement
+        opening = Traced.insert("_ = ", provider.origin)
+        return filled(opening + provider.result)[len(opening.text) :]
+
+    return replace(
+        fragment,
+        definitions=tuple(replace(d, text=filled(d.text)) for d in fragment.definitions),
+        splices=tuple(replace(s, body=filled(s.body)) for s in fragment.splices),
+        providers=tuple(replace(p, body=filled(p.body), result=result(p)) for p in fragment.providers),
+    )
+
+
+def _collected(
+    fragments: list[Fragment], without: frozenset[str], recipe: Recipe
+) -> tuple[dict[str, Definition], list[Splice]]:
+    """The definitions and splices of some fragments; without some definitions, splices for their points go too."""
+    kept = [
+        replace(f, definitions=tuple(d for d in f.definitions if d.name not in without)) if without else f
+        for f in fragments
     ]
-
-
-def _providers(recipe: Recipe) -> list[Provider]:
-    return [
-        replace(provider, body=fill(provider.body, recipe.settings), result=_filled(provider, recipe.settings))
-        for fragment in recipe.fragments
-        for provider in fragment.providers
-    ]
-
-
-def _filled(provider: Provider, settings: dict[str, object]) -> Traced:
-    """What a provider returns: an expression, which is filled as a statement."""
-    opening = Traced.insert("_ = ", provider.origin)
-    return fill(opening + provider.result, settings)[len(opening.text) :]
+    splices = [replace(s, optional=s.optional or bool(without)) for f in kept for s in f.splices]
+    return collect(kept, lambda fragment: file_of(fragment, recipe)), splices
 
 
 def _inputs(recipe: Recipe, templates: list[str]) -> dict[str, str]:

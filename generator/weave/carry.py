@@ -73,7 +73,7 @@ def _written(plan: Plan, function: Function, names: list[str], default: str) -> 
     """Parameters as the signature has them: annotated where its own are."""
     parts = []
     for name in names:
-        kind = plan.values[name].annotation if _annotated(function) else ""
+        kind = plan.annotation(function.id, name) if _annotated(function) else ""
         kind = f"{kind} | None" if kind and default and "None" not in kind else kind
         parts.append(f"{name}: {kind}{default}" if kind else f"{name}{default.replace(' ', '')}")
     return parts
@@ -120,7 +120,12 @@ def _opening(plan: Plan, function: Function) -> list[Edit]:
     source, provided = function.source, provider_order(plan, function)
     statements = syntax.body(function.node)
     first = next((s for s in statements if not syntax.is_docstring(s)), None)
-    if first is None or not (provided or function.id in plan.scanned):
+    absent = [
+        (name, len(calls))
+        for (caller, name), calls in plan.split.items()
+        if caller == function.id and plan.values[name].per_layer and "None" in plan.values[name].annotation
+    ]
+    if first is None or not (provided or function.id in plan.scanned or absent):
         return []
     offset, indent = source.lines(first)[0], " " * source.indent(first)
     edits = []
@@ -132,6 +137,8 @@ def _opening(plan: Plan, function: Function) -> list[Edit]:
         provider = plan.values[name].providers[function.id]
         if not (inlined(plan, function, name) or (provider.optional and provider.result.text.strip() == "None")):
             edits.append(Edit(offset, offset, made(plan, function, provider, indent)))
+    for name, count in absent:
+        edits.append(_insert(plan, offset, f"{indent}{name} = {name} or (None,) * {count}\n", name))
     return edits
 
 
@@ -145,7 +152,8 @@ def _arguments(plan: Plan, call: Call, names: list[str]) -> list[Edit]:
     order = _final_positions(plan, callee)
     required = [name for name in names if name in plan.required.get(callee.id, ())]
     first_default = len([p for p in callee.positional if p.default is None])
-    written = {name: expression(plan, caller, name) for name in names}
+    split = {name: plan.item(call, name) for name in names}
+    written = {name: split[name] if split[name] != name else expression(plan, caller, name) for name in names}
     edits, position, keyword = [], call.positional, any(argument.keyword or argument.star for argument in arguments)
     if required and call.positional > first_default:  # before the arguments that fill defaults by position
         at = source.span(arguments[first_default].value)[0]
@@ -203,7 +211,7 @@ def _scan_inputs(plan: Plan, call: Call) -> list[Edit]:
     start, end = source.span(call.node.args[2].value)
     return [
         _insert(plan, start, "(", names[0]),
-        _insert(plan, end, f", {', '.join(names)})", names[0]),
+        _insert(plan, end, f", {', '.join(plan.item(call, name) for name in names)})", names[0]),
     ]
 
 

@@ -16,7 +16,8 @@ from generator.traced import Traced, line_starts
 from generator.weave.flow import Flow
 from generator.weave.functions import Call, Function
 from generator.weave.names import bound_names, inner_parameters, own_bound, variables
-from generator.weave.plan import Plan, Value, wanted
+from generator.weave.plan import Plan, wanted
+from generator.weave.values import Value
 
 _LOOPS = (cst.For, cst.While)
 _COMPREHENSIONS = (cst.ListComp, cst.SetComp, cst.DictComp, cst.GeneratorExp)
@@ -176,14 +177,15 @@ def _check_meaning(plan: Plan, function: Function) -> None:
 
 def _check_overwriting(plan: Plan, function: Function) -> None:
     """What a call carries outward is kept: no second call, no loop and no variable of the host overwrites it."""
-    carrying: dict[str, list[Call]] = {}
+    carrying: dict[tuple[str, str], list[Call]] = {}
     for call in plan.graph.calls:
         if call.caller == function.id:
-            for name in wanted(plan, call):
-                carrying.setdefault(name, []).append(call)
-    carrying.pop("_", None)
-    for name, calls in carrying.items():
-        value, where = plan.values[name], function.source.where
+            for value_name, name in zip(plan.returned.get(call.callee, ()), wanted(plan, call), strict=True):
+                carrying.setdefault((value_name, name), []).append(call)
+    for (value_name, name), calls in carrying.items():
+        if name == "_":
+            continue
+        value, where = plan.values[value_name], function.source.where
         paths = {id(call): _path(function.node, call.statement) for call in calls}
         for first, second in combinations(calls, 2):
             if not _exclusive(paths[id(first)], paths[id(second)]):

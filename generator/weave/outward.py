@@ -69,7 +69,7 @@ def return_edits(plan: Plan, function: Function, shapes: Shapes) -> list[Edit]:
     names = plan.returned.get(function.id, [])
     if not names:
         return []
-    source, edits = function.source, []
+    source, edits, given = function.source, [], [plan.given(function.id, name) for name in names]
     scanned, flat = is_scanned(plan, function.id), shapes.length(function.id)
     for node in own_returns(function):
         if node.value is None:
@@ -82,12 +82,12 @@ def return_edits(plan: Plan, function: Function, shapes: Shapes) -> list[Edit]:
                 )
                 raise LoomError(message, source.where(node), "Write `return x, None`.")
             start, end = source.span(cst.ensure_type(node.value, cst.Tuple).elements[1].value)
-            edits.append(_insert(plan, start, packed(names), names[0], end))
+            edits.append(_insert(plan, start, packed(given), names[0], end))
         elif not passes_through(plan, function, node.value):
-            edits += _beside(plan, source, node.value, names, names[0], bool(flat))
+            edits += _beside(plan, source, node.value, given, names[0], bool(flat))
     if function.node.returns is not None and not scanned:
         start, end = source.span(function.node.returns.annotation)
-        kinds = ", ".join(plan.values[name].annotation for name in names)
+        kinds = ", ".join(plan.annotation(function.id, name) for name in names)
         if flat:
             edits.append(_insert(plan, end - 1, f", {kinds}", names[0]))
         else:

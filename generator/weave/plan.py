@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field
-
-import libcst as cst
 
 from generator import syntax
 from generator.errors import LoomError
@@ -14,30 +13,7 @@ from generator.weave.adapt import Need
 from generator.weave.calls import CallGraph
 from generator.weave.functions import Call, Function
 from generator.weave.names import own_bound
-
-
-@dataclass
-class Value:
-    """A threaded value: provided, emitted, or both."""
-
-    name: str
-    origin: Origin  # the fragment line that causes it
-    providers: dict[str, Provider] = field(default_factory=dict)  # site -> provider
-    emitters: list[str] = field(default_factory=list)  # ids of functions
-    receivers: list[str] = field(default_factory=list)
-    emitted: str = ""  # the type that an emitter gives it: `router_loss: Array = ...`
-    marked: dict[str, Origin] = field(default_factory=dict)  # emit, receive -> the first line that says so
-
-    @property
-    def annotation(self) -> str:
-        """The type on the way; None is one of its values where a provider falls back to None."""
-        kind = next((p.annotation for p in self.providers.values() if p.annotation), self.emitted or "Array")
-        absent = any(p.optional and p.result.text.strip() == "None" for p in self.providers.values())
-        return f"{kind} | None" if absent and "None" not in kind else kind
-
-    @property
-    def per_layer(self) -> bool:
-        return any(provider.per_layer for provider in self.providers.values())
+from generator.weave.values import Value, read_values
 
 
 @dataclass
@@ -53,11 +29,64 @@ class Plan:
     scanned: dict[str, list[str]] = field(default_factory=dict)  # nested function -> values taken apart over layers
     returned: dict[str, list[str]] = field(default_factory=dict)  # function -> values that it also returns
     needed: dict[str, list[str]] = field(default_factory=dict)  # function -> values that its splices read
+    split: dict[tuple[str, str], list[Call]] = field(default_factory=dict)  # function, value of each layer -> the calls
+
+    def depth(self, function: str, name: str) -> int:
+        """How many tuples are around the value of a layer in a function."""
+        carrying = [c for c in self.graph.calls if c.caller == function and name in self.carried(c)]
+        below = max((self.depth(call.callee, name) for call in carrying), default=0)
+        return below + ((function, name) in self.split)
+
+    def annotation(self, function: str, name: str) -> str:
+        """The type that a value has in a function."""
+        kind, depth = self.values[name].annotation, self.depth(function, name)
+        if not depth:
+            return kind
+        inner = kind.removesuffix(" | None")
+        return "tuple[" * depth + inner + ", ...]" * depth + kind[len(inner) :]
+
+    def carried(self, call: Call) -> list[str]:
+        """The values of layers that a call takes or gives."""
+        passed = self.passed.get(self.graph.calls.index(call), [])
+        scanned = self.scanned.get(call.callee, []) if call.scan else []
+        layered = [name for name in (*passed, *scanned) if self.values[name].per_layer]
+        return list(dict.fromkeys([*layered, *self.returned.get(call.callee, ())]))
+
+    def item(self, call: Call, name: str) -> str:
+        """A value as a call takes it: one of a tuple, where each of several calls has its own."""
+        calls = self.split.get((call.caller, name), [])
+        return f"{name}[{calls.index(call)}]" if call in calls and self.values[name].per_layer else name
+
+    def taken(self, call: Call, name: str) -> str:
+        """What a caller calls a value that a call gives."""
+        if call not in self.split.get((call.caller, name), []):
+            return name
+        whose = call.callee.split(".")[-1].removesuffix("_block") if call.scan else syntax.dotted(call.node.func)
+        return f"{whose.split('.')[-1]}_{name}"
+
+    def given(self, function: str, name: str) -> str:
+        """What a function returns for a value."""
+        calls = [c for c in self.split.get((function, name), []) if name in self.returned.get(c.callee, ())]
+        if not calls:
+            return name
+        names = [self.taken(call, name) for call in calls]
+        return f"({', '.join(names)})" if len(names) > 1 else f"({names[0]},)"
 
 
-def make_plan(graph: CallGraph, providers: list[Provider], needs: list[Need]) -> Plan:
-    """Decides who takes, passes and returns what."""
-    values = _values(graph, providers, needs)
+def make_plan(
+    graph: CallGraph,
+    providers: list[Provider],
+    needs: list[Need],
+    several: Iterable[str] = (),
+    given: dict[str, Origin] | None = None,
+) -> Plan:
+    """Decides who takes, passes and returns what.
+
+    Args:
+        several: functions that call several layers, in which a value of each layer becomes a tuple of them.
+        given: names that layers of some kind are made or called with.
+    """
+    values = read_values(graph, providers, needs, given or {})
     plan = Plan(graph, values)
     planner = _Planner(plan)
     for need in needs:
@@ -66,82 +95,31 @@ def make_plan(graph: CallGraph, providers: list[Provider], needs: list[Need]) ->
             message = f"{need.fragment} reads {need.name!r} in {need.function}, to which no value can be carried"
             raise LoomError(message, str(need.origin), "Put the point into a function or a method of the package.")
         _add(plan.needed, need.function, need.name)
-        if value.providers:
+        if value.providers or value.given:
             planner.bring(need.function, need.name, need)
         elif need.function not in value.receivers:
             value.receivers.append(need.function)
     for optional in (False, True):  # first those that cannot do without
         for function in list(graph.functions.values()):
             for name in function.parameter_names:
-                if name in values and values[name].providers and _has_default(function, name) == optional:
+                if (
+                    name in values
+                    and (values[name].providers or values[name].given)
+                    and _has_default(function, name) == optional
+                ):
                     planner.ask_callers(function.id, name, optional, None)
     for value in values.values():
         _plan_outward(plan, value)
+    for caller in several:
+        for name in values:
+            calls = [call for call in graph.calls if call.caller == caller and name in plan.carried(call)]
+            if len(calls) > 1:
+                plan.split[caller, name] = calls
     order = {name: index for index, name in enumerate(values)}
     for table in (plan.required, plan.optional, plan.passed, plan.provided, plan.scanned, plan.returned):
         for names in table.values():
             names.sort(key=order.__getitem__)
     return plan
-
-
-def _values(graph: CallGraph, providers: list[Provider], needs: list[Need]) -> dict[str, Value]:
-    values: dict[str, Value] = {}
-    for provider in providers:
-        if provider.site not in graph.functions:
-            raise LoomError(
-                f"{provider.fragment} provides {provider.value} at {provider.site!r}, which no selected fragment has",
-                str(provider.origin),
-                "Name a function or `Class.method` of a selected fragment.",
-            )
-        value = values.setdefault(provider.value, Value(provider.value, provider.origin))
-        if provider.site in value.providers:
-            first = value.providers[provider.site]
-            raise LoomError(
-                f"{first.fragment} ({first.origin}) and {provider.fragment} both provide {provider.value} "
-                f"at {provider.site}",
-                str(provider.origin),
-                "Remove one of them, or exclude one fragment from the other.",
-            )
-        value.providers[provider.site] = provider
-    for function in graph.functions.values():
-        for word, call in _marks(function):
-            if len(call.args) != 1 or call.args[0].keyword or not isinstance(call.args[0].value, cst.Name):
-                remedy = f"Bind a local name, and write {word}(NAME)."
-                raise LoomError(f"{word}() takes one local name", function.source.where(call), remedy)
-            name = call.args[0].value.value
-            origin = function.source.traced.origin_at(function.source.span(call)[0])
-            value = values.setdefault(name, Value(name, origin))
-            value.marked.setdefault(word, origin)
-            if word == "emit":
-                value.emitted = value.emitted or function.annotations.get(name, "")
-            (value.emitters if word == "emit" else value.receivers).append(function.id)
-    for need in needs:
-        if need.name not in values:
-            raise LoomError(
-                f"{need.fragment} reads {need.name!r}, which the point {need.point!r} ({need.point_where}) does not "
-                "show and no selected fragment provides or emits",
-                str(need.origin),
-                f'Show it at the point, or write @provide("SITE") def {need.name}(...) in a fragment that has it.',
-            )
-    return values
-
-
-def _marks(function: Function) -> list[tuple[str, cst.Call]]:
-    """The emit and receive statements of a function itself, not of functions nested in it."""
-    found: list[tuple[str, cst.Call]] = []
-    if "emit(" not in function.source.text and "receive(" not in function.source.text:
-        return found
-
-    def visit(node: cst.CSTNode) -> None:
-        for child in syntax.children(node):
-            if isinstance(child, cst.FunctionDef):
-                continue
-            if isinstance(child, cst.Call) and syntax.called(child) in ("emit", "receive"):
-                found.append((syntax.called(child), child))
-            visit(child)
-
-    visit(function.node)
-    return found
 
 
 def _has_default(function: Function, name: str) -> bool:
@@ -289,5 +267,5 @@ def wanted(plan: Plan, call: Call) -> list[str]:
     names = []
     for name in plan.returned.get(call.callee, ()):
         used = name in plan.returned.get(call.caller, ()) or call.caller in plan.values[name].receivers
-        names.append(name if used else "_")
+        names.append(plan.taken(call, name) if used else "_")
     return names

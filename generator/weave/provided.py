@@ -89,7 +89,7 @@ def _check_provider(provider: Provider, function: Function, own: set[str]) -> No
 
 
 def inlined(plan: Plan, function: Function, name: str) -> bool:
-    """A value that is only passed on in one call, and made by a name, an attribute or an item."""
+    """A value that is only passed on, made by a name or an attribute, or for one call alone by an item."""
     provider = plan.values[name].providers.get(function.id)
     if (
         provider is None
@@ -103,7 +103,8 @@ def inlined(plan: Plan, function: Function, name: str) -> bool:
     ]
     reads = any(node.value == name for node in variables(function.node))
     others = any(name in plan.values[n].providers[function.id].reads for n in plan.provided.get(function.id, ()))
-    return len(passing) == 1 and not reads and not others
+    simple = re.fullmatch(r"[\w.]+", provider.result.text.split("#")[0].strip())  # as short at every call
+    return (len(passing) == 1 or (simple is not None and len(passing) > 1)) and not reads and not others
 
 
 def expression(plan: Plan, caller: Function, name: str) -> str:

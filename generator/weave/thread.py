@@ -25,6 +25,7 @@ import libcst as cst
 from generator import syntax
 from generator.parts import Definition, Provider, Splice
 from generator.syntax import Source
+from generator.traced import Origin
 from generator.weave.adapt import Need
 from generator.weave.calls import CallGraph
 from generator.weave.carry import carry
@@ -34,7 +35,11 @@ from generator.weave.plan import make_plan
 
 
 def thread(
-    definitions: dict[str, Definition], providers: Iterable[Provider], needs: Iterable[Need]
+    definitions: dict[str, Definition],
+    providers: Iterable[Provider],
+    needs: Iterable[Need],
+    several: Iterable[str] = (),
+    given: dict[str, Origin] | None = None,
 ) -> dict[str, Definition]:
     """Threads every value that splices and signatures ask for.
 
@@ -42,12 +47,14 @@ def thread(
         definitions: key -> definition, spliced.
         providers: of the selected fragments, in order of selection.
         needs: what splices read beyond what their points show.
+        several: functions that call several layers, in which a value of each layer becomes a tuple of them.
+        given: names that layers of some kind are made or called with.
 
     Raises:
         LoomError: a value that nobody provides, or a way that cannot carry it.
     """
     graph = CallGraph(definitions)
-    plan = make_plan(graph, list(providers), list(needs))
+    plan = make_plan(graph, list(providers), list(needs), several, given)
     check_plan(plan)
     texts = carry(plan)
     check_result(plan, texts)

@@ -1,0 +1,186 @@
+"""The pattern in which a model's layers repeat: data of the architecture, from which the weaver writes them out.
+
+[[layers]]                       # layers 0 to 2
+name = "dense"
+pattern = ["dense"]
+count = "config.dense_layers"
+
+[[layers]]                       # the rest
+pattern = ["sparse"]
+count = "config.layers - config.dense_layers"
+
+[kinds.sparse]
+fragments = ["model/experts"]    # that only this kind of layer has
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from generator.errors import LoomError, nearest
+from generator.traced import Origin
+
+if TYPE_CHECKING:
+    from generator.recipe import Toml
+
+ALL = "config.layers"  # how many layers a model has
+
+
+@dataclass(frozen=True)
+class Kind:
+    """A kind of layer.
+
+    Attributes:
+        fragments: names of those that only some kinds of layer have.
+        init, call: parameter -> expression that its layers are given when they are made, and when they are called.
+    """
+
+    name: str
+    fragments: tuple[str, ...] = ()
+    init: dict[str, str] = field(default_factory=dict)
+    call: dict[str, str] = field(default_factory=dict)
+    origin: Origin | None = None
+
+
+@dataclass(frozen=True)
+class Group:
+    """Layers that are scanned together: a pattern of kinds, repeated.
+
+    Attributes:
+        name: of the group, '' for the main one.
+        count: how often the pattern repeats, an expression over `config`.
+    """
+
+    name: str
+    pattern: tuple[str, ...]
+    count: str
+    origin: Origin | None = None
+
+    @property
+    def period(self) -> int:
+        return len(self.pattern)
+
+    @property
+    def attributes(self) -> list[str]:
+        """The name of each layer of the pattern."""
+        often, seen = Counter(self.pattern), Counter[str]()
+        names = []
+        for kind in self.pattern:
+            names.append(kind if often[kind] == 1 else f"{kind}_{seen[kind]}")
+            seen[kind] += 1
+        return names
+
+    @property
+    def layers(self) -> str:
+        """How many layers it has, as an expression."""
+        return self.count if self.period == 1 else f"{factor(self.count)} * {self.period}"
+
+
+@dataclass(frozen=True)
+class Pattern:
+    """All groups of an architecture, in order, and the kinds of layer in them."""
+
+    groups: tuple[Group, ...]
+    kinds: dict[str, Kind]
+
+    @property
+    def is_uniform(self) -> bool:
+        return len(self.groups) == 1 and self.groups[0].period == 1
+
+    @property
+    def given(self) -> dict[str, Origin]:
+        """What layers of some kind are made or called with."""
+        return {name: kind.origin or Origin("", 1) for kind in self.kinds.values() for name in (*kind.init, *kind.call)}
+
+    def having(self, fragment: str) -> list[Kind]:
+        """The kinds whose layers a fragment takes part in: all, unless some select it and others do not."""
+        chosen = [kind for kind in self.kinds.values() if fragment in kind.fragments]
+        return chosen or list(self.kinds.values())
+
+    def amount(self, kinds: Iterable[str]) -> str:
+        """How many layers there are of some kinds, as an expression."""
+        wanted = set(kinds)
+        if wanted == set(self.kinds):
+            return ALL
+        terms = []
+        for group in self.groups:
+            often = sum(kind in wanted for kind in group.pattern)
+            if often:
+                terms.append(group.count if often == 1 else f"{factor(group.count)} * {often}")
+        return " + ".join(terms)
+
+    def numbers(self) -> dict[str, str]:
+        """Path of the parameters of a layer -> the numbers of the layers that are stacked there, as an expression."""
+        found, before = {}, ""
+        for index, group in enumerate(self.groups):
+            prefix = f"{group.name}_layers" if group.name else "layers"
+            end = ALL if index == len(self.groups) - 1 else " + ".join(filter(None, (before, group.layers)))
+            if group.period == 1:
+                found[prefix] = f"range({before}, {end})" if before else f"range({end})"
+            else:
+                for place, attribute in enumerate(group.attributes):
+                    start = " + ".join([*([before] if before else []), *([str(place)] if place or not before else [])])
+                    found[f"{prefix}.{attribute}"] = f"range({start}, {end}, {group.period})"
+            before = end
+        return found
+
+
+def factor(expression: str) -> str:
+    """An expression as it stands in a product."""
+    return f"({expression})" if "+" in expression or "-" in expression else expression
+
+
+def read_pattern(files: Iterable[Toml]) -> Pattern:
+    """The pattern that an architecture or the nearest of its bases gives; without one all layers are alike.
+
+    Args:
+        files: the lineage of the architecture, the first base first.
+
+    Raises:
+        LoomError: a kind that is not defined or not used, or a pattern that cannot be read.
+    """
+    file = next((file for file in reversed(list(files)) if "layers" in file.data), None)
+    if file is None:
+        return Pattern((Group("", ("",), ALL),), {"": Kind("")})
+    kinds = {name: _kind(name, table, file) for name, table in file.data.get("kinds", {}).items()}
+    groups = tuple(_group(table, file, len(file.data["layers"])) for table in file.data["layers"])
+    names = [kind for group in groups for kind in group.pattern]
+    for name in names:
+        if name not in kinds:
+            raise LoomError(f"unknown kind of layer {name!r}", str(file.origin("layers")), nearest(name, kinds))
+    for name, kind in kinds.items():
+        if name not in names:
+            raise LoomError(
+                f"no layer is of the kind {name!r}", str(kind.origin), "Put it into a pattern, or remove it."
+            )
+    titles = [group.name for group in groups]
+    if len(set(titles)) < len(titles):
+        raise LoomError("two groups of layers have one name", str(file.origin("layers")), "Give each a `name`.")
+    return Pattern(groups, kinds)
+
+
+def _kind(name: str, table: dict, file: Toml) -> Kind:
+    origin = file.origin(f"kinds.{name}")
+    for key in table:
+        if key not in ("fragments", "init", "call"):
+            raise LoomError(f"unknown key {key!r} of a kind of layer", str(origin), "It has fragments, init and call.")
+    if not name.isidentifier():
+        raise LoomError(f"{name!r} cannot name layers in Python", str(origin), "Use letters, digits and _.")
+    return Kind(name, tuple(table.get("fragments", ())), table.get("init", {}), table.get("call", {}), origin)
+
+
+def _group(table: dict, file: Toml, groups: int) -> Group:
+    origin, pattern = file.origin("layers"), tuple(table.get("pattern", ()))
+    for key in table:
+        if key not in ("name", "pattern", "count"):
+            raise LoomError(f"unknown key {key!r} of a group of layers", str(origin), "It has name, pattern and count.")
+    if not pattern:
+        raise LoomError("a group of layers has no pattern", str(origin), 'Write pattern = ["KIND", ...].')
+    if "count" not in table and groups > 1:
+        remedy = 'Write count = "an expression over config".'
+        raise LoomError("several groups of layers, and one does not say how often it repeats", str(origin), remedy)
+    every = ALL if len(pattern) == 1 else f"{ALL} // {len(pattern)}"
+    return Group(table.get("name", ""), pattern, table.get("count", every), origin)

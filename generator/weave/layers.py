@@ -1,0 +1,216 @@
+"""Writes out what a host says once for all layers, by the pattern in which the architecture repeats them.
+
+before, in model/period                      after, for pattern = ["local", "full"]
+    with each_layer():                           x = self.local(x)
+        x = self.layer(x)                        x = self.full(x, angles=global_angles)
+
+`each_group` repeats statements for each group of layers that is scanned, `each_layer` for each layer of a pattern.
+`sum_layers(x)` is the sum of `x` over the layers that have the fragment, `stack_layers(x)` is `x` for each stack of
+layers, in the structure in which a scan takes them, and `layer_numbers()` says which layers are stacked where.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import replace
+
+import libcst as cst
+
+from generator import syntax
+from generator.errors import LoomError
+from generator.layers import ALL, Group, Kind, Pattern, factor
+from generator.parts import Definition
+from generator.syntax import Source
+from generator.traced import Edit, Origin, Traced
+from generator.weave.adapt import Need
+from generator.weave.names import as_block, unblocked, variables
+
+_SUMS = ("sum_layers", "stack_layers", "layer_numbers")
+
+
+def count_layers(text: Traced, fragment: str, pattern: Pattern) -> Traced:
+    """Replaces the expressions that count layers.
+
+    Args:
+        text: whole statements of a fragment, indented or not.
+        fragment: its name: `sum_layers` is over the layers that have it.
+    """
+    if not any(f"{word}(" in text.text for word in _SUMS):
+        return text
+    source = as_block(text) if text.text.startswith(" ") else Source(text)
+    edits = []
+    for node in syntax.walk(source.module):
+        word = syntax.called(node)
+        if word in _SUMS:
+            (start, end), call = source.span(node), cst.ensure_type(node, cst.Call)
+            if len(call.args) != (word != "layer_numbers"):
+                remedy = "Write sum_layers(X), stack_layers(X) or layer_numbers()."
+                raise LoomError(f"{word}() cannot be read", source.where(node), remedy)
+            inner = source.code(call.args[0].value).strip() if call.args else ""
+            new = _counted(word, inner, pattern, pattern.having(fragment))
+            edits.append(Edit(start, end, Traced.insert(new, source.traced.origin_at(start))))
+    woven = source.traced.edited(edits)
+    return unblocked(woven) if text.text.startswith(" ") else woven
+
+
+def _counted(word: str, inner: str, pattern: Pattern, kinds: list[Kind]) -> str:
+    if word == "layer_numbers":
+        return "{" + ", ".join(f'"{path}": {numbers}' for path, numbers in pattern.numbers().items()) + "}"
+    if word == "stack_layers":
+        stacks = [_stack(inner, group) for group in pattern.groups]
+        return stacks[0] if len(stacks) == 1 else f"({', '.join(stacks)})"
+    summands: dict[str, list[str]] = {}  # what a layer adds -> the kinds that add it
+    for kind in kinds:
+        summands.setdefault(_in_kind(inner, kind), []).append(kind.name)
+    terms = []
+    for summand, names in summands.items():
+        amount = pattern.amount(names)
+        terms.append(amount if summand == "1" else f"{factor(amount)} * {factor(summand)}")
+    joined = " + ".join(terms)
+    return f"({joined})" if len(terms) > 1 or joined != factor(joined) else joined
+
+
+def _stack(inner: str, group: Group) -> str:
+    one = inner.replace(ALL, group.count)
+    return one if group.period == 1 else f"tuple({one} for _ in range({group.period}))"
+
+
+def _in_kind(inner: str, kind: Kind) -> str:
+    """An expression with what the layers of a kind are made with in place of its names."""
+    source = Source(Traced.copy(inner, ""))
+    edits = []
+    for name in variables(source.module):
+        if name.value in kind.init:
+            start, end = source.span(name)
+            edits.append(Edit(start, end, Traced.insert(kind.init[name.value], Origin("", 1))))
+    return source.traced.edited(edits).text
+
+
+def write_out(
+    definitions: dict[str, Definition],
+    pattern: Pattern,
+    blocks: dict[str, str],
+    threaded: Iterable[str],
+) -> tuple[dict[str, Definition], list[Need], set[str]]:
+    """Repeats what stands in `with each_group():` and `with each_layer():`.
+
+    Args:
+        blocks: kind of layer -> the name of its class.
+        threaded: names of the values that travel through functions.
+
+    Returns:
+        The definitions; what threading has to bring to the calls of layers; and the functions that call several layers
+        or scans one after the other, in which a value of each layer is one of a tuple.
+
+    Raises:
+        LoomError: groups of which more than one has a pattern of several layers.
+    """
+    woven, needs, several = dict(definitions), [], set()
+    periodic = [group for group in pattern.groups if group.period > 1]
+    for key, definition in definitions.items():
+        while "each_group(" in woven[key].text.text or "each_layer(" in woven[key].text.text:
+            source = Source(woven[key].text)
+            statement, function = _first(source)
+            word = syntax.called(statement.items[0].item)
+            if word == "each_layer" and len(periodic) != 1:
+                remedy = "Give one group a pattern of several kinds, or leave this fragment out."
+                raise LoomError(
+                    f"{definition.fragment} writes out a period, and {len(periodic) or 'no'} groups of layers have one",
+                    source.where(statement),
+                    remedy,
+                )
+            if word == "each_layer":
+                copies = _each_layer(periodic[0], pattern, blocks)
+            else:
+                copies = _each_group(pattern, blocks)
+            if len(copies) > 1:
+                several.add(function)
+            needs += [
+                Need(function, name, definition.fragment, copy.origin, word, source.where(statement))
+                for copy in copies
+                for expression in copy.call.values()
+                for name in _names(expression)
+                if name in threaded
+            ]
+            woven[key] = replace(woven[key], text=_repeat(statement, source, copies))
+    return woven, needs, several
+
+
+class _Copy:
+    """What changes in one copy of repeated statements."""
+
+    def __init__(self, renamed: dict[str, str], init: dict[str, str], call: dict[str, str], origin: Origin):
+        self.renamed, self.init, self.call, self.origin = renamed, init, call, origin
+
+
+def _each_layer(group: Group, pattern: Pattern, blocks: dict[str, str]) -> list[_Copy]:
+    copies = []
+    for attribute, name in zip(group.attributes, group.pattern, strict=True):
+        kind = pattern.kinds[name]
+        renamed = {"self.layer": f"self.{attribute}", "Block": blocks[name]}
+        copies.append(_Copy(renamed, kind.init, kind.call, kind.origin or Origin("", 1)))
+    return copies
+
+
+def _each_group(pattern: Pattern, blocks: dict[str, str]) -> list[_Copy]:
+    copies = []
+    for group in pattern.groups:
+        kind = pattern.kinds[group.pattern[0]] if group.period == 1 else Kind("")
+        renamed = {"Block": blocks[kind.name] if group.period == 1 else "Period", ALL: group.count}
+        if group.name:
+            renamed |= {"self.layers": f"self.{group.name}_layers", "block": f"{group.name}_block"}
+        origin = kind.origin or group.origin or Origin("", 1)
+        copies.append(_Copy(renamed, kind.init, kind.call, origin))
+    return copies
+
+
+def _names(expression: str) -> list[str]:
+    return [name.value for name in variables(Source(Traced.copy(expression, "")).module)]
+
+
+def _first(source: Source) -> tuple[cst.With, str]:
+    """The first block to repeat, and the id of the function or method that it stands in."""
+    for statement in source.module.body:
+        members = syntax.body(statement) if isinstance(statement, cst.ClassDef) else [statement]
+        prefix = f"{statement.name.value}." if isinstance(statement, cst.ClassDef) else ""
+        for member in members:
+            for node in syntax.walk(member):
+                if isinstance(node, cst.With) and syntax.called(node.items[0].item) in ("each_group", "each_layer"):
+                    return node, prefix + cst.ensure_type(member, cst.FunctionDef).name.value
+    raise LoomError("each_group() and each_layer() stand in `with`", str(source.traced.origin_at(0)), "Write so.")
+
+
+def _repeat(statement: cst.With, source: Source, copies: list[_Copy]) -> Traced:
+    """The source with copies of the statements in place of the block."""
+    body = syntax.body(statement)
+    inside = source.traced[source.lines(body[0])[0] : source.lines(body[-1])[1]]
+    start, end = source.text.rfind("\n", 0, source.span(statement)[0]) + 1, source.lines(statement)[1]
+    width = source.indent(statement)
+    new = Traced.join(syntax.reindent(_changed(inside, copy), width) for copy in copies)
+    return source.traced.edited([Edit(start, end, new)])
+
+
+def _changed(inside: Traced, copy: _Copy) -> Traced:
+    source = as_block(inside)
+    edits = []
+
+    def visit(node: cst.CSTNode) -> None:
+        name = syntax.dotted(node)
+        if name in copy.renamed:
+            start, end = source.span(node)
+            edits.append(Edit(start, end, Traced.insert(copy.renamed[name], source.traced.origin_at(start))))
+            return
+        if isinstance(node, cst.Call) and (more := _arguments(node, copy)):
+            end = source.span(node.args[-1].value)[1]
+            edits.append(Edit(end, end, Traced.insert(f", {more}", copy.origin)))
+        for child in syntax.children(node):
+            visit(child)
+
+    visit(source.module)
+    return unblocked(source.traced.edited(edits))
+
+
+def _arguments(call: cst.Call, copy: _Copy) -> str:
+    """What a layer is made or called with beyond what all layers are."""
+    given = {"Block": copy.init, "layer": copy.call, "self.layer": copy.call}.get(syntax.called(call), {})
+    return ", ".join(f"{name}={expression}" for name, expression in given.items())

@@ -1,0 +1,324 @@
+"""Layers written out by the pattern of an architecture, by what goes in and what comes out."""
+
+from __future__ import annotations
+
+from textwrap import dedent
+
+import pytest
+from miniature import PACKAGE, files, run, tidy
+
+from generator.errors import LoomError
+from generator.library import Library
+from generator.weave import weave
+
+BLOCK = """
+    from generator.marks import point
+
+    class Config:
+        layers: int = 6  # in all
+
+    class Attention:
+        def __init__(self, config, scale):
+            self.scale = scale
+            point("Attention.made")
+
+        def __call__(self, x):
+            x = self.scale * x
+            point("Attention.mixed", x)
+            return x
+
+    class Block:
+        def __init__(self, config, scale):
+            self.attention = Attention(config, scale)
+
+        def __call__(self, x):
+            x = self.attention(x)
+            return x
+"""
+MODEL = """
+    from generator.marks import each_group, layer_numbers, stack_layers, sum_layers
+    from generator.roles import Block, Config
+
+    class Model:
+        def __init__(self, config):
+            with each_group():
+                self.layers = Block(config, config.layers)
+
+        def __call__(self, x):
+            with each_group():
+                def block(x, layer: Block):
+                    x = layer(x)
+                    return x
+                x = block(x, self.layers)
+            return x
+
+    def model(config: Config):
+        return Model(config), layer_numbers(), stack_layers(config.layers * 10), sum_layers(1), sum_layers(min(window, 9))
+"""
+PERIOD = """
+    from generator.marks import each_layer
+    from generator.roles import Block
+
+    class Period:
+        def __init__(self, config, scale):
+            with each_layer():
+                self.layer = Block(config, scale)
+
+        def __call__(self, x):
+            with each_layer():
+                x = self.layer(x)
+            return x
+"""
+OFFSET = """
+    from generator.marks import splice
+
+    @splice("Attention.mixed")
+    def _(x):
+        x = x + 100
+"""
+WINDOW = """
+    from generator.marks import splice
+
+    @splice("Attention.made")
+    def _(self, window):
+        self.window = window
+"""
+CACHE = """
+    from generator.marks import emit, provide, splice
+
+    @provide("Model.__call__", optional=True, per_layer=True)
+    def cache():
+        return None
+
+    @splice("Attention.mixed")
+    def _(x, cache):
+        cache = x if cache is None else cache + x
+        emit(cache)
+"""
+SCANNED = """
+    import jax
+    import jax.numpy as jnp
+    from generator.marks import each_group, receive
+    from generator.roles import Block
+
+    class Model:
+        def __init__(self):
+            with each_group():
+                self.layers = jax.vmap(lambda key: Block(None, key))(jnp.ones(2))
+
+        def __call__(self, x):
+            with each_group():
+                def block(x, inputs: Block):
+                    x = inputs(x)
+                    return x, None
+                x, _ = jax.lax.scan(block, x, self.layers)
+            return x
+
+    def model(x):
+        made: Model = Model()
+        out = made(x)
+        receive(cache)
+        return out, cache
+"""
+PATTERN = """
+    [[layers]]
+    pattern = ["local", "full"]
+    [kinds.local]
+    init = { window = "config.layers" }
+    [kinds.full]
+    init = { window = "100" }
+"""
+
+
+def model(architecture: str, /, **texts: str) -> str:
+    """model.py of a package without its header; fragments whose name ends in `_` are left to kinds to select."""
+    common = {f"model/{name}": text for name, text in texts.items() if not name.endswith("_")}
+    others = {f"fragments/model/{n}.py": dedent(t).lstrip("\n") for n, t in texts.items() if n.endswith("_")}
+    package = PACKAGE + '[requirements]\njax = "jax>=0.10.2"\n'
+    library = Library(files(common, f'title = "Toy"\n{dedent(architecture)}', package=package, **others))
+    text = weave("toy", "any", library).files["model.py"]
+    return text[text.index('"""', text.index('"""') + 3) + 4 :].replace("from .config import Config", "Config = object")
+
+
+def definition(text: str, name: str) -> str:
+    """The definition of a module with its blank line and newline."""
+    start = max(text.find(f"class {name}:"), text.find(f"def {name}("))
+    return text[start:].split("\n\n\n")[0].rstrip("\n") + "\n"
+
+
+class TestUniform:
+    """Without a pattern a package reads as if nothing could repeat."""
+
+    AFTER = """
+        class Model:
+            def __init__(self, config):
+                self.layers = Block(config, config.layers)
+
+            def __call__(self, x):
+                def block(x, layer: Block):
+                    x = layer(x)
+                    return x
+
+                x = block(x, self.layers)
+                return x
+    """
+
+    def test_woven(self):
+        text = model("", block=BLOCK, model=MODEL.replace(", sum_layers(min(window, 9))", ""))
+        assert definition(text, "Model") == tidy(self.AFTER)
+        numbers = 'Model(config), {"layers": range(config.layers)}, config.layers * 10, config.layers\n'
+        assert definition(text, "model").endswith(numbers)
+
+
+class TestAPeriod:
+    AFTER = """
+        class Period:
+            def __init__(self, config, scale):
+                self.local = Block(config, scale, window=config.layers)
+                self.full = Block(config, scale, window=100)
+
+            def __call__(self, x):
+                x = self.local(x)
+                x = self.full(x)
+                return x
+    """
+
+    def test_woven(self):
+        text = model(PATTERN, block=BLOCK, window=WINDOW, period=PERIOD, model=MODEL)
+        assert definition(text, "Period") == tidy(self.AFTER)
+        assert "self.layers = Period(config, config.layers // 2)" in text
+
+    def test_counts(self):
+        text = model(PATTERN, block=BLOCK, window=WINDOW, period=PERIOD, model=MODEL)
+        names = run(text)
+
+        class Config:
+            layers = 6
+
+        _, numbers, stacks, amount, total = names["model"](Config)
+        assert numbers == {"layers.local": range(0, 6, 2), "layers.full": range(1, 6, 2)}
+        assert stacks == (30, 30)
+        assert amount == 6
+        assert total == 3 * min(6, 9) + 3 * min(100, 9)
+
+
+class TestGroups:
+    ARCHITECTURE = """
+        [[layers]]
+        name = "first"
+        pattern = ["plain"]
+        count = "2"
+        [[layers]]
+        pattern = ["moved", "moved", "plain"]
+        count = "(config.layers - 2) // 3"
+        [kinds.plain]
+        [kinds.moved]
+        fragments = ["model/offset_"]
+    """
+    MODEL = MODEL.replace(", sum_layers(min(window, 9))", "")
+
+    def woven(self) -> str:
+        return model(self.ARCHITECTURE, block=BLOCK, period=PERIOD, model=self.MODEL, offset_=OFFSET)
+
+    def test_each_group_and_each_layer(self):
+        text = self.woven()
+        assert definition(text, "Model") == tidy(
+            """
+            class Model:
+                def __init__(self, config):
+                    self.first_layers = PlainBlock(config, 2)
+                    self.layers = Period(config, (config.layers - 2) // 3)
+
+                def __call__(self, x):
+                    def first_block(x, layer: PlainBlock):
+                        x = layer(x)
+                        return x
+
+                    x = first_block(x, self.first_layers)
+
+                    def block(x, layer: Period):
+                        x = layer(x)
+                        return x
+
+                    x = block(x, self.layers)
+                    return x
+            """
+        )
+        assert "self.moved_0 = MovedBlock(config, scale)" in definition(text, "Period")
+
+    def test_kinds_differ_by_their_fragments_alone(self):
+        text = self.woven()
+        assert "x + 100" in definition(text, "MovedAttention")
+        assert definition(text, "PlainAttention") == definition(text, "MovedAttention").replace(
+            "        x = x + 100\n", ""
+        ).replace("Moved", "Plain")
+
+    def test_it_computes_what_the_pattern_says(self):
+        class Config:
+            layers = 8
+
+        made, numbers, stacks, amount = run(self.woven())["model"](Config)
+        # one that is plain, then moved, moved, plain; each doubles
+        assert made(1) == ((1 * 2 * 2 + 100) * 2 + 100) * 2
+        assert numbers == {
+            "first_layers": range(2),
+            "layers.moved_0": range(2, 8, 3),
+            "layers.moved_1": range(3, 8, 3),
+            "layers.plain": range(4, 8, 3),
+        }
+        assert stacks == (20, (20, 20, 20))
+        assert amount == 8
+
+    def test_what_is_the_same_for_all_kinds_stays_one(self):
+        unused = self.ARCHITECTURE.replace('fragments = ["model/offset_"]', "")
+        text = model(unused, block=BLOCK, period=PERIOD, model=self.MODEL)
+        assert "class Block:" in text and "MovedBlock" not in text
+
+
+class TestValuesOfEachLayer:
+    """What each layer has of a value is one of a tuple, in a period and over groups."""
+
+    def test_a_period(self):
+        pattern = '[[layers]]\npattern = ["first", "second"]\n[kinds.first]\n[kinds.second]\n'
+        text = model(pattern, block=BLOCK, period=PERIOD, scanned=SCANNED, cache=CACHE)
+        assert definition(text, "Period").split("def __call__")[1] == (
+            "(self, x, cache):\n"
+            "        cache = cache or (None,) * 2\n"
+            "        x, first_cache = self.first(x, cache[0])\n"
+            "        x, second_cache = self.second(x, cache[1])\n"
+            "        return x, (first_cache, second_cache)\n"
+        )
+
+
+class TestRefused:
+    def refusal(self, architecture: str, **texts: str) -> str:
+        with pytest.raises(LoomError) as raised:
+            model(architecture, **texts)
+        return str(raised.value)
+
+    def test_unknown_kind(self):
+        error = self.refusal('[[layers]]\npattern = ["lokal"]\n[kinds.local]\n', block=BLOCK, model=MODEL)
+        assert "unknown kind of layer 'lokal'" in error and "local" in error.split("\n")[1]
+
+    def test_unused_kind(self):
+        error = self.refusal('[[layers]]\npattern = ["a"]\n[kinds.a]\n[kinds.b]\n', block=BLOCK, model=MODEL)
+        assert "no layer is of the kind 'b'" in error
+
+    def test_a_period_without_a_pattern(self):
+        error = self.refusal("", block=BLOCK, period=PERIOD, model=MODEL.replace("[Model(config)", "Period"))
+        assert "model/period writes out a period, and no groups of layers have one" in error
+
+    def test_counts_are_asked_for(self):
+        pattern = '[[layers]]\npattern = ["a"]\n[[layers]]\nname = "b"\npattern = ["a"]\ncount = "1"\n[kinds.a]\n'
+        assert "does not say how often it repeats" in self.refusal(pattern, block=BLOCK, model=MODEL)
+
+    @pytest.mark.parametrize(
+        ("table", "reason"),
+        [
+            ("[[layers]]\n[kinds.a]\n", "has no pattern"),
+            ('[[layers]]\npattern = ["a"]\nscale = 1\n[kinds.a]\n', "unknown key 'scale' of a group of layers"),
+            ('[[layers]]\npattern = ["a"]\n[kinds.a]\nscale = 1\n', "unknown key 'scale' of a kind of layer"),
+        ],
+    )
+    def test_what_cannot_be_read(self, table, reason):
+        assert reason in self.refusal(table, block=BLOCK, model=MODEL)
