@@ -134,7 +134,8 @@ def select(architecture: str, target: str, library: Library, without: Collection
         pattern=read_pattern(lineage),
     )
     settings |= {"architecture": architecture, "target": target, "package": recipe.name}
-    settings |= {key: recipe.said(key) for key in ("title", "model_type") if recipe.said(key)}
+    settings |= {key: recipe.said(key) for key in ("title", "model_type", "reference") if recipe.said(key)}
+    settings |= {"has_kinds": any(kind.fragments for kind in recipe.pattern.kinds.values())}
     return recipe
 
 

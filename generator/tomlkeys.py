@@ -17,8 +17,8 @@ _CONFIG = "a table with a `documentation` of its own"
 
 _KEYS = {
     "architecture": {
-        "title": _TEXT, "base": _TEXT, "source": _TEXT, "model_type": _TEXT, "fragments": _NAMES, "without": _NAMES,
-        "settings": _TABLE, "presets": _TABLES, "layers": _TABLE_LIST, "kinds": _TABLES,
+        "title": _TEXT, "base": _TEXT, "source": _TEXT, "model_type": _TEXT, "reference": _TEXT, "fragments": _NAMES,
+        "without": _NAMES, "settings": _TABLE, "presets": _TABLES, "layers": _TABLE_LIST, "kinds": _TABLES,
     },
     "target": {
         "title": _TEXT, "fragments": _NAMES, "settings": _TABLE, "presets": _TABLES, "requirements": _TEXTS,

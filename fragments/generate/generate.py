@@ -13,13 +13,14 @@ import numpy as np
 import tyro
 from jax import Array
 
-from generator.marks import receive
+from generator.marks import receive, stack_layers
 from generator.roles import (
     ByteTokenizer,
     Cache,
     DataError,
     Decoder,
     FileTokenizer,
+    empty_cache,
     load_checkpoint,
     load_tokenizer,
     make_mesh,
@@ -96,8 +97,7 @@ def generate(model: Decoder, prompts: Sequence[Sequence[int]], sampling: Samplin
     for row, prompt in zip(tokens, prompts, strict=True):
         row[: len(prompt)] = prompt
     positions, last = np.broadcast_to(np.arange(longest, dtype=np.int32), tokens.shape), lengths - 1
-    shape = (config.layers, len(prompts), longest + sampling.max_tokens, config.kv_heads, config.head_size)
-    cache = Cache(jnp.zeros(shape, config.dtype), jnp.zeros(shape, config.dtype))
+    cache = stack_layers(empty_cache(config, config.layers, len(prompts), longest + sampling.max_tokens))
     ended = np.zeros(len(prompts), bool)
     for step, key in enumerate(jax.random.split(jax.random.key(sampling.seed), sampling.max_tokens)):
         logits, cache = decode(model, cache, tokens, positions, last)

@@ -15,15 +15,8 @@ from huggingface_hub import split_state_dict_into_shards_factory
 from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save_file
 
-from generator.marks import point, setting
+from generator.marks import layer_numbers, point, setting
 from generator.roles import ByteTokenizer, Config, Decoder, named_arrays
-
-"""Hugging Face checkpoints: config.json and safetensors, as `LlamaForCausalLM.save_pretrained` writes them.
-
-python -m llama2_cpu.huggingface import HF_DIR DIR
-python -m llama2_cpu.huggingface export DIR HF_DIR
-"""
-
 
 TOKENIZER_FILES = ("tokenizer.json", "tokenizer_config.json", "special_tokens_map.json", "generation_config.json")
 
@@ -33,8 +26,13 @@ class HuggingFaceError(Exception):
 
 
 def hf_tensors() -> Iterator[tuple[str, str, str]]:
-    """For each parameter of Decoder: its path, its Hugging Face name ({} is the layer), its layout: ours -> theirs."""
+    """For each parameter outside the layers: its path, its Hugging Face name, and its layout: ours -> theirs."""
     point("hf.tensors")
+
+
+def hf_layer_tensors() -> Iterator[tuple[str, str, str]]:
+    """The same for the parameters of a layer, by their path in it; the first {} in the name is the layer's number."""
+    point("hf.layer_tensors")
 
 
 def hf_buffers() -> Iterator[str]:
@@ -54,20 +52,34 @@ def hf_structure() -> Iterator[tuple[str, Any, str]]:
 
 
 def complete(hf: dict[str, Any]) -> dict[str, Any]:
-    """config.json with the values that transformers' LlamaConfig has for settings that are left out or null."""
+    """config.json with the values that transformers has for settings that are left out or null."""
     hf = {setting: value for setting, value in hf.items() if value is not None}
     hf.setdefault("dtype", hf.get("torch_dtype", "float32"))
     point("hf.complete", hf)
     return hf
 
 
-def hf_views(arrays: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
-    """Views of the parameters by Hugging Face name and in its layout: what is written to one is in the parameter."""
-    views = {}
-    for parameter, name, layout in hf_tensors():
-        for index in np.ndindex(arrays[parameter].shape[: name.count("{}")]):
-            views[name.format(*index)] = rearrange(arrays[parameter][index], layout)
+def hf_views(arrays: dict[str, np.ndarray], config: Config) -> dict[str, list[np.ndarray]]:
+    """Views of the parameters by Hugging Face name and in its layout: what is written to one is in the parameter.
+
+    Several views make one tensor where they are joined there along its first axis.
+    """
+    views = {name: [rearrange(arrays[parameter], layout)] for parameter, name, layout in hf_tensors()}
+    for stack, numbers in layer_numbers().items():
+        for parameter, name, layout in hf_layer_tensors():
+            if setting("has_kinds"):
+                if f"{stack}.{parameter}" not in arrays:
+                    continue  # only some kinds of layer have it
+            array = arrays[f"{stack}.{parameter}"]
+            for layer, *index in np.ndindex(array.shape[: name.count("{}")]):
+                view = rearrange(array[layer, *index], layout)
+                views.setdefault(name.format(numbers[layer], *index), []).append(view)
     return views
+
+
+def join(views: dict[str, list[np.ndarray]]) -> dict[str, np.ndarray]:
+    """The tensors that views make."""
+    return {name: parts[0] if len(parts) == 1 else np.concatenate(parts) for name, parts in views.items()}
 
 
 def read_json(path: Path) -> dict[str, Any]:
@@ -119,18 +131,22 @@ def load_hf(hf_dir: str | Path) -> tuple[Config, Decoder]:
     config = read_hf_config(Path(hf_dir))
     model = jax.eval_shape(lambda: Decoder(config, nnx.Rngs(0)))
     arrays = {name: np.empty(x.shape, x.dtype) for name, x in named_arrays(model).items()}
-    views, tensors = hf_views(arrays), open_hf(Path(hf_dir))
-    problems = [f"missing: {name} {list(views[name].shape)}" for name in sorted(views.keys() - tensors.keys())]
+    views, tensors = hf_views(arrays, config), open_hf(Path(hf_dir))
+    shapes = {name: [sum(len(part) for part in parts), *parts[0].shape[1:]] for name, parts in views.items()}
+    problems = [f"missing: {name} {shapes[name]}" for name in sorted(shapes.keys() - tensors.keys())]
     for name, tensor in sorted(tensors.items()):
         dtype, shape = tensor.get_dtype(), tensor.get_shape()
-        if name in views and (dtype not in ("F32", "BF16", "F16") or shape != list(views[name].shape)):
-            problems.append(f"wrong: {name} {dtype} {shape}, not F32, BF16 or F16 {list(views[name].shape)}")
-        elif name not in views and not name.endswith(tuple(hf_buffers())):
+        if name in shapes and (dtype not in ("F32", "BF16", "F16") or shape != shapes[name]):
+            problems.append(f"wrong: {name} {dtype} {shape}, not F32, BF16 or F16 {shapes[name]}")
+        elif name not in shapes and not name.endswith(tuple(hf_buffers())):
             problems.append(f"unknown: {name} {dtype} {shape}")
     if problems:
         raise HuggingFaceError("\n  ".join([f"{hf_dir}: its tensors are not those of its config.json:", *problems]))
     for name in list(views):
-        views.pop(name)[...] = tensors[name][...]
+        start = 0
+        for part in views.pop(name):
+            part[...] = tensors[name][start : start + len(part)]
+            start += len(part)
     leaves = [jnp.asarray(arrays.pop(name)) for name in list(arrays)]  # no array outlives its copy on the device
     return config, jax.tree.unflatten(jax.tree.structure(model), leaves)
 
@@ -145,12 +161,12 @@ def copy_tokenizer(tokenizer: str, directory: Path) -> None:
 def save_hf(
     config: Config, model: Decoder, hf_dir: str | Path, dtype: str = "float32", max_shard_bytes: int = 5 * 10**9
 ) -> None:
-    """Writes what `LlamaForCausalLM.from_pretrained` reads to a new directory."""
+    """Writes what `from_pretrained` of transformers reads to a new directory."""
     directory = Path(hf_dir)
     if directory.exists():
         raise HuggingFaceError(f"{directory}: is there already: give a new directory")
     directory.mkdir(parents=True)
-    views = hf_views({name: np.asarray(x) for name, x in named_arrays(model).items()})
+    views = join(hf_views({name: np.asarray(x) for name, x in named_arrays(model).items()}, config))
     split = split_state_dict_into_shards_factory(
         views,
         get_storage_size=lambda view: view.size * jnp.dtype(dtype).itemsize,
@@ -163,7 +179,7 @@ def save_hf(
     if split.is_sharded:
         index = {"metadata": split.metadata, "weight_map": split.tensor_to_filename}
         (directory / "model.safetensors.index.json").write_text(json.dumps(index, indent=2))
-    hf = {"architectures": ["LlamaForCausalLM"], "dtype": dtype}
+    hf = {"architectures": [setting("reference")], "dtype": dtype}
     hf |= {setting: getattr(config, field) for setting, field in hf_sizes()}
     hf |= {setting: woven for setting, woven, _ in hf_structure()}
     if config.tokenizer == "bytes":

@@ -25,8 +25,12 @@ def attend(q: Array, k: Array, v: Array, segment_ids: Array | None) -> Array:
         if segment_ids is not None:
             visible = visible & (segment_ids[:, None, start:stop, None] == segment_ids[:, None, None, :stop])
         scores = jnp.einsum("BNCH,BNSH->BNCS", q[:, :, start:stop], k[:, :, :stop], preferred_element_type=jnp.float32)
+        point("attend.scores", scores)
         scores = jnp.where(visible, scores, -1e30)
-        weights = jnp.exp(scores - jax.lax.stop_gradient(scores.max(axis=-1, keepdims=True)))
+        highest = jax.lax.stop_gradient(scores.max(axis=-1, keepdims=True))
+        point("attend.highest", highest)
+        weights = jnp.exp(scores - highest)
         total = weights.sum(axis=-1, keepdims=True)  # divided by last, where the array is smaller
+        point("attend.total", total, highest)
         blocks.append((weights.astype(v.dtype) @ v[:, :, :stop] / total).astype(v.dtype))  # [B, N, C, H]
     return jnp.concatenate(blocks, axis=2).swapaxes(1, 2)

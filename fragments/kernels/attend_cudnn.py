@@ -7,6 +7,8 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
+from generator.marks import point
+
 
 def attend(q: Array, k: Array, v: Array, segment_ids: Array | None) -> Array:
     """Causal attention inside each segment. q [B, T, N, H]; k, v [B, T, K, H]; segment_ids [B, T]. -> [B, T, N, H]
@@ -20,6 +22,6 @@ def attend(q: Array, k: Array, v: Array, segment_ids: Array | None) -> Array:
     mesh = jax.sharding.get_abstract_mesh()
     platform = jax.default_backend() if mesh.empty else mesh.abstract_device.platform
     cudnn = platform == "gpu" and q.dtype in (jnp.bfloat16, jnp.float16)
-    return jax.nn.dot_product_attention(
-        q, k, v, mask=same_segment, is_causal=True, implementation="cudnn" if cudnn else "xla"
-    )
+    options = {"is_causal": True, "implementation": "cudnn" if cudnn else "xla"}
+    point("attend_cudnn.options", options)
+    return jax.nn.dot_product_attention(q, k, v, mask=same_segment, **options)

@@ -13,6 +13,7 @@ from jax.ad_checkpoint import checkpoint_name
 from jax.experimental.pallas.ops.tpu import splash_attention as splash
 from jax.sharding import PartitionSpec
 
+from generator.marks import point
 from generator.roles import RULES
 
 
@@ -48,8 +49,8 @@ def attend_local(q: Array, k: Array, v: Array, segment_ids: Array, interpret: bo
     q, k, v = checkpoint_name((q, k, v), "attention")
     segment_ids = jnp.pad(segment_ids, ((0, 0), (0, padding)))
     size = math.gcd(T + padding, 1024)  # queries or keys that the kernel takes at a time
-    kernel = splash.make_splash_mha(
-        splash.MultiHeadMask([splash.CausalMask((T + padding, T + padding))] * N),
+    make_kernel = functools.partial(
+        splash.make_splash_mha,
         head_shards=1,
         q_seq_shards=1,
         block_sizes=splash.BlockSizes(
@@ -64,5 +65,10 @@ def attend_local(q: Array, k: Array, v: Array, segment_ids: Array, interpret: bo
         residual_checkpoint_name="attention",
         interpret=interpret,
     )
-    context = jax.vmap(kernel)(q, k, v, splash.SegmentIds(segment_ids, segment_ids))  # [B, N, T, H]
+    point("attend_splash.make", make_kernel)
+    mask = splash.CausalMask((T + padding, T + padding))
+    point("attend_splash.mask", mask)
+    kernel = make_kernel(splash.MultiHeadMask([mask] * N))
+    with point("attend_splash.run", kernel, q, k, v, segment_ids):
+        context = jax.vmap(kernel)(q, k, v, splash.SegmentIds(segment_ids, segment_ids))  # [B, N, T, H]
     return context.swapaxes(1, 2)[:, :T]

@@ -6,7 +6,7 @@ Source: Vaswani et al. 2017, arXiv 1706.03762, section 3.2.
 from flax import nnx
 from jax import Array
 
-from generator.marks import point, splice
+from generator.marks import point, splice, sum_layers
 from generator.roles import Linear, attend
 
 
@@ -40,16 +40,16 @@ class Attention(nnx.Module):
 @splice("flops")
 def _(products, scores, config):
     heads = 2 * (config.heads + config.kv_heads)  # query and output; key and value
-    products["attention"] = config.layers * config.width * config.head_size * heads
-    scores["attention"] = 12 * config.layers * config.sequence_length * config.heads * config.head_size
+    products["attention"] = sum_layers(1) * config.width * config.head_size * heads
+    scores["attention"] = 12 * config.heads * config.head_size * sum_layers(config.sequence_length)
 
 
-@splice("hf.tensors")
+@splice("hf.layer_tensors")
 def _():
-    yield "layers.attention.query.kernel", "model.layers.{}.self_attn.q_proj.weight", "d n h -> (n h) d"
-    yield "layers.attention.key.kernel", "model.layers.{}.self_attn.k_proj.weight", "d k h -> (k h) d"
-    yield "layers.attention.value.kernel", "model.layers.{}.self_attn.v_proj.weight", "d k h -> (k h) d"
-    yield "layers.attention.out.kernel", "model.layers.{}.self_attn.o_proj.weight", "n h d -> d (n h)"
+    yield "attention.query.kernel", "model.layers.{}.self_attn.q_proj.weight", "d n h -> (n h) d"
+    yield "attention.key.kernel", "model.layers.{}.self_attn.k_proj.weight", "d k h -> (k h) d"
+    yield "attention.value.kernel", "model.layers.{}.self_attn.v_proj.weight", "d k h -> (k h) d"
+    yield "attention.out.kernel", "model.layers.{}.self_attn.o_proj.weight", "n h d -> d (n h)"
 
 
 @splice("hf.sizes")

@@ -28,7 +28,7 @@ class Block(nnx.Module):
         return shard(x + h, "batch", "sequence", "residual")
 
 
-@splice("hf.tensors")
+@splice("hf.layer_tensors")
 def _():
-    yield "layers.attention_norm.scale", "model.layers.{}.input_layernorm.weight", "d -> d"
-    yield "layers.mlp_norm.scale", "model.layers.{}.post_attention_layernorm.weight", "d -> d"
+    yield "attention_norm.scale", "model.layers.{}.input_layernorm.weight", "d -> d"
+    yield "mlp_norm.scale", "model.layers.{}.post_attention_layernorm.weight", "d -> d"

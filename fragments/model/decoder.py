@@ -57,7 +57,7 @@ def positions(tokens) -> Array:
     return jnp.arange(tokens.shape[1])[None]  # [1, T]
 
 
-@splice("hf.tensors", after="block")
+@splice("hf.tensors")
 def _():
     yield "norm.scale", "model.norm.weight", "d -> d"
 

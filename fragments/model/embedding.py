@@ -22,13 +22,17 @@ class Embedding(nnx.Module):
 
     def __call__(self, tokens: Array, dtype: str) -> Array:
         """tokens [B, T] -> [B, T, D]."""
-        return self.table.astype(dtype)[tokens]
+        x = self.table.astype(dtype)[tokens]
+        point("Embedding.vectors", x)
+        return x
 
     def logits(self, x: Array) -> Array:
         """x [B, T, D] -> [B, T, V] in fp32."""
         with point("Embedding.head"):
             kernel = self.table.T  # [D, V]
-        return jnp.einsum("BTD,DV->BTV", x, kernel.astype(x.dtype), preferred_element_type=jnp.float32)
+        logits = jnp.einsum("BTD,DV->BTV", x, kernel.astype(x.dtype), preferred_element_type=jnp.float32)
+        point("Embedding.logits", logits)
+        return logits
 
 
 @splice("flops")

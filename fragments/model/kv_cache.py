@@ -7,6 +7,7 @@ import jax.numpy as jnp
 from jax import Array
 
 from generator.marks import emit, point, proceed, provide, splice
+from generator.roles import Config
 
 
 class Cache(NamedTuple):
@@ -20,6 +21,11 @@ class Cache(NamedTuple):
         return Cache(self.key.at[rows, positions].set(k), self.value.at[rows, positions].set(v))
 
 
+def empty_cache(config: Config, layers: int, batch: int, slots: int) -> Cache:
+    shape = layers, batch, slots, config.kv_heads, config.head_size
+    return Cache(jnp.zeros(shape, config.dtype), jnp.zeros(shape, config.dtype))
+
+
 def attend_cached(q: Array, cache: Cache, positions: Array) -> Array:
     """Attention of q [B, T, N, H] at `positions` [B, T] over the cache slots up to its own position."""
     groups = q.shape[2] // cache.key.shape[2]
@@ -27,8 +33,11 @@ def attend_cached(q: Array, cache: Cache, positions: Array) -> Array:
     visible = jnp.arange(k.shape[1]) <= positions[:, None, :, None]  # [B, 1, T, S]
     point("attend_cached.mask", visible, distance=positions[:, None, :, None] - jnp.arange(k.shape[1]))
     scores = jnp.einsum("BTNH,BSNH->BNTS", q, k, preferred_element_type=jnp.float32) * q.shape[-1] ** -0.5
-    weights = jax.nn.softmax(jnp.where(visible, scores, -1e30), axis=-1).astype(v.dtype)
-    return jnp.einsum("BNTS,BSNH->BTNH", weights, v)
+    point("attend_cached.scores", scores)
+    scores = jnp.where(visible, scores, -1e30)
+    with point("attend_cached.weights", scores):
+        weights = jax.nn.softmax(scores, axis=-1)
+    return jnp.einsum("BNTS,BSNH->BTNH", weights.astype(v.dtype), v)
 
 
 @provide("Decoder.hidden", optional=True, per_layer=True)

@@ -7,7 +7,7 @@ import jax
 from flax import nnx
 from jax import Array
 
-from generator.marks import splice
+from generator.marks import point, splice, sum_layers
 from generator.roles import Linear, shard
 
 
@@ -25,20 +25,22 @@ class FeedForward(nnx.Module):
         self.down = Linear("BTF,FD->BTD", (F, D), ("mlp", "embed"), std, rngs)
 
     def __call__(self, x: Array) -> Array:
-        h = jax.nn.silu(self.gate(x)) * self.up(x)  # [B, T, F]
+        gate, up = self.gate(x), self.up(x)  # [B, T, F]
+        with point("FeedForward.activation", gate, up):
+            h = jax.nn.silu(gate) * up
         return self.down(shard(h, "batch", "sequence", "mlp"))
 
 
 @splice("flops")
 def _(products, config):
-    products["mlp"] = 3 * config.layers * config.width * config.mlp_width
+    products["mlp"] = 3 * sum_layers(1) * config.width * config.mlp_width
 
 
-@splice("hf.tensors")
+@splice("hf.layer_tensors")
 def _():
-    yield "layers.mlp.gate.kernel", "model.layers.{}.mlp.gate_proj.weight", "d f -> f d"
-    yield "layers.mlp.up.kernel", "model.layers.{}.mlp.up_proj.weight", "d f -> f d"
-    yield "layers.mlp.down.kernel", "model.layers.{}.mlp.down_proj.weight", "f d -> d f"
+    yield "mlp.gate.kernel", "model.layers.{}.mlp.gate_proj.weight", "d f -> f d"
+    yield "mlp.up.kernel", "model.layers.{}.mlp.up_proj.weight", "d f -> f d"
+    yield "mlp.down.kernel", "model.layers.{}.mlp.down_proj.weight", "f d -> d f"
 
 
 @splice("hf.sizes")

@@ -79,14 +79,20 @@ class Cache(NamedTuple):
         return Cache(self.key.at[rows, positions].set(k), self.value.at[rows, positions].set(v))
 
 
+def empty_cache(config: Config, layers: int, batch: int, slots: int) -> Cache:
+    shape = layers, batch, slots, config.kv_heads, config.head_size
+    return Cache(jnp.zeros(shape, config.dtype), jnp.zeros(shape, config.dtype))
+
+
 def attend_cached(q: Array, cache: Cache, positions: Array) -> Array:
     """Attention of q [B, T, N, H] at `positions` [B, T] over the cache slots up to its own position."""
     groups = q.shape[2] // cache.key.shape[2]
     k, v = jnp.repeat(cache.key, groups, axis=2), jnp.repeat(cache.value, groups, axis=2)  # [B, S, N, H]
     visible = jnp.arange(k.shape[1]) <= positions[:, None, :, None]  # [B, 1, T, S]
     scores = jnp.einsum("BTNH,BSNH->BNTS", q, k, preferred_element_type=jnp.float32) * q.shape[-1] ** -0.5
-    weights = jax.nn.softmax(jnp.where(visible, scores, -1e30), axis=-1).astype(v.dtype)
-    return jnp.einsum("BNTS,BSNH->BTNH", weights, v)
+    scores = jnp.where(visible, scores, -1e30)
+    weights = jax.nn.softmax(scores, axis=-1)
+    return jnp.einsum("BNTS,BSNH->BTNH", weights.astype(v.dtype), v)
 
 
 def rotary_angles(positions: Array, head_size: int, theta: float) -> Array:
@@ -120,7 +126,8 @@ def attend(q: Array, k: Array, v: Array, segment_ids: Array | None) -> Array:
             visible = visible & (segment_ids[:, None, start:stop, None] == segment_ids[:, None, None, :stop])
         scores = jnp.einsum("BNCH,BNSH->BNCS", q[:, :, start:stop], k[:, :, :stop], preferred_element_type=jnp.float32)
         scores = jnp.where(visible, scores, -1e30)
-        weights = jnp.exp(scores - jax.lax.stop_gradient(scores.max(axis=-1, keepdims=True)))
+        highest = jax.lax.stop_gradient(scores.max(axis=-1, keepdims=True))
+        weights = jnp.exp(scores - highest)
         total = weights.sum(axis=-1, keepdims=True)  # divided by last, where the array is smaller
         blocks.append((weights.astype(v.dtype) @ v[:, :, :stop] / total).astype(v.dtype))  # [B, N, C, H]
     return jnp.concatenate(blocks, axis=2).swapaxes(1, 2)
@@ -162,7 +169,8 @@ class FeedForward(nnx.Module):
         self.down = Linear("BTF,FD->BTD", (F, D), ("mlp", "embed"), std, rngs)
 
     def __call__(self, x: Array) -> Array:
-        h = jax.nn.silu(self.gate(x)) * self.up(x)  # [B, T, F]
+        gate, up = self.gate(x), self.up(x)  # [B, T, F]
+        h = jax.nn.silu(gate) * up
         return self.down(shard(h, "batch", "sequence", "mlp"))
 
 

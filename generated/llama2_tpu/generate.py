@@ -17,7 +17,7 @@ from jax import Array
 
 from .checkpoint import load_checkpoint
 from .data import ByteTokenizer, DataError, FileTokenizer, load_tokenizer
-from .model import Cache, Decoder
+from .model import Cache, Decoder, empty_cache
 from .parallel import make_mesh
 
 
@@ -85,8 +85,7 @@ def generate(model: Decoder, prompts: Sequence[Sequence[int]], sampling: Samplin
     for row, prompt in zip(tokens, prompts, strict=True):
         row[: len(prompt)] = prompt
     positions, last = np.broadcast_to(np.arange(longest, dtype=np.int32), tokens.shape), lengths - 1
-    shape = (config.layers, len(prompts), longest + sampling.max_tokens, config.kv_heads, config.head_size)
-    cache = Cache(jnp.zeros(shape, config.dtype), jnp.zeros(shape, config.dtype))
+    cache = empty_cache(config, config.layers, len(prompts), longest + sampling.max_tokens)
     ended = np.zeros(len(prompts), bool)
     for step, key in enumerate(jax.random.split(jax.random.key(sampling.seed), sampling.max_tokens)):
         logits, cache = decode(model, cache, tokens, positions, last)

@@ -83,14 +83,20 @@ class Cache(NamedTuple):
         return Cache(self.key.at[rows, positions].set(k), self.value.at[rows, positions].set(v))
 
 
+def empty_cache(config: Config, layers: int, batch: int, slots: int) -> Cache:
+    shape = layers, batch, slots, config.kv_heads, config.head_size
+    return Cache(jnp.zeros(shape, config.dtype), jnp.zeros(shape, config.dtype))
+
+
 def attend_cached(q: Array, cache: Cache, positions: Array) -> Array:
     """Attention of q [B, T, N, H] at `positions` [B, T] over the cache slots up to its own position."""
     groups = q.shape[2] // cache.key.shape[2]
     k, v = jnp.repeat(cache.key, groups, axis=2), jnp.repeat(cache.value, groups, axis=2)  # [B, S, N, H]
     visible = jnp.arange(k.shape[1]) <= positions[:, None, :, None]  # [B, 1, T, S]
     scores = jnp.einsum("BTNH,BSNH->BNTS", q, k, preferred_element_type=jnp.float32) * q.shape[-1] ** -0.5
-    weights = jax.nn.softmax(jnp.where(visible, scores, -1e30), axis=-1).astype(v.dtype)
-    return jnp.einsum("BNTS,BSNH->BTNH", weights, v)
+    scores = jnp.where(visible, scores, -1e30)
+    weights = jax.nn.softmax(scores, axis=-1)
+    return jnp.einsum("BNTS,BSNH->BTNH", weights.astype(v.dtype), v)
 
 
 def rotary_angles(positions: Array, head_size: int, theta: float) -> Array:
@@ -138,8 +144,8 @@ def attend_local(q: Array, k: Array, v: Array, segment_ids: Array, interpret: bo
     q, k, v = checkpoint_name((q, k, v), "attention")
     segment_ids = jnp.pad(segment_ids, ((0, 0), (0, padding)))
     size = math.gcd(T + padding, 1024)  # queries or keys that the kernel takes at a time
-    kernel = splash.make_splash_mha(
-        splash.MultiHeadMask([splash.CausalMask((T + padding, T + padding))] * N),
+    make_kernel = functools.partial(
+        splash.make_splash_mha,
         head_shards=1,
         q_seq_shards=1,
         block_sizes=splash.BlockSizes(
@@ -154,6 +160,8 @@ def attend_local(q: Array, k: Array, v: Array, segment_ids: Array, interpret: bo
         residual_checkpoint_name="attention",
         interpret=interpret,
     )
+    mask = splash.CausalMask((T + padding, T + padding))
+    kernel = make_kernel(splash.MultiHeadMask([mask] * N))
     context = jax.vmap(kernel)(q, k, v, splash.SegmentIds(segment_ids, segment_ids))  # [B, N, T, H]
     return context.swapaxes(1, 2)[:, :T]
 
@@ -194,7 +202,8 @@ class FeedForward(nnx.Module):
         self.down = Linear("BTF,FD->BTD", (F, D), ("mlp", "embed"), std, rngs)
 
     def __call__(self, x: Array) -> Array:
-        h = jax.nn.silu(self.gate(x)) * self.up(x)  # [B, T, F]
+        gate, up = self.gate(x), self.up(x)  # [B, T, F]
+        h = jax.nn.silu(gate) * up
         return self.down(shard(h, "batch", "sequence", "mlp"))
 
 

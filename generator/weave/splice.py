@@ -87,8 +87,29 @@ def _edit(point: Point, bodies: list[tuple[Splice, Traced]]) -> Edit:
     for splice, body in bodies:
         _proceeds(splice, body, point)
     if not bodies:
-        return Edit(start, end, syntax.placeholder(point.statement, source))
+        return _returned(point, start, end) or Edit(start, end, syntax.placeholder(point.statement, source))
     return Edit(start, end, Traced.join(syntax.reindent(body, width) for _, body in bodies))
+
+
+def _returned(point: Point, start: int, end: int) -> Edit | None:
+    """`x = f(y)`, a point without splices, `return x`: written for the point's sake, and plainly `return f(y)`."""
+    block = syntax.body(point.hosts[-1])
+    index = next((i for i, statement in enumerate(block) if statement is point.statement), 0)
+    if not 0 < index < len(block) - 1:
+        return None
+    before, after = syntax.simple(block[index - 1]), syntax.simple(block[index + 1])
+    if not (isinstance(before, cst.Assign) and isinstance(after, cst.Return) and len(before.targets) == 1):
+        return None
+    name = before.targets[0].target
+    if not (isinstance(name, cst.Name) and isinstance(after.value, cst.Name) and name.value == after.value.value):
+        return None
+    source = point.source
+    value, last = source.span(before.value)[0], source.lines(block[index + 1])[1]
+    written = source.traced[value:start]
+    if "\n" in source.text[source.span(before.value)[1] : start].rstrip("\n") or "#" in source.text[end:last]:
+        return None  # comments belong to what is said step by step
+    opening = Traced.insert("return ", source.traced.origin_at(source.span(after)[0]))
+    return Edit(source.span(before)[0], last, opening + written)
 
 
 def _nested(point: Point, bodies: list[tuple[Splice, Traced]]) -> Traced:

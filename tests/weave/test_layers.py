@@ -248,10 +248,11 @@ class TestGroups:
 
     def test_kinds_differ_by_their_fragments_alone(self):
         text = self.woven()
-        assert "x + 100" in definition(text, "MovedAttention")
-        assert definition(text, "PlainAttention") == definition(text, "MovedAttention").replace(
-            "        x = x + 100\n", ""
-        ).replace("Moved", "Plain")
+        assert definition(text, "MovedAttention").endswith(
+            "x = self.scale * x\n        x = x + 100\n        return x\n"
+        )
+        assert definition(text, "PlainAttention").endswith("(self, x):\n        return self.scale * x\n")
+        assert "self.attention = MovedAttention(config, scale)" in definition(text, "MovedBlock")
 
     def test_it_computes_what_the_pattern_says(self):
         class Config:

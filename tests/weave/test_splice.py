@@ -285,3 +285,43 @@ class TestRefused:
             host='def f(x) -> "Iterator[int]":\n    point("a", x)\n', s='@splice("a")\ndef _(x):\n    yield x\n'
         )
         assert list(run(text)["f"](3)) == [3]
+
+
+class TestAPointBeforeAReturn:
+    """A host names a result only for a point: without a splice it reads as if there had been none."""
+
+    HOST = """
+        from generator.marks import point
+
+        def double(x):
+            y = 2 * (
+                x + 1
+            )  # twice
+            point("double.result", y)
+            return y
+    """
+
+    def test_without_a_splice(self):
+        assert woven(host=self.HOST) == tidy(
+            """
+            def double(x):
+                return 2 * (x + 1)  # twice
+            """
+        )
+
+    def test_with_one(self):
+        spliced = """
+            from generator.marks import splice
+
+            @splice("double.result")
+            def _(y):
+                y = y + 3
+        """
+        assert woven(host=self.HOST, spliced=spliced) == tidy(
+            """
+            def double(x):
+                y = 2 * (x + 1)  # twice
+                y = y + 3
+                return y
+            """
+        )

@@ -233,5 +233,6 @@ class TestAuxiliaryLoss:
 
     def test_without_the_fragment_nothing_changes(self):
         assert woven(experts=EXPERTS) == tidy(EXPERTS.split("point\n")[1]).replace(
-            '    point("loss.terms", total)\n', ""
+            '    total = jnp.sum(logits)\n    point("loss.terms", total)\n    return total\n',
+            "    return jnp.sum(logits)\n",
         ).replace('        point("Block.routed", h)\n', "")

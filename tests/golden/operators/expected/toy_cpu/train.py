@@ -9,8 +9,7 @@ from .model import Decoder
 def loss(model: Decoder, batch: dict[str, list]) -> float:
     """The mean square."""
     predicted = model(batch["tokens"])
-    total = sum((p - t) ** 2 for p, t in zip(predicted, batch["targets"]))
-    return total
+    return sum((p - t) ** 2 for p, t in zip(predicted, batch["targets"]))
 
 
 def main() -> None:

@@ -1,0 +1,20 @@
+"""Llama 2."""
+
+from families.cases import SMALL, Case, Family
+
+FAMILY = Family(
+    architecture="llama2",
+    model="LlamaForCausalLM",
+    config="LlamaConfig",
+    settings=SMALL,
+    cases={
+        "grouped": Case(),
+        "tied": Case(dict(tie_word_embeddings=True), 'without = ["model/untied_head"]'),
+        "heads_free": Case(dict(num_key_value_heads=4, head_dim=12, vocab_size=101)),
+    },
+    published={
+        "7b": (6.738, "tensors of meta-llama/Llama-2-7b-hf"),
+        "13b": (13.016, "tensors of meta-llama/Llama-2-13b-hf"),
+        "70b": (68.977, "tensors of meta-llama/Llama-2-70b-hf"),
+    },
+)

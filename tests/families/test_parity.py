@@ -1,0 +1,99 @@
+"""Every family against its reference in transformers: logits, gradients, checkpoints, decoding, packing, training."""
+
+from __future__ import annotations
+
+import dataclasses
+import importlib
+import pkgutil
+from pathlib import Path
+
+import jax
+import numpy as np
+import pytest
+import transformers
+
+from families import cases, parity
+from generator.library import Library
+from generator.package import Package
+from generator.weave import weave
+
+FAMILIES = {
+    module.name: importlib.import_module(f"families.cases.{module.name}").FAMILY
+    for module in pkgutil.iter_modules(cases.__path__)
+}
+LIBRARY = Library.read([Path(__file__).resolve().parents[2]])
+ALL = [(family, case) for family in FAMILIES for case in FAMILIES[family].cases]
+FIRST = [(family, next(iter(FAMILIES[family].cases))) for family in FAMILIES]
+
+
+@pytest.fixture(scope="module", params=ALL, ids=lambda pair: "-".join(pair))
+def compared(request, tmp_path_factory):
+    """A woven package, its reference, the reference's checkpoint, tokens, and how far logits may be off."""
+    name, case_name = request.param
+    family, folder = FAMILIES[name], tmp_path_factory.mktemp(f"{name}_{case_name}")
+    case, own = family.cases[case_name], f"{name}_{case_name}"
+    text = f'base = "{family.architecture}"\ntitle = "{name}, {case_name}"\n{case.variant}\n'
+    library = Library({**LIBRARY.files, f"templates/architectures/{own}.toml": text})
+    package = parity.load_package(write(weave(own, "cpu", library), folder))
+    config = getattr(transformers, family.config)(
+        **family.settings | case.settings, attn_implementation="eager", dtype="float32"
+    )
+    reference = parity.make_reference(getattr(transformers, family.model), config)
+    reference.save_pretrained(folder / "theirs")
+    tokens = np.random.default_rng(0).integers(0, config.vocab_size, (2, family.length), dtype=np.int32)
+    return package, reference, folder / "theirs", tokens, case.atol
+
+
+def write(woven: Package, folder: Path) -> Path:
+    """Writes a package without its tests below a folder; its own folder."""
+    for path, content in woven.files.items():
+        if not path.startswith("tests/"):
+            (folder / woven.name / path).parent.mkdir(parents=True, exist_ok=True)
+            (folder / woven.name / path).write_text(content)
+    return folder / woven.name
+
+
+def test_logits_and_gradients(compared):
+    package, reference, folder, tokens, atol = compared
+    parity.check_logits_and_gradients(package, reference, folder, tokens, atol)
+
+
+def test_round_trip(compared):
+    package, reference, folder, _, _ = compared
+    parity.check_round_trip(package, reference, folder)
+
+
+def test_cached_decoding(compared, monkeypatch):
+    package, _, folder, tokens, _ = compared
+    parity.check_cached_decoding(package, folder, tokens, monkeypatch)
+
+
+def test_packing(compared):
+    package, _, folder, tokens, _ = compared
+    parity.check_packing(package, folder, tokens)
+
+
+@pytest.mark.parametrize("compared", FIRST, ids=[family for family, _ in FIRST], indirect=True)
+def test_tiny_preset_trains(compared):
+    """Ten steps on one batch: the loss falls by more than a tenth."""
+    package, _, _, tokens, _ = compared
+    config = dataclasses.replace(
+        package.config.PRESETS["tiny"],
+        sequence_length=tokens.shape[1] - 1,
+        batch_size=2,
+        steps=10,
+        warmup_ratio=0.0,
+        dtype="float32",
+    )
+    batch = {
+        "tokens": tokens[:, :-1],
+        "targets": tokens[:, 1:],
+        "positions": np.broadcast_to(np.arange(tokens.shape[1] - 1, dtype=np.int32), tokens[:, 1:].shape),
+        "segment_ids": np.ones_like(tokens[:, 1:]),
+        "weights": np.ones(tokens[:, 1:].shape, np.float32),
+    }
+    state, step, losses = package.train.new_state(config), jax.jit(package.train.train_step), []
+    for _ in range(config.steps):
+        state, metrics = step(state, batch)
+        losses.append(float(metrics["train/loss"]))
+    assert losses[-1] < 0.9 * losses[0], losses
