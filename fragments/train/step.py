@@ -45,15 +45,9 @@ def train_step(state: TrainState, batch: dict[str, Array]) -> tuple[TrainState, 
     """One step of the optimizer on a batch of arrays [B, T]; the new state, and scalars to watch."""
     config = state.model.config
     gradient = jax.grad(functools.partial(loss, config=config), has_aux=True)
-
-    def add(sums, microbatch):
-        return jax.tree.map(jnp.add, sums, gradient(state.model, microbatch)), None
-
-    # microbatch a is rows a, a + A, ...: spread over the devices as the batch is
-    microbatches = {k: x.reshape(-1, config.accumulation, x.shape[1]).swapaxes(0, 1) for k, x in batch.items()}
-    first = {k: x[0] for k, x in microbatches.items()}
-    zeros = jax.tree.map(lambda x: jnp.zeros(x.shape, x.dtype), jax.eval_shape(gradient, state.model, first))
-    (gradients, sums), _ = jax.lax.scan(add, zeros, microbatches)
+    # sums over microbatches; one is rows a, a + A, ...: spread over the devices as the batch is
+    accumulate = optax.microbatch(gradient, 1, config.batch_size // config.accumulation)
+    gradients, sums = accumulate(state.model, batch)
     targets = jnp.maximum(sums["targets"], 1)
     gradients = jax.tree.map(lambda g: g / targets, gradients)  # once, so that each target counts the same
 
