@@ -41,8 +41,8 @@ def make_config(data: str, **fields):
 
 
 def read_all(data: str) -> list[str]:
-    count, read = open_documents(data)
-    return [read(i) for i in range(count)]
+    documents = open_documents(data)
+    return [documents[i] for i in range(len(documents))]
 
 
 def segments(batches) -> list[tuple[list[int], list[int]]]:
