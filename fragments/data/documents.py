@@ -19,8 +19,8 @@ class Config:
 TEXT_BYTES = 65_536  # about the longest document from a plain text file
 
 
-class DataError(Exception):
-    """Data or a tokenizer that cannot be used: one line that says why and what to do."""
+class InputError(Exception):
+    """Data, a tokenizer, a Hugging Face directory, a prompt or a setting that cannot be used: why, and what to do."""
 
 
 def read_bytes(path: Path, start: int, stop: int) -> bytes:
@@ -34,15 +34,15 @@ def as_text(value: object, source: str) -> str:
     try:
         value = value.decode() if isinstance(value, bytes) else value
     except UnicodeDecodeError as error:
-        raise DataError(f"{source}: byte {error.start} is not UTF-8: convert it to UTF-8, or leave it out") from None
+        raise InputError(f"{source}: byte {error.start} is not UTF-8: convert it to UTF-8, or leave it out") from None
     if not isinstance(value, str):
-        raise DataError(f"{source}: the text is {value!r}, not a string: mend it, or leave it out")
+        raise InputError(f"{source}: the text is {value!r}, not a string: mend it, or leave it out")
     return value
 
 
 def open_text(path: Path) -> grain.MapDataset:
     if b"\0" in read_bytes(path, 0, 8192):  # as git tells binary files
-        raise DataError(f"{path}: not text, nor of another suffix that is known: unpack it, or choose: 'DIR/**/*.txt'")
+        raise InputError(f"{path}: not text, nor of another suffix that is known: unpack it, or choose: 'DIR/**/*.txt'")
     size = path.stat().st_size
     count = -(-size // TEXT_BYTES)
     bounds = {0, size}
@@ -66,7 +66,7 @@ def open_jsonl(path: Path) -> grain.MapDataset:
         try:
             return as_text(json.loads(read_bytes(path, stop - lengths[lines[i]], stop))["text"], source)
         except (ValueError, KeyError, TypeError) as error:  # no JSON, no field text, no object
-            raise DataError(f"{source}: must be JSON with a field text: {type(error).__name__}: {error}") from None
+            raise InputError(f"{source}: must be JSON with a field text: {type(error).__name__}: {error}") from None
 
     return grain.MapDataset.range(len(lines)).map(read)
 
@@ -78,9 +78,9 @@ def open_parquet(path: Path) -> grain.MapDataset:
         with parquet.ParquetFile(path) as file:
             column = file.read(columns=["text"])["text"]
     except ImportError:
-        raise DataError(f"{path}: needs pyarrow: pip install pyarrow") from None
+        raise InputError(f"{path}: needs pyarrow: pip install pyarrow") from None
     except (ArrowException, KeyError) as error:
-        raise DataError(f"{path}: must be Parquet with a column text: {error}") from None
+        raise InputError(f"{path}: must be Parquet with a column text: {error}") from None
     return grain.MapDataset.range(len(column)).map(lambda i: as_text(column[i].as_py(), f"{path}: row {i}"))
 
 
@@ -88,7 +88,7 @@ def open_array_record(path: Path) -> grain.MapDataset:
     try:
         records = grain.sources.ArrayRecordDataSource(str(path))
     except RuntimeError as error:
-        raise DataError(f"{path}: must be an ArrayRecord file: {error}") from None
+        raise InputError(f"{path}: must be an ArrayRecord file: {error}") from None
     return grain.MapDataset.range(len(records)).map(lambda i: as_text(records[i], f"{path}: record {i}"))
 
 
@@ -104,7 +104,7 @@ def find_files(data: str) -> list[Path]:
         found = map(Path, [path] if path.exists() else glob.glob(str(path), recursive=True))
     files = sorted(file for file in found if file.is_file())
     if not files:
-        raise DataError(f"data {data}: no such file: give a file, a folder that holds files, or a pattern 'DIR/*.txt'")
+        raise InputError(f"data {data}: no such file: give a file, a folder that holds files, or a pattern 'DIR/*.txt'")
     return files
 
 

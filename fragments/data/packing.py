@@ -10,7 +10,7 @@ import numpy as np
 from jax import Array
 
 from generator.marks import provide
-from generator.roles import TEXT_BYTES, DataError, load_tokenizer, open_documents
+from generator.roles import TEXT_BYTES, InputError, load_tokenizer, open_documents
 
 
 class Config:
@@ -41,16 +41,16 @@ def make_dataset(config: Config, split: str, process_index: int = 0, process_cou
     """
     tokenizer, length = load_tokenizer(config.tokenizer), config.sequence_length
     if (known := tokenizer.vocab_size) > (most := config.vocab_size):
-        raise DataError(f"tokenizer {config.tokenizer}: its {known} tokens exceed a vocab_size of {most}: raise that")
+        raise InputError(f"tokenizer {config.tokenizer}: its {known} tokens exceed a vocab_size of {most}: raise that")
     if config.batch_size % process_count:
-        raise DataError(f"batch_size {config.batch_size}: must be a multiple of the {process_count} processes")
+        raise InputError(f"batch_size {config.batch_size}: must be a multiple of the {process_count} processes")
     documents = open_documents(config.data)
     count = len(documents)
     numbers = np.arange(count)
     train = numbers[numbers % HOLDOUT != 0]
     if len(train) < process_count:
         problem = f"{count} documents, of which 1 in {HOLDOUT} is held out, are too few for {process_count} processes"
-        raise DataError(f"data {config.data}: {problem}: give more, or a text of more than {TEXT_BYTES} bytes")
+        raise InputError(f"data {config.data}: {problem}: give more, or a text of more than {TEXT_BYTES} bytes")
     rows = config.batch_size // process_count
     if split == "train":
         order = grain.MapDataset.source(train[process_index::process_count]).seed(config.seed).shuffle().repeat()

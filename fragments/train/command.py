@@ -9,7 +9,7 @@ import jax
 import tyro
 
 from generator.marks import point
-from generator.roles import PRESETS, Config, DataError, MeshError, newest_config, train
+from generator.roles import PRESETS, Config, InputError, MeshError, newest_config, train
 
 
 @dataclasses.dataclass(frozen=True)
@@ -20,8 +20,7 @@ class CommandLine:
     """
 
     config: tyro.conf.OmitArgPrefixes[Config]
-    # settings that those below replace; None: the checkpoint's, or else tiny
-    preset: tyro.extras.literal_type_from_choices(PRESETS) | None = None
+    preset: tyro.extras.literal_type_from_choices(PRESETS) | None = None  # defaults of the rest; else a checkpoint's
 
 
 def main() -> None:
@@ -37,7 +36,7 @@ def main() -> None:
         sys.stdout = open(os.devnull, "w")
     try:
         train(config)
-    except (DataError, MeshError, OSError) as error:
+    except (InputError, MeshError, OSError) as error:
         raise SystemExit(str(error)) from None
 
 

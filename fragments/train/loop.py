@@ -9,12 +9,13 @@ import time
 from pathlib import Path
 
 import jax
+from jax.sharding import NamedSharding, PartitionSpec
 
 from generator.roles import (
+    RULES,
     Checkpoints,
     Monitor,
     abstract,
-    abstract_batch,
     changes,
     compile_step,
     create_state,
@@ -50,8 +51,8 @@ def train(config: Config) -> None:
     index, count = jax.process_index(), jax.process_count()
     data = iter(make_dataset(config, "train", index, count))
     held_out = list(itertools.islice(make_dataset(config, "eval", index, count), config.eval_batches))
-    layout = abstract_batch(config, mesh)
-    to_devices = functools.partial(jax.make_array_from_process_local_data, layout["tokens"].sharding)
+    rows = NamedSharding(mesh, PartitionSpec(RULES["batch"], RULES["sequence"]))
+    to_devices = functools.partial(jax.make_array_from_process_local_data, rows)
     directory = Path(config.checkpoint_dir or time.strftime("runs/%Y%m%d-%H%M%S"))
     checkpoints = Checkpoints(str(directory), config)
     with jax.set_mesh(mesh):
@@ -67,7 +68,7 @@ def train(config: Config) -> None:
         if step >= config.steps:
             print(f"all {config.steps} steps are done: give more --steps to train on")
             return
-        compiled_step = compile_step(state, layout)
+        compiled_step = compile_step(state, to_devices(held_out[0]))  # training batches have the same layout
         evaluate = jax.jit(lambda model, batch: loss(model, batch, config)[1])
         # process 0 speaks for all
         monitor = Monitor(directory if index == 0 else Path(tempfile.mkdtemp()), config, step)
@@ -89,7 +90,8 @@ def train(config: Config) -> None:
                 if evaluates:
                     sums = [evaluate(state.model, to_devices(batch)) for batch in held_out]
                     total, targets = (sum(float(x[name]) for x in sums) for name in ("cross_entropy", "targets"))
-                    monitor.evaluation(step, total / targets)
+                    monitor.record(step, {"eval/loss": total / targets})
+                    print(f"step {step}: loss on held-out data {total / targets:.4f}", flush=True)
                 if saves:
                     checkpoints.save(step, state.model, dataclasses.replace(state, model=None), data)
                 monitor.flush()

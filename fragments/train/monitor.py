@@ -61,10 +61,6 @@ class Monitor:
             minutes = seconds * (self.config.steps - step) / 60
             print(f"step {step}/{self.config.steps} {text} ETA {minutes:.1f} min", flush=True)
 
-    def evaluation(self, step: int, loss: float) -> None:
-        self.record(step, {"eval/loss": loss})
-        self.progress.print(f"step {step}: loss on held-out data {loss:.4f}", soft_wrap=True, highlight=False)
-
     def flush(self) -> None:
         """Puts all on the disk; the time up to now belongs to no step."""
         self.events.flush()

@@ -8,9 +8,9 @@ import jax.numpy as jnp
 import optax
 from flax import nnx
 from jax import Array
-from jax.sharding import Mesh, NamedSharding, PartitionSpec
+from jax.sharding import Mesh
 
-from generator.roles import RULES, Decoder, abstract, learning_rate, loss, make_optimizer
+from generator.roles import Decoder, abstract, learning_rate, loss, make_optimizer
 
 
 class Config:
@@ -58,14 +58,6 @@ def train_step(state: TrainState, batch: dict[str, Array]) -> tuple[TrainState, 
         "train/gradient_norm": optax.tree.norm(gradients),  # before it is clipped
     }
     return TrainState(state.step + 1, optax.apply_updates(state.model, updates), opt_state), metrics
-
-
-def abstract_batch(config: Config, mesh: Mesh) -> dict[str, jax.ShapeDtypeStruct]:
-    """The arrays [B, T] of a batch, rows over the devices."""
-    dtypes = {name: jnp.int32 for name in ("tokens", "targets", "positions", "segment_ids")} | {"weights": jnp.float32}
-    layout = NamedSharding(mesh, PartitionSpec(RULES["batch"], RULES["sequence"]))
-    shape = config.batch_size, config.sequence_length
-    return {name: jax.ShapeDtypeStruct(shape, dtype, sharding=layout) for name, dtype in dtypes.items()}
 
 
 def compile_step(state: TrainState, batch: dict[str, Array]) -> jax.stages.Compiled:

@@ -24,8 +24,8 @@ from .config import Config
 TEXT_BYTES = 65_536  # about the longest document from a plain text file
 
 
-class DataError(Exception):
-    """Data or a tokenizer that cannot be used: one line that says why and what to do."""
+class InputError(Exception):
+    """Data, a tokenizer, a Hugging Face directory, a prompt or a setting that cannot be used: why, and what to do."""
 
 
 def read_bytes(path: Path, start: int, stop: int) -> bytes:
@@ -39,15 +39,15 @@ def as_text(value: object, source: str) -> str:
     try:
         value = value.decode() if isinstance(value, bytes) else value
     except UnicodeDecodeError as error:
-        raise DataError(f"{source}: byte {error.start} is not UTF-8: convert it to UTF-8, or leave it out") from None
+        raise InputError(f"{source}: byte {error.start} is not UTF-8: convert it to UTF-8, or leave it out") from None
     if not isinstance(value, str):
-        raise DataError(f"{source}: the text is {value!r}, not a string: mend it, or leave it out")
+        raise InputError(f"{source}: the text is {value!r}, not a string: mend it, or leave it out")
     return value
 
 
 def open_text(path: Path) -> grain.MapDataset:
     if b"\0" in read_bytes(path, 0, 8192):  # as git tells binary files
-        raise DataError(f"{path}: not text, nor of another suffix that is known: unpack it, or choose: 'DIR/**/*.txt'")
+        raise InputError(f"{path}: not text, nor of another suffix that is known: unpack it, or choose: 'DIR/**/*.txt'")
     size = path.stat().st_size
     count = -(-size // TEXT_BYTES)
     bounds = {0, size}
@@ -71,7 +71,7 @@ def open_jsonl(path: Path) -> grain.MapDataset:
         try:
             return as_text(json.loads(read_bytes(path, stop - lengths[lines[i]], stop))["text"], source)
         except (ValueError, KeyError, TypeError) as error:  # no JSON, no field text, no object
-            raise DataError(f"{source}: must be JSON with a field text: {type(error).__name__}: {error}") from None
+            raise InputError(f"{source}: must be JSON with a field text: {type(error).__name__}: {error}") from None
 
     return grain.MapDataset.range(len(lines)).map(read)
 
@@ -83,9 +83,9 @@ def open_parquet(path: Path) -> grain.MapDataset:
         with parquet.ParquetFile(path) as file:
             column = file.read(columns=["text"])["text"]
     except ImportError:
-        raise DataError(f"{path}: needs pyarrow: pip install pyarrow") from None
+        raise InputError(f"{path}: needs pyarrow: pip install pyarrow") from None
     except (ArrowException, KeyError) as error:
-        raise DataError(f"{path}: must be Parquet with a column text: {error}") from None
+        raise InputError(f"{path}: must be Parquet with a column text: {error}") from None
     return grain.MapDataset.range(len(column)).map(lambda i: as_text(column[i].as_py(), f"{path}: row {i}"))
 
 
@@ -93,7 +93,7 @@ def open_array_record(path: Path) -> grain.MapDataset:
     try:
         records = grain.sources.ArrayRecordDataSource(str(path))
     except RuntimeError as error:
-        raise DataError(f"{path}: must be an ArrayRecord file: {error}") from None
+        raise InputError(f"{path}: must be an ArrayRecord file: {error}") from None
     return grain.MapDataset.range(len(records)).map(lambda i: as_text(records[i], f"{path}: record {i}"))
 
 
@@ -109,7 +109,7 @@ def find_files(data: str) -> list[Path]:
         found = map(Path, [path] if path.exists() else glob.glob(str(path), recursive=True))
     files = sorted(file for file in found if file.is_file())
     if not files:
-        raise DataError(f"data {data}: no such file: give a file, a folder that holds files, or a pattern 'DIR/*.txt'")
+        raise InputError(f"data {data}: no such file: give a file, a folder that holds files, or a pattern 'DIR/*.txt'")
     return files
 
 
@@ -143,13 +143,13 @@ class FileTokenizer:
             self.tokenizer = Tokenizer.from_file(str(path))
             settings = json.loads(beside.read_text()) if beside.is_file() else {}
         except Exception as error:
-            raise DataError(f"tokenizer {path}: {error}: give the path of a tokenizer.json, or bytes") from None
+            raise InputError(f"tokenizer {path}: {error}: give the path of a tokenizer.json, or bytes") from None
         self.tokenizer.encode_special_tokens = True  # "</s>" in a document is text and does not end it
         names = [settings.get("bos_token", "<s>"), settings.get("eos_token", "</s>")]
         names = [name["content"] if isinstance(name, dict) else name for name in names]
         vocabulary = self.tokenizer.get_vocab()
         if not set(names) <= set(vocabulary):
-            raise DataError(f"tokenizer {path}: has not both of {names}: set bos_token and eos_token in {beside}")
+            raise InputError(f"tokenizer {path}: has not both of {names}: set bos_token and eos_token in {beside}")
         self.bos, self.eos = (vocabulary[name] for name in names)
         self.vocab_size = max(vocabulary.values()) + 1
 
@@ -187,16 +187,16 @@ def make_dataset(config: Config, split: str, process_index: int = 0, process_cou
     """
     tokenizer, length = load_tokenizer(config.tokenizer), config.sequence_length
     if (known := tokenizer.vocab_size) > (most := config.vocab_size):
-        raise DataError(f"tokenizer {config.tokenizer}: its {known} tokens exceed a vocab_size of {most}: raise that")
+        raise InputError(f"tokenizer {config.tokenizer}: its {known} tokens exceed a vocab_size of {most}: raise that")
     if config.batch_size % process_count:
-        raise DataError(f"batch_size {config.batch_size}: must be a multiple of the {process_count} processes")
+        raise InputError(f"batch_size {config.batch_size}: must be a multiple of the {process_count} processes")
     documents = open_documents(config.data)
     count = len(documents)
     numbers = np.arange(count)
     train = numbers[numbers % HOLDOUT != 0]
     if len(train) < process_count:
         problem = f"{count} documents, of which 1 in {HOLDOUT} is held out, are too few for {process_count} processes"
-        raise DataError(f"data {config.data}: {problem}: give more, or a text of more than {TEXT_BYTES} bytes")
+        raise InputError(f"data {config.data}: {problem}: give more, or a text of more than {TEXT_BYTES} bytes")
     rows = config.batch_size // process_count
     if split == "train":
         order = grain.MapDataset.source(train[process_index::process_count]).seed(config.seed).shuffle().repeat()

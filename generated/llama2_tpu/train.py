@@ -33,16 +33,14 @@ from tensorboardX import SummaryWriter
 
 from .checkpoint import Checkpoints, changes, newest_config
 from .config import PRESETS, Config
-from .data import DataError, make_dataset
+from .data import InputError, make_dataset
 from .model import Decoder
 from .parallel import RULES, MeshError, abstract, make_mesh
-
-LIBTPU_FLAGS = "--xla_tpu_scoped_vmem_limit_kib=65536"
 
 
 def set_flags() -> None:
     """Sets libtpu's flags where none are set; libtpu reads them when JAX first asks for its devices."""
-    os.environ.setdefault("LIBTPU_INIT_ARGS", LIBTPU_FLAGS)
+    os.environ.setdefault("LIBTPU_INIT_ARGS", "--xla_tpu_scoped_vmem_limit_kib=65536")
 
 
 def learning_rate(done: Array, config: Config) -> Array:
@@ -116,14 +114,6 @@ def train_step(state: TrainState, batch: dict[str, Array]) -> tuple[TrainState, 
         "train/gradient_norm": optax.tree.norm(gradients),  # before it is clipped
     }
     return TrainState(state.step + 1, optax.apply_updates(state.model, updates), opt_state), metrics
-
-
-def abstract_batch(config: Config, mesh: Mesh) -> dict[str, jax.ShapeDtypeStruct]:
-    """The arrays [B, T] of a batch, rows over the devices."""
-    dtypes = {name: jnp.int32 for name in ("tokens", "targets", "positions", "segment_ids")} | {"weights": jnp.float32}
-    layout = NamedSharding(mesh, PartitionSpec(RULES["batch"], RULES["sequence"]))
-    shape = config.batch_size, config.sequence_length
-    return {name: jax.ShapeDtypeStruct(shape, dtype, sharding=layout) for name, dtype in dtypes.items()}
 
 
 def compile_step(state: TrainState, batch: dict[str, Array]) -> jax.stages.Compiled:
@@ -213,10 +203,6 @@ class Monitor:
             minutes = seconds * (self.config.steps - step) / 60
             print(f"step {step}/{self.config.steps} {text} ETA {minutes:.1f} min", flush=True)
 
-    def evaluation(self, step: int, loss: float) -> None:
-        self.record(step, {"eval/loss": loss})
-        self.progress.print(f"step {step}: loss on held-out data {loss:.4f}", soft_wrap=True, highlight=False)
-
     def flush(self) -> None:
         """Puts all on the disk; the time up to now belongs to no step."""
         self.events.flush()
@@ -255,8 +241,8 @@ def train(config: Config) -> None:
     index, count = jax.process_index(), jax.process_count()
     data = iter(make_dataset(config, "train", index, count))
     held_out = list(itertools.islice(make_dataset(config, "eval", index, count), config.eval_batches))
-    layout = abstract_batch(config, mesh)
-    to_devices = functools.partial(jax.make_array_from_process_local_data, layout["tokens"].sharding)
+    rows = NamedSharding(mesh, PartitionSpec(RULES["batch"], RULES["sequence"]))
+    to_devices = functools.partial(jax.make_array_from_process_local_data, rows)
     directory = Path(config.checkpoint_dir or time.strftime("runs/%Y%m%d-%H%M%S"))
     checkpoints = Checkpoints(str(directory), config)
     with jax.set_mesh(mesh):
@@ -272,7 +258,7 @@ def train(config: Config) -> None:
         if step >= config.steps:
             print(f"all {config.steps} steps are done: give more --steps to train on")
             return
-        compiled_step = compile_step(state, layout)
+        compiled_step = compile_step(state, to_devices(held_out[0]))  # training batches have the same layout
         evaluate = jax.jit(lambda model, batch: loss(model, batch, config)[1])
         # process 0 speaks for all
         monitor = Monitor(directory if index == 0 else Path(tempfile.mkdtemp()), config, step)
@@ -294,7 +280,8 @@ def train(config: Config) -> None:
                 if evaluates:
                     sums = [evaluate(state.model, to_devices(batch)) for batch in held_out]
                     total, targets = (sum(float(x[name]) for x in sums) for name in ("cross_entropy", "targets"))
-                    monitor.evaluation(step, total / targets)
+                    monitor.record(step, {"eval/loss": total / targets})
+                    print(f"step {step}: loss on held-out data {total / targets:.4f}", flush=True)
                 if saves:
                     checkpoints.save(step, state.model, dataclasses.replace(state, model=None), data)
                 monitor.flush()
@@ -315,8 +302,7 @@ class CommandLine:
     """
 
     config: tyro.conf.OmitArgPrefixes[Config]
-    # settings that those below replace; None: the checkpoint's, or else tiny
-    preset: tyro.extras.literal_type_from_choices(PRESETS) | None = None
+    preset: tyro.extras.literal_type_from_choices(PRESETS) | None = None  # defaults of the rest; else a checkpoint's
 
 
 def main() -> None:
@@ -332,7 +318,7 @@ def main() -> None:
         sys.stdout = open(os.devnull, "w")
     try:
         train(config)
-    except (DataError, MeshError, OSError) as error:
+    except (InputError, MeshError, OSError) as error:
         raise SystemExit(str(error)) from None
 
 
