@@ -24,7 +24,7 @@ import numpy as np
 import torch
 from llama2_cpu.config import PRESETS, Config
 from llama2_cpu.parallel import make_mesh
-from llama2_cpu.train import abstract_batch, compile_step, create_state
+from llama2_cpu.train import compile_step, create_state
 from transformers import LlamaConfig, LlamaForCausalLM
 
 SIZES = {
@@ -35,10 +35,6 @@ SIZES = {
 
 def ours(config: Config, tokens: np.ndarray):
     """A function that makes one step and waits for it."""
-    mesh = make_mesh()
-    with jax.set_mesh(mesh):
-        state = create_state(config, mesh)
-        step = compile_step(state, abstract_batch(config, mesh))
     shape = tokens[:, :-1].shape
     batch = {
         "tokens": tokens[:, :-1],
@@ -47,7 +43,11 @@ def ours(config: Config, tokens: np.ndarray):
         "segment_ids": np.ones(shape, np.int32),
         "weights": np.ones(shape, np.float32),
     }
-    batch = {name: jax.device_put(x, abstract_batch(config, mesh)[name].sharding) for name, x in batch.items()}
+    batch = jax.device_put(batch)
+    mesh = make_mesh()
+    with jax.set_mesh(mesh):
+        state = create_state(config, mesh)
+        step = compile_step(state, batch)
 
     def run() -> None:
         nonlocal state

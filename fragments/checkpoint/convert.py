@@ -7,7 +7,7 @@ from typing import Literal
 import tyro
 from tyro.conf import Positional
 
-from generator.roles import Checkpoints, HuggingFaceError, copy_tokenizer, load_checkpoint, load_hf, make_mesh, save_hf
+from generator.roles import Checkpoints, InputError, copy_tokenizer, load_checkpoint, load_hf, make_mesh, save_hf
 
 
 def import_hf(hf_dir: Positional[str], directory: Positional[str]) -> None:
@@ -15,7 +15,7 @@ def import_hf(hf_dir: Positional[str], directory: Positional[str]) -> None:
     config, model = load_hf(hf_dir)
     copies = Path(directory).resolve() / "tokenizer"
     if copies.parent.exists():
-        raise HuggingFaceError(f"{directory}: is there already: give a new directory")
+        raise InputError(f"{directory}: is there already: give a new directory")
     copies.mkdir(parents=True)
     copy_tokenizer(config.tokenizer, copies)
     checkpoints = Checkpoints(directory, dataclasses.replace(config, tokenizer=str(copies / "tokenizer.json")))
@@ -33,7 +33,7 @@ def export_hf(
 def main() -> None:
     try:
         tyro.extras.subcommand_cli_from_dict({"import": import_hf, "export": export_hf})
-    except HuggingFaceError as error:
+    except InputError as error:
         raise SystemExit(str(error)) from None
 
 

@@ -1,7 +1,7 @@
 """Compilation for TPUs that are not here."""
 
-import argparse
 import dataclasses
+import functools
 import os
 import time
 from pathlib import Path
@@ -9,14 +9,15 @@ from pathlib import Path
 import jax
 import tyro
 from jax.experimental import topologies
+from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 from generator.marks import setting
 from generator.roles import (
     PRESETS,
+    RULES,
     Config,
     MeshError,
     abstract,
-    abstract_batch,
     compile_step,
     flops_per_token,
     make_mesh,
@@ -41,11 +42,12 @@ def topology_devices(topology: str) -> list[jax.Device]:
         raise SystemExit(f"--topology {topology}: {error}; libtpu comes with pip install 'jax[tpu]'") from None
 
 
-def compile_for(config: Config, devices: list[jax.Device]) -> jax.stages.Compiled:
-    """The training step, compiled for these devices; no array is made."""
-    mesh = make_mesh(config.mesh_data, config.mesh_fsdp, config.mesh_tensor, devices)
-    with jax.set_mesh(mesh):
-        return compile_step(abstract(lambda: new_state(config), mesh), abstract_batch(config, mesh))
+def abstract_batch(config: Config, mesh: Mesh) -> dict[str, jax.ShapeDtypeStruct]:
+    """The arrays [B, T] of a batch, rows over the devices."""
+    dtypes = {name: "int32" for name in ("tokens", "targets", "positions", "segment_ids")} | {"weights": "float32"}
+    layout = NamedSharding(mesh, PartitionSpec(RULES["batch"], RULES["sequence"]))
+    shape = config.batch_size, config.sequence_length
+    return {name: jax.ShapeDtypeStruct(shape, dtype, sharding=layout) for name, dtype in dtypes.items()}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -60,16 +62,16 @@ class CompileCommand:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
-    parser.add_argument("--preset", default="7b")
-    preset = parser.parse_known_args()[0].preset  # it decides the defaults of the rest
-    default = CompileCommand(config=PRESETS.get(preset, PRESETS["7b"]))
-    command = tyro.cli(CompileCommand, prog=f"python -m {__package__}.compile", default=default)
+    parse = functools.partial(tyro.cli, CompileCommand, prog=f"python -m {__package__}.compile")
+    given, _ = parse(default=CompileCommand(PRESETS["7b"]), add_help=False, return_unknown_args=True)
+    command = parse(default=CompileCommand(PRESETS[given.preset]))  # the preset decides the defaults of the rest
     devices = topology_devices(command.topology)
     config = dataclasses.replace(command.config, batch_size=command.batch_per_device * len(devices))
     start = time.perf_counter()
     try:
-        compiled = compile_for(config, devices)
+        mesh = make_mesh(config.mesh_data, config.mesh_fsdp, config.mesh_tensor, devices)
+        with jax.set_mesh(mesh):
+            compiled = compile_step(abstract(lambda: new_state(config), mesh), abstract_batch(config, mesh))
     except MeshError as error:
         raise SystemExit(str(error)) from None
     chip = command.topology.partition(":")[0]

@@ -2,9 +2,9 @@
 
 import functools
 import glob
+import itertools
 import json
 import sysconfig
-from collections.abc import Callable
 from pathlib import Path
 
 import grain
@@ -19,11 +19,8 @@ class Config:
 TEXT_BYTES = 65_536  # about the longest document from a plain text file
 
 
-Documents = tuple[int, Callable[[int], str]]  # how many there are, and what reads the i-th
-
-
-class DataError(Exception):
-    """Data or a tokenizer that cannot be used: one line that says why and what to do."""
+class InputError(Exception):
+    """Data, a tokenizer, a Hugging Face directory, a prompt or a setting that cannot be used: why, and what to do."""
 
 
 def read_bytes(path: Path, start: int, stop: int) -> bytes:
@@ -37,15 +34,15 @@ def as_text(value: object, source: str) -> str:
     try:
         value = value.decode() if isinstance(value, bytes) else value
     except UnicodeDecodeError as error:
-        raise DataError(f"{source}: byte {error.start} is not UTF-8: convert it to UTF-8, or leave it out") from None
+        raise InputError(f"{source}: byte {error.start} is not UTF-8: convert it to UTF-8, or leave it out") from None
     if not isinstance(value, str):
-        raise DataError(f"{source}: the text is {value!r}, not a string: mend it, or leave it out")
+        raise InputError(f"{source}: the text is {value!r}, not a string: mend it, or leave it out")
     return value
 
 
-def open_text(path: Path) -> Documents:
+def open_text(path: Path) -> grain.MapDataset:
     if b"\0" in read_bytes(path, 0, 8192):  # as git tells binary files
-        raise DataError(f"{path}: not text, nor of another suffix that is known: unpack it, or choose: 'DIR/**/*.txt'")
+        raise InputError(f"{path}: not text, nor of another suffix that is known: unpack it, or choose: 'DIR/**/*.txt'")
     size = path.stat().st_size
     count = -(-size // TEXT_BYTES)
     bounds = {0, size}
@@ -53,11 +50,11 @@ def open_text(path: Path) -> Documents:
         window = read_bytes(path, offset, offset + 4096)
         characters = (i for i, byte in enumerate(window) if byte & 0xC0 != 0x80)  # where a character of UTF-8 begins
         bounds.add(offset + (window.find(b"\n") + 1 or next(characters, 0)))
-    bounds = sorted(bounds)
-    return len(bounds) - 1, lambda i: as_text(read_bytes(path, *bounds[i : i + 2]), f"{path} from byte {bounds[i]}")
+    pieces = grain.MapDataset.source(list(itertools.pairwise(sorted(bounds))))
+    return pieces.map(lambda piece: as_text(read_bytes(path, *piece), f"{path} from byte {piece[0]}"))
 
 
-def open_jsonl(path: Path) -> Documents:
+def open_jsonl(path: Path) -> grain.MapDataset:
     """Reads the file once to find its lines; leaves blank ones out."""
     with path.open("rb") as file:
         lengths = np.fromiter(map(len, file), np.int64)
@@ -69,30 +66,30 @@ def open_jsonl(path: Path) -> Documents:
         try:
             return as_text(json.loads(read_bytes(path, stop - lengths[lines[i]], stop))["text"], source)
         except (ValueError, KeyError, TypeError) as error:  # no JSON, no field text, no object
-            raise DataError(f"{source}: must be JSON with a field text: {type(error).__name__}: {error}") from None
+            raise InputError(f"{source}: must be JSON with a field text: {type(error).__name__}: {error}") from None
 
-    return len(lines), read
+    return grain.MapDataset.range(len(lines)).map(read)
 
 
-def open_parquet(path: Path) -> Documents:
+def open_parquet(path: Path) -> grain.MapDataset:
     try:
         from pyarrow import ArrowException, parquet  # not needed for the other formats
 
         with parquet.ParquetFile(path) as file:
             column = file.read(columns=["text"])["text"]
     except ImportError:
-        raise DataError(f"{path}: needs pyarrow: pip install pyarrow") from None
+        raise InputError(f"{path}: needs pyarrow: pip install pyarrow") from None
     except (ArrowException, KeyError) as error:
-        raise DataError(f"{path}: must be Parquet with a column text: {error}") from None
-    return len(column), lambda i: as_text(column[i].as_py(), f"{path}: row {i}")
+        raise InputError(f"{path}: must be Parquet with a column text: {error}") from None
+    return grain.MapDataset.range(len(column)).map(lambda i: as_text(column[i].as_py(), f"{path}: row {i}"))
 
 
-def open_array_record(path: Path) -> Documents:
+def open_array_record(path: Path) -> grain.MapDataset:
     try:
         records = grain.sources.ArrayRecordDataSource(str(path))
     except RuntimeError as error:
-        raise DataError(f"{path}: must be an ArrayRecord file: {error}") from None
-    return len(records), lambda i: as_text(records[i], f"{path}: record {i}")
+        raise InputError(f"{path}: must be an ArrayRecord file: {error}") from None
+    return grain.MapDataset.range(len(records)).map(lambda i: as_text(records[i], f"{path}: record {i}"))
 
 
 def find_files(data: str) -> list[Path]:
@@ -107,20 +104,14 @@ def find_files(data: str) -> list[Path]:
         found = map(Path, [path] if path.exists() else glob.glob(str(path), recursive=True))
     files = sorted(file for file in found if file.is_file())
     if not files:
-        raise DataError(f"data {data}: no such file: give a file, a folder that holds files, or a pattern 'DIR/*.txt'")
+        raise InputError(f"data {data}: no such file: give a file, a folder that holds files, or a pattern 'DIR/*.txt'")
     return files
 
 
 @functools.cache  # training and evaluation share it
-def open_documents(data: str) -> Documents:
+def open_documents(data: str) -> grain.MapDataset:
     """The documents of all files, numbered in the order of their paths."""
     formats = {".jsonl": open_jsonl, ".parquet": open_parquet, ".array_record": open_array_record}
     # the suffix may end in the number of a shard: .array_record-00000-of-00010
     parts = [formats.get(path.suffix.partition("-")[0], open_text)(path) for path in find_files(data)]
-    starts = np.cumsum([0] + [count for count, _ in parts])
-
-    def read(number: int) -> str:
-        part = np.searchsorted(starts, number, side="right") - 1
-        return parts[part][1](int(number - starts[part]))
-
-    return int(starts[-1]), read
+    return grain.MapDataset.concatenate(parts)

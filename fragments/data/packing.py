@@ -10,7 +10,7 @@ import numpy as np
 from jax import Array
 
 from generator.marks import provide
-from generator.roles import TEXT_BYTES, DataError, load_tokenizer, open_documents
+from generator.roles import TEXT_BYTES, InputError, load_tokenizer, open_documents
 
 
 class Config:
@@ -41,15 +41,16 @@ def make_dataset(config: Config, split: str, process_index: int = 0, process_cou
     """
     tokenizer, length = load_tokenizer(config.tokenizer), config.sequence_length
     if (known := tokenizer.vocab_size) > (most := config.vocab_size):
-        raise DataError(f"tokenizer {config.tokenizer}: its {known} tokens exceed a vocab_size of {most}: raise that")
+        raise InputError(f"tokenizer {config.tokenizer}: its {known} tokens exceed a vocab_size of {most}: raise that")
     if config.batch_size % process_count:
-        raise DataError(f"batch_size {config.batch_size}: must be a multiple of the {process_count} processes")
-    count, read = open_documents(config.data)
+        raise InputError(f"batch_size {config.batch_size}: must be a multiple of the {process_count} processes")
+    documents = open_documents(config.data)
+    count = len(documents)
     numbers = np.arange(count)
     train = numbers[numbers % HOLDOUT != 0]
     if len(train) < process_count:
         problem = f"{count} documents, of which 1 in {HOLDOUT} is held out, are too few for {process_count} processes"
-        raise DataError(f"data {config.data}: {problem}: give more, or a text of more than {TEXT_BYTES} bytes")
+        raise InputError(f"data {config.data}: {problem}: give more, or a text of more than {TEXT_BYTES} bytes")
     rows = config.batch_size // process_count
     if split == "train":
         order = grain.MapDataset.source(train[process_index::process_count]).seed(config.seed).shuffle().repeat()
@@ -59,9 +60,9 @@ def make_dataset(config: Config, split: str, process_index: int = 0, process_cou
         size, start = config.batch_size, process_index * rows
 
     def tokenize(number: int) -> list[dict[str, np.ndarray]]:
-        tokens = np.array([tokenizer.bos, *tokenizer.encode(read(number)), tokenizer.eos], np.int32)
-        pieces = [slice(i, i + length) for i in range(0, len(tokens) - 1, length)]
-        return [{"tokens": tokens[:-1][piece], "targets": tokens[1:][piece]} for piece in pieces]
+        tokens = np.array([tokenizer.bos, *tokenizer.encode(documents[number]), tokenizer.eos], np.int32)
+        parts = [slice(i, i + length) for i in range(0, len(tokens) - 1, length)]
+        return [{"tokens": tokens[:-1][part], "targets": tokens[1:][part]} for part in parts]
 
     def to_batch(packed: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
         batch = {"tokens": packed["tokens"], "targets": packed["targets"], "positions": packed["tokens_positions"]}
@@ -69,12 +70,12 @@ def make_dataset(config: Config, split: str, process_index: int = 0, process_cou
         batch["weights"] = (batch["segment_ids"] > 0).astype(np.float32)
         return {name: values[start : start + rows] for name, values in batch.items()}
 
-    documents = order.map(tokenize).to_iter_dataset(grain.ReadOptions(num_threads=8, prefetch_buffer_size=256))
+    pieces = order.map(tokenize).to_iter_dataset(grain.ReadOptions(num_threads=8, prefetch_buffer_size=256))
     # Best-fit packing (Ding et al. 2024, arXiv 2404.10830) cuts only documents longer than a sequence, and pads 0.3 %
     # (512 byte tokens) to 1.4 % (4,096 tokens of 4 bytes) of the standard library's source. Concatenate-then-split pads
     # nothing, but cuts a document in most sequences, and Grain 0.2.18 can lose one when its state comes from JSON.
     sequences = grain.experimental.BestFitPackIterDataset(
-        grain.experimental.FlatMapIterDataset(documents, Unlist()),
+        grain.experimental.FlatMapIterDataset(pieces, Unlist()),
         length_struct={"tokens": length, "targets": length},
         num_packing_bins=PACKING_BINS,
         shuffle_bins=split == "train",

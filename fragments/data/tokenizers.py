@@ -6,7 +6,7 @@ from pathlib import Path
 
 from tokenizers import Tokenizer
 
-from generator.roles import DataError
+from generator.roles import InputError
 
 
 class Config:
@@ -34,13 +34,13 @@ class FileTokenizer:
             self.tokenizer = Tokenizer.from_file(str(path))
             settings = json.loads(beside.read_text()) if beside.is_file() else {}
         except Exception as error:
-            raise DataError(f"tokenizer {path}: {error}: give the path of a tokenizer.json, or bytes") from None
+            raise InputError(f"tokenizer {path}: {error}: give the path of a tokenizer.json, or bytes") from None
         self.tokenizer.encode_special_tokens = True  # "</s>" in a document is text and does not end it
         names = [settings.get("bos_token", "<s>"), settings.get("eos_token", "</s>")]
         names = [name["content"] if isinstance(name, dict) else name for name in names]
         vocabulary = self.tokenizer.get_vocab()
         if not set(names) <= set(vocabulary):
-            raise DataError(f"tokenizer {path}: has not both of {names}: set bos_token and eos_token in {beside}")
+            raise InputError(f"tokenizer {path}: has not both of {names}: set bos_token and eos_token in {beside}")
         self.bos, self.eos = (vocabulary[name] for name in names)
         self.vocab_size = max(vocabulary.values()) + 1
 

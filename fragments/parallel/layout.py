@@ -8,18 +8,27 @@ from flax import nnx
 from jax import Array
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
-from generator.roles import shardings
+from generator.roles import RULES, MeshError
 
 
-def abstract(create: Callable[..., Any], mesh: Mesh, *arguments) -> Any:
-    """What `create` returns, as ShapeDtypeStructs: each nnx.Param laid out over the mesh by its axes, others copied."""
+def abstract(create: Callable[[], Any], mesh: Mesh) -> Any:
+    """What `create` returns, as ShapeDtypeStructs: each nnx.Param laid out over the mesh by its axes, others copied.
 
-    def layout(leaf):
-        return shardings(leaf, mesh) if isinstance(leaf, nnx.Param) else NamedSharding(mesh, PartitionSpec())
+    A stacked parameter has a leading axis of layers, which its `axes` do not name and which is not split.
+    """
 
-    tree = jax.eval_shape(create, *arguments)
-    layouts = jax.tree.map(layout, tree, is_leaf=lambda leaf: isinstance(leaf, nnx.Param))
-    return jax.tree.map(lambda x, sharding: jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=sharding), tree, layouts)
+    def lay_out(x):
+        axes = x.axes if isinstance(x, nnx.Param) else ()
+        logical = (None,) * (x.ndim - len(axes)) + axes
+        for name, size in zip(logical, x.shape, strict=True):
+            axis = RULES.get(name)
+            if axis and size % mesh.shape[axis]:
+                raise MeshError(f"{name} of size {size} does not divide over --mesh-{axis} {mesh.shape[axis]}")
+        sharding = NamedSharding(mesh, PartitionSpec(*(RULES.get(name) for name in logical)))
+        struct = jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=sharding)
+        return x.replace(struct) if isinstance(x, nnx.Param) else struct
+
+    return jax.tree.map(lay_out, jax.eval_shape(create), is_leaf=lambda x: isinstance(x, nnx.Param))
 
 
 def named_arrays(tree: Any) -> dict[str, Array]:

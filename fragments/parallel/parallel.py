@@ -1,12 +1,11 @@
 """Sharding by named logical axes."""
 
-import math
 from typing import Literal
 
 import jax
-from flax import nnx
+import numpy as np
 from jax import Array
-from jax.sharding import AxisType, Mesh, NamedSharding, PartitionSpec
+from jax.sharding import AxisType, Mesh, PartitionSpec
 
 from generator.marks import setting
 
@@ -39,16 +38,13 @@ class MeshError(ValueError):
 def make_mesh(data: int = 1, fsdp: int = -1, tensor: int = 1, devices: list[jax.Device] | None = None) -> Mesh:
     """The mesh (data, fsdp, tensor) of all devices, or of those given. One size may be -1: it takes those left over."""
     devices = jax.devices() if devices is None else devices
-    sizes = {"data": data, "fsdp": fsdp, "tensor": tensor}
-    wanted = ", ".join(f"--mesh-{axis} {size}" for axis, size in sizes.items())
-    free = [axis for axis, size in sizes.items() if size == -1]
-    if len(free) > 1 or any(size < 1 for size in sizes.values() if size != -1):
-        raise MeshError(f"{wanted}: each size must be at least 1, and one of them may be -1")
-    known = math.prod(size for size in sizes.values() if size != -1)
-    sizes |= {axis: len(devices) // known for axis in free}
-    if math.prod(sizes.values()) != len(devices):
-        raise MeshError(f"{wanted}: {len(devices)} devices do not divide into a mesh of these sizes")
-    return jax.make_mesh(tuple(sizes.values()), tuple(sizes), (AxisType.Auto,) * len(sizes), devices=devices)
+    try:
+        sizes = np.reshape(devices, (data, fsdp, tensor)).shape
+    except ValueError:
+        wanted = f"--mesh-data {data}, --mesh-fsdp {fsdp}, --mesh-tensor {tensor}"
+        problem = f"{len(devices)} devices do not divide into a mesh of these sizes"
+        raise MeshError(f"{wanted}: {problem}: each must be at least 1, and one of them may be -1") from None
+    return jax.make_mesh(sizes, ("data", "fsdp", "tensor"), (AxisType.Auto,) * 3, devices=devices)
 
 
 def shard(x: Array, *axes: str | None) -> Array:
@@ -56,20 +52,3 @@ def shard(x: Array, *axes: str | None) -> Array:
     if jax.sharding.get_abstract_mesh().empty:
         return x
     return jax.lax.with_sharding_constraint(x, PartitionSpec(*(RULES.get(axis) for axis in axes)))
-
-
-def shardings(tree, mesh: Mesh):
-    """A NamedSharding for each nnx.Param of an (abstract) model, from the logical axes in its `axes`.
-
-    A stacked parameter has a leading axis of layers, which its `axes` do not name and which is not split.
-    """
-
-    def layout(param):
-        logical = (None,) * (param.ndim - len(param.axes)) + param.axes
-        for name, size in zip(logical, param.shape, strict=True):
-            axis = RULES.get(name)
-            if axis and size % mesh.shape[axis]:
-                raise MeshError(f"{name} of size {size} does not divide over --mesh-{axis} {mesh.shape[axis]}")
-        return param.replace(NamedSharding(mesh, PartitionSpec(*(RULES.get(name) for name in logical))))
-
-    return jax.tree.map(layout, tree, is_leaf=lambda leaf: isinstance(leaf, nnx.Param))

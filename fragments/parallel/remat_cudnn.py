@@ -2,16 +2,13 @@
 
 import jax
 
-
-def save_dots(primitive, *arguments, **parameters) -> bool:
-    """Keeps products with parameters, and what cuDNN's attention gives: it runs once in each direction."""
-    dots = jax.checkpoint_policies.dots_with_no_batch_dims_saveable(primitive, *arguments, **parameters)
-    return dots or primitive.name == "dot_product_attention_fwd_wrapper"
-
-
 # Config.remat -> what the forward pass keeps of a block; the backward pass computes the rest again.
 REMAT = {
     "none": jax.checkpoint_policies.everything_saveable,
-    "dots": save_dots,
+    "dots": jax.checkpoint_policies.save_from_both_policies(
+        jax.checkpoint_policies.dots_with_no_batch_dims_saveable,  # products with parameters
+        # what cuDNN's attention gives: it runs once in each direction
+        lambda primitive, *_, **__: primitive.name == "dot_product_attention_fwd_wrapper",
+    ),
     "full": jax.checkpoint_policies.nothing_saveable,
 }

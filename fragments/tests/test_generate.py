@@ -11,7 +11,7 @@ from generator.roles import (
     Cache,
     Config,
     Decoder,
-    GenerateError,
+    InputError,
     Sampling,
     decode,
     filter_logits,
@@ -143,10 +143,10 @@ def test_greedy_equals_transformers(model, tmp_path):
 
 
 def test_more_than_the_context_is_an_error(model):
-    with pytest.raises(GenerateError, match="--max-tokens 3: the prompt has 30 tokens, the context 32: lower it"):
+    with pytest.raises(InputError, match="--max-tokens 3: the prompt has 30 tokens, the context 32: lower it"):
         continuations(model, [[1] * 30], max_tokens=3)
     next(generate(model, [[1] * 30], Sampling(max_tokens=2), NO_EOS))  # just fits
-    with pytest.raises(GenerateError, match="begin it with bos"):
+    with pytest.raises(InputError, match="begin it with bos"):
         continuations(model, [[1], []], max_tokens=2)
 
 
@@ -154,7 +154,7 @@ def test_more_than_the_context_is_an_error(model):
     "setting", [{"max_tokens": 0}, {"temperature": -1}, {"top_p": 0}, {"top_k": 62}, {"top_k": -1}]
 )
 def test_a_setting_without_meaning_is_an_error(model, setting):
-    with pytest.raises(GenerateError, match=f"--{next(iter(setting)).replace('_', '-')}"):
+    with pytest.raises(InputError, match=f"--{next(iter(setting)).replace('_', '-')}"):
         continuations(model, PROMPTS, **{"max_tokens": 10} | setting)
 
 

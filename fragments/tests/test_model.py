@@ -20,12 +20,12 @@ from generator.roles import (
     Config,
     Decoder,
     MeshError,
+    abstract,
     attend,
     make_mesh,
     rotary_angles,
     rotate,
     shard,
-    shardings,
 )
 
 SMALL = dataclasses.replace(
@@ -178,7 +178,8 @@ def compare_meshes():
     for sizes in MESHES:
         mesh = make_mesh(*sizes)
         with jax.set_mesh(mesh):
-            sharded = jax.device_put(model, shardings(model, mesh))
+            layout = jax.tree.map(lambda x: x.sharding, abstract(lambda: small_model(config), mesh))
+            sharded = jax.device_put(model, layout)
             kernel = sharded.layers.mlp.gate.kernel[...]
             assert kernel.size == kernel.addressable_shards[0].data.size * sizes[1] * sizes[2]
             activation = jax.jit(lambda x: shard(x, "batch", "sequence", "mlp"))(x)
@@ -220,4 +221,4 @@ def test_a_mesh_that_does_not_fit_is_named(sizes, message):
 def test_a_parameter_that_does_not_divide_is_named():
     mesh = jax.sharding.AbstractMesh((1, 3, 1), ("data", "fsdp", "tensor"))
     with pytest.raises(MeshError, match="embed of size 64 does not divide over --mesh-fsdp 3"):
-        shardings(jax.eval_shape(small_model), mesh)
+        abstract(small_model, mesh)

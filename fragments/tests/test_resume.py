@@ -56,6 +56,12 @@ TEXT = Path(email.__file__).parent / "*.py"
 SETTINGS = SIZES | dict(steps=300, checkpoint_every=60, eval_every=90, eval_batches=2, data=TEXT)
 
 
+@pytest.fixture(autouse=True)
+def hook(monkeypatch):
+    """Python's own hook again after each test: where a checkpoint is damaged, another takes its place."""
+    monkeypatch.setattr(sys, "unraisablehook", sys.unraisablehook)
+
+
 @pytest.fixture(scope="module")
 def cache(tmp_path_factory):
     """A folder for compiled programs, so that not every process compiles the step again."""

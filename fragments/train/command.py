@@ -1,7 +1,7 @@
 """The command line of training."""
 
-import argparse
 import dataclasses
+import functools
 import os
 import sys
 
@@ -9,7 +9,7 @@ import jax
 import tyro
 
 from generator.marks import point
-from generator.roles import PRESETS, Config, DataError, MeshError, newest_config, train
+from generator.roles import PRESETS, Config, InputError, MeshError, newest_config, train
 
 
 @dataclasses.dataclass(frozen=True)
@@ -20,26 +20,23 @@ class CommandLine:
     """
 
     config: tyro.conf.OmitArgPrefixes[Config]
-    preset: tyro.extras.literal_type_from_choices(PRESETS) = "tiny"  # settings that those below replace
+    preset: tyro.extras.literal_type_from_choices(PRESETS) | None = None  # defaults of the rest; else a checkpoint's
 
 
 def main() -> None:
     point("command.start")
+    parse = functools.partial(tyro.cli, CommandLine, prog=f"python -m {__package__}.train")
     # the preset, or else the checkpoint that is gone on with, decides the defaults of the rest
-    parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
-    parser.add_argument("--preset")
-    parser.add_argument("--checkpoint-dir", default="")
-    given = parser.parse_known_args()[0]
-    default = PRESETS.get(given.preset) or newest_config(given.checkpoint_dir) or PRESETS["tiny"]
-    command = CommandLine(config=default)
-    config = tyro.cli(CommandLine, prog=f"python -m {__package__}.train", default=command).config
+    given, _ = parse(default=CommandLine(PRESETS["tiny"]), add_help=False, return_unknown_args=True)
+    default = PRESETS.get(given.preset) or newest_config(given.config.checkpoint_dir) or PRESETS["tiny"]
+    config = parse(default=CommandLine(default)).config
     if int(os.environ.get("SLURM_NTASKS", 1)) > 1 or "," in os.environ.get("TPU_WORKER_HOSTNAMES", ""):
         jax.distributed.initialize()
     if jax.process_index() > 0:
         sys.stdout = open(os.devnull, "w")
     try:
         train(config)
-    except (DataError, MeshError, OSError) as error:
+    except (InputError, MeshError, OSError) as error:
         raise SystemExit(str(error)) from None
 
 

@@ -5,7 +5,7 @@ Source: Loshchilov and Hutter 2017, arXiv 1608.03983, section 3.
 
 import math
 
-import jax.numpy as jnp
+import optax
 from jax import Array
 
 
@@ -17,9 +17,6 @@ class Config:
 
 def learning_rate(done: Array, config: Config) -> Array:
     """The rate of the step after `done` ones: up to the peak in a line, then down half a cosine to the last step's."""
-    step = done + 1
-    warmup = math.ceil(config.warmup_ratio * config.steps)
-    rise = step / max(warmup, 1)
-    progress = jnp.clip((step - warmup) / max(config.steps - warmup, 1), 0, 1)
-    fall = config.final_ratio + (1 - config.final_ratio) * (1 + jnp.cos(jnp.pi * progress)) / 2
-    return config.learning_rate * jnp.minimum(rise, fall)
+    peak, warmup = config.learning_rate, math.ceil(config.warmup_ratio * config.steps)
+    end = max(config.steps, warmup + 1)
+    return optax.warmup_cosine_decay_schedule(0.0, peak, warmup, end, config.final_ratio * peak)(done + 1)

@@ -1,20 +1,21 @@
 """The training loop: evaluates, saves, resumes, stops on a signal."""
 
 import dataclasses
+import functools
 import itertools
-import math
 import signal
 import tempfile
 import time
 from pathlib import Path
 
 import jax
+from jax.sharding import NamedSharding, PartitionSpec
 
 from generator.roles import (
+    RULES,
     Checkpoints,
     Monitor,
     abstract,
-    abstract_batch,
     changes,
     compile_step,
     create_state,
@@ -50,11 +51,8 @@ def train(config: Config) -> None:
     index, count = jax.process_index(), jax.process_count()
     data = iter(make_dataset(config, "train", index, count))
     held_out = list(itertools.islice(make_dataset(config, "eval", index, count), config.eval_batches))
-    layout = abstract_batch(config, mesh)
-
-    def to_devices(batch):
-        return {name: jax.make_array_from_process_local_data(x.sharding, batch[name]) for name, x in layout.items()}
-
+    rows = NamedSharding(mesh, PartitionSpec(RULES["batch"], RULES["sequence"]))
+    to_devices = functools.partial(jax.make_array_from_process_local_data, rows)
     directory = Path(config.checkpoint_dir or time.strftime("runs/%Y%m%d-%H%M%S"))
     checkpoints = Checkpoints(str(directory), config)
     with jax.set_mesh(mesh):
@@ -70,36 +68,30 @@ def train(config: Config) -> None:
         if step >= config.steps:
             print(f"all {config.steps} steps are done: give more --steps to train on")
             return
-        compiled_step = compile_step(state, layout)
+        compiled_step = compile_step(state, to_devices(held_out[0]))  # training batches have the same layout
         evaluate = jax.jit(lambda model, batch: loss(model, batch, config)[1])
         # process 0 speaks for all
         monitor = Monitor(directory if index == 0 else Path(tempfile.mkdtemp()), config, step)
-
-        def report(step, metrics):
-            values = {name: float(value) for name, value in metrics.items()}  # waits for the device
-            if not math.isfinite(values["train/loss"]):
-                raise SystemExit(f"loss is {values['train/loss']} at step {step}: give a lower --learning-rate")
-            monitor.step(step, values)
-
         pending, stopping = None, False  # pending: the last step, which the device is still working on
         try:
             while step < config.steps and not stopping:
                 state, metrics = compiled_step(state, to_devices(next(data)))
                 step += 1
                 if pending:
-                    report(*pending)
+                    monitor.step(*pending)
                 pending = step, metrics
                 stopping = bool(signals) or checkpoints.manager.reached_preemption(step)
                 evaluates = step == config.steps or step % config.eval_every == 0
                 saves = step == config.steps or step % config.checkpoint_every == 0 or stopping
                 if not (evaluates or saves):
                     continue
-                report(*pending)
+                monitor.step(*pending)
                 pending = None
                 if evaluates:
                     sums = [evaluate(state.model, to_devices(batch)) for batch in held_out]
                     total, targets = (sum(float(x[name]) for x in sums) for name in ("cross_entropy", "targets"))
-                    monitor.evaluation(step, total / targets)
+                    monitor.record(step, {"eval/loss": total / targets})
+                    print(f"step {step}: loss on held-out data {total / targets:.4f}", flush=True)
                 if saves:
                     checkpoints.save(step, state.model, dataclasses.replace(state, model=None), data)
                 monitor.flush()

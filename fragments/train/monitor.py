@@ -7,6 +7,7 @@ import sys
 import time
 from pathlib import Path
 
+from jax import Array
 from matplotlib.figure import Figure
 from rich.progress import BarColumn, Progress, TimeRemainingColumn
 from tensorboardX import SummaryWriter
@@ -22,14 +23,11 @@ class Monitor:
         self.directory, self.config = directory, config
         self.peak, meaning = peak_flops(config.dtype)
         print(f"MFU: share of {meaning}; attention counted in full, or its causal half", flush=True)
-        path = directory / "metrics.jsonl"
-        lines = path.read_text().splitlines(keepends=True) if path.exists() else []
-        records = [json.loads(line) for line in lines if line.endswith("\n")]  # the last one may be half a line
-        self.history = [record for record in records if record["step"] <= step]
-        rewritten = directory / "metrics.jsonl.tmp"
-        rewritten.write_text("".join(json.dumps(record) + "\n" for record in self.history))
-        rewritten.replace(path)
-        self.file = path.open("a", buffering=1)
+        self.file = (directory / "metrics.jsonl").open("a+", buffering=1)
+        self.file.seek(0)
+        lines = [line for line in self.file if line.endswith("\n")]  # the last one may be half a line
+        self.history = [record for record in map(json.loads, lines) if record["step"] <= step]
+        self.file.truncate(sum(map(len, lines[: len(self.history)])))  # characters are bytes, as JSON is ASCII here
         self.events = SummaryWriter(str(directory / "tensorboard"), purge_step=step + 1)
         columns = "{task.completed}/{task.total}", BarColumn(None), "{task.description}", "ETA", TimeRemainingColumn()
         self.progress = Progress(*columns, expand=True, disable=not sys.stdout.isatty())
@@ -44,25 +42,24 @@ class Monitor:
         for name, value in values.items():
             self.events.add_scalar(name, value, step)
 
-    def step(self, step: int, metrics: dict[str, float]) -> None:
+    def step(self, step: int, metrics: dict[str, Array]) -> None:
         """A step's tokens are all places of its batch; its time is all since the step before, the data's included."""
+        values = {name: float(value) for name, value in metrics.items()}  # waits for the device
+        if not math.isfinite(values["train/loss"]):
+            raise SystemExit(f"loss is {values['train/loss']} at step {step}: give a lower --learning-rate")
         now = time.perf_counter()
         self.seconds.append(now - self.clock)
         self.clock = now
         seconds = sum(self.seconds) / len(self.seconds)
         speed = self.config.batch_size * self.config.sequence_length / seconds
-        self.record(step, metrics | {"train/tokens_per_second": speed})
+        self.record(step, values | {"train/tokens_per_second": speed})
         full, causal = (speed * flops_per_token(self.config, causal) / self.peak for causal in (False, True))
-        text = f"loss {metrics['train/loss']:.4f} {speed:,.0f} tokens/s MFU {full:.1%} full {causal:.1%} causal"
+        text = f"loss {values['train/loss']:.4f} {speed:,.0f} tokens/s MFU {full:.1%} full {causal:.1%} causal"
         self.progress.update(self.task, completed=step, description=text)
         if self.progress.disable and (now - self.line > 10 or step == self.config.steps):
             self.line = now
             minutes = seconds * (self.config.steps - step) / 60
             print(f"step {step}/{self.config.steps} {text} ETA {minutes:.1f} min", flush=True)
-
-    def evaluation(self, step: int, loss: float) -> None:
-        self.record(step, {"eval/loss": loss})
-        self.progress.print(f"step {step}: loss on held-out data {loss:.4f}", soft_wrap=True, highlight=False)
 
     def flush(self) -> None:
         """Puts all on the disk; the time up to now belongs to no step."""

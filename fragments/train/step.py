@@ -8,9 +8,9 @@ import jax.numpy as jnp
 import optax
 from flax import nnx
 from jax import Array
-from jax.sharding import Mesh, NamedSharding, PartitionSpec
+from jax.sharding import Mesh
 
-from generator.roles import RULES, Decoder, abstract, learning_rate, loss, make_optimizer
+from generator.roles import Decoder, abstract, learning_rate, loss, make_optimizer
 
 
 class Config:
@@ -45,15 +45,9 @@ def train_step(state: TrainState, batch: dict[str, Array]) -> tuple[TrainState, 
     """One step of the optimizer on a batch of arrays [B, T]; the new state, and scalars to watch."""
     config = state.model.config
     gradient = jax.grad(functools.partial(loss, config=config), has_aux=True)
-
-    def add(sums, microbatch):
-        return jax.tree.map(jnp.add, sums, gradient(state.model, microbatch)), None
-
-    # microbatch a is rows a, a + A, ...: spread over the devices as the batch is
-    microbatches = {k: x.reshape(-1, config.accumulation, x.shape[1]).swapaxes(0, 1) for k, x in batch.items()}
-    first = {k: x[0] for k, x in microbatches.items()}
-    zeros = jax.tree.map(lambda x: jnp.zeros(x.shape, x.dtype), jax.eval_shape(gradient, state.model, first))
-    (gradients, sums), _ = jax.lax.scan(add, zeros, microbatches)
+    # sums over microbatches; one is rows a, a + A, ...: spread over the devices as the batch is
+    accumulate = optax.microbatch(gradient, 1, config.batch_size // config.accumulation)
+    gradients, sums = accumulate(state.model, batch)
     targets = jnp.maximum(sums["targets"], 1)
     gradients = jax.tree.map(lambda g: g / targets, gradients)  # once, so that each target counts the same
 
@@ -64,14 +58,6 @@ def train_step(state: TrainState, batch: dict[str, Array]) -> tuple[TrainState, 
         "train/gradient_norm": optax.tree.norm(gradients),  # before it is clipped
     }
     return TrainState(state.step + 1, optax.apply_updates(state.model, updates), opt_state), metrics
-
-
-def abstract_batch(config: Config, mesh: Mesh) -> dict[str, jax.ShapeDtypeStruct]:
-    """The arrays [B, T] of a batch, rows over the devices."""
-    dtypes = {name: jnp.int32 for name in ("tokens", "targets", "positions", "segment_ids")} | {"weights": jnp.float32}
-    layout = NamedSharding(mesh, PartitionSpec(RULES["batch"], RULES["sequence"]))
-    shape = config.batch_size, config.sequence_length
-    return {name: jax.ShapeDtypeStruct(shape, dtype, sharding=layout) for name, dtype in dtypes.items()}
 
 
 def compile_step(state: TrainState, batch: dict[str, Array]) -> jax.stages.Compiled:

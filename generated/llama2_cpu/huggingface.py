@@ -19,15 +19,9 @@ from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save_file
 
 from .config import Config
-from .data import ByteTokenizer
+from .data import ByteTokenizer, InputError
 from .model import Decoder
 from .parallel import named_arrays
-
-TOKENIZER_FILES = ("tokenizer.json", "tokenizer_config.json", "special_tokens_map.json", "generation_config.json")
-
-
-class HuggingFaceError(Exception):
-    """A Hugging Face directory that cannot be read or written: why, and what to do."""
 
 
 def hf_tensors() -> Iterator[tuple[str, str, str]]:
@@ -119,7 +113,7 @@ def read_json(path: Path) -> dict[str, Any]:
     try:
         return json.loads(path.read_text())
     except (OSError, ValueError) as error:
-        raise HuggingFaceError(f"{path}: {error}: give a directory that save_pretrained has written") from None
+        raise InputError(f"{path}: {error}: give a directory that save_pretrained has written") from None
 
 
 def read_hf_config(hf_dir: Path) -> Config:
@@ -128,16 +122,16 @@ def read_hf_config(hf_dir: Path) -> Config:
     try:
         hf = complete(read_json(path))
         fields = {field: hf[setting] for setting, field in hf_sizes()}
-        others = [(setting, hf[setting], *rest) for setting, *rest in hf_structure() if hf[setting] != rest[0]]
+        problems = [
+            f"{path}: {setting} is {json.dumps(hf[setting])}, but this package was woven for {json.dumps(woven)}: "
+            f"select {choice} in the architecture and build again"
+            for setting, woven, choice in hf_structure()
+            if hf[setting] != woven
+        ]
     except KeyError as setting:
-        raise HuggingFaceError(f"{path}: the setting {setting} is missing") from None
-    problems = [
-        f"{path}: {setting} is {json.dumps(found)}, but this package was woven for {json.dumps(woven)}: "
-        f"select {choice} in the architecture and build again"
-        for setting, found, woven, choice in others
-    ]
+        raise InputError(f"{path}: the setting {setting} is missing") from None
     if problems:
-        raise HuggingFaceError("\n".join(problems))
+        raise InputError("\n".join(problems))
     fields["dtype"] = "float32" if hf["dtype"] == "float32" else "bfloat16"  # fp16 has no range for small gradients
     return Config(**fields, tokenizer=str(hf_dir.resolve() / "tokenizer.json"))
 
@@ -151,7 +145,7 @@ def open_hf(hf_dir: Path) -> dict[str, Any]:
         try:
             opened = safe_open(path, "np")
         except (OSError, SafetensorError) as error:
-            raise HuggingFaceError(f"{path}: cannot be read as safetensors: {error}") from None
+            raise InputError(f"{path}: cannot be read as safetensors: {error}") from None
         tensors |= {name: opened.get_slice(name) for name in opened.keys()}
     return tensors
 
@@ -159,7 +153,7 @@ def open_hf(hf_dir: Path) -> dict[str, Any]:
 def load_hf(hf_dir: str | Path) -> tuple[Config, Decoder]:
     """Config and model of a Hugging Face directory; tensors in fp32, bf16 or fp16 become parameters in fp32.
 
-    Raises HuggingFaceError, which lists all tensors that are missing, unknown, or of another dtype or shape.
+    Raises InputError, which lists all tensors that are missing, unknown, or of another dtype or shape.
     """
     config = read_hf_config(Path(hf_dir))
     model = jax.eval_shape(lambda: Decoder(config, nnx.Rngs(0)))
@@ -174,7 +168,7 @@ def load_hf(hf_dir: str | Path) -> tuple[Config, Decoder]:
         elif name not in shapes and not name.endswith(tuple(hf_buffers())):
             problems.append(f"unknown: {name} {dtype} {shape}")
     if problems:
-        raise HuggingFaceError("\n  ".join([f"{hf_dir}: its tensors are not those of its config.json:", *problems]))
+        raise InputError("\n  ".join([f"{hf_dir}: its tensors are not those of its config.json:", *problems]))
     for name in list(views):
         start = 0
         for part in views.pop(name):
@@ -186,7 +180,7 @@ def load_hf(hf_dir: str | Path) -> tuple[Config, Decoder]:
 
 def copy_tokenizer(tokenizer: str, directory: Path) -> None:
     """Copies what there is of a tokenizer.json and the files that come with it."""
-    for name in TOKENIZER_FILES:
+    for name in "tokenizer.json", "tokenizer_config.json", "special_tokens_map.json", "generation_config.json":
         if Path(tokenizer).with_name(name).is_file():
             shutil.copy(Path(tokenizer).with_name(name), directory)
 
@@ -197,7 +191,7 @@ def save_hf(
     """Writes what `from_pretrained` of transformers reads to a new directory."""
     directory = Path(hf_dir)
     if directory.exists():
-        raise HuggingFaceError(f"{directory}: is there already: give a new directory")
+        raise InputError(f"{directory}: is there already: give a new directory")
     directory.mkdir(parents=True)
     views = join(hf_views({name: np.asarray(x) for name, x in named_arrays(model).items()}, config))
     split = split_state_dict_into_shards_factory(

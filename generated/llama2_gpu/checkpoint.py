@@ -12,7 +12,6 @@ python -m llama2_gpu.checkpoint export DIR HF_DIR --dtype bfloat16
 """
 
 import dataclasses
-import functools
 import sys
 import time
 from collections.abc import Callable
@@ -33,7 +32,8 @@ from jax.sharding import Mesh
 from tyro.conf import Positional
 
 from .config import Config
-from .huggingface import HuggingFaceError, copy_tokenizer, load_hf, save_hf
+from .data import InputError
+from .huggingface import copy_tokenizer, load_hf, save_hf
 from .model import Decoder
 from .parallel import abstract, make_mesh, named_arrays
 
@@ -49,13 +49,6 @@ def changes(old: Config, new: Config) -> str:
     """The fields that differ: `width 64 -> 32, steps 100 -> 200`."""
     pairs = ((f.name, getattr(old, f.name), getattr(new, f.name)) for f in dataclasses.fields(Config))
     return ", ".join(f"{name} {a} -> {b}" for name, a, b in pairs if a != b and name != "checkpoint_dir")
-
-
-def ignore_dropped_reads(otherwise: Callable[[Any], None], unraisable: Any) -> None:
-    """A sys.unraisablehook: when a read fails, Orbax drops others that wait, each with a page of text to stderr."""
-    trace = unraisable.exc_traceback
-    if trace is None or not {"orbax", "asyncio"} & set(epath.Path(trace.tb_frame.f_code.co_filename).parts):
-        otherwise(unraisable)
 
 
 class Checkpoints:
@@ -118,7 +111,7 @@ class Checkpoints:
                 reason = " ".join(str(error).partition(". ")[0].split())
                 print(f"warning: checkpoint {self.directory / str(step)} is damaged: {reason}", file=sys.stderr)
                 damaged.append(step)
-                sys.unraisablehook = functools.partial(ignore_dropped_reads, sys.unraisablehook)
+                sys.unraisablehook = lambda _: None  # Orbax drops reads that wait, each with a page of text
         if damaged:
             raise SystemExit(f"{self.directory}: every checkpoint is damaged: mend one, or give another directory")
         return None, []
@@ -133,12 +126,11 @@ class Checkpoints:
         """
 
         def read(step):
-            found = self.read_config(step), self.read_arrays(step, "model", model)
-            if step == 0:
-                return step, *found, None
-            arrays = self.read_arrays(step, "training", training)
-            self.read(step, "data", grain.checkpoint.CheckpointRestore(data))
-            return step, *found, arrays
+            saved, parameters = self.read_config(step), self.read_arrays(step, "model", model)
+            arrays = self.read_arrays(step, "training", training) if step > 0 else None
+            if step > 0:
+                self.read(step, "data", grain.checkpoint.CheckpointRestore(data))
+            return step, saved, parameters, arrays
 
         found, damaged = self.read_newest(read)
         for step in damaged if jax.process_index() == 0 else []:
@@ -174,7 +166,7 @@ def import_hf(hf_dir: Positional[str], directory: Positional[str]) -> None:
     config, model = load_hf(hf_dir)
     copies = Path(directory).resolve() / "tokenizer"
     if copies.parent.exists():
-        raise HuggingFaceError(f"{directory}: is there already: give a new directory")
+        raise InputError(f"{directory}: is there already: give a new directory")
     copies.mkdir(parents=True)
     copy_tokenizer(config.tokenizer, copies)
     checkpoints = Checkpoints(directory, dataclasses.replace(config, tokenizer=str(copies / "tokenizer.json")))
@@ -192,7 +184,7 @@ def export_hf(
 def main() -> None:
     try:
         tyro.extras.subcommand_cli_from_dict({"import": import_hf, "export": export_hf})
-    except HuggingFaceError as error:
+    except InputError as error:
         raise SystemExit(str(error)) from None
 
 

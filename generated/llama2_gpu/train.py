@@ -7,7 +7,6 @@
 python -m llama2_gpu.train --preset tiny --data PATH --steps 1000 --checkpoint-dir DIR
 """
 
-import argparse
 import collections
 import dataclasses
 import functools
@@ -34,7 +33,7 @@ from tensorboardX import SummaryWriter
 
 from .checkpoint import Checkpoints, changes, newest_config
 from .config import PRESETS, Config
-from .data import DataError, make_dataset
+from .data import InputError, make_dataset
 from .model import Decoder
 from .parallel import RULES, MeshError, abstract, make_mesh
 
@@ -45,23 +44,12 @@ XLA_FLAGS = [
     "--xla_gpu_enable_command_buffer=FUSION,CUBLAS,CUBLASLT,CUSTOM_CALL,CUDNN",
 ]
 
-MEMORY_FRACTION = "0.92"  # of each GPU, taken at the start
-
-
-def set_flags() -> None:
-    """Sets XLA's flags, before those of the environment, which win; XLA reads them when it first sees its devices."""
-    os.environ["XLA_FLAGS"] = " ".join([*XLA_FLAGS, os.environ.get("XLA_FLAGS", "")])
-    os.environ.setdefault("XLA_PYTHON_CLIENT_MEM_FRACTION", MEMORY_FRACTION)
-
 
 def learning_rate(done: Array, config: Config) -> Array:
     """The rate of the step after `done` ones: up to the peak in a line, then down half a cosine to the last step's."""
-    step = done + 1
-    warmup = math.ceil(config.warmup_ratio * config.steps)
-    rise = step / max(warmup, 1)
-    progress = jnp.clip((step - warmup) / max(config.steps - warmup, 1), 0, 1)
-    fall = config.final_ratio + (1 - config.final_ratio) * (1 + jnp.cos(jnp.pi * progress)) / 2
-    return config.learning_rate * jnp.minimum(rise, fall)
+    peak, warmup = config.learning_rate, math.ceil(config.warmup_ratio * config.steps)
+    end = max(config.steps, warmup + 1)
+    return optax.warmup_cosine_decay_schedule(0.0, peak, warmup, end, config.final_ratio * peak)(done + 1)
 
 
 def make_optimizer(config: Config) -> optax.GradientTransformation:
@@ -115,15 +103,9 @@ def train_step(state: TrainState, batch: dict[str, Array]) -> tuple[TrainState, 
     """One step of the optimizer on a batch of arrays [B, T]; the new state, and scalars to watch."""
     config = state.model.config
     gradient = jax.grad(functools.partial(loss, config=config), has_aux=True)
-
-    def add(sums, microbatch):
-        return jax.tree.map(jnp.add, sums, gradient(state.model, microbatch)), None
-
-    # microbatch a is rows a, a + A, ...: spread over the devices as the batch is
-    microbatches = {k: x.reshape(-1, config.accumulation, x.shape[1]).swapaxes(0, 1) for k, x in batch.items()}
-    first = {k: x[0] for k, x in microbatches.items()}
-    zeros = jax.tree.map(lambda x: jnp.zeros(x.shape, x.dtype), jax.eval_shape(gradient, state.model, first))
-    (gradients, sums), _ = jax.lax.scan(add, zeros, microbatches)
+    # sums over microbatches; one is rows a, a + A, ...: spread over the devices as the batch is
+    accumulate = optax.microbatch(gradient, 1, config.batch_size // config.accumulation)
+    gradients, sums = accumulate(state.model, batch)
     targets = jnp.maximum(sums["targets"], 1)
     gradients = jax.tree.map(lambda g: g / targets, gradients)  # once, so that each target counts the same
 
@@ -134,14 +116,6 @@ def train_step(state: TrainState, batch: dict[str, Array]) -> tuple[TrainState, 
         "train/gradient_norm": optax.tree.norm(gradients),  # before it is clipped
     }
     return TrainState(state.step + 1, optax.apply_updates(state.model, updates), opt_state), metrics
-
-
-def abstract_batch(config: Config, mesh: Mesh) -> dict[str, jax.ShapeDtypeStruct]:
-    """The arrays [B, T] of a batch, rows over the devices."""
-    dtypes = {name: jnp.int32 for name in ("tokens", "targets", "positions", "segment_ids")} | {"weights": jnp.float32}
-    layout = NamedSharding(mesh, PartitionSpec(RULES["batch"], RULES["sequence"]))
-    shape = config.batch_size, config.sequence_length
-    return {name: jax.ShapeDtypeStruct(shape, dtype, sharding=layout) for name, dtype in dtypes.items()}
 
 
 def compile_step(state: TrainState, batch: dict[str, Array]) -> jax.stages.Compiled:
@@ -192,14 +166,11 @@ class Monitor:
         self.directory, self.config = directory, config
         self.peak, meaning = peak_flops(config.dtype)
         print(f"MFU: share of {meaning}; attention counted in full, or its causal half", flush=True)
-        path = directory / "metrics.jsonl"
-        lines = path.read_text().splitlines(keepends=True) if path.exists() else []
-        records = [json.loads(line) for line in lines if line.endswith("\n")]  # the last one may be half a line
-        self.history = [record for record in records if record["step"] <= step]
-        rewritten = directory / "metrics.jsonl.tmp"
-        rewritten.write_text("".join(json.dumps(record) + "\n" for record in self.history))
-        rewritten.replace(path)
-        self.file = path.open("a", buffering=1)
+        self.file = (directory / "metrics.jsonl").open("a+", buffering=1)
+        self.file.seek(0)
+        lines = [line for line in self.file if line.endswith("\n")]  # the last one may be half a line
+        self.history = [record for record in map(json.loads, lines) if record["step"] <= step]
+        self.file.truncate(sum(map(len, lines[: len(self.history)])))  # characters are bytes, as JSON is ASCII here
         self.events = SummaryWriter(str(directory / "tensorboard"), purge_step=step + 1)
         columns = "{task.completed}/{task.total}", BarColumn(None), "{task.description}", "ETA", TimeRemainingColumn()
         self.progress = Progress(*columns, expand=True, disable=not sys.stdout.isatty())
@@ -214,25 +185,24 @@ class Monitor:
         for name, value in values.items():
             self.events.add_scalar(name, value, step)
 
-    def step(self, step: int, metrics: dict[str, float]) -> None:
+    def step(self, step: int, metrics: dict[str, Array]) -> None:
         """A step's tokens are all places of its batch; its time is all since the step before, the data's included."""
+        values = {name: float(value) for name, value in metrics.items()}  # waits for the device
+        if not math.isfinite(values["train/loss"]):
+            raise SystemExit(f"loss is {values['train/loss']} at step {step}: give a lower --learning-rate")
         now = time.perf_counter()
         self.seconds.append(now - self.clock)
         self.clock = now
         seconds = sum(self.seconds) / len(self.seconds)
         speed = self.config.batch_size * self.config.sequence_length / seconds
-        self.record(step, metrics | {"train/tokens_per_second": speed})
+        self.record(step, values | {"train/tokens_per_second": speed})
         full, causal = (speed * flops_per_token(self.config, causal) / self.peak for causal in (False, True))
-        text = f"loss {metrics['train/loss']:.4f} {speed:,.0f} tokens/s MFU {full:.1%} full {causal:.1%} causal"
+        text = f"loss {values['train/loss']:.4f} {speed:,.0f} tokens/s MFU {full:.1%} full {causal:.1%} causal"
         self.progress.update(self.task, completed=step, description=text)
         if self.progress.disable and (now - self.line > 10 or step == self.config.steps):
             self.line = now
             minutes = seconds * (self.config.steps - step) / 60
             print(f"step {step}/{self.config.steps} {text} ETA {minutes:.1f} min", flush=True)
-
-    def evaluation(self, step: int, loss: float) -> None:
-        self.record(step, {"eval/loss": loss})
-        self.progress.print(f"step {step}: loss on held-out data {loss:.4f}", soft_wrap=True, highlight=False)
 
     def flush(self) -> None:
         """Puts all on the disk; the time up to now belongs to no step."""
@@ -272,11 +242,8 @@ def train(config: Config) -> None:
     index, count = jax.process_index(), jax.process_count()
     data = iter(make_dataset(config, "train", index, count))
     held_out = list(itertools.islice(make_dataset(config, "eval", index, count), config.eval_batches))
-    layout = abstract_batch(config, mesh)
-
-    def to_devices(batch):
-        return {name: jax.make_array_from_process_local_data(x.sharding, batch[name]) for name, x in layout.items()}
-
+    rows = NamedSharding(mesh, PartitionSpec(RULES["batch"], RULES["sequence"]))
+    to_devices = functools.partial(jax.make_array_from_process_local_data, rows)
     directory = Path(config.checkpoint_dir or time.strftime("runs/%Y%m%d-%H%M%S"))
     checkpoints = Checkpoints(str(directory), config)
     with jax.set_mesh(mesh):
@@ -292,36 +259,30 @@ def train(config: Config) -> None:
         if step >= config.steps:
             print(f"all {config.steps} steps are done: give more --steps to train on")
             return
-        compiled_step = compile_step(state, layout)
+        compiled_step = compile_step(state, to_devices(held_out[0]))  # training batches have the same layout
         evaluate = jax.jit(lambda model, batch: loss(model, batch, config)[1])
         # process 0 speaks for all
         monitor = Monitor(directory if index == 0 else Path(tempfile.mkdtemp()), config, step)
-
-        def report(step, metrics):
-            values = {name: float(value) for name, value in metrics.items()}  # waits for the device
-            if not math.isfinite(values["train/loss"]):
-                raise SystemExit(f"loss is {values['train/loss']} at step {step}: give a lower --learning-rate")
-            monitor.step(step, values)
-
         pending, stopping = None, False  # pending: the last step, which the device is still working on
         try:
             while step < config.steps and not stopping:
                 state, metrics = compiled_step(state, to_devices(next(data)))
                 step += 1
                 if pending:
-                    report(*pending)
+                    monitor.step(*pending)
                 pending = step, metrics
                 stopping = bool(signals) or checkpoints.manager.reached_preemption(step)
                 evaluates = step == config.steps or step % config.eval_every == 0
                 saves = step == config.steps or step % config.checkpoint_every == 0 or stopping
                 if not (evaluates or saves):
                     continue
-                report(*pending)
+                monitor.step(*pending)
                 pending = None
                 if evaluates:
                     sums = [evaluate(state.model, to_devices(batch)) for batch in held_out]
                     total, targets = (sum(float(x[name]) for x in sums) for name in ("cross_entropy", "targets"))
-                    monitor.evaluation(step, total / targets)
+                    monitor.record(step, {"eval/loss": total / targets})
+                    print(f"step {step}: loss on held-out data {total / targets:.4f}", flush=True)
                 if saves:
                     checkpoints.save(step, state.model, dataclasses.replace(state, model=None), data)
                 monitor.flush()
@@ -342,26 +303,25 @@ class CommandLine:
     """
 
     config: tyro.conf.OmitArgPrefixes[Config]
-    preset: tyro.extras.literal_type_from_choices(PRESETS) = "tiny"  # settings that those below replace
+    preset: tyro.extras.literal_type_from_choices(PRESETS) | None = None  # defaults of the rest; else a checkpoint's
 
 
 def main() -> None:
-    set_flags()
+    # XLA reads its flags when it first sees its devices; those of the environment come last, and win
+    os.environ["XLA_FLAGS"] = " ".join([*XLA_FLAGS, os.environ.get("XLA_FLAGS", "")])
+    os.environ.setdefault("XLA_PYTHON_CLIENT_MEM_FRACTION", "0.92")  # taken at the start
+    parse = functools.partial(tyro.cli, CommandLine, prog=f"python -m {__package__}.train")
     # the preset, or else the checkpoint that is gone on with, decides the defaults of the rest
-    parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
-    parser.add_argument("--preset")
-    parser.add_argument("--checkpoint-dir", default="")
-    given = parser.parse_known_args()[0]
-    default = PRESETS.get(given.preset) or newest_config(given.checkpoint_dir) or PRESETS["tiny"]
-    command = CommandLine(config=default)
-    config = tyro.cli(CommandLine, prog=f"python -m {__package__}.train", default=command).config
+    given, _ = parse(default=CommandLine(PRESETS["tiny"]), add_help=False, return_unknown_args=True)
+    default = PRESETS.get(given.preset) or newest_config(given.config.checkpoint_dir) or PRESETS["tiny"]
+    config = parse(default=CommandLine(default)).config
     if int(os.environ.get("SLURM_NTASKS", 1)) > 1 or "," in os.environ.get("TPU_WORKER_HOSTNAMES", ""):
         jax.distributed.initialize()
     if jax.process_index() > 0:
         sys.stdout = open(os.devnull, "w")
     try:
         train(config)
-    except (DataError, MeshError, OSError) as error:
+    except (InputError, MeshError, OSError) as error:
         raise SystemExit(str(error)) from None
 
 

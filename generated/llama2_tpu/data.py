@@ -9,9 +9,10 @@ cut at line ends into documents of about TEXT_BYTES, so that one big text can be
 
 import functools
 import glob
+import itertools
 import json
 import sysconfig
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from pathlib import Path
 
 import grain
@@ -22,11 +23,9 @@ from .config import Config
 
 TEXT_BYTES = 65_536  # about the longest document from a plain text file
 
-Documents = tuple[int, Callable[[int], str]]  # how many there are, and what reads the i-th
 
-
-class DataError(Exception):
-    """Data or a tokenizer that cannot be used: one line that says why and what to do."""
+class InputError(Exception):
+    """Data, a tokenizer, a Hugging Face directory, a prompt or a setting that cannot be used: why, and what to do."""
 
 
 def read_bytes(path: Path, start: int, stop: int) -> bytes:
@@ -40,15 +39,15 @@ def as_text(value: object, source: str) -> str:
     try:
         value = value.decode() if isinstance(value, bytes) else value
     except UnicodeDecodeError as error:
-        raise DataError(f"{source}: byte {error.start} is not UTF-8: convert it to UTF-8, or leave it out") from None
+        raise InputError(f"{source}: byte {error.start} is not UTF-8: convert it to UTF-8, or leave it out") from None
     if not isinstance(value, str):
-        raise DataError(f"{source}: the text is {value!r}, not a string: mend it, or leave it out")
+        raise InputError(f"{source}: the text is {value!r}, not a string: mend it, or leave it out")
     return value
 
 
-def open_text(path: Path) -> Documents:
+def open_text(path: Path) -> grain.MapDataset:
     if b"\0" in read_bytes(path, 0, 8192):  # as git tells binary files
-        raise DataError(f"{path}: not text, nor of another suffix that is known: unpack it, or choose: 'DIR/**/*.txt'")
+        raise InputError(f"{path}: not text, nor of another suffix that is known: unpack it, or choose: 'DIR/**/*.txt'")
     size = path.stat().st_size
     count = -(-size // TEXT_BYTES)
     bounds = {0, size}
@@ -56,11 +55,11 @@ def open_text(path: Path) -> Documents:
         window = read_bytes(path, offset, offset + 4096)
         characters = (i for i, byte in enumerate(window) if byte & 0xC0 != 0x80)  # where a character of UTF-8 begins
         bounds.add(offset + (window.find(b"\n") + 1 or next(characters, 0)))
-    bounds = sorted(bounds)
-    return len(bounds) - 1, lambda i: as_text(read_bytes(path, *bounds[i : i + 2]), f"{path} from byte {bounds[i]}")
+    pieces = grain.MapDataset.source(list(itertools.pairwise(sorted(bounds))))
+    return pieces.map(lambda piece: as_text(read_bytes(path, *piece), f"{path} from byte {piece[0]}"))
 
 
-def open_jsonl(path: Path) -> Documents:
+def open_jsonl(path: Path) -> grain.MapDataset:
     """Reads the file once to find its lines; leaves blank ones out."""
     with path.open("rb") as file:
         lengths = np.fromiter(map(len, file), np.int64)
@@ -72,30 +71,30 @@ def open_jsonl(path: Path) -> Documents:
         try:
             return as_text(json.loads(read_bytes(path, stop - lengths[lines[i]], stop))["text"], source)
         except (ValueError, KeyError, TypeError) as error:  # no JSON, no field text, no object
-            raise DataError(f"{source}: must be JSON with a field text: {type(error).__name__}: {error}") from None
+            raise InputError(f"{source}: must be JSON with a field text: {type(error).__name__}: {error}") from None
 
-    return len(lines), read
+    return grain.MapDataset.range(len(lines)).map(read)
 
 
-def open_parquet(path: Path) -> Documents:
+def open_parquet(path: Path) -> grain.MapDataset:
     try:
         from pyarrow import ArrowException, parquet  # not needed for the other formats
 
         with parquet.ParquetFile(path) as file:
             column = file.read(columns=["text"])["text"]
     except ImportError:
-        raise DataError(f"{path}: needs pyarrow: pip install pyarrow") from None
+        raise InputError(f"{path}: needs pyarrow: pip install pyarrow") from None
     except (ArrowException, KeyError) as error:
-        raise DataError(f"{path}: must be Parquet with a column text: {error}") from None
-    return len(column), lambda i: as_text(column[i].as_py(), f"{path}: row {i}")
+        raise InputError(f"{path}: must be Parquet with a column text: {error}") from None
+    return grain.MapDataset.range(len(column)).map(lambda i: as_text(column[i].as_py(), f"{path}: row {i}"))
 
 
-def open_array_record(path: Path) -> Documents:
+def open_array_record(path: Path) -> grain.MapDataset:
     try:
         records = grain.sources.ArrayRecordDataSource(str(path))
     except RuntimeError as error:
-        raise DataError(f"{path}: must be an ArrayRecord file: {error}") from None
-    return len(records), lambda i: as_text(records[i], f"{path}: record {i}")
+        raise InputError(f"{path}: must be an ArrayRecord file: {error}") from None
+    return grain.MapDataset.range(len(records)).map(lambda i: as_text(records[i], f"{path}: record {i}"))
 
 
 def find_files(data: str) -> list[Path]:
@@ -110,23 +109,17 @@ def find_files(data: str) -> list[Path]:
         found = map(Path, [path] if path.exists() else glob.glob(str(path), recursive=True))
     files = sorted(file for file in found if file.is_file())
     if not files:
-        raise DataError(f"data {data}: no such file: give a file, a folder that holds files, or a pattern 'DIR/*.txt'")
+        raise InputError(f"data {data}: no such file: give a file, a folder that holds files, or a pattern 'DIR/*.txt'")
     return files
 
 
 @functools.cache  # training and evaluation share it
-def open_documents(data: str) -> Documents:
+def open_documents(data: str) -> grain.MapDataset:
     """The documents of all files, numbered in the order of their paths."""
     formats = {".jsonl": open_jsonl, ".parquet": open_parquet, ".array_record": open_array_record}
     # the suffix may end in the number of a shard: .array_record-00000-of-00010
     parts = [formats.get(path.suffix.partition("-")[0], open_text)(path) for path in find_files(data)]
-    starts = np.cumsum([0] + [count for count, _ in parts])
-
-    def read(number: int) -> str:
-        part = np.searchsorted(starts, number, side="right") - 1
-        return parts[part][1](int(number - starts[part]))
-
-    return int(starts[-1]), read
+    return grain.MapDataset.concatenate(parts)
 
 
 class ByteTokenizer:
@@ -150,13 +143,13 @@ class FileTokenizer:
             self.tokenizer = Tokenizer.from_file(str(path))
             settings = json.loads(beside.read_text()) if beside.is_file() else {}
         except Exception as error:
-            raise DataError(f"tokenizer {path}: {error}: give the path of a tokenizer.json, or bytes") from None
+            raise InputError(f"tokenizer {path}: {error}: give the path of a tokenizer.json, or bytes") from None
         self.tokenizer.encode_special_tokens = True  # "</s>" in a document is text and does not end it
         names = [settings.get("bos_token", "<s>"), settings.get("eos_token", "</s>")]
         names = [name["content"] if isinstance(name, dict) else name for name in names]
         vocabulary = self.tokenizer.get_vocab()
         if not set(names) <= set(vocabulary):
-            raise DataError(f"tokenizer {path}: has not both of {names}: set bos_token and eos_token in {beside}")
+            raise InputError(f"tokenizer {path}: has not both of {names}: set bos_token and eos_token in {beside}")
         self.bos, self.eos = (vocabulary[name] for name in names)
         self.vocab_size = max(vocabulary.values()) + 1
 
@@ -194,15 +187,16 @@ def make_dataset(config: Config, split: str, process_index: int = 0, process_cou
     """
     tokenizer, length = load_tokenizer(config.tokenizer), config.sequence_length
     if (known := tokenizer.vocab_size) > (most := config.vocab_size):
-        raise DataError(f"tokenizer {config.tokenizer}: its {known} tokens exceed a vocab_size of {most}: raise that")
+        raise InputError(f"tokenizer {config.tokenizer}: its {known} tokens exceed a vocab_size of {most}: raise that")
     if config.batch_size % process_count:
-        raise DataError(f"batch_size {config.batch_size}: must be a multiple of the {process_count} processes")
-    count, read = open_documents(config.data)
+        raise InputError(f"batch_size {config.batch_size}: must be a multiple of the {process_count} processes")
+    documents = open_documents(config.data)
+    count = len(documents)
     numbers = np.arange(count)
     train = numbers[numbers % HOLDOUT != 0]
     if len(train) < process_count:
         problem = f"{count} documents, of which 1 in {HOLDOUT} is held out, are too few for {process_count} processes"
-        raise DataError(f"data {config.data}: {problem}: give more, or a text of more than {TEXT_BYTES} bytes")
+        raise InputError(f"data {config.data}: {problem}: give more, or a text of more than {TEXT_BYTES} bytes")
     rows = config.batch_size // process_count
     if split == "train":
         order = grain.MapDataset.source(train[process_index::process_count]).seed(config.seed).shuffle().repeat()
@@ -212,9 +206,9 @@ def make_dataset(config: Config, split: str, process_index: int = 0, process_cou
         size, start = config.batch_size, process_index * rows
 
     def tokenize(number: int) -> list[dict[str, np.ndarray]]:
-        tokens = np.array([tokenizer.bos, *tokenizer.encode(read(number)), tokenizer.eos], np.int32)
-        pieces = [slice(i, i + length) for i in range(0, len(tokens) - 1, length)]
-        return [{"tokens": tokens[:-1][piece], "targets": tokens[1:][piece]} for piece in pieces]
+        tokens = np.array([tokenizer.bos, *tokenizer.encode(documents[number]), tokenizer.eos], np.int32)
+        parts = [slice(i, i + length) for i in range(0, len(tokens) - 1, length)]
+        return [{"tokens": tokens[:-1][part], "targets": tokens[1:][part]} for part in parts]
 
     def to_batch(packed: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
         batch = {"tokens": packed["tokens"], "targets": packed["targets"], "positions": packed["tokens_positions"]}
@@ -222,12 +216,12 @@ def make_dataset(config: Config, split: str, process_index: int = 0, process_cou
         batch["weights"] = (batch["segment_ids"] > 0).astype(np.float32)
         return {name: values[start : start + rows] for name, values in batch.items()}
 
-    documents = order.map(tokenize).to_iter_dataset(grain.ReadOptions(num_threads=8, prefetch_buffer_size=256))
+    pieces = order.map(tokenize).to_iter_dataset(grain.ReadOptions(num_threads=8, prefetch_buffer_size=256))
     # Best-fit packing (Ding et al. 2024, arXiv 2404.10830) cuts only documents longer than a sequence, and pads 0.3 %
     # (512 byte tokens) to 1.4 % (4,096 tokens of 4 bytes) of the standard library's source. Concatenate-then-split pads
     # nothing, but cuts a document in most sequences, and Grain 0.2.18 can lose one when its state comes from JSON.
     sequences = grain.experimental.BestFitPackIterDataset(
-        grain.experimental.FlatMapIterDataset(documents, Unlist()),
+        grain.experimental.FlatMapIterDataset(pieces, Unlist()),
         length_struct={"tokens": length, "targets": length},
         num_packing_bins=PACKING_BINS,
         shuffle_bins=split == "train",

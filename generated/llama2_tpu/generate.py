@@ -16,13 +16,9 @@ import tyro
 from jax import Array
 
 from .checkpoint import load_checkpoint
-from .data import ByteTokenizer, DataError, FileTokenizer, load_tokenizer
+from .data import ByteTokenizer, FileTokenizer, InputError, load_tokenizer
 from .model import Cache, Decoder, empty_cache
 from .parallel import make_mesh
-
-
-class GenerateError(Exception):
-    """A prompt or a setting that cannot be used; one line that says why and what to do."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -73,17 +69,15 @@ def generate(model: Decoder, prompts: Sequence[Sequence[int]], sampling: Samplin
     lengths = np.array([len(prompt) for prompt in prompts], np.int32)
     config, longest = model.config, max(lengths)
     if min(lengths) == 0:
-        raise GenerateError("a prompt is empty: begin it with bos")
+        raise InputError("a prompt is empty: begin it with bos")
     if longest + sampling.max_tokens > config.context_length:
         sizes = f"the prompt has {longest} tokens, the context {config.context_length}"
-        raise GenerateError(f"--max-tokens {sampling.max_tokens}: {sizes}: lower it, or shorten the prompt")
+        raise InputError(f"--max-tokens {sampling.max_tokens}: {sizes}: lower it, or shorten the prompt")
     if sampling.max_tokens < 1 or sampling.temperature < 0 or not 0 < sampling.top_p <= 1:
-        raise GenerateError("--max-tokens must be at least 1, --temperature at least 0, --top-p above 0 and at most 1")
+        raise InputError("--max-tokens must be at least 1, --temperature at least 0, --top-p above 0 and at most 1")
     if not 0 <= sampling.top_k <= config.vocab_size:
-        raise GenerateError(f"--top-k {sampling.top_k}: must be 0 to the size of the vocabulary, {config.vocab_size}")
-    tokens = np.zeros((len(prompts), longest), np.int32)
-    for row, prompt in zip(tokens, prompts, strict=True):
-        row[: len(prompt)] = prompt
+        raise InputError(f"--top-k {sampling.top_k}: must be 0 to the size of the vocabulary, {config.vocab_size}")
+    tokens = np.array([[*prompt] + [0] * (longest - len(prompt)) for prompt in prompts], np.int32)
     positions, last = np.broadcast_to(np.arange(longest, dtype=np.int32), tokens.shape), lengths - 1
     cache = empty_cache(config, config.layers, len(prompts), longest + sampling.max_tokens)
     ended = np.zeros(len(prompts), bool)
@@ -109,23 +103,19 @@ def stream_text(tokenizer: ByteTokenizer | FileTokenizer, prompt: list[int], tok
     yield tokenizer.decode(ids)[len(shown) :]
 
 
-def print_text(checkpoint_dir: str, prompt: str, sampling: Sampling) -> None:
+def main(checkpoint_dir: str, prompt: str, sampling: Sampling) -> None:
     """Prints a prompt and its continuation by the newest checkpoint of a directory."""
     config, model = load_checkpoint(checkpoint_dir, make_mesh())
-    tokenizer = load_tokenizer(config.tokenizer)
-    ids = [tokenizer.bos, *tokenizer.encode(prompt)]
-    tokens = (int(token) for (token,) in generate(model, [ids], sampling, tokenizer.eos))
-    for piece in stream_text(tokenizer, ids, tokens):
-        print(piece, end="", flush=True)
+    try:
+        tokenizer = load_tokenizer(config.tokenizer)
+        ids = [tokenizer.bos, *tokenizer.encode(prompt)]
+        tokens = (int(token) for (token,) in generate(model, [ids], sampling, tokenizer.eos))
+        for piece in stream_text(tokenizer, ids, tokens):
+            print(piece, end="", flush=True)
+    except InputError as error:
+        raise SystemExit(str(error)) from None
     print()
 
 
-def main() -> None:
-    try:
-        tyro.cli(print_text, config=(tyro.conf.OmitArgPrefixes,))
-    except (DataError, GenerateError) as error:
-        raise SystemExit(str(error)) from None
-
-
 if __name__ == "__main__":
-    main()
+    tyro.cli(main, config=(tyro.conf.OmitArgPrefixes,))

@@ -2,11 +2,11 @@
 # Fragments: parallel/parallel, parallel/remat_splash, parallel/layout.
 """How arrays are laid out over devices: the mesh, and one table from logical axes to mesh axes."""
 
-import math
 from collections.abc import Callable
 from typing import Any
 
 import jax
+import numpy as np
 from flax import nnx
 from jax import Array
 from jax.sharding import AxisType, Mesh, NamedSharding, PartitionSpec
@@ -32,16 +32,13 @@ class MeshError(ValueError):
 def make_mesh(data: int = 1, fsdp: int = -1, tensor: int = 1, devices: list[jax.Device] | None = None) -> Mesh:
     """The mesh (data, fsdp, tensor) of all devices, or of those given. One size may be -1: it takes those left over."""
     devices = jax.devices() if devices is None else devices
-    sizes = {"data": data, "fsdp": fsdp, "tensor": tensor}
-    wanted = ", ".join(f"--mesh-{axis} {size}" for axis, size in sizes.items())
-    free = [axis for axis, size in sizes.items() if size == -1]
-    if len(free) > 1 or any(size < 1 for size in sizes.values() if size != -1):
-        raise MeshError(f"{wanted}: each size must be at least 1, and one of them may be -1")
-    known = math.prod(size for size in sizes.values() if size != -1)
-    sizes |= {axis: len(devices) // known for axis in free}
-    if math.prod(sizes.values()) != len(devices):
-        raise MeshError(f"{wanted}: {len(devices)} devices do not divide into a mesh of these sizes")
-    return jax.make_mesh(tuple(sizes.values()), tuple(sizes), (AxisType.Auto,) * len(sizes), devices=devices)
+    try:
+        sizes = np.reshape(devices, (data, fsdp, tensor)).shape
+    except ValueError:
+        wanted = f"--mesh-data {data}, --mesh-fsdp {fsdp}, --mesh-tensor {tensor}"
+        problem = f"{len(devices)} devices do not divide into a mesh of these sizes"
+        raise MeshError(f"{wanted}: {problem}: each must be at least 1, and one of them may be -1") from None
+    return jax.make_mesh(sizes, ("data", "fsdp", "tensor"), (AxisType.Auto,) * 3, devices=devices)
 
 
 def shard(x: Array, *axes: str | None) -> Array:
@@ -49,23 +46,6 @@ def shard(x: Array, *axes: str | None) -> Array:
     if jax.sharding.get_abstract_mesh().empty:
         return x
     return jax.lax.with_sharding_constraint(x, PartitionSpec(*(RULES.get(axis) for axis in axes)))
-
-
-def shardings(tree, mesh: Mesh):
-    """A NamedSharding for each nnx.Param of an (abstract) model, from the logical axes in its `axes`.
-
-    A stacked parameter has a leading axis of layers, which its `axes` do not name and which is not split.
-    """
-
-    def layout(param):
-        logical = (None,) * (param.ndim - len(param.axes)) + param.axes
-        for name, size in zip(logical, param.shape, strict=True):
-            axis = RULES.get(name)
-            if axis and size % mesh.shape[axis]:
-                raise MeshError(f"{name} of size {size} does not divide over --mesh-{axis} {mesh.shape[axis]}")
-        return param.replace(NamedSharding(mesh, PartitionSpec(*(RULES.get(name) for name in logical))))
-
-    return jax.tree.map(layout, tree, is_leaf=lambda leaf: isinstance(leaf, nnx.Param))
 
 
 # Config.remat -> what the forward pass keeps of a block; the backward pass computes the rest again.
@@ -79,15 +59,24 @@ REMAT = {
 }
 
 
-def abstract(create: Callable[..., Any], mesh: Mesh, *arguments) -> Any:
-    """What `create` returns, as ShapeDtypeStructs: each nnx.Param laid out over the mesh by its axes, others copied."""
+def abstract(create: Callable[[], Any], mesh: Mesh) -> Any:
+    """What `create` returns, as ShapeDtypeStructs: each nnx.Param laid out over the mesh by its axes, others copied.
 
-    def layout(leaf):
-        return shardings(leaf, mesh) if isinstance(leaf, nnx.Param) else NamedSharding(mesh, PartitionSpec())
+    A stacked parameter has a leading axis of layers, which its `axes` do not name and which is not split.
+    """
 
-    tree = jax.eval_shape(create, *arguments)
-    layouts = jax.tree.map(layout, tree, is_leaf=lambda leaf: isinstance(leaf, nnx.Param))
-    return jax.tree.map(lambda x, sharding: jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=sharding), tree, layouts)
+    def lay_out(x):
+        axes = x.axes if isinstance(x, nnx.Param) else ()
+        logical = (None,) * (x.ndim - len(axes)) + axes
+        for name, size in zip(logical, x.shape, strict=True):
+            axis = RULES.get(name)
+            if axis and size % mesh.shape[axis]:
+                raise MeshError(f"{name} of size {size} does not divide over --mesh-{axis} {mesh.shape[axis]}")
+        sharding = NamedSharding(mesh, PartitionSpec(*(RULES.get(name) for name in logical)))
+        struct = jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=sharding)
+        return x.replace(struct) if isinstance(x, nnx.Param) else struct
+
+    return jax.tree.map(lay_out, jax.eval_shape(create), is_leaf=lambda x: isinstance(x, nnx.Param))
 
 
 def named_arrays(tree: Any) -> dict[str, Array]:

@@ -31,9 +31,9 @@ class TestReading:
         assert len((package / "model.py").read_text().splitlines()) <= 400
 
     def test_package_does_not_grow(self, package):
-        """The aim is 1,500 lines; what is there is about 1,560 (cpu) to 1,710 (tpu), and must not grow."""
+        """1,500 lines without tests; for TPUs, which compile.py and a longer kernel come with, 1,630."""
         lines = {path.name: len(path.read_text().splitlines()) for path in modules(package)}
-        assert sum(lines.values()) <= 1720, lines
+        assert sum(lines.values()) <= (1630 if package.name.endswith("_tpu") else 1500), lines
 
     def test_model_has_no_branch_on_configuration(self, package):
         for node in ast.walk(ast.parse((package / "model.py").read_text())):

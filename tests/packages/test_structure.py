@@ -26,7 +26,8 @@ import json, sys
 import jax, jax.numpy as jnp, numpy as np, torch, transformers
 from safetensors.numpy import load_file
 from tied_cpu import load_hf
-from tied_cpu.huggingface import HuggingFaceError, hf_views, save_hf
+from tied_cpu.data import InputError
+from tied_cpu.huggingface import hf_views, save_hf
 from tied_cpu.parallel import named_arrays
 
 folder = sys.argv[1]
@@ -60,7 +61,7 @@ for name, tensor in llama.state_dict().items():
 transformers.LlamaForCausalLM(transformers.LlamaConfig(**sizes, tie_word_embeddings=False)).save_pretrained(folder + "/untied")
 try:
     load_hf(folder + "/untied")
-except HuggingFaceError as error:
+except InputError as error:
     assert "tie_word_embeddings is false" in str(error) and "select model/untied_head" in str(error), error
 else:
     raise AssertionError("an untied checkpoint was taken")

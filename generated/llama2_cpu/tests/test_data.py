@@ -17,7 +17,7 @@ import tokenizers
 from array_record.python.array_record_module import ArrayRecordWriter
 
 from ..config import PRESETS
-from ..data import DataError, find_files, load_tokenizer, make_dataset, open_documents
+from ..data import InputError, find_files, load_tokenizer, make_dataset, open_documents
 
 pipeline = importlib.import_module("..data", __package__)
 
@@ -41,8 +41,8 @@ def make_config(data: str, **fields):
 
 
 def read_all(data: str) -> list[str]:
-    count, read = open_documents(data)
-    return [read(i) for i in range(count)]
+    documents = open_documents(data)
+    return [documents[i] for i in range(len(documents))]
 
 
 def segments(batches) -> list[tuple[list[int], list[int]]]:
@@ -232,13 +232,13 @@ def test_tokenizer_json_round_trip(tmp_path, tokenizer_json):
     assert (load_tokenizer(str(tokenizer_json)).bos, load_tokenizer(str(tokenizer_json)).eos) == (1, 0)
     tokenizer_json.with_name("tokenizer_config.json").write_text('{"bos_token": "[CLS]"}')
     with pytest.raises(
-        DataError, match=r"has not both of \['\[CLS\]', '</s>'\]: set bos_token and eos_token in .*json"
+        InputError, match=r"has not both of \['\[CLS\]', '</s>'\]: set bos_token and eos_token in .*json"
     ):
         load_tokenizer(str(tokenizer_json))
 
 
 def error_of(config, split: str = "eval", processes: int = 1) -> str:
-    with pytest.raises(DataError) as caught:
+    with pytest.raises(InputError) as caught:
         list(make_dataset(config, split, 0, processes))
     assert "\n" not in str(caught.value)
     return str(caught.value)
@@ -263,7 +263,7 @@ def error_of(config, split: str = "eval", processes: int = 1) -> str:
 def test_unusable_files_are_named(tmp_path, name, content, message):
     (tmp_path / name).write_bytes(content)
     config = make_config(str(tmp_path / name))
-    with pytest.raises(DataError, match=message) as caught:
+    with pytest.raises(InputError, match=message) as caught:
         list(make_dataset(config, "eval"))
         next(iter(make_dataset(config, "train")))
     assert "\n" not in str(caught.value)

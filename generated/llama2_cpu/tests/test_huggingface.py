@@ -15,8 +15,9 @@ from safetensors.numpy import load_file, save_file
 
 from ..checkpoint import load_checkpoint
 from ..config import PRESETS
+from ..data import InputError
 from ..generate import Sampling, generate
-from ..huggingface import HuggingFaceError, hf_views, join, load_hf, save_hf
+from ..huggingface import hf_views, join, load_hf, save_hf
 from ..model import Decoder
 from ..parallel import make_mesh, named_arrays
 
@@ -137,7 +138,7 @@ def test_all_wrong_tensors_are_listed_at_once(llama, tmp_path):
     tensors["lm_head.weight"] = np.zeros((64, 32), np.int8)
     tensors["model.layers.0.self_attn.rotary_emb.inv_freq"] = np.zeros(4, np.float32)  # no parameter: passed over
     save_file(tensors, tmp_path / "model.safetensors")
-    with pytest.raises(HuggingFaceError) as error:
+    with pytest.raises(InputError) as error:
         load_hf(tmp_path)
     assert str(error.value).splitlines() == [
         f"{tmp_path}: its tensors are not those of its config.json:",
@@ -173,7 +174,7 @@ def test_another_structure_is_an_error(llama, tmp_path, setting, value, found):
     llama.save_pretrained(tmp_path)
     hf = json.loads((tmp_path / "config.json").read_text())
     (tmp_path / "config.json").write_text(json.dumps(hf | {setting: value}))
-    with pytest.raises(HuggingFaceError) as error:
+    with pytest.raises(InputError) as error:
         load_hf(tmp_path)
     assert str(error.value).startswith(f"{tmp_path / 'config.json'}: {found}")
 
@@ -205,7 +206,7 @@ def test_settings_of_older_files(llama, tmp_path):
 def test_unreadable_files_are_named(llama, tmp_path, damage, found):
     llama.save_pretrained(tmp_path)
     damage(tmp_path)
-    with pytest.raises(HuggingFaceError) as error:
+    with pytest.raises(InputError) as error:
         load_hf(tmp_path)
     assert str(error.value).startswith(f"{tmp_path}/{found}")
 
@@ -213,7 +214,7 @@ def test_unreadable_files_are_named(llama, tmp_path, damage, found):
 def test_export_overwrites_nothing(llama, tmp_path):
     llama.save_pretrained(tmp_path)
     config, model = load_hf(tmp_path)
-    with pytest.raises(HuggingFaceError, match="is there already: give a new directory"):
+    with pytest.raises(InputError, match="is there already: give a new directory"):
         save_hf(config, model, tmp_path)
 
 

@@ -9,8 +9,8 @@ import pytest
 from flax import nnx
 
 from ..config import Config
-from ..data import ByteTokenizer
-from ..generate import GenerateError, Sampling, decode, filter_logits, generate, sample, stream_text
+from ..data import ByteTokenizer, InputError
+from ..generate import Sampling, decode, filter_logits, generate, sample, stream_text
 from ..huggingface import save_hf
 from ..model import Cache, Decoder
 
@@ -134,10 +134,10 @@ def test_greedy_equals_transformers(model, tmp_path):
 
 
 def test_more_than_the_context_is_an_error(model):
-    with pytest.raises(GenerateError, match="--max-tokens 3: the prompt has 30 tokens, the context 32: lower it"):
+    with pytest.raises(InputError, match="--max-tokens 3: the prompt has 30 tokens, the context 32: lower it"):
         continuations(model, [[1] * 30], max_tokens=3)
     next(generate(model, [[1] * 30], Sampling(max_tokens=2), NO_EOS))  # just fits
-    with pytest.raises(GenerateError, match="begin it with bos"):
+    with pytest.raises(InputError, match="begin it with bos"):
         continuations(model, [[1], []], max_tokens=2)
 
 
@@ -145,7 +145,7 @@ def test_more_than_the_context_is_an_error(model):
     "setting", [{"max_tokens": 0}, {"temperature": -1}, {"top_p": 0}, {"top_k": 62}, {"top_k": -1}]
 )
 def test_a_setting_without_meaning_is_an_error(model, setting):
-    with pytest.raises(GenerateError, match=f"--{next(iter(setting)).replace('_', '-')}"):
+    with pytest.raises(InputError, match=f"--{next(iter(setting)).replace('_', '-')}"):
         continuations(model, PROMPTS, **{"max_tokens": 10} | setting)
 
 

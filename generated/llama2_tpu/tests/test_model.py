@@ -17,7 +17,7 @@ from flax import nnx
 
 from ..config import PRESETS, Config
 from ..model import Cache, Decoder, attend, rotary_angles, rotate
-from ..parallel import REMAT, MeshError, make_mesh, shard, shardings
+from ..parallel import REMAT, MeshError, abstract, make_mesh, shard
 
 SMALL = dataclasses.replace(
     PRESETS["tiny"], dtype="float32", vocab_size=64, width=64, layers=2, heads=8, kv_heads=4, head_size=16, mlp_width=96
@@ -169,7 +169,8 @@ def compare_meshes():
     for sizes in MESHES:
         mesh = make_mesh(*sizes)
         with jax.set_mesh(mesh):
-            sharded = jax.device_put(model, shardings(model, mesh))
+            layout = jax.tree.map(lambda x: x.sharding, abstract(lambda: small_model(config), mesh))
+            sharded = jax.device_put(model, layout)
             kernel = sharded.layers.mlp.gate.kernel[...]
             assert kernel.size == kernel.addressable_shards[0].data.size * sizes[1] * sizes[2]
             activation = jax.jit(lambda x: shard(x, "batch", "sequence", "mlp"))(x)
@@ -211,4 +212,4 @@ def test_a_mesh_that_does_not_fit_is_named(sizes, message):
 def test_a_parameter_that_does_not_divide_is_named():
     mesh = jax.sharding.AbstractMesh((1, 3, 1), ("data", "fsdp", "tensor"))
     with pytest.raises(MeshError, match="embed of size 64 does not divide over --mesh-fsdp 3"):
-        shardings(jax.eval_shape(small_model), mesh)
+        abstract(small_model, mesh)
