@@ -18,6 +18,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from itertools import groupby
 from typing import TYPE_CHECKING
 
 from generator.errors import LoomError, nearest
@@ -35,11 +36,13 @@ class Kind:
 
     Attributes:
         fragments: names of those that only some kinds of layer have.
+        where: an expression over `hf`, a checkpoint's config.json, and `layer`, a number: whether it is of this kind.
         init, call: parameter -> expression that its layers are given when they are made, and when they are called.
     """
 
     name: str
     fragments: tuple[str, ...] = ()
+    where: str = ""
     init: dict[str, str] = field(default_factory=dict)
     call: dict[str, str] = field(default_factory=dict)
     origin: Origin | None = None
@@ -165,11 +168,13 @@ def read_pattern(files: Iterable[Toml]) -> Pattern:
 def _kind(name: str, table: dict, file: Toml) -> Kind:
     origin = file.origin(f"kinds.{name}")
     for key in table:
-        if key not in ("fragments", "init", "call"):
-            raise LoomError(f"unknown key {key!r} of a kind of layer", str(origin), "It has fragments, init and call.")
+        if key not in ("where", "fragments", "init", "call"):
+            remedy = "It has where, fragments, init and call."
+            raise LoomError(f"unknown key {key!r} of a kind of layer", str(origin), remedy)
     if not name.isidentifier():
         raise LoomError(f"{name!r} cannot name layers in Python", str(origin), "Use letters, digits and _.")
-    return Kind(name, tuple(table.get("fragments", ())), table.get("init", {}), table.get("call", {}), origin)
+    given = {key: table[key] for key in ("where", "init", "call") if key in table}
+    return Kind(name, tuple(table.get("fragments", ())), **given, origin=origin)
 
 
 def _group(table: dict, file: Toml, groups: int) -> Group:
@@ -184,3 +189,34 @@ def _group(table: dict, file: Toml, groups: int) -> Group:
         raise LoomError("several groups of layers, and one does not say how often it repeats", str(origin), remedy)
     every = ALL if len(pattern) == 1 else f"{ALL} // {len(pattern)}"
     return Group(table.get("name", ""), pattern, table.get("count", every), origin)
+
+
+def find_groups(kinds: list[str]) -> list[tuple[str, list[str], str]]:
+    """The shortest description of the kinds of all layers: some at the start, a period, some at the end.
+
+    Returns:
+        For each group its name, its pattern, and how often that repeats, as an expression.
+    """
+    best: tuple[int, int, int] = (len(kinds), 0, len(kinds))  # start, period, end of the periods
+    cost = (len(_runs(kinds)) + 1, 0)  # what is written out; then the more of it repeats, the better
+    for start in range(len(kinds)):
+        for period in range(1, min(len(kinds) - start, 12) + 1):
+            unit, end = kinds[start : start + period], start
+            while kinds[end : end + period] == unit:
+                end += period
+            here = (len(_runs(kinds[:start])) + period + len(_runs(kinds[end:])), start - end)
+            if end - start >= min(2 * period, len(kinds)) and here < cost:
+                best, cost = (start, period, end), here
+    start, period, end = best
+    groups = [(f"first_{i}", [kind], str(n)) for i, (kind, n) in enumerate(_runs(kinds[:start]))]
+    last = [(f"last_{i}", [kind], str(n)) for i, (kind, n) in enumerate(_runs(kinds[end:]))]
+    if period:
+        outside = start + len(kinds) - end
+        rest = f"{ALL} - {outside}" if outside else ALL
+        groups.append(("", kinds[start : start + period], rest if period == 1 else f"{factor(rest)} // {period}"))
+    return groups + last
+
+
+def _runs(kinds: list[str]) -> list[tuple[str, int]]:
+    """`a a b` as `(a, 2), (b, 1)`."""
+    return [(kind, len(list(members))) for kind, members in groupby(kinds)]

@@ -116,7 +116,7 @@ def select(architecture: str, target: str, library: Library, without: Collection
     target_file = _toml(library, f"targets/{target}/target.toml", "target")
     package_file = _toml(library, PACKAGE_FILE, "package")
     files = (*lineage, target_file, package_file)
-    chosen = {name: item for name, item in _chosen(files, library).items() if name not in without}
+    chosen = {name: item for name, item in _chosen(files, target, library).items() if name not in without}
     _check_company(chosen, library)
     settings: dict[str, object] = {}
     for file in (package_file, *lineage, target_file):
@@ -154,16 +154,21 @@ def _lineage(architecture: str, library: Library) -> tuple[Toml, ...]:
     return tuple(files)
 
 
-def _chosen(files: tuple[Toml, ...], library: Library) -> dict[str, tuple[Fragment, Origin]]:
-    """The selected fragments, each with the line that selects it, in order."""
+def _chosen(files: tuple[Toml, ...], target: str, library: Library) -> dict[str, tuple[Fragment, Origin]]:
+    """The selected fragments, each with the line that selects it, in order.
+
+    An architecture may change for one target what all have chosen, under [targets.NAME].
+    """
     chosen: dict[str, tuple[Fragment, Origin]] = {}
-    for file in files:
-        for name in file.data.get("without", ()):
+    tables = [(file, file.data) for file in files]
+    tables += [(file, file.data["targets"][target]) for file in files if target in file.data.get("targets", {})]
+    for file, table in tables:
+        for name in table.get("without", ()):
             if chosen.pop(name, None) is None:
                 message, where = f"no base selects {name!r}, which is to be left out", _line_of_name(file, name)
                 raise LoomError(message, str(where), nearest(name, chosen))
-        of_kinds = (name for kind in file.data.get("kinds", {}).values() for name in kind.get("fragments", ()))
-        for name in (*file.data.get("fragments", ()), *dict.fromkeys(of_kinds)):
+        of_kinds = (name for kind in table.get("kinds", {}).values() for name in kind.get("fragments", ()))
+        for name in (*table.get("fragments", ()), *dict.fromkeys(of_kinds)):
             where = _line_of_name(file, name)
             if name in chosen:
                 raise LoomError(f"fragment {name!r} is also selected at {chosen[name][1]}", str(where), "Remove one.")
@@ -206,7 +211,7 @@ def _check_company(chosen: dict[str, tuple[Fragment, Origin]], library: Library)
         for other in fragment.excludes:
             if other in names:
                 line = next(line for peer, line in chosen.values() if other in (peer.name, peer.short))
-                remedy = "Take one of them away."
+                remedy = "Take one of them away, or for one target under [targets.NAME] of the architecture."
                 raise LoomError(f"{fragment.name} excludes {other}, selected at {line}", str(where), remedy)
 
 

@@ -19,6 +19,7 @@ _KEYS = {
     "architecture": {
         "title": _TEXT, "base": _TEXT, "source": _TEXT, "model_type": _TEXT, "reference": _TEXT, "fragments": _NAMES,
         "without": _NAMES, "settings": _TABLE, "presets": _TABLES, "layers": _TABLE_LIST, "kinds": _TABLES,
+        "targets": _TABLES, "structure": _TABLE_LIST,
     },
     "target": {
         "title": _TEXT, "fragments": _NAMES, "settings": _TABLE, "presets": _TABLES, "requirements": _TEXTS,
@@ -26,7 +27,7 @@ _KEYS = {
     },
     "package": {
         "fragments": _NAMES, "exports": _NAMES, "folders": _TEXTS, "documentation": _TEXTS, "config": _CONFIG,
-        "requirements": _TEXTS, "extras": _LISTS, "templates": _TEXTS, "settings": _TABLE,
+        "requirements": _TEXTS, "extras": _LISTS, "templates": _TEXTS, "settings": _TABLE, "structure": _TABLE_LIST,
     },
 }  # fmt: skip
 _REQUIRED = {

@@ -53,12 +53,9 @@ def complete(hf: dict[str, Any]) -> dict[str, Any]:
     return hf
 
 
-def hf_views(arrays: dict[str, np.ndarray], config: Config) -> dict[str, list[np.ndarray]]:
-    """Views of the parameters by Hugging Face name and in its layout: what is written to one is in the parameter.
-
-    Several views make one tensor where they are joined there along its first axis.
-    """
-    views = {name: [rearrange(arrays[parameter], layout)] for parameter, name, layout in hf_tensors()}
+def hf_views(arrays: dict[str, np.ndarray], config: Config) -> dict[str, np.ndarray]:
+    """Views of the parameters by Hugging Face name and in its layout: what is written to one is in the parameter."""
+    views = {name: rearrange(arrays[parameter], layout) for parameter, name, layout in hf_tensors()}
     for stack, numbers in layer_numbers().items():
         for parameter, name, layout in hf_layer_tensors():
             if setting("has_kinds"):
@@ -66,14 +63,10 @@ def hf_views(arrays: dict[str, np.ndarray], config: Config) -> dict[str, list[np
                     continue  # only some kinds of layer have it
             array = arrays[f"{stack}.{parameter}"]
             for layer, *index in np.ndindex(array.shape[: name.count("{}")]):
-                view = rearrange(array[layer, *index], layout)
-                views.setdefault(name.format(numbers[layer], *index), []).append(view)
+                tensor, view = name.format(numbers[layer], *index), rearrange(array[layer, *index], layout)
+                with point("hf.view", views, tensor, view):
+                    views[tensor] = view
     return views
-
-
-def join(views: dict[str, list[np.ndarray]]) -> dict[str, np.ndarray]:
-    """The tensors that views make."""
-    return {name: parts[0] if len(parts) == 1 else np.concatenate(parts) for name, parts in views.items()}
 
 
 def read_json(path: Path) -> dict[str, Any]:
@@ -126,21 +119,17 @@ def load_hf(hf_dir: str | Path) -> tuple[Config, Decoder]:
     model = jax.eval_shape(lambda: Decoder(config, nnx.Rngs(0)))
     arrays = {name: np.empty(x.shape, x.dtype) for name, x in named_arrays(model).items()}
     views, tensors = hf_views(arrays, config), open_hf(Path(hf_dir))
-    shapes = {name: [sum(len(part) for part in parts), *parts[0].shape[1:]] for name, parts in views.items()}
-    problems = [f"missing: {name} {shapes[name]}" for name in sorted(shapes.keys() - tensors.keys())]
+    problems = [f"missing: {name} {list(views[name].shape)}" for name in sorted(views.keys() - tensors.keys())]
     for name, tensor in sorted(tensors.items()):
         dtype, shape = tensor.get_dtype(), tensor.get_shape()
-        if name in shapes and (dtype not in ("F32", "BF16", "F16") or shape != shapes[name]):
-            problems.append(f"wrong: {name} {dtype} {shape}, not F32, BF16 or F16 {shapes[name]}")
-        elif name not in shapes and not name.endswith(tuple(hf_buffers())):
+        if name in views and (dtype not in ("F32", "BF16", "F16") or shape != list(views[name].shape)):
+            problems.append(f"wrong: {name} {dtype} {shape}, not F32, BF16 or F16 {list(views[name].shape)}")
+        elif name not in views and not name.endswith(tuple(hf_buffers())):
             problems.append(f"unknown: {name} {dtype} {shape}")
     if problems:
         raise InputError("\n  ".join([f"{hf_dir}: its tensors are not those of its config.json:", *problems]))
     for name in list(views):
-        start = 0
-        for part in views.pop(name):
-            part[...] = tensors[name][start : start + len(part)]
-            start += len(part)
+        views.pop(name)[...] = tensors[name][...]
     leaves = [jnp.asarray(arrays.pop(name)) for name in list(arrays)]  # no array outlives its copy on the device
     return config, jax.tree.unflatten(jax.tree.structure(model), leaves)
 
@@ -160,7 +149,7 @@ def save_hf(
     if directory.exists():
         raise InputError(f"{directory}: is there already: give a new directory")
     directory.mkdir(parents=True)
-    views = join(hf_views({name: np.asarray(x) for name, x in named_arrays(model).items()}, config))
+    views = hf_views({name: np.asarray(x) for name, x in named_arrays(model).items()}, config)
     split = split_state_dict_into_shards_factory(
         views,
         get_storage_size=lambda view: view.size * jnp.dtype(dtype).itemsize,

@@ -18,7 +18,6 @@ from generator.roles import (
     Sampling,
     generate,
     hf_views,
-    join,
     load_checkpoint,
     load_hf,
     make_mesh,
@@ -91,7 +90,7 @@ def test_logits_and_gradients_equal_transformers(llama, tmp_path):
     np.testing.assert_allclose(logits, expected.logits.detach().numpy(), atol=1e-4)
     assert jnp.abs(logits).max() > 1  # else the tolerance would say nothing
 
-    gradients = join(hf_views({name: np.asarray(x) for name, x in named_arrays(gradients).items()}, config))
+    gradients = hf_views({name: np.asarray(x) for name, x in named_arrays(gradients).items()}, config)
     expected.loss.backward()
     assert gradients.keys() == {name for name, _ in llama.named_parameters()}
     for name, parameter in llama.named_parameters():
@@ -123,7 +122,7 @@ def test_every_parameter_has_a_tensor():
     config = PRESETS["tiny"]
     arrays = named_arrays(jax.eval_shape(lambda: Decoder(config, nnx.Rngs(0))))
     views = hf_views({name: np.empty(x.shape, np.int8) for name, x in arrays.items()}, config)
-    assert sum(part.size for parts in views.values() for part in parts) == sum(x.size for x in arrays.values())
+    assert sum(view.size for view in views.values()) == sum(x.size for x in arrays.values())
 
 
 def test_shards_hold_no_more_than_they_may(llama, tmp_path):

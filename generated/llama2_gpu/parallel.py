@@ -33,6 +33,8 @@ def make_mesh(data: int = 1, fsdp: int = -1, tensor: int = 1, devices: list[jax.
     """The mesh (data, fsdp, tensor) of all devices, or of those given. One size may be -1: it takes those left over."""
     devices = jax.devices() if devices is None else devices
     try:
+        if min(data, fsdp, tensor) < -1:
+            raise ValueError
         sizes = np.reshape(devices, (data, fsdp, tensor)).shape
     except ValueError:
         wanted = f"--mesh-data {data}, --mesh-fsdp {fsdp}, --mesh-tensor {tensor}"

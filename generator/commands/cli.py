@@ -86,6 +86,24 @@ def list_(as_json: bool) -> None:
     write_json(found) if as_json else click.echo("\n\n".join(plain(table) for table in tables(found)))
 
 
+@gen.command("new", **NO_ONE)
+@click.option("--from-hf", "config", metavar="FILE", required=True, type=click.Path(path_type=Path), help="config.json")
+@click.option("--target", metavar="T", required=True, help="What the package is to run on; see gen list.")
+@click.option("--name", metavar="NAME", required=True, help="Of the architecture.")
+def new_(config: Path, target: str, name: str) -> None:
+    """Write an architecture file for a checkpoint, from its config.json.
+
+    The family is chosen by model_type, and its structure (tied embeddings, which layers are sparse, ...) by the
+    settings; sizes become a preset. A setting that no fragment covers is an error that names it.
+    """
+    from generator.commands.new import new
+    from generator.commands.project import Project
+
+    project = Project.find()
+    family, path = new(project, config, target, name)
+    click.echo(f"{project.show(path)}: as {family}; next: gen build {name} --target={target}")
+
+
 @gen.command("build", **NO_ONE)
 @click.argument("architecture", metavar="[ARCH]", required=False)
 @click.option("--target", metavar="T", help="What the package is to run on; see gen list.")

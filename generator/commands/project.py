@@ -129,6 +129,10 @@ class Project:
         """The built-in library and the user's as one, read once."""
         return _library(self.roots)
 
+    def forget_library(self) -> None:
+        """Has the library read anew, after a change to it."""
+        _library.cache_clear()
+
 
 def builtin_root() -> Path:
     """The folder of the built-in library: inside an installed gen, else the repository that this module stands in."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import importlib
+import json
 import pkgutil
 from pathlib import Path
 
@@ -13,6 +14,7 @@ import pytest
 import transformers
 
 from families import cases, parity
+from generator.commands.new import fit
 from generator.library import Library
 from generator.package import Package
 from generator.weave import weave
@@ -32,14 +34,18 @@ def compared(request, tmp_path_factory):
     name, case_name = request.param
     family, folder = FAMILIES[name], tmp_path_factory.mktemp(f"{name}_{case_name}")
     case, own = family.cases[case_name], f"{name}_{case_name}"
-    text = f'base = "{family.architecture}"\ntitle = "{name}, {case_name}"\n{case.variant}\n'
-    library = Library({**LIBRARY.files, f"templates/architectures/{own}.toml": text})
-    package = parity.load_package(write(weave(own, "cpu", library), folder))
     config = getattr(transformers, family.config)(
         **family.settings | case.settings, attn_implementation="eager", dtype="float32"
     )
     reference = parity.make_reference(getattr(transformers, family.model), config)
     reference.save_pretrained(folder / "theirs")
+    if case.variant:
+        text = f'base = "{family.architecture}"\ntitle = "{name}, {case_name}"\n{case.variant}\n'
+    else:  # as gen new does
+        saved = json.loads((folder / "theirs/config.json").read_text())
+        text = fit(LIBRARY, family.architecture, "cpu", saved, own, "config.json")
+    library = Library({**LIBRARY.files, f"templates/architectures/{own}.toml": text})
+    package = parity.load_package(write(weave(own, "cpu", library), folder))
     tokens = np.random.default_rng(0).integers(0, config.vocab_size, (2, family.length), dtype=np.int32)
     return package, reference, folder / "theirs", tokens, case.atol
 

@@ -17,7 +17,7 @@ from ..checkpoint import load_checkpoint
 from ..config import PRESETS
 from ..data import InputError
 from ..generate import Sampling, generate
-from ..huggingface import hf_views, join, load_hf, save_hf
+from ..huggingface import hf_views, load_hf, save_hf
 from ..model import Decoder
 from ..parallel import make_mesh, named_arrays
 
@@ -82,7 +82,7 @@ def test_logits_and_gradients_equal_transformers(llama, tmp_path):
     np.testing.assert_allclose(logits, expected.logits.detach().numpy(), atol=1e-4)
     assert jnp.abs(logits).max() > 1  # else the tolerance would say nothing
 
-    gradients = join(hf_views({name: np.asarray(x) for name, x in named_arrays(gradients).items()}, config))
+    gradients = hf_views({name: np.asarray(x) for name, x in named_arrays(gradients).items()}, config)
     expected.loss.backward()
     assert gradients.keys() == {name for name, _ in llama.named_parameters()}
     for name, parameter in llama.named_parameters():
@@ -114,7 +114,7 @@ def test_every_parameter_has_a_tensor():
     config = PRESETS["tiny"]
     arrays = named_arrays(jax.eval_shape(lambda: Decoder(config, nnx.Rngs(0))))
     views = hf_views({name: np.empty(x.shape, np.int8) for name, x in arrays.items()}, config)
-    assert sum(part.size for parts in views.values() for part in parts) == sum(x.size for x in arrays.values())
+    assert sum(view.size for view in views.values()) == sum(x.size for x in arrays.values())
 
 
 def test_shards_hold_no_more_than_they_may(llama, tmp_path):

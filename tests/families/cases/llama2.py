@@ -9,7 +9,7 @@ FAMILY = Family(
     settings=SMALL,
     cases={
         "grouped": Case(),
-        "tied": Case(dict(tie_word_embeddings=True), 'without = ["model/untied_head"]'),
+        "tied": Case(dict(tie_word_embeddings=True)),
         "heads_free": Case(dict(num_key_value_heads=4, head_dim=12, vocab_size=101)),
     },
     published={
