@@ -140,6 +140,8 @@ class Readers:
     def __init__(self, text: str):
         wanted = ("hf_sizes", "hf_structure", "complete")
         nodes: list[ast.stmt] = [n for n in ast.parse(text).body if isinstance(n, ast.FunctionDef) and n.name in wanted]
+        constants = (node.value for n in nodes for node in ast.walk(n) if isinstance(node, ast.Constant))
+        self.mentioned = {value for value in constants if isinstance(value, str)}  # settings that `complete` reads
         self._names: dict[str, Any] = {"Iterator": Iterator, "Any": Any}
         exec(compile(ast.Module(nodes, []), "huggingface.py", "exec"), self._names)
 
@@ -224,20 +226,9 @@ def _check_covered(package: Readers, hf: dict[str, Any], shown: str) -> None:
     """Every setting that is on is one that a fragment reads or was chosen for."""
     known = {setting for setting, _ in package.sizes()} | {setting for setting, *_ in package.structure()}
     on = {key for key, value in hf.items() if value not in (None, False, 0, 0.0, [], {}, "")}
-    for setting in sorted(on - known - NEUTRAL):
-        if not _is_read(package, hf, setting):
-            message = f"no fragment covers the setting {setting}, which is {json.dumps(hf[setting])}"
-            raise LoomError(message, shown, "Write a fragment for it, or take a checkpoint without it.")
-
-
-def _is_read(package: Readers, hf: dict[str, Any], setting: str) -> bool:
-    """Whether `complete` makes other settings from this one."""
-    full = package.complete(dict(hf))
-    try:
-        less = package.complete({key: value for key, value in hf.items() if key != setting})
-    except KeyError:
-        return True
-    return any(full.get(key) != less.get(key) for key in full.keys() | less.keys() if key != setting)
+    for setting in sorted(on - known - package.mentioned - NEUTRAL):
+        message = f"no fragment covers the setting {setting}, which is {json.dumps(hf[setting])}"
+        raise LoomError(message, shown, "Write a fragment for it, or take a checkpoint without it.")
 
 
 def _preset(name: str, package: Readers, hf: dict[str, Any]) -> str:
