@@ -160,19 +160,22 @@ def _chosen(files: tuple[Toml, ...], target: str, library: Library) -> dict[str,
     An architecture may change for one target what all have chosen, under [targets.NAME].
     """
     chosen: dict[str, tuple[Fragment, Origin]] = {}
+    dropped: dict[str, Origin] = {}  # by an architecture, of what the target or every package selects after it
     tables = [(file, file.data) for file in files]
     tables += [(file, file.data["targets"][target]) for file in files if target in file.data.get("targets", {})]
     for file, table in tables:
         for name in table.get("without", ()):
             if chosen.pop(name, None) is None:
-                message, where = f"no base selects {name!r}, which is to be left out", _line_of_name(file, name)
-                raise LoomError(message, str(where), nearest(name, chosen))
+                dropped[name] = _line_of_name(file, name)
         of_kinds = (name for kind in table.get("kinds", {}).values() for name in kind.get("fragments", ()))
         for name in (*table.get("fragments", ()), *dict.fromkeys(of_kinds)):
             where = _line_of_name(file, name)
             if name in chosen:
                 raise LoomError(f"fragment {name!r} is also selected at {chosen[name][1]}", str(where), "Remove one.")
-            chosen[name] = (library.fragment(name, str(where)), where)
+            if dropped.pop(name, None) is None:
+                chosen[name] = (library.fragment(name, str(where)), where)
+    for name, where in dropped.items():
+        raise LoomError(f"nothing selects {name!r}, which is to be left out", str(where), nearest(name, chosen))
     return chosen
 
 

@@ -55,7 +55,7 @@ x = 1
 
     def test_settings_of_the_target_win(self):
         assert self.recipe().settings == {
-            **{"kind": "fast", "heads": 2, "base": 1},
+            **{"kind": "fast", "heads": 2, "base": 1, "has_kinds": False},
             **{"architecture": "toy", "target": "any", "package": "toy_any", "title": "A"},
         }
 
@@ -181,7 +181,7 @@ class TestCompany:
         assert refused_package(shy | ROPE) == (
             "templates/architectures/toy.toml:2: model/model excludes rope, selected at "
             "templates/architectures/toy.toml:3\n"
-            "  Take one of them away."
+            "  Take one of them away, or for one target under [targets.NAME] of the architecture."
         )
         assert package(shy, **{"fragments/model/rope.py": ROPE["model/rope"]})
 

@@ -9,6 +9,7 @@ import jax
 import optax
 from flax import nnx
 
+from generator.marks import point
 from generator.roles import learning_rate
 
 
@@ -20,13 +21,16 @@ class Config:
     max_gradient_norm: float = 1.0  # a longer gradient, over all parameters, is scaled to this length
 
 
+def decays(model):
+    """Which parameters decay: matrices, and no norms."""
+    return jax.tree.map(lambda p: p.replace(len(p.axes) > 1), model, is_leaf=lambda p: isinstance(p, nnx.Param))
+
+
 def make_optimizer(config: Config) -> optax.GradientTransformation:
-    """AdamW (Loshchilov and Hutter 2019, arXiv 1711.05101), clipped by the global norm; only matrices decay."""
-
-    def decays(model):
-        return jax.tree.map(lambda p: p.replace(len(p.axes) > 1), model, is_leaf=lambda p: isinstance(p, nnx.Param))
-
+    """The rule by which a step changes the parameters, of gradients that are clipped by their global norm."""
     rate = functools.partial(learning_rate, config=config)
     b1, b2, epsilon, decay = config.adam_b1, config.adam_b2, config.adam_epsilon, config.weight_decay
-    adamw = optax.adamw(rate, b1, b2, epsilon, weight_decay=decay, mask=decays)
-    return optax.chain(optax.clip_by_global_norm(config.max_gradient_norm), adamw)
+    with point("make_optimizer.rule", rate, b1, b2, epsilon, decay, config=config):
+        # Loshchilov and Hutter 2019, arXiv 1711.05101
+        rule = optax.adamw(rate, b1, b2, epsilon, weight_decay=decay, mask=decays)
+    return optax.chain(optax.clip_by_global_norm(config.max_gradient_norm), rule)

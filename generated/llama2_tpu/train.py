@@ -50,16 +50,18 @@ def learning_rate(done: Array, config: Config) -> Array:
     return optax.warmup_cosine_decay_schedule(0.0, peak, warmup, end, config.final_ratio * peak)(done + 1)
 
 
+def decays(model):
+    """Which parameters decay: matrices, and no norms."""
+    return jax.tree.map(lambda p: p.replace(len(p.axes) > 1), model, is_leaf=lambda p: isinstance(p, nnx.Param))
+
+
 def make_optimizer(config: Config) -> optax.GradientTransformation:
-    """AdamW (Loshchilov and Hutter 2019, arXiv 1711.05101), clipped by the global norm; only matrices decay."""
-
-    def decays(model):
-        return jax.tree.map(lambda p: p.replace(len(p.axes) > 1), model, is_leaf=lambda p: isinstance(p, nnx.Param))
-
+    """The rule by which a step changes the parameters, of gradients that are clipped by their global norm."""
     rate = functools.partial(learning_rate, config=config)
     b1, b2, epsilon, decay = config.adam_b1, config.adam_b2, config.adam_epsilon, config.weight_decay
-    adamw = optax.adamw(rate, b1, b2, epsilon, weight_decay=decay, mask=decays)
-    return optax.chain(optax.clip_by_global_norm(config.max_gradient_norm), adamw)
+    # Loshchilov and Hutter 2019, arXiv 1711.05101
+    rule = optax.adamw(rate, b1, b2, epsilon, weight_decay=decay, mask=decays)
+    return optax.chain(optax.clip_by_global_norm(config.max_gradient_norm), rule)
 
 
 def loss(model: Decoder, batch: dict[str, Array], config: Config) -> tuple[Array, dict[str, Array]]:

@@ -1,4 +1,4 @@
-"""Structure is chosen while weaving: tied embeddings and query/key norms, against transformers."""
+"""Structure is chosen while weaving: what a package was not woven for it refuses, and an optimizer is a fragment."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ import os
 import subprocess
 import sys
 from pathlib import Path
-from textwrap import dedent
 
 import pytest
 
@@ -15,73 +14,71 @@ from generator.weave import weave
 
 ROOT = Path(__file__).resolve().parents[2]
 
-TIED = """
-base = "llama2"
-title = "Llama 2 with tied embeddings"
-without = ["model/untied_head"]
-"""
+REFUSAL = """
+import sys
+import transformers
+from own_cpu import load_hf
+from own_cpu.data import InputError
 
-PARITY = """
-import json, sys
-import jax, jax.numpy as jnp, numpy as np, torch, transformers
-from safetensors.numpy import load_file
-from tied_cpu import load_hf
-from tied_cpu.data import InputError
-from tied_cpu.huggingface import hf_views, save_hf
-from tied_cpu.parallel import named_arrays
-
-folder = sys.argv[1]
-sizes = dict(vocab_size=37, hidden_size=32, num_hidden_layers=2, num_attention_heads=4, num_key_value_heads=2,
-             head_dim=8, intermediate_size=48, initializer_range=0.2, attn_implementation="eager")
-torch.manual_seed(0)
-llama = transformers.LlamaForCausalLM(transformers.LlamaConfig(**sizes, tie_word_embeddings=True)).float()
-llama.save_pretrained(folder + "/tied")
-config, model = load_hf(folder + "/tied")
-tokens = np.random.default_rng(0).integers(0, 37, (2, 17), dtype=np.int32)
-inputs, targets = tokens[:, :-1], tokens[:, 1:]
-logits = llama(torch.tensor(inputs).long()).logits
-np.testing.assert_allclose(model(inputs), logits.detach().numpy(), atol=1e-4)
-
-def loss(model):
-    rows = jax.nn.log_softmax(model(inputs))
-    return -jnp.mean(jnp.take_along_axis(rows, targets[..., None], axis=-1))
-
-torch.nn.functional.cross_entropy(logits.flatten(0, 1), torch.tensor(targets).long().flatten()).backward()
-ours = hf_views({name: np.asarray(x) for name, x in named_arrays(jax.grad(loss)(model)).items()})
-theirs = {name: p.grad.numpy() for name, p in llama.named_parameters()}
-assert ours.keys() == theirs.keys()
-for name, gradient in theirs.items():
-    assert np.linalg.norm(ours[name] - gradient) <= 1e-3 * np.linalg.norm(gradient), name
-
-save_hf(config, model, folder + "/exported")
-again = transformers.LlamaForCausalLM.from_pretrained(folder + "/exported")
-for name, tensor in llama.state_dict().items():
-    assert torch.equal(tensor, again.state_dict()[name]), name
-
-transformers.LlamaForCausalLM(transformers.LlamaConfig(**sizes, tie_word_embeddings=False)).save_pretrained(folder + "/untied")
+sizes = dict(vocab_size=37, hidden_size=32, num_hidden_layers=2, num_attention_heads=4, intermediate_size=48)
+transformers.LlamaForCausalLM(transformers.LlamaConfig(**sizes, tie_word_embeddings=False)).save_pretrained(sys.argv[1])
 try:
-    load_hf(folder + "/untied")
+    load_hf(sys.argv[1])
 except InputError as error:
     assert "tie_word_embeddings is false" in str(error) and "select model/untied_head" in str(error), error
 else:
     raise AssertionError("an untied checkpoint was taken")
-print("equal")
+print("refused")
+"""
+
+MUON = """
+import dataclasses
+import jax, numpy as np
+from own_cpu.config import PRESETS
+from own_cpu.train import make_optimizer, new_state
+
+sizes = dict(width=64, layers=2, heads=2, kv_heads=1, mlp_width=96, warmup_ratio=0.0, weight_decay=0.0)
+config = dataclasses.replace(PRESETS["tiny"], **sizes)
+state = new_state(config)
+gradient = jax.tree.map(lambda x: jax.random.normal(jax.random.key(0), x.shape), state.model)
+update, _ = make_optimizer(config).update(gradient, state.opt_state, state.model)
+layer = jax.tree.map(lambda x: np.asarray(x[1]), update.layers)
+# a matrix of a layer: all directions are as long, although those of its gradient are not
+for name, rows in {"query": 64, "out": 64}.items():
+    kernel = getattr(layer.attention, name).kernel[...]
+    matrix = kernel.reshape(rows, -1)
+    lengths = np.linalg.svd(matrix, compute_uv=False)
+    assert lengths.max() < 2 * lengths.min(), (name, lengths)
+raw = np.asarray(gradient.layers.attention.query.kernel[...])[1].reshape(64, -1)
+assert np.linalg.svd(raw, compute_uv=False).min() * 20 < np.linalg.svd(raw, compute_uv=False).max()
+# all else: the first step of Adam is the sign of the gradient; optax has it with Nesterov's momentum, which is longer
+first = config.adam_b1 / (1 + config.adam_b1) + 1
+for ours, slope in ((update.norm.scale, gradient.norm.scale), (update.embedding.table, gradient.embedding.table)):
+    np.testing.assert_allclose(ours[...], -first * config.learning_rate * np.sign(slope[...]), rtol=1e-2)
+print("orthogonal")
 """
 
 
+def run(architecture: str, program: str, folder: Path) -> str:
+    """Weaves an architecture on top of llama2 and runs a program beside its package: the last line that it prints."""
+    text = f'base = "llama2"\ntitle = "Own"\n{architecture}\n'
+    package = weave("own", "cpu", Library(Library.read([ROOT]).files | {"templates/architectures/own.toml": text}))
+    for path, content in package.files.items():
+        (folder / package.name / path).parent.mkdir(parents=True, exist_ok=True)
+        (folder / package.name / path).write_text(content)
+    settings = {"JAX_PLATFORMS": "cpu", "PYTHONPATH": str(folder)}
+    command = [sys.executable, "-c", program, str(folder / "checkpoint")]
+    process = subprocess.run(command, env=os.environ | settings, capture_output=True, text=True)
+    assert process.returncode == 0, process.stdout + process.stderr
+    return process.stdout.splitlines()[-1]
+
+
 @pytest.mark.slow
-def test_tied_embeddings_are_equal_to_the_reference(tmp_path):
-    pytest.importorskip("transformers", reason="parity needs torch and transformers")
-    pytest.importorskip("torch", reason="parity needs torch and transformers")
-    files = Library.read([ROOT]).files | {"templates/architectures/tied.toml": dedent(TIED)}
-    package = weave("tied", "cpu", Library(files))
-    for path, text in package.files.items():
-        target = tmp_path / package.name / path
-        target.parent.mkdir(parents=True, exist_ok=True)
-        target.write_text(text)
-    assert "self.head" not in package.files["model.py"]
-    settings = {"JAX_PLATFORMS": "cpu", "PYTHONPATH": str(tmp_path)}
-    process = subprocess.run(
-        [sys.executable, "-c", PARITY, str(tmp_path)], env=os.environ | settings, capture_output=True, text=True
-    )
-    assert process.returncode == 0 and process.stdout.splitlines()[-1] == "equal", process.stdout + process.stderr
+def test_another_structure_is_refused(tmp_path):
+    pytest.importorskip("transformers", reason="needs torch and transformers")
+    assert run('without = ["model/untied_head"]', REFUSAL, tmp_path) == "refused"
+
+
+@pytest.mark.slow
+def test_muon_makes_the_matrices_of_layers_orthogonal(tmp_path):
+    assert run('fragments = ["train/muon"]', MUON, tmp_path) == "orthogonal"

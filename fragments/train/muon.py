@@ -1,0 +1,47 @@
+"""Muon for the matrices of the layers, beside AdamW, with Nesterov's momentum, for all other parameters.
+
+Source: Jordan et al. 2024, kellerjordan.github.io/posts/muon; Liu et al. 2025, arXiv 2502.16982, section 2.2.
+"""
+
+import jax
+import optax
+from flax import nnx
+
+from generator.marks import splice
+
+
+class Config:
+    muon_beta: float = 0.95  # decay of the momentum that is orthogonalised
+
+
+def muon_matrices(model):
+    """What Muon takes for a matrix of each parameter: its axes but "embed" on one side; None: AdamW's.
+
+    Axes that stack matrices, over layers and over experts, are left out: each matrix is made orthogonal by itself.
+    """
+
+    def matrix(param):
+        axes = dict(zip(param.axes, range(-len(param.axes), 0), strict=True))  # name -> place, from the end
+        axes.pop("expert", None)
+        if len(axes) < 2 or "embed" not in axes or "vocab" in axes:
+            return param.replace(None)
+        residual = (axes.pop("embed"),)
+        sides = (residual, tuple(axes.values())) if param.axes[-1] != "embed" else (tuple(axes.values()), residual)
+        return param.replace(optax.contrib.MuonDimensionNumbers(*sides))
+
+    return jax.tree.map(matrix, model, is_leaf=lambda x: isinstance(x, nnx.Param))
+
+
+@splice("make_optimizer.rule")
+def _(rate, b1, b2, epsilon, decay, rule, config):
+    # updates are as long as AdamW's (Liu et al. 2025, arXiv 2502.16982, section 2.2), so that one rate serves both
+    rule = optax.contrib.muon(
+        rate,
+        beta=config.muon_beta,
+        eps=epsilon,
+        weight_decay=decay,
+        adam_b1=b1,
+        adam_b2=b2,
+        muon_weight_dimension_numbers=muon_matrices,
+        consistent_rms=0.2,
+    )
