@@ -159,21 +159,40 @@ def _architecture_rows(sources: dict[str, str], kept: list[Combination]) -> list
         seen.update(new)
         paths = [path, *(f"fragments/{fragment}.py" for fragment in new if f"fragments/{fragment}.py" in sources)]
         lines = total([count(path, sources[path]) for path in paths])
-        rows.append({"architecture": name, "physical": lines.physical, "code": lines.code, "new_fragments": new})
+        counts = {"physical": lines.physical, "code": lines.code, "presets": _preset_lines(path, sources[path])}
+        rows.append({"architecture": name, **counts, "new_fragments": new})
     return rows
 
 
+def _preset_lines(path: str, text: str) -> int:
+    """The lines of code in [presets.*] tables: sizes, which are data."""
+    inside, found = False, 0
+    for number in code_lines(path, text):
+        line = text.splitlines()[number - 1].strip()
+        inside = line.startswith("[presets") if line.startswith("[") else inside
+        found += inside
+    return found
+
+
 def _selected(path: str, text: str) -> list[str]:
-    """The fragments that an architecture file names.
+    """The fragments that an architecture file names, for all layers, for a kind of them, or for a target.
 
     Raises:
         LoomError: it is not TOML.
     """
     try:
-        fragments = tomllib.loads(text).get("fragments", [])
+        data = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
         raise LoomError(f"is not TOML: {error}", path, "Correct it.") from None
-    return [name for name in fragments if isinstance(name, str)] if isinstance(fragments, list) else []
+    parts = [data, *_tables_in(data, "kinds"), *_tables_in(data, "targets")]
+    lists = [part.get("fragments", []) for part in parts]
+    named = [name for names in lists if isinstance(names, list) for name in names if isinstance(name, str)]
+    return list(dict.fromkeys(named))
+
+
+def _tables_in(data: dict, key: str) -> list[dict]:
+    tables = data.get(key, {})
+    return [table for table in tables.values() if isinstance(table, dict)] if isinstance(tables, dict) else []
 
 
 def _restated(sources: dict[str, str]) -> dict:
@@ -213,7 +232,7 @@ def tables(report: dict) -> list[Table]:
     ]
     fragments = [(r["fragment"], r["code"], r["makes"], r["packages"]) for r in report["fragments"]]
     architectures = [
-        (r["architecture"], r["physical"], r["code"], ", ".join(r["new_fragments"]) or "none")
+        (r["architecture"], r["physical"], r["code"], r["code"] - r["presets"], ", ".join(r["new_fragments"]) or "none")
         for r in report["architectures"]
     ]
     restated = report["restated"]
@@ -223,7 +242,7 @@ def tables(report: dict) -> list[Table]:
         Table("Generated lines for each source line", ("", "lines", "code"), ratios),
         Table(
             "What an architecture adds",
-            ("architecture", "lines", "code", "new fragments"),
+            ("architecture", "lines", "code", "without presets", "new fragments"),
             architectures,
             "Its own file, and the fragments that no architecture above it selects.",
         ),
