@@ -165,6 +165,7 @@ def save_hf(
     hf = {"architectures": [setting("reference")], "dtype": dtype}
     hf |= {setting: getattr(config, field) for setting, field in hf_sizes()}
     hf |= {setting: woven for setting, woven, _ in hf_structure()}
+    point("hf.export", hf)
     if config.tokenizer == "bytes":
         hf |= {"bos_token_id": ByteTokenizer.bos, "eos_token_id": ByteTokenizer.eos}
     else:
