@@ -118,6 +118,7 @@ def select(architecture: str, target: str, library: Library, without: Collection
     files = (*lineage, target_file, package_file)
     chosen = {name: item for name, item in _chosen(files, library).items() if name not in without}
     _check_company(chosen, library)
+    fragments = tuple(fragment for fragment, _ in chosen.values())
     settings: dict[str, object] = {}
     for file in (package_file, *lineage, target_file):
         settings |= file.data.get("settings", {})
@@ -128,9 +129,9 @@ def select(architecture: str, target: str, library: Library, without: Collection
         lineage=lineage,
         target_file=target_file,
         package_file=package_file,
-        fragments=tuple(fragment for fragment, _ in chosen.values()),
+        fragments=fragments,
         settings=settings,
-        presets=_presets(lineage, target_file),
+        presets=_presets(lineage, target_file, _fields_left_out(lineage, fragments, library)),
         pattern=read_pattern(lineage),
     )
     settings |= {"architecture": architecture, "target": target, "package": recipe.name}
@@ -210,8 +211,21 @@ def _check_company(chosen: dict[str, tuple[Fragment, Origin]], library: Library)
                 raise LoomError(f"{fragment.name} excludes {other}, selected at {line}", str(where), remedy)
 
 
-def _presets(lineage: tuple[Toml, ...], target: Toml) -> dict[str, dict[str, tuple[object, Origin]]]:
-    """The presets of the architecture and its bases, with what the target sets for a preset of that name on top."""
+def _fields_left_out(lineage: tuple[Toml, ...], fragments: tuple[Fragment, ...], library: Library) -> set[str]:
+    """The config fields that went with the fragments which an architecture leaves out of its bases."""
+    out = [library.fragment(name, file.path) for file in lineage for name in file.data.get("without", ())]
+    kept = {member.name for fragment in fragments for member in fragment.fields}
+    return {member.name for fragment in out for member in fragment.fields} - kept
+
+
+def _presets(
+    lineage: tuple[Toml, ...], target: Toml, left_out: set[str]
+) -> dict[str, dict[str, tuple[object, Origin]]]:
+    """The presets of the architecture and its bases, with what the target sets for a preset of that name on top.
+
+    Args:
+        left_out: fields that bases may give, and that are passed over.
+    """
     presets: dict[str, dict[str, tuple[object, Origin]]] = {}
     for file in (*lineage, target):
         for preset, fields in file.data.get("presets", {}).items():
@@ -219,5 +233,6 @@ def _presets(lineage: tuple[Toml, ...], target: Toml) -> dict[str, dict[str, tup
                 continue
             table = presets.setdefault(preset, {})
             for name, value in fields.items():
-                table[name] = (value, file.origin(name, f"presets.{preset}"))
+                if file is lineage[-1] or name not in left_out:
+                    table[name] = (value, file.origin(name, f"presets.{preset}"))
     return presets

@@ -23,5 +23,5 @@ def attend(q: Array, k: Array, v: Array, segment_ids: Array | None) -> Array:
     platform = jax.default_backend() if mesh.empty else mesh.abstract_device.platform
     cudnn = platform == "gpu" and q.dtype in (jnp.bfloat16, jnp.float16)
     options = {"is_causal": True, "implementation": "cudnn" if cudnn else "xla"}
-    point("attend_cudnn.options", options)
+    point("attend_cudnn.options", options, q)
     return jax.nn.dot_product_attention(q, k, v, mask=same_segment, **options)

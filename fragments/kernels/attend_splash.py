@@ -27,8 +27,11 @@ def attend(q: Array, k: Array, v: Array, segment_ids: Array | None) -> Array:
     mesh = jax.sharding.get_abstract_mesh()
     if mesh.empty:
         return attend_local(q, k, v, segment_ids, interpret=jax.default_backend() != "tpu")
-    # compiled for the mesh's devices, which need not be those of this machine
-    local = functools.partial(attend_local, interpret=mesh.abstract_device.platform != "tpu")
+
+    def local(q: Array, k: Array, v: Array, segment_ids: Array) -> Array:
+        # compiled for the mesh's devices, which need not be those of this machine
+        return attend_local(q, k, v, segment_ids, interpret=mesh.abstract_device.platform != "tpu")
+
     rows = PartitionSpec(RULES["batch"], RULES["sequence"])
     heads = PartitionSpec(RULES["batch"], RULES["sequence"], RULES["heads"])
     # check_vma: the kernel does not tell over which mesh axes its results vary
@@ -66,7 +69,8 @@ def attend_local(q: Array, k: Array, v: Array, segment_ids: Array, interpret: bo
         interpret=interpret,
     )
     point("attend_splash.make", make_kernel)
-    mask = splash.CausalMask((T + padding, T + padding))
+    with point("attend_splash.causal", T, padding):
+        mask = splash.CausalMask((T + padding, T + padding))
     point("attend_splash.mask", mask)
     kernel = make_kernel(splash.MultiHeadMask([mask] * N))
     with point("attend_splash.run", kernel, q, k, v, segment_ids):

@@ -41,7 +41,9 @@ class Attention(nnx.Module):
 def _(products, scores, config):
     heads = 2 * (config.heads + config.kv_heads)  # query and output; key and value
     products["attention"] = sum_layers(1) * config.width * config.head_size * heads
-    scores["attention"] = 12 * config.heads * config.head_size * sum_layers(config.sequence_length)
+    with point("flops.keys", config):
+        keys = sum_layers(config.sequence_length)
+    scores["attention"] = 12 * config.heads * config.head_size * keys
 
 
 @splice("hf.layer_tensors")

@@ -1,0 +1,50 @@
+"""Sliding window: a token sees the nearest tokens only.
+
+Source: Beltagy et al. 2020, arXiv 2004.05150, section 3.1.
+"""
+
+from jax.experimental.pallas.ops.tpu import splash_attention as splash
+
+from generator.marks import provide, splice, sum_layers
+
+EVERYTHING = 2**30  # the window of a layer that sees all tokens
+
+
+class Config:
+    window: int  # tokens that a token sees, itself among them
+
+
+@splice("Attention.parameters")
+def _(self, window):
+    self.window = window
+
+
+@provide("Attention.__call__")
+def window(self) -> int:
+    return self.window
+
+
+@splice("attend.mask", "attend_cached.mask", optional=True)
+def _(visible, distance, window):
+    visible = visible & (distance < window)
+
+
+@splice("attend_splash.causal", optional=True)
+def _(mask, T, padding, window):
+    mask = splash.LocalMask((T + padding, T + padding), (window - 1, 0), offset=0)
+
+
+@splice("attend_cudnn.options", optional=True)
+def _(options, q, window):
+    options["local_window_size"] = min(window, q.shape[1]) - 1, 0
+
+
+@splice("flops.keys")
+def _(keys, config):
+    length = config.sequence_length  # keys on average, twice: the full convention counts the future as well
+    keys = sum_layers(min(window, length) * (2 - min(window, length) / length))
+
+
+@splice("hf.sizes")
+def _():
+    yield "sliding_window", "window"

@@ -1,0 +1,38 @@
+"""The packages of a family for all targets compute one model: each target's own attention against that of the CPU."""
+
+from __future__ import annotations
+
+import jax
+import numpy as np
+import pytest
+import transformers
+
+from families import parity
+from families.test_parity import FAMILIES, LIBRARY, write
+from generator.errors import LoomError
+from generator.library import Library
+from generator.weave import weave
+
+
+@pytest.mark.parametrize("name", FAMILIES)
+def test_logits(name, tmp_path):
+    """In fp32 on the CPU: Splash is interpreted, and what cuDNN would compute goes to XLA."""
+    family = FAMILIES[name]
+    case = next(iter(family.cases.values()))
+    text = f'base = "{family.architecture}"\ntitle = "{name}, on every target"\n{case.variant}\n'
+    library = Library({**LIBRARY.files, f"templates/architectures/{name}_everywhere.toml": text})
+    config = getattr(transformers, family.config)(**family.settings | case.settings, dtype="float32")
+    parity.make_reference(getattr(transformers, family.model), config).save_pretrained(tmp_path / "theirs")
+    tokens = np.random.default_rng(0).integers(0, config.vocab_size, (2, family.length), dtype=np.int32)
+    segment_ids = np.repeat([1, 2], [5, family.length - 5])[None].repeat(2, axis=0).astype(np.int32)
+    logits = {}
+    for target in "cpu", "tpu", "gpu":
+        try:
+            package = parity.load_package(write(weave(f"{name}_everywhere", target, library), tmp_path))
+        except LoomError as error:
+            assert target == "gpu" and "excludes" in str(error)  # cuDNN cannot do what the family needs
+            continue
+        _, model = package.huggingface.load_hf(tmp_path / "theirs")
+        logits[target] = jax.jit(model)(tokens, segment_ids=segment_ids)
+    for target in logits:
+        np.testing.assert_allclose(logits[target], logits["cpu"], atol=1e-4, rtol=0, err_msg=target)

@@ -1,0 +1,58 @@
+"""An architecture that leaves out a fragment of its base, by what goes in and what comes out."""
+
+from __future__ import annotations
+
+import pytest
+from miniature import PACKAGE, files
+
+from generator.errors import LoomError
+from generator.library import Library
+from generator.weave import weave
+
+MODEL = """
+    from generator.marks import point
+    from generator.roles import Config
+
+    class Config:
+        width: int  # of it
+
+    def model(config: Config):
+        size = config.width
+        point("model.size", size, config)
+        return size
+"""
+WINDOW = """
+    from generator.marks import splice
+
+    class Config:
+        window: int  # in tokens
+
+    @splice("model.size")
+    def _(size, config):
+        size = min(size, config.window)
+"""
+BASE = """
+title = "Toy"
+[presets.tiny]
+width = 4
+window = 2
+"""
+
+
+def config_of(variant: str) -> str:
+    """config.py of a variant of an architecture with a window."""
+    package = PACKAGE.replace('"model"]', '"model", "PRESETS"]')
+    texts = files({"model/model": MODEL, "model/window": WINDOW}, architecture=BASE, package=package)
+    texts["templates/architectures/variant.toml"] = f'base = "toy"\ntitle = "Variant"\n{variant}'
+    return weave("variant", "any", Library(texts)).files["config.py"]
+
+
+def test_presets_of_the_base_lose_the_fields_of_what_is_left_out():
+    assert "width=4,\n        window=2,\n" in config_of("")
+    left = config_of('without = ["model/window"]')
+    assert "width=4,\n    )" in left and "window" not in left
+
+
+def test_presets_of_the_variant_itself_may_not_set_them():
+    with pytest.raises(LoomError, match="no selected fragment has the field 'window'"):
+        config_of('without = ["model/window"]\n[presets.tiny]\nwindow = 3\n')
