@@ -6,7 +6,7 @@ Source: Xiong et al. 2020, arXiv 2002.04745.
 from flax import nnx
 from jax import Array
 
-from generator.marks import splice
+from generator.marks import point, splice
 from generator.roles import Attention, Config, FeedForward, Norm, shard
 
 
@@ -18,17 +18,21 @@ class Block(nnx.Module):
         self.attention = Attention(config, rngs)
         self.mlp_norm = Norm(config.width, config.norm_epsilon)
         self.mlp = FeedForward(config, rngs)
+        point("Block.parameters", config, rngs)
 
     def __call__(self, x: Array) -> Array:
         h = self.attention_norm(x)
         h = self.attention(h)
+        point("Block.attention", h)
         x = shard(x + h, "batch", "sequence", "residual")
         h = self.mlp_norm(x)
         h = self.mlp(h)
+        point("Block.mlp", h)
         return shard(x + h, "batch", "sequence", "residual")
 
 
 @splice("hf.layer_tensors")
 def _():
     yield "attention_norm.scale", "model.layers.{}.input_layernorm.weight", "d -> d"
-    yield "mlp_norm.scale", "model.layers.{}.post_attention_layernorm.weight", "d -> d"
+    with point("hf.mlp_norm"):
+        yield "mlp_norm.scale", "model.layers.{}.post_attention_layernorm.weight", "d -> d"

@@ -5,7 +5,7 @@ import jax.numpy as jnp
 from flax import nnx
 from jax import Array
 
-from generator.marks import point, splice
+from generator.marks import point, setting, splice
 
 
 class Config:
@@ -52,7 +52,7 @@ def _():
 
 @splice("hf.complete")
 def _(hf):
-    hf.setdefault("tie_word_embeddings", False)
+    hf.setdefault("tie_word_embeddings", setting("tied_unless_said"))
 
 
 @splice("hf.structure")

@@ -8,7 +8,7 @@ import jax.numpy as jnp
 from flax import nnx
 from jax import Array
 
-from generator.marks import splice
+from generator.marks import point, splice
 
 
 class Config:
@@ -19,13 +19,16 @@ class Norm(nnx.Module):
     """Divides by the root mean square, in fp32, and scales."""
 
     def __init__(self, size: int, epsilon: float):
-        self.scale = nnx.Param(jnp.ones(size), axes=("norm",))
+        with point("Norm.parameters", size):
+            self.scale = nnx.Param(jnp.ones(size), axes=("norm",))
         self.epsilon = epsilon
 
     def __call__(self, x: Array) -> Array:
         y = x.astype(jnp.float32)
         y = y * jax.lax.rsqrt(jnp.mean(y * y, axis=-1, keepdims=True) + self.epsilon)
-        return (y * self.scale).astype(x.dtype)
+        with point("Norm.scaled", y):
+            y = y * self.scale
+        return y.astype(x.dtype)
 
 
 @splice("hf.sizes")

@@ -50,14 +50,16 @@ def _():
 
 @splice("hf.sizes")
 def _():
-    yield "rope_theta", "rope_theta"
+    with point("hf.rope_theta"):
+        yield "rope_theta", "rope_theta"
 
 
 @splice("hf.complete")
 def _(hf):
-    rope = hf.get("rope_scaling") or hf.get("rope_parameters") or {}  # before transformers 5, and since
-    hf["rope_theta"] = rope.get("rope_theta", hf.get("rope_theta", 10_000.0))
-    hf["rope_scaling"] = None if rope.get("rope_type", rope.get("type", "default")) == "default" else rope
+    with point("hf.rope", hf):
+        rope = hf.get("rope_scaling") or hf.get("rope_parameters") or {}  # before transformers 5, and since
+        hf["rope_theta"] = rope.get("rope_theta", hf.get("rope_theta", 10_000.0))
+        hf["rope_scaling"] = None if rope.get("rope_type", rope.get("type", "default")) == "default" else rope
 
 
 @splice("hf.structure")

@@ -16,7 +16,7 @@ class Config:
 
 
 class FeedForward(nnx.Module):
-    """down(silu(gate(x)) * up(x))."""
+    """down(activation(gate(x)) * up(x))."""
 
     def __init__(self, config: Config, rngs: nnx.Rngs):
         D, F, std = config.width, config.mlp_width, config.init_std
@@ -55,5 +55,6 @@ def _(hf):
 
 @splice("hf.structure")
 def _():
-    yield "hidden_act", "silu", "a feed-forward of that activation"
+    with point("hf.activation"):
+        yield "hidden_act", "silu", "a feed-forward of that activation"
     yield "mlp_bias", False, "a feed-forward with biases"

@@ -139,7 +139,8 @@ def flops_per_token(config: Config, causal: bool) -> float:
     products["head"] = config.width * config.vocab_size  # the embedding is a lookup
     heads = 2 * (config.heads + config.kv_heads)  # query and output; key and value
     products["attention"] = config.layers * config.width * config.head_size * heads
-    scores["attention"] = 12 * config.heads * config.head_size * config.layers * config.sequence_length
+    keys = config.layers * config.sequence_length
+    scores["attention"] = 12 * config.heads * config.head_size * keys
     products["mlp"] = 3 * config.layers * config.width * config.mlp_width
     attention = sum(scores.values())
     return 6 * sum(products.values()) + (attention / 2 if causal else attention)

@@ -48,7 +48,8 @@ class Norm(nnx.Module):
     def __call__(self, x: Array) -> Array:
         y = x.astype(jnp.float32)
         y = y * jax.lax.rsqrt(jnp.mean(y * y, axis=-1, keepdims=True) + self.epsilon)
-        return (y * self.scale).astype(x.dtype)
+        y = y * self.scale
+        return y.astype(x.dtype)
 
 
 class Linear(nnx.Module):
@@ -95,9 +96,10 @@ def attend_cached(q: Array, cache: Cache, positions: Array) -> Array:
     return jnp.einsum("BNTS,BSNH->BTNH", weights.astype(v.dtype), v)
 
 
-def rotary_angles(positions: Array, head_size: int, theta: float) -> Array:
+def rotary_angles(positions: Array, config: Config, theta: float) -> Array:
     """Angles [B, T, H/2] of the positions [B, T], in fp32: bf16 would round position 257 to 256."""
-    frequencies = theta ** (-jnp.arange(0, head_size, 2, dtype=jnp.float32) / head_size)  # [H/2]
+    size = config.head_size
+    frequencies = theta ** (-jnp.arange(0, size, 2, dtype=jnp.float32) / size)  # [H/2]
     return positions[..., None].astype(jnp.float32) * frequencies
 
 
@@ -151,7 +153,7 @@ class Attention(nnx.Module):
 
 
 class FeedForward(nnx.Module):
-    """down(silu(gate(x)) * up(x))."""
+    """down(activation(gate(x)) * up(x))."""
 
     def __init__(self, config: Config, rngs: nnx.Rngs):
         D, F, std = config.width, config.mlp_width, config.init_std
@@ -206,7 +208,7 @@ class Decoder(nnx.Module):
         """The residual stream after the last norm, [B, T, D]."""
         if positions is None:
             positions = jnp.arange(tokens.shape[1])[None]  # [1, T]
-        angles = rotary_angles(positions, self.config.head_size, self.config.rope_theta)  # [B, T, H/2]
+        angles = rotary_angles(positions, self.config, self.config.rope_theta)  # [B, T, H/2]
         x = self.embedding(tokens, self.config.dtype)
         x = shard(x, "batch", "sequence", "residual")
 

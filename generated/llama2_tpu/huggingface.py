@@ -64,7 +64,7 @@ def hf_sizes() -> Iterator[tuple[str, str]]:
     yield "initializer_range", "init_std"
 
 
-def hf_structure() -> Iterator[tuple[str, Any, str]]:
+def hf_structure(config: Config) -> Iterator[tuple[str, Any, str]]:
     """The settings of config.json that this package was woven for, their values, and what to select for another."""
     yield "model_type", "llama", "the architecture of that model_type"
     yield "tie_word_embeddings", False, "tied embeddings, by leaving model/untied_head out,"
@@ -114,18 +114,19 @@ def read_hf_config(hf_dir: Path) -> Config:
     try:
         hf = complete(read_json(path))
         fields = {field: hf[setting] for setting, field in hf_sizes()}
+        fields["dtype"] = "float32" if hf["dtype"] == "float32" else "bfloat16"  # fp16 has no range for small gradients
+        config = Config(**fields, tokenizer=str(hf_dir.resolve() / "tokenizer.json"))
         problems = [
             f"{path}: {setting} is {json.dumps(hf[setting])}, but this package was woven for {json.dumps(woven)}: "
             f"select {choice} in the architecture and build again"
-            for setting, woven, choice in hf_structure()
+            for setting, woven, choice in hf_structure(config)
             if hf[setting] != woven
         ]
     except KeyError as setting:
         raise InputError(f"{path}: the setting {setting} is missing") from None
     if problems:
         raise InputError("\n".join(problems))
-    fields["dtype"] = "float32" if hf["dtype"] == "float32" else "bfloat16"  # fp16 has no range for small gradients
-    return Config(**fields, tokenizer=str(hf_dir.resolve() / "tokenizer.json"))
+    return config
 
 
 def open_hf(hf_dir: Path) -> dict[str, Any]:
@@ -196,7 +197,7 @@ def save_hf(
         (directory / "model.safetensors.index.json").write_text(json.dumps(index, indent=2))
     hf = {"architectures": ["LlamaForCausalLM"], "dtype": dtype}
     hf |= {setting: getattr(config, field) for setting, field in hf_sizes()}
-    hf |= {setting: woven for setting, woven, _ in hf_structure()}
+    hf |= {setting: woven for setting, woven, _ in hf_structure(config)}
     if config.tokenizer == "bytes":
         hf |= {"bos_token_id": ByteTokenizer.bos, "eos_token_id": ByteTokenizer.eos}
     else:

@@ -12,6 +12,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 from generator.commands.project import Project
@@ -123,13 +124,13 @@ def fit(library: Library, family: str, target: str, hf: dict[str, Any], name: st
         package = Readers(weave(name, target, trial).files["huggingface.py"])
         full = package.complete(dict(hf))
         layers = _layers(recipe, full, shown)
-        problems = [item for item in package.structure() if full.get(item[0]) != item[1]]
+        problems = [item for item in package.structure(full) if full.get(item[0]) != item[1]]
         if layers and not choice.layers:
             choice.layers = layers
         elif problems:
             _apply(recipe, choice, full, problems[0], shown)
         else:
-            _check_covered(package, hf, shown)
+            _check_covered(package, hf, full, shown)
             return text + _preset(name, package, full)
     raise LoomError("the rules of this family contradict each other", f"templates/architectures/{family}.toml", "Mend.")
 
@@ -142,7 +143,7 @@ class Readers:
         nodes: list[ast.stmt] = [n for n in ast.parse(text).body if isinstance(n, ast.FunctionDef) and n.name in wanted]
         constants = (node.value for n in nodes for node in ast.walk(n) if isinstance(node, ast.Constant))
         self.mentioned = {value for value in constants if isinstance(value, str)}  # settings that `complete` reads
-        self._names: dict[str, Any] = {"Iterator": Iterator, "Any": Any}
+        self._names: dict[str, Any] = {"Iterator": Iterator, "Any": Any, "Config": Any}
         exec(compile(ast.Module(nodes, []), "huggingface.py", "exec"), self._names)
 
     def complete(self, hf: dict[str, Any]) -> dict[str, Any]:
@@ -151,8 +152,12 @@ class Readers:
     def sizes(self) -> list[tuple[str, str]]:
         return list(self._names["hf_sizes"]())
 
-    def structure(self) -> list[tuple[str, Any, str]]:
-        return list(self._names["hf_structure"]())
+    def config(self, hf: dict[str, Any]) -> SimpleNamespace:
+        """What the sizes of a completed config.json make of Config."""
+        return SimpleNamespace(**{field: hf.get(setting) for setting, field in self.sizes()})
+
+    def structure(self, hf: dict[str, Any]) -> list[tuple[str, Any, str]]:
+        return list(self._names["hf_structure"](self.config(hf)))
 
 
 def _apply(recipe: Recipe, choice: Choice, hf: dict[str, Any], problem: tuple, shown: str) -> None:
@@ -191,8 +196,7 @@ def _layers(recipe: Recipe, hf: dict[str, Any], shown: str) -> str:
 
 def _kinds_of(pattern: Pattern, hf: dict[str, Any], recipe: Recipe) -> list[str]:
     """The kind of each layer by the architecture's own pattern, at a checkpoint's sizes."""
-    sizes = Readers(weave(recipe.architecture, recipe.target, recipe.library).files["huggingface.py"]).sizes()
-    config = type("Config", (), {name: hf.get(setting) for setting, name in sizes})
+    config = Readers(weave(recipe.architecture, recipe.target, recipe.library).files["huggingface.py"]).config(hf)
     found: dict[int, str] = {}
     paths = [kind for group in pattern.groups for kind in group.pattern]
     for kind, numbers in zip(paths, pattern.numbers().values(), strict=True):
@@ -222,9 +226,9 @@ def _inline(table: dict[str, str]) -> str:
     return "{ " + ", ".join(f"{key} = {json.dumps(value)}" for key, value in table.items()) + " }"
 
 
-def _check_covered(package: Readers, hf: dict[str, Any], shown: str) -> None:
+def _check_covered(package: Readers, hf: dict[str, Any], full: dict[str, Any], shown: str) -> None:
     """Every setting that is on is one that a fragment reads or was chosen for."""
-    known = {setting for setting, _ in package.sizes()} | {setting for setting, *_ in package.structure()}
+    known = {setting for setting, _ in package.sizes()} | {setting for setting, *_ in package.structure(full)}
     on = {key for key, value in hf.items() if value not in (None, False, 0, 0.0, [], {}, "")}
     for setting in sorted(on - known - package.mentioned - NEUTRAL):
         message = f"no fragment covers the setting {setting}, which is {json.dumps(hf[setting])}"

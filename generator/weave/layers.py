@@ -125,10 +125,13 @@ def write_out(
                 copies = _each_group(pattern, blocks)
             if len(copies) > 1:
                 several.add(function)
+            called = {syntax.called(node) for node in syntax.walk(statement)}
             needs += [
                 Need(function, name, definition.fragment, copy.origin, word, source.where(statement))
                 for copy in copies
-                for expression in copy.call.values()
+                for callee, given in _given(copy).items()
+                if callee in called
+                for expression in given.values()
                 for name in _names(expression)
                 if name in threaded
             ]
@@ -212,5 +215,10 @@ def _changed(inside: Traced, copy: _Copy) -> Traced:
 
 def _arguments(call: cst.Call, copy: _Copy) -> str:
     """What a layer is made or called with beyond what all layers are."""
-    given = {"Block": copy.init, "layer": copy.call, "self.layer": copy.call}.get(syntax.called(call), {})
+    given = _given(copy).get(syntax.called(call), {})
     return ", ".join(f"{name}={expression}" for name, expression in given.items())
+
+
+def _given(copy: _Copy) -> dict[str, dict[str, str]]:
+    """What is called -> parameter -> the expression that it is given."""
+    return {"Block": copy.init, "layer": copy.call, "self.layer": copy.call}

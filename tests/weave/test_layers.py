@@ -201,6 +201,19 @@ class TestAPeriod:
         assert amount == 6
         assert total == 3 * min(6, 9) + 3 * min(100, 9)
 
+    def test_how_many_layers_a_period_has(self):
+        number = """
+            from generator.marks import setting
+
+            def every() -> int:
+                return setting("period")
+        """
+        call = MODEL.replace("return Model(config),", "return every(), Model(config),").replace(
+            "import Block", "import Block, every"
+        )
+        text = model(PATTERN, block=BLOCK, window=WINDOW, period=PERIOD, number=number, model=call)
+        assert run(text)["every"]() == 2
+
 
 class TestGroups:
     ARCHITECTURE = """
@@ -288,6 +301,44 @@ class TestValuesOfEachLayer:
             "        x, first_cache = self.first(x, cache[0])\n"
             "        x, second_cache = self.second(x, cache[1])\n"
             "        return x, (first_cache, second_cache)\n"
+        )
+
+
+class TestValuesThatAreThreaded:
+    """A kind of layer is called with a value from further out, which its other calls do not get."""
+
+    ANGLES = """
+        from generator.marks import provide, splice
+
+        @provide("Model.__call__")
+        def angles():
+            return 1
+
+        @provide("Model.__call__")
+        def slow_angles():
+            return 2
+
+        @splice("Attention.mixed")
+        def _(x, angles):
+            x = x + angles
+    """
+
+    def test_only_what_calls_a_layer_has_it(self):
+        pattern = '[[layers]]\npattern = ["a", "b"]\n[kinds.a]\n[kinds.b]\ncall = { angles = "slow_angles" }\n'
+        plain = MODEL.replace(", sum_layers(min(window, 9))", "")
+        text = model(pattern, block=BLOCK, period=PERIOD, model=plain, angles=self.ANGLES)
+        assert definition(text, "Period") == tidy(
+            """
+            class Period:
+                def __init__(self, config, scale):
+                    self.a = Block(config, scale)
+                    self.b = Block(config, scale)
+
+                def __call__(self, x, angles, slow_angles):
+                    x = self.a(x, angles)
+                    x = self.b(x, angles=slow_angles)
+                    return x
+            """
         )
 
 

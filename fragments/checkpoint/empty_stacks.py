@@ -1,0 +1,22 @@
+"""Checkpoints of models in which a stack may have no layers: Orbax writes no empty arrays."""
+
+import jax.numpy as jnp
+
+from generator.marks import splice
+from generator.roles import named_arrays
+
+
+@splice("Checkpoints.save")
+def _(arrays):
+    arrays = {name: x for name, x in arrays.items() if x.size}  # Orbax writes no empty ones
+
+
+@splice("Checkpoints.wanted")
+def _(wanted):
+    wanted = {name: x for name, x in wanted.items() if x.size}
+
+
+@splice("Checkpoints.read")
+def _(arrays, tree):
+    empty = {n: jnp.zeros(x.shape, x.dtype, device=x.sharding) for n, x in named_arrays(tree).items() if not x.size}
+    arrays = {n: (arrays | empty)[n] for n in named_arrays(tree)}

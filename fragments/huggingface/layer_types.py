@@ -1,0 +1,19 @@
+"""The types of the layers in config.json: the last of each period attends in full, the others through a window."""
+
+from generator.marks import setting, splice
+
+
+def layer_types(layers: int) -> list[str]:
+    """The type of each layer, by the pattern that was woven."""
+    period = setting("period")
+    return ["sliding_attention" if number % period else "full_attention" for number in range(1, layers + 1)]
+
+
+@splice("hf.complete")
+def _(hf):
+    hf.setdefault("layer_types", layer_types(hf["num_hidden_layers"]))
+
+
+@splice("hf.structure")
+def _(config):
+    yield "layer_types", layer_types(config.layers), "layers of that pattern"

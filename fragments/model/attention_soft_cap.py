@@ -1,0 +1,41 @@
+"""Attention scores capped softly.
+
+Source: Gemma Team 2024, arXiv 2408.00118, section 2; Bello et al. 2016, arXiv 1611.09940.
+"""
+
+import functools
+
+import jax.numpy as jnp
+
+from generator.marks import excludes, provide, splice
+
+excludes("attend_cudnn")  # its kernel knows no caps
+
+
+class Config:
+    attention_soft_cap: float  # attention scores approach it, and its negative, but never pass it
+
+
+@splice("Attention.parameters")
+def _(self, config):
+    self.soft_cap = config.attention_soft_cap
+
+
+@provide("Attention.__call__")
+def soft_cap(self) -> float:
+    return self.soft_cap
+
+
+@splice("attend.scores", "attend_cached.scores", optional=True)
+def _(scores, soft_cap):
+    scores = soft_cap * jnp.tanh(scores / soft_cap)
+
+
+@splice("attend_splash.make", optional=True)
+def _(make_kernel, soft_cap):
+    make_kernel = functools.partial(make_kernel, attn_logits_soft_cap=soft_cap)
+
+
+@splice("hf.sizes")
+def _():
+    yield "attn_logit_softcapping", "attention_soft_cap"

@@ -1,0 +1,18 @@
+"""GELU, in its approximation by tanh, as the activation of the gate.
+
+Source: Shazeer 2020, arXiv 2002.05202; Hendrycks and Gimpel 2016, arXiv 1606.08415, section 2.
+"""
+
+import jax
+
+from generator.marks import splice
+
+
+@splice("FeedForward.activation")
+def _(gate, up, h):
+    h = jax.nn.gelu(gate) * up
+
+
+@splice("hf.activation")
+def _():
+    yield "hidden_activation", "gelu_pytorch_tanh", "a feed-forward of that activation"

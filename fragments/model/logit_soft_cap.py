@@ -1,0 +1,27 @@
+"""Logits capped softly.
+
+Source: Gemma Team 2024, arXiv 2408.00118, section 2; Bello et al. 2016, arXiv 1611.09940.
+"""
+
+import jax.numpy as jnp
+
+from generator.marks import splice
+
+
+class Config:
+    logit_soft_cap: float  # logits approach it, and its negative, but never pass it
+
+
+@splice("Embedding.parameters")
+def _(self, config):
+    self.soft_cap = config.logit_soft_cap
+
+
+@splice("Embedding.logits")
+def _(self, logits):
+    logits = self.soft_cap * jnp.tanh(logits / self.soft_cap)
+
+
+@splice("hf.sizes")
+def _():
+    yield "final_logit_softcapping", "logit_soft_cap"

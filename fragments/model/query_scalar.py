@@ -1,0 +1,26 @@
+"""Attention scores divided by the root of a number of their own, not of the head size.
+
+Source: Gemma Team 2024, arXiv 2408.00118 (its released code).
+"""
+
+from generator.marks import splice
+
+
+class Config:
+    query_scalar: int  # scores are divided by its root
+
+
+@splice("Attention.parameters")
+def _(self, config):
+    # attend divides by the root of the head size
+    self.query_scale = (config.head_size / config.query_scalar) ** 0.5
+
+
+@splice("Attention.heads", after="rope")
+def _(self, q):
+    q = q * self.query_scale
+
+
+@splice("hf.sizes")
+def _():
+    yield "query_pre_attn_scalar", "query_scalar"

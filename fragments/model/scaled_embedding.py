@@ -1,0 +1,11 @@
+"""Embeddings times the root of their width.
+
+Source: Vaswani et al. 2017, arXiv 1706.03762, section 3.4.
+"""
+
+from generator.marks import splice
+
+
+@splice("Embedding.vectors")
+def _(x):
+    x = x * x.shape[-1] ** 0.5

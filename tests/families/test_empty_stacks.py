@@ -1,0 +1,32 @@
+"""A model with whole periods only, whose stack for the layers left over is empty, goes through a checkpoint."""
+
+from __future__ import annotations
+
+import dataclasses
+import importlib
+import sys
+
+import jax
+import numpy as np
+from flax import nnx
+
+from families.test_parity import LIBRARY, write
+from generator.weave import weave
+
+
+def test_saved_and_read_again(tmp_path, monkeypatch):
+    folder = write(weave("gemma3", "cpu", LIBRARY), tmp_path)
+    monkeypatch.setattr(sys, "path", [str(tmp_path), *sys.path])
+    checkpoint = importlib.import_module(f"{folder.name}.checkpoint")
+    package = importlib.import_module(folder.name)
+    config = dataclasses.replace(package.PRESETS["tiny"], layers=6, width=32, mlp_width=48)
+    model = jax.jit(lambda: package.Decoder(config, nnx.Rngs(0)))()
+    assert 0 in {x.size for x in jax.tree.leaves(model)}
+    checkpoints = checkpoint.Checkpoints(str(tmp_path / "run"), config)
+    checkpoints.save(0, model)
+    checkpoints.manager.wait_until_finished()
+    mesh = importlib.import_module(f"{folder.name}.parallel").make_mesh()
+    _, again = checkpoint.load_checkpoint(str(tmp_path / "run"), mesh)
+    assert jax.tree.structure(again) == jax.tree.structure(model)
+    for ours, theirs in zip(jax.tree.leaves(again), jax.tree.leaves(model), strict=True):
+        np.testing.assert_array_equal(ours, theirs)
