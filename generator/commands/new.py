@@ -5,6 +5,7 @@ the [[structure]] rules and the `where` of layer kinds that the family's archite
 """
 
 from __future__ import annotations
+import __future__
 
 import ast
 import json
@@ -24,7 +25,7 @@ from generator.weave import weave
 
 # settings that do not change what a model computes, or only how transformers runs it
 NEUTRAL = frozenset(
-    "_name_or_path architectures attn_implementation bos_token_id chunk_size_feed_forward dtype eos_token_id id2label "
+    "architectures attn_implementation bos_token_id chunk_size_feed_forward dtype eos_token_id id2label "
     "label2id model_type output_attentions output_hidden_states output_router_logits pad_token_id pretraining_tp "
     "problem_type return_dict sep_token_id task_specific_params tokenizer_class torch_dtype transformers_version "
     "use_cache".split()
@@ -139,12 +140,14 @@ class Readers:
     """The functions of a woven huggingface.py that need nothing but Python."""
 
     def __init__(self, text: str):
-        wanted = ("hf_sizes", "hf_structure", "complete")
-        nodes: list[ast.stmt] = [n for n in ast.parse(text).body if isinstance(n, ast.FunctionDef) and n.name in wanted]
-        constants = (node.value for n in nodes for node in ast.walk(n) if isinstance(node, ast.Constant))
+        plain = [n for n in ast.parse(text).body if isinstance(n, ast.FunctionDef) and not n.decorator_list]
+        (complete,) = (node for node in plain if node.name == "complete")
+        constants = (node.value for node in ast.walk(complete) if isinstance(node, ast.Constant))
         self.mentioned = {value for value in constants if isinstance(value, str)}  # settings that `complete` reads
-        self._names: dict[str, Any] = {"Iterator": Iterator, "Any": Any, "Config": Any}
-        exec(compile(ast.Module(nodes, []), "huggingface.py", "exec"), self._names)
+        self._names: dict[str, Any] = {}
+        module = ast.Module([*plain], [])
+        # annotations stay unevaluated: they name what is imported, and nothing is imported here
+        exec(compile(module, "huggingface.py", "exec", __future__.annotations.compiler_flag), self._names)
 
     def complete(self, hf: dict[str, Any]) -> dict[str, Any]:
         return self._names["complete"](hf)
@@ -229,7 +232,7 @@ def _inline(table: dict[str, str]) -> str:
 def _check_covered(package: Readers, hf: dict[str, Any], full: dict[str, Any], shown: str) -> None:
     """Every setting that is on is one that a fragment reads or was chosen for."""
     known = {setting for setting, _ in package.sizes()} | {setting for setting, *_ in package.structure(full)}
-    on = {key for key, value in hf.items() if value not in (None, False, 0, 0.0, [], {}, "")}
+    on = {key for key, value in hf.items() if value not in (None, False, 0, 0.0, [], {}, "") and key[0] != "_"}
     for setting in sorted(on - known - package.mentioned - NEUTRAL):
         message = f"no fragment covers the setting {setting}, which is {json.dumps(hf[setting])}"
         raise LoomError(message, shown, "Write a fragment for it, or take a checkpoint without it.")
