@@ -38,9 +38,14 @@ class Decoder(nnx.Module):
             x = layer(x)
             return x, None
 
-        # prevent_cse: a scan keeps its forward and backward pass apart by itself
-        remat = functools.partial(jax.checkpoint, policy=REMAT[self.config.remat], prevent_cse=False)
-        x, _ = jax.lax.scan(remat(block), x, self.layers)
+        if setting("unroll"):
+            remat = functools.partial(jax.checkpoint, policy=REMAT[self.config.remat])
+            # unrolled, as a loop copies what each layer keeps into arrays of all layers, and out again
+            x, _ = jax.lax.scan(remat(block), x, self.layers, unroll=True)
+        else:
+            # prevent_cse: a scan keeps its forward and backward pass apart by itself
+            remat = functools.partial(jax.checkpoint, policy=REMAT[self.config.remat], prevent_cse=False)
+            x, _ = jax.lax.scan(remat(block), x, self.layers)
         return self.norm(x)
 
     def __call__(self, tokens: Array) -> Array:

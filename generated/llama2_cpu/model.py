@@ -236,9 +236,9 @@ class Decoder(nnx.Module):
             x, cache = layer(x, positions, angles, cache, segment_ids)
             return x, cache
 
-        # prevent_cse: a scan keeps its forward and backward pass apart by itself
-        remat = functools.partial(jax.checkpoint, policy=REMAT[self.config.remat], prevent_cse=False)
-        x, cache = jax.lax.scan(remat(block), x, (self.layers, cache))
+        remat = functools.partial(jax.checkpoint, policy=REMAT[self.config.remat])
+        # unrolled, as a loop copies what each layer keeps into arrays of all layers, and out again
+        x, cache = jax.lax.scan(remat(block), x, (self.layers, cache), unroll=True)
         return self.norm(x), cache
 
     def __call__(self, tokens: Array, positions: Array | None = None, segment_ids: Array | None = None) -> Array:
