@@ -8,7 +8,7 @@ from flax import nnx
 from jax import Array
 from jax.sharding import AxisType, Mesh, NamedSharding, PartitionSpec
 
-from generator.marks import setting
+from generator.marks import point, setting
 
 
 class Config:
@@ -38,6 +38,7 @@ class MeshError(ValueError):
 
 def make_mesh(data: int = 1, fsdp: int = -1, tensor: int = 1, devices: list[jax.Device] | None = None) -> Mesh:
     """The mesh (data, fsdp, tensor) of all devices, or of those given. One size may be -1: it takes those left over."""
+    point("make_mesh.start")
     devices = jax.devices() if devices is None else devices
     sizes = {"data": data, "fsdp": fsdp, "tensor": tensor}
     wanted = ", ".join(f"--mesh-{axis} {size}" for axis, size in sizes.items())
