@@ -15,7 +15,8 @@ def attend(q: Array, k: Array, v: Array, segment_ids: Array | None) -> Array:
     """
     T, groups = q.shape[1], q.shape[2] // k.shape[2]
     k, v = jnp.repeat(k, groups, axis=2), jnp.repeat(v, groups, axis=2)
-    q, k, v = (x.swapaxes(1, 2) for x in (q * q.shape[-1] ** -0.5, k, v))  # [B, N, T, H]
+    q = (q * q.shape[-1] ** -0.5).swapaxes(1, 2)  # [B, N, T, H]
+    k, v = (jnp.moveaxis(x, 1, 3) for x in (k, v))  # [B, N, H, T]: their gradients then transpose no scores
     size = -(-T // 4)
     blocks = []
     for start in range(0, T, size):
@@ -24,7 +25,7 @@ def attend(q: Array, k: Array, v: Array, segment_ids: Array | None) -> Array:
         point("attend.mask", visible, distance=jnp.arange(start, stop)[:, None] - jnp.arange(stop))
         if segment_ids is not None:
             visible = visible & (segment_ids[:, None, start:stop, None] == segment_ids[:, None, None, :stop])
-        scores = jnp.einsum("BNCH,BNSH->BNCS", q[:, :, start:stop], k[:, :, :stop], preferred_element_type=jnp.float32)
+        scores = jnp.einsum("BNCH,BNHS->BNCS", q[:, :, start:stop], k[..., :stop], preferred_element_type=jnp.float32)
         point("attend.scores", scores)
         scores = jnp.where(visible, scores, -1e30)
         highest = jax.lax.stop_gradient(scores.max(axis=-1, keepdims=True))
@@ -32,5 +33,6 @@ def attend(q: Array, k: Array, v: Array, segment_ids: Array | None) -> Array:
         weights = jnp.exp(scores - highest)
         total = weights.sum(axis=-1, keepdims=True)  # divided by last, where the array is smaller
         point("attend.total", total, highest)
-        blocks.append((weights.astype(v.dtype) @ v[:, :, :stop] / total).astype(v.dtype))  # [B, N, C, H]
+        context = jnp.einsum("BNCS,BNHS->BNCH", weights.astype(v.dtype), v[..., :stop])
+        blocks.append((context / total).astype(v.dtype))
     return jnp.concatenate(blocks, axis=2).swapaxes(1, 2)

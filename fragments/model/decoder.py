@@ -35,15 +35,22 @@ class Decoder(nnx.Module):
         x = self.embedding(tokens, self.config.dtype)
         x = shard(x, "batch", "sequence", "residual")
 
-        # prevent_cse: a scan keeps its forward and backward pass apart by itself
-        remat = functools.partial(jax.checkpoint, policy=REMAT[self.config.remat], prevent_cse=False)
+        if setting("unroll"):
+            remat = functools.partial(jax.checkpoint, policy=REMAT[self.config.remat])
+        else:
+            # prevent_cse: a scan keeps its forward and backward pass apart by itself
+            remat = functools.partial(jax.checkpoint, policy=REMAT[self.config.remat], prevent_cse=False)
         with each_group():
 
             def block(x, layer: Block):
                 x = layer(x)
                 return x, None
 
-            x, _ = jax.lax.scan(remat(block), x, self.layers)
+            if setting("unroll"):
+                # unrolled, as a loop copies what each layer keeps into arrays of all layers, and out again
+                x, _ = jax.lax.scan(remat(block), x, self.layers, unroll=True)
+            else:
+                x, _ = jax.lax.scan(remat(block), x, self.layers)
         return self.norm(x)
 
     def __call__(self, tokens: Array) -> Array:

@@ -5,7 +5,8 @@ import jax.numpy as jnp
 from flax import nnx
 from jax import Array
 
-from generator.marks import splice
+from generator.marks import setting, splice
+from generator.roles import product
 
 
 class Config:
@@ -26,7 +27,10 @@ class Linear(nnx.Module):
         self.kernel = nnx.Param(std * jax.random.normal(rngs.params(), shape), axes=axes)
 
     def __call__(self, x: Array) -> Array:
-        return jnp.einsum(self.equation, x, self.kernel.astype(x.dtype))
+        if setting("ordered_gradients"):
+            return product(self.equation, x, self.kernel.astype(x.dtype))
+        else:
+            return jnp.einsum(self.equation, x, self.kernel.astype(x.dtype))
 
 
 @splice("hf.sizes")

@@ -7,7 +7,7 @@ import numpy as np
 from jax import Array
 from jax.sharding import AxisType, Mesh, PartitionSpec
 
-from generator.marks import setting
+from generator.marks import point, setting
 
 
 class Config:
@@ -37,6 +37,7 @@ class MeshError(ValueError):
 
 def make_mesh(data: int = 1, fsdp: int = -1, tensor: int = 1, devices: list[jax.Device] | None = None) -> Mesh:
     """The mesh (data, fsdp, tensor) of all devices, or of those given. One size may be -1: it takes those left over."""
+    point("make_mesh.start")
     devices = jax.devices() if devices is None else devices
     try:
         if min(data, fsdp, tensor) < -1:
