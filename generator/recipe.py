@@ -137,6 +137,7 @@ def select(architecture: str, target: str, library: Library, without: Collection
     settings |= {"architecture": architecture, "target": target, "package": recipe.name}
     settings |= {key: recipe.said(key) for key in ("title", "model_type", "reference") if recipe.said(key)}
     settings |= {"has_kinds": any(kind.fragments for kind in recipe.pattern.kinds.values())}
+    settings |= {"period": max(group.period for group in recipe.pattern.groups)}
     return recipe
 
 

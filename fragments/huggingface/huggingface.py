@@ -39,10 +39,10 @@ def hf_sizes() -> Iterator[tuple[str, str]]:
     point("hf.sizes")
 
 
-def hf_structure() -> Iterator[tuple[str, Any, str]]:
+def hf_structure(config: Config) -> Iterator[tuple[str, Any, str]]:
     """The settings of config.json that this package was woven for, their values, and what to select for another."""
     yield "model_type", setting("model_type"), "the architecture of that model_type"
-    point("hf.structure")
+    point("hf.structure", config)
 
 
 def complete(hf: dict[str, Any]) -> dict[str, Any]:
@@ -89,18 +89,19 @@ def read_hf_config(hf_dir: Path) -> Config:
     try:
         hf = complete(read_json(path))
         fields = {field: hf[setting] for setting, field in hf_sizes()}
+        fields["dtype"] = "float32" if hf["dtype"] == "float32" else "bfloat16"  # fp16 has no range for small gradients
+        config = Config(**fields, tokenizer=str(hf_dir.resolve() / "tokenizer.json"))
         problems = [
             f"{path}: {setting} is {json.dumps(hf[setting])}, but this package was woven for {json.dumps(woven)}: "
             f"select {choice} in the architecture and build again"
-            for setting, woven, choice in hf_structure()
+            for setting, woven, choice in hf_structure(config)
             if hf[setting] != woven
         ]
     except KeyError as setting:
         raise InputError(f"{path}: the setting {setting} is missing") from None
     if problems:
         raise InputError("\n".join(problems))
-    fields["dtype"] = "float32" if hf["dtype"] == "float32" else "bfloat16"  # fp16 has no range for small gradients
-    return Config(**fields, tokenizer=str(hf_dir.resolve() / "tokenizer.json"))
+    return config
 
 
 def open_hf(hf_dir: Path) -> dict[str, Any]:
@@ -175,7 +176,7 @@ def save_hf(
         (directory / "model.safetensors.index.json").write_text(json.dumps(index, indent=2))
     hf = {"architectures": [setting("reference")], "dtype": dtype}
     hf |= {setting: getattr(config, field) for setting, field in hf_sizes()}
-    hf |= {setting: woven for setting, woven, _ in hf_structure()}
+    hf |= {setting: woven for setting, woven, _ in hf_structure(config)}
     point("hf.export", hf)
     if config.tokenizer == "bytes":
         hf |= {"bos_token_id": ByteTokenizer.bos, "eos_token_id": ByteTokenizer.eos}
