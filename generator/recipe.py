@@ -159,12 +159,14 @@ def _lineage(architecture: str, library: Library) -> tuple[Toml, ...]:
 def _chosen(files: tuple[Toml, ...], library: Library) -> dict[str, tuple[Fragment, Origin]]:
     """The selected fragments, each with the line that selects it, in order."""
     chosen: dict[str, tuple[Fragment, Origin]] = {}
+    pattern = next((file for file in reversed(files) if "layers" in file.data), None)  # its kinds are those that count
     for file in files:
         for name in file.data.get("without", ()):
             if chosen.pop(name, None) is None:
                 message, where = f"no base selects {name!r}, which is to be left out", _line_of_name(file, name)
                 raise LoomError(message, str(where), nearest(name, chosen))
-        of_kinds = (name for kind in file.data.get("kinds", {}).values() for name in kind.get("fragments", ()))
+        kinds = file.data.get("kinds", {}).values() if file is pattern else ()
+        of_kinds = (name for kind in kinds for name in kind.get("fragments", ()))
         for name in (*file.data.get("fragments", ()), *dict.fromkeys(of_kinds)):
             where = _line_of_name(file, name)
             if name in chosen:
