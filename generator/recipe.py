@@ -241,5 +241,6 @@ def _presets(
             table = presets.setdefault(preset, {})
             for name, value in fields.items():
                 if file is lineage[-1] or name not in left_out:
-                    table[name] = (value, file.origin(name, f"presets.{preset}"))
+                    frozen = tuple(value) if isinstance(value, list) else value  # as Config is
+                    table[name] = (frozen, file.origin(name, f"presets.{preset}"))
     return presets

@@ -75,3 +75,8 @@ def test_the_kinds_of_the_variant_select_in_place_of_those_of_the_base():
     )
     far = '[[layers]]\npattern = ["far"]\n[kinds.far]\n'
     assert "width=4,\n        window=2,\n" in config_of(far + 'fragments = ["model/window"]\n', base, kinds=True)
+
+
+def test_lists_in_presets_are_as_frozen_as_the_config():
+    assert "window=(2, 3)," in config_of("", BASE.replace("window = 2", "window = [2, 3]"))
+    assert "window=(2,)," in config_of("", BASE.replace("window = 2", "window = [2]"))
