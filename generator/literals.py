@@ -28,6 +28,9 @@ def literal(value: object, where: str, quote: str = '"') -> str:
         return f"{quote}{value}{quote}" if plain else repr(value)
     if isinstance(value, list):
         return f"[{', '.join(literal(item, where, quote) for item in value)}]"
+    if isinstance(value, tuple):
+        items = ", ".join(literal(item, where, quote) for item in value)
+        return f"({items},)" if len(value) == 1 else f"({items})"
     if isinstance(value, dict):
         pairs = (f"{literal(key, where, quote)}: {literal(item, where, quote)}" for key, item in value.items())
         return f"{{{', '.join(pairs)}}}"

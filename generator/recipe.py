@@ -163,13 +163,15 @@ def _chosen(files: tuple[Toml, ...], target: str, library: Library) -> dict[str,
     """
     chosen: dict[str, tuple[Fragment, Origin]] = {}
     dropped: dict[str, Origin] = {}  # by an architecture, of what the target or every package selects after it
+    pattern = next((file for file in reversed(files) if "layers" in file.data), None)  # its kinds are those that count
     tables = [(file, file.data) for file in files]
     tables += [(file, file.data["targets"][target]) for file in files if target in file.data.get("targets", {})]
     for file, table in tables:
         for name in table.get("without", ()):
             if chosen.pop(name, None) is None:
                 dropped[name] = _line_of_name(file, name)
-        of_kinds = (name for kind in table.get("kinds", {}).values() for name in kind.get("fragments", ()))
+        kinds = table.get("kinds", {}).values() if file is pattern else ()
+        of_kinds = (name for kind in kinds for name in kind.get("fragments", ()))
         for name in (*table.get("fragments", ()), *dict.fromkeys(of_kinds)):
             where = _line_of_name(file, name)
             if name in chosen:
@@ -247,5 +249,6 @@ def _presets(
             table = presets.setdefault(preset, {})
             for name, value in fields.items():
                 if file is lineage[-1] or name not in left_out:
-                    table[name] = (value, file.origin(name, f"presets.{preset}"))
+                    frozen = tuple(value) if isinstance(value, list) else value  # as Config is
+                    table[name] = (frozen, file.origin(name, f"presets.{preset}"))
     return presets

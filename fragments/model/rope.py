@@ -15,8 +15,8 @@ class Config:
 
 def rotary_angles(positions: Array, config: Config, theta: float) -> Array:
     """Angles [B, T, H/2] of the positions [B, T], in fp32: bf16 would round position 257 to 256."""
-    size = config.head_size
-    point("rotary_angles.size", size, config)
+    with point("rotary_angles.size", config):
+        size = config.head_size
     frequencies = theta ** (-jnp.arange(0, size, 2, dtype=jnp.float32) / size)  # [H/2]
     point("rotary_angles.frequencies", frequencies, positions, config)
     return positions[..., None].astype(jnp.float32) * frequencies
@@ -26,11 +26,8 @@ def rotate(x: Array, angles: Array) -> Array:
     """Rotates each pair (x[i], x[i + H/2]) of a head by its angle. x [B, T, N, H], angles [B, T, H/2]."""
     sin, cos = jnp.sin(angles)[:, :, None], jnp.cos(angles)[:, :, None]  # [B, T, 1, H/2]
     point("rotate.scale", sin, cos)
-    with point("rotate.pairs", x, angles):
-        first, second = jnp.split(x.astype(jnp.float32), 2, axis=-1)
-    y = jnp.concatenate([first * cos - second * sin, second * cos + first * sin], axis=-1).astype(x.dtype)
-    point("rotate.rest", y, x)
-    return y
+    first, second = jnp.split(x.astype(jnp.float32), 2, axis=-1)
+    return jnp.concatenate([first * cos - second * sin, second * cos + first * sin], axis=-1).astype(x.dtype)
 
 
 @provide("Decoder.hidden")
@@ -40,7 +37,8 @@ def angles(positions, config) -> Array:
 
 @splice("Attention.heads")
 def _(q, k, angles):
-    q, k = rotate(q, angles), rotate(k, angles)
+    with point("Attention.rotate", q, k):
+        q, k = rotate(q, angles), rotate(k, angles)
 
 
 @splice("hf.buffers")

@@ -14,4 +14,5 @@ def _(hf):
 @splice("hf.export")
 def _(hf):
     names = [name for name in hf if name.startswith("rope_scaling.")]
-    hf["rope_scaling"] = {name.removeprefix("rope_scaling."): hf.pop(name) for name in names}
+    rope = {name.removeprefix("rope_scaling."): hf.pop(name) for name in names}
+    hf["rope_scaling"] = {name: value for name, value in rope.items() if value is not None}

@@ -59,11 +59,15 @@ def specialise(recipe: Recipe, providers: list[Provider], weave: Weave) -> Speci
     definitions, needs = weave(list(recipe.fragments), inside)
     versions = {key: {kind: each[kind][0][key] for kind in scopes if key in scopes[kind]} for key in sorted(inside)}
     apart = _apart(versions)
+    sources = {key: key for key in definitions}  # what a definition is a version of
     for key, by_kind in versions.items():
         for kind, definition in by_kind.items():
             renamed = {name: _name(name, kind) for name in apart}
             new = renamed.get(key, key)
+            sources[new] = key
             definitions[new] = replace(definition, name=new, text=_renamed(definition.text, renamed))
+    written = list(dict.fromkeys(key for made, _ in each.values() for key in made))  # in the order of their fragments
+    definitions = {new: definitions[new] for new in sorted(sources, key=lambda new: written.index(sources[new]))}
 
     def places(function: str, kind: str) -> str:
         """Where a function of a layer of this kind is."""

@@ -289,6 +289,33 @@ class TestGroups:
         assert "class Block:" in text and "MovedBlock" not in text
 
 
+class TestOrder:
+    MIX = """
+        from generator.marks import splice
+
+        class Zero:
+            pass
+
+        def before(made: Zero) -> Zero:
+            return made
+
+        @splice("Attention.made")
+        def _(self):
+            self.zero = Zero()
+    """
+
+    def test_a_fragment_keeps_its_order_where_layers_use_a_part_of_it(self):
+        pattern = (
+            '[[layers]]\npattern = ["plain", "moved"]\n[kinds.plain]\n[kinds.moved]\nfragments = ["model/offset_"]\n'
+        )
+        fragments = dict(block=BLOCK, period=PERIOD, mix=self.MIX, offset_=OFFSET)
+        host = MODEL.replace(", sum_layers(min(window, 9))", ", before(None)").replace(
+            "Block, Config", "Block, Config, before"
+        )
+        text = model(pattern, model=host, **fragments)
+        assert text.index("class Zero") < text.index("def before")
+
+
 class TestValuesOfEachLayer:
     """What each layer has of a value is one of a tuple, in a period and over groups."""
 

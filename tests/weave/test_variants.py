@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from textwrap import dedent
+
 import pytest
 from miniature import PACKAGE, files
 
@@ -39,10 +41,12 @@ window = 2
 """
 
 
-def config_of(variant: str) -> str:
-    """config.py of a variant of an architecture with a window."""
+def config_of(variant: str, base: str = BASE, kinds: bool = False) -> str:
+    """config.py of a variant of an architecture with a window, which all its layers have or those of a kind."""
     package = PACKAGE.replace('"model"]', '"model", "PRESETS"]')
-    texts = files({"model/model": MODEL, "model/window": WINDOW}, architecture=BASE, package=package)
+    selected = {"model/model": MODEL} if kinds else {"model/model": MODEL, "model/window": WINDOW}
+    texts = files(selected, architecture=base, package=package)
+    texts["fragments/model/window.py"] = dedent(WINDOW)
     texts["templates/architectures/variant.toml"] = f'base = "toy"\ntitle = "Variant"\n{variant}'
     return weave("variant", "any", Library(texts)).files["config.py"]
 
@@ -63,3 +67,16 @@ def test_presets_can_be_left_out():
     assert '"small": Config(' in left and "tiny" not in left
     with pytest.raises(LoomError, match="no base has the preset 'tny', which is to be left out"):
         config_of('without_presets = ["tny"]\n')
+
+
+def test_the_kinds_of_the_variant_select_in_place_of_those_of_the_base():
+    base = BASE.replace(
+        "[presets", '[[layers]]\npattern = ["near"]\n[kinds.near]\nfragments = ["model/window"]\n[presets'
+    )
+    far = '[[layers]]\npattern = ["far"]\n[kinds.far]\n'
+    assert "width=4,\n        window=2,\n" in config_of(far + 'fragments = ["model/window"]\n', base, kinds=True)
+
+
+def test_lists_in_presets_are_as_frozen_as_the_config():
+    assert "window=(2, 3)," in config_of("", BASE.replace("window = 2", "window = [2, 3]"))
+    assert "window=(2,)," in config_of("", BASE.replace("window = 2", "window = [2]"))

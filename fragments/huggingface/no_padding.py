@@ -1,0 +1,8 @@
+"""No token for padding, where transformers would take one that small vocabularies lack."""
+
+from generator.marks import splice
+
+
+@splice("hf.export")
+def _(hf):
+    hf["pad_token_id"] = None

@@ -1,0 +1,43 @@
+"""Rotation of the first part of each head only.
+
+Source: Black et al. 2022, arXiv 2204.06745, section 2.1.
+"""
+
+import jax.numpy as jnp
+from jax import Array
+
+from generator.marks import requires, splice
+from generator.roles import rotate
+
+requires("rope")
+
+
+class Config:
+    rotated_share: float  # of each head that is rotated
+
+
+@splice("rotary_angles.size")
+def _(size, config):
+    size = int(config.head_size * config.rotated_share)
+
+
+def rotate_part(x: Array, angles: Array) -> Array:
+    """Rotates the first pairs of a head, as many as there are angles. x [B, T, N, H], angles [B, T, R/2]."""
+    size = 2 * angles.shape[-1]
+    return jnp.concatenate([rotate(x[..., :size], angles), x[..., size:]], axis=-1)
+
+
+@splice("Attention.rotate")
+def _(q, k, angles):
+    q, k = rotate_part(q, angles), rotate_part(k, angles)
+
+
+@splice("hf.sizes")
+def _():
+    yield "partial_rotary_factor", "rotated_share"
+
+
+@splice("hf.complete", before="rope")
+def _(hf):
+    rope = hf.get("rope_parameters", {})
+    hf.setdefault("partial_rotary_factor", rope.get("partial_rotary_factor", 1.0))
