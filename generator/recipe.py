@@ -229,6 +229,10 @@ def _presets(
     """
     presets: dict[str, dict[str, tuple[object, Origin]]] = {}
     for file in (*lineage, target):
+        for preset in file.data.get("without_presets", ()):
+            if presets.pop(preset, None) is None:
+                message = f"no base has the preset {preset!r}, which is to be left out"
+                raise LoomError(message, str(file.origin("without_presets")), nearest(preset, presets))
         for preset, fields in file.data.get("presets", {}).items():
             if file is target and preset not in presets:
                 continue

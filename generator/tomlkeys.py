@@ -18,7 +18,8 @@ _CONFIG = "a table with a `documentation` of its own"
 _KEYS = {
     "architecture": {
         "title": _TEXT, "base": _TEXT, "source": _TEXT, "model_type": _TEXT, "reference": _TEXT, "fragments": _NAMES,
-        "without": _NAMES, "settings": _TABLE, "presets": _TABLES, "layers": _TABLE_LIST, "kinds": _TABLES,
+        "without": _NAMES, "without_presets": _NAMES, "settings": _TABLE, "presets": _TABLES, "layers": _TABLE_LIST,
+        "kinds": _TABLES,
     },
     "target": {
         "title": _TEXT, "fragments": _NAMES, "settings": _TABLE, "presets": _TABLES, "requirements": _TEXTS,

@@ -13,22 +13,29 @@ class Config:
     rope_theta: float = 10_000.0  # base of the rotation frequencies
 
 
-def rotary_angles(positions: Array, head_size: int, theta: float) -> Array:
+def rotary_angles(positions: Array, config: Config, theta: float) -> Array:
     """Angles [B, T, H/2] of the positions [B, T], in fp32: bf16 would round position 257 to 256."""
-    frequencies = theta ** (-jnp.arange(0, head_size, 2, dtype=jnp.float32) / head_size)  # [H/2]
+    size = config.head_size
+    point("rotary_angles.size", size, config)
+    frequencies = theta ** (-jnp.arange(0, size, 2, dtype=jnp.float32) / size)  # [H/2]
+    point("rotary_angles.frequencies", frequencies, positions, config)
     return positions[..., None].astype(jnp.float32) * frequencies
 
 
 def rotate(x: Array, angles: Array) -> Array:
     """Rotates each pair (x[i], x[i + H/2]) of a head by its angle. x [B, T, N, H], angles [B, T, H/2]."""
     sin, cos = jnp.sin(angles)[:, :, None], jnp.cos(angles)[:, :, None]  # [B, T, 1, H/2]
-    first, second = jnp.split(x.astype(jnp.float32), 2, axis=-1)
-    return jnp.concatenate([first * cos - second * sin, second * cos + first * sin], axis=-1).astype(x.dtype)
+    point("rotate.scale", sin, cos)
+    with point("rotate.pairs", x, angles):
+        first, second = jnp.split(x.astype(jnp.float32), 2, axis=-1)
+    y = jnp.concatenate([first * cos - second * sin, second * cos + first * sin], axis=-1).astype(x.dtype)
+    point("rotate.rest", y, x)
+    return y
 
 
 @provide("Decoder.hidden")
 def angles(positions, config) -> Array:
-    return rotary_angles(positions, config.head_size, config.rope_theta)  # [B, T, H/2]
+    return rotary_angles(positions, config, config.rope_theta)  # [B, T, H/2]
 
 
 @splice("Attention.heads")
@@ -57,4 +64,5 @@ def _(hf):
 
 @splice("hf.structure")
 def _():
-    yield "rope_scaling", None, "a rope of that scaling"
+    with point("hf.rope_scaling"):
+        yield "rope_scaling", None, "a rope of that scaling"

@@ -1,4 +1,4 @@
-"""An architecture that leaves out a fragment of its base, by what goes in and what comes out."""
+"""An architecture that leaves out what its base has, by what goes in and what comes out."""
 
 from __future__ import annotations
 
@@ -56,3 +56,10 @@ def test_presets_of_the_base_lose_the_fields_of_what_is_left_out():
 def test_presets_of_the_variant_itself_may_not_set_them():
     with pytest.raises(LoomError, match="no selected fragment has the field 'window'"):
         config_of('without = ["model/window"]\n[presets.tiny]\nwindow = 3\n')
+
+
+def test_presets_can_be_left_out():
+    left = config_of('without_presets = ["tiny"]\n[presets.small]\nwidth = 8\nwindow = 3\n')
+    assert '"small": Config(' in left and "tiny" not in left
+    with pytest.raises(LoomError, match="no base has the preset 'tny', which is to be left out"):
+        config_of('without_presets = ["tny"]\n')

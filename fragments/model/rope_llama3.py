@@ -1,0 +1,37 @@
+"""Rotary frequencies for contexts beyond the original one: long waves are stretched, short ones stay.
+
+Source: Grattafiori et al. 2024, arXiv 2407.21783, section 3.4.2; its numbers are those of the released models.
+"""
+
+import jax.numpy as jnp
+
+from generator.marks import requires, splice
+
+requires("scaled_rope")
+
+
+class Config:
+    rope_factor: float = 8.0  # by which waves are stretched that turn rope_low_turns times or less
+    rope_low_turns: float = 1.0  # turns in the original context
+    rope_high_turns: float = 4.0  # turns in the original context, from which on waves stay as they are
+    rope_original_context: int = 8192  # tokens of the sequences that the frequencies were made for
+
+
+@splice("rotary_angles.frequencies")
+def _(frequencies, config):
+    turns = config.rope_original_context / (2 * jnp.pi) * frequencies
+    kept = jnp.clip((turns - config.rope_low_turns) / (config.rope_high_turns - config.rope_low_turns), 0, 1)
+    frequencies = frequencies * (kept + (1 - kept) / config.rope_factor)
+
+
+@splice("hf.sizes")
+def _():
+    yield "rope_scaling.factor", "rope_factor"
+    yield "rope_scaling.low_freq_factor", "rope_low_turns"
+    yield "rope_scaling.high_freq_factor", "rope_high_turns"
+    yield "rope_scaling.original_max_position_embeddings", "rope_original_context"
+
+
+@splice("hf.rope_scaling")
+def _():
+    yield "rope_scaling.rope_type", "llama3", "a rope of that scaling"

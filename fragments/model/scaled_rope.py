@@ -1,0 +1,17 @@
+"""Settings of a rotary embedding whose frequencies are scaled: a table of their own in config.json."""
+
+from generator.marks import requires, splice
+
+requires("rope")
+
+
+@splice("hf.complete", after="rope")
+def _(hf):
+    rope = hf["rope_scaling"] or {"rope_type": "default"}
+    hf |= {f"rope_scaling.{name}": value for name, value in ({"rope_type": rope.get("type")} | rope).items()}
+
+
+@splice("hf.export")
+def _(hf):
+    names = [name for name in hf if name.startswith("rope_scaling.")]
+    hf["rope_scaling"] = {name.removeprefix("rope_scaling."): hf.pop(name) for name in names}
