@@ -48,9 +48,10 @@ def _(products, scores, config):
 
 @splice("hf.layer_tensors")
 def _():
-    yield "attention.query.kernel", "model.layers.{}.self_attn.q_proj.weight", "d n h -> (n h) d"
-    yield "attention.key.kernel", "model.layers.{}.self_attn.k_proj.weight", "d k h -> (k h) d"
-    yield "attention.value.kernel", "model.layers.{}.self_attn.v_proj.weight", "d k h -> (k h) d"
+    with point("hf.query_key_value"):
+        yield "attention.query.kernel", "model.layers.{}.self_attn.q_proj.weight", "d n h -> (n h) d"
+        yield "attention.key.kernel", "model.layers.{}.self_attn.k_proj.weight", "d k h -> (k h) d"
+        yield "attention.value.kernel", "model.layers.{}.self_attn.v_proj.weight", "d k h -> (k h) d"
     yield "attention.out.kernel", "model.layers.{}.self_attn.o_proj.weight", "n h d -> d (n h)"
 
 
@@ -68,4 +69,5 @@ def _(hf):
 
 @splice("hf.structure")
 def _():
-    yield "attention_bias", False, "an attention with biases"
+    with point("hf.attention_bias"):
+        yield "attention_bias", False, "an attention with biases, such as model/query_key_value_bias,"

@@ -7,7 +7,7 @@ excludes("sliding_window")
 
 @splice("hf.complete")
 def _(hf):
-    hf.setdefault("sliding_window", None)
+    hf["sliding_window"] = hf.get("sliding_window") if hf.get("use_sliding_window", True) else None
 
 
 @splice("hf.structure")

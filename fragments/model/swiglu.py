@@ -38,8 +38,9 @@ def _(products, config):
 
 @splice("hf.layer_tensors")
 def _():
-    yield "mlp.gate.kernel", "model.layers.{}.mlp.gate_proj.weight", "d f -> f d"
-    yield "mlp.up.kernel", "model.layers.{}.mlp.up_proj.weight", "d f -> f d"
+    with point("hf.gate_up"):
+        yield "mlp.gate.kernel", "model.layers.{}.mlp.gate_proj.weight", "d f -> f d"
+        yield "mlp.up.kernel", "model.layers.{}.mlp.up_proj.weight", "d f -> f d"
     yield "mlp.down.kernel", "model.layers.{}.mlp.down_proj.weight", "f d -> d f"
 
 

@@ -1,0 +1,43 @@
+"""Biases on query, key and value heads.
+
+Source: Bai et al. 2023, arXiv 2309.16609, section 2.3.
+"""
+
+import jax.numpy as jnp
+from flax import nnx
+
+from generator.marks import splice
+
+
+@splice("Attention.parameters")
+def _(self, config):
+    heads, kv_heads = (config.heads, config.head_size), (config.kv_heads, config.head_size)
+    self.query_bias = nnx.Param(jnp.zeros(heads), axes=("heads", "head_size"))
+    self.key_bias = nnx.Param(jnp.zeros(kv_heads), axes=("kv_heads", "head_size"))
+    self.value_bias = nnx.Param(jnp.zeros(kv_heads), axes=("kv_heads", "head_size"))
+
+
+@splice("Attention.heads", before="rope qk_norm")
+def _(self, q, k, v):
+    q, k, v = (
+        q + self.query_bias.astype(q.dtype),
+        k + self.key_bias.astype(k.dtype),
+        v + self.value_bias.astype(v.dtype),
+    )
+
+
+@splice("hf.layer_tensors")
+def _():
+    yield "attention.query_bias", "model.layers.{}.self_attn.q_proj.bias", "n h -> (n h)"
+    yield "attention.key_bias", "model.layers.{}.self_attn.k_proj.bias", "k h -> (k h)"
+    yield "attention.value_bias", "model.layers.{}.self_attn.v_proj.bias", "k h -> (k h)"
+
+
+@splice("hf.complete", before="attention")
+def _(hf):
+    hf.setdefault("attention_bias", True)
+
+
+@splice("hf.attention_bias")
+def _():
+    yield "attention_bias", True, "an attention without biases"

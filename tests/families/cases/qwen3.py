@@ -1,0 +1,25 @@
+"""Qwen 3: norms on query and key heads, whose size does not follow from the width."""
+
+from families.cases import SMALL, Case, Family
+from families.cases.qwen2 import UPPER_WINDOW
+
+FAMILY = Family(
+    architecture="qwen3",
+    model="Qwen3ForCausalLM",
+    config="Qwen3Config",
+    settings=SMALL | dict(head_dim=16),
+    cases={
+        "grouped": Case(),
+        "heads_odd": Case(dict(num_key_value_heads=1, head_dim=6, vocab_size=101)),
+        "heads_equal": Case(dict(head_dim=8, num_key_value_heads=4)),
+        "upper_window": Case(
+            dict(num_hidden_layers=3, use_sliding_window=True, sliding_window=7, max_window_layers=2),
+            UPPER_WINDOW.replace('"7b", "14b", "32b", "72b"', '"8b", "14b", "32b"'),
+        ),
+    },
+    published={
+        "8b": (8.191, "tensors of Qwen/Qwen3-8B"),
+        "14b": (14.768, "tensors of Qwen/Qwen3-14B"),
+        "32b": (32.762, "tensors of Qwen/Qwen3-32B"),
+    },
+)
