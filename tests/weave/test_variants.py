@@ -7,6 +7,7 @@ from miniature import PACKAGE, files
 
 from generator.errors import LoomError
 from generator.library import Library
+from generator.recipe import select
 from generator.weave import weave
 
 MODEL = """
@@ -63,3 +64,15 @@ def test_presets_can_be_left_out():
     assert '"small": Config(' in left and "tiny" not in left
     with pytest.raises(LoomError, match="no base has the preset 'tny', which is to be left out"):
         config_of('without_presets = ["tny"]\n')
+
+
+def test_what_every_package_holds_is_left_out_where_it_requires_more():
+    more = {
+        "model/check": 'from generator.marks import requires\n\nrequires("window")\n\n\ndef main():\n    return 1\n'
+    }
+    package = PACKAGE.replace("[folders]", 'fragments = ["model/check"]\n\n[folders]', 1)
+    texts = files({"model/model": MODEL, "model/window": WINDOW}, architecture=BASE, package=package)
+    texts |= {f"fragments/{name}.py": text for name, text in more.items()}
+    texts["templates/architectures/variant.toml"] = 'base = "toy"\ntitle = "Variant"\nwithout = ["model/window"]\n'
+    assert "model/check" in {f.name for f in select("toy", "any", Library(texts)).fragments}
+    assert "model/check" not in {f.name for f in select("variant", "any", Library(texts)).fragments}
