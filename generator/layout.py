@@ -136,11 +136,12 @@ def _in_reading_order(reached: list[str], definitions: dict, linked: Link, fragm
     for key in reached:
         if key in definitions:
             visit(definitions[key].fragment)
-    return [key for fragment in order for key in _main_last(members[fragment])]
+    return [key for fragment in order for key in _as_written(members[fragment], definitions)]
 
 
-def _main_last(keys: list[str]) -> list[str]:
-    return sorted(keys, key=lambda key: key.endswith(":__main__"))
+def _as_written(keys: list[str], definitions: dict) -> list[str]:
+    """The definitions of a fragment in its order, each next to its versions for kinds of layer; `__main__` last."""
+    return sorted(keys, key=lambda key: (key.endswith(":__main__"), definitions[key].text.origin_at(0).line))
 
 
 def _relative(file: str, other: str) -> str:

@@ -117,6 +117,7 @@ def select(architecture: str, target: str, library: Library, without: Collection
     package_file = _toml(library, PACKAGE_FILE, "package")
     files = (*lineage, target_file, package_file)
     chosen = {name: item for name, item in _chosen(files, target, library).items() if name not in without}
+    chosen = _where_it_makes_sense(chosen, package_file)
     _check_company(chosen, library)
     fragments = tuple(fragment for fragment, _ in chosen.values())
     settings: dict[str, object] = {}
@@ -220,6 +221,15 @@ def _check_company(chosen: dict[str, tuple[Fragment, Origin]], library: Library)
                 line = next(line for peer, line in chosen.values() if other in (peer.name, peer.short))
                 remedy = "Take one of them away, or for one target under [targets.NAME] of the architecture."
                 raise LoomError(f"{fragment.name} excludes {other}, selected at {line}", str(where), remedy)
+
+
+def _where_it_makes_sense(
+    chosen: dict[str, tuple[Fragment, Origin]], package_file: Toml
+) -> dict[str, tuple[Fragment, Origin]]:
+    """What is selected, without what the package file selects and which requires what nobody does."""
+    names = {name for fragment, _ in chosen.values() for name in (fragment.name, fragment.short)}
+    common = package_file.data.get("fragments", ())
+    return {n: item for n, item in chosen.items() if n not in common or names.issuperset(item[0].requires)}
 
 
 def _fields_left_out(lineage: tuple[Toml, ...], fragments: tuple[Fragment, ...], library: Library) -> set[str]:

@@ -21,16 +21,18 @@ class Attention(nnx.Module):
     def __init__(self, config: Config, rngs: nnx.Rngs):
         D, N, K, H = config.width, config.heads, config.kv_heads, config.head_size
         std = config.init_std
-        self.query = Linear("BTD,DNH->BTNH", (D, N, H), ("embed", "heads", "head_size"), std, rngs)
-        self.key = Linear("BTD,DKH->BTKH", (D, K, H), ("embed", "kv_heads", "head_size"), std, rngs)
-        self.value = Linear("BTD,DKH->BTKH", (D, K, H), ("embed", "kv_heads", "head_size"), std, rngs)
+        with point("Attention.query_key_value", D, N, H, std, rngs):
+            self.query = Linear("BTD,DNH->BTNH", (D, N, H), ("embed", "heads", "head_size"), std, rngs)
+            self.key = Linear("BTD,DKH->BTKH", (D, K, H), ("embed", "kv_heads", "head_size"), std, rngs)
+            self.value = Linear("BTD,DKH->BTKH", (D, K, H), ("embed", "kv_heads", "head_size"), std, rngs)
         self.out = Linear("BTNH,NHD->BTD", (N, H, D), ("heads", "head_size", "embed"), std, rngs)
         point("Attention.parameters", config, rngs)
 
     def __call__(self, x: Array) -> Array:
-        q = self.query(x)  # [B, T, N, H]
-        k = self.key(x)  # [B, T, K, H]
-        v = self.value(x)  # [B, T, K, H]
+        with point("Attention.project", x):
+            q = self.query(x)  # [B, T, N, H]
+            k = self.key(x)  # [B, T, K, H]
+            v = self.value(x)  # [B, T, K, H]
         point("Attention.heads", q, k, v)
         with point("Attention.attend", q, k, v):
             context = attend(q, k, v)  # [B, T, N, H]
@@ -52,7 +54,8 @@ def _():
         yield "attention.query.kernel", "model.layers.{}.self_attn.q_proj.weight", "d n h -> (n h) d"
         yield "attention.key.kernel", "model.layers.{}.self_attn.k_proj.weight", "d k h -> (k h) d"
         yield "attention.value.kernel", "model.layers.{}.self_attn.v_proj.weight", "d k h -> (k h) d"
-    yield "attention.out.kernel", "model.layers.{}.self_attn.o_proj.weight", "n h d -> d (n h)"
+    with point("hf.out"):
+        yield "attention.out.kernel", "model.layers.{}.self_attn.o_proj.weight", "n h d -> d (n h)"
 
 
 @splice("hf.sizes")

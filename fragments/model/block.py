@@ -33,6 +33,7 @@ class Block(nnx.Module):
 
 @splice("hf.layer_tensors")
 def _():
-    yield "attention_norm.scale", "model.layers.{}.input_layernorm.weight", "d -> d"
+    with point("hf.attention_norm"):
+        yield "attention_norm.scale", "model.layers.{}.input_layernorm.weight", "d -> d"
     with point("hf.mlp_norm"):
         yield "mlp_norm.scale", "model.layers.{}.post_attention_layernorm.weight", "d -> d"

@@ -7,7 +7,7 @@ import jax.numpy as jnp
 from flax import nnx
 from jax import Array
 
-from generator.marks import each_group, provide, setting, splice
+from generator.marks import each_group, point, provide, setting, splice
 from generator.roles import REMAT, Block, Embedding, Norm, shard
 
 
@@ -66,7 +66,8 @@ def positions(tokens) -> Array:
 
 @splice("hf.tensors")
 def _():
-    yield "norm.scale", "model.norm.weight", "d -> d"
+    with point("hf.norm"):
+        yield "norm.scale", "model.norm.weight", "d -> d"
 
 
 @splice("hf.sizes")

@@ -42,7 +42,8 @@ def _(products, config):
 
 @splice("hf.tensors")
 def _():
-    yield "embedding.table", "model.embed_tokens.weight", "v d -> v d"
+    with point("hf.embedding"):
+        yield "embedding.table", "model.embed_tokens.weight", "v d -> v d"
 
 
 @splice("hf.sizes")

@@ -16,7 +16,7 @@ class Config:
 
 @provide("Decoder.hidden")
 def global_angles(positions, config) -> Array:
-    return rotary_angles(positions, config.head_size, config.global_rope_theta) / config.global_rope_factor
+    return rotary_angles(positions, config, config.global_rope_theta) / config.global_rope_factor
 
 
 @splice("hf.rope")

@@ -1,11 +1,11 @@
-"""Linear maps without bias."""
+"""Linear maps."""
 
 import jax
 import jax.numpy as jnp
 from flax import nnx
 from jax import Array
 
-from generator.marks import setting, splice
+from generator.marks import point, setting, splice
 from generator.roles import product
 
 
@@ -25,12 +25,15 @@ class Linear(nnx.Module):
     def __init__(self, equation: str, shape: tuple[int, ...], axes: tuple[str, ...], std: float, rngs: nnx.Rngs):
         self.equation = equation
         self.kernel = nnx.Param(std * jax.random.normal(rngs.params(), shape), axes=axes)
+        point("Linear.parameters", equation, shape, axes)
 
     def __call__(self, x: Array) -> Array:
         if setting("ordered_gradients"):
-            return product(self.equation, x, self.kernel.astype(x.dtype))
+            y = product(self.equation, x, self.kernel.astype(x.dtype))
         else:
-            return jnp.einsum(self.equation, x, self.kernel.astype(x.dtype))
+            y = jnp.einsum(self.equation, x, self.kernel.astype(x.dtype))
+        point("Linear.output", y)
+        return y
 
 
 @splice("hf.sizes")

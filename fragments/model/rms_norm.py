@@ -25,6 +25,7 @@ class Norm(nnx.Module):
 
     def __call__(self, x: Array) -> Array:
         y = x.astype(jnp.float32)
+        point("Norm.centred", y)
         y = y * jax.lax.rsqrt(jnp.mean(y * y, axis=-1, keepdims=True) + self.epsilon)
         with point("Norm.scaled", y):
             y = y * self.scale
@@ -33,4 +34,5 @@ class Norm(nnx.Module):
 
 @splice("hf.sizes")
 def _():
-    yield "rms_norm_eps", "norm_epsilon"
+    with point("hf.norm_epsilon"):
+        yield "rms_norm_eps", "norm_epsilon"

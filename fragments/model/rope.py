@@ -23,11 +23,15 @@ def rotary_angles(positions: Array, config: Config, theta: float) -> Array:
 
 
 def rotate(x: Array, angles: Array) -> Array:
-    """Rotates each pair (x[i], x[i + H/2]) of a head by its angle. x [B, T, N, H], angles [B, T, H/2]."""
+    """Rotates each pair of numbers of a head by its angle. x [B, T, N, H], angles [B, T, H/2]."""
     sin, cos = jnp.sin(angles)[:, :, None], jnp.cos(angles)[:, :, None]  # [B, T, 1, H/2]
     point("rotate.scale", sin, cos)
-    first, second = jnp.split(x.astype(jnp.float32), 2, axis=-1)
-    return jnp.concatenate([first * cos - second * sin, second * cos + first * sin], axis=-1).astype(x.dtype)
+    with point("rotate.pairs", x):
+        first, second = jnp.split(x.astype(jnp.float32), 2, axis=-1)  # pairs x[i], x[i + H/2]
+    rotated = [first * cos - second * sin, second * cos + first * sin]
+    with point("rotate.joined", rotated):
+        y = jnp.concatenate(rotated, axis=-1)
+    return y.astype(x.dtype)
 
 
 @provide("Decoder.hidden")

@@ -283,6 +283,19 @@ class TestGroups:
         assert stacks == (20, (20, 20, 20))
         assert amount == 8
 
+    def test_what_layers_use_stays_before_the_rest_of_its_fragment(self):
+        scales = "class Scale:\n    pass\n\n\ndef no_scale(x) -> Scale:\n    return x\n"
+        using = BLOCK.replace(
+            "def __call__(self, x):\n            x = self.scale * x",
+            "def __call__(self, x: Scale):\n            x = self.scale * x",
+        )
+        using = using.replace("import point", "import point\n    from generator.roles import Scale")
+        calling = self.MODEL.replace("import Block", "import Block, no_scale").replace(
+            "return x\n", "return no_scale(x)\n", 1
+        )
+        text = model(self.ARCHITECTURE, block=using, period=PERIOD, model=calling, offset_=OFFSET, scales=scales)
+        assert 0 < text.index("class Scale") < text.index("def no_scale")
+
     def test_what_is_the_same_for_all_kinds_stays_one(self):
         unused = self.ARCHITECTURE.replace('fragments = ["model/offset_"]', "")
         text = model(unused, block=BLOCK, period=PERIOD, model=self.MODEL)

@@ -9,6 +9,7 @@ from miniature import PACKAGE, files
 
 from generator.errors import LoomError
 from generator.library import Library
+from generator.recipe import select
 from generator.weave import weave
 
 MODEL = """
@@ -80,3 +81,15 @@ def test_the_kinds_of_the_variant_select_in_place_of_those_of_the_base():
 def test_lists_in_presets_are_as_frozen_as_the_config():
     assert "window=(2, 3)," in config_of("", BASE.replace("window = 2", "window = [2, 3]"))
     assert "window=(2,)," in config_of("", BASE.replace("window = 2", "window = [2]"))
+
+
+def test_what_every_package_holds_is_left_out_where_it_requires_more():
+    more = {
+        "model/check": 'from generator.marks import requires\n\nrequires("window")\n\n\ndef main():\n    return 1\n'
+    }
+    package = PACKAGE.replace("[folders]", 'fragments = ["model/check"]\n\n[folders]', 1)
+    texts = files({"model/model": MODEL, "model/window": WINDOW}, architecture=BASE, package=package)
+    texts |= {f"fragments/{name}.py": text for name, text in more.items()}
+    texts["templates/architectures/variant.toml"] = 'base = "toy"\ntitle = "Variant"\nwithout = ["model/window"]\n'
+    assert "model/check" in {f.name for f in select("toy", "any", Library(texts)).fragments}
+    assert "model/check" not in {f.name for f in select("variant", "any", Library(texts)).fragments}

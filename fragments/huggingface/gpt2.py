@@ -1,0 +1,88 @@
+"""Names of GPT-2 in checkpoints and config.json; its products keep their weights as [inputs, outputs]."""
+
+from generator.marks import splice
+
+# what other models call a setting -> what GPT-2 does
+GPT2_SETTINGS = {
+    "hidden_size": "n_embd",
+    "num_hidden_layers": "n_layer",
+    "num_attention_heads": "n_head",
+    "max_position_embeddings": "n_positions",
+    "intermediate_size": "n_inner",
+    "layer_norm_eps": "layer_norm_epsilon",
+}
+
+
+@splice("hf.embedding")
+def _():
+    yield "embedding.table", "transformer.wte.weight", "v d -> v d"
+
+
+@splice("hf.norm")
+def _():
+    yield "norm.scale", "transformer.ln_f.weight", "d -> d"
+    yield "norm.bias", "transformer.ln_f.bias", "d -> d"
+
+
+@splice("hf.attention_norm")
+def _():
+    yield "attention_norm.scale", "transformer.h.{}.ln_1.weight", "d -> d"
+    yield "attention_norm.bias", "transformer.h.{}.ln_1.bias", "d -> d"
+
+
+@splice("hf.mlp_norm")
+def _():
+    yield "mlp_norm.scale", "transformer.h.{}.ln_2.weight", "d -> d"
+    yield "mlp_norm.bias", "transformer.h.{}.ln_2.bias", "d -> d"
+
+
+@splice("hf.query_key_value")
+def _():
+    yield "attention.query_key_value.kernel", "transformer.h.{}.attn.c_attn.weight", "d c n h -> d (c n h)"
+    yield "attention.query_key_value.bias", "transformer.h.{}.attn.c_attn.bias", "c n h -> (c n h)"
+
+
+@splice("hf.out")
+def _():
+    yield "attention.out.kernel", "transformer.h.{}.attn.c_proj.weight", "n h d -> (n h) d"
+    yield "attention.out.bias", "transformer.h.{}.attn.c_proj.bias", "d -> d"
+
+
+@splice("hf.layer_tensors")
+def _():
+    yield "mlp.up.kernel", "transformer.h.{}.mlp.c_fc.weight", "d f -> d f"
+    yield "mlp.up.bias", "transformer.h.{}.mlp.c_fc.bias", "f -> f"
+    yield "mlp.down.kernel", "transformer.h.{}.mlp.c_proj.weight", "f d -> f d"
+    yield "mlp.down.bias", "transformer.h.{}.mlp.c_proj.bias", "d -> d"
+
+
+@splice("hf.buffers")
+def _():
+    yield ".attn.bias"  # the causal mask, in older files
+    yield ".attn.masked_bias"
+
+
+@splice("hf.opened")
+def _(tensors):
+    whole = ("transformer.", "lm_head.")  # the released files hold the model without its head, and no prefix
+    tensors = {name if name.startswith(whole) else f"transformer.{name}": x for name, x in tensors.items()}
+
+
+@splice("hf.complete", before="attention")
+def _(hf):
+    hf = {"scale_attn_weights": True, "scale_attn_by_inverse_layer_idx": False, "add_cross_attention": False} | hf
+    hf = {"n_inner": 4 * hf["n_embd"], "activation_function": "gelu_new"} | hf
+    hf |= {setting: hf[name] for setting, name in GPT2_SETTINGS.items()}
+
+
+@splice("hf.attention_bias")
+def _():
+    yield "activation_function", "gelu_new", "a feed-forward of that activation"
+    yield "scale_attn_weights", True, "an attention of that scale"
+    yield "scale_attn_by_inverse_layer_idx", False, "an attention of that scale"
+    yield "add_cross_attention", False, "an attention to other sequences"
+
+
+@splice("hf.export")
+def _(hf):
+    hf = {GPT2_SETTINGS.get(setting, setting): value for setting, value in hf.items() if setting != "head_dim"}

@@ -1,0 +1,38 @@
+"""Feed-forward with a GELU, in its approximation by tanh.
+
+Source: Hendrycks and Gimpel 2016, arXiv 1606.08415, section 2.
+"""
+
+import jax
+from flax import nnx
+from jax import Array
+
+from generator.marks import splice, sum_layers
+from generator.roles import Linear, shard
+
+
+class Config:
+    mlp_width: int  # inner size of the feed-forward
+
+
+class FeedForward(nnx.Module):
+    """down(gelu(up(x)))."""
+
+    def __init__(self, config: Config, rngs: nnx.Rngs):
+        D, F = config.width, config.mlp_width
+        self.up = Linear("BTD,DF->BTF", (D, F), ("embed", "mlp"), config.init_std, rngs)
+        self.down = Linear("BTF,FD->BTD", (F, D), ("mlp", "embed"), config.init_std, rngs)
+
+    def __call__(self, x: Array) -> Array:
+        h = jax.nn.gelu(self.up(x))  # [B, T, F]
+        return self.down(shard(h, "batch", "sequence", "mlp"))
+
+
+@splice("flops")
+def _(products, config):
+    products["mlp"] = 2 * sum_layers(1) * config.width * config.mlp_width
+
+
+@splice("hf.sizes")
+def _():
+    yield "intermediate_size", "mlp_width"

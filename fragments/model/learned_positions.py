@@ -1,0 +1,26 @@
+"""Learned position embedding.
+
+Source: Radford et al. 2018, "Improving Language Understanding by Generative Pre-Training", section 4.1.
+"""
+
+import jax
+import jax.numpy as jnp
+from flax import nnx
+
+from generator.marks import splice
+
+
+@splice("Embedding.parameters")
+def _(self, config, rngs):
+    shape = (config.context_length, config.width)
+    self.positions = nnx.Param(config.init_std * jax.random.normal(rngs.params(), shape), axes=("position", "embed"))
+
+
+@splice("Embedding.vectors")
+def _(self, x, positions):
+    x = x + jnp.take(self.positions.astype(x.dtype), positions, axis=0)  # NaN past the longest sequence
+
+
+@splice("hf.tensors")
+def _():
+    yield "embedding.positions", "transformer.wpe.weight", "t d -> t d"

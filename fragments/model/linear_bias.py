@@ -1,0 +1,18 @@
+"""Biases in all linear maps."""
+
+import jax.numpy as jnp
+from flax import nnx
+
+from generator.marks import splice
+
+
+@splice("Linear.parameters")
+def _(self, equation, shape, axes):
+    letters, y = equation.split(",")[1].split("->")
+    sizes = [size for letter, size in zip(letters, shape, strict=True) if letter in y]
+    self.bias = nnx.Param(jnp.zeros(sizes), axes=axes[-1:])  # one axis is named: like a vector, it does not decay
+
+
+@splice("Linear.output")
+def _(self, y):
+    y = y + self.bias.astype(y.dtype)

@@ -1,0 +1,25 @@
+"""Logits times a constant.
+
+Source: Yang et al. 2022, arXiv 2203.03466, table 8.
+"""
+
+from generator.marks import splice
+
+
+class Config:
+    logit_scale: float  # by which the logits are multiplied
+
+
+@splice("Embedding.parameters")
+def _(self, config):
+    self.logit_scale = config.logit_scale
+
+
+@splice("Embedding.logits")
+def _(self, logits):
+    logits = self.logit_scale * logits
+
+
+@splice("hf.sizes")
+def _():
+    yield "logit_scale", "logit_scale"

@@ -1,0 +1,29 @@
+"""Residual block whose attention and feed-forward stand side by side.
+
+Source: Chowdhery et al. 2022, arXiv 2204.02311, section 2.
+"""
+
+from flax import nnx
+from jax import Array
+
+from generator.marks import splice
+from generator.roles import Attention, Config, FeedForward, Norm, shard
+
+
+class Block(nnx.Module):
+    """Attention and feed-forward on one normed residual, both added to it."""
+
+    def __init__(self, config: Config, rngs: nnx.Rngs):
+        self.norm = Norm(config.width, config.norm_epsilon)
+        self.attention = Attention(config, rngs)
+        self.mlp = FeedForward(config, rngs)
+
+    def __call__(self, x: Array) -> Array:
+        h = self.norm(x)
+        attended = self.attention(h)
+        return shard(x + attended + self.mlp(h), "batch", "sequence", "residual")
+
+
+@splice("hf.layer_tensors")
+def _():
+    yield "norm.scale", "model.layers.{}.input_layernorm.weight", "d -> d"
