@@ -82,7 +82,8 @@ class Checkpoints:
         return self.manager.restore(step, args=ocp.args.Composite(**{item: arguments}))[item]
 
     def read_config(self, step: int) -> Config:
-        return Config(**self.read(step, "config", ocp.args.JsonRestore()))
+        fields = self.read(step, "config", ocp.args.JsonRestore())
+        return Config(**fields)
 
     def read_arrays(self, step: int, item: str, tree: Any) -> Any:
         """The arrays of an item, in the structure and layout of an abstract tree."""

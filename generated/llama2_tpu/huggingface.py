@@ -68,7 +68,7 @@ def hf_structure(config: Config) -> Iterator[tuple[str, Any, str]]:
     """The settings of config.json that this package was woven for, their values, and what to select for another."""
     yield "model_type", "llama", "the architecture of that model_type"
     yield "tie_word_embeddings", False, "tied embeddings, by leaving model/untied_head out,"
-    yield "attention_bias", False, "an attention with biases"
+    yield "attention_bias", False, "an attention with biases, such as model/query_key_value_bias,"
     yield "rope_scaling", None, "a rope of that scaling"
     yield "hidden_act", "silu", "a feed-forward of that activation"
     yield "mlp_bias", False, "a feed-forward with biases"

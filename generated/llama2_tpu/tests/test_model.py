@@ -8,7 +8,6 @@ import os
 import subprocess
 import sys
 from pathlib import Path
-from types import SimpleNamespace
 
 import jax
 import jax.numpy as jnp
@@ -17,7 +16,7 @@ import pytest
 from flax import nnx
 
 from ..config import PRESETS, Config
-from ..model import Cache, Decoder, attend, rotary_angles, rotate
+from ..model import Cache, Decoder, attend
 from ..parallel import REMAT, MeshError, abstract, make_mesh, shard
 
 SMALL = dataclasses.replace(
@@ -83,18 +82,6 @@ def test_attention_in_bfloat16_stays_near_float32():
     rounded = attend(*(x.astype(jnp.bfloat16) for x in (q, k, v)), None)
     assert rounded.dtype == jnp.bfloat16
     np.testing.assert_allclose(rounded.astype(jnp.float32), attend(q, k, v, None), atol=0.05)
-
-
-def test_rotation_is_a_complex_product_also_far_out():
-    positions = np.array([[0, 1, 257, 100_003]])
-    x = np.random.default_rng(0).normal(size=(1, 4, 2, 8)).astype(np.float32)
-    frequencies = 10_000.0 ** (-np.arange(0, 8, 2) / 8)
-    turns = np.exp(1j * positions[..., None, None] * frequencies)  # [1, 4, 1, 4]
-    expected = (x[..., :4] + 1j * x[..., 4:]) * turns
-    rotated = rotate(x, rotary_angles(jnp.asarray(positions), SimpleNamespace(head_size=8), 10_000.0))
-    # fp32 knows an angle of 1e5 to 4e-3 only
-    np.testing.assert_allclose(rotated[:, :3], np.concatenate([expected.real, expected.imag], -1)[:, :3], atol=1e-4)
-    np.testing.assert_allclose(rotated[:, 3:], np.concatenate([expected.real, expected.imag], -1)[:, 3:], atol=0.03)
 
 
 def test_packed_documents_give_what_each_gives_alone():
