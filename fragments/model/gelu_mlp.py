@@ -15,6 +15,11 @@ class Config:
     mlp_width: int  # inner size of the feed-forward
 
 
+@splice("hf.sizes")
+def _():
+    yield "intermediate_size", "mlp_width"
+
+
 class FeedForward(nnx.Module):
     """down(gelu(up(x)))."""
 
@@ -31,8 +36,3 @@ class FeedForward(nnx.Module):
 @splice("flops")
 def _(products, config):
     products["mlp"] = 2 * sum_layers(1) * config.width * config.mlp_width
-
-
-@splice("hf.sizes")
-def _():
-    yield "intermediate_size", "mlp_width"
