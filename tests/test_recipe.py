@@ -56,7 +56,14 @@ x = 1
     def test_settings_of_the_target_win(self):
         assert self.recipe().settings == {
             **{"kind": "fast", "heads": 2, "base": 1},
-            **{"architecture": "toy", "target": "any", "package": "toy_any", "title": "A"},
+            **{
+                "architecture": "toy",
+                "target": "any",
+                "package": "toy_any",
+                "title": "A",
+                "has_kinds": False,
+                "period": 1,
+            },
         }
 
     def test_presets_are_the_architecture_s_with_the_target_s_values(self):
