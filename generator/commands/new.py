@@ -25,10 +25,14 @@ from generator.weave import weave
 
 # settings that do not change what a model computes, or only how transformers runs it
 NEUTRAL = frozenset(
-    "architectures attn_implementation bos_token_id chunk_size_feed_forward dtype eos_token_id id2label "
-    "label2id model_type output_attentions output_hidden_states output_router_logits pad_token_id pretraining_tp "
-    "problem_type return_dict sep_token_id task_specific_params tokenizer_class torch_dtype transformers_version "
-    "use_cache".split()
+    "architectures attn_implementation bos_token_id chunk_size_feed_forward dtype eos_token_id id2label label2id "
+    "model_type output_attentions output_hidden_states output_router_logits pad_token_id pretraining_tp problem_type "
+    "return_dict sep_token_id task_specific_params tokenizer_class torch_dtype transformers_version use_cache "
+    # of features that are off where no fragment reads them
+    "max_window_layers original_max_position_embeddings scale_attn_weights "
+    "summary_activation summary_first_dropout summary_proj_to_labels summary_type summary_use_proj "
+    # of training in transformers; Loomax trains without dropout
+    "attention_dropout attn_pdrop embd_pdrop resid_pdrop".split()
 )
 
 
@@ -140,12 +144,12 @@ class Readers:
     """The functions of a woven huggingface.py that need nothing but Python."""
 
     def __init__(self, text: str):
-        plain = [n for n in ast.parse(text).body if isinstance(n, ast.FunctionDef) and not n.decorator_list]
-        (complete,) = (node for node in plain if node.name == "complete")
+        plain = [node for node in ast.parse(text).body if _is_plain(node)]
+        (complete,) = (node for node in plain if isinstance(node, ast.FunctionDef) and node.name == "complete")
         constants = (node.value for node in ast.walk(complete) if isinstance(node, ast.Constant))
         self.mentioned = {value for value in constants if isinstance(value, str)}  # settings that `complete` reads
         self._names: dict[str, Any] = {}
-        module = ast.Module([*plain], [])
+        module = ast.Module(plain, [])
         # annotations stay unevaluated: they name what is imported, and nothing is imported here
         exec(compile(module, "huggingface.py", "exec", __future__.annotations.compiler_flag), self._names)
 
@@ -161,6 +165,17 @@ class Readers:
 
     def structure(self, hf: dict[str, Any]) -> list[tuple[str, Any, str]]:
         return list(self._names["hf_structure"](self.config(hf)))
+
+
+def _is_plain(node: ast.stmt) -> bool:
+    """A function, or a value that is written out."""
+    if isinstance(node, ast.Assign):
+        try:
+            ast.literal_eval(node.value)
+        except ValueError:
+            return False
+        return True
+    return isinstance(node, ast.FunctionDef) and not node.decorator_list
 
 
 def _apply(recipe: Recipe, choice: Choice, hf: dict[str, Any], problem: tuple, shown: str) -> None:
@@ -233,6 +248,8 @@ def _check_covered(package: Readers, hf: dict[str, Any], full: dict[str, Any], s
     """Every setting that is on is one that a fragment reads or was chosen for."""
     known = {setting for setting, _ in package.sizes()} | {setting for setting, *_ in package.structure(full)}
     on = {key for key, value in hf.items() if value not in (None, False, 0, 0.0, [], {}, "") and key[0] != "_"}
+    if set(hf.get("layer_types") or ()) == {"full_attention"}:
+        on -= {"layer_types"}  # as without it
     for setting in sorted(on - known - package.mentioned - NEUTRAL):
         message = f"no fragment covers the setting {setting}, which is {json.dumps(hf[setting])}"
         raise LoomError(message, shown, "Write a fragment for it, or take a checkpoint without it.")
