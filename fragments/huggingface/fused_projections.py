@@ -1,6 +1,8 @@
 """Query, key and value in one tensor of a checkpoint, gate and up in another."""
 
-from generator.marks import splice
+from generator.marks import requires, splice
+
+requires("joined")
 
 
 @splice("hf.query_key_value")

@@ -1,10 +1,8 @@
-"""Tensors of a checkpoint that hold several parameters, joined along an axis."""
-
-import math
+"""Tensors of a checkpoint that hold several parameters, joined along their first axis."""
 
 import numpy as np
 
-from generator.marks import setting, splice
+from generator.marks import splice
 
 
 class Joined:
@@ -12,22 +10,21 @@ class Joined:
 
     def __init__(self, *views: np.ndarray):
         self.views = views
-        self.shape = np.concatenate([np.empty(view.shape, bool) for view in views], setting("joined_axis")).shape
-        self.size = math.prod(self.shape)
+        self.shape = sum(len(view) for view in views), *views[0].shape[1:]
+        self.size = sum(view.size for view in views)
 
     def __setitem__(self, everything, tensor: np.ndarray) -> None:
-        ends = np.cumsum([view.shape[setting("joined_axis")] for view in self.views])
-        for view, part in zip(self.views, np.split(tensor, ends[:-1], setting("joined_axis")), strict=True):
+        ends = np.cumsum([len(view) for view in self.views])
+        for view, part in zip(self.views, np.split(tensor, ends[:-1]), strict=True):
             view[everything] = part
 
     def __array__(self, dtype=None, copy=None) -> np.ndarray:
-        return np.concatenate(self.views, setting("joined_axis"), dtype=dtype)
+        return np.concatenate(self.views, dtype=dtype)
 
 
 @splice("hf.view")
 def _(views, tensor, view):
-    before = views.get(tensor)
-    if isinstance(before, Joined):
-        views[tensor] = Joined(*before.views, view)
-    else:
-        views[tensor] = view if before is None else Joined(before, view)
+    if tensor in views:
+        before = views[tensor]
+        view = Joined(*getattr(before, "views", (before,)), view)
+    views[tensor] = view

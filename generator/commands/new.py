@@ -145,8 +145,8 @@ class Readers:
 
     def __init__(self, text: str):
         plain = [node for node in ast.parse(text).body if _is_plain(node)]
-        (complete,) = (node for node in plain if isinstance(node, ast.FunctionDef) and node.name == "complete")
-        constants = (node.value for node in ast.walk(complete) if isinstance(node, ast.Constant))
+        reading = [node for node in plain if isinstance(node, ast.Assign) or getattr(node, "name", "") == "complete"]
+        constants = (node.value for top in reading for node in ast.walk(top) if isinstance(node, ast.Constant))
         self.mentioned = {value for value in constants if isinstance(value, str)}  # settings that `complete` reads
         self._names: dict[str, Any] = {}
         module = ast.Module(plain, [])
