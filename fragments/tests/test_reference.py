@@ -1,0 +1,36 @@
+"""The model against its reference: exported, it gives the same logits in transformers; imported again, itself."""
+
+import dataclasses
+
+import jax
+import numpy as np
+import pytest
+from flax import nnx
+
+from generator.roles import PRESETS, Decoder, load_hf, named_arrays, save_hf
+
+torch = pytest.importorskip("torch", reason="the reference needs torch and transformers: pip install '.[test]'")
+
+
+transformers = pytest.importorskip("transformers", reason="the reference needs torch and transformers")
+
+
+def test_exported_it_gives_the_logits_of_the_reference(tmp_path):
+    config = dataclasses.replace(PRESETS["tiny"], dtype="float32", init_std=0.1)
+    model = jax.jit(lambda: Decoder(config, nnx.Rngs(0)))()
+    save_hf(config, model, tmp_path / "exported")
+    reference = transformers.AutoModelForCausalLM.from_pretrained(
+        tmp_path / "exported", attn_implementation="eager", dtype="float32"
+    )
+    tokens = np.random.default_rng(0).integers(0, config.vocab_size, (2, 150), dtype=np.int32)
+    with torch.no_grad():
+        expected = reference.eval()(torch.from_numpy(tokens).long()).logits.numpy()
+    logits = np.asarray(jax.jit(model.__call__)(tokens))
+    assert np.abs(expected).max() > 0.5  # else the tolerance would say nothing
+    np.testing.assert_allclose(logits, expected, atol=2e-4 * np.abs(expected).max())
+
+    _, again = load_hf(tmp_path / "exported")
+    ours, theirs = named_arrays(model), named_arrays(again)
+    assert ours.keys() == theirs.keys()
+    for name in ours:
+        np.testing.assert_array_equal(ours[name], theirs[name], err_msg=name)
