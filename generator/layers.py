@@ -117,16 +117,28 @@ class Pattern:
 
     def numbers(self) -> dict[str, str]:
         """Path of the parameters of a layer -> the numbers of the layers that are stacked there, as an expression."""
-        found, before = {}, ""
+        return {path: numbers for path, _, numbers in self._stacks()}
+
+    def numbers_of(self, kinds: Iterable[str]) -> str:
+        """The numbers of the layers of some kinds, as an expression."""
+        wanted = set(kinds)
+        if wanted == set(self.kinds):
+            return f"range({ALL})"
+        ranges = [numbers for _, kind, numbers in self._stacks() if kind in wanted]
+        return ranges[0] if len(ranges) == 1 else f"sorted([*{', *'.join(ranges)}])"
+
+    def _stacks(self) -> list[tuple[str, str, str]]:
+        """Of each stack of layers its path, its kind, and the numbers of its layers as an expression."""
+        found, before = [], ""
         for index, group in enumerate(self.groups):
             prefix = f"{group.name}_layers" if group.name else "layers"
             end = ALL if index == len(self.groups) - 1 else " + ".join(filter(None, (before, group.layers)))
             if group.period == 1:
-                found[prefix] = f"range({before}, {end})" if before else f"range({end})"
+                found.append((prefix, group.pattern[0], f"range({before}, {end})" if before else f"range({end})"))
             else:
-                for place, attribute in enumerate(group.attributes):
+                for place, (attribute, kind) in enumerate(zip(group.attributes, group.pattern, strict=True)):
                     start = " + ".join([*([before] if before else []), *([str(place)] if place or not before else [])])
-                    found[f"{prefix}.{attribute}"] = f"range({start}, {end}, {group.period})"
+                    found.append((f"{prefix}.{attribute}", kind, f"range({start}, {end}, {group.period})"))
             before = end
         return found
 

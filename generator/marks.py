@@ -104,3 +104,7 @@ def stack_layers(value: Any) -> Any:
 
 def layer_numbers() -> Any:
     """The path of each stack of layers -> the numbers of its layers, a dict of ranges."""
+
+
+def own_layers() -> Any:
+    """The numbers of the layers that have this fragment, in order."""

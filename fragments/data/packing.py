@@ -89,6 +89,16 @@ def segment_ids() -> Array:
     return None
 
 
+@provide("Decoder.__call__", optional=True)
+def positions() -> Array:
+    return None
+
+
+@provide("Decoder.__call__", optional=True)
+def segment_ids() -> Array:
+    return None
+
+
 @provide("loss")
 def segment_ids(batch) -> Array:
     return batch["segment_ids"]

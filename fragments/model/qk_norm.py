@@ -3,19 +3,21 @@
 Source: Dehghani et al. 2023, arXiv 2302.05442, section 3.1.
 """
 
-from generator.marks import splice
+from generator.marks import point, splice
 from generator.roles import Norm
 
 
 @splice("Attention.parameters")
 def _(self, config):
-    self.query_norm = Norm(config.head_size, config.norm_epsilon)
-    self.key_norm = Norm(config.head_size, config.norm_epsilon)
+    with point("Attention.query_key_norms", config):
+        self.query_norm = Norm(config.head_size, config.norm_epsilon)
+        self.key_norm = Norm(config.head_size, config.norm_epsilon)
 
 
 @splice("Attention.heads", before="rope")
 def _(self, q, k):
-    q, k = self.query_norm(q), self.key_norm(k)
+    with point("Attention.normed_heads", q, k):
+        q, k = self.query_norm(q), self.key_norm(k)
 
 
 @splice("hf.layer_tensors")

@@ -10,6 +10,7 @@ from flax import nnx
 from jax import Array
 from jax.sharding import Mesh
 
+from generator.marks import point
 from generator.roles import Decoder, abstract, learning_rate, loss, make_optimizer
 
 
@@ -57,6 +58,7 @@ def train_step(state: TrainState, batch: dict[str, Array]) -> tuple[TrainState, 
         "train/learning_rate": learning_rate(state.step, config),
         "train/gradient_norm": optax.tree.norm(gradients),  # before it is clipped
     }
+    point("train_step.metrics", metrics, sums=sums)
     return TrainState(state.step + 1, optax.apply_updates(state.model, updates), opt_state), metrics
 
 

@@ -6,7 +6,8 @@ before, in model/period                      after, for pattern = ["local", "ful
 
 `each_group` repeats statements for each group of layers that is scanned, `each_layer` for each layer of a pattern.
 `sum_layers(x)` is the sum of `x` over the layers that have the fragment, `stack_layers(x)` is `x` for each stack of
-layers, in the structure in which a scan takes them, and `layer_numbers()` says which layers are stacked where.
+layers, in the structure in which a scan takes them, `layer_numbers()` says which layers are stacked where, and
+`own_layers()` which have the fragment.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ from generator.traced import Edit, Origin, Traced
 from generator.weave.adapt import Need
 from generator.weave.names import as_block, unblocked, variables
 
-_SUMS = ("sum_layers", "stack_layers", "layer_numbers")
+_SUMS = {"sum_layers": 1, "stack_layers": 1, "layer_numbers": 0, "own_layers": 0}  # word -> its arguments
 
 
 def count_layers(text: Traced, fragment: str, pattern: Pattern) -> Traced:
@@ -43,8 +44,8 @@ def count_layers(text: Traced, fragment: str, pattern: Pattern) -> Traced:
         word = syntax.called(node)
         if word in _SUMS:
             (start, end), call = source.span(node), cst.ensure_type(node, cst.Call)
-            if len(call.args) != (word != "layer_numbers"):
-                remedy = "Write sum_layers(X), stack_layers(X) or layer_numbers()."
+            if len(call.args) != _SUMS[word]:
+                remedy = "Write sum_layers(X), stack_layers(X), layer_numbers() or own_layers()."
                 raise LoomError(f"{word}() cannot be read", source.where(node), remedy)
             inner = source.code(call.args[0].value).strip() if call.args else ""
             new = _counted(word, inner, pattern, pattern.having(fragment))
@@ -56,6 +57,8 @@ def count_layers(text: Traced, fragment: str, pattern: Pattern) -> Traced:
 def _counted(word: str, inner: str, pattern: Pattern, kinds: list[Kind]) -> str:
     if word == "layer_numbers":
         return "{" + ", ".join(f'"{path}": {numbers}' for path, numbers in pattern.numbers().items()) + "}"
+    if word == "own_layers":
+        return pattern.numbers_of(kind.name for kind in kinds)
     if word == "stack_layers":
         stacks = [_stack(inner, group) for group in pattern.groups]
         return stacks[0] if len(stacks) == 1 else f"({', '.join(stacks)})"

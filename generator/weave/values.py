@@ -30,10 +30,10 @@ class Value:
 
     @property
     def annotation(self) -> str:
-        """The type on the way; None is one of its values where a provider falls back to None."""
+        """The type on the way; None is one of its values where providers fall back to None, and to nothing else."""
         kind = next((p.annotation for p in self.providers.values() if p.annotation), self.emitted or "Array")
-        absent = any(p.optional and p.result.text.strip() == "None" for p in self.providers.values())
-        return f"{kind} | None" if absent and "None" not in kind else kind
+        fallbacks = {p.result.text.strip() for p in self.providers.values() if p.optional}
+        return f"{kind} | None" if fallbacks == {"None"} and "None" not in kind else kind
 
     @property
     def per_layer(self) -> bool:

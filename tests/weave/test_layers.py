@@ -302,6 +302,42 @@ class TestGroups:
         assert "class Block:" in text and "MovedBlock" not in text
 
 
+class TestOwnLayers:
+    """The numbers of the layers that have a fragment, as it says own_layers() itself."""
+
+    MARK = (
+        OFFSET
+        + """
+    from generator.marks import own_layers
+    from generator.roles import Config
+
+    def moved(config: Config):
+        return list(own_layers())
+"""
+    )
+
+    def moved(self, architecture: str, layers: int, **texts: str) -> list[int]:
+        host = MODEL.replace(", sum_layers(min(window, 9))", ", moved(config)").replace("Config\n", "Config, moved\n")
+
+        class Config:
+            pass
+
+        Config.layers = layers
+        return run(model(architecture, block=BLOCK, model=host, **texts))["model"](Config)[-1]
+
+    def test_all(self):
+        assert self.moved("", 3, offset=dedent(self.MARK)) == [0, 1, 2]
+
+    def test_one_stack(self):
+        pattern = TestGroups.ARCHITECTURE.replace('"moved", "moved", "plain"', '"moved", "plain"').replace(
+            "// 3", "// 2"
+        )
+        assert self.moved(pattern, 6, period=PERIOD, offset_=dedent(self.MARK)) == [2, 4]
+
+    def test_several_stacks(self):
+        assert self.moved(TestGroups.ARCHITECTURE, 8, period=PERIOD, offset_=dedent(self.MARK)) == [2, 3, 5, 6]
+
+
 class TestOrder:
     MIX = """
         from generator.marks import splice

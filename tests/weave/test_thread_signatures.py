@@ -224,3 +224,44 @@ class TestParameters:
         )
         assert text.endswith("        batch,  # first\n        2,\n        p,  # last\n    )\n")
         assert run(text)["site"](1) == 13
+
+
+class TestAnnotations:
+    """None is among the values on the way where nothing but None stands in for a value that is not handed in."""
+
+    HOST = """
+        def inner(x: int) -> int:
+            point("here", x)
+            return x
+
+        def site(x: int) -> int:
+            return inner(x)
+
+        def outer(x: int) -> int:
+            return site(x)
+    """
+    FALLBACK = """
+        from generator.marks import provide, splice
+
+        @splice("here")
+        def _(x, p):
+            x = x + p
+
+        @provide("site", optional=True)
+        def p(x) -> int:
+            return {inner}
+
+        @provide("outer", optional=True)
+        def p() -> int:
+            return None
+    """
+
+    def test_none_that_a_site_further_in_replaces(self):
+        text = woven(host=self.HOST, value=self.FALLBACK.replace("{inner}", "x * 10"))
+        assert "def inner(x: int, p: int) -> int:" in text
+        assert "def outer(x: int, p: int | None = None) -> int:" in text
+        assert run(text)["outer"](1) == 11 and run(text)["outer"](1, 2) == 3
+
+    def test_none_that_nothing_replaces(self):
+        text = woven(host=self.HOST, value=self.FALLBACK.replace("{inner}", "None").replace("p(x)", "p()"))
+        assert "def inner(x: int, p: int | None) -> int:" in text

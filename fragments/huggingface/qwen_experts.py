@@ -1,0 +1,19 @@
+"""Experts as the config.json of Qwen says them: in every so many-th layer, but for some that it lists."""
+
+from generator.marks import own_layers, setting, splice
+
+
+@splice("hf.complete")
+def _(hf):
+    if "num_local_experts" in hf:  # as transformers 5 writes it
+        hf["num_experts"] = hf["num_local_experts"]
+    hf.setdefault("decoder_sparse_step", 1)
+    hf.setdefault("mlp_only_layers", [])
+
+
+@splice("hf.structure")
+def _(config):
+    step, sparse = setting("decoder_sparse_step"), own_layers()
+    yield "decoder_sparse_step", step, "layers with experts in that step"
+    dense = [number for number in range(config.layers) if number not in sparse and (number + 1) % step == 0]
+    yield "mlp_only_layers", dense, "layers of that pattern"

@@ -1,0 +1,14 @@
+"""Whether the weights of the chosen experts sum to one, as config.json says it."""
+
+from generator.marks import point, splice
+
+
+@splice("hf.complete")
+def _(hf):
+    hf.setdefault("norm_topk_prob", False)
+
+
+@splice("hf.structure")
+def _():
+    with point("hf.top_k_norm"):
+        yield "norm_topk_prob", False, "model/normalised_top_k"

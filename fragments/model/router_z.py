@@ -1,0 +1,28 @@
+"""Router z-loss: keeps the logits of routers small.
+
+Source: Zoph et al. 2022, arXiv 2202.08906, section 3.3.
+"""
+
+import jax
+import jax.numpy as jnp
+
+from generator.marks import emit, requires, splice
+from generator.roles import join_layers, routed_tokens, sum_tokens
+
+requires("expert_load")
+
+
+class Config:
+    router_z: float = 0.001  # weight of the router z-loss, a mean over tokens and layers; 0: none
+
+
+@splice("FeedForward.chosen")
+def _(logits, segment_ids):
+    router_z = sum_tokens(jax.nn.logsumexp(logits, axis=-1, keepdims=True) ** 2, segment_ids)  # [1]
+    emit(router_z)
+
+
+@splice("loss.terms", after="load_balance z_loss expert_load")
+def _(total, sums, router_z, weights, config):
+    mean_router_z = join_layers(router_z).sum() / routed_tokens(sums["expert_load"], config)
+    total = total + config.router_z * mean_router_z * jnp.sum(weights)

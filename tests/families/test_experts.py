@@ -1,0 +1,215 @@
+"""The experts of a woven package against a dense loop over them, and the losses of its routers."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import subprocess
+import sys
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+import torch
+from flax import nnx
+from transformers.models.mixtral.modeling_mixtral import load_balancing_loss_func
+
+from families import parity
+from families.test_parity import FAMILIES, LIBRARY, write
+from generator.library import Library
+from generator.weave import weave
+
+VARIANT = 'base = "mixtral"\ntitle = "Mixtral with a router z-loss"\nfragments = ["model/router_z"]\n'
+
+
+@pytest.fixture(scope="module")
+def package(tmp_path_factory):
+    library = Library({**LIBRARY.files, "templates/architectures/experts.toml": VARIANT})
+    return parity.load_package(write(weave("experts", "cpu", library), tmp_path_factory.mktemp("experts")))
+
+
+@pytest.fixture(scope="module")
+def config(package):
+    return small(package)
+
+
+def small(package):
+    sizes = dict(width=16, experts=5, experts_per_token=3, expert_width=12, layers=3, init_std=0.2, vocab_size=32)
+    return dataclasses.replace(package.config.PRESETS["tiny"], **sizes, dtype="float32", batch_size=3, accumulation=3)
+
+
+def densely(experts, x, weights, chosen):
+    """Each expert over every token, weighted by nothing where it was not chosen."""
+    kernels = [linear.kernel[...] for linear in (experts.gate, experts.up, experts.down)]
+    y = jnp.zeros_like(x)
+    for expert, (gate, up, down) in enumerate(zip(*kernels, strict=True)):
+        weight = jnp.sum(jnp.where(chosen == expert, weights, 0), axis=-1, keepdims=True)  # [B, T, 1]
+        y += weight * (jax.nn.silu(x @ gate) * (x @ up) @ down)
+    return y
+
+
+def choices(which: str, rows: int, length: int, experts: int, active: int) -> np.ndarray:
+    """The experts of each token [B, T, A], all different in a token."""
+    if which == "one expert":
+        return np.full((rows, length, 1), experts // 2)
+    order = np.argsort(np.random.default_rng(0).random((rows, length, experts)), axis=-1)
+    if which == "some get none":
+        order = order[order < 3].reshape(rows, length, 3)
+    return order[..., :active]
+
+
+@pytest.mark.parametrize(
+    ("which", "rows", "length", "active"),
+    [("all", 2, 19, 3), ("one expert", 2, 7, 1), ("some get none", 1, 13, 2), ("one token", 1, 1, 3), ("all", 1, 9, 5)],
+)
+def test_experts_are_a_loop_over_them(package, config, which, rows, length, active):
+    experts = package.model.Experts(dataclasses.replace(config, init_std=0.5), nnx.Rngs(0))
+    chosen = jnp.asarray(choices(which, rows, length, config.experts, active))
+    rng = np.random.default_rng(1)
+    x = jnp.asarray(rng.normal(size=(rows, length, config.width)), jnp.float32)
+    weights, into = (
+        jnp.asarray(rng.random(shape), jnp.float32) for shape in ((rows, length, active), (rows, length, config.width))
+    )
+
+    def summed(function):
+        return jax.jit(
+            jax.value_and_grad(
+                lambda experts, x, weights: jnp.sum(into * function(experts, x, weights, chosen)), argnums=(0, 1, 2)
+            )
+        )
+
+    y = jax.jit(package.model.apply_experts)(experts, x, weights, chosen)
+    np.testing.assert_allclose(y, densely(experts, x, weights, chosen), atol=1e-5, rtol=1e-5)
+    ours, theirs = (summed(f)(experts, x, weights) for f in (package.model.apply_experts, densely))
+    for a, b in zip(jax.tree.leaves(ours), jax.tree.leaves(theirs), strict=True):
+        np.testing.assert_allclose(a, b, atol=1e-5, rtol=1e-5)
+
+
+def batch_with_padding(config) -> dict[str, np.ndarray]:
+    rng = np.random.default_rng(0)
+    tokens = rng.integers(0, config.vocab_size, (3, 14), dtype=np.int32)
+    segment_ids = np.array([[1] * 13, [1] * 6 + [2] * 4 + [0] * 3, [1] * 2 + [0] * 11], np.int32)
+    positions = np.broadcast_to(np.arange(13, dtype=np.int32), (3, 13))
+    weights = (segment_ids > 0).astype(np.float32)
+    weights[:, 5] = 0  # the last of a document, say: it has no target and is routed all the same
+    return dict(
+        tokens=tokens[:, :-1], targets=tokens[:, 1:], positions=positions, segment_ids=segment_ids, weights=weights
+    )
+
+
+def router_logits(package, model, batch) -> tuple[list[np.ndarray], np.ndarray]:
+    """What the router of each layer gives, [B T, E], and which of the tokens are not padding, [B T]."""
+    angles = package.model.rotary_angles(batch["positions"], model.config, model.config.rope_theta)
+    x, found = model.embedding(batch["tokens"], "float32"), []
+    for number in range(model.config.layers):
+        layer = jax.tree.map(lambda leaf, number=number: leaf[number], model.layers)
+        shared = batch["positions"], angles, None, batch["segment_ids"]
+        h = x + layer.attention(layer.attention_norm(x), *shared)[0]
+        found.append(np.array(layer.mlp.router(layer.mlp_norm(h))).reshape(-1, model.config.experts))
+        x = layer(x, *shared)[0]
+    return found, batch["segment_ids"].ravel() > 0
+
+
+def test_the_loss_balances_as_that_of_transformers_and_leaves_padding_out(package, config):
+    model, batch = package.model.Decoder(config, nnx.Rngs(0)), batch_with_padding(config)
+    logits, real = router_logits(package, model, batch)
+    expected = load_balancing_loss_func(
+        tuple(map(torch.from_numpy, logits)), config.experts, config.experts_per_token, torch.from_numpy(real)
+    )
+    z = np.mean([np.log(np.exp(layer[real].astype(np.float64)).sum(-1)) ** 2 for layer in logits])
+    for balance, weight in (0.5, 0.0), (0.0, 0.25), (0.0, 0.0):
+        settings = dataclasses.replace(config, load_balance=balance, router_z=weight)
+        total, sums = package.train.loss(model, batch, settings)
+        terms = (balance * float(expected) + weight * z) * sums["targets"]
+        np.testing.assert_allclose(total - sums["cross_entropy"], terms, rtol=1e-4, atol=1e-4)
+
+
+def test_the_load_of_experts_is_counted_in_each_layer(package, config):
+    model, batch = package.model.Decoder(config, nnx.Rngs(0)), batch_with_padding(config)
+    logits, real = router_logits(package, model, batch)
+    expected = [
+        np.bincount(np.argsort(layer[real])[:, -config.experts_per_token :].ravel(), minlength=config.experts)
+        for layer in logits
+    ]
+    np.testing.assert_array_equal(package.train.loss(model, batch, config)[1]["expert_load"], expected)
+    _, metrics = jax.jit(package.train.train_step)(package.train.new_state(config, model), batch)
+    np.testing.assert_allclose(metrics["train/expert_load"], np.max(expected) / np.mean(expected), rtol=1e-6)
+
+
+@pytest.mark.parametrize("case", ["every_second", "all_but_the_first"])
+def test_the_losses_are_of_the_layers_that_have_experts(case, tmp_path):
+    text = f'base = "qwen3_moe"\ntitle = "{case}"\n{FAMILIES["qwen3_moe"].cases[case].variant}'
+    library = Library({**LIBRARY.files, f"templates/architectures/{case}.toml": text})
+    package = parity.load_package(write(weave(case, "cpu", library), tmp_path))
+    settings = dict(dtype="float32", vocab_size=32, load_balance=1.0, init_std=1e-4)
+    config = dataclasses.replace(package.config.PRESETS["tiny"], **settings)
+    model, batch = package.model.Decoder(config, nnx.Rngs(0)), batch_with_padding(config)
+    total, sums = package.train.loss(model, batch, config)
+    sparse, tokens = {"every_second": 2, "all_but_the_first": 3}[case], (batch["segment_ids"] > 0).sum()
+    assert sums["expert_load"].shape == (sparse, config.experts)
+    np.testing.assert_array_equal(sums["expert_load"].sum(axis=-1), [tokens * config.experts_per_token] * sparse)
+    # routers with weights near zero spread their scores evenly: then the loss is the number of chosen experts
+    balance = (total - sums["cross_entropy"]) / sums["targets"]
+    np.testing.assert_allclose(balance, config.experts_per_token, rtol=1e-3)
+
+
+def test_a_batch_of_padding_alone_has_no_loss(package, config):
+    batch = batch_with_padding(config)
+    empty = {name: np.zeros_like(batch[name]) for name in ("segment_ids", "weights")}
+    total, _ = package.train.loss(package.model.Decoder(config, nnx.Rngs(0)), batch | empty, config)
+    assert total == 0
+
+
+def test_flops_count_the_experts_that_a_token_goes_to(package):
+    config = package.config.PRESETS["8x7b"]
+    # 12.88 G parameters are active of a token, of which the embedding (0.131 G) and norms take part in no product
+    products = package.train.flops_per_token(dataclasses.replace(config, sequence_length=0), causal=False) / 6
+    assert products == pytest.approx(12.879e9 - 0.131e9, abs=2e6)
+
+
+def compare_meshes(package) -> None:
+    """On 8 devices: each mesh gives the loss and the gradient that one device gives, and keeps tokens in place."""
+    config = dataclasses.replace(small(package), experts=8, heads=8, kv_heads=8, head_size=4, expert_width=24)
+    model, tokens = package.model.Decoder(config, nnx.Rngs(0)), np.arange(8 * 16).reshape(8, 16) % 32
+
+    @jax.jit
+    @jax.value_and_grad
+    def value_and_gradient(model, tokens):
+        return jnp.mean(model(tokens) ** 2)
+
+    expected = jax.tree.leaves(value_and_gradient(model, tokens))
+    for sizes in (2, 2, 2), (1, 8, 1), (1, 1, 8):
+        mesh = package.parallel.make_mesh(*sizes)
+        with jax.set_mesh(mesh):
+            abstract = package.parallel.abstract(lambda: package.model.Decoder(config, nnx.Rngs(0)), mesh)
+            layout = jax.tree.map(lambda x: x.sharding, abstract)
+            sharded = jax.device_put(model, layout)
+            kernel = sharded.layers.mlp.experts.up.kernel[...]
+            assert kernel.size == kernel.addressable_shards[0].data.size * sizes[1] * sizes[2]
+            actual = value_and_gradient(sharded, tokens)
+        for a, b in zip(jax.tree.leaves(actual), expected, strict=True):
+            np.testing.assert_allclose(a, b, rtol=1e-3, atol=1e-5)
+        print("same on", sizes)
+
+
+def test_any_mesh_gives_what_one_device_gives(package):
+    folder = os.path.dirname(os.path.dirname(package.model.__file__))
+    name = package.model.__name__.split(".")[0]
+    program = (
+        "import pathlib; from families import parity, test_experts; "
+        f"test_experts.compare_meshes(parity.load_package(pathlib.Path({folder!r}) / {name!r}))"
+    )
+    process = subprocess.run(
+        [sys.executable, "-c", program],
+        env=os.environ
+        | {
+            "XLA_FLAGS": "--xla_force_host_platform_device_count=8 --xla_backend_optimization_level=0",
+            "JAX_PLATFORMS": "cpu",
+            "PYTHONPATH": os.pathsep.join(filter(None, sys.path)),
+        },
+        capture_output=True,
+        text=True,
+    )
+    assert process.returncode == 0, process.stderr
+    assert process.stdout.splitlines() == ["same on (2, 2, 2)", "same on (1, 8, 1)", "same on (1, 1, 8)"]
