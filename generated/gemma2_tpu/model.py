@@ -191,8 +191,9 @@ class Attention(nnx.Module):
     """Projects to heads, attends, and projects back to the width of the residual."""
 
     def __init__(self, config: Config, rngs: nnx.Rngs, window: int):
-        D, N, K, H = config.width, config.heads, config.kv_heads, config.head_size
+        D, N, H = config.width, config.heads, config.head_size
         std = config.init_std
+        K = config.kv_heads
         self.query = Linear("BTD,DNH->BTNH", (D, N, H), ("embed", "heads", "head_size"), std, rngs)
         self.key = Linear("BTD,DKH->BTKH", (D, K, H), ("embed", "kv_heads", "head_size"), std, rngs)
         self.value = Linear("BTD,DKH->BTKH", (D, K, H), ("embed", "kv_heads", "head_size"), std, rngs)

@@ -21,6 +21,7 @@ RULES = {
     "kv_heads": "tensor",
     "head_size": None,
     "mlp": "tensor",
+    "expert": "fsdp",
     "vocab": "tensor",
 }
 

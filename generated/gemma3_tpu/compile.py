@@ -50,7 +50,7 @@ class CompileCommand:
     """Compiles the training step for TPUs that are not here, and tells its memory and FLOPs."""
 
     config: tyro.conf.OmitArgPrefixes[Config]
-    preset: tyro.extras.literal_type_from_choices(PRESETS) = "7b"  # settings that those below replace
+    preset: tyro.extras.literal_type_from_choices(PRESETS) = "tiny"  # settings that those below replace
     topology: str = "v5p:8x8x4"  # chip and size of the slice
     batch_per_device: int = 4  # sequences that each chip takes in a step; this times the chips is the batch size
     hlo: str = ""  # file for the text of the compiled program; "": none
@@ -58,7 +58,7 @@ class CompileCommand:
 
 def main() -> None:
     parse = functools.partial(tyro.cli, CompileCommand, prog=f"python -m {__package__}.compile")
-    given, _ = parse(default=CompileCommand(PRESETS["7b"]), add_help=False, return_unknown_args=True)
+    given, _ = parse(default=CompileCommand(PRESETS["tiny"]), add_help=False, return_unknown_args=True)
     command = parse(default=CompileCommand(PRESETS[given.preset]))  # the preset decides the defaults of the rest
     devices = topology_devices(command.topology)
     config = dataclasses.replace(command.config, batch_size=command.batch_per_device * len(devices))

@@ -174,7 +174,7 @@ class Attention(nnx.Module):
     """Projects to heads, attends, and projects back to the width of the residual."""
 
     def __init__(self, config: Config, rngs: nnx.Rngs):
-        D, N, K, H = config.width, config.heads, config.kv_heads, config.head_size
+        D, N, H = config.width, config.heads, config.head_size
         std = config.init_std
         axes = ("embed", "query_key_value", "heads", "head_size")
         self.query_key_value = Linear("BTD,DCNH->BTCNH", (D, 3, N, H), axes, std, rngs)

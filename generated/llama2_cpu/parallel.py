@@ -35,6 +35,7 @@ RULES = {
     "kv_heads": "tensor",
     "head_size": None,
     "mlp": "tensor",
+    "expert": "fsdp",
     "vocab": "tensor",
 }
 

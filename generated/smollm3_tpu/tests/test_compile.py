@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-SMALL = "--layers 2 --width 512 --heads 4 --kv-heads 2 --mlp-width 1024 --sequence-length 1024"
+SMALL = "--preset 7b --layers 2 --width 512 --heads 4 --kv-heads 2 --mlp-width 1024 --sequence-length 1024"
 
 ONE_SLICE = "--batch-per-device 1 --mesh-data 1 --mesh-fsdp -1"
 
