@@ -47,13 +47,16 @@ lint: setup-test
 	$(BIN)/ruff format --check --exclude generated
 	$(BIN)/mypy
 
-# what differs between targets is the kernel, its launch and its compilation: the rest is tested once, on cpu
+# what differs between targets is the kernel, its launch and its compilation: the rest is tested once, on cpu; of the
+# other families' packages the model, against transformers
 PYTEST := ../$(BIN)/python -m pytest -c /dev/null --rootdir=. -q -W error -n 2 --dist loadfile
 
 test: lint
-	$(BIN)/python -m pytest -n 2 --dist loadfile
+	$(BIN)/python -m pytest -n 2 --dist loadfile --ignore tests/families
+	$(BIN)/python -m pytest -n 2 --dist loadgroup tests/families
 	cd generated && $(PYTEST) llama2_cpu
 	cd generated && $(PYTEST) llama2_gpu/tests/test_model.py llama2_tpu/tests/test_model.py llama2_tpu/tests/test_compile.py
+	cd generated && $(PYTEST) */tests/test_reference.py
 
 check: setup
 	$(BIN)/gen check

@@ -93,7 +93,7 @@ class TestUnknown:
         [
             (
                 {"architecture": 'title = "A"\npreset = 1\n'},
-                "templates/architectures/toy.toml:5: unknown key 'preset' in this architecture\n  Did you mean presets?",
+                "templates/architectures/toy.toml:5: unknown key 'preset' in this architecture\n  Did you mean presets or without_presets?",
             ),
             (
                 {"target": 'title = "A"\n[fragment]\nx = 1\n'},

@@ -29,7 +29,7 @@ NEUTRAL = frozenset(
     "model_type output_attentions output_hidden_states output_router_logits pad_token_id pretraining_tp problem_type "
     "return_dict sep_token_id task_specific_params tokenizer_class torch_dtype transformers_version use_cache "
     # of features that are off where no fragment reads them
-    "max_window_layers original_max_position_embeddings scale_attn_weights "
+    "intermediate_size max_window_layers original_max_position_embeddings scale_attn_weights "
     "summary_activation summary_first_dropout summary_proj_to_labels summary_type summary_use_proj "
     # of training in transformers; Loomax trains without dropout
     "attention_dropout attn_pdrop embd_pdrop resid_pdrop".split()

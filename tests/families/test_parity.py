@@ -24,11 +24,19 @@ FAMILIES = {
     for module in pkgutil.iter_modules(cases.__path__)
 }
 LIBRARY = Library.read([Path(__file__).resolve().parents[2]])
-ALL = [(family, case) for family in FAMILIES for case in FAMILIES[family].cases]
-FIRST = [(family, next(iter(FAMILIES[family].cases))) for family in FAMILIES]
+CASES = {family: list(FAMILIES[family].cases) for family in FAMILIES}
 
 
-@pytest.fixture(scope="module", params=ALL, ids=lambda pair: "-".join(pair))
+def grouped(family: str, case: str):
+    """A parameter whose tests one process runs, which weaves the package once."""
+    return pytest.param((family, case), marks=pytest.mark.xdist_group(f"{family}-{case}"), id=f"{family}-{case}")
+
+
+ALL = [grouped(family, case) for family, names in CASES.items() for case in names]
+FIRST = [grouped(family, names[0]) for family, names in CASES.items()]
+
+
+@pytest.fixture(scope="module", params=ALL)
 def compared(request, tmp_path_factory):
     """A woven package, its reference, the reference's checkpoint, tokens, and how far logits may be off."""
     name, case_name = request.param
@@ -79,7 +87,7 @@ def test_packing(compared):
     parity.check_packing(package, folder, tokens)
 
 
-@pytest.mark.parametrize("compared", FIRST, ids=[family for family, _ in FIRST], indirect=True)
+@pytest.mark.parametrize("compared", FIRST, indirect=True)
 def test_tiny_preset_trains(compared):
     """Ten steps on one batch: the loss falls by more than a tenth."""
     package, _, _, tokens, _ = compared
