@@ -132,7 +132,7 @@ def select(architecture: str, target: str, library: Library, without: Collection
         package_file=package_file,
         fragments=fragments,
         settings=settings,
-        presets=_presets(lineage, target_file, _fields_left_out(lineage, fragments, library)),
+        presets=_presets(lineage, target_file, _fields_left_out(lineage, fragments, library, without)),
         pattern=read_pattern(lineage),
     )
     settings |= {"architecture": architecture, "target": target, "package": recipe.name}
@@ -232,9 +232,12 @@ def _where_it_makes_sense(
     return {n: item for n, item in chosen.items() if n not in common or names.issuperset(item[0].requires)}
 
 
-def _fields_left_out(lineage: tuple[Toml, ...], fragments: tuple[Fragment, ...], library: Library) -> set[str]:
-    """The config fields that went with the fragments which an architecture leaves out of its bases."""
+def _fields_left_out(
+    lineage: tuple[Toml, ...], fragments: tuple[Fragment, ...], library: Library, without: Collection[str]
+) -> set[str]:
+    """The config fields that went with the fragments which are left out, by an architecture or on demand."""
     out = [library.fragment(name, file.path) for file in lineage for name in file.data.get("without", ())]
+    out += [library.fragment(name, PACKAGE_FILE) for name in without]
     kept = {member.name for fragment in fragments for member in fragment.fields}
     return {member.name for fragment in out for member in fragment.fields} - kept
 

@@ -16,15 +16,17 @@ class Reach(NamedTuple):
     """What a feature reaches beyond its own file.
 
     Attributes:
-        others: lines of other fragments that must change for the feature to be there or not; None where a fragment
-            needs a definition of it, so that it can only be replaced by another one of the same names.
+        others: lines of other fragments that must change for the feature to be there or not; None where in every
+            package a fragment needs a definition of it, so that it can only be replaced by another of the same names.
         packages: those that select it.
-        generated: generated lines in them that are there, or differ, because of it.
+        generated: generated lines that are there, or differ, because of it, in the packages that weave without it.
+        woven: how many of the packages those are.
     """
 
     others: int | None
     packages: int
     generated: int
+    woven: int = 0
 
 
 def reach(project: Project, fragment: str, packages: Sequence[Combination]) -> Reach:
@@ -41,7 +43,7 @@ def reach(project: Project, fragment: str, packages: Sequence[Combination]) -> R
     from generator.recipe import select
     from generator.weave import weave
 
-    library, generated = project.library(), 0
+    library, generated, woven = project.library(), 0, 0
     selections = {c: [f.name for f in select(*c, library).fragments] for c in packages}
     selecting = [combination for combination, names in selections.items() if fragment in names]
     for combination in selecting:
@@ -50,8 +52,9 @@ def reach(project: Project, fragment: str, packages: Sequence[Combination]) -> R
         try:
             without = weave(*combination, library, (fragment, *tests)).files
         except LoomError:
-            return Reach(None, len(selecting), 0)
+            continue
+        woven += 1
         for path, text in weave(*combination, library, tests).files.items():
             other = without.get(path, "").splitlines()
             generated += sum(len(hunk.before) for hunk in hunks(text.splitlines(), other))
-    return Reach(0, len(selecting), generated)
+    return Reach(0 if woven else None, len(selecting), generated, woven)

@@ -260,11 +260,18 @@ def tables(report: dict) -> list[Table]:
         ),
     ]
     if report["features"]:
-        head = ("feature", "its code", "changed in others", "packages", "generated lines")
+        head = ("feature", "its code", "changed in others", "packages", "woven without it", "generated lines")
         rows = [
-            (r["fragment"], r["code"], "-" if r["others"] is None else r["others"], r["packages"], r["generated"])
+            (
+                r["fragment"],
+                r["code"],
+                "-" if r["others"] is None else r["others"],
+                r["packages"],
+                r["woven"],
+                r["generated"],
+            )
             for r in report["features"]
         ]
-        note = "Measured by weaving without it. -: other fragments need its definitions, so it can only be replaced."
+        note = "Generated lines are those of the packages that weave without it; in the others it can only be replaced."
         result.append(Table("What a feature touches", head, rows, note))
     return result
