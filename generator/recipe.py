@@ -138,7 +138,9 @@ def select(architecture: str, target: str, library: Library, without: Collection
     settings |= {"architecture": architecture, "target": target, "package": recipe.name}
     settings |= {key: recipe.said(key) for key in ("title", "model_type", "reference") if recipe.said(key)}
     settings |= {"has_kinds": any(kind.fragments for kind in recipe.pattern.kinds.values())}
-    settings |= {"period": max(group.period for group in recipe.pattern.groups)}
+    groups = recipe.pattern.groups
+    settings |= {"period": max(group.period for group in groups)}
+    settings |= {"whole_period": groups[0].period if len(groups) == 1 else 1}  # of which layers must be a multiple
     return recipe
 
 

@@ -11,6 +11,7 @@ from pathlib import Path
 import jax
 from jax.sharding import NamedSharding, PartitionSpec
 
+from generator.marks import point
 from generator.roles import (
     RULES,
     Checkpoints,
@@ -37,6 +38,7 @@ def train(config: Config) -> None:
     for name in ("steps", "accumulation", "batch_size", "eval_every", "eval_batches", "checkpoint_every", "keep_last"):
         if getattr(config, name) < 1:
             raise SystemExit(f"--{name.replace('_', '-')} {getattr(config, name)}: must be at least 1")
+    point("train.settings", config)
     if not config.checkpoint_dir and jax.process_count() > 1:
         raise SystemExit("--checkpoint-dir is missing: several processes need one that all of them see")
     mesh = make_mesh(config.mesh_data, config.mesh_fsdp, config.mesh_tensor)

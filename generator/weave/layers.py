@@ -115,13 +115,13 @@ def write_out(
             source = Source(woven[key].text)
             statement, function = _first(source)
             word = syntax.called(statement.items[0].item)
-            if word == "each_layer" and len(periodic) != 1:
-                remedy = "Give one group a pattern of several kinds, or leave this fragment out."
-                raise LoomError(
-                    f"{definition.fragment} writes out a period, and {len(periodic) or 'no'} groups of layers have one",
-                    source.where(statement),
-                    remedy,
-                )
+            if word == "each_layer" and not periodic:  # the class of a period, which nothing has
+                del woven[key]
+                break
+            if word == "each_layer" and len(periodic) > 1:
+                message = f"{definition.fragment} writes out a period, and {len(periodic)} groups of layers have one"
+                remedy = "Give one group a pattern of several kinds."
+                raise LoomError(message, source.where(statement), remedy)
             if word == "each_layer":
                 copies = _each_layer(periodic[0], pattern, blocks)
             else:

@@ -88,6 +88,63 @@ def test_no_config(make, text, message):
     assert code == 2 and message in output
 
 
+STRIPED = """
+base = "llama2"
+title = "Llama 2 in stripes"
+model_type = "striped"
+fragments = ["model/period"]
+
+[[layers]]
+pattern = ["even", "odd"]
+
+[kinds.even]
+where = "layer % hf['stripe'] == 0"
+
+[kinds.odd]
+where = "layer % hf['stripe'] > 0"
+"""
+STRIPE = """
+from generator.marks import splice
+
+
+@splice("hf.sizes")
+def _():
+    yield "stripe", "stripe"
+
+
+class Config:
+    stripe: int = 2  # layers from one that is even to the next
+"""
+
+
+@pytest.mark.parametrize(
+    ("stripe", "layers", "groups"),
+    [
+        (2, 4, None),  # the pattern of the family itself
+        (3, 6, [{"pattern": ["even", "odd", "odd"], "count": "config.layers // 3"}]),
+        (
+            9,
+            4,
+            [
+                {"name": "first_0", "pattern": ["even"], "count": "1"},
+                {"pattern": ["odd"], "count": "config.layers - 1"},
+            ],
+        ),
+    ],
+)
+def test_kinds_say_where_their_layers_are(make, stripe, layers, groups):
+    Path("templates/architectures").mkdir(parents=True)
+    Path("fragments/model").mkdir(parents=True)
+    Path("templates/architectures/striped.toml").write_text(STRIPED.replace('period"', 'period", "model/stripe"'))
+    Path("fragments/model/stripe.py").write_text(f'"""Stripes."""\n{STRIPE}')
+    output, code, table = make(model_type="striped", stripe=stripe, num_hidden_layers=layers)
+    assert code == 0, output
+    assert table.get("layers") == groups
+    assert groups is None or set(table["kinds"]) == {"even", "odd"}
+    done = CliRunner().invoke(gen, ["build", "mine", "--target=cpu"])
+    assert done.exit_code == 0, done.output
+
+
 def test_names(make):
     assert "cannot name an architecture" in make(name="My-Model")[0]
     assert "there is an architecture 'llama2' already" in make(name="llama2")[0]

@@ -59,9 +59,21 @@ print("orthogonal")
 """
 
 
-def run(architecture: str, program: str, folder: Path) -> str:
-    """Weaves an architecture on top of llama2 and runs a program beside its package: the last line that it prints."""
-    text = f'base = "llama2"\ntitle = "Own"\n{architecture}\n'
+LEFT_OVER = """
+import dataclasses
+from own_cpu.config import PRESETS
+from own_cpu.train import train
+
+try:
+    train(dataclasses.replace(PRESETS["tiny"], layers=5))
+except SystemExit as error:
+    print(error)
+"""
+
+
+def run(architecture: str, program: str, folder: Path, base: str = "llama2") -> str:
+    """Weaves an architecture on top of another and runs a program beside its package: the last line that it prints."""
+    text = f'base = "{base}"\ntitle = "Own"\n{architecture}\n'
     package = weave("own", "cpu", Library(Library.read([ROOT]).files | {"templates/architectures/own.toml": text}))
     for path, content in package.files.items():
         (folder / package.name / path).parent.mkdir(parents=True, exist_ok=True)
@@ -82,3 +94,8 @@ def test_another_structure_is_refused(tmp_path):
 @pytest.mark.slow
 def test_muon_makes_the_matrices_of_layers_orthogonal(tmp_path):
     assert run('fragments = ["train/muon"]', MUON, tmp_path) == "orthogonal"
+
+
+@pytest.mark.slow
+def test_layers_that_are_no_whole_period_are_refused(tmp_path):
+    assert run("", LEFT_OVER, tmp_path, "gemma2") == "--layers 5: must be a multiple of the period, 2"

@@ -170,6 +170,11 @@ class TestUniform:
         assert definition(text, "model").endswith(numbers)
 
 
+def test_without_a_pattern_a_period_leaves_nothing():
+    uniform = MODEL.replace(", sum_layers(min(window, 9))", "")
+    assert model("", block=BLOCK, period=PERIOD, model=uniform) == model("", block=BLOCK, model=uniform)
+
+
 class TestAPeriod:
     AFTER = """
         class Period:
@@ -432,9 +437,15 @@ class TestRefused:
         error = self.refusal('[[layers]]\npattern = ["a"]\n[kinds.a]\n[kinds.b]\n', block=BLOCK, model=MODEL)
         assert "no layer is of the kind 'b'" in error
 
-    def test_a_period_without_a_pattern(self):
-        error = self.refusal("", block=BLOCK, period=PERIOD, model=MODEL.replace("[Model(config)", "Period"))
-        assert "model/period writes out a period, and no groups of layers have one" in error
+    def test_two_periods(self):
+        twice = '[[layers]]\npattern = ["a", "b"]\n[[layers]]\nname = "c"\npattern = ["b", "a"]\n[kinds.a]\n[kinds.b]\n'
+        error = self.refusal(
+            twice.replace("pattern", 'count = "2"\npattern'),
+            block=BLOCK,
+            period=PERIOD,
+            model=MODEL.replace(", sum_layers(min(window, 9))", ""),
+        )
+        assert "model/period writes out a period, and 2 groups of layers have one" in error
 
     def test_counts_are_asked_for(self):
         pattern = '[[layers]]\npattern = ["a"]\n[[layers]]\nname = "b"\npattern = ["a"]\ncount = "1"\n[kinds.a]\n'

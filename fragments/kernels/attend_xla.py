@@ -1,4 +1,4 @@
-"""Attention for XLA's CPU backend."""
+"""Attention in plain JAX, in the order and layout that XLA's CPU backend likes."""
 
 import jax
 import jax.numpy as jnp

@@ -1,0 +1,11 @@
+"""All layers are in periods: a number of layers that leaves some over is refused, as they would be left out."""
+
+from generator.marks import requires, setting, splice
+
+requires("period")
+
+
+@splice("train.settings")
+def _(config):
+    if config.layers % setting("whole_period"):
+        raise SystemExit(f"--layers {config.layers}: must be a multiple of the period, {setting('whole_period')}")
