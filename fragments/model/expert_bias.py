@@ -25,7 +25,7 @@ def _(self, gate, up, sizes):
 
 @splice("FeedForward.parameters")
 def _(self, config):
-    self.down_bias = nnx.Param(jnp.zeros((config.experts, config.width)), axes=("expert", "embed"))
+    self.down_bias = nnx.Param(jnp.zeros((config.experts, config.width)), axes=("expert", None))
 
 
 @splice("FeedForward.result")
