@@ -51,7 +51,8 @@ def local_sinks(sinks: Array, heads: int) -> Array:
 @splice("attend_splash.run", optional=True)
 def _(kernel, q, k, v, segment_ids, context, sinks):
     segments = splash.SegmentIds(segment_ids, segment_ids)
-    context = jax.vmap(kernel, in_axes=(0, 0, 0, 0, None))(q, k, v, segments, local_sinks(sinks, q.shape[1]))
+    own = local_sinks(sinks, q.shape[1]).astype(q.dtype)  # in which the kernel gives their gradient
+    context = jax.vmap(kernel, in_axes=(0, 0, 0, 0, None))(q, k, v, segments, own)
 
 
 @splice("hf.layer_tensors")
