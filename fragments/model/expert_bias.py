@@ -23,12 +23,12 @@ def _(self, gate, up, sizes):
     up = up + self.up_bias.astype(up.dtype)[expert]
 
 
-@splice("FeedForward.parameters")
+@splice("MixtureOfExperts.parameters")
 def _(self, config):
     self.down_bias = nnx.Param(jnp.zeros((config.experts, config.width)), axes=("expert", None))
 
 
-@splice("FeedForward.result")
+@splice("MixtureOfExperts.result")
 def _(self, y, weights, chosen):
     # here, where it counts once: each device adds a share of the inner width to what experts give
     weight = jnp.sum(weights[..., None] * jax.nn.one_hot(chosen, len(self.down_bias)), axis=-2)  # [B, T, E]
