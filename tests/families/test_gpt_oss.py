@@ -71,11 +71,11 @@ def folder(tmp_path_factory):
     return folder
 
 
-def random_model(package):
+def random_model(package, dtype="float32"):
     """A model whose parameters are all random, those too that start as zeros; and tokens."""
     sizes = dict(width=16, layers=2, heads=8, kv_heads=8, head_size=4, vocab_size=32, window=5)
     experts = dict(experts=8, experts_per_token=3, expert_width=24, swiglu_limit=0.5)
-    config = dataclasses.replace(package.config.PRESETS["tiny"], **sizes, **experts, dtype="float32")
+    config = dataclasses.replace(package.config.PRESETS["tiny"], **sizes, **experts, dtype=dtype)
     leaves, tree = jax.tree.flatten(package.model.Decoder(config, nnx.Rngs(0)))
     keys = jax.random.split(jax.random.key(1), len(leaves))
     leaves = [0.5 * jax.random.normal(key, x.shape) for key, x in zip(keys, leaves, strict=True)]
@@ -104,6 +104,7 @@ def compare_meshes(folder: str) -> None:
     package = parity.load_package(pathlib.Path(folder))
     model, tokens = random_model(package)
     expected = package.parallel.named_arrays(value_and_gradient(model, tokens))
+    half, _ = random_model(package, "bfloat16")
     for sizes in MESHES:
         mesh = package.parallel.make_mesh(*sizes)
         with jax.set_mesh(mesh):
@@ -112,6 +113,8 @@ def compare_meshes(folder: str) -> None:
             sinks = sharded.layers.full.attention.sinks[...]
             assert sinks.size == sinks.addressable_shards[0].data.size * sizes[2]
             actual = package.parallel.named_arrays(value_and_gradient(sharded, tokens))
+            traced = jax.eval_shape(value_and_gradient, half, tokens)
+        assert {x.dtype for x in jax.tree.leaves(traced)} == {jnp.dtype("float32")}
         for name, x in actual.items():
             np.testing.assert_allclose(x, expected[name], rtol=1e-3, atol=1e-5, err_msg=name)
         print("same on", sizes)
