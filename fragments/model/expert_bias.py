@@ -19,8 +19,9 @@ def _(self, E, F):
 @splice("Experts.gate_up")
 def _(self, gate, up, sizes):
     expert = jnp.repeat(jnp.arange(len(sizes)), sizes, total_repeat_length=len(gate))  # [R], of each row
-    gate = gate + self.gate_bias.astype(gate.dtype)[expert]
-    up = up + self.up_bias.astype(up.dtype)[expert]
+    # cast when they are gathered, so that their gradients are summed over rows in fp32
+    gate = gate + self.gate_bias[expert].astype(gate.dtype)
+    up = up + self.up_bias[expert].astype(up.dtype)
 
 
 @splice("MixtureOfExperts.parameters")
