@@ -81,6 +81,7 @@ def read_hf_config(hf_dir: Path) -> Config:
     path = hf_dir / "config.json"
     try:
         hf = complete(read_json(path))
+        point("hf.read", hf, path)
         fields = {field: hf[setting] for setting, field in hf_sizes()}
         fields["dtype"] = "float32" if hf["dtype"] == "float32" else "bfloat16"  # fp16 has no range for small gradients
         config = Config(**fields, tokenizer=str(hf_dir.resolve() / "tokenizer.json"))

@@ -31,17 +31,19 @@ class ExpertLinear(nnx.Module):
 
 
 class Experts(nnx.Module):
-    """down(silu(gate(x)) * up(x)) of each expert."""
+    """down(activation(gate(x), up(x))) of each expert."""
 
     def __init__(self, config: Config, rngs: nnx.Rngs):
         D, E, F, std = config.width, config.experts, config.expert_width, config.init_std
         self.gate = ExpertLinear((E, D, F), ("expert", None, "mlp"), std, rngs)
         self.up = ExpertLinear((E, D, F), ("expert", None, "mlp"), std, rngs)
         self.down = ExpertLinear((E, F, D), ("expert", "mlp", None), std, rngs)
+        point("Experts.parameters", config, E, F)
 
     def __call__(self, x: Array, sizes: Array) -> Array:
         """x [R, D] sorted by expert, sizes [E] -> [R, D]."""
         gate, up = self.gate(x, sizes), self.up(x, sizes)  # [R, F]
+        point("Experts.gate_up", gate, up, sizes)
         with point("Experts.activation", gate, up):
             h = jax.nn.silu(gate) * up
         return self.down(h, sizes)
@@ -95,7 +97,7 @@ class MixtureOfExperts(nnx.Module):
         point("MixtureOfExperts.weights", weights)
         point("MixtureOfExperts.chosen", logits, scores, chosen)
         y = apply_experts(self.experts, x, weights, chosen)
-        point("MixtureOfExperts.result", x, y)
+        point("MixtureOfExperts.result", x, y, weights, chosen)
         return y
 
 
@@ -113,9 +115,9 @@ def _(products, config):
 @splice("hf.layer_tensors")
 def _():
     yield "mlp.router.kernel", setting("hf_router"), "d e -> e d"
-    yield "mlp.experts.gate.kernel", setting("hf_expert_gate"), "d f -> f d"
-    yield "mlp.experts.up.kernel", setting("hf_expert_up"), "d f -> f d"
-    yield "mlp.experts.down.kernel", setting("hf_expert_down"), "f d -> d f"
+    yield "mlp.experts.gate.kernel", setting("hf_expert_gate"), setting("hf_expert_inner")
+    yield "mlp.experts.up.kernel", setting("hf_expert_up"), setting("hf_expert_inner")
+    yield "mlp.experts.down.kernel", setting("hf_expert_down"), setting("hf_expert_outer")
 
 
 @splice("hf.sizes")

@@ -233,12 +233,16 @@ def _kinds_of(pattern: Pattern, hf: dict[str, Any], recipe: Recipe) -> list[str]
     """The kind of each layer by the architecture's own pattern, at a checkpoint's sizes."""
     config = Readers(weave(recipe.architecture, recipe.target, recipe.library).files["huggingface.py"]).config(hf)
     found: dict[int, str] = {}
-    paths = [kind for group in pattern.groups for kind in group.pattern]
-    for kind, numbers in zip(paths, pattern.numbers().values(), strict=True):
+    stacks = iter(pattern.numbers().values())
+    for group in pattern.groups:
         try:
-            found |= dict.fromkeys(eval(numbers, {"config": config}), kind)
+            numbers = [eval(next(stacks), {"config": config}) for _ in group.pattern]
         except (TypeError, AttributeError):
             return []
+        if len(set(map(len, numbers))) > 1:
+            return []  # a last period that is not whole
+        for kind, layers in zip(group.pattern, numbers, strict=True):
+            found |= dict.fromkeys(layers, kind)
     return [found[layer] for layer in sorted(found)]
 
 
