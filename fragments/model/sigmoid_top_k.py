@@ -9,7 +9,7 @@ import jax.numpy as jnp
 from generator.marks import splice
 
 
-@splice("FeedForward.choice")
+@splice("MixtureOfExperts.choice")
 def _(self, logits, weights, chosen):
     chosen = jax.lax.top_k(logits, self.active)[1]  # [B, T, A]: the experts of each token
     weights = jax.nn.sigmoid(jnp.take_along_axis(logits, chosen, axis=-1))
