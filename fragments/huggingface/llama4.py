@@ -19,6 +19,11 @@ def _(hf):
         hf[name] = bool(hf.get(name, True))  # some released files have a 4
 
 
+@splice("hf.sizes")
+def _():
+    yield "intermediate_size_mlp", "mlp_width"  # there even if all layers have experts
+
+
 @splice("hf.structure")
 def _(config):
     rotating = own_layers()
