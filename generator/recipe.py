@@ -238,8 +238,11 @@ def _where_it_makes_sense(
 def _fields_left_out(
     lineage: tuple[Toml, ...], fragments: tuple[Fragment, ...], library: Library, without: Collection[str]
 ) -> set[str]:
-    """The config fields that went with the fragments which are left out, by an architecture or on demand."""
+    """The config fields that went with the fragments which are left out: by an architecture, with a kind of layer that
+    its pattern does not have, or on demand."""
     out = [library.fragment(name, file.path) for file in lineage for name in file.data.get("without", ())]
+    kinds = ((file.path, kind) for file in lineage for kind in file.data.get("kinds", {}).values())
+    out += [library.fragment(name, path) for path, kind in kinds for name in kind.get("fragments", ())]
     out += [library.fragment(name, PACKAGE_FILE) for name in without]
     kept = {member.name for fragment in fragments for member in fragment.fields}
     return {member.name for fragment in out for member in fragment.fields} - kept

@@ -19,6 +19,8 @@ SETTINGS = SMALL | dict(
     attn_scale=0.4,
 )
 UNSCALED = dict(rope_parameters={"rope_type": "default", "rope_theta": 100.0})
+# the last two as transformers has them, of no use without a temperature
+NO_TEMPERATURE = dict(attn_temperature_tuning=False, attn_scale=0.1, floor_scale=8192)
 
 FAMILY = Family(
     architecture="llama4",
@@ -33,13 +35,8 @@ FAMILY = Family(
         ),
         "plain": Case(
             UNSCALED
-            | dict(
-                use_qk_norm=False,
-                attn_temperature_tuning=False,
-                tie_word_embeddings=True,
-                attention_chunk_size=40,
-                vocab_size=101,
-            )
+            | NO_TEMPERATURE
+            | dict(use_qk_norm=False, tie_word_embeddings=True, attention_chunk_size=40, vocab_size=101)
         ),
         "all_kinds": Case(
             rope(low=1.0, high=3.0)
