@@ -11,7 +11,7 @@ from generator.marks import provide, splice
 
 class Config:
     temperature_scale: float = 0.1  # by which queries grow with the logarithm of their position
-    temperature_floor: int = 8192  # positions that a step of the growth is long; the first step does not grow
+    temperature_floor: int = 8192  # positions in a step of that growth; queries in the first step stay as they are
 
 
 @provide("Decoder.hidden")

@@ -45,10 +45,14 @@ def _(mask, T, padding, chunk):
     mask = splash.LocalMask((T + padding, T + padding), (chunk - 1, 0), offset=0)
 
 
+def chunked_keys(length: int, chunk: int) -> float:
+    """Keys on average in a sequence, twice: FLOPs by the full convention count the future as well."""
+    return (length // chunk * chunk**2 + (length % chunk) ** 2) / length
+
+
 @splice("flops.keys")
 def _(keys, config):
-    length = config.sequence_length  # keys on average, twice: the full convention counts the future as well
-    keys = sum_layers((length // chunk * chunk**2 + (length % chunk) ** 2) / length)
+    keys = sum_layers(chunked_keys(config.sequence_length, chunk))
 
 
 @splice("hf.sizes")

@@ -7,7 +7,7 @@ requires("shared_expert")
 
 @splice("flops")
 def _(products, config):
-    products["mlp"] = 3 * sum_layers(1) * config.width * config.mlp_width
+    products["mlp"] = sum_layers(1) * 3 * config.width * config.mlp_width
 
 
 @splice("hf.layer_tensors")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import tomllib
 
+import jax
 import numpy as np
 import pytest
 from flax import nnx
@@ -94,3 +95,19 @@ def test_padding_goes_to_no_expert(tmp_path):
     )
     _, sums = package.train.loss(package.model.Decoder(config, nnx.Rngs(0)), batch, config)
     np.testing.assert_array_equal(sums["expert_load"].sum(axis=-1), [2 * (15 + 9)] * config.layers)
+
+
+def test_flops_are_those_of_the_products_and_of_what_tokens_see(tmp_path):
+    package = parity.load_package(write(weave("llama4_maverick", "cpu", LIBRARY), tmp_path))
+    config = dataclasses.replace(package.config.PRESETS["tiny"], layers=8, sequence_length=150, experts_per_token=3)
+    model = jax.eval_shape(lambda: package.model.Decoder(config, nnx.Rngs(0)))
+    products = 0.0
+    for name, kernel in package.parallel.named_arrays(model).items():
+        share = config.experts_per_token / config.experts if ".experts." in name else 1
+        products += share * kernel.size if name.endswith(("kernel", "head")) else 0
+    numbers = np.arange(150)
+    seen = 6 * np.mean(numbers % config.chunk_size + 0.5) + 2 * np.mean(
+        numbers + 0.5
+    )  # in eight layers, two of them full
+    expected = 6 * products + 12 * config.heads * config.head_size * seen
+    assert package.train.flops_per_token(config, causal=True) == pytest.approx(expected)
