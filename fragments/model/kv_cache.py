@@ -22,8 +22,10 @@ class Cache(NamedTuple):
 
 
 def empty_cache(config: Config, layers: int, batch: int, slots: int) -> Cache:
-    shape = layers, batch, slots, config.kv_heads, config.head_size
-    return Cache(jnp.zeros(shape, config.dtype), jnp.zeros(shape, config.dtype))
+    with point("empty_cache.shapes", config, layers, batch, slots):
+        shape = layers, batch, slots, config.kv_heads, config.head_size
+        cache = Cache(jnp.zeros(shape, config.dtype), jnp.zeros(shape, config.dtype))
+    return cache
 
 
 def attend_cached(q: Array, cache: Cache, positions: Array) -> Array:
@@ -51,5 +53,6 @@ def _(q, k, v, context, positions, cache):
         proceed()
     else:
         cache = cache.write(k, v, positions)
-        context = attend_cached(q, cache, positions)
+        with point("Attention.cached", q, cache, positions):
+            context = attend_cached(q, cache, positions)
     emit(cache)

@@ -53,6 +53,7 @@ def train_step(state: TrainState, batch: dict[str, Array]) -> tuple[TrainState, 
     gradients = jax.tree.map(lambda g: g / targets, gradients)  # once, so that each target counts the same
 
     updates, opt_state = make_optimizer(config).update(gradients, state.opt_state, state.model)
+    point("train_step.updates", updates, sums=sums, config=config)
     metrics = {
         "train/loss": sums["cross_entropy"] / targets,
         "train/learning_rate": learning_rate(state.step, config),

@@ -83,12 +83,40 @@ def _edit(point: Point, bodies: list[tuple[Splice, Traced]]) -> Edit:
     start = source.text.rfind("\n", 0, source.span(point.statement)[0]) + 1
     end = source.lines(point.statement)[1]
     if point.is_block:
-        return Edit(start, end, syntax.reindent(_nested(point, bodies), width))
+        plain = _returned_block(point, start) if not bodies else None
+        return plain or Edit(start, end, syntax.reindent(_nested(point, bodies), width))
     for splice, body in bodies:
         _proceeds(splice, body, point)
     if not bodies:
         return _returned(point, start, end) or Edit(start, end, syntax.placeholder(point.statement, source))
     return Edit(start, end, Traced.join(syntax.reindent(body, width) for _, body in bodies))
+
+
+def _returned_block(point: Point, start: int) -> Edit | None:
+    """`with point(...):` without splices around `x = f(y)`, then `return x`: plainly `return f(y)`."""
+    block, source = syntax.body(point.hosts[-1]), point.source
+    index = next((i for i, statement in enumerate(block) if statement is point.statement), len(block))
+    if index + 1 >= len(block):
+        return None
+    inside = syntax.body(point.statement)
+    before, after = syntax.simple(inside[-1]), syntax.simple(block[index + 1])
+    if not (isinstance(before, cst.Assign) and _returns(before, after)):
+        return None
+    if "#" in source.text[start : source.lines(block[index + 1])[1]]:
+        return None  # comments belong to what is said step by step
+    opening = Traced.insert("return ", source.traced.origin_at(source.span(after)[0]))
+    statements = source.traced[source.lines(inside[0])[0] : source.span(before)[0]]
+    last = source.traced[source.span(before.value)[0] : source.lines(inside[-1])[1]]
+    plain = syntax.reindent(statements + opening + last, source.indent(point.statement))
+    return Edit(start, source.lines(block[index + 1])[1], plain)
+
+
+def _returns(assigned: cst.CSTNode, after: cst.CSTNode | None) -> bool:
+    """Whether `return x` follows `x = ...`."""
+    if not (isinstance(assigned, cst.Assign) and isinstance(after, cst.Return) and len(assigned.targets) == 1):
+        return False
+    name = assigned.targets[0].target
+    return isinstance(name, cst.Name) and isinstance(after.value, cst.Name) and name.value == after.value.value
 
 
 def _returned(point: Point, start: int, end: int) -> Edit | None:
@@ -98,10 +126,7 @@ def _returned(point: Point, start: int, end: int) -> Edit | None:
     if not 0 < index < len(block) - 1:
         return None
     before, after = syntax.simple(block[index - 1]), syntax.simple(block[index + 1])
-    if not (isinstance(before, cst.Assign) and isinstance(after, cst.Return) and len(before.targets) == 1):
-        return None
-    name = before.targets[0].target
-    if not (isinstance(name, cst.Name) and isinstance(after.value, cst.Name) and name.value == after.value.value):
+    if not (isinstance(before, cst.Assign) and _returns(before, after)):
         return None
     source = point.source
     value, last = source.span(before.value)[0], source.lines(block[index + 1])[1]

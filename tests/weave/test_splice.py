@@ -48,6 +48,26 @@ class TestAPoint:
     def test_no_splice(self):
         assert "q = x\n        # the heads, before they meet\n        return q" in woven(host=HOST)
 
+    def test_a_block_of_statements_before_a_return(self):
+        host = """
+            def f(x):
+                with point("a", x):
+                    y = x + 1
+                    z = g(
+                        y,
+                    )
+                return z
+            """
+        plain = woven(host=host)
+        assert plain == tidy("""
+            def f(x):
+                y = x + 1
+                return g(
+                    y,
+                )
+            """)
+        assert "z = 0\n    return z" in woven(host=host, zero='@splice("a")\ndef _(z):\n    z = 0\n')
+
     def test_a_block_that_loses_its_only_statement_stays_a_block(self):
         text = woven(
             host="""
