@@ -108,7 +108,7 @@ def open_hf(hf_dir: Path) -> dict[str, Any]:
         except (OSError, SafetensorError) as error:
             raise InputError(f"{path}: cannot be read as safetensors: {error}") from None
         tensors |= {name: opened.get_slice(name) for name in opened.keys()}
-    point("hf.opened", tensors)
+    point("hf.opened", tensors, hf_dir)
     return tensors
 
 

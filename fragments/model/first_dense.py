@@ -13,13 +13,3 @@ class Config:
 @splice("hf.sizes")
 def _():
     yield "first_k_dense_replace", "dense_layers"
-
-
-@splice("hf.complete")
-def _(hf):
-    hf.setdefault("moe_layer_freq", 1)  # the released files say it, transformers does not read it
-
-
-@splice("hf.structure")
-def _():
-    yield "moe_layer_freq", 1, "layers of that pattern"

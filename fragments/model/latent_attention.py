@@ -40,7 +40,7 @@ class Attention(nnx.Module):
         with point("Attention.query", config, D, N, H, std, rngs):
             self.query = Linear("BTD,DNH->BTNH", (D, N, H), ("embed", "heads", "head_size"), std, rngs)
         self.latent = Linear("BTD,DR->BTR", (D, R + P), ("embed", "latent"), std, rngs)
-        self.latent_norm = Norm(R, 1e-6)
+        self.latent_norm = Norm(R, 1e-6)  # of its own, whatever the other norms add
         self.key_value = Linear("BTR,RNH->BTNH", (R, N, C + U), ("embed", "heads", "head_size"), std, rngs)
         self.out = Linear("BTNU,NUD->BTD", (N, U, D), ("heads", "head_size", "embed"), std, rngs)
         point("Attention.parameters", config, rngs)

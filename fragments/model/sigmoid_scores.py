@@ -8,16 +8,6 @@ import jax
 from generator.marks import splice
 
 
-@splice("MixtureOfExperts.scores")
+@splice("FeedForward.scores")
 def _(logits, scores):
     scores = jax.nn.sigmoid(logits)  # [B, T, E]
-
-
-@splice("hf.complete")
-def _(hf):
-    hf.setdefault("scoring_func", "sigmoid")  # the released files say it, transformers does not read it
-
-
-@splice("hf.structure")
-def _():
-    yield "scoring_func", "sigmoid", "experts with scores of that kind"

@@ -100,7 +100,7 @@ def _returned_block(point: Point, start: int) -> Edit | None:
         return None
     inside = syntax.body(point.statement)
     before, after = syntax.simple(inside[-1]), syntax.simple(block[index + 1])
-    if not (isinstance(before, cst.Assign) and _returns(before, after)):
+    if not (isinstance(before, cst.Assign) and after and _returns(before, after)):
         return None
     if "#" in source.text[start : source.lines(block[index + 1])[1]]:
         return None  # comments belong to what is said step by step
@@ -111,9 +111,9 @@ def _returned_block(point: Point, start: int) -> Edit | None:
     return Edit(start, source.lines(block[index + 1])[1], plain)
 
 
-def _returns(assigned: cst.CSTNode, after: cst.CSTNode | None) -> bool:
+def _returns(assigned: cst.Assign, after: cst.CSTNode) -> bool:
     """Whether `return x` follows `x = ...`."""
-    if not (isinstance(assigned, cst.Assign) and isinstance(after, cst.Return) and len(assigned.targets) == 1):
+    if not (isinstance(after, cst.Return) and len(assigned.targets) == 1):
         return False
     name = assigned.targets[0].target
     return isinstance(name, cst.Name) and isinstance(after.value, cst.Name) and name.value == after.value.value
@@ -126,7 +126,7 @@ def _returned(point: Point, start: int, end: int) -> Edit | None:
     if not 0 < index < len(block) - 1:
         return None
     before, after = syntax.simple(block[index - 1]), syntax.simple(block[index + 1])
-    if not (isinstance(before, cst.Assign) and _returns(before, after)):
+    if not (isinstance(before, cst.Assign) and after and _returns(before, after)):
         return None
     source = point.source
     value, last = source.span(before.value)[0], source.lines(block[index + 1])[1]
