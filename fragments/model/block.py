@@ -17,7 +17,8 @@ class Block(nnx.Module):
         self.attention_norm = Norm(config.width, config.norm_epsilon)
         self.attention = Attention(config, rngs)
         self.mlp_norm = Norm(config.width, config.norm_epsilon)
-        self.mlp = FeedForward(config, rngs)
+        with point("Block.feed_forward", config, rngs):
+            self.mlp = FeedForward(config, rngs)
         point("Block.parameters", config, rngs)
 
     def __call__(self, x: Array) -> Array:

@@ -25,7 +25,7 @@ def routed_tokens(load: Array, config: Config) -> Array:
     return jnp.maximum(load.sum() / config.experts_per_token, 1)
 
 
-@splice("FeedForward.chosen")
+@splice("MixtureOfExperts.chosen")
 def _(scores, chosen, segment_ids):
     is_chosen = jnp.any(chosen[..., None] == jnp.arange(scores.shape[-1]), axis=-2)  # [B, T, E]
     expert_load = sum_tokens(is_chosen, segment_ids)  # [E]

@@ -76,7 +76,7 @@ def dispatch(experts: Experts, x: Array, weights: Array, chosen: Array) -> Array
     return jnp.einsum("BTAD,BTA->BTD", y, weights.astype(x.dtype))[None]
 
 
-class FeedForward(nnx.Module):
+class MixtureOfExperts(nnx.Module):
     """A router, and the experts that it sends tokens to."""
 
     def __init__(self, config: Config, rngs: nnx.Rngs):
@@ -84,19 +84,24 @@ class FeedForward(nnx.Module):
         self.active = config.experts_per_token
         self.router = Linear("BTD,DE->BTE", (D, E), ("embed", None), config.init_std, rngs)
         self.experts = Experts(config, rngs)
-        point("FeedForward.parameters", config, rngs)
+        point("MixtureOfExperts.parameters", config, rngs)
 
     def __call__(self, x: Array) -> Array:
         logits = self.router(x.astype(jnp.float32))  # [B, T, E]
-        with point("FeedForward.scores", logits):
+        with point("MixtureOfExperts.scores", logits):
             scores = jax.nn.softmax(logits)  # [B, T, E]
-        with point("FeedForward.choice", scores):
+        with point("MixtureOfExperts.choice", scores):
             weights, chosen = jax.lax.top_k(scores, self.active)  # [B, T, A]: the experts of each token
-        point("FeedForward.weights", weights)
-        point("FeedForward.chosen", logits, scores, chosen)
+        point("MixtureOfExperts.weights", weights)
+        point("MixtureOfExperts.chosen", logits, scores, chosen)
         y = apply_experts(self.experts, x, weights, chosen)
-        point("FeedForward.result", x, y)
+        point("MixtureOfExperts.result", x, y)
         return y
+
+
+@splice("Block.feed_forward")
+def _(self, config, rngs):
+    self.mlp = MixtureOfExperts(config, rngs)
 
 
 @splice("flops")

@@ -15,7 +15,7 @@ class Config:
     load_balance: float = 0.01  # weight of the load-balancing loss beside the mean cross-entropy; 0: none
 
 
-@splice("FeedForward.chosen")
+@splice("MixtureOfExperts.chosen")
 def _(scores, segment_ids):
     expert_scores = sum_tokens(scores, segment_ids)  # [E]
     emit(expert_scores)

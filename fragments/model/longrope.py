@@ -9,9 +9,9 @@ import math
 
 import jax.numpy as jnp
 
-from generator.marks import provide, requires, splice
+from generator.marks import requires, splice
 
-requires("scaled_rope")
+requires("scaled_rope", "rope_scale")
 
 
 class Config:
@@ -33,16 +33,6 @@ def _(self, config):
     self.rope_scale = math.sqrt(1 + math.log(stretch) / math.log(config.rope_original_context))
 
 
-@provide("Attention.__call__")
-def rope_scale(self) -> float:
-    return self.rope_scale
-
-
-@splice("rotate.scale")
-def _(sin, cos, rope_scale):
-    sin, cos = rope_scale * sin, rope_scale * cos
-
-
 @splice("hf.sizes")
 def _():
     yield "original_max_position_embeddings", "rope_original_context"
@@ -56,7 +46,7 @@ def _(hf):
     for name in "rope_scaling.factor", "rope_scaling.attention_factor":
         hf.setdefault(name, None)
     for name in "rope_scaling.short_factor", "rope_scaling.long_factor":
-        hf[name] = tuple(hf[name])
+        hf[name] = tuple(hf.get(name, ()))
 
 
 @splice("checkpoints.config")

@@ -6,7 +6,7 @@ Source: Shazeer et al. 2017, arXiv 1701.06538, section 2.1.
 from generator.marks import splice
 
 
-@splice("FeedForward.weights")
+@splice("MixtureOfExperts.weights")
 def _(weights):
     weights = weights / weights.sum(axis=-1, keepdims=True)
 

@@ -18,7 +18,7 @@ def rotary_angles(positions: Array, config: Config, theta: float) -> Array:
     with point("rotary_angles.size", config):
         size = config.head_size
     frequencies = theta ** (-jnp.arange(0, size, 2, dtype=jnp.float32) / size)  # [H/2]
-    point("rotary_angles.frequencies", frequencies, positions, config)
+    point("rotary_angles.frequencies", frequencies, positions, config, theta)
     return positions[..., None].astype(jnp.float32) * frequencies
 
 

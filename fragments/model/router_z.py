@@ -16,7 +16,7 @@ class Config:
     router_z: float = 0.001  # weight of the router z-loss, a mean over tokens and layers; 0: none
 
 
-@splice("FeedForward.chosen")
+@splice("MixtureOfExperts.chosen")
 def _(logits, segment_ids):
     router_z = sum_tokens(jax.nn.logsumexp(logits, axis=-1, keepdims=True) ** 2, segment_ids)  # [1]
     emit(router_z)

@@ -19,7 +19,8 @@ class FeedForward(nnx.Module):
     """down(activation(gate(x)) * up(x))."""
 
     def __init__(self, config: Config, rngs: nnx.Rngs):
-        D, F, std = config.width, config.mlp_width, config.init_std
+        with point("FeedForward.sizes", config):
+            D, F, std = config.width, config.mlp_width, config.init_std
         self.gate = Linear("BTD,DF->BTF", (D, F), ("embed", "mlp"), std, rngs)
         self.up = Linear("BTD,DF->BTF", (D, F), ("embed", "mlp"), std, rngs)
         self.down = Linear("BTF,FD->BTD", (F, D), ("mlp", "embed"), std, rngs)
@@ -33,20 +34,23 @@ class FeedForward(nnx.Module):
 
 @splice("flops")
 def _(products, config):
-    products["mlp"] = 3 * sum_layers(1) * config.width * config.mlp_width
+    with point("flops.mlp", products, config):
+        products["mlp"] = 3 * sum_layers(1) * config.width * config.mlp_width
 
 
 @splice("hf.layer_tensors")
 def _():
-    with point("hf.gate_up"):
-        yield "mlp.gate.kernel", "model.layers.{}.mlp.gate_proj.weight", "d f -> f d"
-        yield "mlp.up.kernel", "model.layers.{}.mlp.up_proj.weight", "d f -> f d"
-    yield "mlp.down.kernel", "model.layers.{}.mlp.down_proj.weight", "f d -> d f"
+    with point("hf.mlp"):
+        with point("hf.gate_up"):
+            yield "mlp.gate.kernel", "model.layers.{}.mlp.gate_proj.weight", "d f -> f d"
+            yield "mlp.up.kernel", "model.layers.{}.mlp.up_proj.weight", "d f -> f d"
+        yield "mlp.down.kernel", "model.layers.{}.mlp.down_proj.weight", "f d -> d f"
 
 
 @splice("hf.sizes")
 def _():
-    yield "intermediate_size", "mlp_width"
+    with point("hf.mlp_width"):
+        yield "intermediate_size", "mlp_width"
 
 
 @splice("hf.complete")

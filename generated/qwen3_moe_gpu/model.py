@@ -233,7 +233,7 @@ def dispatch(experts: Experts, x: Array, weights: Array, chosen: Array) -> Array
     return jnp.einsum("BTAD,BTA->BTD", y, weights.astype(x.dtype))[None]
 
 
-class FeedForward(nnx.Module):
+class MixtureOfExperts(nnx.Module):
     """A router, and the experts that it sends tokens to."""
 
     def __init__(self, config: Config, rngs: nnx.Rngs):
@@ -260,7 +260,7 @@ class Block(nnx.Module):
         self.attention_norm = Norm(config.width, config.norm_epsilon)
         self.attention = Attention(config, rngs)
         self.mlp_norm = Norm(config.width, config.norm_epsilon)
-        self.mlp = FeedForward(config, rngs)
+        self.mlp = MixtureOfExperts(config, rngs)
 
     def __call__(
         self, x: Array, positions: Array, angles: Array, cache: Cache | None, segment_ids: Array | None

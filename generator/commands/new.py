@@ -10,6 +10,7 @@ import __future__
 import ast
 import json
 import re
+import sys
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -53,6 +54,13 @@ class Choice:
         if self.settings:
             lines += ["", "[settings]", *(f"{name} = {json.dumps(value)}" for name, value in self.settings.items())]
         return "\n".join(lines) + "\n" + self.layers
+
+    def change(self, without: list[str], fragments: list[str], settings: dict[str, object]) -> None:
+        """Follows a rule."""
+        self.without += [name for name in without if name not in self.fragments]
+        self.without = [name for name in self.without if name not in fragments]
+        self.fragments = [name for name in self.fragments if name not in without] + fragments
+        self.settings |= settings
 
     def _names(self) -> Iterator[tuple[str, list[str]]]:
         yield "without", self.without
@@ -141,7 +149,7 @@ def fit(library: Library, family: str, target: str, hf: dict[str, Any], name: st
 
 
 class Readers:
-    """The functions of a woven huggingface.py that need nothing but Python."""
+    """The functions of a woven huggingface.py that need nothing but Python and its library."""
 
     def __init__(self, text: str):
         plain = [node for node in ast.parse(text).body if _is_plain(node)]
@@ -150,7 +158,7 @@ class Readers:
         self.mentioned = {value for value in constants if isinstance(value, str)}  # settings that `complete` reads
         self._names: dict[str, Any] = {}
         module = ast.Module(plain, [])
-        # annotations stay unevaluated: they name what is imported, and nothing is imported here
+        # annotations stay unevaluated: they name what is not imported here
         exec(compile(module, "huggingface.py", "exec", __future__.annotations.compiler_flag), self._names)
 
     def complete(self, hf: dict[str, Any]) -> dict[str, Any]:
@@ -168,7 +176,9 @@ class Readers:
 
 
 def _is_plain(node: ast.stmt) -> bool:
-    """A function, or a value that is written out."""
+    """A function, a value that is written out, or a module of Python's library."""
+    if isinstance(node, ast.Import):
+        return all(name.name in sys.stdlib_module_names for name in node.names)
     if isinstance(node, ast.Assign):
         try:
             ast.literal_eval(node.value)
@@ -183,18 +193,25 @@ def _apply(recipe: Recipe, choice: Choice, hf: dict[str, Any], problem: tuple, s
     setting, woven, remedy = problem
     for file in (*reversed(recipe.lineage), recipe.package_file):
         for rule in file.data.get("structure", ()):
-            if rule["setting"] == setting and rule["value"] == hf.get(setting):
-                done = set(rule.get("without", ())) <= set(choice.without)
-                done = done and set(rule.get("fragments", ())) <= set(choice.fragments)
-                if done and rule.get("settings", {}).items() <= choice.settings.items():
+            if rule["setting"] == setting and _says(hf.get(setting), rule["value"]):
+                selected = {fragment.name for fragment in recipe.fragments}
+                without = [name for name in rule.get("without", ()) if name in selected]
+                fragments = [name for name in rule.get("fragments", ()) if name not in selected]
+                settings = {name: it for name, it in rule.get("settings", {}).items() if recipe.settings[name] != it}
+                if not (without or fragments or settings):
                     continue
-                choice.without += [name for name in rule.get("without", ()) if name not in choice.without]
-                choice.fragments += [name for name in rule.get("fragments", ()) if name not in choice.fragments]
-                choice.settings |= rule.get("settings", {})
+                choice.change(without, fragments, settings)
                 return
     found = json.dumps(hf.get(setting))
     message = f"{setting} is {found}, and {choice.base} is woven for {json.dumps(woven)}"
     raise LoomError(message, shown, f"No rule covers it. Select {remedy.rstrip(',')}.")
+
+
+def _says(found: Any, value: Any) -> bool:
+    """Whether a setting has the value of a rule; a table, what the rule's table has."""
+    if isinstance(found, dict) and isinstance(value, dict):
+        return value.items() <= found.items()
+    return found == value
 
 
 def _layers(recipe: Recipe, hf: dict[str, Any], shown: str) -> str:

@@ -86,8 +86,8 @@ def saved_gradients(reference: torch.nn.Module, folder: Path) -> dict[str, np.nd
     return {name: np.zeros_like(value) if name in buffers else value for name, value in trained.items()}
 
 
-def check_round_trip(package, reference, folder: Path) -> None:
-    """Import, export and reload give every tensor back to the bit, and every setting."""
+def check_round_trip(package, reference, folder: Path, follows: dict[str, Any]) -> None:
+    """Import, export and reload give every tensor back to the bit, and every setting, and what follows from them."""
     package.huggingface.save_hf(*package.huggingface.load_hf(folder), folder / "ours")
     again = type(reference).from_pretrained(folder / "ours")
     ours, theirs = again.state_dict(), reference.state_dict()
@@ -95,6 +95,8 @@ def check_round_trip(package, reference, folder: Path) -> None:
     for name in theirs:
         assert torch.equal(ours[name], theirs[name]), name
     ours, theirs = again.config.to_dict(), reference.config.to_dict()
+    if follows:
+        theirs["rope_parameters"] |= follows
     settings = {name for name in theirs if not name.endswith("_token_id")}
     settings -= {"_name_or_path", "dtype", "transformers_version"}
     assert {name: ours[name] for name in settings} == {name: theirs[name] for name in settings}

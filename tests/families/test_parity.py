@@ -38,7 +38,7 @@ FIRST = [grouped(family, names[0]) for family, names in CASES.items()]
 
 @pytest.fixture(scope="module", params=ALL)
 def compared(request, tmp_path_factory):
-    """A woven package, its reference, the reference's checkpoint, tokens, and how far logits may be off."""
+    """A woven package, its reference, the reference's checkpoint, tokens, and the case."""
     name, case_name = request.param
     family, folder = FAMILIES[name], tmp_path_factory.mktemp(f"{name}_{case_name}")
     case, own = family.cases[case_name], f"{name}_{case_name}"
@@ -55,7 +55,7 @@ def compared(request, tmp_path_factory):
     library = Library({**LIBRARY.files, f"templates/architectures/{own}.toml": text})
     package = parity.load_package(write(weave(own, "cpu", library), folder))
     tokens = np.random.default_rng(0).integers(0, config.vocab_size, (2, family.length), dtype=np.int32)
-    return package, reference, folder / "theirs", tokens, case.atol
+    return package, reference, folder / "theirs", tokens, case
 
 
 def write(woven: Package, folder: Path) -> Path:
@@ -68,13 +68,13 @@ def write(woven: Package, folder: Path) -> Path:
 
 
 def test_logits_and_gradients(compared):
-    package, reference, folder, tokens, atol = compared
-    parity.check_logits_and_gradients(package, reference, folder, tokens, atol)
+    package, reference, folder, tokens, case = compared
+    parity.check_logits_and_gradients(package, reference, folder, tokens, case.atol)
 
 
 def test_round_trip(compared):
-    package, reference, folder, _, _ = compared
-    parity.check_round_trip(package, reference, folder)
+    package, reference, folder, _, case = compared
+    parity.check_round_trip(package, reference, folder, case.follows)
 
 
 def test_cached_decoding(compared, monkeypatch):

@@ -10,6 +10,12 @@ FAMILY = Family(
     cases={
         "grouped": Case(),
         "tied": Case(dict(tie_word_embeddings=True)),
+        "scaled": Case(
+            dict(
+                rope_parameters=dict(rope_type="llama3", rope_theta=100.0, factor=8.0)
+                | dict(low_freq_factor=1.0, high_freq_factor=4.0, original_max_position_embeddings=64)
+            )
+        ),
         "heads_free": Case(dict(num_key_value_heads=4, head_dim=12, vocab_size=101)),
     },
     published={

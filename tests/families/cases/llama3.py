@@ -8,10 +8,6 @@ def rope(**settings):
     return dict(rope_parameters=scaling | dict(original_max_position_embeddings=64) | settings)
 
 
-UNSCALED = """
-without = ["model/scaled_rope", "model/rope_llama3"]
-"""
-
 FAMILY = Family(
     architecture="llama3",
     model="LlamaForCausalLM",
@@ -23,7 +19,7 @@ FAMILY = Family(
             rope(factor=32.0, high_freq_factor=3.5, original_max_position_embeddings=13)
             | dict(num_key_value_heads=1, head_dim=12, vocab_size=101)
         ),
-        "context_original": Case(dict(rope_parameters={"rope_type": "default", "rope_theta": 5e5}), UNSCALED),
+        "context_original": Case(dict(rope_parameters={"rope_type": "default", "rope_theta": 5e5})),
     },
     published={
         "8b": (8.030, "tensors of meta-llama/Llama-3.1-8B"),

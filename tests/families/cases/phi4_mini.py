@@ -24,8 +24,7 @@ FAMILY = Family(
             dict(
                 rope_parameters={"rope_type": "default", "rope_theta": 100.0, "partial_rotary_factor": 0.25},
                 original_max_position_embeddings=4096,
-            ),
-            'without = ["model/scaled_rope", "model/longrope"]',
+            )
         ),
     },
     published={"mini": (3.836, "tensors of microsoft/Phi-4-mini-instruct")},

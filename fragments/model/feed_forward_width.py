@@ -1,0 +1,15 @@
+"""Feed-forwards of several widths in one model: each is made with its own."""
+
+from generator.marks import provide, requires, splice
+
+requires("swiglu")
+
+
+@splice("FeedForward.sizes")
+def _(D, F, std, config, width):
+    D, F, std = config.width, width, config.init_std
+
+
+@provide("Block.__init__")
+def width(config) -> int:
+    return config.mlp_width

@@ -1,0 +1,47 @@
+"""Shared experts: a feed-forward that every token goes to, beside the experts that a router chooses.
+
+Source: Dai et al. 2024, arXiv 2401.06066, section 3.2.
+"""
+
+from generator.marks import provide, requires, setting, splice, sum_layers
+from generator.roles import FeedForward
+
+requires("experts", "feed_forward_width")
+
+
+class Config:
+    shared_experts: int = 1  # experts that every token goes to: together one feed-forward
+
+
+@splice("MixtureOfExperts.parameters")
+def _(self, config, rngs):
+    self.shared = FeedForward(config, rngs)
+
+
+@provide("MixtureOfExperts.__init__")
+def width(config) -> int:
+    return config.shared_experts * config.expert_width
+
+
+@splice("MixtureOfExperts.result")
+def _(self, x, y):
+    y = y + self.shared(x)
+
+
+@splice("flops.mlp")
+def _(products, config):
+    shared = 3 * config.shared_experts * config.expert_width
+    products["shared_experts"] = sum_layers(1) * config.width * shared
+
+
+@splice("hf.mlp")
+def _():
+    yield "mlp.shared.gate.kernel", setting("hf_shared_gate"), "d f -> f d"
+    yield "mlp.shared.up.kernel", setting("hf_shared_up"), "d f -> f d"
+    yield "mlp.shared.down.kernel", setting("hf_shared_down"), "f d -> d f"
+
+
+@splice("hf.mlp_width")
+def _():
+    if setting("hf_shared_experts"):
+        yield setting("hf_shared_experts"), "shared_experts"

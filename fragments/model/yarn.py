@@ -1,0 +1,67 @@
+"""YaRN: rotary frequencies for contexts beyond the original one, stretched where they turn slowly.
+
+Source: Peng et al. 2023, arXiv 2309.00071, sections 3.2 and 3.4.
+"""
+
+import math
+
+import jax.numpy as jnp
+
+from generator.marks import point, requires, setting, splice
+
+requires("scaled_rope", "rope_scale")
+
+
+class Config:
+    rope_factor: float = 4.0  # by which waves are stretched that turn rope_slow_turns times or less
+    rope_fast_turns: float = 32.0  # turns in the original context, from which on waves stay as they are
+    rope_slow_turns: float = 1.0  # turns in the original context
+    rope_original_context: int = 4096  # tokens of the sequences that the frequencies were made for
+    rope_scale: float = 1.0  # of queries and keys
+
+
+@splice("rotary_angles.frequencies")
+def _(frequencies, config, theta):
+    pairs = len(frequencies)
+    # the pairs that turn so often in the original context, counted from the fastest
+    fast, slow = (
+        pairs * math.log(config.rope_original_context / (2 * math.pi * turns), theta)
+        for turns in (config.rope_fast_turns, config.rope_slow_turns)
+    )
+    if setting("yarn_truncate"):
+        fast, slow = math.floor(fast), math.ceil(slow)
+    fast, slow = max(fast, 0), min(slow, 2 * pairs - 1)
+    stretched = jnp.clip((jnp.arange(pairs) - fast) / max(slow - fast, 0.001), 0, 1)
+    frequencies = frequencies * (1 - stretched + stretched / config.rope_factor)
+
+
+@splice("Attention.parameters")
+def _(self, config):
+    self.rope_scale = config.rope_scale
+
+
+@splice("hf.sizes")
+def _():
+    yield "rope_scaling.factor", "rope_factor"
+    yield "rope_scaling.beta_fast", "rope_fast_turns"
+    yield "rope_scaling.beta_slow", "rope_slow_turns"
+    yield "rope_scaling.original_max_position_embeddings", "rope_original_context"
+    yield "rope_scaling.attention_factor", "rope_scale"
+
+
+@splice("hf.complete", after="scaled_rope")
+def _(hf):
+    hf.setdefault("rope_scaling.beta_fast", 32.0)
+    hf.setdefault("rope_scaling.beta_slow", 1.0)
+    hf.setdefault("rope_scaling.truncate", True)
+    hf.setdefault("rope_scaling.mscale", None)
+    with point("hf.yarn_scale", hf):
+        hf.setdefault("rope_scaling.attention_factor", 0.1 * math.log(hf.get("rope_scaling.factor", 1.0)) + 1)
+
+
+@splice("hf.rope_scaling")
+def _():
+    yield "rope_scaling.rope_type", "yarn", "a rope of that scaling"
+    yield "rope_scaling.truncate", setting("yarn_truncate"), "the setting yarn_truncate"
+    with point("hf.yarn_mscale"):
+        yield "rope_scaling.mscale", None, "a rope of that scaling"
