@@ -5,8 +5,11 @@ from generator.marks import setting, splice
 
 @splice("hf.complete", before="top_k_norm")
 def _(hf):
-    hf = {"norm_topk_prob": True, "rope_interleave": True} | hf
-    hf = {"scoring_func": "sigmoid", "topk_method": "noaux_tc", "moe_layer_freq": 1} | hf
+    hf.setdefault("norm_topk_prob", True)
+    hf.setdefault("rope_interleave", True)
+    hf.setdefault("scoring_func", "sigmoid")
+    hf.setdefault("topk_method", "noaux_tc")
+    hf.setdefault("moe_layer_freq", 1)
     for name in "ep_size", "seq_aux", "aux_loss_alpha":  # of how its authors trained
         hf.pop(name, None)
 

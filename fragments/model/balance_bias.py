@@ -10,16 +10,16 @@ from flax import nnx
 from generator.marks import point, splice
 
 
-@splice("FeedForward.parameters")
+@splice("MixtureOfExperts.parameters")
 def _(self, config):
     # of the choice alone: its gradient is zero, and the optimizer leaves it as it is
     self.balance_bias = nnx.Param(jnp.zeros(config.experts), axes=(None,))
 
 
-@splice("FeedForward.choice")
+@splice("MixtureOfExperts.choice")
 def _(self, scores, weights, chosen):
     ranks = scores + self.balance_bias
-    point("FeedForward.ranks", ranks)
+    point("MixtureOfExperts.ranks", ranks)
     _, chosen = jax.lax.top_k(ranks, self.active)  # [B, T, A]: the experts of each token
     weights = jnp.take_along_axis(scores, chosen, axis=-1)  # [B, T, A]
 

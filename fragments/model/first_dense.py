@@ -3,11 +3,18 @@
 Source: Dai et al. 2024, arXiv 2401.06066, section 4.1.
 """
 
-from generator.marks import splice
+from generator.marks import requires, splice, sum_layers
+
+requires("feed_forward_width")
 
 
 class Config:
     dense_layers: int  # layers at the start whose feed-forward is dense
+
+
+@splice("flops")
+def _(products, config):
+    products["mlp"] = 3 * sum_layers(1) * config.width * config.mlp_width
 
 
 @splice("hf.sizes")

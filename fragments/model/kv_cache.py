@@ -22,8 +22,9 @@ class Cache(NamedTuple):
 
 
 def empty_cache(config: Config, layers: int, batch: int, slots: int) -> Cache:
-    with point("empty_cache.shapes", config, layers, batch, slots):
+    with point("empty_cache.shape", config, layers, batch, slots):
         shape = layers, batch, slots, config.kv_heads, config.head_size
+    with point("empty_cache.arrays", shape, config):
         cache = Cache(jnp.zeros(shape, config.dtype), jnp.zeros(shape, config.dtype))
     return cache
 

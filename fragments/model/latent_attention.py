@@ -75,11 +75,14 @@ def _(q, k, angles):
     q, k = rotate_end(q, angles), rotate(k, angles)
 
 
-@splice("empty_cache.shapes", optional=True)
-def _(cache, config, layers, batch, slots):
-    key = jnp.zeros((layers, batch, slots, 1, config.rope_size), config.dtype)
-    latent = jnp.zeros((layers, batch, slots, 1, config.kv_rank), config.dtype)
-    cache = Cache(key, latent)
+@splice("empty_cache.shape", optional=True)
+def _(config, layers, batch, slots, shape):
+    shape = layers, batch, slots, 1
+
+
+@splice("empty_cache.arrays", optional=True)
+def _(shape, config, cache):
+    cache = Cache(jnp.zeros((*shape, config.rope_size), config.dtype), jnp.zeros((*shape, config.kv_rank), config.dtype))
 
 
 def attend_latents(q: Array, cache: Cache, kernel: Array, positions: Array) -> Array:

@@ -25,12 +25,12 @@ def keep_groups(ranks: Array, groups: int, kept: int) -> Array:
     return jnp.where(is_kept[..., None], members, -jnp.inf).reshape(ranks.shape)
 
 
-@splice("FeedForward.parameters")
+@splice("MixtureOfExperts.parameters")
 def _(self, config):
     self.groups, self.kept_groups = config.expert_groups, config.groups_per_token
 
 
-@splice("FeedForward.ranks")
+@splice("MixtureOfExperts.ranks")
 def _(self, ranks):
     ranks = keep_groups(ranks, self.groups, self.kept_groups)
 

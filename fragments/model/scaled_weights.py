@@ -10,12 +10,12 @@ class Config:
     expert_scale: float  # factor of the weights of the chosen experts
 
 
-@splice("FeedForward.parameters")
+@splice("MixtureOfExperts.parameters")
 def _(self, config):
     self.scale = config.expert_scale
 
 
-@splice("FeedForward.weights", after="normalised_top_k")
+@splice("MixtureOfExperts.weights", after="normalised_top_k")
 def _(self, weights):
     weights = self.scale * weights
 

@@ -3,7 +3,7 @@
 Source: Dai et al. 2024, arXiv 2401.06066, section 3.2.
 """
 
-from generator.marks import provide, requires, setting, splice, sum_layers
+from generator.marks import proceed, provide, requires, setting, splice, sum_layers
 from generator.roles import FeedForward
 
 requires("experts", "feed_forward_width")
@@ -36,6 +36,8 @@ def _(products, config):
 
 @splice("hf.mlp")
 def _():
+    if setting("dense_layers"):
+        proceed()
     yield "mlp.shared.gate.kernel", setting("hf_shared_gate"), "d f -> f d"
     yield "mlp.shared.up.kernel", setting("hf_shared_up"), "d f -> f d"
     yield "mlp.shared.down.kernel", setting("hf_shared_down"), "f d -> d f"
@@ -43,5 +45,7 @@ def _():
 
 @splice("hf.mlp_width")
 def _():
+    if setting("dense_layers"):
+        proceed()
     if setting("hf_shared_experts"):
         yield setting("hf_shared_experts"), "shared_experts"

@@ -8,6 +8,6 @@ import jax
 from generator.marks import splice
 
 
-@splice("FeedForward.scores")
+@splice("MixtureOfExperts.scores")
 def _(logits, scores):
     scores = jax.nn.sigmoid(logits)  # [B, T, E]

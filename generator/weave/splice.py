@@ -83,40 +83,13 @@ def _edit(point: Point, bodies: list[tuple[Splice, Traced]]) -> Edit:
     start = source.text.rfind("\n", 0, source.span(point.statement)[0]) + 1
     end = source.lines(point.statement)[1]
     if point.is_block:
-        plain = _returned_block(point, start) if not bodies else None
-        return plain or Edit(start, end, syntax.reindent(_nested(point, bodies), width))
+        inside = _nested(point, bodies)
+        return _returned_block(point, inside, start) or Edit(start, end, syntax.reindent(inside, width))
     for splice, body in bodies:
         _proceeds(splice, body, point)
     if not bodies:
         return _returned(point, start, end) or Edit(start, end, syntax.placeholder(point.statement, source))
     return Edit(start, end, Traced.join(syntax.reindent(body, width) for _, body in bodies))
-
-
-def _returned_block(point: Point, start: int) -> Edit | None:
-    """`with point(...):` without splices around `x = f(y)`, then `return x`: plainly `return f(y)`."""
-    block, source = syntax.body(point.hosts[-1]), point.source
-    index = next((i for i, statement in enumerate(block) if statement is point.statement), len(block))
-    if index + 1 >= len(block):
-        return None
-    inside = syntax.body(point.statement)
-    before, after = syntax.simple(inside[-1]), syntax.simple(block[index + 1])
-    if not (isinstance(before, cst.Assign) and after and _returns(before, after)):
-        return None
-    if "#" in source.text[start : source.lines(block[index + 1])[1]]:
-        return None  # comments belong to what is said step by step
-    opening = Traced.insert("return ", source.traced.origin_at(source.span(after)[0]))
-    statements = source.traced[source.lines(inside[0])[0] : source.span(before)[0]]
-    last = source.traced[source.span(before.value)[0] : source.lines(inside[-1])[1]]
-    plain = syntax.reindent(statements + opening + last, source.indent(point.statement))
-    return Edit(start, source.lines(block[index + 1])[1], plain)
-
-
-def _returns(assigned: cst.Assign, after: cst.CSTNode) -> bool:
-    """Whether `return x` follows `x = ...`."""
-    if not (isinstance(after, cst.Return) and len(assigned.targets) == 1):
-        return False
-    name = assigned.targets[0].target
-    return isinstance(name, cst.Name) and isinstance(after.value, cst.Name) and name.value == after.value.value
 
 
 def _returned(point: Point, start: int, end: int) -> Edit | None:
@@ -125,16 +98,41 @@ def _returned(point: Point, start: int, end: int) -> Edit | None:
     index = next((i for i, statement in enumerate(block) if statement is point.statement), 0)
     if not 0 < index < len(block) - 1:
         return None
-    before, after = syntax.simple(block[index - 1]), syntax.simple(block[index + 1])
-    if not (isinstance(before, cst.Assign) and after and _returns(before, after)):
+    value = _returned_value(block[index - 1], block[index + 1])
+    if value is None:
         return None
     source = point.source
-    value, last = source.span(before.value)[0], source.lines(block[index + 1])[1]
-    written = source.traced[value:start]
-    if "\n" in source.text[source.span(before.value)[1] : start].rstrip("\n") or "#" in source.text[end:last]:
+    (first, after), last = source.span(value), source.lines(block[index + 1])[1]
+    written = source.traced[first:start]
+    if "\n" in source.text[after:start].rstrip("\n") or "#" in source.text[end:last]:
         return None  # comments belong to what is said step by step
-    opening = Traced.insert("return ", source.traced.origin_at(source.span(after)[0]))
-    return Edit(source.span(before)[0], last, opening + written)
+    opening = Traced.insert("return ", source.traced.origin_at(source.span(block[index + 1])[0]))
+    return Edit(source.span(block[index - 1])[0], last, opening + written)
+
+
+def _returned_block(point: Point, inside: Traced, start: int) -> Edit | None:
+    """The same for `with point(...):`, of which one line `x = f(y)` came, and `return x` after it."""
+    block, source = syntax.body(point.hosts[-1]), as_block(inside)
+    index = next((i for i, statement in enumerate(block) if statement is point.statement), len(block) - 1)
+    statements = syntax.body(source.module.body[0])
+    if index == len(block) - 1 or len(statements) > 1 or len(inside.text.strip().splitlines()) > 1:
+        return None
+    value = _returned_value(statements[0], block[index + 1])
+    if value is None:
+        return None
+    margin, origin = " " * point.source.indent(point.statement), point.source.traced.origin_at(start)
+    written = source.traced[source.span(value)[0] : source.lines(statements[0])[1]]
+    return Edit(start, point.source.lines(block[index + 1])[1], Traced.insert(f"{margin}return ", origin) + written)
+
+
+def _returned_value(first: cst.CSTNode, second: cst.CSTNode) -> cst.BaseExpression | None:
+    """`f(y)` of the statements `x = f(y)` and `return x`."""
+    before, after = syntax.simple(first), syntax.simple(second)
+    if not (isinstance(before, cst.Assign) and isinstance(after, cst.Return) and len(before.targets) == 1):
+        return None
+    name = before.targets[0].target
+    same = isinstance(name, cst.Name) and isinstance(after.value, cst.Name) and name.value == after.value.value
+    return before.value if same else None
 
 
 def _nested(point: Point, bodies: list[tuple[Splice, Traced]]) -> Traced:

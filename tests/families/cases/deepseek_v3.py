@@ -62,7 +62,7 @@ FAMILY = Family(
             )
         ),
         "odd": Case(
-            rope(mscale=0.7, mscale_all_dim=1.3, factor=8.0)
+            rope(mscale=0.7, mscale_all_dim=0.7, factor=8.0)
             | dict(
                 num_hidden_layers=4,
                 first_k_dense_replace=2,
