@@ -151,7 +151,7 @@ def _(config):
     yield "attention_bias", False, "a latent attention with biases"
     yield "num_key_value_heads", config.heads, "a latent attention of grouped queries"
     yield "head_dim", config.rope_size, "a rope of that size"
-    yield "qk_head_dim", config.head_size, "a latent attention of that size"
+    yield "qk_head_dim", config.nope_size + config.rope_size, "a latent attention of that size"
     with point("hf.low_rank_query"):
         yield "low_rank_query", False, "model/low_rank_query"
 

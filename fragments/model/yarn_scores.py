@@ -31,8 +31,8 @@ def _():
 
 @splice("hf.yarn_scale")
 def _(hf):
-    hf.setdefault("rope_scaling.mscale_all_dim", 0.0)
-    hf["rope_scaling.mscale"] = hf["rope_scaling.mscale"] or 0.0
+    for name in "rope_scaling.mscale", "rope_scaling.mscale_all_dim":
+        hf[name] = hf.get(name) or 0.0
     if hf["rope_scaling.mscale"]:
         hf.setdefault("rope_scaling.attention_factor", 1.0)  # the ratio of two that are the same
     else:

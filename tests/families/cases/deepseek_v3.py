@@ -1,5 +1,7 @@
 """DeepSeek V3: latent attention, a rotation stretched by YaRN, and experts in groups after dense layers."""
 
+import math
+
 from families.cases import SMALL, Case, Family
 
 
@@ -9,21 +11,7 @@ def rope(**settings):
     return dict(rope_parameters=scaling | lengths | dict(mscale=1.0, mscale_all_dim=1.0) | settings)
 
 
-ALL_SPARSE = """
-[[layers]]
-pattern = ["sparse"]
-[kinds.sparse]
-fragments = [
-    "model/experts",
-    "model/sigmoid_scores",
-    "model/balance_bias",
-    "model/limited_groups",
-    "model/normalised_top_k",
-    "model/scaled_weights",
-    "model/expert_load",
-    "model/shared_expert",
-]
-"""
+WRITTEN_OUT = dict(attention_factor=1.0, truncate=True)
 
 FAMILY = Family(
     architecture="deepseek_v3",
@@ -48,7 +36,7 @@ FAMILY = Family(
     )
     | rope(),
     cases={
-        "yarn": Case(),
+        "yarn": Case(follows=WRITTEN_OUT),
         # neither a latent for queries, nor scaled frequencies, groups, weights that sum to one, or pairs of neighbours
         "plain": Case(
             dict(
@@ -77,7 +65,13 @@ FAMILY = Family(
                 n_shared_experts=2,
                 vocab_size=101,
                 rms_norm_eps=1e-3,
-            )
+            ),
+            follows=WRITTEN_OUT,
+        ),
+        "scores_unscaled": Case(  # and tied, without a latent for queries, more experts for a token than a group has
+            rope(mscale=None, mscale_all_dim=None, factor=2.5, original_max_position_embeddings=24, truncate=False)
+            | dict(tie_word_embeddings=True, q_lora_rank=None, num_experts_per_tok=4, n_group=2, topk_group=2),
+            follows=dict(attention_factor=0.1 * math.log(2.5) + 1, mscale=0.0, mscale_all_dim=0.0),
         ),
     },
     published={"671b": (671.026, "arXiv 2412.19437, section 4.2: 671 billion; tensors of deepseek-ai/DeepSeek-V3")},
