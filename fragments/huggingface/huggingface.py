@@ -160,6 +160,7 @@ def save_hf(
     )
     for file, names in split.filename_to_tensors.items():
         tensors = {name: np.ascontiguousarray(views[name], dtype) for name in names}
+        point("hf.saved", tensors, views)
         save_file(tensors, directory / file, metadata={"format": "pt"})
     if split.is_sharded:
         index = {"metadata": split.metadata, "weight_map": split.tensor_to_filename}

@@ -10,5 +10,6 @@ requires("latent_attention")
 
 @splice("Attention.attend_heads")
 def _(q, k, v, context):
-    padding = q.shape[-1] - v.shape[-1]  # the kernel takes heads of one size
-    context = attend(q, k, jnp.pad(v, ((0, 0), (0, 0), (0, 0), (0, padding))))[..., : v.shape[-1]]  # [B, T, N, U]
+    size = v.shape[-1]
+    v = jnp.pad(v, ((0, 0), (0, 0), (0, 0), (0, q.shape[-1] - size)))  # the kernel takes heads of one size
+    context = attend(q, k, v)[..., :size]  # [B, T, N, U]

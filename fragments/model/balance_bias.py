@@ -27,3 +27,9 @@ def _(self, scores, weights, chosen):
 @splice("hf.layer_tensors")
 def _():
     yield "mlp.balance_bias", "model.layers.{}.mlp.gate.e_score_correction_bias", "e -> e"
+
+
+@splice("hf.saved")
+def _(tensors, views):
+    # in fp32 always, as transformers keeps them: few bits would hold no small steps
+    tensors |= {name: views[name] for name in tensors if name.endswith(".e_score_correction_bias")}

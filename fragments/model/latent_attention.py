@@ -82,7 +82,7 @@ def _(config, layers, batch, slots, shape):
 
 @splice("empty_cache.arrays", optional=True)
 def _(shape, config, cache):
-    cache = Cache(jnp.zeros((*shape, config.rope_size), config.dtype), jnp.zeros((*shape, config.kv_rank), config.dtype))
+    cache = Cache(*(jnp.zeros((*shape, size), config.dtype) for size in (config.rope_size, config.kv_rank)))
 
 
 def attend_latents(q: Array, cache: Cache, kernel: Array, positions: Array) -> Array:

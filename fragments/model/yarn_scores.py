@@ -11,7 +11,7 @@ requires("yarn")
 
 
 class Config:
-    rope_mscale: float = 1.0  # by which the root of scores grows with a tenth of the log of rope_factor; 0: not
+    rope_mscale: float = 1.0  # scores grow by (0.1 rope_mscale log(rope_factor) + 1)**2; 0: not
 
 
 @splice("Attention.parameters")

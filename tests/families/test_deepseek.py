@@ -4,9 +4,13 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import os
+import subprocess
+import sys
 import tomllib
 
 import jax
+import ml_dtypes
 import numpy as np
 import pytest
 import transformers
@@ -179,6 +183,44 @@ def test_a_bias_chooses_and_does_not_weigh(package):
     np.testing.assert_allclose(mlp(x, None)[0], expected, atol=1e-5)
 
 
+def compare_meshes(package) -> None:
+    """On 8 devices: each mesh gives the loss and the gradient that one device gives, with latents and heads split."""
+    sizes = dict(heads=8, nope_size=8, rope_size=4, value_size=8, kv_rank=16, query_rank=16, mlp_width=64, layers=3)
+    config = dataclasses.replace(small(package), **sizes, width=32, experts=24, expert_width=24, init_std=0.2)
+    model, tokens = package.model.Decoder(config, nnx.Rngs(0)), np.arange(8 * 16).reshape(8, 16) % 32
+    mean_square = jax.jit(jax.value_and_grad(lambda model, tokens: (model(tokens) ** 2).mean()))
+    expected = jax.tree.leaves(mean_square(model, tokens))
+    for shape in (2, 2, 2), (1, 8, 1), (1, 1, 8):
+        mesh = package.parallel.make_mesh(*shape)
+        with jax.set_mesh(mesh):
+            abstract = package.parallel.abstract(lambda: package.model.Decoder(config, nnx.Rngs(0)), mesh)
+            sharded = jax.device_put(model, jax.tree.map(lambda x: x.sharding, abstract))
+            kernel = sharded.layers.attention.key_value.kernel[...]
+            assert kernel.size == kernel.addressable_shards[0].data.size * shape[1] * shape[2]
+            actual = mean_square(sharded, tokens)
+        for ours, theirs in zip(jax.tree.leaves(actual), expected, strict=True):
+            np.testing.assert_allclose(ours, theirs, rtol=1e-3, atol=1e-5)
+        print("same on", shape)
+
+
+def test_any_mesh_gives_what_one_device_gives(package):
+    folder = os.path.dirname(package.model.__file__)
+    program = (
+        "import pathlib; from families import parity, test_deepseek; "
+        f"test_deepseek.compare_meshes(parity.load_package(pathlib.Path({folder!r})))"
+    )
+    flags = "--xla_force_host_platform_device_count=8 --xla_backend_optimization_level=0"
+    path = os.pathsep.join(filter(None, sys.path))
+    process = subprocess.run(
+        [sys.executable, "-c", program],
+        env=os.environ | {"XLA_FLAGS": flags, "JAX_PLATFORMS": "cpu", "PYTHONPATH": path},
+        capture_output=True,
+        text=True,
+    )
+    assert process.returncode == 0, process.stderr
+    assert process.stdout.splitlines() == ["same on (2, 2, 2)", "same on (1, 8, 1)", "same on (1, 1, 8)"]
+
+
 def test_a_cache_holds_latents_alone(package):
     config = package.config.PRESETS["671b"]
     cache = jax.eval_shape(lambda: package.model.empty_cache(config, 61, 1, 1))
@@ -212,8 +254,8 @@ def test_the_released_settings():
             fit(LIBRARY, "deepseek_v3", "tpu", RELEASED | {setting: value}, "released", "config.json")
 
 
-def test_layers_after_the_last_are_passed_over(package, tmp_path):
-    """In the released files these predict the token after the next; transformers leaves them out as well."""
+def test_the_released_tensors(package, tmp_path):
+    """Layers after the last, which predict the token after the next, are passed over; biases are kept in fp32."""
     config = transformers.DeepseekV3Config(**FAMILY.settings, dtype="float32")
     reference = parity.make_reference(transformers.DeepseekV3ForCausalLM, config)
     reference.save_pretrained(tmp_path / "theirs")
@@ -223,7 +265,10 @@ def test_layers_after_the_last_are_passed_over(package, tmp_path):
     settings = json.loads((tmp_path / "theirs/config.json").read_text()) | {"num_nextn_predict_layers": 1}
     (tmp_path / "theirs/config.json").write_text(json.dumps(settings))
     config, model = package.huggingface.load_hf(tmp_path / "theirs")
-    package.huggingface.save_hf(config, model, tmp_path / "ours")
+    package.huggingface.save_hf(config, model, tmp_path / "ours", "bfloat16")
     ours = load_file(tmp_path / "ours/model.safetensors")
     assert ours.keys() == tensors.keys()
+    for name, array in ours.items():
+        exact = name.endswith("e_score_correction_bias")
+        np.testing.assert_array_equal(array, tensors[name] if exact else tensors[name].astype(ml_dtypes.bfloat16))
     assert json.loads((tmp_path / "ours/config.json").read_text())["num_nextn_predict_layers"] == 0
