@@ -1,6 +1,6 @@
 """The first layers have a dense feed-forward, the others experts.
 
-Source: Dai et al. 2024, arXiv 2401.06066, section 4.1.
+Source: DeepSeek-AI 2024, arXiv 2412.19437, section 4.2.
 """
 
 from generator.marks import requires, splice, sum_layers

@@ -1,6 +1,6 @@
 """Weights of the chosen experts times a constant.
 
-Source: DeepSeek-AI 2024, arXiv 2405.04434, appendix (its released code); its config.json names the factor.
+Source: DeepSeek-AI 2024, arXiv 2412.19437 (its released code).
 """
 
 from generator.marks import splice
