@@ -18,4 +18,4 @@ def _(hf):
 
 @splice("hf.structure")
 def _():
-    yield "num_nextn_predict_layers", 0, "model/multi_token_prediction"
+    yield "num_nextn_predict_layers", 0, "layers that predict tokens beyond the next"
