@@ -120,6 +120,7 @@ def load_hf(hf_dir: str | Path) -> tuple[Config, Decoder]:
     config = read_hf_config(Path(hf_dir))
     model = jax.eval_shape(lambda: Decoder(config, nnx.Rngs(0)))
     arrays = {name: np.empty(x.shape, x.dtype) for name, x in named_arrays(model).items()}
+    point("load_hf.arrays", arrays)
     views, tensors = hf_views(arrays, config), open_hf(Path(hf_dir))
     problems = [f"missing: {name} {list(views[name].shape)}" for name in sorted(views.keys() - tensors.keys())]
     for name, tensor in sorted(tensors.items()):
@@ -151,6 +152,7 @@ def save_hf(
     if directory.exists():
         raise InputError(f"{directory}: is there already: give a new directory")
     directory.mkdir(parents=True)
+    point("save_hf.model", model)
     views = hf_views({name: np.asarray(x) for name, x in named_arrays(model).items()}, config)
     split = split_state_dict_into_shards_factory(
         views,

@@ -33,6 +33,6 @@ def balance(updates: Decoder, load: Array, config: Config) -> Decoder:
     return jax.tree.unflatten(jax.tree.structure(updates), arrays.values())
 
 
-@splice("train_step.updates")
+@splice("train_step.updates", optional=True)  # not where the model itself is not trained
 def _(updates, sums, config):
     updates = balance(updates, sums["expert_load"], config)
