@@ -118,10 +118,9 @@ def _(products, config):
 @splice("hf.layer_tensors")
 def _():
     yield "mlp.router.kernel", setting("hf_router"), "d e -> e d"
-    with point("hf.experts"):
-        yield "mlp.experts.gate.kernel", setting("hf_expert_gate"), setting("hf_expert_inner")
-        yield "mlp.experts.up.kernel", setting("hf_expert_up"), setting("hf_expert_inner")
-        yield "mlp.experts.down.kernel", setting("hf_expert_down"), setting("hf_expert_outer")
+    yield "mlp.experts.gate.kernel", setting("hf_expert_gate"), setting("hf_expert_inner")
+    yield "mlp.experts.up.kernel", setting("hf_expert_up"), setting("hf_expert_inner")
+    yield "mlp.experts.down.kernel", setting("hf_expert_down"), setting("hf_expert_outer")
 
 
 @splice("hf.sizes")
