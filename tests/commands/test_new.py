@@ -163,7 +163,7 @@ def test_names(make):
 def test_groups_of_layers(kinds, groups):
     found = find_groups(list(kinds))
     config, layers = type("Config", (), {"layers": len(kinds)}), []
-    for _, pattern, count in found:
-        layers += pattern * eval(count, {"config": config})
+    for group in found:
+        layers += group.pattern * eval(group.count, {"config": config})
     assert "".join(layers) == kinds
-    assert [(name, "".join(pattern), count) for name, pattern, count in found] == groups
+    assert [(group.name, "".join(group.pattern), group.count) for group in found] == groups
