@@ -52,8 +52,10 @@ class Choice:
         if not (without or fragments or settings or rule.kinds):
             return False
         if rule.kinds:  # what an earlier rule left out stays out of them
-            kinds = {name: kind.without(self.left_out) for name, kind in rule.kinds.items()}
-            self.pattern = Pattern(rule.groups or find_groups(kinds_by_where(kinds, hf)), kinds)
+            groups = rule.groups or find_groups(kinds_by_where(rule.kinds, hf))
+            used = {kind for group in groups for kind in group.pattern}
+            kinds = {name: kind.without(self.left_out) for name, kind in rule.kinds.items() if name in used}
+            self.pattern = Pattern(groups, kinds)
         elif self.pattern:
             kinds = {name: kind.without(without) for name, kind in self.pattern.kinds.items()}
             self.pattern = replace(self.pattern, kinds=kinds)
