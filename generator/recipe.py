@@ -70,6 +70,8 @@ class Toml:
             header = re.match(r"\s*\[+([^\]]+)\]+", line)
             if header:
                 current = re.sub(r"[\"' ]", "", header[1])
+                if table and current == f"{table}.{key}":
+                    return Origin(self.path, number)
                 if current in (table, key):
                     found = found or number
             elif current == table and re.match(rf"\s*\"?{re.escape(key)}\"?\s*=", line):
