@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 from generator.errors import LoomError
-from generator.layers import Pattern, find_groups
+from generator.layers import Pattern, find_groups, make_pattern
 from generator.library import Library
 from generator.patterns import holds, is_filled, kinds_by_where, layers_that_fill, other_pattern, pattern_lines
 from generator.readers import Readers
@@ -46,19 +46,19 @@ class Choice:
     def follow(self, rule: Rule, recipe: Recipe, hf: dict[str, Any]) -> bool:
         """Selects what a rule says; whether that changes anything."""
         selected = {fragment.name for fragment in recipe.fragments}
-        without = [name for name in rule.without if name in selected]
+        spare = {name for kind in recipe.pattern.spare.values() for name in kind.fragments}
+        without = [name for name in rule.without if name in selected | spare]
         fragments = [name for name in rule.fragments if name not in selected]
         settings = {name: it for name, it in rule.settings_for(hf).items() if recipe.settings.get(name) != it}
         if not (without or fragments or settings or rule.kinds):
             return False
         if rule.kinds:  # what an earlier rule left out stays out of them
             groups = rule.groups or find_groups(kinds_by_where(rule.kinds, hf))
-            used = {kind for group in groups for kind in group.pattern}
-            kinds = {name: kind.without(self.left_out) for name, kind in rule.kinds.items() if name in used}
-            self.pattern = Pattern(groups, kinds)
+            kinds = {name: kind.without(self.left_out) for name, kind in rule.kinds.items()}
+            self.pattern = make_pattern(groups, kinds)
         elif self.pattern:
-            kinds = {name: kind.without(without) for name, kind in self.pattern.kinds.items()}
-            self.pattern = replace(self.pattern, kinds=kinds)
+            kinds = {name: kind.without(without) for name, kind in self.pattern.every.items()}
+            self.pattern = make_pattern(self.pattern.groups, kinds)
         self.left_out = [name for name in self.left_out if name not in fragments] + without
         self.added = [name for name in self.added if name not in without] + fragments
         self.settings |= settings
@@ -109,7 +109,7 @@ def fit(library: Library, family: str, target: str, hf: dict[str, Any], name: st
         problems = _problems(package, full, family)
         if _follow_a_rule(choice, recipe, full, problems):
             continue
-        if pattern := other_pattern(recipe, package.config(full), full):
+        if pattern := other_pattern(recipe, choice.left_out, package.config(full), full):
             choice.pattern = pattern
         elif problems:
             raise LoomError(problems[0].message, shown, problems[0].remedy)

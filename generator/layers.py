@@ -11,6 +11,8 @@ count = "config.layers - config.dense_layers"
 
 [kinds.sparse]
 fragments = ["model/experts"]    # that only this kind of layer has
+
+A kind with a `where` may be in no pattern: then it is for checkpoints that have layers of it.
 """
 
 from __future__ import annotations
@@ -90,10 +92,11 @@ class Group:
 
 @dataclass(frozen=True)
 class Pattern:
-    """All groups of an architecture, in order, and the kinds of layer in them."""
+    """All groups of an architecture, in order, the kinds of layer in them, and `spare` kinds, that no layer is of."""
 
     groups: tuple[Group, ...]
     kinds: dict[str, Kind]
+    spare: dict[str, Kind] = field(default_factory=dict)
 
     @property
     def is_uniform(self) -> bool:
@@ -103,6 +106,11 @@ class Pattern:
     def given(self) -> dict[str, Origin]:
         """What layers of some kind are made or called with."""
         return {name: kind.origin or Origin("", 1) for kind in self.kinds.values() for name in (*kind.init, *kind.call)}
+
+    @property
+    def every(self) -> dict[str, Kind]:
+        """All kinds of layer, the spare ones last."""
+        return self.kinds | self.spare
 
     @property
     def of_kinds(self) -> set[str]:
@@ -168,12 +176,20 @@ def read_pattern(files: Iterable[Toml]) -> Pattern:
     Raises:
         LoomError: a kind that is not defined or not used, or a pattern that cannot be read.
     """
-    file = next((file for file in reversed(list(files)) if "layers" in file.data), None)
+    newest = list(reversed(list(files)))
+    file = next((file for file in newest if "layers" in file.data), None)
     if file is None:
         return Pattern((Group("", ("",), ALL),), {"": Kind("")})
-    kinds = read_kinds(file.data, file)
-    groups = read_groups(file.data, kinds, file)
-    return Pattern(groups, kinds)
+    source = next((other for other in newest if "kinds" in other.data), file)
+    kinds = read_kinds(source.data, source)
+    return make_pattern(read_groups(file.data, kinds, file), kinds)
+
+
+def make_pattern(groups: tuple[Group, ...], kinds: dict[str, Kind]) -> Pattern:
+    """A pattern of the kinds that its groups are of; the others are spare."""
+    names = {kind for group in groups for kind in group.pattern}
+    used = {name: kind for name, kind in kinds.items() if name in names}
+    return Pattern(groups, used, {name: kind for name, kind in kinds.items() if name not in names})
 
 
 def read_kinds(data: dict, file: Toml, prefix: str = "", after: int = 0) -> dict[str, Kind]:
@@ -190,7 +206,7 @@ def read_groups(data: dict, kinds: dict[str, Kind], file: Toml, prefix: str = ""
     """The groups of layers in a table of a file, none where it gives none.
 
     Raises:
-        LoomError: a kind that is not defined or not used, or a pattern that cannot be read.
+        LoomError: a kind that is not defined or that no layer can be of, or a pattern that cannot be read.
     """
     tables, origin = data.get("layers", ()), file.origin(f"{prefix}layers", after=after)
     groups = tuple(_group(table, origin, len(tables)) for table in tables)
@@ -199,10 +215,9 @@ def read_groups(data: dict, kinds: dict[str, Kind], file: Toml, prefix: str = ""
         if name not in kinds:
             raise LoomError(f"unknown kind of layer {name!r}", str(origin), nearest(name, kinds))
     for name, kind in kinds.items():
-        if groups and name not in names:
-            raise LoomError(
-                f"no layer is of the kind {name!r}", str(kind.origin), "Put it into a pattern, or remove it."
-            )
+        if name not in names and not kind.where:
+            remedy = "Put it into a pattern, give it a `where`, or remove it."
+            raise LoomError(f"no layer is of the kind {name!r}", str(kind.origin), remedy)
     titles = [group.name for group in groups]
     if len(set(titles)) < len(titles):
         raise LoomError("two groups of layers have one name", str(origin), "Give each a `name`.")

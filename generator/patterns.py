@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Collection
 from types import SimpleNamespace
 from typing import Any
 
@@ -39,15 +40,21 @@ def holds(expression: str, names: dict[str, Any], line: Origin) -> bool:
         raise LoomError(message, str(line), "Mend it, or the setting that it reads.") from None
 
 
-def other_pattern(recipe: Recipe, config: SimpleNamespace, hf: dict[str, Any]) -> Pattern | None:
-    """The pattern that the `where` of the kinds asks for, where the package is woven for another one."""
-    kinds = {name: kind for name, kind in recipe.pattern.kinds.items() if kind.where}
+def other_pattern(
+    recipe: Recipe, left_out: Collection[str], config: SimpleNamespace, hf: dict[str, Any]
+) -> Pattern | None:
+    """The pattern that the `where` of the kinds asks for, where the package is woven for another one.
+
+    Args:
+        left_out: fragments that its kinds do not get.
+    """
+    kinds = {name: kind for name, kind in recipe.pattern.every.items() if kind.where}
     if not kinds:
         return None
     asked = kinds_by_where(kinds, hf)
     if asked == _kinds_woven(recipe.pattern, config):
         return None
-    gone = recipe.pattern.of_kinds - {fragment.name for fragment in recipe.fragments}
+    gone = recipe.pattern.of_kinds - {fragment.name for fragment in recipe.fragments} | set(left_out)
     return Pattern(find_groups(asked), {name: kinds[name].without(gone) for name in kinds if name in asked})
 
 
@@ -90,7 +97,7 @@ def pattern_lines(pattern: Pattern) -> list[str]:
     for group in pattern.groups:
         lines += ["[[layers]]", *([f'name = "{group.name}"'] if group.name else [])]
         lines += [f"pattern = {json.dumps(group.pattern)}", f'count = "{group.count}"', ""]
-    for name, kind in pattern.kinds.items():
+    for name, kind in pattern.every.items():
         lines.append(f"[kinds.{name}]")
         lines += [f"where = {json.dumps(kind.where)}"] if kind.where else []
         lines += [f"{key} = {_inline(value)}" for key, value in (("init", kind.init), ("call", kind.call)) if value]

@@ -115,9 +115,6 @@ def _rule(table: dict, file: Toml, after: int, library: Library) -> Rule:
         raise LoomError(message, str(origin), "Say for which value of the setting it holds by one of them.")
     kinds = read_kinds(table, file, "structure.", after)
     groups = read_groups(table, kinds, file, "structure.", after)
-    if not groups and (kind := next((kind for kind in kinds.values() if not kind.where), None)):
-        remedy = "Give each kind a `where`, or write [[structure.layers]]."
-        raise LoomError(f"nothing says which layers are of the kind {kind.name!r}", str(kind.origin), remedy)
     for key in "without", "fragments":
         _check_known(table.get(key, ()), file.origin(key, "structure", after), library)
     for name, kind in kinds.items():

@@ -32,7 +32,7 @@ KINDS = '[[structure.layers]]\npattern = ["x"]\n[structure.kinds.x]\n'
         (RULE + f'value = 1\n{KINDS}fragments = ["model/modl"]\n', 11, "unknown fragment 'model/modl'"),
         (RULE + f"value = 1\n{KINDS}scale = 1\n", 10, "unknown key 'scale' of a kind of layer"),
         (RULE + f"value = 1\n{KINDS.replace('kinds.x', 'kinds.y')}", 8, "unknown kind of layer 'x'"),
-        (RULE + "value = 1\n[structure.kinds.x]\n", 8, "nothing says which layers are of the kind 'x'"),
+        (RULE + "value = 1\n[structure.kinds.x]\n", 8, "no layer is of the kind 'x'"),
         ('[[neutral]]\nsettings = ["a"]\nwhen = "x"\n', 7, "unknown key 'when' in this neutral table"),
         ('[[neutral]]\nsettings = ["a"]\n[[neutral]]\nsettings = "b"\n', 8, "settings is 'b', not a list of strings"),
         ("[[neutral]]\n", 5, "this neutral table has no settings"),

@@ -31,7 +31,7 @@ def attend_cached(q: Array, cache: Cache, positions: Array) -> Array:
     groups = q.shape[2] // cache.key.shape[2]
     k, v = jnp.repeat(cache.key, groups, axis=2), jnp.repeat(cache.value, groups, axis=2)  # [B, S, N, H]
     visible = jnp.arange(k.shape[1]) <= positions[:, None, :, None]  # [B, 1, T, S]
-    point("attend_cached.mask", visible, distance=positions[:, None, :, None] - jnp.arange(k.shape[1]))
+    point("attend_cached.mask", visible, k, distance=positions[:, None, :, None] - jnp.arange(k.shape[1]))
     scores = jnp.einsum("BTNH,BSNH->BNTS", q, k, preferred_element_type=jnp.float32) * q.shape[-1] ** -0.5
     point("attend_cached.scores", scores)
     scores = jnp.where(visible, scores, -1e30)
