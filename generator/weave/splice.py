@@ -87,6 +87,7 @@ def _edit(point: Point, bodies: list[tuple[Splice, Traced]]) -> Edit:
         return _returned_block(point, inside, start) or Edit(start, end, syntax.reindent(inside, width))
     for splice, body in bodies:
         _proceeds(splice, body, point)
+    bodies = [(splice, body) for splice, body in bodies if body.text.strip() != "pass"]  # all of it was decided away
     if not bodies:
         return _returned(point, start, end) or Edit(start, end, syntax.placeholder(point.statement, source))
     return Edit(start, end, Traced.join(syntax.reindent(body, width) for _, body in bodies))

@@ -48,6 +48,9 @@ class TestAPoint:
     def test_no_splice(self):
         assert "q = x\n        # the heads, before they meet\n        return q" in woven(host=HOST)
 
+    def test_a_splice_of_which_nothing_is_left(self):
+        assert woven(host=HOST, norm='@splice("Attention.heads")\ndef _(q):\n    pass\n') == woven(host=HOST)
+
     def test_a_block_that_loses_its_only_statement_stays_a_block(self):
         text = woven(
             host="""
