@@ -84,12 +84,11 @@ def test_cached_logits_equal_the_full_forward_pass(model, forward):
 
 
 def test_a_text_may_come_in_pieces(model, forward):
-    hidden = jax.jit(lambda model, tokens, positions, cache: model.hidden(tokens, positions, cache=cache))
-    cache, pieces = new_cache(CONFIG, 1), []
-    for start, stop in [(0, 4), (4, 5), (5, 140)]:  # a prompt, one token, several
-        x, cache = hidden(model, np.array([LONG[start:stop]], np.int32), np.arange(start, stop)[None], cache)
-        pieces.append(model.embedding.logits(x)[0])
-    np.testing.assert_allclose(np.concatenate(pieces), forward(LONG), atol=1e-4)
+    cache, full = new_cache(CONFIG, 1), forward(LONG)
+    for start, stop in [(0, 4), (4, 5), (5, 90), (90, 140)]:
+        tokens, positions = (np.array([x[start:stop]], np.int32) for x in (LONG, range(MOST)))
+        logits, cache = decode(model, cache, tokens, positions, np.array([stop - start - 1]))
+        np.testing.assert_allclose(logits[0], full[stop - 1], atol=1e-4)
 
 
 def test_greedy_takes_the_likeliest_token(model, forward):

@@ -2,7 +2,7 @@
 
 import dataclasses
 import functools
-import subprocess
+import importlib
 
 import jax
 import jax.numpy as jnp
@@ -200,32 +200,46 @@ def test_state_is_made_as_its_parameters_are_laid_out():
 PUBLISHED = next(name for name in PRESETS if name != "tiny")
 
 
-def command(*arguments: str) -> subprocess.CompletedProcess:
-    return run_python("-m", f"{PACKAGE.name}.train", *arguments)
+def run_command(monkeypatch, *arguments: str) -> int | str:
+    """The command line in this process: its exit code, or the message that it ends with."""
+    monkeypatch.setattr("sys.argv", ["train", *arguments])
+    with pytest.raises(SystemExit) as ended:
+        importlib.import_module("..train", __package__).main()
+    return ended.value.code
 
 
 @pytest.mark.parametrize(
-    ("arguments", "code", "texts"),
+    ("arguments", "texts"),
     [
-        (["--wdith", "3"], 2, ["--wdith", "Perhaps you meant", "--width INT"]),
-        (["--width", "x"], 2, ["--width", "invalid literal", "size of the residual stream"]),
-        (["--preset", "8"], 2, ["8", PUBLISHED, "tiny"]),
-        (["--checkpoint-every", "0"], 1, ["--checkpoint-every 0: must be at least 1"]),
-        (["--batch-size", "9", "--accumulation", "2"], 1, ["--batch-size 9: must be a multiple of", "2"]),
-        (["--data", "/no/such/file"], 1, ["/no/such/file"]),
+        (["--wdith", "3"], ["--wdith", "Perhaps you meant", "--width INT"]),
+        (["--width", "x"], ["--width", "invalid literal", "size of the residual stream"]),
+        (["--preset", "8"], ["8", PUBLISHED, "tiny"]),
     ],
-    ids=lambda x: x[0] if isinstance(x, list) else None,
+    ids=lambda x: x[0],
 )
-def test_mistakes_on_the_command_line(arguments, code, texts):
-    result = command(*arguments)
-    assert result.returncode == code
-    assert "Traceback" not in result.stderr
+def test_flags_that_cannot_be_read(arguments, texts, monkeypatch, capsys):
+    assert run_command(monkeypatch, *arguments) == 2
+    said = capsys.readouterr().err
     for text in texts:
-        assert text in result.stderr
+        assert text in said
 
 
-def test_help_names_each_field():
-    text = command("--help", "--preset", PUBLISHED).stdout
+def test_settings_that_do_not_fit(monkeypatch):
+    found = run_command(monkeypatch, "--checkpoint-every", "0")
+    assert found == "--checkpoint-every 0: must be at least 1"
+    found = run_command(monkeypatch, "--batch-size", "9", "--accumulation", "2", "--mesh-fsdp", "1")
+    assert found == "--batch-size 9: must be a multiple of accumulation x data x fsdp, 2"
+
+
+def test_a_mistake_ends_with_what_is_wrong():
+    process = run_python("-m", f"{PACKAGE.name}.train", "--data", "/no/such/file")
+    assert process.returncode == 1 and "Traceback" not in process.stderr
+    assert "/no/such/file" in process.stderr
+
+
+def test_help_names_each_field(monkeypatch, capsys):
+    assert run_command(monkeypatch, "--help", "--preset", PUBLISHED) == 0
+    text = capsys.readouterr().out
     for field in dataclasses.fields(Config):
         assert f"--{field.name.replace('_', '-')}" in text
     assert f"default: {PRESETS[PUBLISHED].width}" in text  # of the preset
