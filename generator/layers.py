@@ -11,6 +11,8 @@ count = "config.layers - config.dense_layers"
 
 [kinds.sparse]
 fragments = ["model/experts"]    # that only this kind of layer has
+
+A kind with a `where` may be in no pattern: then it is for checkpoints that have layers of it.
 """
 
 from __future__ import annotations
@@ -84,10 +86,11 @@ class Group:
 
 @dataclass(frozen=True)
 class Pattern:
-    """All groups of an architecture, in order, and the kinds of layer in them."""
+    """All groups of an architecture, in order, the kinds of layer in them, and `spare` kinds, that no layer is of."""
 
     groups: tuple[Group, ...]
     kinds: dict[str, Kind]
+    spare: dict[str, Kind] = field(default_factory=dict)
 
     @property
     def is_uniform(self) -> bool:
@@ -157,24 +160,27 @@ def read_pattern(files: Iterable[Toml]) -> Pattern:
     Raises:
         LoomError: a kind that is not defined or not used, or a pattern that cannot be read.
     """
-    file = next((file for file in reversed(list(files)) if "layers" in file.data), None)
+    newest = list(reversed(list(files)))
+    file = next((file for file in newest if "layers" in file.data), None)
     if file is None:
         return Pattern((Group("", ("",), ALL),), {"": Kind("")})
-    kinds = {name: _kind(name, table, file) for name, table in file.data.get("kinds", {}).items()}
+    source = next((other for other in newest if "kinds" in other.data), file)
+    kinds = {name: _kind(name, table, source) for name, table in source.data.get("kinds", {}).items()}
     groups = tuple(_group(table, file, len(file.data["layers"])) for table in file.data["layers"])
     names = [kind for group in groups for kind in group.pattern]
     for name in names:
         if name not in kinds:
             raise LoomError(f"unknown kind of layer {name!r}", str(file.origin("layers")), nearest(name, kinds))
-    for name, kind in kinds.items():
-        if name not in names:
-            raise LoomError(
-                f"no layer is of the kind {name!r}", str(kind.origin), "Put it into a pattern, or remove it."
-            )
+    used = {name: kind for name, kind in kinds.items() if name in names}
+    spare = {name: kind for name, kind in kinds.items() if name not in names}
+    for name, kind in spare.items():
+        if not kind.where:
+            remedy = "Put it into a pattern, give it a `where`, or remove it."
+            raise LoomError(f"no layer is of the kind {name!r}", str(kind.origin), remedy)
     titles = [group.name for group in groups]
     if len(set(titles)) < len(titles):
         raise LoomError("two groups of layers have one name", str(file.origin("layers")), "Give each a `name`.")
-    return Pattern(groups, kinds)
+    return Pattern(groups, used, spare)
 
 
 def _kind(name: str, table: dict, file: Toml) -> Kind:

@@ -115,8 +115,8 @@ def select(architecture: str, target: str, library: Library, without: Collection
     lineage = _lineage(architecture, library)
     target_file = _toml(library, f"targets/{target}/target.toml", "target")
     package_file = _toml(library, PACKAGE_FILE, "package")
-    files = (*lineage, target_file, package_file)
-    chosen = {name: item for name, item in _chosen(files, target, library).items() if name not in without}
+    files, pattern = (*lineage, target_file, package_file), read_pattern(lineage)
+    chosen = {name: item for name, item in _chosen(files, pattern, target, library).items() if name not in without}
     chosen = _where_it_makes_sense(chosen, package_file)
     _check_company(chosen, library)
     fragments = tuple(fragment for fragment, _ in chosen.values())
@@ -133,7 +133,7 @@ def select(architecture: str, target: str, library: Library, without: Collection
         fragments=fragments,
         settings=settings,
         presets=_presets(lineage, target_file, _fields_left_out(lineage, fragments, library, without)),
-        pattern=read_pattern(lineage),
+        pattern=pattern,
     )
     settings |= {"architecture": architecture, "target": target, "package": recipe.name}
     settings |= {key: recipe.said(key) for key in ("title", "model_type", "reference") if recipe.said(key)}
@@ -170,22 +170,23 @@ def _lineage(architecture: str, library: Library) -> tuple[Toml, ...]:
     return tuple(files)
 
 
-def _chosen(files: tuple[Toml, ...], target: str, library: Library) -> dict[str, tuple[Fragment, Origin]]:
+def _chosen(
+    files: tuple[Toml, ...], pattern: Pattern, target: str, library: Library
+) -> dict[str, tuple[Fragment, Origin]]:
     """The selected fragments, each with the line that selects it, in order.
 
     An architecture may change for one target what all have chosen, under [targets.NAME].
     """
     chosen: dict[str, tuple[Fragment, Origin]] = {}
     dropped: dict[str, Origin] = {}  # by an architecture, of what the target or every package selects after it
-    pattern = next((file for file in reversed(files) if "layers" in file.data), None)  # its kinds are those that count
     tables = [(file, file.data) for file in files]
     tables += [(file, file.data["targets"][target]) for file in files if target in file.data.get("targets", {})]
     for file, table in tables:
         for name in table.get("without", ()):
             if chosen.pop(name, None) is None:
                 dropped[name] = _line_of_name(file, name)
-        kinds = table.get("kinds", {}).values() if file is pattern else ()
-        of_kinds = (name for kind in kinds for name in kind.get("fragments", ()))
+        kinds = [kind for kind in pattern.kinds.values() if kind.origin and kind.origin.path == file.path]
+        of_kinds = (name for kind in kinds if "kinds" in table for name in kind.fragments)
         for name in (*table.get("fragments", ()), *dict.fromkeys(of_kinds)):
             where = _line_of_name(file, name)
             if name in chosen:
@@ -248,8 +249,11 @@ def _where_it_makes_sense(
 def _fields_left_out(
     lineage: tuple[Toml, ...], fragments: tuple[Fragment, ...], library: Library, without: Collection[str]
 ) -> set[str]:
-    """The config fields that went with the fragments which are left out, by an architecture or on demand."""
+    """The config fields that went with the fragments which are left out: by an architecture, with a kind of layer that
+    its pattern does not have, or on demand."""
     out = [library.fragment(name, file.path) for file in lineage for name in file.data.get("without", ())]
+    kinds = ((file.path, kind) for file in lineage for kind in file.data.get("kinds", {}).values())
+    out += [library.fragment(name, path) for path, kind in kinds for name in kind.get("fragments", ())]
     out += [library.fragment(name, PACKAGE_FILE) for name in without]
     kept = {member.name for fragment in fragments for member in fragment.fields}
     return {member.name for fragment in out for member in fragment.fields} - kept

@@ -63,7 +63,7 @@ class Checkpoints:
         for item, tree in {"model": model, "training": training}.items():
             if tree is not None:
                 arrays = named_arrays(tree)
-                point("Checkpoints.save", arrays)
+                point("Checkpoints.save", arrays, step)
                 items[item] = ocp.args.StandardSave({"arrays": arrays, "checksums": checksums(arrays)})
         if data is not None:
             items["data"] = grain.checkpoint.CheckpointSave(data)
@@ -80,7 +80,7 @@ class Checkpoints:
     def read_arrays(self, step: int, item: str, tree: Any) -> Any:
         """The arrays of an item, in the structure and layout of an abstract tree."""
         wanted, folder = named_arrays(tree), self.directory / str(step)
-        point("Checkpoints.wanted", wanted)
+        point("Checkpoints.wanted", wanted, step)
         saved = ocp.StandardCheckpointHandler().metadata(folder / item).tree["arrays"]
         for name in wanted | saved:
             here, there = (tuple(x[name].shape) if name in x else "absent" for x in (wanted, saved))
@@ -93,7 +93,7 @@ class Checkpoints:
         arrays = {name: found["arrays"][name] for name in wanted}
         if not np.array_equal(found["checksums"], checksums(arrays)):
             raise ValueError(f"{item} is not what was saved, by its checksums")
-        point("Checkpoints.read", arrays, tree)
+        point("Checkpoints.read", arrays, tree, step)
         return jax.tree.unflatten(jax.tree.structure(tree), arrays.values())
 
     def read_newest(self, read: Callable[[int], Any]) -> tuple[Any, list[int]]:

@@ -81,6 +81,7 @@ def read_hf_config(hf_dir: Path) -> Config:
     path = hf_dir / "config.json"
     try:
         hf = complete(read_json(path))
+        point("hf.read", hf, path)
         fields = {field: hf[setting] for setting, field in hf_sizes()}
         fields["dtype"] = "float32" if hf["dtype"] == "float32" else "bfloat16"  # fp16 has no range for small gradients
         config = Config(**fields, tokenizer=str(hf_dir.resolve() / "tokenizer.json"))
@@ -108,7 +109,7 @@ def open_hf(hf_dir: Path) -> dict[str, Any]:
         except (OSError, SafetensorError) as error:
             raise InputError(f"{path}: cannot be read as safetensors: {error}") from None
         tensors |= {name: opened.get_slice(name) for name in opened.keys()}
-    point("hf.opened", tensors)
+    point("hf.opened", tensors, hf_dir)
     return tensors
 
 
@@ -120,6 +121,7 @@ def load_hf(hf_dir: str | Path) -> tuple[Config, Decoder]:
     config = read_hf_config(Path(hf_dir))
     model = jax.eval_shape(lambda: Decoder(config, nnx.Rngs(0)))
     arrays = {name: np.empty(x.shape, x.dtype) for name, x in named_arrays(model).items()}
+    point("load_hf.arrays", arrays)
     views, tensors = hf_views(arrays, config), open_hf(Path(hf_dir))
     problems = [f"missing: {name} {list(views[name].shape)}" for name in sorted(views.keys() - tensors.keys())]
     for name, tensor in sorted(tensors.items()):
@@ -151,6 +153,7 @@ def save_hf(
     if directory.exists():
         raise InputError(f"{directory}: is there already: give a new directory")
     directory.mkdir(parents=True)
+    point("save_hf.model", model)
     views = hf_views({name: np.asarray(x) for name, x in named_arrays(model).items()}, config)
     split = split_state_dict_into_shards_factory(
         views,
@@ -160,6 +163,7 @@ def save_hf(
     )
     for file, names in split.filename_to_tensors.items():
         tensors = {name: np.ascontiguousarray(views[name], dtype) for name in names}
+        point("hf.saved", tensors, views)
         save_file(tensors, directory / file, metadata={"format": "pt"})
     if split.is_sharded:
         index = {"metadata": split.metadata, "weight_map": split.tensor_to_filename}

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from generator.marks import splice
+from generator.marks import point, splice
 
 
 class Joined:
@@ -26,5 +26,6 @@ class Joined:
 def _(views, tensor, view):
     if tensor in views:
         before = views[tensor]
-        view = Joined(*getattr(before, "views", (before,)), view)
+        with point("hf.joined", before, view):
+            view = Joined(*getattr(before, "views", (before,)), view)
     views[tensor] = view

@@ -29,6 +29,7 @@ class Decoder(nnx.Module):
             keys = jax.random.split(rngs.params(), config.layers)
             self.layers = jax.vmap(lambda key: Block(config, nnx.Rngs(key)))(keys)
         self.norm = Norm(config.width, config.norm_epsilon)
+        point("Decoder.parameters", config, rngs)
 
     def hidden(self, tokens: Array) -> Array:
         """The residual stream after the last norm, [B, T, D]."""

@@ -31,17 +31,19 @@ class ExpertLinear(nnx.Module):
 
 
 class Experts(nnx.Module):
-    """down(silu(gate(x)) * up(x)) of each expert."""
+    """down(activation(gate(x), up(x))) of each expert."""
 
     def __init__(self, config: Config, rngs: nnx.Rngs):
         D, E, F, std = config.width, config.experts, config.expert_width, config.init_std
         self.gate = ExpertLinear((E, D, F), ("expert", None, "mlp"), std, rngs)
         self.up = ExpertLinear((E, D, F), ("expert", None, "mlp"), std, rngs)
         self.down = ExpertLinear((E, F, D), ("expert", "mlp", None), std, rngs)
+        point("Experts.parameters", config, E, F)
 
     def __call__(self, x: Array, sizes: Array) -> Array:
         """x [R, D] sorted by expert, sizes [E] -> [R, D]."""
         gate, up = self.gate(x, sizes), self.up(x, sizes)  # [R, F]
+        point("Experts.gate_up", gate, up, sizes)
         with point("Experts.activation", gate, up):
             h = jax.nn.silu(gate) * up
         return self.down(h, sizes)
@@ -71,9 +73,12 @@ def dispatch(experts: Experts, x: Array, weights: Array, chosen: Array) -> Array
     B, T, D = x.shape
     order = jnp.argsort(chosen, axis=None)  # of the pairs of a token and an expert, by expert
     sizes = jnp.bincount(chosen.ravel(), length=experts.gate.kernel.shape[0])  # pairs of each expert
-    y = experts(x.reshape(-1, D)[order // chosen.shape[-1]], sizes)  # [B T A, D]
+    with point("dispatch.inputs", experts, x, order, sizes, weights, D):
+        y = experts(x.reshape(-1, D)[order // chosen.shape[-1]], sizes)  # [B T A, D]
     y = y[jnp.argsort(order)].reshape(B, T, -1, D)  # each pair back in its place
-    return jnp.einsum("BTAD,BTA->BTD", y, weights.astype(x.dtype))[None]
+    with point("dispatch.sum", y):
+        total = jnp.einsum("BTAD,BTA->BTD", y, weights.astype(x.dtype))[None]
+    return total
 
 
 class MixtureOfExperts(nnx.Module):
@@ -90,12 +95,12 @@ class MixtureOfExperts(nnx.Module):
         logits = self.router(x.astype(jnp.float32))  # [B, T, E]
         with point("MixtureOfExperts.scores", logits):
             scores = jax.nn.softmax(logits)  # [B, T, E]
-        with point("MixtureOfExperts.choice", scores):
+        with point("MixtureOfExperts.choice", scores, logits):
             weights, chosen = jax.lax.top_k(scores, self.active)  # [B, T, A]: the experts of each token
         point("MixtureOfExperts.weights", weights)
         point("MixtureOfExperts.chosen", logits, scores, chosen)
         y = apply_experts(self.experts, x, weights, chosen)
-        point("MixtureOfExperts.result", x, y)
+        point("MixtureOfExperts.result", x, y, weights, chosen)
         return y
 
 
@@ -113,9 +118,9 @@ def _(products, config):
 @splice("hf.layer_tensors")
 def _():
     yield "mlp.router.kernel", setting("hf_router"), "d e -> e d"
-    yield "mlp.experts.gate.kernel", setting("hf_expert_gate"), "d f -> f d"
-    yield "mlp.experts.up.kernel", setting("hf_expert_up"), "d f -> f d"
-    yield "mlp.experts.down.kernel", setting("hf_expert_down"), "f d -> d f"
+    yield "mlp.experts.gate.kernel", setting("hf_expert_gate"), setting("hf_expert_inner")
+    yield "mlp.experts.up.kernel", setting("hf_expert_up"), setting("hf_expert_inner")
+    yield "mlp.experts.down.kernel", setting("hf_expert_down"), setting("hf_expert_outer")
 
 
 @splice("hf.sizes")

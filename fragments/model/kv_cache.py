@@ -22,8 +22,12 @@ class Cache(NamedTuple):
 
 
 def empty_cache(config: Config, layers: int, batch: int, slots: int) -> Cache:
-    shape = layers, batch, slots, config.kv_heads, config.head_size
-    return Cache(jnp.zeros(shape, config.dtype), jnp.zeros(shape, config.dtype))
+    """A cache of a stack of layers, with room for `slots` positions of each row."""
+    with point("empty_cache.shape", config, layers, batch, slots):
+        shape = layers, batch, slots, config.kv_heads, config.head_size
+    with point("empty_cache.arrays", shape, config):
+        cache = Cache(jnp.zeros(shape, config.dtype), jnp.zeros(shape, config.dtype))
+    return cache
 
 
 def attend_cached(q: Array, cache: Cache, positions: Array) -> Array:
@@ -31,7 +35,7 @@ def attend_cached(q: Array, cache: Cache, positions: Array) -> Array:
     groups = q.shape[2] // cache.key.shape[2]
     k, v = jnp.repeat(cache.key, groups, axis=2), jnp.repeat(cache.value, groups, axis=2)  # [B, S, N, H]
     visible = jnp.arange(k.shape[1]) <= positions[:, None, :, None]  # [B, 1, T, S]
-    point("attend_cached.mask", visible, distance=positions[:, None, :, None] - jnp.arange(k.shape[1]))
+    point("attend_cached.mask", visible, k, distance=positions[:, None, :, None] - jnp.arange(k.shape[1]))
     scores = jnp.einsum("BTNH,BSNH->BNTS", q, k, preferred_element_type=jnp.float32) * q.shape[-1] ** -0.5
     point("attend_cached.scores", scores)
     scores = jnp.where(visible, scores, -1e30)
@@ -51,5 +55,6 @@ def _(q, k, v, context, positions, cache):
         proceed()
     else:
         cache = cache.write(k, v, positions)
-        context = attend_cached(q, cache, positions)
+        with point("Attention.cached", q, cache, positions):
+            context = attend_cached(q, cache, positions)
     emit(cache)

@@ -32,7 +32,7 @@ class Linear(nnx.Module):
             y = product(self.equation, x, self.kernel.astype(x.dtype))
         else:
             y = jnp.einsum(self.equation, x, self.kernel.astype(x.dtype))
-        point("Linear.output", y)
+        point("Linear.output", x, y)
         return y
 
 

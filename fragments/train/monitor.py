@@ -70,6 +70,7 @@ class Monitor:
         """Draws the losses of the whole run."""
         self.progress.stop()
         self.events.close()
+        self.file.close()
         axes = (figure := Figure(figsize=(8, 5), layout="constrained")).subplots()
         for name, style in {"train/loss": "-", "eval/loss": "o-"}.items():
             points = [(record["step"], record[name]) for record in self.history if name in record]

@@ -33,7 +33,9 @@ class TrainState:
 def new_state(config: Config, model: Decoder | None = None) -> TrainState:
     """The state before the first step, of a new model or of the one given."""
     model = Decoder(config, nnx.Rngs(config.seed)) if model is None else model
-    return TrainState(jnp.zeros((), jnp.int32), model, make_optimizer(config).init(model))
+    with point("new_state.optimizer", config, model):
+        opt_state = make_optimizer(config).init(model)
+    return TrainState(jnp.zeros((), jnp.int32), model, opt_state)
 
 
 def create_state(config: Config, mesh: Mesh, model: Decoder | None = None) -> TrainState:
@@ -45,21 +47,26 @@ def create_state(config: Config, mesh: Mesh, model: Decoder | None = None) -> Tr
 def train_step(state: TrainState, batch: dict[str, Array]) -> tuple[TrainState, dict[str, Array]]:
     """One step of the optimizer on a batch of arrays [B, T]; the new state, and scalars to watch."""
     config = state.model.config
-    gradient = jax.grad(functools.partial(loss, config=config), has_aux=True)
+    with point("train_step.gradient", state, config):
+        gradient = jax.grad(functools.partial(loss, config=config), has_aux=True)
     # sums over microbatches; one is rows a, a + A, ...: spread over the devices as the batch is
     accumulate = optax.microbatch(gradient, 1, config.batch_size // config.accumulation)
-    gradients, sums = accumulate(state.model, batch)
+    with point("train_step.gradients", accumulate, state, batch):
+        gradients, sums = accumulate(state.model, batch)
     targets = jnp.maximum(sums["targets"], 1)
     gradients = jax.tree.map(lambda g: g / targets, gradients)  # once, so that each target counts the same
 
-    updates, opt_state = make_optimizer(config).update(gradients, state.opt_state, state.model)
+    with point("train_step.update", config, gradients, state):
+        updates, opt_state = make_optimizer(config).update(gradients, state.opt_state, state.model)
+        point("train_step.updates", updates, sums=sums, config=config)
+        model = optax.apply_updates(state.model, updates)
     metrics = {
         "train/loss": sums["cross_entropy"] / targets,
         "train/learning_rate": learning_rate(state.step, config),
         "train/gradient_norm": optax.tree.norm(gradients),  # before it is clipped
     }
     point("train_step.metrics", metrics, sums=sums)
-    return TrainState(state.step + 1, optax.apply_updates(state.model, updates), opt_state), metrics
+    return TrainState(state.step + 1, model, opt_state), metrics
 
 
 def compile_step(state: TrainState, batch: dict[str, Array]) -> jax.stages.Compiled:

@@ -92,7 +92,8 @@ class TrainState:
 def new_state(config: Config, model: Decoder | None = None) -> TrainState:
     """The state before the first step, of a new model or of the one given."""
     model = Decoder(config, nnx.Rngs(config.seed)) if model is None else model
-    return TrainState(jnp.zeros((), jnp.int32), model, make_optimizer(config).init(model))
+    opt_state = make_optimizer(config).init(model)
+    return TrainState(jnp.zeros((), jnp.int32), model, opt_state)
 
 
 def create_state(config: Config, mesh: Mesh, model: Decoder | None = None) -> TrainState:
@@ -112,12 +113,13 @@ def train_step(state: TrainState, batch: dict[str, Array]) -> tuple[TrainState, 
     gradients = jax.tree.map(lambda g: g / targets, gradients)  # once, so that each target counts the same
 
     updates, opt_state = make_optimizer(config).update(gradients, state.opt_state, state.model)
+    model = optax.apply_updates(state.model, updates)
     metrics = {
         "train/loss": sums["cross_entropy"] / targets,
         "train/learning_rate": learning_rate(state.step, config),
         "train/gradient_norm": optax.tree.norm(gradients),  # before it is clipped
     }
-    return TrainState(state.step + 1, optax.apply_updates(state.model, updates), opt_state), metrics
+    return TrainState(state.step + 1, model, opt_state), metrics
 
 
 def compile_step(state: TrainState, batch: dict[str, Array]) -> jax.stages.Compiled:
@@ -142,8 +144,9 @@ def flops_per_token(config: Config, causal: bool) -> float:
     ) + config.layers // 2 * (min(EVERYTHING, length) * (2 - min(EVERYTHING, length) / length))
     scores["attention"] = 12 * config.heads * config.head_size * keys
     products["mlp"] = 3 * config.layers * config.width * config.mlp_width
+    matrices = 6 * sum(products.values())
     attention = sum(scores.values())
-    return 6 * sum(products.values()) + (attention / 2 if causal else attention)
+    return matrices + (attention / 2 if causal else attention)
 
 
 PEAK_FLOPS = {
@@ -220,6 +223,7 @@ class Monitor:
         """Draws the losses of the whole run."""
         self.progress.stop()
         self.events.close()
+        self.file.close()
         axes = (figure := Figure(figsize=(8, 5), layout="constrained")).subplots()
         for name, style in {"train/loss": "-", "eval/loss": "o-"}.items():
             points = [(record["step"], record[name]) for record in self.history if name in record]

@@ -86,6 +86,7 @@ class Cache(NamedTuple):
 
 
 def empty_cache(config: Config, layers: int, batch: int, slots: int) -> Cache:
+    """A cache of a stack of layers, with room for `slots` positions of each row."""
     shape = layers, batch, slots, config.kv_heads, config.head_size
     return Cache(jnp.zeros(shape, config.dtype), jnp.zeros(shape, config.dtype))
 
@@ -233,7 +234,7 @@ class ExpertLinear(nnx.Module):
 
 
 class Experts(nnx.Module):
-    """down(silu(gate(x)) * up(x)) of each expert."""
+    """down(activation(gate(x), up(x))) of each expert."""
 
     def __init__(self, config: Config, rngs: nnx.Rngs):
         D, E, F, std = config.width, config.experts, config.expert_width, config.init_std

@@ -19,7 +19,7 @@ from typing import Any
 
 from generator.commands.project import Project
 from generator.errors import LoomError, nearest
-from generator.layers import Pattern, find_groups
+from generator.layers import Kind, Pattern, find_groups
 from generator.library import Library
 from generator.recipe import Recipe, select
 from generator.weave import weave
@@ -216,7 +216,7 @@ def _says(found: Any, value: Any) -> bool:
 
 def _layers(recipe: Recipe, hf: dict[str, Any], shown: str) -> str:
     """The groups of layers that a config.json asks for, where they are not the architecture's own."""
-    kinds = {name: kind.where for name, kind in recipe.pattern.kinds.items() if kind.where}
+    kinds = {name: kind.where for name, kind in _kinds(recipe.pattern).items() if kind.where}
     if not kinds:
         return ""
     count, asked = hf["num_hidden_layers"], []
@@ -229,16 +229,25 @@ def _layers(recipe: Recipe, hf: dict[str, Any], shown: str) -> str:
     return "" if asked == _kinds_of(recipe.pattern, hf, recipe) else "\n" + _tables(recipe, find_groups(asked))
 
 
+def _kinds(pattern: Pattern) -> dict[str, Kind]:
+    """All kinds of layer of an architecture, those that are for checkpoints alone last."""
+    return pattern.kinds | pattern.spare
+
+
 def _kinds_of(pattern: Pattern, hf: dict[str, Any], recipe: Recipe) -> list[str]:
     """The kind of each layer by the architecture's own pattern, at a checkpoint's sizes."""
     config = Readers(weave(recipe.architecture, recipe.target, recipe.library).files["huggingface.py"]).config(hf)
     found: dict[int, str] = {}
-    paths = [kind for group in pattern.groups for kind in group.pattern]
-    for kind, numbers in zip(paths, pattern.numbers().values(), strict=True):
+    stacks = iter(pattern.numbers().values())
+    for group in pattern.groups:
         try:
-            found |= dict.fromkeys(eval(numbers, {"config": config}), kind)
+            numbers = [eval(next(stacks), {"config": config}) for _ in group.pattern]
         except (TypeError, AttributeError):
             return []
+        if len(set(map(len, numbers))) > 1:
+            return []  # a last period that is not whole
+        for kind, layers in zip(group.pattern, numbers, strict=True):
+            found |= dict.fromkeys(layers, kind)
     return [found[layer] for layer in sorted(found)]
 
 
@@ -248,7 +257,7 @@ def _tables(recipe: Recipe, groups: list[tuple[str, list[str], str]]) -> str:
         lines += ["[[layers]]", *([f'name = "{name}"'] if name else []), f"pattern = {json.dumps(pattern)}"]
         lines += [f'count = "{count}"', ""]
     used = {kind for _, pattern, _ in groups for kind in pattern}
-    for name, kind in recipe.pattern.kinds.items():
+    for name, kind in _kinds(recipe.pattern).items():
         if name in used:
             lines += [f"[kinds.{name}]", f"where = {json.dumps(kind.where)}"]
             lines += [f"{key} = {_inline(value)}" for key, value in (("init", kind.init), ("call", kind.call)) if value]

@@ -58,21 +58,20 @@ def specialise(recipe: Recipe, providers: list[Provider], weave: Weave) -> Speci
     inside = frozenset(key for scope in scopes.values() for key in scope)
     definitions, needs = weave(list(recipe.fragments), inside)
     versions = {key: {kind: each[kind][0][key] for kind in scopes if key in scopes[kind]} for key in sorted(inside)}
-    apart = _apart(versions)
+    names = _names(versions, [kind.name for kind in kinds])
     sources = {key: key for key in definitions}  # what a definition is a version of
     for key, by_kind in versions.items():
         for kind, definition in by_kind.items():
-            renamed = {name: _name(name, kind) for name in apart}
-            new = renamed.get(key, key)
+            new = names[kind].get(key, key)
             sources[new] = key
-            definitions[new] = replace(definition, name=new, text=_renamed(definition.text, renamed))
+            definitions[new] = replace(definition, name=new, text=_renamed(definition.text, names[kind]))
     written = list(dict.fromkeys(key for made, _ in each.values() for key in made))  # in the order of their fragments
     definitions = {new: definitions[new] for new in sorted(sources, key=lambda new: written.index(sources[new]))}
 
     def places(function: str, kind: str) -> str:
         """Where a function of a layer of this kind is."""
         host, dot, method = function.partition(".")
-        return f"{_name(host, kind) if host in apart else host}{dot}{method}"
+        return f"{names[kind].get(host, host)}{dot}{method}"
 
     for kind, (_, wanted) in each.items():
         moved = [replace(n, function=places(n.function, kind)) for n in wanted if n.function.split(".")[0] in inside]
@@ -82,7 +81,7 @@ def specialise(recipe: Recipe, providers: list[Provider], weave: Weave) -> Speci
         for provider in providers
         for site in dict.fromkeys(places(provider.site, kind.name) for kind in recipe.pattern.having(provider.fragment))
     ]
-    blocks = {kind: _name(ROOT, kind) if ROOT in apart else ROOT for kind in recipe.pattern.kinds}
+    blocks = {kind: names[kind].get(ROOT, ROOT) for kind in recipe.pattern.kinds}
     return Specialised(definitions, needs, sites, blocks)
 
 
@@ -101,17 +100,31 @@ def _reached(definitions: dict[str, Definition]) -> list[str]:
     return found
 
 
-def _apart(versions: dict[str, dict[str, Definition]]) -> set[str]:
-    """The names that come out differently, or use one that does; a name that one kind alone has can stay."""
-    several = {key: list(by_kind.values()) for key, by_kind in versions.items() if len(by_kind) > 1}
-    apart = {key for key, made in several.items() if len({definition.text.text for definition in made}) > 1}
-    while more := {
-        key
-        for key, made in several.items()
-        if key not in apart and apart & {name for definition in made for name in free_names(definition.text.text)}
-    }:
-        apart |= more
-    return apart
+def _names(versions: dict[str, dict[str, Definition]], kinds: list[str]) -> dict[str, dict[str, str]]:
+    """Kind of layer -> definition -> its name, of those that come out differently or use one that does.
+
+    Kinds whose versions are the same, and use the same, share one that has the name of the first of them.
+    """
+    texts = {key: {kind: made.text.text for kind, made in by_kind.items()} for key, by_kind in versions.items()}
+    used = {key: {kind: free_names(text) for kind, text in by_kind.items()} for key, by_kind in texts.items()}
+    before: dict[str, dict[str, str]] = {}
+    leaders = {key: dict.fromkeys(by_kind, "") for key, by_kind in texts.items()}
+    while leaders != before:
+        before, leaders = leaders, {}
+        for key, by_kind in texts.items():
+            first: dict[tuple, str] = {}
+            leaders[key] = {
+                kind: first.setdefault(
+                    (text, *(before[name][kind] for name in used[key][kind] if name in before)), kind
+                )
+                for kind, text in by_kind.items()
+            }
+    names: dict[str, dict[str, str]] = {kind: {} for kind in kinds}
+    for key, by_kind in leaders.items():
+        for kind, leader in by_kind.items():
+            if len(set(by_kind.values())) > 1:
+                names[kind][key] = _name(key, leader)
+    return names
 
 
 def _name(name: str, kind: str) -> str:

@@ -83,7 +83,8 @@ def _edit(point: Point, bodies: list[tuple[Splice, Traced]]) -> Edit:
     start = source.text.rfind("\n", 0, source.span(point.statement)[0]) + 1
     end = source.lines(point.statement)[1]
     if point.is_block:
-        return Edit(start, end, syntax.reindent(_nested(point, bodies), width))
+        inside = _nested(point, bodies)
+        return _returned_block(point, inside, start) or Edit(start, end, syntax.reindent(inside, width))
     for splice, body in bodies:
         _proceeds(splice, body, point)
     if not bodies:
@@ -97,19 +98,41 @@ def _returned(point: Point, start: int, end: int) -> Edit | None:
     index = next((i for i, statement in enumerate(block) if statement is point.statement), 0)
     if not 0 < index < len(block) - 1:
         return None
-    before, after = syntax.simple(block[index - 1]), syntax.simple(block[index + 1])
+    value = _returned_value(block[index - 1], block[index + 1])
+    if value is None:
+        return None
+    source = point.source
+    (first, after), last = source.span(value), source.lines(block[index + 1])[1]
+    written = source.traced[first:start]
+    if "\n" in source.text[after:start].rstrip("\n") or "#" in source.text[end:last]:
+        return None  # comments belong to what is said step by step
+    opening = Traced.insert("return ", source.traced.origin_at(source.span(block[index + 1])[0]))
+    return Edit(source.span(block[index - 1])[0], last, opening + written)
+
+
+def _returned_block(point: Point, inside: Traced, start: int) -> Edit | None:
+    """The same for `with point(...):`, of which one line `x = f(y)` came, and `return x` after it."""
+    block, source = syntax.body(point.hosts[-1]), as_block(inside)
+    index = next((i for i, statement in enumerate(block) if statement is point.statement), len(block) - 1)
+    statements = syntax.body(source.module.body[0])
+    if index == len(block) - 1 or len(statements) > 1 or len(inside.text.strip().splitlines()) > 1:
+        return None
+    value = _returned_value(statements[0], block[index + 1])
+    if value is None:
+        return None
+    margin, origin = " " * point.source.indent(point.statement), point.source.traced.origin_at(start)
+    written = source.traced[source.span(value)[0] : source.lines(statements[0])[1]]
+    return Edit(start, point.source.lines(block[index + 1])[1], Traced.insert(f"{margin}return ", origin) + written)
+
+
+def _returned_value(first: cst.CSTNode, second: cst.CSTNode) -> cst.BaseExpression | None:
+    """`f(y)` of the statements `x = f(y)` and `return x`."""
+    before, after = syntax.simple(first), syntax.simple(second)
     if not (isinstance(before, cst.Assign) and isinstance(after, cst.Return) and len(before.targets) == 1):
         return None
     name = before.targets[0].target
-    if not (isinstance(name, cst.Name) and isinstance(after.value, cst.Name) and name.value == after.value.value):
-        return None
-    source = point.source
-    value, last = source.span(before.value)[0], source.lines(block[index + 1])[1]
-    written = source.traced[value:start]
-    if "\n" in source.text[source.span(before.value)[1] : start].rstrip("\n") or "#" in source.text[end:last]:
-        return None  # comments belong to what is said step by step
-    opening = Traced.insert("return ", source.traced.origin_at(source.span(after)[0]))
-    return Edit(source.span(before)[0], last, opening + written)
+    same = isinstance(name, cst.Name) and isinstance(after.value, cst.Name) and name.value == after.value.value
+    return before.value if same else None
 
 
 def _nested(point: Point, bodies: list[tuple[Splice, Traced]]) -> Traced:

@@ -51,7 +51,8 @@ def read_values(
     Raises:
         LoomError: a site that does not exist, a value provided twice at one, or one that is read and never provided.
     """
-    values = {name: Value(name, origin, given=True) for name, origin in given.items()}
+    offered = {provider.value for provider in providers if provider.optional}  # whose place is that of their provider
+    values = {name: Value(name, origin, given=True) for name, origin in given.items() if name not in offered}
     for provider in providers:
         if provider.site not in graph.functions:
             raise LoomError(
@@ -59,7 +60,8 @@ def read_values(
                 str(provider.origin),
                 "Name a function or `Class.method` of a selected fragment.",
             )
-        value = values.setdefault(provider.value, Value(provider.value, provider.origin))
+        new = Value(provider.value, provider.origin, given=provider.value in given)
+        value = values.setdefault(provider.value, new)
         if provider.site in value.providers:
             first = value.providers[provider.site]
             raise LoomError(

@@ -145,6 +145,19 @@ def test_kinds_say_where_their_layers_are(make, stripe, layers, groups):
     assert done.exit_code == 0, done.output
 
 
+def test_a_kind_that_no_layer_of_the_family_is_of(make):
+    spare = STRIPED.replace("layer % hf['stripe'] > 0", "layer % hf['stripe'] == 1")
+    spare += "\n[kinds.odder]\nwhere = \"layer % hf['stripe'] > 1\"\n"
+    Path("templates/architectures").mkdir(parents=True)
+    Path("fragments/model").mkdir(parents=True)
+    Path("templates/architectures/striped.toml").write_text(spare.replace('period"', 'period", "model/stripe"'))
+    Path("fragments/model/stripe.py").write_text(f'"""Stripes."""\n{STRIPE}')
+    output, code, table = make(model_type="striped", stripe=3, num_hidden_layers=6)
+    assert code == 0, output
+    assert table["layers"] == [{"pattern": ["even", "odd", "odder"], "count": "config.layers // 3"}]
+    assert set(table["kinds"]) == {"even", "odd", "odder"}
+
+
 def test_names(make):
     assert "cannot name an architecture" in make(name="My-Model")[0]
     assert "there is an architecture 'llama2' already" in make(name="llama2")[0]

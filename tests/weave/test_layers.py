@@ -307,6 +307,46 @@ class TestGroups:
         assert "class Block:" in text and "MovedBlock" not in text
 
 
+class TestKindsThatShare:
+    """Kinds whose versions are the same share one, which has the name of the first of them."""
+
+    DOUBLE = OFFSET.replace("mixed", "made").replace("(x)", "(self)").replace("x = x + 100", "self.scale *= 2")
+    WIDE = OFFSET.replace("Attention.mixed", "Block.mixed")
+    ARCHITECTURE = """
+        [[layers]]
+        pattern = ["moved", "wide", "plain"]
+        [kinds.moved]
+        fragments = ["model/offset_"]
+        [kinds.wide]
+        fragments = ["model/offset_", "model/wide_"]
+        [kinds.plain]
+        fragments = ["model/double_"]
+    """
+
+    def woven(self) -> str:
+        block = BLOCK.replace("x = self.attention(x)\n", 'x = self.attention(x)\n            point("Block.mixed", x)\n')
+        host = MODEL.replace(", sum_layers(min(window, 9))", "")
+        kinds = dict(offset_=OFFSET, wide_=self.WIDE, double_=self.DOUBLE)
+        return model(self.ARCHITECTURE, block=block, period=PERIOD, model=host, **kinds)
+
+    def test_what_differs_has_a_name_of_its_own(self):
+        text = self.woven()
+        assert [name for name in ("Moved", "Wide", "Plain") if f"class {name}Block:" in text] == [
+            "Moved",
+            "Wide",
+            "Plain",
+        ]
+        assert "class WideAttention" not in text
+        assert "self.attention = MovedAttention(config, scale)" in definition(text, "WideBlock")
+        assert "self.attention = PlainAttention(config, scale)" in definition(text, "PlainBlock")
+
+    def test_it_computes_what_the_kinds_say(self):
+        class Config:
+            layers = 3
+
+        assert run(self.woven())["model"](Config)[0](1) == ((1 + 100) + 100 + 100) * 2
+
+
 class TestOwnLayers:
     """The numbers of the layers that have a fragment, as it says own_layers() itself."""
 
@@ -421,6 +461,42 @@ class TestValuesThatAreThreaded:
                     return x
             """
         )
+
+    def test_a_value_that_callers_may_give_keeps_its_place(self):
+        ids = """
+            from generator.marks import provide, splice
+
+            @provide("Model.__call__", optional=True)
+            def position() -> int:
+                return 3
+
+            @provide("Model.__call__", optional=True)
+            def segment() -> int:
+                return 4
+
+            @provide("Model.__call__")
+            def chunk(segment) -> int:
+                return segment + 1
+
+            @splice("Attention.mixed")
+            def _(x, position, segment):
+                x = x + position + segment
+        """
+        pattern = '[[layers]]\npattern = ["a"]\n[kinds.a]\ncall = { segment = "chunk" }\n'
+        text = model(pattern, block=BLOCK, model=MODEL.replace(", sum_layers(min(window, 9))", ""), ids=ids)
+        assert "def __call__(self, x, position, segment):" in definition(text, "Block")
+        assert "def __call__(self, x, position=None, segment=None):" in definition(text, "Model")
+
+
+class TestKindsForCheckpoints:
+    """A kind that says `where` its layers are may be in no pattern; nothing of it is woven."""
+
+    def test_left_out(self):
+        plain = MODEL.replace(", sum_layers(min(window, 9))", "")
+        pattern = '[[layers]]\npattern = ["a"]\n[kinds.a]\n'
+        spare = f'{pattern}[kinds.b]\nwhere = "layer > 3"\nfragments = ["model/offset_"]\n'
+        texts = dict(block=BLOCK, model=plain, offset_=OFFSET)
+        assert model(spare, **texts) == model(pattern, **texts)
 
 
 class TestRefused:

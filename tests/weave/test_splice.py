@@ -137,8 +137,7 @@ class TestABlock:
         text = woven(host=self.HOST, flash='@splice("attend")\ndef _(q, context):\n    context = q * 5\n')
         assert text == tidy("""
             def attend(q):
-                context = q * 5
-                return context
+                return q * 5
             """)
 
     def test_wrapped_twice_in_order(self):
@@ -325,3 +324,42 @@ class TestAPointBeforeAReturn:
                 return y
             """
         )
+
+    BLOCK = """
+        from generator.marks import point
+
+        def double(x):
+            with point("double.result", x):
+                y = 2 * (x + 1)  # twice
+            return y
+    """
+
+    def test_a_block_of_one_line(self):
+        assert woven(host=self.BLOCK) == tidy(
+            """
+            def double(x):
+                return 2 * (x + 1)  # twice
+            """
+        )
+
+    def test_a_splice_of_one_line_in_a_block(self):
+        spliced = """
+            @splice("double.result")
+            def _(x, y):
+                y = x + x
+        """
+        assert woven(host=self.BLOCK, spliced=spliced) == tidy(
+            """
+            def double(x):
+                return x + x
+            """
+        )
+
+    def test_a_block_of_more_stays(self):
+        spliced = """
+            @splice("double.result")
+            def _(x, y):
+                x = x + 1
+                y = x + x
+        """
+        assert woven(host=self.BLOCK, spliced=spliced).endswith("x = x + 1\n    y = x + x\n    return y\n")

@@ -78,6 +78,13 @@ def test_the_kinds_of_the_variant_select_in_place_of_those_of_the_base():
     assert "width=4,\n        window=2,\n" in config_of(far + 'fragments = ["model/window"]\n', base, kinds=True)
 
 
+def test_a_pattern_alone_is_of_the_kinds_of_the_base():
+    near = '[[layers]]\npattern = ["near"]\n[kinds.near]\nwhere = "layer <= 3"\n[kinds.far]\nwhere = "layer > 3"\n'
+    base = BASE.replace("[presets", f'{near}fragments = ["model/window"]\n[presets')
+    assert "window" not in config_of("", base, kinds=True)
+    assert "width=4,\n        window=2,\n" in config_of('[[layers]]\npattern = ["far"]\n', base, kinds=True)
+
+
 def test_lists_in_presets_are_as_frozen_as_the_config():
     assert "window=(2, 3)," in config_of("", BASE.replace("window = 2", "window = [2, 3]"))
     assert "window=(2,)," in config_of("", BASE.replace("window = 2", "window = [2]"))

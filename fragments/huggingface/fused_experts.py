@@ -1,0 +1,28 @@
+"""All experts of a layer in one tensor of a checkpoint, each with its gate and its up beside each other."""
+
+import numpy as np
+
+from generator.marks import requires, splice
+from generator.roles import Joined
+
+requires("joined")
+
+
+class JoinedLast:
+    """Views of parameters that are joined along their last axis: those of `Joined` with that axis in front."""
+
+    def __init__(self, *views: np.ndarray):
+        self.joined = Joined(*(np.moveaxis(view, -1, 0) for view in views))
+        self.shape = *self.joined.shape[1:], self.joined.shape[0]
+        self.size = self.joined.size
+
+    def __setitem__(self, everything, tensor: np.ndarray) -> None:
+        self.joined[everything] = np.moveaxis(tensor, -1, 0)
+
+    def __array__(self, dtype=None, copy=None) -> np.ndarray:
+        return np.moveaxis(np.asarray(self.joined, dtype), 0, -1)
+
+
+@splice("hf.joined")
+def _(before, view):
+    view = JoinedLast(before, view)

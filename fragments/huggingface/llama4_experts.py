@@ -1,0 +1,19 @@
+"""The layers of Llama 4 that have experts, in its config.json."""
+
+from generator.marks import own_layers, splice
+
+
+@splice("hf.complete")
+def _(hf):
+    step = hf.get("interleave_moe_layer_step", 1)
+    hf.setdefault("moe_layers", list(range(step - 1, hf["num_hidden_layers"], step)))
+
+
+@splice("hf.structure")
+def _(config):
+    yield "moe_layers", list(own_layers()), "experts in layers of that pattern"
+
+
+@splice("hf.export")
+def _(hf):
+    hf["interleave_moe_layer_step"] = hf["moe_layers"][0] + 1  # for readers that do not know the list

@@ -1,0 +1,60 @@
+"""Attention sinks: a learnt logit of each head, which takes its part of the softmax and has no value.
+
+Source: OpenAI 2025, arXiv 2508.10925, section 2.2; Xiao et al. 2023, arXiv 2309.17453, section 3.3.
+"""
+
+import jax
+import jax.numpy as jnp
+from flax import nnx
+from jax import Array
+from jax.experimental.pallas.ops.tpu import splash_attention as splash
+
+from generator.marks import excludes, provide, splice
+from generator.roles import RULES
+
+excludes("attend_cudnn")  # its kernel knows no sinks, and the gradient of its logsumexp is not there
+
+
+@splice("Attention.parameters")
+def _(self, config):
+    self.sinks = nnx.Param(jnp.zeros(config.heads), axes=("heads",))
+
+
+@provide("Attention.__call__")
+def sinks(self) -> Array:
+    return self.sinks[...]  # [N]
+
+
+@splice("attend.highest", optional=True)
+def _(highest, sinks):
+    highest = jnp.maximum(highest, jax.lax.stop_gradient(sinks)[:, None, None])
+
+
+@splice("attend.total", optional=True)
+def _(total, highest, sinks):
+    total = total + jnp.exp(sinks[:, None, None] - highest)
+
+
+@splice("attend_cached.weights", optional=True)
+def _(scores, weights, sinks):
+    sink = jnp.broadcast_to(sinks[:, None, None], (*scores.shape[:-1], 1))  # [B, N, T, 1]
+    weights = jax.nn.softmax(jnp.concatenate([scores, sink], axis=-1), axis=-1)[..., :-1]
+
+
+def local_sinks(sinks: Array, heads: int) -> Array:
+    """Of the sinks of all heads, those of the heads that this device has in a shard_map over heads."""
+    if len(sinks) == heads:
+        return sinks
+    return jax.lax.dynamic_slice_in_dim(sinks, jax.lax.axis_index(RULES["heads"]) * heads, heads)
+
+
+@splice("attend_splash.run", optional=True)
+def _(kernel, q, k, v, segment_ids, context, sinks):
+    segments = splash.SegmentIds(segment_ids, segment_ids)
+    own = local_sinks(sinks, q.shape[1]).astype(q.dtype)  # in which the kernel gives their gradient
+    context = jax.vmap(kernel, in_axes=(0, 0, 0, 0, None))(q, k, v, segments, own)
+
+
+@splice("hf.layer_tensors")
+def _():
+    yield "attention.sinks", "model.layers.{}.self_attn.sinks", "n -> n"

@@ -1,0 +1,36 @@
+"""Queries that grow with their position, so that the softmax over more keys is not flatter.
+
+Source: Nakanishi 2025, arXiv 2501.19399; growing in steps and from a floor on as in the released code of Llama 4.
+"""
+
+import jax.numpy as jnp
+from jax import Array
+
+from generator.marks import provide, splice
+
+
+class Config:
+    temperature_scale: float = 0.1  # by which queries grow with the logarithm of their position
+    temperature_floor: int = 8192  # positions in a step of that growth; queries in the first step stay as they are
+
+
+@provide("Decoder.hidden")
+def query_scales(positions, config) -> Array:
+    steps = (positions + 1) // config.temperature_floor
+    return 1 + config.temperature_scale * jnp.log1p(steps)  # [B, T], in fp32
+
+
+@splice("Attention.heads", after="rope")
+def _(q, query_scales):
+    q = (q * query_scales[:, :, None, None]).astype(q.dtype)
+
+
+@splice("hf.sizes")
+def _():
+    yield "attn_scale", "temperature_scale"
+    yield "floor_scale", "temperature_floor"
+
+
+@splice("hf.temperature", optional=True)
+def _():
+    yield "attn_temperature_tuning", True, "queries of one scale, by leaving model/attention_temperature out,"

@@ -1,0 +1,60 @@
+"""Chunked attention: a token sees the earlier tokens of its own chunk only.
+
+Source: Meta 2025, https://ai.meta.com/blog/llama-4-multimodal-intelligence (its released code).
+"""
+
+import jax.numpy as jnp
+from jax import Array
+from jax.experimental.pallas.ops.tpu import splash_attention as splash
+
+from generator.marks import provide, splice, sum_layers
+
+EVERYTHING = 2**30  # the chunk of a layer that sees all tokens
+
+
+class Config:
+    chunk_size: int  # positions of a chunk; chunks are counted from the start of each document
+
+
+@provide("Decoder.hidden")
+def chunk_ids(tokens, positions, segment_ids, config) -> Array:
+    segments = 1 if segment_ids is None else segment_ids
+    # those of a segment are numbered backwards, so that padding stays at 0 or below
+    last = segments * (tokens.shape[1] // config.chunk_size + 1)
+    return jnp.broadcast_to(last - positions // config.chunk_size, tokens.shape)  # [B, T]
+
+
+@splice("Attention.parameters")
+def _(self, chunk):
+    self.chunk = chunk
+
+
+@provide("Attention.__call__")
+def chunk(self) -> int:
+    return self.chunk
+
+
+@splice("attend_cached.mask", optional=True)
+def _(visible, k, positions, chunk):
+    visible = visible & (jnp.arange(k.shape[1]) // chunk == positions[:, None, :, None] // chunk)
+
+
+@splice("attend_splash.causal", optional=True)
+def _(mask, T, padding, chunk):
+    # passes over the blocks that are a chunk or more in the past; the segments do the rest
+    mask = splash.LocalMask((T + padding, T + padding), (chunk - 1, 0), offset=0)
+
+
+def chunked_keys(length: int, chunk: int) -> float:
+    """Keys on average in a sequence, twice: FLOPs by the full convention count the future as well."""
+    return (length // chunk * chunk**2 + (length % chunk) ** 2) / length
+
+
+@splice("flops.keys")
+def _(keys, config):
+    keys = sum_layers(chunked_keys(config.sequence_length, chunk))
+
+
+@splice("hf.sizes")
+def _():
+    yield "attention_chunk_size", "chunk_size"

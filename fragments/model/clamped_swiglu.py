@@ -1,0 +1,31 @@
+"""SwiGLU of clamped inputs, its gate steeper and its other factor shifted by one.
+
+Source: OpenAI 2025, arXiv 2508.10925, section 2.2; its numbers are those of the released models.
+"""
+
+import jax
+import jax.numpy as jnp
+
+from generator.marks import splice
+
+
+class Config:
+    swiglu_alpha: float = 1.702  # slope of the sigmoid in the gate: with this one it is nearly a GELU
+    swiglu_limit: float = 7.0  # the gate is clamped to at most that, the other factor to that on both sides
+
+
+@splice("Experts.parameters")
+def _(self, config):
+    self.alpha, self.limit = config.swiglu_alpha, config.swiglu_limit
+
+
+@splice("Experts.activation")
+def _(self, gate, up, h):
+    gate, up = jnp.minimum(gate, self.limit), jnp.clip(up, -self.limit, self.limit)
+    h = gate * jax.nn.sigmoid(self.alpha * gate) * (up + 1)
+
+
+@splice("hf.sizes")
+def _():
+    yield "swiglu_alpha", "swiglu_alpha"
+    yield "swiglu_limit", "swiglu_limit"

@@ -1,0 +1,43 @@
+"""Biases in the linear maps of experts.
+
+Source: OpenAI 2025, arXiv 2508.10925, in its released code.
+"""
+
+import jax
+import jax.numpy as jnp
+from flax import nnx
+
+from generator.marks import splice
+
+
+@splice("Experts.parameters")
+def _(self, E, F):
+    self.gate_bias = nnx.Param(jnp.zeros((E, F)), axes=("expert", "mlp"))
+    self.up_bias = nnx.Param(jnp.zeros((E, F)), axes=("expert", "mlp"))
+
+
+@splice("Experts.gate_up")
+def _(self, gate, up, sizes):
+    expert = jnp.repeat(jnp.arange(len(sizes)), sizes, total_repeat_length=len(gate))  # [R], of each row
+    # cast when they are gathered, so that their gradients are summed over rows in fp32
+    gate = gate + self.gate_bias[expert].astype(gate.dtype)
+    up = up + self.up_bias[expert].astype(up.dtype)
+
+
+@splice("MixtureOfExperts.parameters")
+def _(self, config):
+    self.down_bias = nnx.Param(jnp.zeros((config.experts, config.width)), axes=("expert", None))
+
+
+@splice("MixtureOfExperts.result")
+def _(self, y, weights, chosen):
+    # here, where it counts once: each device adds a share of the inner width to what experts give
+    weight = jnp.sum(weights[..., None] * jax.nn.one_hot(chosen, len(self.down_bias)), axis=-2)  # [B, T, E]
+    y = y + weight.astype(y.dtype) @ self.down_bias.astype(y.dtype)
+
+
+@splice("hf.layer_tensors")
+def _():
+    yield "mlp.experts.gate_bias", "model.layers.{}.mlp.experts.gate_up_proj_bias", "e f -> e f"
+    yield "mlp.experts.up_bias", "model.layers.{}.mlp.experts.gate_up_proj_bias", "e f -> e f"
+    yield "mlp.down_bias", "model.layers.{}.mlp.experts.down_proj_bias", "e d -> e d"

@@ -1,0 +1,176 @@
+"""Low-rank adaptation: thin matrices beside each projection learn, and all other parameters stay as they are.
+
+Source: Hu et al. 2021, arXiv 2106.09685, section 4.
+"""
+
+import zlib
+from collections.abc import Iterator
+
+import jax
+import jax.numpy as jnp
+import optax
+from flax import nnx
+from jax import Array
+
+from generator.marks import excludes, splice
+from generator.roles import Decoder, Linear, loss, make_optimizer, named_arrays
+
+excludes("muon")
+
+
+class Config:
+    lora_rank: int = 8  # inner size of an adapter
+    lora_alpha: float = 16.0  # what an adapter gives is scaled by lora_alpha / lora_rank
+    lora_targets: str = "all"  # names of the projections with adapters, such as query,value; all: every one
+
+
+class Adapter(nnx.Module):
+    """Two thin matrices beside a kernel: scale * up(down(x)), which is zero at first."""
+
+    def __init__(self, linear: Linear, config: Config, rngs: nnx.Rngs):
+        x, kernel, y = linear.equation.replace("->", ",").split(",")
+        down = "".join(letter for letter in kernel if letter not in y) + "r"
+        up = "r" + "".join(letter for letter in kernel if letter not in x)
+        self.equation = f"{x},{down},{up}->{y}"
+        self.merged = f"...{down},...{up}->...{kernel}"
+        self.scale = config.lora_alpha / config.lora_rank
+        stack = linear.kernel.shape[: -len(kernel)]  # of layers
+        sizes = dict(zip(kernel, linear.kernel.shape[len(stack) :], strict=True)) | {"r": config.lora_rank}
+        axes = dict(zip(kernel, linear.kernel.axes, strict=True)) | {"r": None}
+        shapes = [(*stack, *(sizes[letter] for letter in side)) for side in (down, up)]
+        down_values = jax.random.normal(rngs.params(), shapes[0]) / config.lora_rank
+        self.down = nnx.LoRAParam(down_values, axes=tuple(axes[letter] for letter in down))
+        self.up = nnx.LoRAParam(jnp.zeros(shapes[1]), axes=tuple(axes[letter] for letter in up))
+
+    def __call__(self, x: Array) -> Array:
+        return self.scale * jnp.einsum(self.equation, x, self.down.astype(x.dtype), self.up.astype(x.dtype))
+
+
+def projections(model: Decoder) -> Iterator[tuple[str, Linear]]:
+    """The name of each projection, and the projection."""
+    for path, module in nnx.iter_modules(model):
+        if isinstance(module, Linear):
+            yield path[-1], module
+
+
+def add_adapters(model: Decoder, config: Config, rngs: nnx.Rngs) -> None:
+    for name, linear in projections(model):
+        if config.lora_targets == "all" or name in config.lora_targets.split(","):
+            linear.adapter = Adapter(linear, config, rngs)
+
+
+def merge_adapters(model: Decoder) -> Decoder:
+    """The model with each adapter added into the kernel beside it."""
+    model = nnx.clone(model)
+    for _, linear in projections(model):
+        if linear.adapter is not None:
+            down, up = linear.adapter.down[...], linear.adapter.up[...]
+            linear.kernel[...] += linear.adapter.scale * jnp.einsum(linear.adapter.merged, down, up)
+    return model
+
+
+def adapters_of(model: Decoder) -> nnx.State:
+    """The parameters that learn."""
+    return nnx.state(model, nnx.LoRAParam)
+
+
+def start_adapters(arrays: dict[str, Array]) -> dict[str, Array]:
+    """Values to start from for the adapters among named arrays."""
+
+    def start(name: str, shape: tuple[int, ...]) -> Array:
+        if name.endswith(".up"):
+            return jnp.zeros(shape)
+        return jax.random.normal(jax.random.key(zlib.crc32(name.encode())), shape) / shape[-1]
+
+    return {name: start(name, x.shape) for name, x in arrays.items() if ".adapter." in name}
+
+
+def with_adapters(model: Decoder, adapters: nnx.State) -> Decoder:
+    """The model with other values in its adapters."""
+    graph, _, base = nnx.split(model, nnx.LoRAParam, ...)
+    return nnx.merge(graph, adapters, base)
+
+
+@splice("Linear.parameters")
+def _(self):
+    self.adapter: Adapter | None = nnx.data(None)  # set once the layers are stacked
+
+
+@splice("Linear.output", after="linear_bias")
+def _(self, x, y):
+    if self.adapter is not None:
+        y = y + self.adapter(x)
+
+
+@splice("Decoder.parameters")
+def _(self, config, rngs):
+    add_adapters(self, config, rngs)
+
+
+@splice("new_state.optimizer")
+def _(opt_state, config, model):
+    opt_state = make_optimizer(config).init(adapters_of(model))
+
+
+@splice("train_step.gradient")
+def _(gradient, state, config):
+    gradient = jax.grad(lambda x, batch: loss(with_adapters(state.model, x), batch, config), has_aux=True)
+
+
+@splice("train_step.gradients")
+def _(gradients, sums, accumulate, state, batch):
+    gradients, sums = accumulate(adapters_of(state.model), batch)
+
+
+@splice("train_step.update")
+def _(model, opt_state, config, gradients, state):
+    adapters = adapters_of(state.model)
+    change, opt_state = make_optimizer(config).update(gradients, state.opt_state, adapters)
+    model = with_adapters(state.model, optax.apply_updates(adapters, change))
+
+
+@splice("train.settings")
+def _(config):
+    if config.lora_rank < 1:
+        raise SystemExit(f"--lora-rank {config.lora_rank}: must be at least 1")
+    names = {name for name, _ in projections(jax.eval_shape(lambda: Decoder(config, nnx.Rngs(0))))}
+    unknown = set(config.lora_targets.split(",")) - names - {"all"}
+    if unknown:
+        known = ",".join(sorted(names))
+        raise SystemExit(f"--lora-targets {config.lora_targets}: no {', '.join(sorted(unknown))} among all, {known}")
+
+
+@splice("Checkpoints.save", before="empty_stacks")
+def _(arrays, step):
+    if step == 0:  # imported weights: what adapters they get, the run that goes on from them decides
+        arrays = {name: x for name, x in arrays.items() if ".adapter." not in name}
+
+
+@splice("Checkpoints.wanted", before="empty_stacks")
+def _(wanted, step):
+    if step == 0:
+        wanted = {name: x for name, x in wanted.items() if ".adapter." not in name}
+
+
+@splice("Checkpoints.read", before="empty_stacks")
+def _(arrays, tree, step):
+    if step == 0:
+        places = {name: x.sharding for name, x in named_arrays(tree).items()}
+        arrays |= {name: jax.device_put(x, places[name]) for name, x in start_adapters(named_arrays(tree)).items()}
+        arrays = {name: arrays[name] for name in places if name in arrays}
+
+
+@splice("load_hf.arrays")
+def _(arrays):
+    for adapter, start in start_adapters(arrays).items():
+        arrays[adapter][...] = start
+
+
+@splice("save_hf.model")
+def _(model):
+    model = merge_adapters(model)
+
+
+@splice("flops.products")
+def _(matrices, products):
+    matrices = 4 * sum(products.values())  # no gradient of theirs; those of the adapters are small and left out

@@ -1,0 +1,15 @@
+"""Weights of the chosen experts that are the sigmoids of their logits.
+
+Source: Meta 2025, https://ai.meta.com/blog/llama-4-multimodal-intelligence (its released code).
+"""
+
+import jax
+import jax.numpy as jnp
+
+from generator.marks import splice
+
+
+@splice("MixtureOfExperts.choice")
+def _(self, logits, weights, chosen):
+    chosen = jax.lax.top_k(logits, self.active)[1]  # [B, T, A]: the experts of each token
+    weights = jax.nn.sigmoid(jnp.take_along_axis(logits, chosen, axis=-1))

@@ -1,0 +1,163 @@
+"""Sinks and the biases of experts: their gradients in each kernel, and over devices that share heads and experts."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import os
+import pathlib
+import subprocess
+import sys
+import tomllib
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from flax import nnx
+
+from families import parity
+from families.test_parity import LIBRARY, write
+from generator.commands.new import fit
+from generator.errors import LoomError
+from generator.weave import weave
+
+# the config.json of openai/gpt-oss-20b, but for tokens
+RELEASED = dict(
+    architectures=["GptOssForCausalLM"],
+    attention_bias=True,
+    attention_dropout=0.0,
+    experts_per_token=4,
+    head_dim=64,
+    hidden_act="silu",
+    hidden_size=2880,
+    initial_context_length=4096,
+    initializer_range=0.02,
+    intermediate_size=2880,
+    layer_types=12 * ["sliding_attention", "full_attention"],
+    max_position_embeddings=131072,
+    model_type="gpt_oss",
+    num_attention_heads=64,
+    num_experts_per_tok=4,
+    num_hidden_layers=24,
+    num_key_value_heads=8,
+    num_local_experts=32,
+    output_router_logits=False,
+    quantization_config={"modules_to_not_convert": ["lm_head"], "quant_method": "mxfp4"},
+    rms_norm_eps=1e-05,
+    rope_scaling={
+        "beta_fast": 32.0,
+        "beta_slow": 1.0,
+        "factor": 32.0,
+        "original_max_position_embeddings": 4096,
+        "rope_type": "yarn",
+        "truncate": False,
+    },
+    rope_theta=150000,
+    router_aux_loss_coef=0.9,
+    sliding_window=128,
+    swiglu_limit=7.0,
+    tie_word_embeddings=False,
+    vocab_size=201088,
+)
+MESHES = (2, 2, 2), (1, 8, 1), (1, 1, 8)
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("gpt_oss")
+    for target in "cpu", "tpu":
+        write(weave("gpt_oss", target, LIBRARY), folder)
+    return folder
+
+
+def random_model(package, dtype="float32"):
+    """A model whose parameters are all random, those too that start as zeros; and tokens."""
+    sizes = dict(width=16, layers=2, heads=8, kv_heads=8, head_size=4, vocab_size=32, window=5)
+    experts = dict(experts=8, experts_per_token=3, expert_width=24, swiglu_limit=0.5)
+    config = dataclasses.replace(package.config.PRESETS["tiny"], **sizes, **experts, dtype=dtype)
+    leaves, tree = jax.tree.flatten(package.model.Decoder(config, nnx.Rngs(0)))
+    keys = jax.random.split(jax.random.key(1), len(leaves))
+    leaves = [0.5 * jax.random.normal(key, x.shape) for key, x in zip(keys, leaves, strict=True)]
+    return jax.tree.unflatten(tree, leaves), np.arange(8 * 16, dtype=np.int32).reshape(8, 16) % 32
+
+
+@jax.jit
+@jax.value_and_grad
+def value_and_gradient(model, tokens):
+    return jnp.mean(jnp.sin(model(tokens)))
+
+
+def test_splash_has_the_gradients_of_plain_attention(folder):
+    found = {}
+    for target in "cpu", "tpu":
+        package = parity.load_package(folder / f"gpt_oss_{target}")
+        found[target] = package.parallel.named_arrays(value_and_gradient(*random_model(package)))
+    for name, expected in found["cpu"].items():
+        error = np.linalg.norm(found["tpu"][name] - expected)
+        assert error < 1e-3 * np.linalg.norm(expected), f"{name}: {error}"
+        assert np.linalg.norm(expected) > 1e-6, name
+
+
+def compare_meshes(folder: str) -> None:
+    """On 8 devices: each mesh gives the value and the gradients that one device gives."""
+    package = parity.load_package(pathlib.Path(folder))
+    model, tokens = random_model(package)
+    expected = package.parallel.named_arrays(value_and_gradient(model, tokens))
+    half, _ = random_model(package, "bfloat16")
+    for sizes in MESHES:
+        mesh = package.parallel.make_mesh(*sizes)
+        with jax.set_mesh(mesh):
+            layout = package.parallel.abstract(lambda: model, mesh)
+            sharded = jax.device_put(model, jax.tree.map(lambda x: x.sharding, layout))
+            sinks = sharded.layers.full.attention.sinks[...]
+            assert sinks.size == sinks.addressable_shards[0].data.size * sizes[2]
+            actual = package.parallel.named_arrays(value_and_gradient(sharded, tokens))
+            traced = jax.eval_shape(value_and_gradient, half, tokens)
+        assert {x.dtype for x in jax.tree.leaves(traced)} == {jnp.dtype("float32")}
+        for name, x in actual.items():
+            np.testing.assert_allclose(x, expected[name], rtol=1e-3, atol=1e-5, err_msg=name)
+        print("same on", sizes)
+
+
+def test_any_mesh_gives_what_one_device_gives(folder):
+    program = f"from families import test_gpt_oss; test_gpt_oss.compare_meshes({str(folder / 'gpt_oss_tpu')!r})"
+    process = subprocess.run(
+        [sys.executable, "-c", program],
+        env=os.environ
+        | {
+            "XLA_FLAGS": "--xla_force_host_platform_device_count=8 --xla_backend_optimization_level=0",
+            "JAX_PLATFORMS": "cpu",
+            "PYTHONPATH": os.pathsep.join(filter(None, sys.path)),
+        },
+        capture_output=True,
+        text=True,
+    )
+    assert process.returncode == 0, process.stderr
+    assert process.stdout.splitlines() == [f"same on {sizes}" for sizes in MESHES]
+
+
+def test_the_released_config_is_the_preset():
+    """All but its weights: they are refused, as 4-bit blocks are no numbers to train."""
+    with pytest.raises(LoomError, match="no fragment covers the setting quantization_config"):
+        fit(LIBRARY, "gpt_oss", "cpu", RELEASED, "mine", "config.json")
+    text = fit(LIBRARY, "gpt_oss", "cpu", RELEASED | {"quantization_config": None}, "mine", "config.json")
+    mine = tomllib.loads(text)
+    assert mine.keys() == {"base", "title", "presets"}
+    defaults = dict(init_std=0.02, norm_epsilon=1e-5, swiglu_alpha=1.702, swiglu_limit=7.0)
+    ours = tomllib.loads(LIBRARY.files["templates/architectures/gpt_oss.toml"])["presets"]["20b"]
+    assert {name: mine["presets"]["mine"][name] for name in ours} == ours
+    assert mine["presets"]["mine"] | defaults == mine["presets"]["mine"]
+
+
+def test_quantized_weights_are_refused_by_name(folder, tmp_path):
+    package = parity.load_package(folder / "gpt_oss_cpu")
+    (tmp_path / "config.json").write_text(json.dumps(RELEASED))
+    with pytest.raises(package.huggingface.InputError, match=r"config.json: its weights are quantized \(mxfp4\)"):
+        package.huggingface.load_hf(tmp_path)
+
+
+def test_an_attention_without_biases_is_refused():
+    released = RELEASED | {"quantization_config": None, "attention_bias": False}
+    with pytest.raises(LoomError, match="attention_bias is false, and gpt_oss is woven for true"):
+        fit(LIBRARY, "gpt_oss", "cpu", released, "mine", "config.json")
