@@ -20,7 +20,9 @@ def attend_slowly(q, k, v, segment_ids):
         scores = k[b, seen, kv_head] @ q[b, t, n] / np.sqrt(H)
         point("attend_slowly.scores", scores)
         weights = np.exp(scores - scores.max())
-        out[b, t, n] = weights / weights.sum() @ v[b, seen, kv_head]
+        total = weights.sum()
+        point("attend_slowly.total", total, scores, n)
+        out[b, t, n] = weights / total @ v[b, seen, kv_head]
     return out
 
 

@@ -34,7 +34,10 @@ PROMPTS = [[1, 2, 3, 4, 5, 6, 7], [8], [9, 10, 11]]
 LONG = [*range(3, 143)]  # longer than the window of a model that has one
 
 
-MOST = 160  # tokens of a text, its prompt and what is added
+SHORT = 32  # tokens of a text and what is added to it: after the other prompts, and after the long one
+
+
+MOST = 160
 
 
 NO_EOS = -1
@@ -47,11 +50,11 @@ def model():
 
 @pytest.fixture(scope="module")
 def forward(model):
-    """Tokens -> the logits after each of them, by one pass without a cache over a sequence of fixed length."""
+    """Tokens -> the logits after each of them, by one pass without a cache over a sequence of one of two lengths."""
     full = jax.jit(lambda tokens: model(tokens))
 
     def logits(tokens):
-        padded = np.zeros((1, MOST), np.int32)
+        padded = np.zeros((1, SHORT if len(tokens) <= SHORT else MOST), np.int32)
         padded[0, : len(tokens)] = tokens
         return np.asarray(full(padded))[0, : len(tokens)]
 
@@ -66,26 +69,27 @@ def new_cache(config, batch: int):
     return stack_layers(empty_cache(config, config.layers, batch, MOST))
 
 
-def test_cached_logits_equal_the_full_forward_pass(model, forward):
+@pytest.mark.parametrize("prompts", [PROMPTS, [LONG]], ids=["short", "long"])
+def test_cached_logits_equal_the_full_forward_pass(model, forward, prompts):
     """A ragged batch: prompts padded to the longest, then each token at its own position."""
-    prompts = [LONG, *PROMPTS]
-    lengths, longest = np.array([len(prompt) for prompt in prompts], np.int32), len(LONG)
+    lengths = np.array([len(prompt) for prompt in prompts], np.int32)
+    rows, longest = len(prompts), max(lengths)
     tokens = np.array([prompt + [60] * (longest - len(prompt)) for prompt in prompts], np.int32)
     positions, last = np.broadcast_to(np.arange(longest, dtype=np.int32), tokens.shape), lengths - 1
-    cache, texts = new_cache(CONFIG, len(prompts)), [list(prompt) for prompt in prompts]
+    cache, texts = new_cache(CONFIG, rows), [list(prompt) for prompt in prompts]
     rng = np.random.default_rng(0)
     for step in range(8):
         logits, cache = decode(model, cache, tokens, positions, last)
         for row, text in zip(logits, texts, strict=True):
             np.testing.assert_allclose(row, forward(text)[-1], atol=1e-4)
-        new = rng.integers(0, CONFIG.vocab_size, len(prompts), dtype=np.int32)
+        new = rng.integers(0, CONFIG.vocab_size, rows, dtype=np.int32)
         texts = [[*text, token] for text, token in zip(texts, new, strict=True)]
         tokens, positions, last = new[:, None], lengths[:, None] + step, np.zeros_like(last)
 
 
 def test_a_text_may_come_in_pieces(model, forward):
-    cache, full = new_cache(CONFIG, 1), forward(LONG)
-    for start, stop in [(0, 4), (4, 5), (5, 90), (90, 140)]:
+    cache, full = new_cache(CONFIG, 1), forward(LONG[:30])
+    for start, stop in [(0, 4), (4, 5), (5, 20), (20, 30)]:
         tokens, positions = (np.array([x[start:stop]], np.int32) for x in (LONG, range(MOST)))
         logits, cache = decode(model, cache, tokens, positions, np.array([stop - start - 1]))
         np.testing.assert_allclose(logits[0], full[stop - 1], atol=1e-4)
@@ -142,7 +146,8 @@ def test_filter_equals_transformers(top_k, top_p):
     np.testing.assert_array_equal(filter_logits(jnp.asarray(logits), top_k, top_p), expected)
 
 
-def test_greedy_equals_transformers(model, tmp_path):
+@pytest.mark.parametrize("prompts", [PROMPTS, [LONG]], ids=["short", "long"])
+def test_greedy_equals_transformers(model, tmp_path, prompts):
     torch = pytest.importorskip("torch", reason="needs torch and transformers: pip install '.[test]'")
     transformers = pytest.importorskip("transformers", reason="needs torch and transformers: pip install '.[test]'")
     save_hf(CONFIG, model, tmp_path / "hf")
@@ -150,7 +155,6 @@ def test_greedy_equals_transformers(model, tmp_path):
         tmp_path / "hf", attn_implementation="eager", dtype="float32"
     )
     settings = {"max_new_tokens": 10, "do_sample": False, "eos_token_id": None, "pad_token_id": 0}
-    prompts = [LONG, *PROMPTS]
     for prompt, row in zip(prompts, continuations(model, prompts, max_tokens=10), strict=True):
         ids = torch.tensor([prompt])
         assert reference.generate(ids, attention_mask=torch.ones_like(ids), **settings)[0].tolist() == prompt + row
