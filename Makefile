@@ -5,11 +5,12 @@ DEMO ?= runs/demo
 # tests, the demo and the compiler for absent hardware run on the host's processor
 export JAX_PLATFORMS ?= cpu
 
-.PHONY: help setup setup-test demo test lint check build loc bench clean
+.PHONY: help setup setup-test demo test test-packages lint check build loc bench clean
 
 help:
 	@echo "make demo    build llama2 for this machine, train it on real text, resume it, sample from it"
 	@echo "make test    lint, types, all tests of the generator and of the generated packages"
+	@echo "make test-packages  every test of every generated package: takes an hour"
 	@echo "make build   weave every package of generated/packages.toml again"
 	@echo "make check   fail where generated/ has drifted from the fragments"
 	@echo "make loc     measure modularity: fragment lines against generated lines"
@@ -48,7 +49,7 @@ lint: setup-test
 	$(BIN)/mypy
 
 # what differs between targets is the kernel, its launch and its compilation: the rest is tested once, on cpu; of the
-# other families' packages the model, against transformers
+# other families' packages the model, against transformers, and its attention, against plain sums
 PYTEST := ../$(BIN)/python -m pytest -c /dev/null --rootdir=. -q -W error -n 2 --dist loadfile
 
 test: lint
@@ -56,7 +57,11 @@ test: lint
 	$(BIN)/python -m pytest -n 2 --dist loadgroup tests/families
 	cd generated && $(PYTEST) llama2_cpu
 	cd generated && $(PYTEST) llama2_gpu/tests/test_model.py llama2_tpu/tests/test_model.py llama2_tpu/tests/test_compile.py
-	cd generated && $(PYTEST) */tests/test_reference.py
+	cd generated && $(PYTEST) */tests/test_reference.py */tests/test_attention.py
+
+# every test of every package: an hour
+test-packages: setup-test
+	cd generated && for package in */gen.lock; do $(PYTEST) $${package%/*} || exit 1; done
 
 check: setup
 	$(BIN)/gen check

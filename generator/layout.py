@@ -181,6 +181,9 @@ def _as_written(keys: list[str], definitions: dict) -> list[str]:
 
 def _relative(file: str, other: str) -> str:
     """The module of `other` as seen from `file`."""
+    folder = file[: file.rfind("/") + 1]
+    if folder and other.startswith(folder):
+        file, other = file.removeprefix(folder), other.removeprefix(folder)
     dots = "." * (1 + file.count("/"))
     return dots + other.removesuffix(".py").replace("/", ".")
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import tomllib
 from collections.abc import Callable, Collection
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 from generator.errors import LoomError, nearest
@@ -164,10 +164,21 @@ def select(architecture: str, target: str, library: Library, without: Collection
     settings |= {"architecture": architecture, "target": target, "package": recipe.name}
     settings |= {key: recipe.said(key) for key in ("title", "model_type", "reference") if recipe.said(key)}
     settings |= {"has_kinds": any(kind.fragments for kind in recipe.pattern.kinds.values())}
+    return replace(recipe, settings=settings | _layer_settings(recipe))
+
+
+def _layer_settings(recipe: Recipe) -> dict[str, object]:
+    """Literals that follow from the pattern of the layers.
+
+    period: layers of the longest pattern. whole_period: of which the layers must be a multiple.
+    few_layers: as few as make a model with every kind of layer, two at least; the tiny preset knows where several
+    groups share them.
+    """
     groups = recipe.pattern.groups
-    settings |= {"period": max(group.period for group in groups)}
-    settings |= {"whole_period": groups[0].period if len(groups) == 1 else 1}  # of which layers must be a multiple
-    return recipe
+    period = max(group.period for group in groups)
+    one = len(groups) == 1
+    tiny, _ = recipe.presets.get("tiny", {}).get("layers", (period, None))
+    return {"period": period, "whole_period": period if one else 1, "few_layers": max(period, 2) if one else tiny}
 
 
 def _lineage(architecture: str, library: Library) -> tuple[Toml, ...]:

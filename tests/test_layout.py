@@ -18,6 +18,26 @@ class TestFiles:
         )
         assert "from ..model import model\n" in made.files["tests/test_a.py"]
 
+    def test_what_tests_share(self):
+        """A file of tests/ that is no test is known to all tests, and to nothing else; each test has its own first."""
+        made = package(
+            {
+                "model/model": "def model():\n    return 1\n",
+                "tests/small": "SMALL = 2\n\nMOST = 3\n",
+                "tests/test_a": "MOST = 4\n\ndef test_a():\n    assert model() < SMALL < MOST\n",
+            },
+            package=PACKAGE.replace('train = "train.py"', 'tests = "tests/"')
+            + '"tests/__init__.py" = "What proves it."\n',
+        )
+        assert "from ..model import model\nfrom .small import SMALL\n" in made.files["tests/test_a.py"]
+
+    def test_a_program_does_not_use_its_tests(self):
+        text = refused_package(
+            {"model/model": "def model():\n    return SMALL\n", "tests/small": "SMALL = 2\n"},
+            package=PACKAGE.replace('train = "train.py"', 'tests = "tests/"'),
+        )
+        assert "model/model uses SMALL, which no selected fragment defines" in text
+
     def test_a_folder_without_a_file(self):
         assert refused_package({"moodel/model": "def model():\n    return 1\n"}) == (
             "templates/package.toml: no file for fragments in moodel/\n"

@@ -55,9 +55,24 @@ x = 1
 
     def test_settings_of_the_target_win(self):
         assert self.recipe().settings == {
-            **{"kind": "fast", "heads": 2, "base": 1, "has_kinds": False, "period": 1, "whole_period": 1},
+            **{"kind": "fast", "heads": 2, "base": 1, "has_kinds": False},
+            **{"period": 1, "whole_period": 1, "few_layers": 2},
             **{"architecture": "toy", "target": "any", "package": "toy_any", "title": "A"},
         }
+
+    @pytest.mark.parametrize(
+        ("layers", "few"),
+        [
+            ('[[layers]]\npattern = ["a"]\n', 2),
+            ('[[layers]]\npattern = ["a", "a", "a"]\n', 3),
+            ('[[layers]]\nname = "first"\npattern = ["a"]\ncount = "1"\n[[layers]]\npattern = ["a"]\ncount = "4"\n', 5),
+        ],
+    )
+    def test_few_layers_have_all_kinds(self, layers, few):
+        """A whole period; where several groups share the layers, those of the tiny preset."""
+        architecture = 'title = "A"\n' + layers + "[kinds.a]\n[presets.tiny]\nlayers = 5\n"
+        settings = select("toy", "any", Library(files(MODEL, architecture))).settings
+        assert settings["few_layers"] == few
 
     def test_presets_are_the_architecture_s_with_the_target_s_values(self):
         presets = self.recipe().presets

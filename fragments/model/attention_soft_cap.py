@@ -6,6 +6,7 @@ Source: Gemma Team 2024, arXiv 2408.00118, section 2; Bello et al. 2016, arXiv 1
 import functools
 
 import jax.numpy as jnp
+import numpy as np
 
 from generator.marks import excludes, provide, splice
 
@@ -34,6 +35,16 @@ def _(scores, soft_cap):
 @splice("attend_splash.make", optional=True)
 def _(make_kernel, soft_cap):
     make_kernel = functools.partial(make_kernel, attn_logits_soft_cap=soft_cap)
+
+
+@splice("test_attention.run", after="sliding_window", optional=True)
+def _(run):
+    run = functools.partial(run, soft_cap=2.0)
+
+
+@splice("attend_slowly.scores", optional=True)
+def _(scores):
+    scores = 2 * np.tanh(scores / 2)
 
 
 @splice("hf.sizes")

@@ -3,6 +3,8 @@
 Source: Shazeer et al. 2017, arXiv 1701.06538; Fedus et al. 2022, arXiv 2101.03961, section 2.2.
 """
 
+import dataclasses
+
 import jax.numpy as jnp
 
 from generator.marks import emit, requires, splice
@@ -26,6 +28,11 @@ def _(total, sums, expert_scores, weights, config):
     load, score = sums["expert_load"], join_layers(expert_scores)  # [L, E]
     balance = jnp.sum(load.sum(axis=0) * score.sum(axis=0)) / routed_tokens(load, config) ** 2 * config.experts
     total = total + config.load_balance * balance * jnp.sum(weights)
+
+
+@splice("test_train.accumulated", "test_train.mean", optional=True)
+def _(config):
+    config = dataclasses.replace(config, load_balance=0.0)  # no sum over sequences: it differs in parts of a batch
 
 
 @splice("hf.sizes")

@@ -3,6 +3,8 @@
 Source: Zoph et al. 2022, arXiv 2202.08906, section 3.3.
 """
 
+import dataclasses
+
 import jax
 import jax.numpy as jnp
 
@@ -26,3 +28,8 @@ def _(logits, segment_ids):
 def _(total, sums, router_z, weights, config):
     mean_router_z = join_layers(router_z).sum() / routed_tokens(sums["expert_load"], config)
     total = total + config.router_z * mean_router_z * jnp.sum(weights)
+
+
+@splice("test_train.accumulated", "test_train.mean", after="load_balance", optional=True)
+def _(config):
+    config = dataclasses.replace(config, router_z=0.0)  # weighed by the targets of each part of a batch

@@ -27,6 +27,8 @@ _BUILTINS = frozenset(dir(builtins)) | {"__file__", "__name__", "__doc__", "__pa
 def collect(fragments: Iterable[Fragment], file_of: Callable[[Fragment], str]) -> dict[str, Definition]:
     """All definitions by key: the name, or `file:name` for one that is private to its file.
 
+    What tests share, in the files of tests/ that are no tests themselves, is `tests/:name`: private to their folder.
+
     Raises:
         LoomError: two fragments define one name, or one defines a name that has a meaning everywhere.
     """
@@ -40,8 +42,8 @@ def collect(fragments: Iterable[Fragment], file_of: Callable[[Fragment], str]) -
                 raise LoomError(
                     f"{definition.fragment} defines {definition.name}, which {owner}", str(_where(definition)), remedy
                 )
-            private = definition.name in PRIVATE or file.startswith("tests/")
-            key = f"{file}:{definition.name}" if private else definition.name
+            scope = _scope(file) or (file if definition.name in PRIVATE else "")
+            key = f"{scope}:{definition.name}" if scope else definition.name
             if key in definitions:
                 first, second = definitions[key], definition
                 raise LoomError(
@@ -52,6 +54,12 @@ def collect(fragments: Iterable[Fragment], file_of: Callable[[Fragment], str]) -
                 )
             definitions[key] = definition
     return definitions
+
+
+def _scope(file: str) -> str:
+    """Where alone the definitions of a file are known: a test's in its file, those of its helpers in all tests."""
+    folder, _, name = file.rpartition("/")
+    return "" if folder != "tests" else file if name.startswith(("test_", "conftest")) else "tests/"
 
 
 def _where(definition: Definition) -> Origin:
@@ -152,7 +160,8 @@ class Linker:
         """
         uses, imports = [], []
         for name in free_names(text.text):
-            key = next((k for k in (f"{file}:{name}", name) if k in self.definitions), self._extra.get(name, ""))
+            keys = f"{file}:{name}", f"{file.rpartition('/')[0]}/:{name}", name
+            key = next((key for key in keys if key in self.definitions), self._extra.get(name, ""))
             found = self._imports(name, text)
             if key and found:
                 self._ambiguous(name, key, found[0])

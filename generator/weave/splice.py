@@ -84,13 +84,20 @@ def _edit(point: Point, bodies: list[tuple[Splice, Traced]]) -> Edit:
     end = source.lines(point.statement)[1]
     if point.is_block:
         inside = _nested(point, bodies)
+        if _is_nothing(inside):
+            return Edit(start, end, syntax.placeholder(point.statement, source))
         return _returned_block(point, inside, start) or Edit(start, end, syntax.reindent(inside, width))
     for splice, body in bodies:
         _proceeds(splice, body, point)
-    bodies = [(splice, body) for splice, body in bodies if body.text.strip() != "pass"]  # all of it was decided away
+    bodies = [(splice, body) for splice, body in bodies if not _is_nothing(body)]
     if not bodies:
         return _returned(point, start, end) or Edit(start, end, syntax.placeholder(point.statement, source))
     return Edit(start, end, Traced.join(syntax.reindent(body, width) for _, body in bodies))
+
+
+def _is_nothing(body: Traced) -> bool:
+    """Whether statements are a `pass`, as a branch leaves it that a setting decides against."""
+    return body.text.strip() == "pass"
 
 
 def _returned(point: Point, start: int, end: int) -> Edit | None:

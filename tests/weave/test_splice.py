@@ -49,7 +49,24 @@ class TestAPoint:
         assert "q = x\n        # the heads, before they meet\n        return q" in woven(host=HOST)
 
     def test_a_splice_of_which_nothing_is_left(self):
+        """As where a setting decides against all that it says: no `pass` stays behind."""
         assert woven(host=HOST, norm='@splice("Attention.heads")\ndef _(q):\n    pass\n') == woven(host=HOST)
+        assert spliced("pass") == ""
+        text = woven(
+            host="""
+            def f(x):
+                y = x
+                with point("f.more"):
+                    y = y + 1
+                return y, x
+            """,
+            less="""
+            @splice("f.more")
+            def _():
+                pass
+            """,
+        )
+        assert text == "def f(x):\n    y = x\n    return y, x\n"
 
     def test_a_block_that_loses_its_only_statement_stays_a_block(self):
         text = woven(

@@ -1,0 +1,10 @@
+"""The small model of the tests: the tiny preset, but narrow, with few layers and short sequences, in fp32."""
+
+import dataclasses
+
+from generator.marks import setting
+from generator.roles import PRESETS
+
+SMALL = dataclasses.replace(
+    PRESETS["tiny"], dtype="float32", width=64, layers=setting("few_layers"), sequence_length=32, batch_size=4
+)
