@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from generator.marks import requires, setting, splice
+from generator.marks import requires, splice
 from generator.roles import Joined
 
 requires("joined")
@@ -26,10 +26,3 @@ class JoinedLast:
 @splice("hf.joined")
 def _(before, view):
     view = JoinedLast(before, view)
-
-
-@splice("hf.experts")
-def _():
-    yield "mlp.experts.gate.kernel", setting("hf_expert_gate"), "e d f -> e d f"
-    yield "mlp.experts.up.kernel", setting("hf_expert_up"), "e d f -> e d f"
-    yield "mlp.experts.down.kernel", setting("hf_expert_down"), "e f d -> e f d"

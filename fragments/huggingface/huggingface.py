@@ -109,7 +109,7 @@ def open_hf(hf_dir: Path) -> dict[str, Any]:
         except (OSError, SafetensorError) as error:
             raise InputError(f"{path}: cannot be read as safetensors: {error}") from None
         tensors |= {name: opened.get_slice(name) for name in opened.keys()}
-    point("hf.opened", tensors)
+    point("hf.opened", tensors, hf_dir)
     return tensors
 
 
@@ -163,6 +163,7 @@ def save_hf(
     )
     for file, names in split.filename_to_tensors.items():
         tensors = {name: np.ascontiguousarray(views[name], dtype) for name in names}
+        point("hf.saved", tensors, views)
         save_file(tensors, directory / file, metadata={"format": "pt"})
     if split.is_sharded:
         index = {"metadata": split.metadata, "weight_map": split.tensor_to_filename}

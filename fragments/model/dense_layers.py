@@ -2,7 +2,7 @@
 
 from generator.marks import requires, setting, splice, sum_layers
 
-requires("shared_expert")
+requires("swiglu")
 
 
 @splice("flops")

@@ -22,8 +22,12 @@ class Cache(NamedTuple):
 
 
 def empty_cache(config: Config, layers: int, batch: int, slots: int) -> Cache:
-    shape = layers, batch, slots, config.kv_heads, config.head_size
-    return Cache(jnp.zeros(shape, config.dtype), jnp.zeros(shape, config.dtype))
+    """A cache of a stack of layers, with room for `slots` positions of each row."""
+    with point("empty_cache.shape", config, layers, batch, slots):
+        shape = layers, batch, slots, config.kv_heads, config.head_size
+    with point("empty_cache.arrays", shape, config):
+        cache = Cache(jnp.zeros(shape, config.dtype), jnp.zeros(shape, config.dtype))
+    return cache
 
 
 def attend_cached(q: Array, cache: Cache, positions: Array) -> Array:
@@ -51,5 +55,6 @@ def _(q, k, v, context, positions, cache):
         proceed()
     else:
         cache = cache.write(k, v, positions)
-        context = attend_cached(q, cache, positions)
+        with point("Attention.cached", q, cache, positions):
+            context = attend_cached(q, cache, positions)
     emit(cache)

@@ -65,6 +65,6 @@ def _(hf):
 
 
 @splice("hf.structure")
-def _():
-    with point("hf.rope_scaling"):
+def _(config):
+    with point("hf.rope_scaling", config):
         yield "rope_scaling", None, "a rope of that scaling"

@@ -60,8 +60,8 @@ def _(hf):
 
 
 @splice("hf.rope_scaling")
-def _():
+def _(config):
     yield "rope_scaling.rope_type", "yarn", "a rope of that scaling"
     yield "rope_scaling.truncate", setting("yarn_truncate"), "the setting yarn_truncate"
-    with point("hf.yarn_mscale"):
+    with point("hf.yarn_mscale", config):
         yield "rope_scaling.mscale", None, "a rope of that scaling"

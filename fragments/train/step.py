@@ -58,6 +58,7 @@ def train_step(state: TrainState, batch: dict[str, Array]) -> tuple[TrainState, 
 
     with point("train_step.update", config, gradients, state):
         updates, opt_state = make_optimizer(config).update(gradients, state.opt_state, state.model)
+        point("train_step.updates", updates, sums=sums, config=config)
         model = optax.apply_updates(state.model, updates)
     metrics = {
         "train/loss": sums["cross_entropy"] / targets,

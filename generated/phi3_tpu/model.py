@@ -85,6 +85,7 @@ class Cache(NamedTuple):
 
 
 def empty_cache(config: Config, layers: int, batch: int, slots: int) -> Cache:
+    """A cache of a stack of layers, with room for `slots` positions of each row."""
     shape = layers, batch, slots, config.kv_heads, config.head_size
     return Cache(jnp.zeros(shape, config.dtype), jnp.zeros(shape, config.dtype))
 

@@ -1,0 +1,22 @@
+"""Settings of DeepSeek's config.json that are said by its released files, or only by the code that reads them."""
+
+from generator.marks import setting, splice
+
+
+@splice("hf.complete", before="top_k_norm")
+def _(hf):
+    hf.setdefault("norm_topk_prob", True)
+    hf.setdefault("rope_interleave", True)
+    hf.setdefault("scoring_func", "sigmoid")
+    hf.setdefault("topk_method", "noaux_tc")
+    hf.setdefault("moe_layer_freq", 1)
+    for name in "ep_size", "seq_aux", "aux_loss_alpha":  # of how its authors trained
+        hf.pop(name, None)
+
+
+@splice("hf.structure")
+def _():
+    yield "rope_interleave", setting("rope_interleave"), "model/rope_interleaved, or leave it out,"
+    yield "scoring_func", "sigmoid", "experts with scores of that kind"
+    yield "topk_method", "noaux_tc", "experts that are chosen by that method"
+    yield "moe_layer_freq", 1, "layers of that pattern"

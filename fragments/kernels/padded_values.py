@@ -1,0 +1,15 @@
+"""Values padded to the size of keys, for kernels that take one size of heads."""
+
+import jax.numpy as jnp
+
+from generator.marks import requires, splice
+from generator.roles import attend
+
+requires("latent_attention")
+
+
+@splice("Attention.attend_heads")
+def _(q, k, v, context):
+    size = v.shape[-1]
+    v = jnp.pad(v, ((0, 0), (0, 0), (0, 0), (0, q.shape[-1] - size)))  # the kernel takes heads of one size
+    context = attend(q, k, v)[..., :size]  # [B, T, N, U]

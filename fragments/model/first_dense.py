@@ -1,0 +1,18 @@
+"""The first layers have a dense feed-forward, the others experts.
+
+Source: DeepSeek-AI 2024, arXiv 2412.19437, section 4.2.
+"""
+
+from generator.marks import requires, splice
+
+requires("dense_layers")
+
+
+class Config:
+    dense_layers: int  # layers at the start whose feed-forward is dense
+
+
+@splice("hf.sizes")
+def _():
+    yield "intermediate_size", "mlp_width"
+    yield "first_k_dense_replace", "dense_layers"

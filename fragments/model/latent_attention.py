@@ -1,0 +1,162 @@
+"""Multi-head latent attention: the keys and values of all heads are made from one small latent for each token.
+
+Source: DeepSeek-AI 2024, arXiv 2405.04434, section 2.1.
+"""
+
+import jax.numpy as jnp
+from flax import nnx
+from jax import Array
+
+from generator.marks import excludes, point, requires, splice, sum_layers
+from generator.roles import Cache, Linear, Norm, attend, attend_cached, rotate
+
+requires("rope")
+excludes("grouped_queries", "multi_head")
+
+
+class Config:
+    heads: int  # attention heads
+    nope_size: int  # size of the part of a query or key head that is not rotated
+    rope_size: int  # size of the part that is rotated, which all heads share in their keys
+    value_size: int  # size of a value head
+    kv_rank: int  # size of the latent that keys and values are made from
+
+    @property
+    def head_size(self) -> int:
+        """The size of a query or key head."""
+        return self.nope_size + self.rope_size
+
+
+class Attention(nnx.Module):
+    """Attention with latents. More letters in shapes: R latent, C and P parts of H without and with rotation, U value.
+
+    A cache holds the latent and the rotated key of each token, not the keys and values of its heads.
+    """
+
+    def __init__(self, config: Config, rngs: nnx.Rngs):
+        D, N, H, R = config.width, config.heads, config.head_size, config.kv_rank
+        C, P, U, std = config.nope_size, config.rope_size, config.value_size, config.init_std
+        self.latent_size, self.nope_size = R, C
+        with point("Attention.query", config, D, N, H, std, rngs):
+            self.query = Linear("BTD,DNH->BTNH", (D, N, H), ("embed", "heads", "head_size"), std, rngs)
+        self.latent = Linear("BTD,DR->BTR", (D, R + P), ("embed", "latent"), std, rngs)
+        self.latent_norm = Norm(R, 1e-6)  # of its own, whatever the other norms add
+        self.key_value = Linear("BTR,RNH->BTNH", (R, N, C + U), ("embed", "heads", "head_size"), std, rngs)
+        self.out = Linear("BTNU,NUD->BTD", (N, U, D), ("heads", "head_size", "embed"), std, rngs)
+        point("Attention.parameters", config, rngs)
+
+    def __call__(self, x: Array) -> Array:
+        with point("Attention.project_query", x):
+            q = self.query(x)  # [B, T, N, H]
+        latent, k = jnp.split(self.latent(x), [self.latent_size], axis=-1)  # [B, T, R], [B, T, P]
+        latent, k = self.latent_norm(latent), k[:, :, None]  # [B, T, R], [B, T, 1, P]
+        point("Attention.heads", q, k)
+        with point("Attention.attend", q, k, v=latent[:, :, None]):
+            k_nope, v = jnp.split(self.key_value(latent), [self.nope_size], axis=-1)  # [B, T, N, C], [B, T, N, U]
+            k = jnp.concatenate([k_nope, jnp.broadcast_to(k, (*k_nope.shape[:3], k.shape[3]))], axis=-1)
+            with point("Attention.attend_heads", q, k, v):
+                context = attend(q, k, v)  # [B, T, N, U]
+        return self.out(context)
+
+
+def rotate_end(x: Array, angles: Array) -> Array:
+    """Rotates the last pairs of a head, as many as there are angles. x [B, T, N, H], angles [B, T, P/2]."""
+    size = 2 * angles.shape[-1]
+    return jnp.concatenate([x[..., :-size], rotate(x[..., -size:], angles)], axis=-1)
+
+
+@splice("rotary_angles.size")
+def _(size, config):
+    size = config.rope_size
+
+
+@splice("Attention.rotate")
+def _(q, k, angles):
+    q, k = rotate_end(q, angles), rotate(k, angles)
+
+
+@splice("empty_cache.shape", optional=True)
+def _(config, layers, batch, slots, shape):
+    shape = layers, batch, slots, 1
+
+
+@splice("empty_cache.arrays", optional=True)
+def _(shape, config, cache):
+    cache = Cache(*(jnp.zeros((*shape, size), config.dtype) for size in (config.rope_size, config.kv_rank)))
+
+
+def attend_latents(q: Array, cache: Cache, kernel: Array, positions: Array) -> Array:
+    """Attention of q [B, T, N, H] over a cache of latents; kernel [R, N, C + U] makes keys and values of them.
+
+    A product with a key that is made from a latent is one of the query, mapped the other way, with the latent itself.
+    So the heads share what they attend to, and are as good as queries of a single head. Values are made at the end.
+    """
+    B, T, N, H = q.shape
+    R, P = kernel.shape[0], cache.key.shape[-1]
+    to_key, to_value = jnp.split(kernel.astype(q.dtype), [H - P], axis=-1)  # [R, N, C], [R, N, U]
+    q_latent = jnp.einsum("BTNC,RNC->BTNR", q[..., :-P], to_key)
+    q = jnp.concatenate([q_latent, q[..., -P:]], axis=-1) * ((R + P) / H) ** 0.5  # the scale is that of H numbers
+    shared = Cache(jnp.concatenate([cache.value, cache.key], axis=-1), cache.value)  # [B, S, 1, R + P], [B, S, 1, R]
+    context = attend_cached(q.reshape(B, T * N, 1, R + P), shared, jnp.repeat(positions, N, axis=1))
+    return jnp.einsum("BTNR,RNU->BTNU", context.reshape(B, T, N, R), to_value)
+
+
+@splice("Attention.cached", optional=True)
+def _(self, q, cache, positions, context):
+    context = attend_latents(q, cache, self.key_value.kernel, positions)
+
+
+@splice("flops")
+def _(products, scores, config):
+    with point("flops.query", config):
+        query = config.width * config.heads * config.head_size
+    latent = config.kv_rank * (config.width + config.heads * (config.nope_size + config.value_size))
+    rest = config.width * (config.rope_size + config.heads * config.value_size)
+    products["attention"] = sum_layers(1) * (query + latent + rest)
+    with point("flops.keys", config):
+        keys = sum_layers(config.sequence_length)
+    scores["attention"] = 6 * config.heads * (config.head_size + config.value_size) * keys
+
+
+@splice("hf.layer_tensors")
+def _():
+    with point("hf.query"):
+        yield "attention.query.kernel", "model.layers.{}.self_attn.q_proj.weight", "d n h -> (n h) d"
+    yield "attention.latent.kernel", "model.layers.{}.self_attn.kv_a_proj_with_mqa.weight", "d r -> r d"
+    yield "attention.latent_norm.scale", "model.layers.{}.self_attn.kv_a_layernorm.weight", "r -> r"
+    yield "attention.key_value.kernel", "model.layers.{}.self_attn.kv_b_proj.weight", "r n h -> (n h) r"
+    yield "attention.out.kernel", "model.layers.{}.self_attn.o_proj.weight", "n u d -> d (n u)"
+
+
+@splice("hf.sizes")
+def _():
+    yield "num_attention_heads", "heads"
+    yield "qk_nope_head_dim", "nope_size"
+    yield "qk_rope_head_dim", "rope_size"
+    yield "v_head_dim", "value_size"
+    yield "kv_lora_rank", "kv_rank"
+
+
+@splice("hf.complete")
+def _(hf):
+    hf.setdefault("attention_bias", False)
+    hf.setdefault("num_key_value_heads", hf["num_attention_heads"])
+    hf.setdefault("head_dim", hf["qk_rope_head_dim"])
+    hf.setdefault("qk_head_dim", hf["qk_nope_head_dim"] + hf["qk_rope_head_dim"])
+    hf["low_rank_query"] = "q_lora_rank" in hf
+
+
+@splice("hf.structure")
+def _(config):
+    yield "attention_bias", False, "a latent attention with biases"
+    yield "num_key_value_heads", config.heads, "a latent attention of grouped queries"
+    yield "head_dim", config.rope_size, "a rope of that size"
+    yield "qk_head_dim", config.nope_size + config.rope_size, "a latent attention of that size"
+    with point("hf.low_rank_query"):
+        yield "low_rank_query", False, "model/low_rank_query"
+
+
+@splice("hf.export")
+def _(hf):
+    hf.pop("low_rank_query")
+    hf.setdefault("q_lora_rank", None)  # left out, it would be that of the released model

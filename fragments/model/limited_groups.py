@@ -1,0 +1,41 @@
+"""Experts in groups: a token goes to experts of its best groups only.
+
+Source: DeepSeek-AI 2024, arXiv 2412.19437, section 2.1.2 (node-limited routing).
+"""
+
+import jax
+import jax.numpy as jnp
+from jax import Array
+
+from generator.marks import requires, splice
+
+requires("balance_bias")
+
+
+class Config:
+    expert_groups: int  # groups that the experts are divided into
+    groups_per_token: int  # groups that the experts of a token are chosen from
+
+
+def keep_groups(ranks: Array, groups: int, kept: int) -> Array:
+    """Ranks [B, T, E], -inf outside of the `kept` groups whose best two experts have the largest sums."""
+    members = ranks.reshape(*ranks.shape[:-1], groups, -1)  # [B, T, G, E/G]
+    _, best = jax.lax.top_k(jax.lax.top_k(members, 2)[0].sum(axis=-1), kept)  # [B, T, kept]
+    is_kept = jnp.any(best[..., None] == jnp.arange(groups), axis=-2)  # [B, T, G]
+    return jnp.where(is_kept[..., None], members, -jnp.inf).reshape(ranks.shape)
+
+
+@splice("MixtureOfExperts.parameters")
+def _(self, config):
+    self.groups, self.kept_groups = config.expert_groups, config.groups_per_token
+
+
+@splice("MixtureOfExperts.ranks")
+def _(self, ranks):
+    ranks = keep_groups(ranks, self.groups, self.kept_groups)
+
+
+@splice("hf.sizes")
+def _():
+    yield "n_group", "expert_groups"
+    yield "topk_group", "groups_per_token"

@@ -1,0 +1,25 @@
+"""Weights of the chosen experts times a constant.
+
+Source: DeepSeek-AI 2024, arXiv 2412.19437 (its released code).
+"""
+
+from generator.marks import splice
+
+
+class Config:
+    expert_scale: float  # factor of the weights of the chosen experts
+
+
+@splice("MixtureOfExperts.parameters")
+def _(self, config):
+    self.scale = config.expert_scale
+
+
+@splice("MixtureOfExperts.weights", after="normalised_top_k")
+def _(self, weights):
+    weights = self.scale * weights
+
+
+@splice("hf.sizes")
+def _():
+    yield "routed_scaling_factor", "expert_scale"

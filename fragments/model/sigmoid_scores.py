@@ -1,0 +1,13 @@
+"""Scores of experts by a sigmoid: each expert is scored by itself.
+
+Source: DeepSeek-AI 2024, arXiv 2412.19437, section 2.1.2.
+"""
+
+import jax
+
+from generator.marks import splice
+
+
+@splice("MixtureOfExperts.scores")
+def _(logits, scores):
+    scores = jax.nn.sigmoid(logits)  # [B, T, E]

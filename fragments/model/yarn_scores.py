@@ -1,0 +1,44 @@
+"""YaRN with scores that grow for whole queries and keys, not only for the part that is rotated.
+
+Source: DeepSeek-AI 2024, arXiv 2405.04434, section 3.1.4 (its released code).
+"""
+
+import math
+
+from generator.marks import proceed, requires, splice
+
+requires("yarn")
+
+
+class Config:
+    rope_mscale: float = 1.0  # scores grow by (0.1 rope_mscale log(rope_factor) + 1)**2; 0: not
+
+
+@splice("Attention.parameters")
+def _(self, config):
+    self.score_scale = (0.1 * config.rope_mscale * math.log(config.rope_factor) + 1) ** 2
+
+
+@splice("Attention.heads", after="rope")
+def _(self, q):
+    q = q * self.score_scale
+
+
+@splice("hf.sizes")
+def _():
+    yield "rope_scaling.mscale_all_dim", "rope_mscale"
+
+
+@splice("hf.yarn_scale")
+def _(hf):
+    for name in "rope_scaling.mscale", "rope_scaling.mscale_all_dim":
+        hf[name] = hf.get(name) or 0.0
+    if hf["rope_scaling.mscale"]:
+        hf.setdefault("rope_scaling.attention_factor", 1.0)  # the ratio of two that are the same
+    else:
+        proceed()
+
+
+@splice("hf.yarn_mscale")
+def _(config):
+    yield "rope_scaling.mscale", config.rope_mscale, "a rope whose mscale is not its mscale_all_dim"

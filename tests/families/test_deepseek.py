@@ -1,0 +1,275 @@
+"""DeepSeek V3: the biases that load moves, the cache of latents, and what is in the files of its authors."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import os
+import subprocess
+import sys
+import tomllib
+
+import jax
+import ml_dtypes
+import numpy as np
+import pytest
+import transformers
+from flax import nnx
+from safetensors.numpy import load_file, save_file
+
+from families import parity
+from families.cases.deepseek_v3 import FAMILY
+from families.test_parity import LIBRARY, write
+from generator.commands.new import fit
+from generator.errors import LoomError
+from generator.library import Library
+from generator.weave import weave
+
+KINDS = tomllib.loads(LIBRARY.files["templates/architectures/deepseek_v3.toml"])["kinds"]
+# several stacks with experts, in another order by name than in the model
+SCATTERED = f"""
+base = "deepseek_v3"
+title = "DeepSeek V3, experts here and there"
+fragments = ["model/period"]
+[[layers]]
+name = "start"
+pattern = ["sparse"]
+count = "1"
+[[layers]]
+pattern = ["dense", "sparse", "sparse"]
+count = "2"
+[[layers]]
+name = "end"
+pattern = ["sparse"]
+count = "1"
+[kinds.dense]
+fragments = {KINDS["dense"]["fragments"]}
+[kinds.sparse]
+fragments = {KINDS["sparse"]["fragments"]}
+"""
+# config.json of deepseek-ai/DeepSeek-V3, but for the compression of its tensors
+RELEASED = dict(
+    architectures=["DeepseekV3ForCausalLM"],
+    attention_bias=False,
+    attention_dropout=0.0,
+    aux_loss_alpha=0.001,
+    bos_token_id=0,
+    eos_token_id=1,
+    ep_size=1,
+    first_k_dense_replace=3,
+    hidden_act="silu",
+    hidden_size=7168,
+    initializer_range=0.02,
+    intermediate_size=18432,
+    kv_lora_rank=512,
+    max_position_embeddings=163840,
+    model_type="deepseek_v3",
+    moe_intermediate_size=2048,
+    moe_layer_freq=1,
+    n_group=8,
+    n_routed_experts=256,
+    n_shared_experts=1,
+    norm_topk_prob=True,
+    num_attention_heads=128,
+    num_experts_per_tok=8,
+    num_hidden_layers=61,
+    num_key_value_heads=128,
+    num_nextn_predict_layers=1,
+    pretraining_tp=1,
+    q_lora_rank=1536,
+    qk_nope_head_dim=128,
+    qk_rope_head_dim=64,
+    rms_norm_eps=1e-06,
+    rope_scaling=dict(
+        beta_fast=32,
+        beta_slow=1,
+        factor=40,
+        mscale=1.0,
+        mscale_all_dim=1.0,
+        original_max_position_embeddings=4096,
+        type="yarn",
+    ),
+    rope_theta=10000,
+    routed_scaling_factor=2.5,
+    scoring_func="sigmoid",
+    seq_aux=True,
+    tie_word_embeddings=False,
+    topk_group=4,
+    topk_method="noaux_tc",
+    torch_dtype="bfloat16",
+    use_cache=True,
+    v_head_dim=128,
+    vocab_size=129280,
+)
+
+
+def load(name: str, text: str | None, folder):
+    files = LIBRARY.files if text is None else {**LIBRARY.files, f"templates/architectures/{name}.toml": text}
+    return parity.load_package(write(weave(name, "cpu", Library(files)), folder))
+
+
+@pytest.fixture(scope="module")
+def package(tmp_path_factory):
+    return load("deepseek_v3", None, tmp_path_factory.mktemp("deepseek"))
+
+
+def small(package, **settings):
+    sizes = dict(width=24, heads=2, experts=12, experts_per_token=3, expert_groups=3, groups_per_token=1, vocab_size=32)
+    tiny = package.config.PRESETS["tiny"]
+    return dataclasses.replace(tiny, **sizes, dtype="float32", batch_size=2, **settings)
+
+
+def batch(config) -> dict[str, np.ndarray]:
+    rows = np.random.default_rng(0).integers(0, config.vocab_size, (2, 13), dtype=np.int32)
+    positions = np.broadcast_to(np.arange(12, dtype=np.int32), (2, 12))
+    segment_ids = np.repeat([[1, 2, 0]], [5, 4, 3], axis=1).repeat(2, axis=0).astype(np.int32)
+    weights = (segment_ids > 0).astype(np.float32)
+    return dict(tokens=rows[:, :-1], targets=rows[:, 1:], positions=positions, segment_ids=segment_ids, weights=weights)
+
+
+def biases(package, model) -> dict[str, np.ndarray]:
+    arrays = package.parallel.named_arrays(model)
+    return {name: np.asarray(x) for name, x in arrays.items() if name.endswith("balance_bias")}
+
+
+@pytest.mark.parametrize(("name", "text", "stacks"), [("deepseek_v3", None, 1), ("scattered", SCATTERED, 4)])
+def test_a_step_moves_each_bias_against_its_load(name, text, stacks, tmp_path):
+    """Each layer is made to choose the experts of one group that is its own; the step has to find them there."""
+    package = load(name, text, tmp_path)
+    config = small(package, layers=8, dense_layers=2, balance_rate=0.25, learning_rate=0.0)
+    state = package.train.new_state(config)
+    before = {}
+    for place, (path, bias) in enumerate(biases(package, state.model).items()):
+        before[path] = np.zeros_like(bias)
+        for layer, row in enumerate(before[path]):
+            group = (place + layer) % 3
+            row[4 * group : 4 * group + 3] = 10.0 + layer
+    assert len(before) == stacks
+    leaves = package.parallel.named_arrays(state.model) | before
+    model = jax.tree.unflatten(jax.tree.structure(state.model), leaves.values())
+    state, metrics = jax.jit(package.train.train_step)(dataclasses.replace(state, model=model), batch(config))
+    after = biases(package, state.model)
+    for path, bias in before.items():
+        np.testing.assert_array_equal(after[path], bias + np.where(bias > 0, -0.25, 0.25), err_msg=path)
+    assert metrics["train/expert_load"] == pytest.approx(4)  # each chosen one has a third of 3, of 12
+
+
+def test_nothing_else_moves_a_bias(package):
+    config = small(package, layers=2, dense_layers=1, balance_rate=0.0, learning_rate=0.1, warmup_ratio=0.0)
+    state = package.train.new_state(config)
+    start = {name: x + 0.5 for name, x in biases(package, state.model).items()}
+    leaves = package.parallel.named_arrays(state.model) | start
+    state = dataclasses.replace(state, model=jax.tree.unflatten(jax.tree.structure(state.model), leaves.values()))
+    step = jax.jit(package.train.train_step)
+    for _ in range(2):
+        state, _ = step(state, batch(config))
+    assert np.abs(np.asarray(state.model.layers.mlp.router.kernel) - leaves["layers.mlp.router.kernel"]).max() > 0.01
+    for name, bias in biases(package, state.model).items():
+        np.testing.assert_array_equal(bias, start[name])
+
+
+def test_a_bias_chooses_and_does_not_weigh(package):
+    """A bias for two experts of each group, far above all scores: these are chosen, with weights as their scores say."""
+    config = small(package, layers=2, dense_layers=1)
+    config = dataclasses.replace(config, experts_per_token=2)
+    mlp = package.model.Decoder(config, nnx.Rngs(0)).layers.mlp
+    mlp = jax.tree.map(lambda x: x[0], mlp)
+    x = jax.random.normal(jax.random.key(0), (1, 5, config.width))
+    mlp.balance_bias[...] = np.eye(12)[4] * 50 + np.eye(12)[6] * 50
+    scores = jax.nn.sigmoid(mlp.router(x))[..., [4, 6]]
+    weights = config.expert_scale * scores / scores.sum(axis=-1, keepdims=True)
+    chosen = np.broadcast_to([4, 6], (1, 5, 2))
+    expected = package.model.apply_experts(mlp.experts, x, weights, chosen) + mlp.shared(x)
+    np.testing.assert_allclose(mlp(x, None)[0], expected, atol=1e-5)
+
+
+def compare_meshes(package) -> None:
+    """On 8 devices: each mesh gives the loss and the gradient that one device gives, with latents and heads split."""
+    sizes = dict(heads=8, nope_size=8, rope_size=4, value_size=8, kv_rank=16, query_rank=16, mlp_width=64, layers=3)
+    config = dataclasses.replace(small(package), **sizes, width=32, experts=24, expert_width=24, init_std=0.2)
+    model, tokens = package.model.Decoder(config, nnx.Rngs(0)), np.arange(8 * 16).reshape(8, 16) % 32
+    mean_square = jax.jit(jax.value_and_grad(lambda model, tokens: (model(tokens) ** 2).mean()))
+    expected = jax.tree.leaves(mean_square(model, tokens))
+    for shape in (2, 2, 2), (1, 8, 1), (1, 1, 8):
+        mesh = package.parallel.make_mesh(*shape)
+        with jax.set_mesh(mesh):
+            abstract = package.parallel.abstract(lambda: package.model.Decoder(config, nnx.Rngs(0)), mesh)
+            sharded = jax.device_put(model, jax.tree.map(lambda x: x.sharding, abstract))
+            kernel = sharded.layers.attention.key_value.kernel[...]
+            assert kernel.size == kernel.addressable_shards[0].data.size * shape[1] * shape[2]
+            actual = mean_square(sharded, tokens)
+        for ours, theirs in zip(jax.tree.leaves(actual), expected, strict=True):
+            np.testing.assert_allclose(ours, theirs, rtol=1e-3, atol=1e-5)
+        print("same on", shape)
+
+
+def test_any_mesh_gives_what_one_device_gives(package):
+    folder = os.path.dirname(package.model.__file__)
+    program = (
+        "import pathlib; from families import parity, test_deepseek; "
+        f"test_deepseek.compare_meshes(parity.load_package(pathlib.Path({folder!r})))"
+    )
+    flags = "--xla_force_host_platform_device_count=8 --xla_backend_optimization_level=0"
+    path = os.pathsep.join(filter(None, sys.path))
+    process = subprocess.run(
+        [sys.executable, "-c", program],
+        env=os.environ | {"XLA_FLAGS": flags, "JAX_PLATFORMS": "cpu", "PYTHONPATH": path},
+        capture_output=True,
+        text=True,
+    )
+    assert process.returncode == 0, process.stderr
+    assert process.stdout.splitlines() == ["same on (2, 2, 2)", "same on (1, 8, 1)", "same on (1, 1, 8)"]
+
+
+def test_a_cache_holds_latents_alone(package):
+    config = package.config.PRESETS["671b"]
+    cache = jax.eval_shape(lambda: package.model.empty_cache(config, 61, 1, 1))
+    assert sum(x.size for x in jax.tree.leaves(cache)) == 61 * (512 + 64)  # not 61 * 128 * (192 + 128)
+
+
+def test_the_released_size(package):
+    config = package.config.PRESETS["671b"]
+    model = jax.eval_shape(lambda: package.model.Decoder(config, nnx.Rngs(0)))
+    assert sum(x.size for x in jax.tree.leaves(model)) == 671_026_419_200
+    # 37 billion parameters are active of a token, of which the embedding takes part in no product
+    products = package.train.flops_per_token(dataclasses.replace(config, sequence_length=0), causal=False) / 6
+    assert products == pytest.approx(37.55e9 - 129280 * 7168, rel=1e-3)
+
+
+def test_the_released_settings():
+    text = fit(LIBRARY, "deepseek_v3", "tpu", RELEASED, "released", "config.json")
+    released = tomllib.loads(text)
+    assert not {"fragments", "without", "layers", "settings"} & released.keys()
+    preset = tomllib.loads(LIBRARY.files["templates/architectures/deepseek_v3.toml"])["presets"]["671b"]
+    sizes = {name: value for name, value in preset.items() if name not in ("batch_size", "learning_rate")}
+    assert released["presets"]["released"].items() >= sizes.items()
+    for setting, value in (
+        ("quantization_config", {"quant_method": "fp8"}),  # tensors in 8 bits
+        ("scoring_func", "softmax"),
+        ("topk_method", "greedy"),
+        ("moe_layer_freq", 2),
+        ("num_key_value_heads", 64),
+        ("attention_bias", True),
+    ):
+        with pytest.raises(LoomError, match=setting):
+            fit(LIBRARY, "deepseek_v3", "tpu", RELEASED | {setting: value}, "released", "config.json")
+
+
+def test_the_released_tensors(package, tmp_path):
+    """Layers after the last, which predict the token after the next, are passed over; biases are kept in fp32."""
+    config = transformers.DeepseekV3Config(**FAMILY.settings, dtype="float32")
+    reference = parity.make_reference(transformers.DeepseekV3ForCausalLM, config)
+    reference.save_pretrained(tmp_path / "theirs")
+    path = tmp_path / "theirs/model.safetensors"
+    tensors = load_file(path)
+    save_file({**tensors, "model.layers.3.eh_proj.weight": np.zeros((32, 64), np.float32)}, path)
+    settings = json.loads((tmp_path / "theirs/config.json").read_text()) | {"num_nextn_predict_layers": 1}
+    (tmp_path / "theirs/config.json").write_text(json.dumps(settings))
+    config, model = package.huggingface.load_hf(tmp_path / "theirs")
+    package.huggingface.save_hf(config, model, tmp_path / "ours", "bfloat16")
+    ours = load_file(tmp_path / "ours/model.safetensors")
+    assert ours.keys() == tensors.keys()
+    for name, array in ours.items():
+        exact = name.endswith("e_score_correction_bias")
+        np.testing.assert_array_equal(array, tensors[name] if exact else tensors[name].astype(ml_dtypes.bfloat16))
+    assert json.loads((tmp_path / "ours/config.json").read_text())["num_nextn_predict_layers"] == 0
