@@ -52,7 +52,7 @@ def other_pattern(
     if not kinds:
         return None
     asked = kinds_by_where(kinds, hf)
-    if asked == _kinds_woven(recipe.pattern, config):
+    if asked == _kinds_woven(recipe.pattern, config) and is_filled(recipe.pattern, vars(config)):
         return None
     gone = recipe.pattern.of_kinds - {fragment.name for fragment in recipe.fragments} | set(left_out)
     return Pattern(find_groups(asked), {name: kinds[name].without(gone) for name in kinds if name in asked})
@@ -79,7 +79,7 @@ def is_filled(pattern: Pattern, preset: dict[str, object]) -> bool:
     config = SimpleNamespace(**preset)
     try:
         counts = [eval(group.count, {"config": config}) for group in pattern.groups]
-    except AttributeError:
+    except (AttributeError, TypeError):  # a size that a count needs, and that is not there
         return False
     layers = sum(count * group.period for count, group in zip(counts, pattern.groups, strict=True))
     return min(counts) > 0 and layers == config.layers
