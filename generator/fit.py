@@ -103,7 +103,7 @@ def fit(library: Library, family: str, target: str, hf: dict[str, Any], name: st
     """
     choice = Choice(select(family, target, library))
     for _ in range(30):  # a rule may bring the need of another
-        text, recipe = _trial(choice, library, target, name)
+        text, recipe = complete(choice, library, target, name, name)
         package = Readers(weave(name, target, recipe.library).files["huggingface.py"])
         full = package.complete(hf, shown)
         problems = _problems(package, full, family)
@@ -119,10 +119,13 @@ def fit(library: Library, family: str, target: str, hf: dict[str, Any], name: st
     raise LoomError("the rules of this family contradict each other", f"templates/architectures/{family}.toml", "Mend.")
 
 
-def _trial(choice: Choice, library: Library, target: str, name: str) -> tuple[str, Recipe]:
-    """The architecture file so far, with those presets of the family alone that are complete with what was chosen."""
+def complete(choice: Choice, library: Library, target: str, name: str, title: str) -> tuple[str, Recipe]:
+    """The text of an architecture file for what was chosen so far, and what it selects.
+
+    Presets of the family that lack a field which was added are left out.
+    """
     choice.incomplete = []
-    recipe = _select(choice.text(name), library, target, name)
+    recipe = _select(choice.text(title), library, target, name)
     required = [member.name for fragment in recipe.fragments for member in fragment.fields if member.is_required]
     for preset, given in recipe.presets.items():
         missing = [member for member in required if member not in given]
@@ -137,7 +140,7 @@ def _trial(choice: Choice, library: Library, target: str, name: str) -> tuple[st
             choice.presets.setdefault("tiny", {})["layers"] = layers
         else:
             choice.incomplete.append(preset)
-    text = choice.text(name)
+    text = choice.text(title)
     return text, _select(text, library, target, name)
 
 
