@@ -1,0 +1,64 @@
+"""Comparisons with a model of transformers, by the names and in the layout of its checkpoints."""
+
+from pathlib import Path
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from safetensors.numpy import load_file
+
+from generator.roles import Config, Decoder, hf_views, named_arrays
+
+
+def read_tensors(directory: Path) -> dict[str, np.ndarray]:
+    """The tensors of all files of a Hugging Face directory."""
+    tensors: dict[str, np.ndarray] = {}
+    for file in directory.glob("*.safetensors"):
+        tensors |= load_file(file)
+    return tensors
+
+
+def assert_same(ours: dict[str, Any], theirs: dict[str, Any]) -> None:
+    """The same names, and under each the same dtype, shape and bits."""
+    assert ours.keys() == theirs.keys(), ours.keys() ^ theirs.keys()
+    for name in ours:
+        assert ours[name].dtype == theirs[name].dtype, name
+        np.testing.assert_array_equal(ours[name], theirs[name], err_msg=name)
+
+
+def gradients_of(reference: Any, directory: Path) -> dict[str, np.ndarray]:
+    """Gradients as save_pretrained writes parameters, which take their place; without those that are not trained."""
+    for parameter in reference.parameters():
+        parameter.data = parameter.data.zero_() if parameter.grad is None else parameter.grad
+    reference.save_pretrained(directory)
+    untrained = {name for name, _ in reference.named_buffers()}
+    return {name: x for name, x in read_tensors(directory).items() if name not in untrained}
+
+
+def check_logits_and_gradients(config: Config, model: Decoder, reference: Any, ids: Any, directory: Path) -> None:
+    """The model's are the reference's, whose parameters are lost: gradients are of the mean cross-entropy.
+
+    Args:
+        ids: tokens, as a tensor of torch.
+        directory: a new one, for the gradients.
+    """
+    tokens = np.asarray(ids, np.int32)
+
+    def mean_loss(model):
+        logits = model(tokens)
+        log_probabilities = jax.nn.log_softmax(logits[:, :-1])
+        return -jnp.take_along_axis(log_probabilities, tokens[:, 1:, None], axis=-1).mean(), logits
+
+    gradients, logits = jax.jit(jax.grad(mean_loss, has_aux=True))(model)
+    expected = reference(ids, labels=ids, use_cache=False)
+    expected.loss.backward()
+    np.testing.assert_allclose(logits, expected.logits.detach().numpy(), atol=1e-4, rtol=0)
+    assert jnp.abs(logits).max() > 1  # else the tolerance would say nothing
+
+    ours = hf_views({name: np.asarray(x) for name, x in named_arrays(gradients).items()}, config)
+    theirs = gradients_of(reference, directory)
+    for name in theirs:
+        error = np.linalg.norm(np.asarray(ours[name]) - theirs[name]) / max(np.linalg.norm(theirs[name]), 1e-6)
+        assert error < 1e-3, f"{name}: relative error {error}"
+    assert all(not np.any(ours[name]) for name in ours.keys() - theirs.keys())
