@@ -105,17 +105,7 @@ def _group(fragment: Fragment, table: dict) -> str:
 
 
 def _is_field(member: Field) -> bool:
-    return isinstance(_statement(member), ast.AnnAssign)
-
-
-def _statement(member: Field) -> ast.stmt:
-    (block,) = ast.parse("class _:\n" + member.text.text).body
-    return block.body[0] if isinstance(block, ast.ClassDef) else block
-
-
-def _has_default(member: Field) -> bool:
-    statement = _statement(member)
-    return not isinstance(statement, ast.AnnAssign) or statement.value is not None
+    return isinstance(member.statement, ast.AnnAssign)
 
 
 def presets_value(recipe: Recipe, fields: list[Field]) -> Traced:
@@ -125,7 +115,7 @@ def presets_value(recipe: Recipe, fields: list[Field]) -> Traced:
         LoomError: a preset sets a field that Config does not have, or leaves out one that has no default.
     """
     names = [member.name for member in fields if _is_field(member)]
-    required = [member.name for member in fields if not _has_default(member)]
+    required = [member.name for member in fields if member.is_required]
     head = recipe.architecture_file.origin("presets")
     parts = [Traced.insert("PRESETS = {\n", head)]
     for preset, values in recipe.presets.items():
@@ -149,7 +139,7 @@ def described_fields(fields: list[Field]) -> list[dict[str, str]]:
     """Name, type, default and meaning of each field, for tables in documents."""
     rows = []
     for member in fields:
-        statement = _statement(member)
+        statement = member.statement
         if isinstance(statement, ast.AnnAssign):
             lines = [line.strip() for line in member.text.text.splitlines()]
             above = " ".join(line.lstrip("# ") for line in lines if line.startswith("#"))

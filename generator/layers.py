@@ -18,8 +18,8 @@ A kind with a `where` may be in no pattern: then it is for checkpoints that have
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
-from dataclasses import dataclass, field
+from collections.abc import Collection, Iterable
+from dataclasses import dataclass, field, replace
 from itertools import groupby
 from typing import TYPE_CHECKING
 
@@ -40,6 +40,7 @@ class Kind:
         fragments: names of those that only some kinds of layer have.
         where: an expression over `hf`, a checkpoint's config.json, and `layer`, a number: whether it is of this kind.
         init, call: parameter -> expression that its layers are given when they are made, and when they are called.
+        lines: key -> the line on which it stands.
     """
 
     name: str
@@ -48,6 +49,11 @@ class Kind:
     init: dict[str, str] = field(default_factory=dict)
     call: dict[str, str] = field(default_factory=dict)
     origin: Origin | None = None
+    lines: dict[str, Origin] = field(default_factory=dict)
+
+    def without(self, names: Collection[str]) -> Kind:
+        """The kind without some fragments."""
+        return replace(self, fragments=tuple(name for name in self.fragments if name not in names))
 
 
 @dataclass(frozen=True)
@@ -100,6 +106,16 @@ class Pattern:
     def given(self) -> dict[str, Origin]:
         """What layers of some kind are made or called with."""
         return {name: kind.origin or Origin("", 1) for kind in self.kinds.values() for name in (*kind.init, *kind.call)}
+
+    @property
+    def every(self) -> dict[str, Kind]:
+        """All kinds of layer, the spare ones last."""
+        return self.kinds | self.spare
+
+    @property
+    def of_kinds(self) -> set[str]:
+        """The fragments that only some kinds of layer have."""
+        return {name for kind in self.kinds.values() for name in kind.fragments}
 
     def having(self, fragment: str) -> list[Kind]:
         """The kinds whose layers a fragment takes part in: all, unless some select it and others do not."""
@@ -165,26 +181,52 @@ def read_pattern(files: Iterable[Toml]) -> Pattern:
     if file is None:
         return Pattern((Group("", ("",), ALL),), {"": Kind("")})
     source = next((other for other in newest if "kinds" in other.data), file)
-    kinds = {name: _kind(name, table, source) for name, table in source.data.get("kinds", {}).items()}
-    groups = tuple(_group(table, file, len(file.data["layers"])) for table in file.data["layers"])
+    kinds = read_kinds(source.data, source)
+    return make_pattern(read_groups(file.data, kinds, file), kinds)
+
+
+def make_pattern(groups: tuple[Group, ...], kinds: dict[str, Kind]) -> Pattern:
+    """A pattern of the kinds that its groups are of; the others are spare."""
+    names = {kind for group in groups for kind in group.pattern}
+    used = {name: kind for name, kind in kinds.items() if name in names}
+    return Pattern(groups, used, {name: kind for name, kind in kinds.items() if name not in names})
+
+
+def read_kinds(data: dict, file: Toml, prefix: str = "", after: int = 0) -> dict[str, Kind]:
+    """The kinds of layer in a table of a file.
+
+    Args:
+        prefix: of the names of the table's own tables.
+        after: the line on which the table begins.
+    """
+    return {name: _kind(name, table, file, prefix, after) for name, table in data.get("kinds", {}).items()}
+
+
+def read_groups(data: dict, kinds: dict[str, Kind], file: Toml, prefix: str = "", after: int = 0) -> tuple[Group, ...]:
+    """The groups of layers in a table of a file, none where it gives none.
+
+    Raises:
+        LoomError: a kind that is not defined or that no layer can be of, or a pattern that cannot be read.
+    """
+    tables, origin = data.get("layers", ()), file.origin(f"{prefix}layers", after=after)
+    groups = tuple(_group(table, origin, len(tables)) for table in tables)
     names = [kind for group in groups for kind in group.pattern]
     for name in names:
         if name not in kinds:
-            raise LoomError(f"unknown kind of layer {name!r}", str(file.origin("layers")), nearest(name, kinds))
-    used = {name: kind for name, kind in kinds.items() if name in names}
-    spare = {name: kind for name, kind in kinds.items() if name not in names}
-    for name, kind in spare.items():
-        if not kind.where:
+            raise LoomError(f"unknown kind of layer {name!r}", str(origin), nearest(name, kinds))
+    for name, kind in kinds.items():
+        if name not in names and not kind.where:
             remedy = "Put it into a pattern, give it a `where`, or remove it."
             raise LoomError(f"no layer is of the kind {name!r}", str(kind.origin), remedy)
     titles = [group.name for group in groups]
     if len(set(titles)) < len(titles):
-        raise LoomError("two groups of layers have one name", str(file.origin("layers")), "Give each a `name`.")
-    return Pattern(groups, used, spare)
+        raise LoomError("two groups of layers have one name", str(origin), "Give each a `name`.")
+    return groups
 
 
-def _kind(name: str, table: dict, file: Toml) -> Kind:
-    origin = file.origin(f"kinds.{name}")
+def _kind(name: str, table: dict, file: Toml, prefix: str, after: int) -> Kind:
+    title = f"{prefix}kinds.{name}"
+    origin = file.origin(title, after=after)
     for key in table:
         if key not in ("where", "fragments", "init", "call"):
             remedy = "It has where, fragments, init and call."
@@ -192,11 +234,12 @@ def _kind(name: str, table: dict, file: Toml) -> Kind:
     if not name.isidentifier():
         raise LoomError(f"{name!r} cannot name layers in Python", str(origin), "Use letters, digits and _.")
     given = {key: table[key] for key in ("where", "init", "call") if key in table}
-    return Kind(name, tuple(table.get("fragments", ())), **given, origin=origin)
+    lines = {key: file.origin(key, title, after) for key in table}
+    return Kind(name, tuple(table.get("fragments", ())), **given, origin=origin, lines=lines)
 
 
-def _group(table: dict, file: Toml, groups: int) -> Group:
-    origin, pattern = file.origin("layers"), tuple(table.get("pattern", ()))
+def _group(table: dict, origin: Origin, groups: int) -> Group:
+    pattern = tuple(table.get("pattern", ()))
     for key in table:
         if key not in ("name", "pattern", "count"):
             raise LoomError(f"unknown key {key!r} of a group of layers", str(origin), "It has name, pattern and count.")
@@ -209,12 +252,8 @@ def _group(table: dict, file: Toml, groups: int) -> Group:
     return Group(table.get("name", ""), pattern, table.get("count", every), origin)
 
 
-def find_groups(kinds: list[str]) -> list[tuple[str, list[str], str]]:
-    """The shortest description of the kinds of all layers: some at the start, a period, some at the end.
-
-    Returns:
-        For each group its name, its pattern, and how often that repeats, as an expression.
-    """
+def find_groups(kinds: list[str]) -> tuple[Group, ...]:
+    """The shortest description of the kinds of all layers: some at the start, a period, some at the end."""
     best: tuple[int, int, int] = (len(kinds), 0, len(kinds))  # start, period, end of the periods
     cost = (len(_runs(kinds)) + 1, 0)  # what is written out; then the more of it repeats, the better
     for start in range(len(kinds)):
@@ -226,13 +265,14 @@ def find_groups(kinds: list[str]) -> list[tuple[str, list[str], str]]:
             if end - start >= min(2 * period, len(kinds)) and here < cost:
                 best, cost = (start, period, end), here
     start, period, end = best
-    groups = [(f"first_{i}", [kind], str(n)) for i, (kind, n) in enumerate(_runs(kinds[:start]))]
-    last = [(f"last_{i}", [kind], str(n)) for i, (kind, n) in enumerate(_runs(kinds[end:]))]
+    groups = [Group(f"first_{i}", (kind,), str(n)) for i, (kind, n) in enumerate(_runs(kinds[:start]))]
+    last = [Group(f"last_{i}", (kind,), str(n)) for i, (kind, n) in enumerate(_runs(kinds[end:]))]
     if period:
         outside = start + len(kinds) - end
         rest = f"{ALL} - {outside}" if outside else ALL
-        groups.append(("", kinds[start : start + period], rest if period == 1 else f"{factor(rest)} // {period}"))
-    return groups + last
+        count = rest if period == 1 else f"{factor(rest)} // {period}"
+        groups.append(Group("", tuple(kinds[start : start + period]), count))
+    return (*groups, *last)
 
 
 def _runs(kinds: list[str]) -> list[tuple[str, int]]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import textwrap
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
@@ -136,7 +137,41 @@ def _in_reading_order(reached: list[str], definitions: dict, linked: Link, fragm
     for key in reached:
         if key in definitions:
             visit(definitions[key].fragment)
-    return [key for fragment in order for key in _as_written(members[fragment], definitions)]
+    written = [key for fragment in order for key in _as_written(members[fragment], definitions)]
+    return _defined_before_they_run(written, definitions, linked)
+
+
+def _defined_before_they_run(keys: list[str], definitions: dict, linked: Link) -> list[str]:
+    """Two fragments may use each other in functions; what runs when a definition is read must stand before it."""
+    ordered: dict[str, None] = {}
+
+    def place(key: str, waiting: tuple[str, ...] = ()) -> None:
+        if key in ordered or key in waiting:
+            return
+        at_once = _names_at_once(ast.parse(definitions[key].text.text))
+        for used in linked(key).uses:
+            if used in definitions and used in known and used.split(":")[-1] in at_once:
+                place(used, (*waiting, key))
+        ordered[key] = None
+
+    known = set(keys)
+    for key in keys:
+        place(key)
+    return list(ordered)
+
+
+def _names_at_once(node: ast.AST) -> set[str]:
+    """The names that are read when the code is: of annotations, defaults, decorators, bases; not in functions."""
+    names: set[str] = set()
+    for child in ast.iter_child_nodes(node):
+        if isinstance(child, ast.Name):
+            names.add(child.id)
+        if isinstance(child, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda):
+            parts = [child.args, *getattr(child, "decorator_list", []), getattr(child, "returns", None)]
+            names |= {name for part in parts if part for name in _names_at_once(ast.Expr(part))}
+        else:
+            names |= _names_at_once(child)
+    return names
 
 
 def _as_written(keys: list[str], definitions: dict) -> list[str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 from dataclasses import dataclass
 
 from generator.traced import Origin, Traced
@@ -23,6 +24,16 @@ class Field:
     name: str
     text: Traced
     fragment: str
+
+    @property
+    def statement(self) -> ast.stmt:
+        (block,) = ast.parse("class _:\n" + self.text.text).body
+        return block.body[0] if isinstance(block, ast.ClassDef) else block
+
+    @property
+    def is_required(self) -> bool:
+        """Whether it is a field that every preset gives."""
+        return isinstance(self.statement, ast.AnnAssign) and self.statement.value is None
 
 
 @dataclass(frozen=True)

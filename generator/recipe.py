@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import tomllib
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, replace
 from functools import cached_property
 
@@ -12,6 +12,7 @@ from generator.errors import LoomError, nearest
 from generator.fragment import Fragment
 from generator.layers import Pattern, read_pattern
 from generator.library import Library
+from generator.rules import Neutral, Rule, read_neutral, read_rules
 from generator.tomlkeys import check_tables
 from generator.traced import Origin
 
@@ -43,20 +44,39 @@ class Toml:
         except RecursionError:
             raise LoomError("nested too deeply", self.path, "Write it flatter.") from None
         check_tables(data, self.kind, self.path, lambda key: self.origin(key).line)
+        for name, kind in (("structure", "rule"), ("neutral", "neutral table")):
+            for index, table in enumerate(data.get(name, ())):
+                check_tables(table, kind, self.path, self._lines_from(name, self.line_of_table(name, index)))
         return data
 
-    def origin(self, key: str, table: str = "") -> Origin:
-        """The line on which `key` stands in `[table]`, or the line of the table."""
-        current, found = "", 1
-        for number, line in enumerate(self.text.splitlines(), start=1):
+    def _lines_from(self, table: str, after: int) -> Callable[[str], int]:
+        """Key of a table that begins on a line -> its own line."""
+        return lambda key: self.origin(key, table, after).line
+
+    def line_of_table(self, name: str, index: int) -> int:
+        """The line of the header of a table in the list `name`."""
+        lines = enumerate(self.text.splitlines(), start=1)
+        headers = [number for number, line in lines if re.match(rf"\s*\[\[\s*{name}\s*\]\]", line)]
+        return headers[index] if index < len(headers) else self.origin(name).line  # it is written inline
+
+    def origin(self, key: str, table: str = "", after: int = 0) -> Origin:
+        """The line on which `key` stands in `[table]`, or the line of the table.
+
+        Args:
+            after: the first line that counts, as a file may have several tables of a name.
+        """
+        current, found = "", 0
+        for number, line in list(enumerate(self.text.splitlines(), start=1))[max(after - 1, 0) :]:
             header = re.match(r"\s*\[+([^\]]+)\]+", line)
             if header:
                 current = re.sub(r"[\"' ]", "", header[1])
+                if table and current == f"{table}.{key}":
+                    return Origin(self.path, number)
                 if current in (table, key):
-                    found = number
+                    found = found or number
             elif current == table and re.match(rf"\s*\"?{re.escape(key)}\"?\s*=", line):
                 return Origin(self.path, number)
-        return Origin(self.path, found)
+        return Origin(self.path, found or max(after, 1))
 
 
 @dataclass(frozen=True)
@@ -69,6 +89,8 @@ class Recipe:
         settings: literals for `setting("...")`.
         presets: preset -> config field -> (value, the line that gives it).
         pattern: in which the layers repeat.
+        rules: what a checkpoint may choose; those of the architecture itself first, those for all families last.
+        neutral: settings of checkpoints that change nothing.
     """
 
     architecture: str
@@ -81,6 +103,8 @@ class Recipe:
     settings: dict[str, object]
     presets: dict[str, dict[str, tuple[object, Origin]]]
     pattern: Pattern
+    rules: tuple[Rule, ...] = ()
+    neutral: tuple[Neutral, ...] = ()
 
     @property
     def name(self) -> str:
@@ -134,6 +158,8 @@ def select(architecture: str, target: str, library: Library, without: Collection
         settings=settings,
         presets=_presets(lineage, target_file, _fields_left_out(lineage, fragments, library, without)),
         pattern=pattern,
+        rules=read_rules((*reversed(lineage), package_file), library),
+        neutral=read_neutral((*lineage, package_file)),
     )
     settings |= {"architecture": architecture, "target": target, "package": recipe.name}
     settings |= {key: recipe.said(key) for key in ("title", "model_type", "reference") if recipe.said(key)}

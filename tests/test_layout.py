@@ -81,6 +81,21 @@ class TestOrder:
             "# how many\nSIZE = 2\n\nX = 1\n\n\ndef model():\n    return block(), X\n"
         )
 
+    def test_what_runs_at_once_stands_before(self):
+        """Fragments that use each other in functions have no order; what an annotation or a base needs has one."""
+        made = package(
+            {
+                "model/model": "class Model:\n    def __call__(self):\n        return run(self)\n",
+                "model/run": "def run(model: Model):\n    return model()\n",
+                "model/train": "def train():\n    return run\n\n\nclass Small(Model):\n    pass\n",
+            },
+            package=PACKAGE.replace('exports = ["model"]', 'exports = ["train", "Small"]'),
+        )
+        text = made.files["model.py"]
+        namespace: dict = {}
+        exec(compile(text, "model.py", "exec", dont_inherit=True), namespace)  # a NameError where the order is wrong
+        assert namespace["train"]().__annotations__ == {"model": namespace["Model"]}
+
     def test_main_comes_last(self):
         main = 'def main():\n    model()\n\n\nif __name__ == "__main__":\n    main()\n\n\ndef model():\n    return 1\n'
         text = package({"model/model": main}).files["model.py"]

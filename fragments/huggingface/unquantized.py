@@ -9,6 +9,6 @@ def _(hf, path):
     if "quantization_config" in hf:
         method = hf["quantization_config"].get("quant_method")
         raise InputError(
-            f"{path}: its weights are quantized ({method}): load them in transformers with a quantization_config of "
-            "dequantize=True, and give what save_pretrained then writes"
+            f"{path}: its weights are quantized ({method}): load them in transformers with a quantization_config "
+            "of dequantize=True, and give what save_pretrained then writes"
         )

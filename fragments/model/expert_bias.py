@@ -8,6 +8,7 @@ import jax.numpy as jnp
 from flax import nnx
 
 from generator.marks import splice
+from generator.roles import of_rows
 
 
 @splice("Experts.parameters")
@@ -17,11 +18,10 @@ def _(self, E, F):
 
 
 @splice("Experts.gate_up")
-def _(self, gate, up, sizes):
-    expert = jnp.repeat(jnp.arange(len(sizes)), sizes, total_repeat_length=len(gate))  # [R], of each row
+def _(self, gate, up):
     # cast when they are gathered, so that their gradients are summed over rows in fp32
-    gate = gate + self.gate_bias[expert].astype(gate.dtype)
-    up = up + self.up_bias[expert].astype(up.dtype)
+    gate = gate + of_rows(self.gate_bias[...], gate).astype(gate.dtype)
+    up = up + of_rows(self.up_bias[...], up).astype(up.dtype)
 
 
 @splice("MixtureOfExperts.parameters")

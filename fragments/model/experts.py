@@ -1,6 +1,6 @@
-"""Mixture of experts: each token goes to the few experts that a router chooses, and none is dropped.
+"""Mixture of experts: each token goes to the few experts that a router chooses.
 
-Source: Shazeer et al. 2017, arXiv 1701.06538; Gale et al. 2022, arXiv 2211.15841 (dropless, by grouped products).
+Source: Shazeer et al. 2017, arXiv 1701.06538.
 """
 
 import jax
@@ -10,7 +10,7 @@ from jax import Array
 from jax.sharding import PartitionSpec
 
 from generator.marks import point, setting, splice, sum_layers
-from generator.roles import RULES, Linear
+from generator.roles import RULES, Experts, Linear, dispatch
 
 
 class Config:
@@ -19,66 +19,26 @@ class Config:
     expert_width: int  # inner size of an expert
 
 
-class ExpertLinear(nnx.Module):
-    """A linear map for each expert, over rows that are sorted by their expert."""
-
-    def __init__(self, shape: tuple[int, int, int], axes: tuple[str | None, ...], std: float, rngs: nnx.Rngs):
-        self.kernel = nnx.Param(std * jax.random.normal(rngs.params(), shape), axes=axes)
-
-    def __call__(self, x: Array, sizes: Array) -> Array:
-        """x [R, I], of which the first sizes[0] rows are for expert 0, and so on; sizes [E] -> [R, O]."""
-        return jax.lax.ragged_dot(x, self.kernel.astype(x.dtype), sizes)
-
-
-class Experts(nnx.Module):
-    """down(activation(gate(x), up(x))) of each expert."""
-
-    def __init__(self, config: Config, rngs: nnx.Rngs):
-        D, E, F, std = config.width, config.experts, config.expert_width, config.init_std
-        self.gate = ExpertLinear((E, D, F), ("expert", None, "mlp"), std, rngs)
-        self.up = ExpertLinear((E, D, F), ("expert", None, "mlp"), std, rngs)
-        self.down = ExpertLinear((E, F, D), ("expert", "mlp", None), std, rngs)
-        point("Experts.parameters", config, E, F)
-
-    def __call__(self, x: Array, sizes: Array) -> Array:
-        """x [R, D] sorted by expert, sizes [E] -> [R, D]."""
-        gate, up = self.gate(x, sizes), self.up(x, sizes)  # [R, F]
-        point("Experts.gate_up", gate, up, sizes)
-        with point("Experts.activation", gate, up):
-            h = jax.nn.silu(gate) * up
-        return self.down(h, sizes)
-
-
 def apply_experts(experts: Experts, x: Array, weights: Array, chosen: Array) -> Array:
     """The sum of what the chosen experts make of each token. x [B, T, D]; weights, chosen [B, T, A] -> [B, T, D].
 
-    Each device sorts its own tokens by expert, with all experts at hand: no token leaves its device.
+    Each device takes its own tokens apart: see dispatch.
     """
     mesh = jax.sharding.get_abstract_mesh()
     if mesh.empty:
         return dispatch(experts, x, weights, chosen)[0]
     rows = PartitionSpec(RULES["batch"], RULES["sequence"])
 
-    def share(x):  # of the inner width, all experts
-        return x.replace(PartitionSpec(*(RULES["mlp"] if axis == "mlp" else None for axis in x.axes)))
+    def share(x):
+        with point("apply_experts.share", x):
+            # of the inner width, all experts
+            axes = (RULES["mlp"] if axis == "mlp" else None for axis in x.axes)
+        return x.replace(PartitionSpec(*axes))
 
     specs = jax.tree.map(share, experts, is_leaf=lambda x: isinstance(x, nnx.Param))
     summands = PartitionSpec(RULES["mlp"], RULES["batch"], RULES["sequence"])
     spread = jax.shard_map(dispatch, in_specs=(specs, rows, rows, rows), out_specs=summands)
     return spread(experts, x, weights, chosen).sum(axis=0)
-
-
-def dispatch(experts: Experts, x: Array, weights: Array, chosen: Array) -> Array:
-    """`apply_experts` on one device, [1, B, T, D]: the summand of its share of the inner width."""
-    B, T, D = x.shape
-    order = jnp.argsort(chosen, axis=None)  # of the pairs of a token and an expert, by expert
-    sizes = jnp.bincount(chosen.ravel(), length=experts.gate.kernel.shape[0])  # pairs of each expert
-    with point("dispatch.inputs", experts, x, order, sizes, weights, D):
-        y = experts(x.reshape(-1, D)[order // chosen.shape[-1]], sizes)  # [B T A, D]
-    y = y[jnp.argsort(order)].reshape(B, T, -1, D)  # each pair back in its place
-    with point("dispatch.sum", y):
-        total = jnp.einsum("BTAD,BTA->BTD", y, weights.astype(x.dtype))[None]
-    return total
 
 
 class MixtureOfExperts(nnx.Module):

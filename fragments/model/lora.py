@@ -45,11 +45,15 @@ class Adapter(nnx.Module):
     def __call__(self, x: Array) -> Array:
         return self.scale * jnp.einsum(self.equation, x, self.down.astype(x.dtype), self.up.astype(x.dtype))
 
+    def product(self) -> Array:
+        """What the adapter adds to the kernel, in its shape."""
+        return self.scale * jnp.einsum(self.merged, self.down[...], self.up[...])
+
 
 def projections(model: Decoder) -> Iterator[tuple[str, Linear]]:
     """The name of each projection, and the projection."""
     for path, module in nnx.iter_modules(model):
-        if isinstance(module, Linear):
+        if hasattr(module, "adapter"):
             yield path[-1], module
 
 
@@ -64,8 +68,7 @@ def merge_adapters(model: Decoder) -> Decoder:
     model = nnx.clone(model)
     for _, linear in projections(model):
         if linear.adapter is not None:
-            down, up = linear.adapter.down[...], linear.adapter.up[...]
-            linear.kernel[...] += linear.adapter.scale * jnp.einsum(linear.adapter.merged, down, up)
+            linear.kernel[...] += linear.adapter.product()
     return model
 
 
@@ -100,6 +103,18 @@ def _(self):
 def _(self, x, y):
     if self.adapter is not None:
         y = y + self.adapter(x)
+
+
+@splice("ExpertLinear.parameters", optional=True)
+def _(self):
+    self.equation = "RI,EIO->RO"  # of a row and the kernel of its expert
+    self.adapter: Adapter | None = nnx.data(None)
+
+
+@splice("ExpertLinear.kernel", optional=True)
+def _(self, kernel):
+    if self.adapter is not None:  # added here, as the products of experts go over all rows at once
+        kernel = kernel + self.adapter.product().astype(kernel.dtype)
 
 
 @splice("Decoder.parameters")

@@ -1,13 +1,15 @@
 """Attention to all tokens, where the model type has a sliding window too."""
 
-from generator.marks import excludes, splice
+from generator.marks import excludes, setting, splice
 
 excludes("sliding_window")
 
 
 @splice("hf.complete")
 def _(hf):
-    hf["sliding_window"] = hf.get("sliding_window") if hf.get("use_sliding_window", True) else None
+    if not hf.get("use_sliding_window", setting("window_unless_said")):
+        hf["sliding_window"] = None
+    hf.setdefault("sliding_window", None)
 
 
 @splice("hf.structure")

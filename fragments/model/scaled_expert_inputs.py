@@ -6,10 +6,9 @@ Source: Meta 2025, https://ai.meta.com/blog/llama-4-multimodal-intelligence (its
 from generator.marks import splice
 
 
-@splice("dispatch.inputs")
-def _(experts, x, order, sizes, weights, D, y):
-    pairs = x[:, :, None] * weights[..., None].astype(x.dtype)  # [B, T, A, D]
-    y = experts(pairs.reshape(-1, D)[order], sizes)  # [B T A, D]
+@splice("dispatch.rows")
+def _(x, weights, pairs, D, rows):
+    rows = (x[:, :, None] * weights[..., None].astype(x.dtype)).reshape(-1, D)[pairs]  # [B T A, D]
 
 
 @splice("dispatch.sum")

@@ -12,11 +12,6 @@ class Config:
     full_layers: int  # lower layers, which see everything; the others see through the window
 
 
-def layer_types(full: int, layers: int) -> list[str]:
-    """The type of each layer: the lower ones see everything."""
-    return ["full_attention" if number < full else "sliding_attention" for number in range(layers)]
-
-
 @splice("hf.sizes")
 def _():
     yield "max_window_layers", "full_layers"
@@ -25,10 +20,8 @@ def _():
 @splice("hf.complete")
 def _(hf):
     hf.setdefault("use_sliding_window", False)
-    hf.setdefault("layer_types", layer_types(hf["max_window_layers"], hf["num_hidden_layers"]))
 
 
 @splice("hf.structure")
-def _(config):
+def _():
     yield "use_sliding_window", True, "model/no_window"
-    yield "layer_types", layer_types(config.full_layers, config.layers), "layers of that pattern"

@@ -7,5 +7,6 @@ requires("period")
 
 @splice("train.settings")
 def _(config):
-    if config.layers % setting("whole_period"):
-        raise SystemExit(f"--layers {config.layers}: must be a multiple of the period, {setting('whole_period')}")
+    if setting("whole_period") > 1:
+        if config.layers % setting("whole_period"):
+            raise SystemExit(f"--layers {config.layers}: must be a multiple of the period, {setting('whole_period')}")

@@ -2,7 +2,7 @@
 # Fragments: huggingface/layer_types, huggingface/huggingface, model/decoder, model/embedding, model/block,
 # model/post_norms, model/attention, model/qk_norm, model/swiglu, model/rope, model/rms_norm, model/grouped_queries,
 # model/global_rope, model/query_scalar, model/sliding_window, model/linear, model/geglu, huggingface/causal,
-# huggingface/uncapped.
+# huggingface/uncapped_scores, huggingface/uncapped_logits.
 """Hugging Face checkpoints: config.json and safetensors, as `save_pretrained` of transformers writes them."""
 
 import json

@@ -182,8 +182,8 @@ def read_hf_config(hf_dir: Path) -> Config:
         if "quantization_config" in hf:
             method = hf["quantization_config"].get("quant_method")
             raise InputError(
-                f"{path}: its weights are quantized ({method}): load them in transformers with a quantization_config of "
-                "dequantize=True, and give what save_pretrained then writes"
+                f"{path}: its weights are quantized ({method}): load them in transformers with a quantization_config "
+                "of dequantize=True, and give what save_pretrained then writes"
             )
         fields = {field: hf[setting] for setting, field in hf_sizes()}
         fields["dtype"] = "float32" if hf["dtype"] == "float32" else "bfloat16"  # fp16 has no range for small gradients

@@ -104,7 +104,6 @@ def hf_sizes() -> Iterator[tuple[str, str]]:
     yield "head_dim", "head_size"
     yield "num_key_value_heads", "kv_heads"
     yield "attention_chunk_size", "chunk_size"
-    pass
     yield "initializer_range", "init_std"
     yield "rope_theta", "rope_theta"
     yield "rope_scaling.factor", "rope_factor"

@@ -93,7 +93,9 @@ def complete(hf: dict[str, Any]) -> dict[str, Any]:
     hf.setdefault("tie_word_embeddings", False)
     hf.setdefault("head_dim", hf["hidden_size"] // hf["num_attention_heads"])
     hf.setdefault("attention_bias", False)
-    hf["sliding_window"] = hf.get("sliding_window") if hf.get("use_sliding_window", True) else None
+    if not hf.get("use_sliding_window", False):
+        hf["sliding_window"] = None
+    hf.setdefault("sliding_window", None)
     hf.setdefault("num_key_value_heads", hf["num_attention_heads"])
     rope = hf.get("rope_scaling") or hf.get("rope_parameters") or {}  # before transformers 5, and since
     hf["rope_theta"] = rope.get("rope_theta", hf.get("rope_theta", 10_000.0))

@@ -25,9 +25,9 @@ from .model import Decoder
 from .parallel import named_arrays
 
 
-def rotated_layers(layers: int, period: int) -> list[int]:
-    """For each layer, whether it rotates its queries and keys: all but the last of each period."""
-    return [int(number % period != 0) for number in range(1, layers + 1)]
+def rotated_layers(layers: int, interval: int) -> list[int]:
+    """For each layer, whether it rotates its queries and keys: all but every so many-th."""
+    return [int(number % interval != 0) for number in range(1, layers + 1)]
 
 
 def hf_tensors() -> Iterator[tuple[str, str, str]]:
@@ -77,9 +77,10 @@ def hf_structure(config: Config) -> Iterator[tuple[str, Any, str]]:
     yield "sliding_window", None, "model/sliding_window"
     yield "hidden_act", "silu", "a feed-forward of that activation"
     yield "mlp_bias", False, "a feed-forward with biases"
-    yield "no_rope_layers", rotated_layers(config.layers, 4), "layers of that pattern"
-    yield "no_rope_layer_interval", 4, "layers of that period"
     yield "rope_scaling", None, "a rope of that scaling"
+    rotated = sorted([*range(0, config.layers, 4), *range(1, config.layers, 4), *range(2, config.layers, 4)])
+    yield "no_rope_layers", [int(layer in rotated) for layer in range(config.layers)], "layers of that pattern"
+    yield "no_rope_layer_interval", 4, "the setting no_rope_interval"
 
 
 def complete(hf: dict[str, Any]) -> dict[str, Any]:
@@ -90,12 +91,15 @@ def complete(hf: dict[str, Any]) -> dict[str, Any]:
     hf.setdefault("head_dim", hf["hidden_size"] // hf["num_attention_heads"])
     hf.setdefault("attention_bias", False)
     hf.setdefault("num_key_value_heads", hf["num_attention_heads"])
-    hf["sliding_window"] = hf.get("sliding_window") if hf.get("use_sliding_window", True) else None
+    if not hf.get("use_sliding_window", False):
+        hf["sliding_window"] = None
+    hf.setdefault("sliding_window", None)
     hf.setdefault("mlp_bias", False)
-    hf.setdefault("no_rope_layers", rotated_layers(hf["num_hidden_layers"], hf.get("no_rope_layer_interval", 4)))
     rope = hf.get("rope_scaling") or hf.get("rope_parameters") or {}  # before transformers 5, and since
     hf["rope_theta"] = rope.get("rope_theta", hf.get("rope_theta", 10_000.0))
     hf["rope_scaling"] = None if rope.get("rope_type", rope.get("type", "default")) == "default" else rope
+    hf.setdefault("no_rope_layer_interval", 4)
+    hf.setdefault("no_rope_layers", rotated_layers(hf["num_hidden_layers"], hf["no_rope_layer_interval"]))
     return hf
 
 

@@ -18,7 +18,7 @@ from generator.render import render_files
 from generator.traced import Traced
 from generator.weave.adapt import Need
 from generator.weave.fill import fill
-from generator.weave.layers import count_layers, write_out
+from generator.weave.layers import check_given, count_layers, write_out
 from generator.weave.link import collect
 from generator.weave.specialise import specialise
 from generator.weave.splice import weave_splices
@@ -54,6 +54,7 @@ def weave(architecture: str, target: str, library: Library, without: Collection[
     tests = {key: definition for key, definition in definitions.items() if key.startswith("tests/")}
     program = {key: definition for key, definition in definitions.items() if key not in tests}
     program = thread(program, made.providers, [*made.needs, *needs], several, recipe.pattern.given)
+    check_given(program, recipe.pattern, made.blocks)
     fields = merge_fields(recipe)
     check_fields(program.values(), fields, lambda: library.everything)
     layout = lay_out(recipe, {**program, **tests}, fields)

@@ -149,6 +149,33 @@ class _Copy:
         self.renamed, self.init, self.call, self.origin = renamed, init, call, origin
 
 
+def check_given(definitions: dict[str, Definition], pattern: Pattern, blocks: dict[str, str]) -> None:
+    """Refuses what layers of a kind are made or called with, and no fragment takes.
+
+    Args:
+        definitions: threaded.
+        blocks: kind of layer -> the name of its class.
+
+    Raises:
+        LoomError: at the line of the kind's `init` or `call`.
+    """
+    for kind in pattern.kinds.values():
+        for key, given, method in (("init", kind.init, "__init__"), ("call", kind.call, "__call__")):
+            if not given or blocks[kind.name] not in definitions:
+                continue
+            (made,) = Source(definitions[blocks[kind.name]].text).module.body
+            taken = [
+                parameter.name.value
+                for member in syntax.body(made)
+                if isinstance(member, cst.FunctionDef) and member.name.value == method
+                for parameter in (*member.params.params, *member.params.kwonly_params)
+            ]
+            for name in given:
+                if name not in taken:
+                    message = f"layers of the kind {kind.name!r} are given {name!r}, which no selected fragment takes"
+                    raise LoomError(message, str(kind.lines[key]), "Select a fragment that takes it, or remove it.")
+
+
 def _each_layer(group: Group, pattern: Pattern, blocks: dict[str, str]) -> list[_Copy]:
     copies = []
     for attribute, name in zip(group.attributes, group.pattern, strict=True):

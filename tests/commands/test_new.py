@@ -73,6 +73,19 @@ def test_the_new_architecture_builds(make):
     [
         ({"attention_bias": True}, "attention_bias is true, and llama2 is woven for false"),
         ({"logit_scale": 0.5}, "no fragment covers the setting logit_scale, which is 0.5"),
+        ({"initializer_range": None}, "initializer_range is null or left out, and llama2 reads init_std from it"),
+        ({"hidden_size": None}, "the setting 'hidden_size' is missing"),
+        ({"num_attention_heads": 0}, "its settings cannot be read: integer division or modulo by zero"),
+        (
+            {"rope_parameters": {"rope_type": "default", "rope_theta": 5000.0, "partial_rotary_factor": 0.5}},
+            "no fragment covers the setting rope_parameters.partial_rotary_factor, which is 0.5",
+        ),
+        # of other families, where they change nothing by themselves
+        ({"max_window_layers": 2}, "no fragment covers the setting max_window_layers, which is 2"),
+        (
+            {"original_max_position_embeddings": 64},
+            "no fragment covers the setting original_max_position_embeddings, which is 64",
+        ),
         ({"model_type": "lama"}, "no architecture is of the model_type 'lama'"),
     ],
 )
@@ -86,6 +99,104 @@ def test_what_no_fragment_covers_is_named(make, settings, message):
 def test_no_config(make, text, message):
     output, code, _ = make(text=text)
     assert code == 2 and message in output
+
+
+QWEN = {"model_type": "qwen2", "tie_word_embeddings": False, "max_window_layers": 2}
+MOE = {"model_type": "qwen3_moe", "num_experts": 4, "num_experts_per_tok": 2, "moe_intermediate_size": 24}
+MOE |= {"router_aux_loss_coef": 0.01, "num_hidden_layers": 6}
+SMOL = {"model_type": "smollm3", "num_hidden_layers": 10}
+
+
+@pytest.mark.parametrize("said", [{"use_sliding_window": False}, {}])
+def test_settings_that_change_nothing_where_others_are_off(make, said):
+    output, code, table = make(**QWEN, sliding_window=16, **said)
+    assert code == 0, output
+    assert "fragments" not in table and "window" not in table["presets"]["mine"]
+
+
+@pytest.mark.parametrize(
+    ("upper", "groups"),
+    [
+        (1, ["config.full_layers", "config.layers - config.full_layers"]),  # as the rule writes them
+        (3, ["config.layers"]),  # all of one kind
+    ],
+)
+def test_layers_of_a_rule(make, upper, groups):
+    settings = QWEN | {"max_window_layers": upper, "use_sliding_window": True, "sliding_window": 16}
+    output, code, table = make(**settings)
+    assert code == 0, output
+    assert [group["count"] for group in table["layers"]] == groups
+    assert table["presets"]["mine"]["full_layers"] == upper
+    assert set(table["without_presets"]) == {"7b", "14b", "32b", "72b"}  # which have no window
+
+
+def test_rules_together(make):
+    """Experts that a rule moves into a kind of layer, less what another rule leaves out, whichever comes first."""
+    output, code, table = make(**MOE, norm_topk_prob=False, mlp_only_layers=[0, 2, 4])
+    assert code == 0, output
+    assert table["layers"] == [{"pattern": ["dense", "sparse"], "count": "config.layers // 2"}]
+    assert table["kinds"]["sparse"]["fragments"][:2] == ["model/experts", "model/expert_load"]
+    assert "model/normalised_top_k" in table["without"]
+    assert table["presets"]["mine"]["mlp_width"] == 96
+
+
+def test_the_width_of_dense_layers_that_there_are_not(make):
+    output, code, table = make(**MOE, norm_topk_prob=True)
+    assert code == 0, output
+    assert "mlp_width" not in table["presets"]["mine"]
+
+
+def test_presets_fill_the_pattern(make):
+    """The tiny one gets the layers that it needs; those of the family that leave some over are left out."""
+    output, code, table = make(**SMOL, tie_word_embeddings=True, no_rope_layers=2 * [1, 0, 1, 0, 0])
+    assert code == 0, output
+    assert table["layers"] == [{"pattern": [*2 * ["rotated", "plain"], "plain"], "count": "config.layers // 5"}]
+    assert table["presets"]["tiny"] == {"layers": 10}
+    assert table["without_presets"] == ["3b"]
+
+
+ADDED = """
+base = "llama2"
+title = "Llama 2 with a stripe"
+model_type = "added"
+
+[[structure]]
+setting = "tie_word_embeddings"
+value = true
+without = ["model/untied_head"]
+fragments = ["model/stripe"]
+"""
+
+
+def add_stripe(rest: str = "") -> None:
+    """A family with a rule that adds a field without a default."""
+    Path("templates/architectures").mkdir(parents=True)
+    Path("fragments/model").mkdir(parents=True)
+    Path("templates/architectures/added.toml").write_text(ADDED + rest)
+    Path("fragments/model/stripe.py").write_text(f'"""Stripes."""\n{STRIPE}'.replace("int = 2", "int"))
+
+
+def test_a_rule_gives_the_tiny_preset_what_its_fragments_add(make):
+    add_stripe("\n[structure.presets.tiny]\nstripe = 4\n")
+    output, code, table = make(model_type="added", tie_word_embeddings=True, stripe=3)
+    assert code == 0, output
+    assert table["presets"]["tiny"] == {"stripe": 4}
+    assert set(table["without_presets"]) == {"7b", "13b", "70b"}
+
+
+def test_a_rule_that_does_not(make):
+    add_stripe()
+    output, code, _ = make(model_type="added", tie_word_embeddings=True, stripe=3)
+    assert code == 2
+    assert "added.toml:6: the preset 'tiny' leaves out stripe, which a fragment of this rule adds" in output
+
+
+def test_a_where_that_cannot_be_evaluated(make):
+    Path("templates/architectures").mkdir(parents=True)
+    Path("templates/architectures/striped.toml").write_text(STRIPED.replace("layer % hf['stripe'] == 0", "layer % x"))
+    output, code, _ = make(model_type="striped")
+    assert code == 2
+    assert "striped.toml:11: this `where` cannot be evaluated for the checkpoint: NameError: name 'x'" in output
 
 
 STRIPED = """
@@ -176,7 +287,7 @@ def test_names(make):
 def test_groups_of_layers(kinds, groups):
     found = find_groups(list(kinds))
     config, layers = type("Config", (), {"layers": len(kinds)}), []
-    for _, pattern, count in found:
-        layers += pattern * eval(count, {"config": config})
+    for group in found:
+        layers += group.pattern * eval(group.count, {"config": config})
     assert "".join(layers) == kinds
-    assert [(name, "".join(pattern), count) for name, pattern, count in found] == groups
+    assert [(group.name, "".join(group.pattern), group.count) for group in found] == groups

@@ -17,8 +17,8 @@ from families.test_parity import FAMILIES, LIBRARY, write
 from generator.library import Library
 from generator.weave import weave
 
-# plain; projections of queries, keys and values in one, with biases; periods of layers
-NAMES = ["llama2", "gpt2", "gemma2"]
+# plain; queries, keys and values of one projection, with biases; periods of layers; experts
+NAMES = ["llama2", "gpt2", "gemma2", "qwen3_moe"]
 
 
 @pytest.fixture(

@@ -14,7 +14,7 @@ import pytest
 import transformers
 
 from families import cases, parity
-from generator.commands.new import fit
+from generator.fit import fit
 from generator.library import Library
 from generator.package import Package
 from generator.weave import weave
@@ -47,15 +47,17 @@ def compared(request, tmp_path_factory):
     )
     reference = parity.make_reference(getattr(transformers, family.model), config)
     reference.save_pretrained(folder / "theirs")
-    if case.variant:
-        text = f'base = "{family.architecture}"\ntitle = "{name}, {case_name}"\n{case.variant}\n'
-    else:  # as gen new does
-        saved = json.loads((folder / "theirs/config.json").read_text())
-        text = fit(LIBRARY, family.architecture, "cpu", saved, own, "config.json")
-    library = Library({**LIBRARY.files, f"templates/architectures/{own}.toml": text})
+    library = fitted(family.architecture, own, folder / "theirs")
     package = parity.load_package(write(weave(own, "cpu", library), folder))
     tokens = np.random.default_rng(0).integers(0, config.vocab_size, (2, family.length), dtype=np.int32)
     return package, reference, folder / "theirs", tokens, case
+
+
+def fitted(family: str, name: str, checkpoint: Path) -> Library:
+    """The library with the architecture `name` that `gen new` makes for a checkpoint."""
+    hf = json.loads((checkpoint / "config.json").read_text())
+    text = fit(LIBRARY, family, "cpu", hf, name, "config.json")
+    return Library({**LIBRARY.files, f"templates/architectures/{name}.toml": text})
 
 
 def write(woven: Package, folder: Path) -> Path:

@@ -8,9 +8,8 @@ import pytest
 import transformers
 
 from families import parity
-from families.test_parity import FAMILIES, LIBRARY, write
+from families.test_parity import FAMILIES, fitted, write
 from generator.errors import LoomError
-from generator.library import Library
 from generator.weave import weave
 
 
@@ -19,10 +18,9 @@ def test_logits(name, tmp_path):
     """In fp32 on the CPU: Splash is interpreted, and what cuDNN would compute goes to XLA."""
     family = FAMILIES[name]
     case = next(iter(family.cases.values()))
-    text = f'base = "{family.architecture}"\ntitle = "{name}, on every target"\n{case.variant}\n'
-    library = Library({**LIBRARY.files, f"templates/architectures/{name}_everywhere.toml": text})
     config = getattr(transformers, family.config)(**family.settings | case.settings, dtype="float32")
     parity.make_reference(getattr(transformers, family.model), config).save_pretrained(tmp_path / "theirs")
+    library = fitted(family.architecture, f"{name}_everywhere", tmp_path / "theirs")
     tokens = np.random.default_rng(0).integers(0, config.vocab_size, (2, family.length), dtype=np.int32)
     segment_ids = np.repeat([1, 2], [5, family.length - 5])[None].repeat(2, axis=0).astype(np.int32)
     logits = {}

@@ -528,6 +528,15 @@ class TestRefused:
         assert "does not say how often it repeats" in self.refusal(pattern, block=BLOCK, model=MODEL)
 
     @pytest.mark.parametrize(
+        ("given", "line"),
+        [('init = { window = "8", foo = "1" }', 13), ('init = { window = "8" }\ncall = { foo = "1" }', 14)],
+    )
+    def test_what_no_fragment_takes(self, given, line):
+        pattern = f'[[layers]]\npattern = ["a", "b"]\n[kinds.a]\ninit = {{ window = "9" }}\n[kinds.b]\n{given}\n'
+        error = self.refusal(pattern, block=BLOCK, window=WINDOW, period=PERIOD, model=MODEL)
+        assert error.startswith(f"templates/architectures/toy.toml:{line}: layers of the kind 'b' are given 'foo'")
+
+    @pytest.mark.parametrize(
         ("table", "reason"),
         [
             ("[[layers]]\n[kinds.a]\n", "has no pattern"),

@@ -50,6 +50,7 @@ class TestAPoint:
 
     def test_a_splice_of_which_nothing_is_left(self):
         """As where a setting decides against all that it says: no `pass` stays behind."""
+        assert woven(host=HOST, norm='@splice("Attention.heads")\ndef _(q):\n    pass\n') == woven(host=HOST)
         assert spliced("pass") == ""
         text = woven(
             host="""

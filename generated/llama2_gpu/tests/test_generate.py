@@ -2,32 +2,30 @@
 # Fragments: tests/test_generate.
 """Cached decoding against the full forward pass, and against transformers."""
 
+import dataclasses
+
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 from flax import nnx
 
-from ..config import Config
+from ..config import PRESETS
 from ..data import ByteTokenizer, InputError
 from ..generate import Sampling, decode, filter_logits, generate, sample, stream_text
 from ..huggingface import save_hf
-from ..model import Cache, Decoder
+from ..model import Decoder, empty_cache
+from .small import SMALL
 
-CONFIG = Config(
-    dtype="float32",
-    vocab_size=61,
-    width=32,
-    layers=2,
-    heads=4,
-    kv_heads=2,
-    head_size=8,
-    mlp_width=48,
-    context_length=32,
-    init_std=0.3,
-)
+CONFIG = dataclasses.replace(SMALL, width=PRESETS["tiny"].width, init_std=0.1)  # for GPT-2, the heads make up the width
 
 PROMPTS = [[1, 2, 3, 4, 5, 6, 7], [8], [9, 10, 11]]
+
+LONG = [*range(3, 143)]  # longer than the window of a model that has one
+
+SHORT = 32  # tokens of a text and what is added to it: after the other prompts, and after the long one
+
+MOST = 160
 
 NO_EOS = -1
 
@@ -39,11 +37,11 @@ def model():
 
 @pytest.fixture(scope="module")
 def forward(model):
-    """Tokens -> the logits after each of them, by one pass without a cache over a sequence of fixed length."""
+    """Tokens -> the logits after each of them, by one pass without a cache over a sequence of one of two lengths."""
     full = jax.jit(lambda tokens: model(tokens))
 
     def logits(tokens):
-        padded = np.zeros((1, CONFIG.context_length), np.int32)
+        padded = np.zeros((1, SHORT if len(tokens) <= SHORT else MOST), np.int32)
         padded[0, : len(tokens)] = tokens
         return np.asarray(full(padded))[0, : len(tokens)]
 
@@ -54,21 +52,34 @@ def continuations(model, prompts, eos=NO_EOS, **settings):
     return np.stack(list(generate(model, prompts, Sampling(**settings), eos)), axis=1).tolist()
 
 
-def test_cached_logits_equal_the_full_forward_pass(model, forward):
+def new_cache(config, batch: int):
+    return empty_cache(config, config.layers, batch, MOST)
+
+
+@pytest.mark.parametrize("prompts", [PROMPTS, [LONG]], ids=["short", "long"])
+def test_cached_logits_equal_the_full_forward_pass(model, forward, prompts):
     """A ragged batch: prompts padded to the longest, then each token at its own position."""
-    lengths = np.array([len(prompt) for prompt in PROMPTS], np.int32)
-    tokens = np.array([prompt + [60] * (7 - len(prompt)) for prompt in PROMPTS], np.int32)
-    positions, last = np.broadcast_to(np.arange(7, dtype=np.int32), (3, 7)), lengths - 1
-    cache = Cache(jnp.zeros((2, 3, 7 + 8, 2, 8)), jnp.zeros((2, 3, 7 + 8, 2, 8)))
-    texts = [list(prompt) for prompt in PROMPTS]
+    lengths = np.array([len(prompt) for prompt in prompts], np.int32)
+    rows, longest = len(prompts), max(lengths)
+    tokens = np.array([prompt + [60] * (longest - len(prompt)) for prompt in prompts], np.int32)
+    positions, last = np.broadcast_to(np.arange(longest, dtype=np.int32), tokens.shape), lengths - 1
+    cache, texts = new_cache(CONFIG, rows), [list(prompt) for prompt in prompts]
     rng = np.random.default_rng(0)
     for step in range(8):
         logits, cache = decode(model, cache, tokens, positions, last)
         for row, text in zip(logits, texts, strict=True):
-            np.testing.assert_allclose(row, forward(text)[-1], atol=1e-5)
-        new = rng.integers(0, CONFIG.vocab_size, 3, dtype=np.int32)
+            np.testing.assert_allclose(row, forward(text)[-1], atol=1e-4)
+        new = rng.integers(0, CONFIG.vocab_size, rows, dtype=np.int32)
         texts = [[*text, token] for text, token in zip(texts, new, strict=True)]
         tokens, positions, last = new[:, None], lengths[:, None] + step, np.zeros_like(last)
+
+
+def test_a_text_may_come_in_pieces(model, forward):
+    cache, full = new_cache(CONFIG, 1), forward(LONG[:30])
+    for start, stop in [(0, 4), (4, 5), (5, 20), (20, 30)]:
+        tokens, positions = (np.array([x[start:stop]], np.int32) for x in (LONG, range(MOST)))
+        logits, cache = decode(model, cache, tokens, positions, np.array([stop - start - 1]))
+        np.testing.assert_allclose(logits[0], full[stop - 1], atol=1e-4)
 
 
 def test_greedy_takes_the_likeliest_token(model, forward):
@@ -122,27 +133,32 @@ def test_filter_equals_transformers(top_k, top_p):
     np.testing.assert_array_equal(filter_logits(jnp.asarray(logits), top_k, top_p), expected)
 
 
-def test_greedy_equals_transformers(model, tmp_path):
+@pytest.mark.parametrize("prompts", [PROMPTS, [LONG]], ids=["short", "long"])
+def test_greedy_equals_transformers(model, tmp_path, prompts):
     torch = pytest.importorskip("torch", reason="needs torch and transformers: pip install '.[test]'")
     transformers = pytest.importorskip("transformers", reason="needs torch and transformers: pip install '.[test]'")
     save_hf(CONFIG, model, tmp_path / "hf")
-    reference = transformers.LlamaForCausalLM.from_pretrained(tmp_path / "hf", attn_implementation="eager")
+    reference = transformers.AutoModelForCausalLM.from_pretrained(
+        tmp_path / "hf", attn_implementation="eager", dtype="float32"
+    )
     settings = {"max_new_tokens": 10, "do_sample": False, "eos_token_id": None, "pad_token_id": 0}
-    for prompt, row in zip(PROMPTS, continuations(model, PROMPTS, max_tokens=10), strict=True):
+    for prompt, row in zip(prompts, continuations(model, prompts, max_tokens=10), strict=True):
         ids = torch.tensor([prompt])
         assert reference.generate(ids, attention_mask=torch.ones_like(ids), **settings)[0].tolist() == prompt + row
 
 
 def test_more_than_the_context_is_an_error(model):
-    with pytest.raises(InputError, match="--max-tokens 3: the prompt has 30 tokens, the context 32: lower it"):
-        continuations(model, [[1] * 30], max_tokens=3)
-    next(generate(model, [[1] * 30], Sampling(max_tokens=2), NO_EOS))  # just fits
+    context = CONFIG.context_length
+    prompt = [1] * (context - 2)
+    with pytest.raises(InputError, match=f"the prompt has {context - 2} tokens, the context {context}: lower it"):
+        continuations(model, [prompt], max_tokens=3)
+    next(generate(model, [prompt], Sampling(max_tokens=2), NO_EOS))  # just fits
     with pytest.raises(InputError, match="begin it with bos"):
         continuations(model, [[1], []], max_tokens=2)
 
 
 @pytest.mark.parametrize(
-    "setting", [{"max_tokens": 0}, {"temperature": -1}, {"top_p": 0}, {"top_k": 62}, {"top_k": -1}]
+    "setting", [{"max_tokens": 0}, {"temperature": -1}, {"top_p": 0}, {"top_k": CONFIG.vocab_size + 1}, {"top_k": -1}]
 )
 def test_a_setting_without_meaning_is_an_error(model, setting):
     with pytest.raises(InputError, match=f"--{next(iter(setting)).replace('_', '-')}"):

@@ -12,13 +12,11 @@ class Case:
 
     Attributes:
         settings: of transformers' configuration, on top of the family's own.
-        variant: lines of an architecture file on top of the family's: `without`, `fragments`, layers, settings.
         follows: in rope_parameters: what an export writes out, and the reference lets follow from other settings.
         atol: how far logits may be off; more than 1e-4 only where the reference computes a step in lower precision.
     """
 
     settings: dict[str, Any] = field(default_factory=dict)
-    variant: str = ""
     follows: dict[str, Any] = field(default_factory=dict)
     atol: float = 1e-4
 

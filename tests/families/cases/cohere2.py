@@ -20,10 +20,7 @@ FAMILY = Family(
         "unscaled": Case(
             dict(logit_scale=1.0, num_key_value_heads=4, sliding_window=40, rope_parameters={"rope_theta": 500.0})
         ),
-        "untied": Case(
-            dict(tie_word_embeddings=False, num_hidden_layers=8, sliding_window=2, vocab_size=101),
-            'fragments = ["model/untied_head"]',
-        ),
+        "untied": Case(dict(tie_word_embeddings=False, num_hidden_layers=8, sliding_window=2, vocab_size=101)),
     },
     published={
         "7b": (8.028, "tensors of CohereLabs/c4ai-command-r7b-12-2024"),

@@ -20,13 +20,8 @@ FAMILY = Family(
     settings=SETTINGS,
     cases={
         "grouped": Case(),
-        "uncapped": Case(
-            dict(attn_logit_softcapping=None, final_logit_softcapping=None),
-            'without = ["model/attention_soft_cap", "model/logit_soft_cap"]\nfragments = ["huggingface/uncapped"]',
-        ),
-        "untied": Case(
-            dict(tie_word_embeddings=False, sliding_window=2, vocab_size=101), 'fragments = ["model/untied_head"]'
-        ),
+        "uncapped": Case(dict(attn_logit_softcapping=None, final_logit_softcapping=None)),
+        "untied": Case(dict(tie_word_embeddings=False, sliding_window=2, vocab_size=101)),
         "multi_query": Case(dict(num_key_value_heads=1, head_dim=8, query_pre_attn_scalar=8, sliding_window=40)),
     },
     published={

@@ -23,9 +23,7 @@ FAMILY = Family(
         "grouped": Case(),
         "unscaled": Case(dict(rope_parameters=None, num_key_value_heads=1, sliding_window=40)),
         "whole_periods": Case(dict(num_hidden_layers=6, head_dim=8, query_pre_attn_scalar=8, sliding_window=2)),
-        "untied": Case(
-            dict(tie_word_embeddings=False, num_hidden_layers=7, vocab_size=101), 'fragments = ["model/untied_head"]'
-        ),
+        "untied": Case(dict(tie_word_embeddings=False, num_hidden_layers=7, vocab_size=101)),
     },
     published={
         "270m": (0.268, "tensors of google/gemma-3-270m"),

@@ -20,7 +20,7 @@ FAMILY = Family(
     settings=SETTINGS,
     cases={
         "tied": Case(),
-        "untied": Case(dict(tie_word_embeddings=False, vocab_size=101), 'fragments = ["model/untied_head"]'),
+        "untied": Case(dict(tie_word_embeddings=False, vocab_size=101)),
         "one_head": Case(dict(n_embd=20, n_head=1, n_inner=28, n_positions=33)),
     },
     published={

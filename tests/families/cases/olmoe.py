@@ -2,14 +2,6 @@
 
 from families.cases import SMALL, Case, Family
 
-CLIPPED = """
-without = ["huggingface/no_clip_qkv"]
-without_presets = ["1b-7b"]
-fragments = ["model/clip_qkv"]
-[presets.tiny]
-clip_qkv = 8.0
-"""
-
 FAMILY = Family(
     architecture="olmoe",
     model="OlmoeForCausalLM",
@@ -20,11 +12,9 @@ FAMILY = Family(
     cases={
         "weights_free": Case(),
         "grouped": Case(dict(num_key_value_heads=2, num_experts=7, vocab_size=101, rms_norm_eps=1e-3)),
-        "normalised": Case(dict(norm_topk_prob=True), 'fragments = ["model/normalised_top_k"]'),
-        "one_of_three": Case(
-            dict(num_experts=3, num_experts_per_tok=1, tie_word_embeddings=True), 'without = ["model/untied_head"]'
-        ),
-        "clipped": Case(dict(clip_qkv=0.5), CLIPPED),
+        "normalised": Case(dict(norm_topk_prob=True)),
+        "one_of_three": Case(dict(num_experts=3, num_experts_per_tok=1, tie_word_embeddings=True)),
+        "clipped": Case(dict(clip_qkv=0.5)),
     },
     published={"1b-7b": (6.919, "tensors of allenai/OLMoE-1B-7B-0924")},
 )

@@ -1,7 +1,6 @@
 """Phi 3: fused projections in its checkpoints, a window in every layer."""
 
 from families.cases import SMALL, Case, Family
-from families.cases.mistral import NO_WINDOW
 
 FAMILY = Family(
     architecture="phi3",
@@ -10,7 +9,7 @@ FAMILY = Family(
     settings=SMALL | dict(sliding_window=7, pad_token_id=None),
     cases={
         "window": Case(),
-        "no_window": Case(dict(sliding_window=None, num_key_value_heads=4, vocab_size=101), NO_WINDOW),
+        "no_window": Case(dict(sliding_window=None, num_key_value_heads=4, vocab_size=101)),
         "width_odd": Case(dict(hidden_size=40, intermediate_size=36, num_key_value_heads=1, sliding_window=3)),
     },
     published={

@@ -2,26 +2,6 @@
 
 from families.cases import SMALL, Case, Family
 
-UPPER_WINDOW = """
-without = ["model/no_window"]
-without_presets = ["7b", "14b", "32b", "72b"]
-fragments = ["model/sliding_window", "model/upper_window"]
-[[layers]]
-name = "lower"
-pattern = ["full"]
-count = "config.full_layers"
-[[layers]]
-pattern = ["local"]
-count = "config.layers - config.full_layers"
-[kinds.full]
-init = { window = "EVERYTHING" }
-[kinds.local]
-init = { window = "config.window" }
-[presets.tiny]
-window = 128
-full_layers = 2
-"""
-
 FAMILY = Family(
     architecture="qwen2",
     model="Qwen2ForCausalLM",
@@ -30,9 +10,7 @@ FAMILY = Family(
     cases={
         "grouped": Case(),
         "heads_odd": Case(dict(num_key_value_heads=1, head_dim=12, vocab_size=101)),
-        "upper_window": Case(
-            dict(num_hidden_layers=5, use_sliding_window=True, sliding_window=7, max_window_layers=2), UPPER_WINDOW
-        ),
+        "upper_window": Case(dict(num_hidden_layers=5, use_sliding_window=True, sliding_window=7, max_window_layers=2)),
     },
     published={
         "7b": (7.616, "tensors of Qwen/Qwen2.5-7B"),

@@ -2,39 +2,6 @@
 
 from families.cases import SMALL, Case, Family
 
-SPARSE = [
-    "model/experts",
-    "model/normalised_top_k",
-    "model/expert_load",
-    "model/load_balance",
-    "huggingface/qwen_experts",
-]
-WITHOUT = f'without = {[*SPARSE, "huggingface/silu"]}\nwithout_presets = ["30b-a3b", "235b-a22b"]\n'
-KINDS = f"""
-[kinds.dense]
-fragments = ["model/swiglu"]
-[kinds.sparse]
-fragments = {SPARSE}
-[presets.tiny]
-mlp_width = 384
-"""
-EVERY_SECOND = """
-fragments = ["model/period"]
-[settings]
-decoder_sparse_step = 2
-[[layers]]
-pattern = ["dense", "sparse"]
-"""
-ALL_BUT_THE_FIRST = """
-[[layers]]
-name = "first"
-pattern = ["dense"]
-count = "1"
-[[layers]]
-pattern = ["sparse"]
-count = "config.layers - 1"
-"""
-
 FAMILY = Family(
     architecture="qwen3_moe",
     model="Qwen3MoeForCausalLM",
@@ -51,16 +18,9 @@ FAMILY = Family(
     ),
     cases={
         "sparse": Case(),
-        "every_second": Case(
-            dict(intermediate_size=48, decoder_sparse_step=2, num_hidden_layers=4, head_dim=12),
-            WITHOUT + EVERY_SECOND + KINDS,
-        ),
-        "all_but_the_first": Case(
-            dict(intermediate_size=48, mlp_only_layers=[0], num_hidden_layers=3), WITHOUT + ALL_BUT_THE_FIRST + KINDS
-        ),
-        "weights_free": Case(
-            dict(norm_topk_prob=False, num_experts=7, vocab_size=101), 'without = ["model/normalised_top_k"]'
-        ),
+        "every_second": Case(dict(intermediate_size=48, decoder_sparse_step=2, num_hidden_layers=4, head_dim=12)),
+        "all_but_the_first": Case(dict(intermediate_size=48, mlp_only_layers=[0], num_hidden_layers=3)),
+        "weights_free": Case(dict(norm_topk_prob=False, num_experts=7, vocab_size=101)),
     },
     published={
         "30b-a3b": (30.532, "tensors of Qwen/Qwen3-30B-A3B"),

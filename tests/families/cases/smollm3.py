@@ -2,12 +2,6 @@
 
 from families.cases import SMALL, Case, Family
 
-KINDS = """
-[kinds.rotated]
-fragments = ["model/rope"]
-[kinds.plain]
-"""
-
 FAMILY = Family(
     architecture="smollm3",
     model="SmolLM3ForCausalLM",
@@ -16,13 +10,9 @@ FAMILY = Family(
     cases={
         "every_fourth": Case(dict(num_hidden_layers=8)),
         "every_second": Case(
-            dict(no_rope_layer_interval=2, num_key_value_heads=1, vocab_size=101, tie_word_embeddings=False),
-            'fragments = ["model/untied_head"]\n[[layers]]\npattern = ["rotated", "plain"]\n' + KINDS,
+            dict(no_rope_layer_interval=2, num_key_value_heads=1, vocab_size=101, tie_word_embeddings=False)
         ),
-        "none_without": Case(
-            dict(num_hidden_layers=3, num_key_value_heads=4),
-            'without = ["model/period", "huggingface/no_rope_layers"]\nfragments = ["model/rope"]\n[[layers]]\npattern = ["all"]\n[kinds.all]',
-        ),
+        "none_without": Case(dict(num_hidden_layers=3, num_key_value_heads=4)),
     },
     published={"3b": (3.075, "tensors of HuggingFaceTB/SmolLM3-3B")},
 )

@@ -1,0 +1,15 @@
+"""Logits without a cap, where config.json would have them capped."""
+
+from generator.marks import excludes, splice
+
+excludes("logit_soft_cap")
+
+
+@splice("hf.complete")
+def _(hf):
+    hf.setdefault("final_logit_softcapping", None)
+
+
+@splice("hf.structure")
+def _():
+    yield "final_logit_softcapping", None, "model/logit_soft_cap"

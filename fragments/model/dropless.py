@@ -1,0 +1,41 @@
+"""Experts that drop no token: its pairs with experts are sorted by expert, and each expert takes as many as there are.
+
+Source: Gale et al. 2022, arXiv 2211.15841, by grouped products.
+"""
+
+import jax
+import jax.numpy as jnp
+from jax import Array
+
+from generator.marks import point, provide, requires, splice
+from generator.roles import Experts
+
+requires("experts")
+
+
+def dispatch(experts: Experts, x: Array, weights: Array, chosen: Array) -> Array:
+    """`apply_experts` on one device, with all experts at hand, [1, B, T, D]: the summand of its inner width."""
+    B, T, D = x.shape
+    pairs = jnp.argsort(chosen, axis=None)  # of a token and an expert, by expert
+    with point("dispatch.rows", x, weights, pairs, D):
+        rows = x.reshape(-1, D)[pairs // weights.shape[-1]]  # [B T A, D]
+    y = experts(rows)
+    y = y[jnp.argsort(pairs)].reshape(B, T, -1, D)  # each pair back in its place
+    with point("dispatch.sum", y):
+        total = jnp.einsum("BTAD,BTA->BTD", y, weights.astype(x.dtype))[None]
+    return total
+
+
+@provide("dispatch")
+def sizes(experts, chosen) -> Array:
+    return jnp.bincount(chosen.ravel(), length=experts.gate.kernel.shape[0])  # [E], pairs of each expert
+
+
+@splice("ExpertLinear.product", optional=True)
+def _(x, kernel, y, sizes):
+    y = jax.lax.ragged_dot(x, kernel, sizes)  # x [R, I]: the first sizes[0] rows are for expert 0, and so on
+
+
+def of_rows(values: Array, x: Array, sizes: Array) -> Array:
+    """values [E, ...] of each expert, for each row of x [R, ...]: [R, ...]."""
+    return values[jnp.repeat(jnp.arange(len(sizes)), sizes, total_repeat_length=len(x))]

@@ -1,0 +1,63 @@
+"""Experts that stay on their devices, which tokens travel to; an expert takes so many of a device, and drops the rest.
+
+Where train/expert_load exceeds capacity_factor, tokens are dropped: no expert adds to their residual.
+
+Source: Lepikhin et al. 2020, arXiv 2006.16668, section 2.2; Fedus et al. 2021, arXiv 2101.03961, section 2.2.
+"""
+
+import math
+
+import jax
+import jax.numpy as jnp
+from jax import Array
+
+from generator.marks import point, requires, splice
+from generator.roles import RULES, Experts
+
+requires("experts")
+
+
+class Config:
+    capacity_factor: float = 1.25  # tokens that an expert takes, in multiples of its share of a device's tokens
+
+
+def dispatch(experts: Experts, x: Array, weights: Array, chosen: Array) -> Array:
+    """`apply_experts` on one device, which has some of the experts, [1, B, T, D]: the summand of its inner width."""
+    (B, T, D), expert = x.shape, chosen.ravel()  # [B T A]: of each pair of a token and an expert
+    mesh = jax.sharding.get_abstract_mesh()
+    devices = 1 if mesh.empty else mesh.shape[RULES["expert"]]
+    E = devices * experts.gate.kernel.shape[0]
+    capacity = math.ceil(experts.capacity_factor * len(expert) / E)
+    order = jnp.argsort(expert)
+    sizes = jnp.bincount(expert, length=E)
+    first = jnp.cumsum(sizes) - sizes  # of the pairs of an expert, in order
+    place = jnp.zeros_like(expert).at[order].set(jnp.arange(len(expert)) - first[expert[order]])
+
+    pairs = jnp.arange(len(expert))
+    with point("dispatch.rows", x, weights, pairs, D):
+        rows = x.reshape(-1, D)[pairs // weights.shape[-1]]  # [B T A, D]
+    slots = jnp.zeros((E, capacity, D), x.dtype).at[expert, place].set(rows, mode="drop")
+    if devices > 1:  # to the devices of the experts, and back
+        slots = jax.lax.all_to_all(slots, RULES["expert"], 0, 1, tiled=True)  # [E / devices, devices capacity, D]
+    y = experts(slots)
+    if devices > 1:
+        y = jax.lax.all_to_all(y, RULES["expert"], 1, 0, tiled=True)  # [E, capacity, D]
+    y = y.at[expert, place].get(mode="fill", fill_value=0).reshape(B, T, -1, D)
+    with point("dispatch.sum", y):
+        total = jnp.einsum("BTAD,BTA->BTD", y, weights.astype(x.dtype))[None]
+    return total
+
+
+@splice("Experts.parameters")
+def _(self, config):
+    self.capacity_factor = config.capacity_factor
+
+
+@splice("apply_experts.share", optional=True)
+def _(x, axes):
+    axes = (RULES[axis] if axis else None for axis in x.axes)
+
+
+def of_rows(values: Array, x: Array) -> Array:
+    """values [E, ...] of each expert, for each row of x [E, R, ...]: [E, 1, ...]."""
+    return values[:, None]

@@ -1,0 +1,211 @@
+"""The text of an architecture file whose package fits a checkpoint, from its config.json and a family's rules.
+
+What differs in structure between checkpoints of one family (tied or not, which layers are sparse) is chosen here: the
+family's package is woven, asked what it cannot read, and woven again with what the rules select instead.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+from generator.errors import LoomError
+from generator.layers import Pattern, find_groups, make_pattern
+from generator.library import Library
+from generator.patterns import holds, is_filled, kinds_by_where, layers_that_fill, other_pattern, pattern_lines
+from generator.readers import Readers
+from generator.recipe import Recipe, select
+from generator.rules import Rule
+from generator.weave import weave
+
+
+@dataclass
+class Choice:
+    """What an architecture file for a checkpoint says, beside its sizes.
+
+    Attributes:
+        base: the family.
+        left_out, added: fragments.
+        presets: preset -> field -> value.
+        pattern: of the layers, where it is not the family's own.
+        incomplete: presets of the family that lack a field which was added.
+        followed: the rules that chose all this.
+    """
+
+    base: Recipe
+    left_out: list[str] = field(default_factory=list)
+    added: list[str] = field(default_factory=list)
+    settings: dict[str, object] = field(default_factory=dict)
+    presets: dict[str, dict[str, object]] = field(default_factory=dict)
+    pattern: Pattern | None = None
+    incomplete: list[str] = field(default_factory=list)
+    followed: list[Rule] = field(default_factory=list)
+
+    def follow(self, rule: Rule, recipe: Recipe, hf: dict[str, Any]) -> bool:
+        """Selects what a rule says; whether that changes anything."""
+        selected = {fragment.name for fragment in recipe.fragments}
+        spare = {name for kind in recipe.pattern.spare.values() for name in kind.fragments}
+        without = [name for name in rule.without if name in selected | spare]
+        fragments = [name for name in rule.fragments if name not in selected]
+        settings = {name: it for name, it in rule.settings_for(hf).items() if recipe.settings.get(name) != it}
+        if not (without or fragments or settings or rule.kinds):
+            return False
+        if rule.kinds:  # what an earlier rule left out stays out of them
+            groups = rule.groups or find_groups(kinds_by_where(rule.kinds, hf))
+            kinds = {name: kind.without(self.left_out) for name, kind in rule.kinds.items()}
+            self.pattern = make_pattern(groups, kinds)
+        elif self.pattern:
+            kinds = {name: kind.without(without) for name, kind in self.pattern.every.items()}
+            self.pattern = make_pattern(self.pattern.groups, kinds)
+        self.left_out = [name for name in self.left_out if name not in fragments] + without
+        self.added = [name for name in self.added if name not in without] + fragments
+        self.settings |= settings
+        for preset, fields in rule.presets.items():
+            self.presets.setdefault(preset, {}).update(fields)
+        self.followed.append(rule)
+        return True
+
+    def text(self, title: str) -> str:
+        """The architecture file, without the sizes of the checkpoint."""
+        lines = [f'base = "{self.base.architecture}"', f"title = {json.dumps(title)}"]
+        lines += [f"{key} = {json.dumps(names)}" for key, names in self._names() if names]
+        tables = {"settings": self.settings} | {f"presets.{name}": fields for name, fields in self.presets.items()}
+        for name, table in tables.items():
+            if table:
+                lines += ["", f"[{name}]", *(f"{key} = {json.dumps(value)}" for key, value in table.items())]
+        if self.pattern:
+            lines += ["", *pattern_lines(self.pattern)]
+        return "\n".join(lines) + "\n"
+
+    def _names(self) -> Iterator[tuple[str, list[str]]]:
+        """The lists of names; what a kind selects is left out of what all layers have."""
+        selected = [fragment.name for fragment in self.base.fragments]
+        out, added = set(self.left_out), list(self.added)
+        if self.pattern:
+            selected = [name for name in selected if name not in self.base.pattern.of_kinds]
+            out |= self.pattern.of_kinds
+            added = [name for name in added if name not in self.pattern.of_kinds]
+        yield "without", [name for name in selected if name in out]
+        yield "without_presets", self.incomplete
+        yield "fragments", added
+
+
+def fit(library: Library, family: str, target: str, hf: dict[str, Any], name: str, shown: str) -> str:
+    """The text of an architecture file on top of a family's, whose package fits a config.json.
+
+    Args:
+        shown: the path of config.json, for errors.
+
+    Raises:
+        LoomError: a setting that no rule of the family and no fragment covers.
+    """
+    choice = Choice(select(family, target, library))
+    for _ in range(30):  # a rule may bring the need of another
+        text, recipe = complete(choice, library, target, name, name)
+        package = Readers(weave(name, target, recipe.library).files["huggingface.py"])
+        full = package.complete(hf, shown)
+        problems = _problems(package, full, family)
+        if _follow_a_rule(choice, recipe, full, problems):
+            continue
+        if pattern := other_pattern(recipe, choice.left_out, package.config(full), full):
+            choice.pattern = pattern
+        elif problems:
+            raise LoomError(problems[0].message, shown, problems[0].remedy)
+        else:
+            _check_covered(package, recipe, hf, full, shown)
+            return text + _preset(name, package, full)
+    raise LoomError("the rules of this family contradict each other", f"templates/architectures/{family}.toml", "Mend.")
+
+
+def complete(choice: Choice, library: Library, target: str, name: str, title: str) -> tuple[str, Recipe]:
+    """The text of an architecture file for what was chosen so far, and what it selects.
+
+    Presets of the family that lack a field which was added are left out.
+    """
+    choice.incomplete = []
+    recipe = _select(choice.text(title), library, target, name)
+    required = [member.name for fragment in recipe.fragments for member in fragment.fields if member.is_required]
+    for preset, given in recipe.presets.items():
+        missing = [member for member in required if member not in given]
+        sizes = {member: value for member, (value, _) in given.items()}
+        if preset == "tiny" and choice.followed and missing:
+            message = f"the preset 'tiny' leaves out {', '.join(missing)}, which a fragment of this rule adds"
+            remedy = "Give it in [structure.presets.tiny] of the rule."
+            raise LoomError(message, str(choice.followed[-1].origin), remedy)
+        if not missing and (choice.pattern is None or is_filled(choice.pattern, sizes)):
+            continue
+        if preset == "tiny" and choice.pattern and (layers := layers_that_fill(choice.pattern, sizes)):
+            choice.presets.setdefault("tiny", {})["layers"] = layers
+        else:
+            choice.incomplete.append(preset)
+    text = choice.text(title)
+    return text, _select(text, library, target, name)
+
+
+def _select(text: str, library: Library, target: str, name: str) -> Recipe:
+    return select(name, target, Library({**library.files, f"templates/architectures/{name}.toml": text}))
+
+
+@dataclass(frozen=True)
+class Problem:
+    """A setting for which a package was not woven, and what to do where no rule covers it."""
+
+    setting: str
+    message: str
+    remedy: str
+
+
+def _problems(package: Readers, hf: dict[str, Any], family: str) -> list[Problem]:
+    """The settings that a package cannot read: other structures, then sizes that are not there."""
+    problems = []
+    for setting, woven, choice in package.structure(hf):
+        if hf.get(setting) != woven:
+            message = f"{setting} is {json.dumps(hf.get(setting))}, and {family} is woven for {json.dumps(woven)}"
+            problems.append(Problem(setting, message, f"No rule covers it. Select {choice.rstrip(',')}."))
+    for setting, size in package.sizes():
+        if hf.get(setting) is None:
+            message = f"{setting} is null or left out, and {family} reads {size} from it"
+            problems.append(Problem(setting, message, "No rule covers it. Give it a value."))
+    return problems
+
+
+def _follow_a_rule(choice: Choice, recipe: Recipe, hf: dict[str, Any], problems: list[Problem]) -> bool:
+    """Follows the nearest rule for the first setting that has one, each rule once; whether there is one."""
+    return any(
+        rule not in choice.followed and rule.covers(problem.setting, hf) and choice.follow(rule, recipe, hf)
+        for problem in problems
+        for rule in recipe.rules
+    )
+
+
+def _check_covered(package: Readers, recipe: Recipe, hf: dict[str, Any], full: dict[str, Any], shown: str) -> None:
+    """Every setting that is on is one that a fragment reads, or was chosen for, or that changes nothing."""
+    known = {setting for setting, _ in package.sizes()} | {setting for setting, *_ in package.structure(full)}
+    known |= package.mentioned
+    for table in recipe.neutral:
+        if holds(table.where, {"hf": full}, table.origin):
+            known |= set(table.names)
+    if set(hf.get("layer_types") or ()) == {"full_attention"}:
+        known.add("layer_types")  # as without it
+    for setting, value in _unknown(hf, known):
+        message = f"no fragment covers the setting {setting}, which is {json.dumps(value)}"
+        raise LoomError(message, shown, "Write a fragment for it, or take a checkpoint without it.")
+
+
+def _unknown(settings: dict[str, Any], known: set[str]) -> Iterator[tuple[str, Any]]:
+    """The settings that are on and not known, those in tables too: `rope_scaling.factor` is known as such."""
+    inside = known | {name.rpartition(".")[2] for name in known}
+    for setting, value in sorted(settings.items()):
+        if value in (None, False, 0, 0.0, [], {}, "") or setting[0] == "_":
+            continue
+        if setting not in known:
+            yield setting, value
+        elif isinstance(value, dict):
+            yield from ((f"{setting}.{name}", it) for name, it in _unknown(value, inside))
+
+
+def _preset(name: str, package: Readers, hf: dict[str, Any]) -> str:
+    sizes = [f"{field} = {json.dumps(hf[setting])}" for setting, field in package.sizes()]
+    return "\n".join(["", f"[presets.{name}]", *sizes]) + "\n"
