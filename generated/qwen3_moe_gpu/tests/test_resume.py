@@ -21,7 +21,7 @@ TEXT = Path(email.__file__).parent / "*.py"
 
 SIZES = {name: size for name, size in vars(SMALL).items() if size != getattr(PRESETS["tiny"], name)}
 
-SETTINGS = SIZES | dict(steps=100, checkpoint_every=20, eval_every=30, eval_batches=2, data=TEXT)
+SETTINGS = SIZES | dict(steps=60, checkpoint_every=12, eval_every=18, eval_batches=2, data=TEXT)
 
 
 @pytest.fixture(scope="module")
@@ -74,14 +74,14 @@ def whole(tmp_path_factory, cache):
 
 
 def test_a_whole_run_leaves_what_is_promised(whole):
-    assert [r["step"] for r in metrics(whole) if "train/loss" in r] == list(range(1, 101))
-    assert [r["step"] for r in metrics(whole) if "eval/loss" in r] == [30, 60, 90, 100]
+    assert [r["step"] for r in metrics(whole) if "train/loss" in r] == list(range(1, 61))
+    assert [r["step"] for r in metrics(whole) if "eval/loss" in r] == [18, 36, 54, 60]
     names = {name for r in metrics(whole) for name in r} - {"step"}
     assert {"train/learning_rate", "train/gradient_norm", "train/tokens_per_second"} < names
     assert (whole / "loss.png").read_bytes().startswith(b"\x89PNG")
-    assert sorted(int(p.name) for p in whole.iterdir() if p.name.isdigit()) == [60, 80, 100]
+    assert sorted(int(p.name) for p in whole.iterdir() if p.name.isdigit()) == [36, 48, 60]
     output = (whole / "output.txt").read_text()
-    for text in ("step 100/100", "tokens/s", "% full", "% causal", "ETA"):
+    for text in ("step 60/60", "tokens/s", "% full", "% causal", "ETA"):
         assert text in output
 
 
@@ -89,7 +89,7 @@ def test_tensorboard_reads_the_events(whole):
     reader = pytest.importorskip("tensorboard.backend.event_processing.event_accumulator")
     events = reader.EventAccumulator(str(whole / "tensorboard"), size_guidance={"scalars": 0}).Reload()
     assert set(events.Tags()["scalars"]) == {name for r in metrics(whole) for name in r} - {"step"}
-    assert [e.step for e in events.Scalars("train/loss")] == list(range(1, 101))
+    assert [e.step for e in events.Scalars("train/loss")] == list(range(1, 61))
 
 
 def test_a_stopped_and_a_killed_run_go_on_to_the_bit(whole, tmp_path, cache):
@@ -97,19 +97,19 @@ def test_a_stopped_and_a_killed_run_go_on_to_the_bit(whole, tmp_path, cache):
         return lambda: any(r["step"] >= step for r in metrics(tmp_path)[-1:])
 
     process = start(tmp_path, cache, checkpoint_every=10_000)
-    wait_for(process, reaches(8))
+    wait_for(process, reaches(5))
     process.send_signal(signal.SIGTERM)
     output = finish(process)
     stopped = metrics(tmp_path)[-1]["step"]
     assert f"stopped by SIGTERM after step {stopped}, which is saved" in output
-    assert stopped < 100 and (tmp_path / str(stopped)).is_dir()
+    assert stopped < 60 and (tmp_path / str(stopped)).is_dir()
 
     process = start(tmp_path, cache)  # killed some steps after a checkpoint
-    wait_for(process, reaches(stopped + 25))
+    wait_for(process, reaches(stopped + 15))
     process.kill()
     finish(process, -signal.SIGKILL)
     killed = metrics(tmp_path)[-1]["step"]
-    assert killed < 100
+    assert killed < 60
 
     process = start(tmp_path, cache)  # killed while it saves
     wait_for(process, lambda: any("tmp" in p.name for p in tmp_path.iterdir() if p.name[0].isdigit()))
@@ -122,6 +122,6 @@ def test_a_stopped_and_a_killed_run_go_on_to_the_bit(whole, tmp_path, cache):
     assert losses(tmp_path) == losses(whole)
 
     output = finish(start(tmp_path, cache))
-    assert "all 100 steps are done" in output
+    assert "all 60 steps are done" in output
     output = finish(start(tmp_path, cache, width=2 * SMALL.width), code=1)
     assert "is of another model" in output and f"width {SMALL.width} -> {2 * SMALL.width}" in output
