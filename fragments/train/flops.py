@@ -12,7 +12,6 @@ def flops_per_token(config: Config, causal: bool) -> float:
     products = {}  # parameters that take part in a product with each token
     scores = {}  # FLOPs of a token with all the tokens of its sequence
     point("flops", products, scores, config=config)
-    with point("flops.products", products):
-        matrices = 6 * sum(products.values())
+    point("flops.products", products)
     attention = sum(scores.values())
-    return matrices + (attention / 2 if causal else attention)
+    return 6 * sum(products.values()) + (attention / 2 if causal else attention)

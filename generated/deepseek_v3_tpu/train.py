@@ -172,9 +172,8 @@ def flops_per_token(config: Config, causal: bool) -> float:
     products["experts"] = (
         (config.layers - config.dense_layers) * config.width * (active + config.experts)
     )  # and the router
-    matrices = 6 * sum(products.values())
     attention = sum(scores.values())
-    return matrices + (attention / 2 if causal else attention)
+    return 6 * sum(products.values()) + (attention / 2 if causal else attention)
 
 
 PEAK_FLOPS = {

@@ -161,9 +161,8 @@ def flops_per_token(config: Config, causal: bool) -> float:
     keys = config.layers * config.sequence_length
     scores["attention"] = 12 * config.heads * config.head_size * keys
     products["mlp"] = 3 * config.layers * config.width * config.mlp_width
-    matrices = 6 * sum(products.values())
     attention = sum(scores.values())
-    return matrices + (attention / 2 if causal else attention)
+    return 6 * sum(products.values()) + (attention / 2 if causal else attention)
 
 
 class Monitor:

@@ -170,9 +170,8 @@ def flops_per_token(config: Config, causal: bool) -> float:
     scores["attention"] = 12 * config.heads * config.head_size * keys
     active = 3 * config.experts_per_token * config.expert_width
     products["experts"] = config.layers * config.width * (active + config.experts)  # and the router
-    matrices = 6 * sum(products.values())
     attention = sum(scores.values())
-    return matrices + (attention / 2 if causal else attention)
+    return 6 * sum(products.values()) + (attention / 2 if causal else attention)
 
 
 class Monitor:
