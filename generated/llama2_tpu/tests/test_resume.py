@@ -21,7 +21,7 @@ TEXT = Path(email.__file__).parent / "*.py"
 
 SIZES = {name: size for name, size in vars(SMALL).items() if size != getattr(PRESETS["tiny"], name)}
 
-SETTINGS = SIZES | dict(steps=60, checkpoint_every=12, eval_every=18, eval_batches=2, data=TEXT)
+SETTINGS = SIZES | dict(batch_size=2, steps=60, checkpoint_every=12, eval_every=18, eval_batches=2, data=TEXT)
 
 
 @pytest.fixture(scope="module")

@@ -6,26 +6,21 @@ import subprocess
 
 import pytest
 
-from ..config import PRESETS
 from .processes import PACKAGE, run_python
+from .small import SMALL
 
-PUBLISHED = next(name for name in PRESETS if name != "tiny")
-
-# the heads of a published model, as the kernel wants them, but few layers
-SMALL = ["--preset", PUBLISHED, "--layers", str(2), "--width", "512", "--sequence-length", "1024"]
-
-ONE_SLICE = "--batch-per-device 1 --mesh-data 1 --mesh-fsdp -1"
+FLAGS = f"--layers {SMALL.layers} --batch-per-device 1 --mesh-data 1 --mesh-fsdp -1"
 
 
 def run(*flags: str) -> subprocess.CompletedProcess:
-    return run_python("-m", f"{PACKAGE.name}.compile", *SMALL, *ONE_SLICE.split(), *flags)
+    return run_python("-m", f"{PACKAGE.name}.compile", *FLAGS.split(), *flags)
 
 
 def test_compiles_the_step_for_a_slice_that_is_not_here(tmp_path):
     pytest.importorskip("libtpu", reason="needs libtpu: pip install '.[tpu]'")
     process = run("--topology", "v5e:2x2", "--hlo", str(tmp_path / "step.hlo"))
     assert process.returncode == 0, process.stderr
-    assert f"{PUBLISHED} for 4 v5e" in process.stdout and "GiB: fits v5e with 16 GiB" in process.stdout
+    assert "tiny for 4 v5e" in process.stdout and "GiB: fits v5e with 16 GiB" in process.stdout
     program = (tmp_path / "step.hlo").read_text()
     # as many kernels backward as forward: the attention that was kept is not computed again
     kernels = [line for line in program.splitlines() if "tpu_custom_call" in line and " custom-call(" in line]
