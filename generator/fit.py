@@ -184,12 +184,13 @@ def _check_covered(package: Readers, recipe: Recipe, hf: dict[str, Any], full: d
     """Every setting that is on is one that a fragment reads, or was chosen for, or that changes nothing."""
     known = {setting for setting, _ in package.sizes()} | {setting for setting, *_ in package.structure(full)}
     known |= package.mentioned
-    for table in recipe.neutral:
-        if holds(table.where, {"hf": full}, table.origin):
-            known |= set(table.names)
+    neutral = {
+        name for table in recipe.neutral if holds(table.where, {"hf": full}, table.origin) for name in table.names
+    }
     if set(hf.get("layer_types") or ()) == {"full_attention"}:
         known.add("layer_types")  # as without it
-    for setting, value in _unknown(hf, known):
+    others = {setting: value for setting, value in hf.items() if setting not in neutral}
+    for setting, value in _unknown(others, known | neutral):
         message = f"no fragment covers the setting {setting}, which is {json.dumps(value)}"
         raise LoomError(message, shown, "Write a fragment for it, or take a checkpoint without it.")
 

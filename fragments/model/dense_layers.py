@@ -2,7 +2,7 @@
 
 from generator.marks import requires, setting, splice, sum_layers
 
-requires("swiglu")
+requires("shared_expert")
 
 
 @splice("flops")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import json
 import os
 import subprocess
 import sys
@@ -12,11 +13,13 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 import torch
+import transformers
 from flax import nnx
 from transformers.models.mixtral.modeling_mixtral import load_balancing_loss_func
 
 from families import parity
 from families.test_parity import FAMILIES, LIBRARY, write
+from generator.fit import fit
 from generator.library import Library
 from generator.weave import weave
 
@@ -139,7 +142,9 @@ def test_the_load_of_experts_is_counted_in_each_layer(package, config):
 
 @pytest.mark.parametrize("case", ["every_second", "all_but_the_first"])
 def test_the_losses_are_of_the_layers_that_have_experts(case, tmp_path):
-    text = f'base = "qwen3_moe"\ntitle = "{case}"\n{FAMILIES["qwen3_moe"].cases[case].variant}'
+    family = FAMILIES["qwen3_moe"]
+    hf = json.loads(transformers.Qwen3MoeConfig(**family.settings | family.cases[case].settings).to_json_string())
+    text = fit(LIBRARY, "qwen3_moe", "cpu", hf, case, "config.json")
     library = Library({**LIBRARY.files, f"templates/architectures/{case}.toml": text})
     package = parity.load_package(write(weave(case, "cpu", library), tmp_path))
     settings = dict(dtype="float32", vocab_size=32, load_balance=1.0, init_std=1e-4)
