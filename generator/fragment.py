@@ -16,6 +16,14 @@ from generator.parts import Definition, Field, Import, Provider, Splice
 from generator.syntax import Source
 from generator.traced import Traced
 
+_NAMES, _PAIR = "names of fragments", "two strings"
+_DECLARATIONS = {  # what each takes, and an example
+    "requires": (_NAMES, '"rope", ...'),
+    "excludes": (_NAMES, '"rope", ...'),
+    "further_layers": (_PAIR, '"STACK", "COUNT"'),
+    "alike": (_PAIR, '"FUNCTION", "SITE"'),
+}
+
 
 @dataclass(frozen=True)
 class Fragment:
@@ -24,6 +32,8 @@ class Fragment:
     Attributes:
         name: path below fragments/ without `.py`: `model/rope`.
         title, citation: the first line of the docstring, and what follows `Source:` in it.
+        further_layers: of layers after the last, the path of their stack and how many there are.
+        alike: functions in which is provided what is provided at another site, and that site.
     """
 
     name: str
@@ -37,6 +47,8 @@ class Fragment:
     providers: tuple[Provider, ...]
     requires: tuple[str, ...] = ()
     excludes: tuple[str, ...] = ()
+    further_layers: tuple[tuple[str, ...], ...] = ()
+    alike: tuple[tuple[str, ...], ...] = ()
 
     @property
     def folder(self) -> str:
@@ -59,6 +71,8 @@ class _Parts:
     providers: list[Provider] = field(default_factory=list)
     requires: list[str] = field(default_factory=list)
     excludes: list[str] = field(default_factory=list)
+    further_layers: list[tuple[str, ...]] = field(default_factory=list)
+    alike: list[tuple[str, ...]] = field(default_factory=list)
 
 
 def parse_fragment(path: str, text: str) -> Fragment:
@@ -93,6 +107,8 @@ def parse_fragment(path: str, text: str) -> Fragment:
         providers=tuple(parts.providers),
         requires=tuple(parts.requires),
         excludes=tuple(parts.excludes),
+        further_layers=tuple(parts.further_layers),
+        alike=tuple(parts.alike),
     )
 
 
@@ -110,9 +126,8 @@ def _read(statement: cst.BaseStatement, source: Source, fragment: str, parts: _P
         return
     if isinstance(small, (cst.Import, cst.ImportFrom)):
         _read_import(statement, source, parts)
-    elif syntax.called(call) in ("requires", "excludes"):
-        names = _names(cst.ensure_type(call, cst.Call), source)
-        getattr(parts, syntax.called(call)).extend(names)
+    elif syntax.called(call) in _DECLARATIONS:
+        _read_declaration(cst.ensure_type(call, cst.Call), source, parts)
     elif isinstance(statement, cst.FunctionDef) and mark(statement, "splice"):
         parts.splices += read_splices(statement, source, fragment)
     elif isinstance(statement, cst.FunctionDef) and mark(statement, "provide"):
@@ -133,14 +148,15 @@ def _read(statement: cst.BaseStatement, source: Source, fragment: str, parts: _P
         parts.definitions.append(Definition(name, source.traced[start:end], fragment))
 
 
-def _names(call: cst.Call, source: Source) -> list[str]:
-    """The arguments of `requires` and `excludes`."""
+def _read_declaration(call: cst.Call, source: Source, parts: _Parts) -> None:
+    """Names of fragments, or a pair of strings."""
+    word = syntax.called(call)
+    takes, example = _DECLARATIONS[word]
     values = [literal_of(argument, source) for argument in call.args if not argument.keyword and not argument.star]
-    names = [value for value in values if isinstance(value, str)]
-    if len(names) < len(call.args):
-        remedy = f'Write {syntax.called(call)}("rope", ...).'
-        raise LoomError(f"{syntax.called(call)} takes names of fragments", source.where(call), remedy)
-    return names
+    strings = tuple(value for value in values if isinstance(value, str))
+    if len(strings) < len(call.args) or (takes is _PAIR and len(strings) != 2):
+        raise LoomError(f"{word} takes {takes}", source.where(call), f"Write {word}({example}).")
+    getattr(parts, word).extend([strings] if takes is _PAIR else strings)
 
 
 def _defined(statement: cst.BaseStatement, small: cst.BaseSmallStatement | None) -> str:

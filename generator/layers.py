@@ -92,11 +92,15 @@ class Group:
 
 @dataclass(frozen=True)
 class Pattern:
-    """All groups of an architecture, in order, the kinds of layer in them, and `spare` kinds, that no layer is of."""
+    """All groups of an architecture, in order, the kinds of layer in them, and `spare` kinds, that no layer is of.
+
+    `further` are layers after the last, which fragments have: the path of what holds each, and how many there are.
+    """
 
     groups: tuple[Group, ...]
     kinds: dict[str, Kind]
     spare: dict[str, Kind] = field(default_factory=dict)
+    further: tuple[tuple[str, ...], ...] = ()
 
     @property
     def is_uniform(self) -> bool:
@@ -113,6 +117,11 @@ class Pattern:
         return self.kinds | self.spare
 
     @property
+    def last(self) -> Kind:
+        """The kind of the last layer."""
+        return self.kinds[self.groups[-1].pattern[-1]]
+
+    @property
     def of_kinds(self) -> set[str]:
         """The fragments that only some kinds of layer have."""
         return {name for kind in self.kinds.values() for name in kind.fragments}
@@ -123,20 +132,25 @@ class Pattern:
         return chosen or list(self.kinds.values())
 
     def amount(self, kinds: Iterable[str]) -> str:
-        """How many layers there are of some kinds, as an expression."""
+        """How many layers there are of some kinds, the further ones too, as an expression."""
         wanted = set(kinds)
-        if wanted == set(self.kinds):
-            return ALL
-        terms = []
-        for group in self.groups:
+        terms = [ALL] if wanted == set(self.kinds) else []
+        for group in () if terms else self.groups:
             often = sum(kind in wanted for kind in group.pattern)
             if often:
                 terms.append(group.count if often == 1 else f"{factor(group.count)} * {often}")
-        return " + ".join(terms)
+        return " + ".join(terms + [count for _, count in self.further if self.last.name in wanted])
 
     def numbers(self) -> dict[str, str]:
-        """Path of the parameters of a layer -> the numbers of the layers that are stacked there, as an expression."""
-        return {path: numbers for path, _, numbers in self._stacks()}
+        """Path of the parameters of a layer -> the numbers of the layers that are stacked there, as an expression.
+
+        What further layers have beside a layer like the last one stands at a path of its own.
+        """
+        found, end = {path: numbers for path, _, numbers in self._stacks()}, ALL
+        for stack, count in self.further:
+            found |= dict.fromkeys((stack, f"{stack}.layer"), f"range({end}, {end} + {count})")
+            end = f"{end} + {count}"
+        return found
 
     def numbers_of(self, kinds: Iterable[str]) -> str:
         """The numbers of the layers of some kinds, as an expression."""

@@ -76,6 +76,19 @@ def excludes(*fragments: str) -> None:
     """The fragments that cannot be in one package with this one."""
 
 
+def further_layers(stack: str, count: str) -> None:
+    """Says that a fragment has layers after the last one, which a plain pass of the model leaves out.
+
+    Args:
+        stack: the path of what it stacks; each holds a layer of the kind of the last one as `layer`.
+        count: how many there are, an expression over `config`.
+    """
+
+
+def alike(function: str, site: str) -> None:
+    """Says that what is provided at `site`, and cannot be handed in there, is provided at `function` too."""
+
+
 def each_group() -> AbstractContextManager[None]:
     """`with each_group():` holds statements for the layers that are scanned together, woven once for each group.
 
@@ -88,6 +101,11 @@ def each_group() -> AbstractContextManager[None]:
 def each_layer() -> AbstractContextManager[None]:
     """`with each_layer():` holds statements for a layer, `self.layer` of the class `Block`, woven once for each layer
     of the pattern in which the architecture repeats them."""
+    return nullcontext()
+
+
+def last_layer() -> AbstractContextManager[None]:
+    """`with last_layer():` holds statements for `self.layer` of the class `Block`, of the kind of the last layer."""
     return nullcontext()
 
 

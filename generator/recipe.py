@@ -157,13 +157,14 @@ def select(architecture: str, target: str, library: Library, without: Collection
         fragments=fragments,
         settings=settings,
         presets=_presets(lineage, target_file, _fields_left_out(lineage, fragments, library, without)),
-        pattern=pattern,
+        pattern=replace(pattern, further=tuple(pair for f in fragments for pair in f.further_layers)),
         rules=read_rules((*reversed(lineage), package_file), library),
         neutral=read_neutral((*lineage, package_file)),
     )
     settings |= {"architecture": architecture, "target": target, "package": recipe.name}
     settings |= {key: recipe.said(key) for key in ("title", "model_type", "reference") if recipe.said(key)}
-    settings |= {"has_kinds": any(kind.fragments for kind in recipe.pattern.kinds.values())}
+    has_kinds = bool(recipe.pattern.of_kinds or recipe.pattern.further)
+    settings |= {"has_kinds": has_kinds}
     return replace(recipe, settings=settings | _layer_settings(recipe))
 
 

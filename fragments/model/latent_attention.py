@@ -103,7 +103,9 @@ def attend_latents(q: Array, cache: Cache, kernel: Array, positions: Array) -> A
 
 @splice("Attention.cached", optional=True)
 def _(self, q, cache, positions, context):
-    context = attend_latents(q, cache, self.key_value.kernel, positions)
+    kernel = self.key_value.kernel[...]
+    point("Attention.latent_kernel", kernel, linear=self.key_value)
+    context = attend_latents(q, cache, kernel, positions)
 
 
 @splice("flops")

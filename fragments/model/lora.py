@@ -105,6 +105,12 @@ def _(self, x, y):
         y = y + self.adapter(x)
 
 
+@splice("Attention.latent_kernel", optional=True)
+def _(kernel, linear):
+    if linear.adapter is not None:
+        kernel = kernel + linear.adapter.product()
+
+
 @splice("ExpertLinear.parameters", optional=True)
 def _(self):
     self.equation = "RI,EIO->RO"  # of a row and the kernel of its expert

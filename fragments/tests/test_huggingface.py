@@ -11,10 +11,11 @@ import pytest
 from flax import nnx
 from safetensors.numpy import load_file, save_file
 
-from generator.marks import setting
+from generator.marks import point, setting
 from generator.roles import (
     PRESETS,
     SMALL,
+    Config,
     Decoder,
     InputError,
     assert_same,
@@ -36,7 +37,14 @@ torch = pytest.importorskip("torch", reason="parity needs torch and transformers
 transformers = pytest.importorskip("transformers", reason="parity needs torch and transformers: pip install '.[test]'")
 
 
-CONFIG = dataclasses.replace(SMALL, width=PRESETS["tiny"].width)  # for GPT-2, the heads make up the width
+def small_config() -> Config:
+    """Of a model all of which transformers has."""
+    config = dataclasses.replace(SMALL, width=PRESETS["tiny"].width)  # for GPT-2, the heads make up the width
+    point("test_huggingface.config", config)
+    return config
+
+
+CONFIG = small_config()
 
 
 @pytest.fixture(scope="module")

@@ -10,7 +10,8 @@ from generator.roles import Config, Decoder
 
 def loss(model: Decoder, batch: dict[str, Array], config: Config) -> tuple[Array, dict[str, Array]]:
     """The loss summed over the targets that count, in nats; its cross-entropy and the number of these targets."""
-    x = model.hidden(batch["tokens"])  # [B, T, D]
+    with point("loss.hidden", model, batch, config):
+        x = model.hidden(batch["tokens"])  # [B, T, D]
     logits = model.embedding.logits(x)  # [B, T, V] fp32
     log_normalizer = jax.nn.logsumexp(logits, axis=-1)  # [B, T]
     # compared rather than indexed, so that it stays local where the vocabulary is sharded

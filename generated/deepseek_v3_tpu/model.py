@@ -3,7 +3,7 @@
 # model/rope, model/yarn, model/rope_scale, model/rope_interleaved, kernels/attend_splash, model/low_rank_query,
 # model/yarn_scores, model/decoder, data/packing, model/swiglu, model/feed_forward_width, model/expert_linear,
 # model/dropless, model/limited_groups, model/expert_load, model/experts, model/shared_expert, model/balance_bias,
-# model/scaled_weights, model/sigmoid_scores, model/normalised_top_k, model/block.
+# model/scaled_weights, model/sigmoid_scores, model/normalised_top_k, model/block, model/layers_ahead.
 """DeepSeek V3 (DeepSeek-AI 2024, arXiv 2412.19437): the whole model, top to bottom.
 
 Letters in shapes: B batch, T sequence, D width, N heads, K key and value heads, H head size, F feed-forward width,
@@ -224,7 +224,8 @@ class Attention(nnx.Module):
             context = attend(q, k, v, segment_ids)  # [B, T, N, U]
         else:
             cache = cache.write(k, latent[:, :, None], positions)
-            context = attend_latents(q, cache, self.key_value.kernel, positions)
+            kernel = self.key_value.kernel[...]
+            context = attend_latents(q, cache, kernel, positions)
         return self.out(context), cache
 
 
@@ -414,6 +415,26 @@ class SparseBlock(nnx.Module):
         return shard(x + h, "batch", "sequence", "residual"), cache, expert_load
 
 
+class LayerAhead(nnx.Module):
+    """Predicts one token further than the layers before it, from what they give and the token that they predict."""
+
+    def __init__(self, config: Config, rngs: nnx.Rngs):
+        D = config.width
+        self.token_norm = Norm(D, config.norm_epsilon)
+        self.hidden_norm = Norm(D, config.norm_epsilon)
+        self.join = Linear("BTJ,JD->BTD", (2 * D, D), ("joined", "embed"), config.init_std, rngs)
+        self.layer = SparseBlock(config, rngs)
+        self.norm = Norm(D, config.norm_epsilon)
+
+    def __call__(
+        self, x: Array, token: Array, positions: Array, angles: Array, segment_ids: Array | None
+    ) -> tuple[Array, Array]:
+        """x, normed, and the embedding of the token that follows, both [B, T, D] -> [B, T, D], normed."""
+        x = self.join(jnp.concatenate([self.token_norm(token), self.hidden_norm(x)], axis=-1))
+        x, _, expert_load = self.layer(x, positions, angles, None, segment_ids)
+        return self.norm(x), expert_load
+
+
 class Decoder(nnx.Module):
     """Tokens to the logits of the tokens that follow."""
 
@@ -426,6 +447,8 @@ class Decoder(nnx.Module):
         keys = jax.random.split(rngs.params(), config.layers - config.dense_layers)
         self.layers = jax.vmap(lambda key: SparseBlock(config, nnx.Rngs(key)))(keys)
         self.norm = Norm(config.width, config.norm_epsilon)
+        layers_ahead_keys = jax.random.split(rngs.params(), config.ahead)
+        self.ahead = jax.vmap(lambda key: LayerAhead(config, nnx.Rngs(key)))(layers_ahead_keys)
 
     def hidden(
         self,

@@ -42,7 +42,7 @@ def weave(architecture: str, target: str, library: Library, without: Collection[
     recipe = select(architecture, target, library, without)
     fragments = {fragment.name: _filled(fragment, recipe) for fragment in recipe.fragments}
     splices = [splice for fragment in fragments.values() for splice in fragment.splices]
-    providers = [provider for fragment in fragments.values() for provider in fragment.providers]
+    providers = _provided(fragments.values())
     every = [definition for fragment in fragments.values() for definition in fragment.definitions]
     threaded = threaded_names(every, splices, providers)
 
@@ -87,6 +87,19 @@ def _filled(fragment: Fragment, recipe: Recipe) -> Fragment:
         splices=tuple(replace(s, body=filled(s.body)) for s in fragment.splices),
         providers=tuple(replace(p, body=filled(p.body), result=result(p)) for p in fragment.providers),
     )
+
+
+def _provided(fragments: Collection[Fragment]) -> list[Provider]:
+    """The providers of all fragments, those of a site for what is alike too."""
+    providers = [provider for fragment in fragments for provider in fragment.providers]
+    alike = [pair for fragment in fragments for pair in fragment.alike]
+    own = {(provider.site, provider.value) for provider in providers}
+    return providers + [
+        replace(provider, site=function)
+        for function, site in alike
+        for provider in providers
+        if provider.site == site and not provider.optional and (function, provider.value) not in own
+    ]
 
 
 def _collected(

@@ -4,7 +4,8 @@ before, in model/period                      after, for pattern = ["local", "ful
     with each_layer():                           x = self.local(x)
         x = self.layer(x)                        x = self.full(x, angles=global_angles)
 
-`each_group` repeats statements for each group of layers that is scanned, `each_layer` for each layer of a pattern.
+`each_group` repeats statements for each group of layers that is scanned, `each_layer` for each layer of a pattern;
+those of `last_layer` are for a layer that is like the last one.
 `sum_layers(x)` is the sum of `x` over the layers that have the fragment, `stack_layers(x)` is `x` for each stack of
 layers, in the structure in which a scan takes them, `layer_numbers()` says which layers are stacked where, and
 `own_layers()` which have the fragment.
@@ -26,6 +27,7 @@ from generator.traced import Edit, Origin, Traced
 from generator.weave.adapt import Need
 from generator.weave.names import as_block, unblocked, variables
 
+_BLOCKS = "each_group", "each_layer", "last_layer"
 _SUMS = {"sum_layers": 1, "stack_layers": 1, "layer_numbers": 0, "own_layers": 0}  # word -> its arguments
 
 
@@ -95,7 +97,7 @@ def write_out(
     blocks: dict[str, str],
     threaded: Iterable[str],
 ) -> tuple[dict[str, Definition], list[Need], set[str]]:
-    """Repeats what stands in `with each_group():` and `with each_layer():`.
+    """Repeats what stands in `with each_group():` and `with each_layer():`, and unwraps `with last_layer():`.
 
     Args:
         blocks: kind of layer -> the name of its class.
@@ -111,7 +113,7 @@ def write_out(
     woven, needs, several = dict(definitions), [], set()
     periodic = [group for group in pattern.groups if group.period > 1]
     for key, definition in definitions.items():
-        while "each_group(" in woven[key].text.text or "each_layer(" in woven[key].text.text:
+        while any(f"{word}(" in woven[key].text.text for word in _BLOCKS):
             source = Source(woven[key].text)
             statement, function = _first(source)
             word = syntax.called(statement.items[0].item)
@@ -124,6 +126,8 @@ def write_out(
                 raise LoomError(message, source.where(statement), remedy)
             if word == "each_layer":
                 copies = _each_layer(periodic[0], pattern, blocks)
+            elif word == "last_layer":
+                copies = [_one_layer(pattern.last, "layer", blocks)]
             else:
                 copies = _each_group(pattern, blocks)
             if len(copies) > 1:
@@ -177,12 +181,13 @@ def check_given(definitions: dict[str, Definition], pattern: Pattern, blocks: di
 
 
 def _each_layer(group: Group, pattern: Pattern, blocks: dict[str, str]) -> list[_Copy]:
-    copies = []
-    for attribute, name in zip(group.attributes, group.pattern, strict=True):
-        kind = pattern.kinds[name]
-        renamed = {"self.layer": f"self.{attribute}", "Block": blocks[name]}
-        copies.append(_Copy(renamed, kind.init, kind.call, kind.origin or Origin("", 1)))
-    return copies
+    layers = zip(group.attributes, group.pattern, strict=True)
+    return [_one_layer(pattern.kinds[name], attribute, blocks) for attribute, name in layers]
+
+
+def _one_layer(kind: Kind, attribute: str, blocks: dict[str, str]) -> _Copy:
+    renamed = {"self.layer": f"self.{attribute}", "Block": blocks[kind.name]}
+    return _Copy(renamed, kind.init, kind.call, kind.origin or Origin("", 1))
 
 
 def _each_group(pattern: Pattern, blocks: dict[str, str]) -> list[_Copy]:
@@ -208,9 +213,9 @@ def _first(source: Source) -> tuple[cst.With, str]:
         prefix = f"{statement.name.value}." if isinstance(statement, cst.ClassDef) else ""
         for member in members:
             for node in syntax.walk(member):
-                if isinstance(node, cst.With) and syntax.called(node.items[0].item) in ("each_group", "each_layer"):
+                if isinstance(node, cst.With) and syntax.called(node.items[0].item) in _BLOCKS:
                     return node, prefix + cst.ensure_type(member, cst.FunctionDef).name.value
-    raise LoomError("each_group() and each_layer() stand in `with`", str(source.traced.origin_at(0)), "Write so.")
+    raise LoomError(f"{'(), '.join(_BLOCKS)}() stand in `with`", str(source.traced.origin_at(0)), "Write so.")
 
 
 def _repeat(statement: cst.With, source: Source, copies: list[_Copy]) -> Traced:

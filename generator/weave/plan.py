@@ -52,6 +52,12 @@ class Plan:
         layered = [name for name in (*passed, *scanned) if self.values[name].per_layer]
         return list(dict.fromkeys([*layered, *self.returned.get(call.callee, ())]))
 
+    def is_stacked(self, call: Call, name: str) -> bool:
+        """Whether what a call gives for a value came through scans over layers."""
+        inner = [c for c in self.graph.calls if c.caller == call.callee and name in self.returned.get(c.callee, ())]
+        given = name in self.returned.get(call.callee, ())
+        return given and (call.scan or any(self.is_stacked(c, name) for c in inner))
+
     def item(self, call: Call, name: str) -> str:
         """A value as a call takes it: one of a tuple, where each of several calls has its own."""
         calls = self.split.get((call.caller, name), [])
@@ -110,10 +116,10 @@ def make_plan(
                     planner.ask_callers(function.id, name, optional, None)
     for value in values.values():
         _plan_outward(plan, value)
-    for caller in several:
+    for caller in graph.functions:
         for name in values:
             calls = [call for call in graph.calls if call.caller == caller and name in plan.carried(call)]
-            if len(calls) > 1:
+            if len(calls) > 1 and (caller in several or all(plan.is_stacked(call, name) for call in calls)):
                 plan.split[caller, name] = calls
     order = {name: index for index, name in enumerate(values)}
     for table in (plan.required, plan.optional, plan.passed, plan.provided, plan.scanned, plan.returned):

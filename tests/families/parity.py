@@ -102,9 +102,8 @@ def check_round_trip(package, reference, folder: Path, follows: dict[str, Any]) 
     assert {name: ours[name] for name in settings} == {name: theirs[name] for name in settings}
 
 
-def check_cached_decoding(package, folder: Path, tokens: np.ndarray, monkeypatch) -> None:
+def check_cached_decoding(package, model, tokens: np.ndarray, monkeypatch) -> None:
     """The logits of each step of greedy decoding are those of a full pass over what was read so far."""
-    _, model = package.huggingface.load_hf(folder)
     seen: list[np.ndarray] = []
     sample = package.generate.sample
     monkeypatch.setattr(package.generate, "sample", lambda logits, *rest: seen.append(logits) or sample(logits, *rest))

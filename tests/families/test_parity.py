@@ -81,7 +81,8 @@ def test_round_trip(compared):
 
 def test_cached_decoding(compared, monkeypatch):
     package, _, folder, tokens, _ = compared
-    parity.check_cached_decoding(package, folder, tokens, monkeypatch)
+    _, model = package.huggingface.load_hf(folder)
+    parity.check_cached_decoding(package, model, tokens, monkeypatch)
 
 
 def test_packing(compared):

@@ -14,7 +14,7 @@ from flax import nnx
 from safetensors.numpy import load_file, save_file
 
 from ..checkpoint import load_checkpoint
-from ..config import PRESETS
+from ..config import PRESETS, Config
 from ..data import InputError
 from ..huggingface import hf_buffers, hf_sizes, hf_views, load_hf, save_hf
 from ..model import Decoder
@@ -26,7 +26,13 @@ torch = pytest.importorskip("torch", reason="parity needs torch and transformers
 
 transformers = pytest.importorskip("transformers", reason="parity needs torch and transformers: pip install '.[test]'")
 
-CONFIG = dataclasses.replace(SMALL, width=PRESETS["tiny"].width)  # for GPT-2, the heads make up the width
+
+def small_config() -> Config:
+    """Of a model all of which transformers has."""
+    return dataclasses.replace(SMALL, width=PRESETS["tiny"].width)  # for GPT-2, the heads make up the width
+
+
+CONFIG = small_config()
 
 
 @pytest.fixture(scope="module")

@@ -1,0 +1,94 @@
+"""Layers after the last one, each for a token further ahead: they are trained along and left out of decoding.
+
+Source: DeepSeek-AI 2024, arXiv 2412.19437, section 2.2; concatenated as in the code that runs the released weights.
+"""
+
+import dataclasses
+
+import jax
+import jax.numpy as jnp
+from flax import nnx
+from jax import Array
+
+from generator.marks import further_layers, last_layer, provide, splice
+from generator.roles import Block, Cache, Config, InputError, Linear, Norm, open_hf
+
+further_layers("ahead", "config.ahead")
+
+
+class Config:
+    ahead: int = 1  # tokens after the next that are predicted in training, each by a layer of its own
+
+
+class LayerAhead(nnx.Module):
+    """Predicts one token further than the layers before it, from what they give and the token that they predict."""
+
+    def __init__(self, config: Config, rngs: nnx.Rngs):
+        D = config.width
+        self.token_norm = Norm(D, config.norm_epsilon)
+        self.hidden_norm = Norm(D, config.norm_epsilon)
+        self.join = Linear("BTJ,JD->BTD", (2 * D, D), ("joined", "embed"), config.init_std, rngs)
+        with last_layer():
+            self.layer = Block(config, rngs)
+        self.norm = Norm(D, config.norm_epsilon)
+
+    def __call__(self, x: Array, token: Array) -> Array:
+        """x, normed, and the embedding of the token that follows, both [B, T, D] -> [B, T, D], normed."""
+        x = self.join(jnp.concatenate([self.token_norm(token), self.hidden_norm(x)], axis=-1))
+        with last_layer():
+            x = self.layer(x)
+        return self.norm(x)
+
+
+@splice("Decoder.parameters", before="lora")
+def _(self, config, rngs):
+    keys = jax.random.split(rngs.params(), config.ahead)
+    self.ahead = jax.vmap(lambda key: LayerAhead(config, nnx.Rngs(key)))(keys)
+
+
+@provide("LayerAhead.__call__")
+def cache() -> Cache:
+    return None
+
+
+@splice("flops")
+def _(products, config):
+    # each joins two vectors, and the head reads each
+    products["ahead"] = config.ahead * config.width * (2 * config.width + config.vocab_size)
+
+
+@splice("hf.layer_tensors")
+def _():
+    yield "token_norm.scale", "model.layers.{}.enorm.weight", "d -> d"
+    yield "hidden_norm.scale", "model.layers.{}.hnorm.weight", "d -> d"
+    yield "join.kernel", "model.layers.{}.eh_proj.weight", "j d -> d j"
+    yield "norm.scale", "model.layers.{}.shared_head.norm.weight", "d -> d"
+
+
+@splice("hf.buffers")
+def _():
+    yield ".embed_tokens.weight"  # of layers ahead, as the next: copies of what they share with the model
+    yield ".shared_head.head.weight"
+
+
+@splice("hf.sizes")
+def _():
+    yield "num_nextn_predict_layers", "ahead"
+
+
+@splice("hf.complete")
+def _(hf):
+    hf.setdefault("num_nextn_predict_layers", 1)
+
+
+@splice("hf.read")
+def _(hf, path):
+    ahead = hf["num_nextn_predict_layers"]
+    if ahead and not any(name.endswith(".eh_proj.weight") for name in open_hf(path.parent)):
+        problem = f"num_nextn_predict_layers is {ahead}, and no tensor is of such a layer"
+        raise InputError(f"{path}: {problem}, as transformers saves none: give 0 there")
+
+
+@splice("test_huggingface.config", optional=True)
+def _(config):
+    config = dataclasses.replace(config, ahead=0)  # whose `save_pretrained` leaves layers ahead out
