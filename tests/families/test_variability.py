@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import subprocess
 import sys
 
@@ -12,6 +13,8 @@ from flax import nnx
 
 from families import parity
 from families.test_parity import LIBRARY, write
+from generator.library import Library
+from generator.recipe import select
 from generator.weave import weave
 
 PAIRS = [(architecture, target) for architecture in LIBRARY.architectures() for target in LIBRARY.targets()]
@@ -36,3 +39,25 @@ def test_traces(architecture, target, tmp_path):
     batch["weights"] = jax.ShapeDtypeStruct(shape, jnp.float32)
     loss, sums = jax.eval_shape(lambda model, batch: package.train.loss(model, batch, config), models[largest], batch)
     assert loss.shape == sums["cross_entropy"].shape == () and loss.dtype == jnp.float32
+
+
+@pytest.mark.parametrize("learning", ["model/lora", "train/muon"])
+@pytest.mark.parametrize("architecture", LIBRARY.architectures())
+def test_features_of_no_family_go_with_every_family(architecture, learning, tmp_path):
+    """Layers ahead, experts with a capacity, and adapters or Muon: a step of training traces."""
+    selected = [fragment.name for fragment in select(architecture, "tpu", LIBRARY).fragments]
+    more = [name for name in ("model/layers_ahead", "train/ahead", learning) if name not in selected]
+    without = ["model/dropless"] if "model/dropless" in selected else []
+    more += ["model/expert_capacity"] if without else []
+    lines = f'base = "{architecture}"', 'title = "More"', f"fragments = {more}", f"without = {without}"
+    library = Library({**LIBRARY.files, "templates/architectures/more.toml": "\n".join(lines)})
+    package = parity.load_package(write(weave("more", "tpu", library), tmp_path))
+    config = dataclasses.replace(package.config.PRESETS["tiny"], batch_size=2)
+    names = "tokens", "targets", "positions", "segment_ids"
+    batch = {name: jax.ShapeDtypeStruct((2, 64), jnp.int32) for name in names}
+    batch["weights"] = jax.ShapeDtypeStruct((2, 64), jnp.float32)
+    state = jax.eval_shape(lambda: package.train.new_state(config))
+    new, metrics = jax.eval_shape(package.train.train_step, state, batch)
+    before, after = ([(x.shape, x.dtype) for x in jax.tree.leaves(tree)] for tree in (state, new))
+    assert after == before
+    assert metrics["train/loss_ahead"].shape == ()
