@@ -87,8 +87,8 @@ def complete(hf: dict[str, Any]) -> dict[str, Any]:
     hf.setdefault("head_dim", hf["hidden_size"] // hf["num_attention_heads"])
     hf.setdefault("attention_bias", False)
     if not hf.get("use_sliding_window", True):
-        hf["sliding_window"] = None
-    hf.setdefault("sliding_window", None)
+        for name in "sliding_window", "max_window_layers":  # which then say nothing
+            hf.pop(name, None)
     hf.setdefault("num_key_value_heads", hf["num_attention_heads"])
     rope = hf.get("rope_scaling") or hf.get("rope_parameters") or {}  # before transformers 5, and since
     hf["rope_theta"] = rope.get("rope_theta", hf.get("rope_theta", 10_000.0))
@@ -124,10 +124,10 @@ def read_hf_config(hf_dir: Path) -> Config:
         fields["dtype"] = "float32" if hf["dtype"] == "float32" else "bfloat16"  # fp16 has no range for small gradients
         config = Config(**fields, tokenizer=str(hf_dir.resolve() / "tokenizer.json"))
         problems = [
-            f"{path}: {setting} is {json.dumps(hf[setting])}, but this package was woven for {json.dumps(woven)}: "
+            f"{path}: {setting} is {json.dumps(hf.get(setting))}, but this package was woven for {json.dumps(woven)}: "
             f"select {choice} in the architecture and build again"
             for setting, woven, choice in hf_structure(config)
-            if hf[setting] != woven
+            if hf.get(setting) != woven
         ]
     except KeyError as setting:
         raise InputError(f"{path}: the setting {setting} is missing") from None

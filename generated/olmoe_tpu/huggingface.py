@@ -94,7 +94,6 @@ def complete(hf: dict[str, Any]) -> dict[str, Any]:
     hf["rope_theta"] = rope.get("rope_theta", hf.get("rope_theta", 10_000.0))
     hf["rope_scaling"] = None if rope.get("rope_type", rope.get("type", "default")) == "default" else rope
     hf.setdefault("norm_topk_prob", False)
-    hf.setdefault("clip_qkv", None)
     return hf
 
 
@@ -126,10 +125,10 @@ def read_hf_config(hf_dir: Path) -> Config:
         fields["dtype"] = "float32" if hf["dtype"] == "float32" else "bfloat16"  # fp16 has no range for small gradients
         config = Config(**fields, tokenizer=str(hf_dir.resolve() / "tokenizer.json"))
         problems = [
-            f"{path}: {setting} is {json.dumps(hf[setting])}, but this package was woven for {json.dumps(woven)}: "
+            f"{path}: {setting} is {json.dumps(hf.get(setting))}, but this package was woven for {json.dumps(woven)}: "
             f"select {choice} in the architecture and build again"
             for setting, woven, choice in hf_structure(config)
-            if hf[setting] != woven
+            if hf.get(setting) != woven
         ]
     except KeyError as setting:
         raise InputError(f"{path}: the setting {setting} is missing") from None
