@@ -16,8 +16,8 @@ pattern = ["full"]
 [structure.presets.tiny]               # fields that the fragments add
 
 [[neutral]]                            # settings that change nothing that is computed
-settings = ["max_window_layers"]
-where = "hf['sliding_window'] is None" # an expression over config.json; left out, always
+settings = ["factor"]
+where = "hf['scaling'] is None"        # an expression over config.json; left out, always
 """
 
 from __future__ import annotations

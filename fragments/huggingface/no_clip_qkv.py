@@ -5,11 +5,6 @@ from generator.marks import excludes, splice
 excludes("clip_qkv")
 
 
-@splice("hf.complete")
-def _(hf):
-    hf.setdefault("clip_qkv", None)
-
-
 @splice("hf.structure")
 def _():
     yield "clip_qkv", None, "model/clip_qkv"

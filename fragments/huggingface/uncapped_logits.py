@@ -5,11 +5,6 @@ from generator.marks import excludes, splice
 excludes("logit_soft_cap")
 
 
-@splice("hf.complete")
-def _(hf):
-    hf.setdefault("final_logit_softcapping", None)
-
-
 @splice("hf.structure")
 def _():
     yield "final_logit_softcapping", None, "model/logit_soft_cap"

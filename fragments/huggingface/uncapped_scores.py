@@ -5,11 +5,6 @@ from generator.marks import excludes, splice
 excludes("attention_soft_cap")
 
 
-@splice("hf.complete")
-def _(hf):
-    hf.setdefault("attn_logit_softcapping", None)
-
-
 @splice("hf.structure")
 def _():
     yield "attn_logit_softcapping", None, "model/attention_soft_cap"

@@ -1,8 +1,11 @@
-"""The types of the layers in config.json: the lower ones attend in full, the upper ones through a window."""
+"""Layers in config.json of which the lower ones attend in full, the upper ones through a window.
 
-from generator.marks import requires, splice
+Source: Yang et al. 2024, arXiv 2407.10671, section 2.2.1 (its models were released with the window off).
+"""
 
-requires("upper_window")
+from generator.marks import requires, setting, splice
+
+requires("sliding_window")
 
 
 def layer_types(full: int, layers: int) -> list[str]:
@@ -12,9 +15,13 @@ def layer_types(full: int, layers: int) -> list[str]:
 
 @splice("hf.complete")
 def _(hf):
+    hf.setdefault("use_sliding_window", False)
     hf.setdefault("layer_types", layer_types(hf["max_window_layers"], hf["num_hidden_layers"]))
 
 
 @splice("hf.structure")
 def _(config):
-    yield "layer_types", layer_types(config.full_layers, config.layers), "layers of that pattern"
+    full = setting("full_layers")
+    yield "use_sliding_window", True, "model/no_window"
+    yield "max_window_layers", full, "layers of that pattern"
+    yield "layer_types", layer_types(full, config.layers), "layers of that pattern"

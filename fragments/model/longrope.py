@@ -43,8 +43,6 @@ def _():
 @splice("hf.complete", after="scaled_rope")
 def _(hf):
     hf.setdefault("original_max_position_embeddings", 4096)
-    for name in "rope_scaling.factor", "rope_scaling.attention_factor":
-        hf.setdefault(name, None)
     for name in "rope_scaling.short_factor", "rope_scaling.long_factor":
         hf[name] = tuple(hf.get(name, ()))
 

@@ -8,8 +8,8 @@ excludes("sliding_window")
 @splice("hf.complete")
 def _(hf):
     if not hf.get("use_sliding_window", setting("window_unless_said")):
-        hf["sliding_window"] = None
-    hf.setdefault("sliding_window", None)
+        for name in "sliding_window", "max_window_layers":  # which then say nothing
+            hf.pop(name, None)
 
 
 @splice("hf.structure")

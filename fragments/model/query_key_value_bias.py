@@ -19,11 +19,9 @@ def _(self, config):
 
 @splice("Attention.heads", before="rope qk_norm")
 def _(self, q, k, v):
-    q, k, v = (
-        q + self.query_bias.astype(q.dtype),
-        k + self.key_bias.astype(k.dtype),
-        v + self.value_bias.astype(v.dtype),
-    )
+    q = q + self.query_bias.astype(q.dtype)
+    k = k + self.key_bias.astype(k.dtype)
+    v = v + self.value_bias.astype(v.dtype)
 
 
 @splice("hf.layer_tensors")

@@ -54,7 +54,6 @@ def _(hf):
     hf.setdefault("rope_scaling.beta_fast", 32.0)
     hf.setdefault("rope_scaling.beta_slow", 1.0)
     hf.setdefault("rope_scaling.truncate", True)
-    hf.setdefault("rope_scaling.mscale", None)
     with point("hf.yarn_scale", hf):
         hf.setdefault("rope_scaling.attention_factor", 0.1 * math.log(hf.get("rope_scaling.factor", 1.0)) + 1)
 

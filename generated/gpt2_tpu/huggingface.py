@@ -128,10 +128,10 @@ def read_hf_config(hf_dir: Path) -> Config:
         fields["dtype"] = "float32" if hf["dtype"] == "float32" else "bfloat16"  # fp16 has no range for small gradients
         config = Config(**fields, tokenizer=str(hf_dir.resolve() / "tokenizer.json"))
         problems = [
-            f"{path}: {setting} is {json.dumps(hf[setting])}, but this package was woven for {json.dumps(woven)}: "
+            f"{path}: {setting} is {json.dumps(hf.get(setting))}, but this package was woven for {json.dumps(woven)}: "
             f"select {choice} in the architecture and build again"
             for setting, woven, choice in hf_structure(config)
-            if hf[setting] != woven
+            if hf.get(setting) != woven
         ]
     except KeyError as setting:
         raise InputError(f"{path}: the setting {setting} is missing") from None

@@ -423,8 +423,8 @@ class Period(nnx.Module):
         self,
         x: Array,
         positions: Array,
-        chunk_ids: Array,
         cache: tuple[Cache, ...] | None,
+        chunk_ids: Array,
         angles: Array,
         query_scales: Array,
         segment_ids: Array | None,
@@ -487,7 +487,7 @@ class Decoder(nnx.Module):
         def block(x, inputs):
             layer, cache = inputs
             x, cache, expert_load, expert_scores = layer(
-                x, positions, chunk_ids, cache, angles, query_scales, segment_ids
+                x, positions, cache, chunk_ids, angles, query_scales, segment_ids
             )
             return x, (cache, expert_load, expert_scores)
 

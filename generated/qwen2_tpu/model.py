@@ -197,11 +197,9 @@ class Attention(nnx.Module):
         q = self.query(x)  # [B, T, N, H]
         k = self.key(x)  # [B, T, K, H]
         v = self.value(x)  # [B, T, K, H]
-        q, k, v = (
-            q + self.query_bias.astype(q.dtype),
-            k + self.key_bias.astype(k.dtype),
-            v + self.value_bias.astype(v.dtype),
-        )
+        q = q + self.query_bias.astype(q.dtype)
+        k = k + self.key_bias.astype(k.dtype)
+        v = v + self.value_bias.astype(v.dtype)
         q, k = rotate(q, angles), rotate(k, angles)
         if cache is None:
             context = attend(q, k, v, segment_ids)  # [B, T, N, H]

@@ -74,9 +74,9 @@ def hf_structure(config: Config) -> Iterator[tuple[str, Any, str]]:
     yield "model_type", "smollm3", "the architecture of that model_type"
     yield "tie_word_embeddings", True, "model/untied_head"
     yield "attention_bias", False, "an attention with biases, such as model/query_key_value_bias,"
-    yield "sliding_window", None, "model/sliding_window"
     yield "hidden_act", "silu", "a feed-forward of that activation"
     yield "mlp_bias", False, "a feed-forward with biases"
+    yield "sliding_window", None, "model/sliding_window"
     yield "rope_scaling", None, "a rope of that scaling"
     rotated = sorted([*range(0, config.layers, 4), *range(1, config.layers, 4), *range(2, config.layers, 4)])
     yield "no_rope_layers", [int(layer in rotated) for layer in range(config.layers)], "layers of that pattern"
@@ -91,10 +91,10 @@ def complete(hf: dict[str, Any]) -> dict[str, Any]:
     hf.setdefault("head_dim", hf["hidden_size"] // hf["num_attention_heads"])
     hf.setdefault("attention_bias", False)
     hf.setdefault("num_key_value_heads", hf["num_attention_heads"])
-    if not hf.get("use_sliding_window", False):
-        hf["sliding_window"] = None
-    hf.setdefault("sliding_window", None)
     hf.setdefault("mlp_bias", False)
+    if not hf.get("use_sliding_window", False):
+        for name in "sliding_window", "max_window_layers":  # which then say nothing
+            hf.pop(name, None)
     rope = hf.get("rope_scaling") or hf.get("rope_parameters") or {}  # before transformers 5, and since
     hf["rope_theta"] = rope.get("rope_theta", hf.get("rope_theta", 10_000.0))
     hf["rope_scaling"] = None if rope.get("rope_type", rope.get("type", "default")) == "default" else rope
@@ -138,10 +138,10 @@ def read_hf_config(hf_dir: Path) -> Config:
         fields["dtype"] = "float32" if hf["dtype"] == "float32" else "bfloat16"  # fp16 has no range for small gradients
         config = Config(**fields, tokenizer=str(hf_dir.resolve() / "tokenizer.json"))
         problems = [
-            f"{path}: {setting} is {json.dumps(hf[setting])}, but this package was woven for {json.dumps(woven)}: "
+            f"{path}: {setting} is {json.dumps(hf.get(setting))}, but this package was woven for {json.dumps(woven)}: "
             f"select {choice} in the architecture and build again"
             for setting, woven, choice in hf_structure(config)
-            if hf[setting] != woven
+            if hf.get(setting) != woven
         ]
     except KeyError as setting:
         raise InputError(f"{path}: the setting {setting} is missing") from None

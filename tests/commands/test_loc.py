@@ -97,6 +97,12 @@ class TestReport:
             ("llama", 4, ["model/rope"]),
         ]
 
+    def test_what_a_target_selects_is_not_new(self, workshop, report):
+        other = '[targets.gpu]\nwithout = ["kernels/gpu"]\nfragments = ["kernels/cpu"]\n'
+        workshop.source("templates/architectures/plain.toml", f'title = "Plain"\nfragments = ["model/rope"]\n{other}')
+        row = json.loads(workshop.run("loc", "--json").stdout)["architectures"][0]
+        assert (row["architecture"], row["new_fragments"]) == ("plain", ["model/rope"])
+
     def test_restated(self, workshop, report):
         assert report["restated"] == {"lines": 0, "clones": []}
         body = "a = 1\nb = 2\nc = 3\nd = 4\n"

@@ -117,17 +117,30 @@ def test_settings_that_change_nothing_where_others_are_off(make, said):
 @pytest.mark.parametrize(
     ("upper", "groups"),
     [
-        (1, ["config.full_layers", "config.layers - config.full_layers"]),  # as the rule writes them
-        (3, ["config.layers"]),  # all of one kind
+        (
+            1,
+            [
+                {"name": "first_0", "pattern": ["full"], "count": "1"},
+                {"pattern": ["local"], "count": "config.layers - 1"},
+            ],
+        ),
+        (3, [{"pattern": ["full"], "count": "config.layers"}]),  # all of one kind
     ],
 )
-def test_layers_of_a_rule(make, upper, groups):
+def test_layers_by_the_kinds_of_a_rule(make, upper, groups):
     settings = QWEN | {"max_window_layers": upper, "use_sliding_window": True, "sliding_window": 16}
     output, code, table = make(**settings)
     assert code == 0, output
-    assert [group["count"] for group in table["layers"]] == groups
-    assert table["presets"]["mine"]["full_layers"] == upper
+    assert table["layers"] == groups
+    assert table["settings"]["full_layers"] == upper
     assert set(table["without_presets"]) == {"7b", "14b", "32b", "72b"}  # which have no window
+
+
+def test_layers_as_a_rule_writes_them(make):
+    output, code, table = make(model_type="mistral", sliding_window=None)
+    assert code == 0, output
+    assert table["layers"] == [{"pattern": ["full"], "count": "config.layers"}]
+    assert table["kinds"] == {"full": {}}
 
 
 def test_rules_together(make):
