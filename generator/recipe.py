@@ -255,7 +255,8 @@ def _check_company(chosen: dict[str, tuple[Fragment, Origin]], library: Library)
         for other in fragment.requires:
             if other not in names:
                 remedy = f'Add "{other}" to the fragments, or take "{fragment.name}" away.'
-                raise LoomError(f"{fragment.name} requires {other}, which is not selected", str(where), remedy)
+                message = f"{fragment.name} requires {other}, which is not selected"
+                raise LoomError(message, str(where), remedy, dependent=fragment.name)
         for other in fragment.excludes:
             if other in names:
                 line = next(line for peer, line in chosen.values() if other in (peer.name, peer.short))
@@ -281,7 +282,7 @@ def _fields_left_out(
     kinds = ((file.path, kind) for file in lineage for kind in file.data.get("kinds", {}).values())
     out += [library.fragment(name, path) for path, kind in kinds for name in kind.get("fragments", ())]
     out += [library.fragment(name, PACKAGE_FILE) for name in without]
-    kept = {member.name for fragment in fragments for member in fragment.fields}
+    kept = {member.name for fragment in fragments for member in fragment.fields if member.is_field}
     return {member.name for fragment in out for member in fragment.fields} - kept
 
 
