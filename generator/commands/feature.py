@@ -10,7 +10,8 @@ from generator.commands.hunks import hunks
 
 if TYPE_CHECKING:
     from generator.commands.project import Combination, Project
-    from generator.recipe import Recipe, Toml
+    from generator.recipe import Recipe
+    from generator.toml import Toml
 
 
 class Reach(NamedTuple):
