@@ -57,10 +57,11 @@ def check_fields(
         for node in ast.walk(ast.parse(definition.text.text)):
             if isinstance(node, ast.Attribute) and _is_config(node.value) and node.attr not in known:
                 origin = definition.text.origin_at(sum(map(len, lines[: node.lineno - 1])))
-                could = [f"{f.name} ({f.path})" for f in others() if any(m.name == node.attr for m in f.fields)]
-                remedy = f"Select a fragment that gives it: {', '.join(could)}." if could else nearest(node.attr, known)
+                could = [f for f in others() if any(m.name == node.attr for m in f.fields)]
+                shown = ", ".join(f"{fragment.name} ({fragment.path})" for fragment in could)
+                remedy = f"Select a fragment that gives it: {shown}." if could else nearest(node.attr, known)
                 message = f"{definition.fragment} reads config.{node.attr}, which no selected fragment gives"
-                raise LoomError(message, str(origin), remedy)
+                raise LoomError(message, str(origin), remedy, candidates=[fragment.name for fragment in could])
 
 
 def _is_config(node: ast.expr) -> bool:
@@ -88,13 +89,13 @@ def config_class(recipe: Recipe, fields: list[Field]) -> Traced:
     by_name = {fragment.name: fragment for fragment in recipe.fragments}
     groups: dict[str, list[Field]] = {}
     for member in fields:
-        if _is_field(member):
+        if member.is_field:
             groups.setdefault(_group(by_name[member.fragment], table), []).append(member)
     for group, members in groups.items():
         parts.append(Traced.insert(f"\n    # {group}\n", members[0].text.origin_at(0)))
         parts += [syntax.reindent(member.text, 4) for member in members]
     for member in fields:
-        if not _is_field(member):
+        if not member.is_field:
             parts.append(Traced.insert("\n", member.text.origin_at(0)))
             parts.append(syntax.reindent(member.text, 4))
     return Traced.join(parts)
@@ -104,17 +105,13 @@ def _group(fragment: Fragment, table: dict) -> str:
     return table.get("groups", {}).get(fragment.folder, fragment.folder)
 
 
-def _is_field(member: Field) -> bool:
-    return isinstance(member.statement, ast.AnnAssign)
-
-
 def presets_value(recipe: Recipe, fields: list[Field]) -> Traced:
     """`PRESETS = {"7b": Config(...), ...}`.
 
     Raises:
         LoomError: a preset sets a field that Config does not have, or leaves out one that has no default.
     """
-    names = [member.name for member in fields if _is_field(member)]
+    names = [member.name for member in fields if member.is_field]
     required = [member.name for member in fields if member.is_required]
     head = recipe.architecture_file.origin("presets")
     parts = [Traced.insert("PRESETS = {\n", head)]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 
 class LoomError(Exception):
@@ -13,10 +13,21 @@ class LoomError(Exception):
         message: what is wrong.
         where: `path` or `path:line` of the place to change, or None where there is no file (a command line).
         remedy: what to do about it.
+        dependent: the fragment that asks for what is not selected; without it the error would be gone.
+        candidates: fragments any of which would give what is missing.
     """
 
-    def __init__(self, message: str, where: str | None = None, remedy: str | None = None):
+    def __init__(
+        self,
+        message: str,
+        where: str | None = None,
+        remedy: str | None = None,
+        *,
+        dependent: str | None = None,
+        candidates: Sequence[str] = (),
+    ):
         self.message, self.where, self.remedy = message, where, remedy
+        self.dependent, self.candidates = dependent, tuple(candidates)
         super().__init__(str(self))
 
     def __str__(self) -> str:

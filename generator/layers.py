@@ -27,7 +27,7 @@ from generator.errors import LoomError, nearest
 from generator.traced import Origin
 
 if TYPE_CHECKING:
-    from generator.recipe import Toml
+    from generator.toml import Toml
 
 ALL = "config.layers"  # how many layers a model has
 

@@ -31,6 +31,11 @@ class Field:
         return block.body[0] if isinstance(block, ast.ClassDef) else block
 
     @property
+    def is_field(self) -> bool:
+        """Whether it is a field, which a preset may give, and no property or method."""
+        return isinstance(self.statement, ast.AnnAssign)
+
+    @property
     def is_required(self) -> bool:
         """Whether it is a field that every preset gives."""
         return isinstance(self.statement, ast.AnnAssign) and self.statement.value is None

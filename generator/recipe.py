@@ -2,81 +2,18 @@
 
 from __future__ import annotations
 
-import re
-import tomllib
-from collections.abc import Callable, Collection
+from collections.abc import Collection
 from dataclasses import dataclass, replace
-from functools import cached_property
 
 from generator.errors import LoomError, nearest
 from generator.fragment import Fragment
 from generator.layers import Pattern, read_pattern
 from generator.library import Library
 from generator.rules import Neutral, Rule, read_neutral, read_rules
-from generator.tomlkeys import check_tables
+from generator.toml import Toml
 from generator.traced import Origin
 
 PACKAGE_FILE = "templates/package.toml"
-
-
-@dataclass(frozen=True)
-class Toml:
-    """A TOML file with the lines of its keys."""
-
-    path: str
-    text: str
-    kind: str
-
-    @cached_property
-    def data(self) -> dict:
-        """The tables.
-
-        Raises:
-            LoomError: the text is not TOML, or not what its kind of file holds.
-        """
-        try:
-            data = tomllib.loads(self.text)
-        except tomllib.TOMLDecodeError as error:
-            line = re.search(r"at line (\d+)", str(error))
-            number = line[1] if line else max(len(self.text.splitlines()), 1)  # else it says "at end of document"
-            where = f"{self.path}:{number}"
-            raise LoomError(f"not valid TOML: {error}", where, "Mend the syntax of this line.") from None
-        except RecursionError:
-            raise LoomError("nested too deeply", self.path, "Write it flatter.") from None
-        check_tables(data, self.kind, self.path, lambda key: self.origin(key).line)
-        for name, kind in (("structure", "rule"), ("neutral", "neutral table")):
-            for index, table in enumerate(data.get(name, ())):
-                check_tables(table, kind, self.path, self._lines_from(name, self.line_of_table(name, index)))
-        return data
-
-    def _lines_from(self, table: str, after: int) -> Callable[[str], int]:
-        """Key of a table that begins on a line -> its own line."""
-        return lambda key: self.origin(key, table, after).line
-
-    def line_of_table(self, name: str, index: int) -> int:
-        """The line of the header of a table in the list `name`."""
-        lines = enumerate(self.text.splitlines(), start=1)
-        headers = [number for number, line in lines if re.match(rf"\s*\[\[\s*{name}\s*\]\]", line)]
-        return headers[index] if index < len(headers) else self.origin(name).line  # it is written inline
-
-    def origin(self, key: str, table: str = "", after: int = 0) -> Origin:
-        """The line on which `key` stands in `[table]`, or the line of the table.
-
-        Args:
-            after: the first line that counts, as a file may have several tables of a name.
-        """
-        current, found = "", 0
-        for number, line in list(enumerate(self.text.splitlines(), start=1))[max(after - 1, 0) :]:
-            header = re.match(r"\s*\[+([^\]]+)\]+", line)
-            if header:
-                current = re.sub(r"[\"' ]", "", header[1])
-                if table and current == f"{table}.{key}":
-                    return Origin(self.path, number)
-                if current in (table, key):
-                    found = found or number
-            elif current == table and re.match(rf"\s*\"?{re.escape(key)}\"?\s*=", line):
-                return Origin(self.path, number)
-        return Origin(self.path, found or max(after, 1))
 
 
 @dataclass(frozen=True)
@@ -137,8 +74,8 @@ def select(architecture: str, target: str, library: Library, without: Collection
     if target not in library.targets():
         raise LoomError(f"unknown target {target!r}", None, nearest(target, library.targets()))
     lineage = _lineage(architecture, library)
-    target_file = _toml(library, f"targets/{target}/target.toml", "target")
-    package_file = _toml(library, PACKAGE_FILE, "package")
+    target_file = Toml.read(library, f"targets/{target}/target.toml", "target")
+    package_file = Toml.read(library, PACKAGE_FILE, "package")
     files, pattern = (*lineage, target_file, package_file), read_pattern(lineage)
     chosen = {name: item for name, item in _chosen(files, pattern, target, library).items() if name not in without}
     chosen = _where_it_makes_sense(chosen, package_file)
@@ -184,7 +121,7 @@ def _layer_settings(recipe: Recipe) -> dict[str, object]:
 
 def _lineage(architecture: str, library: Library) -> tuple[Toml, ...]:
     """The file of an architecture after those of its bases."""
-    files = [_toml(library, f"templates/architectures/{architecture}.toml", "architecture")]
+    files = [Toml.read(library, f"templates/architectures/{architecture}.toml", "architecture")]
     names = [architecture]
     while base := files[0].data.get("base"):
         where = str(files[0].origin("base"))
@@ -193,7 +130,7 @@ def _lineage(architecture: str, library: Library) -> tuple[Toml, ...]:
         if base not in library.architectures():
             raise LoomError(f"unknown architecture {base!r}", where, nearest(base, library.architectures()))
         names.append(base)
-        files.insert(0, _toml(library, f"templates/architectures/{base}.toml", "architecture"))
+        files.insert(0, Toml.read(library, f"templates/architectures/{base}.toml", "architecture"))
     return tuple(files)
 
 
@@ -225,12 +162,6 @@ def _chosen(
     return chosen
 
 
-def _toml(library: Library, path: str, kind: str) -> Toml:
-    if path not in library.files:
-        raise LoomError("this file is missing", path, "Restore it.")
-    return Toml(path, library.files[path], kind)
-
-
 def _line_of_name(file: Toml, name: str) -> Origin:
     return _line_of(file.text, file.path, name) or file.origin("fragments")
 
@@ -256,7 +187,8 @@ def _check_company(chosen: dict[str, tuple[Fragment, Origin]], library: Library)
         for other in fragment.requires:
             if other not in names:
                 remedy = f'Add "{other}" to the fragments, or take "{fragment.name}" away.'
-                raise LoomError(f"{fragment.name} requires {other}, which is not selected", str(where), remedy)
+                message = f"{fragment.name} requires {other}, which is not selected"
+                raise LoomError(message, str(where), remedy, dependent=fragment.name)
         for other in fragment.excludes:
             if other in names:
                 line = next(line for peer, line in chosen.values() if other in (peer.name, peer.short))
@@ -282,7 +214,7 @@ def _fields_left_out(
     kinds = ((file.path, kind) for file in lineage for kind in file.data.get("kinds", {}).values())
     out += [library.fragment(name, path) for path, kind in kinds for name in kind.get("fragments", ())]
     out += [library.fragment(name, PACKAGE_FILE) for name in without]
-    kept = {member.name for fragment in fragments for member in fragment.fields}
+    kept = {member.name for fragment in fragments for member in fragment.fields if member.is_field}
     return {member.name for fragment in out for member in fragment.fields} - kept
 
 

@@ -32,7 +32,7 @@ from generator.library import Library
 from generator.traced import Origin
 
 if TYPE_CHECKING:
-    from generator.recipe import Toml
+    from generator.toml import Toml
 
 
 @dataclass(frozen=True)

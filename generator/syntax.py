@@ -6,18 +6,16 @@ text there, so that every character outside the edit keeps its origin.
 
 from __future__ import annotations
 
-import ast
 import dataclasses
 import re
-from collections.abc import Iterator, Mapping, Sequence
-from functools import cache, cached_property
-from typing import cast
+from collections.abc import Iterator
+from functools import cache
 
 import libcst as cst
-from libcst.metadata import CodeRange, PositionProvider
 
 from generator.errors import LoomError
 from generator.traced import Traced, line_starts
+from generator.tree import parse
 
 _LONG_STRING = re.compile(r"\"\"\"|\'\'\'|\\\n")  # what a string that spans lines has
 Statement = cst.BaseStatement | cst.SimpleStatementSuite
@@ -34,65 +32,17 @@ class Source:
     def __init__(self, traced: Traced):
         self.traced, self.text = traced, traced.text
         try:
-            module = cst.parse_module(self.text)
+            self.tree = parse(self.text)
         except cst.ParserSyntaxError as error:
-            offset = self._line_starts[min(error.raw_line, len(self._line_starts)) - 1]
-            where = str(traced.origin_at(offset)) if self.text else None
+            starts = line_starts(self.text)
+            where = str(traced.origin_at(starts[min(error.raw_line, len(starts)) - 1])) if self.text else None
             reason = " ".join(error.message.split())
             raise LoomError(f"not valid Python: {reason}", where, "Mend the syntax of this line.") from None
-        self.module = module
-
-    @cached_property
-    def _positions(self) -> Mapping[cst.CSTNode, CodeRange]:
-        """Only computed for texts in which something is looked up: it costs more than parsing.
-
-        What MetadataWrapper gives, without its walk over the tree, which takes as long again.
-        """
-        provider = PositionProvider()
-        provider._gen_impl(self.module)
-        return cast(Mapping[cst.CSTNode, CodeRange], provider._computed)
-
-    @cached_property
-    def _statements(self) -> dict[cst.CSTNode, tuple[int, int, int]]:
-        """Offsets of each statement, but those of else and except: of its first decorator, its start and its end.
-
-        From ast, which takes a tenth of the time that libcst takes for the positions of all nodes.
-        """
-        found: dict[cst.CSTNode, tuple[int, int, int]] = {}
-
-        def visit(statements: Sequence[cst.CSTNode], nodes: list[ast.stmt]) -> None:
-            if len(statements) != len(nodes):  # several statements on a line
-                return
-            for statement, node in zip(statements, nodes, strict=True):
-                decorators = getattr(node, "decorator_list", ())
-                start, end = self._offset(node.lineno, 0), self._offset(node.end_lineno or 0, node.end_col_offset or 0)
-                start += node.col_offset  # indentation has no wide characters
-                found[statement] = (self._offset(decorators[0].lineno, 0) if decorators else start, start, end)
-                visit(body(statement), getattr(node, "body", []))
-
-        visit(self.module.body, ast.parse(self.text).body)
-        return found
-
-    def _offset(self, line: int, column: int) -> int:
-        """The offset of a place that ast gives: a line from 1 and a column in UTF-8 bytes."""
-        start = self._line_starts[line - 1]
-        if self.text.isascii():
-            return start + column
-        return start + len(self.text[start : start + column].encode()[:column].decode(errors="ignore"))
-
-    @cached_property
-    def _line_starts(self) -> list[int]:
-        return line_starts(self.text)
+        self.module = self.tree.module
 
     def span(self, node: cst.CSTNode) -> tuple[int, int]:
         """Offsets of the node's text, with its parentheses, without leading comments and the newline at the end."""
-        if "_positions" not in self.__dict__ and node in self._statements:
-            return self._statements[node][1:]
-        first = last = self._positions[node]
-        if isinstance(node, cst.BaseExpression) and node.lpar:  # libcst's positions are those inside them
-            first, last = self._positions[node.lpar[0]], self._positions[node.rpar[-1]]
-        start = self._line_starts[first.start.line - 1] + first.start.column
-        return start, self._line_starts[last.end.line - 1] + last.end.column
+        return self.tree.span(node)
 
     def code(self, node: cst.CSTNode) -> str:
         return self.module.code_for_node(node)
@@ -111,8 +61,8 @@ class Source:
         """Offsets of the whole lines on which a statement stands, with decorators and the comments right above."""
         start, end = self.span(node)
         decorators = getattr(node, "decorators", ())
-        if node in self._statements:
-            start = self._statements[node][0]
+        if node in self.tree.statements:
+            start = self.tree.statements[node][0]
         elif decorators:
             start = self.span(decorators[0])[0]
         start = self.text.rfind("\n", 0, start) + 1
@@ -129,7 +79,7 @@ class Source:
         inside: set[int] = set()
         for node in walk(self.module):
             if isinstance(node, (cst.SimpleString, cst.FormattedString)):
-                position = self._positions[node]
+                position = self.tree.positions[node]
                 inside.update(range(position.start.line, position.end.line))
         return frozenset(inside)
 

@@ -36,6 +36,17 @@ documentation = "Settings."
 """
 ARCHITECTURE = 'title = "Toy"\n'
 TARGET = 'title = "Anywhere"\n'
+VALUE = """
+    from generator.marks import provide, splice
+
+    @provide("site")
+    def p(batch):
+        return batch * 10
+
+    @splice("here")
+    def _(x, p):
+        x = x + p
+"""
 
 
 def tidy(text: str) -> str:
@@ -70,6 +81,13 @@ def run(text: str) -> dict:
     names: dict = {}
     exec(compile(text, "<woven>", "exec"), names)
     return names
+
+
+def check_value(before: str, after: str, result: object, value: str = VALUE, argument: object = 1) -> None:
+    """Weaves `before` with the value p, compares, and runs `site`."""
+    text = woven(host=before, value=value)
+    assert text == tidy(after)
+    assert run(text)["site"](argument) == result
 
 
 def refused(settings: dict[str, object] | None = None, /, **texts: str) -> str:

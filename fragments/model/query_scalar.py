@@ -16,7 +16,7 @@ def _(self, config):
     self.query_scale = (config.head_size / config.query_scalar) ** 0.5
 
 
-@splice("Attention.heads", after="rope")
+@splice("Attention.heads", after="qk_norm rope")
 def _(self, q):
     q = q * self.query_scale
 

@@ -1,20 +1,17 @@
-"""Measures what a feature touches: the packages that select it, woven again without it."""
+"""Measures what a feature touches: packages woven with it and without it, and compared."""
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple
 
 from generator.commands.hunks import hunks
-from generator.errors import LoomError
 
 if TYPE_CHECKING:
     from generator.commands.project import Combination, Project
-    from generator.fit import Choice
-    from generator.layers import Kind
-    from generator.library import Library
     from generator.recipe import Recipe
+    from generator.toml import Toml
 
 
 class Reach(NamedTuple):
@@ -22,91 +19,70 @@ class Reach(NamedTuple):
 
     Attributes:
         others: lines of other fragments that must change for the feature to be there or not; None where no package
-            weaves without it.
+            could be compared.
+        selecting: lines of an architecture file that select it, the most of all architectures.
         packages: those that select it.
-        generated: generated lines that are there, or differ, because of it, in the packages that weave without it.
-        woven: how many of the packages those are.
+        without: how many of those were compared with what they are without it.
+        added: where no package selects it, how many were compared with what they are with it added.
+        generated: generated lines that are there, or differ, because of it, in the packages that were compared.
     """
 
     others: int | None
+    selecting: int
     packages: int
+    without: int
+    added: int
     generated: int
-    woven: int = 0
 
 
 def reach(project: Project, fragment: str, packages: Sequence[Combination]) -> Reach:
     """Takes the fragment out of every selection, leaves every other fragment as it is, and weaves.
 
     A package that weaves so needs no line of another fragment changed: the count is 0 by that experiment, and not by
-    definition. Where something needs the feature, the package is woven as `gen new` would for a checkpoint without it:
-    of another kind of layer, or by a rule.
+    definition. A feature that no package selects is added to each of them instead.
 
     Args:
         project: where the sources are.
         fragment: the feature's name, like `model/rope`.
         packages: those to weave.
     """
+    from generator.commands.alternatives import files_with, files_without
     from generator.recipe import select
     from generator.weave import weave
 
-    library, generated, woven = project.library(), 0, 0
-    recipes = {combination: select(*combination, library) for combination in packages}
-    selecting = [c for c, recipe in recipes.items() if fragment in {f.name for f in recipe.fragments}]
-    for combination in selecting:
-        names = [f.name for f in recipes[combination].fragments]
-        tests = [name for name in names if name.startswith("tests/")]  # they speak of features by their names
-        without = _without(recipes[combination], fragment, tests, library)
-        if without is None:
+    library = project.library()
+    recipes = [select(*combination, library) for combination in packages]
+    often = Counter(selected.name for recipe in recipes for selected in recipe.fragments)
+    compared = generated = 0
+    for recipe in recipes:
+        tests = [selected.name for selected in recipe.fragments if selected.folder == "tests"]  # they name features
+        if not often[fragment]:
+            other = files_with(recipe, fragment, tests, library)
+        elif fragment in {selected.name for selected in recipe.fragments}:
+            other = files_without(recipe, fragment, tests, library, often)
+        else:
             continue
-        woven += 1
-        for path, text in weave(*combination, library, tests).files.items():
-            other = without.get(path, "").splitlines()
-            generated += sum(len(hunk.before) for hunk in hunks(text.splitlines(), other))
-    return Reach(0 if woven else None, len(selecting), generated, woven)
+        if other is not None:
+            own = weave(recipe.architecture, recipe.target, library, tests).files
+            generated += _changed(own, other) if often[fragment] else _changed(other, own)
+            compared += 1
+    lines = max(_selecting(fragment, recipes), default=0) if often[fragment] else 1  # by which it was added
+    without, added = (compared, 0) if often[fragment] else (0, compared)
+    return Reach(0 if compared else None, lines, often[fragment], without, added, generated)
 
 
-def _without(recipe: Recipe, fragment: str, tests: list[str], library: Library) -> dict[str, str] | None:
-    """The files of a package without a feature and without its tests; None where it does not weave."""
-    from generator.fit import complete
-    from generator.weave import weave
-
-    for choice in _choices(recipe, fragment, tests):
-        name = f"{recipe.architecture}_without"
-        try:
-            _, trial = complete(choice, library, recipe.target, name, recipe.said("title"))
-            files = weave(name, recipe.target, trial.library).files
-        except LoomError:
-            continue
-        return {path: text.replace(f"{name}_{recipe.target}", recipe.name) for path, text in files.items()}
-    return None
+def _changed(having: dict[str, str], lacking: dict[str, str]) -> int:
+    """The lines of a package that are not in the other."""
+    return sum(
+        len(hunk.before)
+        for path, text in having.items()
+        for hunk in hunks(text.splitlines(), lacking.get(path, "").splitlines())
+    )
 
 
-def _choices(recipe: Recipe, fragment: str, tests: list[str]) -> Iterator[Choice]:
-    """What an architecture could say instead: without it, with layers of a kind that lacks it, or by a rule."""
-    from generator.fit import Choice
-    from generator.layers import find_groups, make_pattern
-
-    (feature,) = (selected for selected in recipe.fragments if selected.name == fragment)
-    read = {name for splice in feature.splices for name in splice.reads}
-    kinds = {name: _kind_without(kind, fragment, read) for name, kind in recipe.pattern.every.items()}
-    pattern = make_pattern(recipe.pattern.groups, kinds) if any(kinds) else None  # one without a name is all layers
-    yield Choice(recipe, left_out=[fragment, *tests], pattern=pattern)
-    for kinds, rule in ((recipe.pattern.every, None), *((rule.kinds, rule) for rule in recipe.rules)):
-        having = [name for name, kind in kinds.items() if fragment in kind.fragments]
-        lacking = [name for name in kinds if name not in having]
-        if rule is None and having:
-            for name in lacking:
-                yield Choice(recipe, left_out=list(tests), pattern=make_pattern(find_groups([name]), kinds))
-        elif rule and (fragment in rule.without or (having and lacking)):
-            choice, groups = (
-                Choice(recipe, left_out=list(tests)),
-                rule.groups or (find_groups(lacking[:1]) if lacking else ()),
-            )
-            if choice.follow(replace(rule, groups=groups), recipe, {}):
-                yield choice
-
-
-def _kind_without(kind: Kind, fragment: str, read: set[str]) -> Kind:
-    """A kind of layer without a fragment, and without the values that only this fragment's splices read."""
-    init, call = ({k: v for k, v in given.items() if k not in read} for given in (kind.init, kind.call))
-    return replace(kind.without([fragment]), init=init, call=call)
+def _selecting(fragment: str, recipes: Sequence[Recipe]) -> Iterator[int]:
+    """How often each architecture file names the fragment among those that it selects."""
+    files: dict[str, Toml] = {file.path: file for recipe in recipes for file in recipe.lineage}
+    for file in files.values():
+        tables = [file.data, *file.data.get("kinds", {}).values(), *file.data.get("targets", {}).values()]
+        yield sum(table.get("fragments", []).count(fragment) for table in tables)

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import re
-import tomllib
 from collections.abc import Iterable
 from pathlib import Path
 
 from generator.errors import LoomError, nearest
+from generator.toml import parse_toml
 
 
 def read_toml(path: Path, shown: str) -> dict:
@@ -18,19 +17,15 @@ def read_toml(path: Path, shown: str) -> dict:
         shown: how messages name it.
 
     Raises:
-        LoomError: the file cannot be read, is not UTF-8, or is not TOML; the line is named where it is known.
+        LoomError: the file cannot be read, is not UTF-8, or is not TOML; then the line is named.
     """
     try:
-        return tomllib.loads(path.read_bytes().decode("utf-8"))
+        text = path.read_bytes().decode("utf-8")
     except OSError as error:
         raise LoomError(f"cannot be read: {error.strerror}", shown, "Make it a file that you may read.") from None
     except UnicodeDecodeError:
         raise LoomError("is not UTF-8 text", shown, "Save it as UTF-8.") from None
-    except tomllib.TOMLDecodeError as error:
-        found = re.search(r"at line (\d+)", str(error))
-        line = found[1] if found else len(path.read_bytes().splitlines())  # else it says "at end of document"
-        where = f"{shown}:{line}"
-        raise LoomError(f"is not TOML: {error}", where, "Correct this line.") from None
+    return parse_toml(text, shown)
 
 
 def check_keys(table: dict, known: Iterable[str], shown: str) -> None:

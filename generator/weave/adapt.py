@@ -50,10 +50,10 @@ class Scope:
     def of(cls, host: cst.FunctionDef, splices: Iterable[Splice]) -> Scope:
         """The scope of a host that gets these splices."""
         names = {node.value for node in variables(host)}
-        bodies = [(splice, as_block(splice.body).module) for splice in splices]
-        free = {
-            n.value for s, body in bodies for n in variables(body) if n.value not in bound_names(body) | set(s.reads)
-        }
+        free: set[str] = set()
+        for splice in splices:
+            body = as_block(splice.body).module
+            free |= {node.value for node in variables(body)} - bound_names(body) - set(splice.reads)
         return cls(names | free, bound_names(host) | inner_parameters(host))
 
 

@@ -46,7 +46,7 @@ class CallGraph:
         self.calls: list[Call] = []
         self.doubts: list[Doubt] = []
         self.aliases: dict[str, list[tuple[str, str]]] = {}  # function -> (where, local name for it)
-        self.followed: set[cst.CSTNode] = set()  # the names by which those calls call
+        self.followed: set[tuple[str, cst.CSTNode]] = set()  # definition and the name in it by which such a call calls
         for function in list(self.functions.values()):
             self._read_calls(function)
 
@@ -97,10 +97,10 @@ class CallGraph:
                 if len(callees) == 1:
                     wrappers = _wrappers(_scanned(node) if scan else node.func)
                     self.calls.append(Call(function.id, callees[0], node, statement, scan, wrappers))
-                    self.followed.add(target)
+                    self.followed.add((function.key, target))
                 elif len(callees) > 1:
                     self.doubts.append(Doubt(function.id, node, tuple(callees)))
-                    self.followed.add(target)
+                    self.followed.add((function.key, target))
 
     def _resolve(self, target: cst.BaseExpression, function: Function, seen: frozenset[str]) -> list[str]:
         if isinstance(target, cst.Attribute) and syntax.called(target.value) == "super":
@@ -140,7 +140,7 @@ class CallGraph:
             if isinstance(target, (cst.Name, cst.Attribute)):
                 callees = self._resolve(target, scope, seen | {f"{scope.id} {name}"})
                 found += callees
-                self.followed.add(target)
+                self.followed.add((scope.key, target))
                 for callee in callees:
                     if (scope.id, name) not in self.aliases.setdefault(callee, []):
                         self.aliases[callee].append((scope.id, name))

@@ -11,7 +11,6 @@ import libcst as cst
 
 from generator import syntax
 from generator.errors import LoomError
-from generator.syntax import Source
 from generator.traced import Traced, line_starts
 from generator.weave.flow import Flow
 from generator.weave.functions import Call, Function
@@ -60,21 +59,22 @@ def _check_uses(plan: Plan, function: Function) -> None:
     if function.class_name and not function.owner and short != "__init__":
         return  # of a method, only calls with a known type are its uses
     for scope, alias in plan.graph.aliases.get(function.id, ()):
-        _check_names(plan, function, plan.graph.functions[scope].node, alias, plan.graph.functions[scope].source)
-    sources = [function.source] if function.owner else list(plan.graph.sources.values())
-    for source in sources:
+        _check_names(plan, function, plan.graph.functions[scope].node, alias, plan.graph.functions[scope].key)
+    for key in [function.key] if function.owner else plan.graph.sources:
+        source = plan.graph.sources[key]
         if not re.search(rf"\b{name}\b", source.text):
             continue
         within = plan.graph.functions[function.owner].node if function.owner else source.module
-        _check_names(plan, function, within, name, source)
+        _check_names(plan, function, within, name, key)
 
 
-def _check_names(plan: Plan, function: Function, within: cst.CSTNode, name: str, source: Source) -> None:
+def _check_names(plan: Plan, function: Function, within: cst.CSTNode, name: str, key: str) -> None:
+    """The uses of a name in a definition, which `key` names, are calls that are followed."""
     for node in _uses(within, name, top=within):
-        if node not in plan.graph.followed:
+        if (key, node) not in plan.graph.followed:
             message = f"{function.id} must take or give {_added(plan, function.id)}, and is used here in a way that"
             remedy = f"Call it by its name: {name}(...), in jax.jit, jax.checkpoint, jax.grad or jax.lax.scan at most."
-            raise LoomError(f"{message} threading cannot follow", source.where(node), remedy)
+            raise LoomError(f"{message} threading cannot follow", plan.graph.sources[key].where(node), remedy)
 
 
 def _uses(node: cst.CSTNode, name: str, top: cst.CSTNode) -> Iterator[cst.Name]:
@@ -162,8 +162,8 @@ def _check_meaning(plan: Plan, function: Function) -> None:
     for name in added:
         if name in plan.needed.get(function.id, ()) or function.id in plan.values[name].receivers:
             continue
-        inner = [f.node for f in plan.graph.functions.values() if f.owner and f.id.startswith(f"{function.id}.")]
-        if any(name in plan.needed.get(f.id, ()) for f in plan.graph.functions.values() if f.node in inner):
+        inner = [f.id for f in plan.graph.functions.values() if f.owner and f.id.startswith(f"{function.id}.")]
+        if any(name in plan.needed.get(id, ()) for id in inner):
             continue
         for node in variables(function.node):
             if (

@@ -196,13 +196,11 @@ class Linker:
             remedy = f"Write {name}(...) as a statement of its own, in a function of a fragment."
             raise LoomError(f"{name}() stands where it cannot be woven", str(origin), remedy)
         user = origin.path.removeprefix("fragments/").removesuffix(".py")
-        could = [
-            f"{fragment.name} ({fragment.path})"
-            for fragment in self._others()
-            if any(definition.name == name for definition in fragment.definitions)
-        ]
-        remedy = f"Select a fragment that defines it: {', '.join(could)}." if could else "Define it or import it."
-        raise LoomError(f"{user} uses {name}, which no selected fragment defines", str(origin), remedy)
+        could = [f for f in self._others() if any(definition.name == name for definition in f.definitions)]
+        shown = ", ".join(f"{fragment.name} ({fragment.path})" for fragment in could)
+        remedy = f"Select a fragment that defines it: {shown}." if could else "Define it or import it."
+        message = f"{user} uses {name}, which no selected fragment defines"
+        raise LoomError(message, str(origin), remedy, candidates=[fragment.name for fragment in could])
 
 
 def reachable(roots: Iterable[str], linked: Callable[[str], Linked]) -> list[str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from functools import lru_cache
 
 import libcst as cst
 
@@ -80,7 +81,8 @@ def _targets(target: cst.CSTNode | None) -> set[str]:
     return set()
 
 
-def own_bound(function: cst.FunctionDef) -> set[str]:
+@lru_cache(maxsize=4096)  # packages share trees
+def own_bound(function: cst.FunctionDef) -> frozenset[str]:
     """The local names of a function itself: its parameters and what its statements bind, in no nested scope."""
     bound = {parameter.name.value for parameter in syntax.walk(function.params) if isinstance(parameter, cst.Param)}
     for statement in syntax.statements(function):
@@ -90,7 +92,7 @@ def own_bound(function: cst.FunctionDef) -> set[str]:
         for node in syntax.own_expressions(statement):
             if not isinstance(node, cst.CompFor):
                 bound |= _bound_by(node)
-    return bound
+    return frozenset(bound)
 
 
 def inner_parameters(node: cst.CSTNode) -> set[str]:

@@ -85,6 +85,8 @@ def _points_below(
             inner = (*hosts, child) if isinstance(child, cst.FunctionDef) else hosts
             yield from _points_below(child, name, inner, method or isinstance(child, cst.ClassDef), key, source)
             continue
+        if isinstance(child, cst.BaseExpression):
+            continue  # no statements below
         call = _point_call(child, source)
         if call is not None and hosts and isinstance(child, cst.BaseStatement):
             yield _read_point(call, child, prefix, hosts, method, key, source)

@@ -73,6 +73,7 @@ def weave_splices(
                 f"{splice.fragment} splices into the point {splice.point!r}, which no selected fragment has",
                 str(splice.origin),
                 f"{nearest(splice.point, hosts)} Or say optional=True.",
+                dependent=splice.fragment,
             )
     return woven, needs
 

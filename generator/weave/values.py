@@ -59,6 +59,7 @@ def read_values(
                 f"{provider.fragment} provides {provider.value} at {provider.site!r}, which no selected fragment has",
                 str(provider.origin),
                 "Name a function or `Class.method` of a selected fragment.",
+                dependent=provider.fragment,
             )
         new = Value(provider.value, provider.origin, given=provider.value in given)
         value = values.setdefault(provider.value, new)
@@ -90,6 +91,7 @@ def read_values(
                 "show and no selected fragment provides or emits",
                 str(need.origin),
                 f'Show it at the point, or write @provide("SITE") def {need.name}(...) in a fragment that has it.',
+                dependent=need.fragment,
             )
     return values
 

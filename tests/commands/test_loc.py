@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import json
+from textwrap import dedent
 
 import pytest
+from miniature import PACKAGE, files
 
 from generator.commands.clones import clones
 from generator.commands.count import Lines, count
-from generator.commands.feature import Reach
+from generator.commands.feature import Reach, reach
+from generator.commands.project import Combination, Project, builtin_root
 from generator.commands.tables import Table, markdown, plain
+
+ROOT = builtin_root()
 
 
 class TestLines:
@@ -116,7 +121,7 @@ class TestReport:
 
     def test_features_are_claimed_only_when_measured(self, workshop, report, monkeypatch):
         assert report["features"] == []
-        monkeypatch.setattr("generator.commands.loc.reach", lambda project, name, kept: Reach(0, 2, 31))
+        monkeypatch.setattr("generator.commands.loc.reach", lambda project, name, kept: Reach(0, 1, 2, 2, 0, 31))
         assert "What a feature touches" in workshop.run("loc", "--feature=model/rope").stdout
         assert "unknown fragment 'model/roep'" in workshop.run("loc", "--feature=model/roep", code=2).stderr
 
@@ -128,6 +133,110 @@ class TestReport:
 
     def test_nothing_built(self, workshop):
         assert json.loads(workshop.run("loc", "--json").stdout)["ratio"]["code"] == 0
+
+
+class TestReach:
+    """What a feature touches, in packages small enough to count by hand."""
+
+    MODEL = """
+        from generator.marks import point
+        from generator.roles import activate
+
+
+        def model(x):
+            point("model.input", x)
+            return activate(x)
+        """
+    SCALE = """
+        from generator.marks import splice
+
+
+        @splice("model.input")
+        def _(x):
+            x = x * 2
+            x = x + 1
+        """
+    RELU = "def activate(x):\n    return max(x, 0)\n"
+    OTHER = "def activate(x):\n    return x if x > 0 else x / 100\n"
+
+    def measure(self, tmp_path, fragment: str, selected: dict[str, str], others: dict[str, str] | None = None, **toy):
+        """What a fragment touches, where the architecture `toy` selects some and others are there to choose from."""
+        spare = {f"fragments/{name}.py": dedent(text).lstrip("\n") for name, text in (others or {}).items()}
+        for path, text in files({"model/model": self.MODEL, **selected}, **toy, **spare).items():
+            (tmp_path / path).parent.mkdir(parents=True, exist_ok=True)
+            (tmp_path / path).write_text(text)
+        names = sorted(path.stem for path in (tmp_path / "templates/architectures").iterdir())
+        project = Project((tmp_path,), tmp_path, tmp_path / "generated")
+        return reach(project, fragment, [Combination(name, "any") for name in names])
+
+    def test_left_out(self, tmp_path):
+        found = self.measure(tmp_path, "model/scale", {"model/scale": self.SCALE, "model/relu": self.RELU})
+        assert found == Reach(others=0, selecting=1, packages=1, without=1, added=0, generated=2 + 1)  # and the heading
+
+    def test_nothing_stands_in(self, tmp_path):
+        found = self.measure(tmp_path, "model/relu", {"model/relu": self.RELU})
+        assert found == Reach(others=None, selecting=1, packages=1, without=0, added=0, generated=0)
+
+    def test_another_stands_in(self, tmp_path):
+        found = self.measure(tmp_path, "model/relu", {"model/relu": self.RELU}, {"model/other": self.OTHER})
+        assert (found.others, found.without, found.generated) == (0, 1, 1 + 1)  # `return` differs, and the heading
+
+    def test_a_second_one_does_not(self, tmp_path):
+        selected = {"model/relu": self.RELU + "\n\ndef model_size():\n    return 1\n"}
+        model = self.MODEL.replace("roles import activate", "roles import activate, model_size").replace(
+            "return activate(x)", "return activate(x) * model_size()"
+        )
+        others = {"model/other": self.OTHER, "model/size": "def model_size():\n    return 1\n"}
+        found = self.measure(tmp_path, "model/relu", {"model/model": model, **selected}, others)
+        assert (found.others, found.without) == (None, 0)
+
+    @pytest.mark.parametrize(
+        "field",
+        ["leak: int  # how much", "@property\n    def slope(self) -> int:\n        return 2"],
+        ids=["another size", "a property in place of a size"],
+    )
+    def test_what_stands_in_has_fields_of_its_own(self, tmp_path, field):
+        relu = "class Config:\n    slope: int  # how steep\n\n\n" + self.RELU
+        leaky = f"class Config:\n    {field}\n\n\n" + self.OTHER
+        toy = dict(architecture='title = "Toy"\n[presets.tiny]\nslope = 3\n')
+        toy["package"] = PACKAGE.replace('"model"', '"PRESETS", "model"', 1)
+        found = self.measure(tmp_path, "model/relu", {"model/relu": relu}, {"model/leaky": leaky}, **toy)
+        assert (found.others, found.without) == (0, 1)
+
+    def test_what_builds_on_it_goes_with_it(self, tmp_path):
+        more = """
+            from generator.marks import requires, splice
+
+            requires("scale")
+
+
+            @splice("model.input", after="scale")
+            def _(x):
+                x = x - 3
+            """
+        inner = self.SCALE.replace("x = x * 2", 'point("scale.inside", x)').replace("splice", "point, splice", 1)
+        deeper = self.SCALE.replace("model.input", "scale.inside").replace("x * 2", "x * 4").replace("x + 1", "x + 5")
+        selected = {"model/scale": inner, "model/more": more, "model/deeper": deeper, "model/relu": self.RELU}
+        found = self.measure(tmp_path, "model/scale", selected)
+        assert (found.others, found.without, found.generated) == (0, 1, 4 + 1)
+
+    def test_added_where_none_selects_it(self, tmp_path):
+        toy = {
+            "templates/architectures/rival.toml": 'base = "toy"\ntitle = "Rival"\nfragments = ["model/rival"]\n',
+            "fragments/model/rival.py": 'from generator.marks import excludes\n\nexcludes("scale")\n',
+        }
+        found = self.measure(tmp_path, "model/scale", {"model/relu": self.RELU}, {"model/scale": self.SCALE}, **toy)
+        assert found == Reach(others=0, selecting=1, packages=0, without=0, added=1, generated=2 + 1)
+
+    def test_added_where_it_does_not_weave(self, tmp_path):
+        scale = self.SCALE.replace("model.input", "model.output")
+        found = self.measure(tmp_path, "model/scale", {"model/relu": self.RELU}, {"model/scale": scale})
+        assert found == Reach(others=None, selecting=1, packages=0, without=0, added=0, generated=0)
+
+    @pytest.mark.slow
+    def test_experts_of_the_library(self):
+        found = reach(Project((ROOT,), ROOT, ROOT / "generated"), "model/experts", [Combination("mixtral", "cpu")])
+        assert (found.others, found.without) == (0, 1) and found.generated > 60
 
 
 def test_tables():

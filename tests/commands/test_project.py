@@ -62,7 +62,7 @@ class TestSettings:
         [
             ("generatd = 'x'", "gen.toml: unknown key 'generatd'\n  Did you mean generated?"),
             ("generated = 3", "gen.toml: generated is not the name of a folder"),
-            ("# fine\ngenerated = ", "gen.toml:2: is not TOML"),
+            ("# fine\ngenerated = ", "gen.toml:2: not valid TOML"),
         ],
     )
     def test_mistakes(self, workshop, text, message):

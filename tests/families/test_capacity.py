@@ -4,9 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import math
-import os
-import subprocess
-import sys
 
 import jax
 import jax.numpy as jnp
@@ -15,6 +12,7 @@ import pytest
 from flax import nnx
 
 from families import parity
+from families.devices import on_eight_devices
 from families.test_experts import choices, densely, small
 from families.test_parity import LIBRARY, write
 from generator.library import Library
@@ -111,17 +109,7 @@ def compare_mesh(package, sizes: tuple[int, int, int], factor: float) -> None:
 
 
 def test_tokens_travel_to_the_devices_of_their_experts(package):
-    folder, name = os.path.dirname(os.path.dirname(package.model.__file__)), package.model.__name__.split(".")[0]
-    program = (
-        "import pathlib; from families import parity, test_capacity; "
-        f"test_capacity.compare_meshes(parity.load_package(pathlib.Path({folder!r}) / {name!r}))"
-    )
-    flags = "--xla_force_host_platform_device_count=8 --xla_backend_optimization_level=0"
-    path = os.pathsep.join(filter(None, sys.path))
-    environment = os.environ | {"XLA_FLAGS": flags, "JAX_PLATFORMS": "cpu", "PYTHONPATH": path}
-    process = subprocess.run([sys.executable, "-c", program], env=environment, capture_output=True, text=True)
-    assert process.returncode == 0, process.stderr
-    assert process.stdout.count("same on") == 6
+    assert len(on_eight_devices(compare_meshes, package)) == 6
 
 
 @pytest.mark.parametrize("base", ["gpt_oss", "llama4", "deepseek_v3"])

@@ -4,9 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import json
-import os
-import subprocess
-import sys
 import tomllib
 
 import jax
@@ -19,6 +16,7 @@ from safetensors.numpy import load_file
 
 from families import parity
 from families.cases.deepseek_v3 import FAMILY
+from families.devices import MESHES, compare_with_one, on_eight_devices
 from families.test_parity import LIBRARY, write
 from generator.commands.new import fit
 from generator.errors import LoomError
@@ -184,41 +182,14 @@ def test_a_bias_chooses_and_does_not_weigh(package):
 
 
 def compare_meshes(package) -> None:
-    """On 8 devices: each mesh gives the loss and the gradient that one device gives, with latents and heads split."""
+    """With latents and heads split."""
     sizes = dict(heads=8, nope_size=8, rope_size=4, value_size=8, kv_rank=16, query_rank=16, mlp_width=64, layers=3)
     config = dataclasses.replace(small(package), **sizes, width=32, experts=24, expert_width=24, init_std=0.2)
-    model, tokens = package.model.Decoder(config, nnx.Rngs(0)), np.arange(8 * 16).reshape(8, 16) % 32
-    mean_square = jax.jit(jax.value_and_grad(lambda model, tokens: (model(tokens) ** 2).mean()))
-    expected = jax.tree.leaves(mean_square(model, tokens))
-    for shape in (2, 2, 2), (1, 8, 1), (1, 1, 8):
-        mesh = package.parallel.make_mesh(*shape)
-        with jax.set_mesh(mesh):
-            abstract = package.parallel.abstract(lambda: package.model.Decoder(config, nnx.Rngs(0)), mesh)
-            sharded = jax.device_put(model, jax.tree.map(lambda x: x.sharding, abstract))
-            kernel = sharded.layers.attention.key_value.kernel[...]
-            assert kernel.size == kernel.addressable_shards[0].data.size * shape[1] * shape[2]
-            actual = mean_square(sharded, tokens)
-        for ours, theirs in zip(jax.tree.leaves(actual), expected, strict=True):
-            np.testing.assert_allclose(ours, theirs, rtol=1e-3, atol=1e-5)
-        print("same on", shape)
+    compare_with_one(package, config, lambda model: model.layers.attention.key_value.kernel)
 
 
 def test_any_mesh_gives_what_one_device_gives(package):
-    folder = os.path.dirname(package.model.__file__)
-    program = (
-        "import pathlib; from families import parity, test_deepseek; "
-        f"test_deepseek.compare_meshes(parity.load_package(pathlib.Path({folder!r})))"
-    )
-    flags = "--xla_force_host_platform_device_count=8 --xla_backend_optimization_level=0"
-    path = os.pathsep.join(filter(None, sys.path))
-    process = subprocess.run(
-        [sys.executable, "-c", program],
-        env=os.environ | {"XLA_FLAGS": flags, "JAX_PLATFORMS": "cpu", "PYTHONPATH": path},
-        capture_output=True,
-        text=True,
-    )
-    assert process.returncode == 0, process.stderr
-    assert process.stdout.splitlines() == ["same on (2, 2, 2)", "same on (1, 8, 1)", "same on (1, 1, 8)"]
+    assert on_eight_devices(compare_meshes, package) == [f"same on {sizes}" for sizes in MESHES]
 
 
 def test_a_cache_holds_latents_alone(package):

@@ -4,9 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import json
-import os
-import subprocess
-import sys
 
 import jax
 import jax.numpy as jnp
@@ -18,6 +15,7 @@ from flax import nnx
 from transformers.models.mixtral.modeling_mixtral import load_balancing_loss_func
 
 from families import parity
+from families.devices import MESHES, compare_with_one, on_eight_devices
 from families.test_parity import FAMILIES, LIBRARY, write
 from generator.fit import fit
 from generator.library import Library
@@ -174,47 +172,10 @@ def test_flops_count_the_experts_that_a_token_goes_to(package):
 
 
 def compare_meshes(package) -> None:
-    """On 8 devices: each mesh gives the loss and the gradient that one device gives, and keeps tokens in place."""
+    """With tokens that stay in place."""
     config = dataclasses.replace(small(package), experts=8, heads=8, kv_heads=8, head_size=4, expert_width=24)
-    model, tokens = package.model.Decoder(config, nnx.Rngs(0)), np.arange(8 * 16).reshape(8, 16) % 32
-
-    @jax.jit
-    @jax.value_and_grad
-    def value_and_gradient(model, tokens):
-        return jnp.mean(model(tokens) ** 2)
-
-    expected = jax.tree.leaves(value_and_gradient(model, tokens))
-    for sizes in (2, 2, 2), (1, 8, 1), (1, 1, 8):
-        mesh = package.parallel.make_mesh(*sizes)
-        with jax.set_mesh(mesh):
-            abstract = package.parallel.abstract(lambda: package.model.Decoder(config, nnx.Rngs(0)), mesh)
-            layout = jax.tree.map(lambda x: x.sharding, abstract)
-            sharded = jax.device_put(model, layout)
-            kernel = sharded.layers.mlp.experts.up.kernel[...]
-            assert kernel.size == kernel.addressable_shards[0].data.size * sizes[1] * sizes[2]
-            actual = value_and_gradient(sharded, tokens)
-        for a, b in zip(jax.tree.leaves(actual), expected, strict=True):
-            np.testing.assert_allclose(a, b, rtol=1e-3, atol=1e-5)
-        print("same on", sizes)
+    compare_with_one(package, config, lambda model: model.layers.mlp.experts.up.kernel)
 
 
 def test_any_mesh_gives_what_one_device_gives(package):
-    folder = os.path.dirname(os.path.dirname(package.model.__file__))
-    name = package.model.__name__.split(".")[0]
-    program = (
-        "import pathlib; from families import parity, test_experts; "
-        f"test_experts.compare_meshes(parity.load_package(pathlib.Path({folder!r}) / {name!r}))"
-    )
-    process = subprocess.run(
-        [sys.executable, "-c", program],
-        env=os.environ
-        | {
-            "XLA_FLAGS": "--xla_force_host_platform_device_count=8 --xla_backend_optimization_level=0",
-            "JAX_PLATFORMS": "cpu",
-            "PYTHONPATH": os.pathsep.join(filter(None, sys.path)),
-        },
-        capture_output=True,
-        text=True,
-    )
-    assert process.returncode == 0, process.stderr
-    assert process.stdout.splitlines() == ["same on (2, 2, 2)", "same on (1, 8, 1)", "same on (1, 1, 8)"]
+    assert on_eight_devices(compare_meshes, package) == [f"same on {sizes}" for sizes in MESHES]

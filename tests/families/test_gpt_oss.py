@@ -4,10 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import json
-import os
-import pathlib
-import subprocess
-import sys
 import tomllib
 
 import jax
@@ -17,6 +13,7 @@ import pytest
 from flax import nnx
 
 from families import parity
+from families.devices import MESHES, on_eight_devices
 from families.test_parity import LIBRARY, write
 from generator.commands.new import fit
 from generator.errors import LoomError
@@ -60,7 +57,6 @@ RELEASED = dict(
     tie_word_embeddings=False,
     vocab_size=201088,
 )
-MESHES = (2, 2, 2), (1, 8, 1), (1, 1, 8)
 
 
 @pytest.fixture(scope="module")
@@ -99,9 +95,8 @@ def test_splash_has_the_gradients_of_plain_attention(folder):
         assert np.linalg.norm(expected) > 1e-6, name
 
 
-def compare_meshes(folder: str) -> None:
+def compare_meshes(package) -> None:
     """On 8 devices: each mesh gives the value and the gradients that one device gives."""
-    package = parity.load_package(pathlib.Path(folder))
     model, tokens = random_model(package)
     expected = package.parallel.named_arrays(value_and_gradient(model, tokens))
     half, _ = random_model(package, "bfloat16")
@@ -121,20 +116,8 @@ def compare_meshes(folder: str) -> None:
 
 
 def test_any_mesh_gives_what_one_device_gives(folder):
-    program = f"from families import test_gpt_oss; test_gpt_oss.compare_meshes({str(folder / 'gpt_oss_tpu')!r})"
-    process = subprocess.run(
-        [sys.executable, "-c", program],
-        env=os.environ
-        | {
-            "XLA_FLAGS": "--xla_force_host_platform_device_count=8 --xla_backend_optimization_level=0",
-            "JAX_PLATFORMS": "cpu",
-            "PYTHONPATH": os.pathsep.join(filter(None, sys.path)),
-        },
-        capture_output=True,
-        text=True,
-    )
-    assert process.returncode == 0, process.stderr
-    assert process.stdout.splitlines() == [f"same on {sizes}" for sizes in MESHES]
+    package = parity.load_package(folder / "gpt_oss_tpu")
+    assert on_eight_devices(compare_meshes, package) == [f"same on {sizes}" for sizes in MESHES]
 
 
 def test_the_released_config_is_the_preset():

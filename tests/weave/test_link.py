@@ -5,7 +5,7 @@ from __future__ import annotations
 from itertools import permutations
 
 import pytest
-from miniature import package, refused_package
+from miniature import PACKAGE, package, refused_package
 
 MODEL = """
     from generator.roles import attend
@@ -42,7 +42,7 @@ class TestNames:
         train = "import os\nfrom generator.roles import attend\n\ndef loss(x):\n    return os.fspath(attend(x))\n"
         made = package(
             {"model/model": MODEL, "model/plain": PLAIN, "train/loss": train},
-            package='exports = ["model", "loss"]\n' + PACKAGE_TAIL,
+            package=PACKAGE.replace('"model"', '"model", "loss"', 1),
         )
         assert "import os\n\nfrom .model import attend\n" in made.files["train.py"]
         assert made.files["__init__.py"].endswith(
@@ -74,20 +74,6 @@ class TestNames:
             tuple(sorted(definitions(package(dict(order)).files["model.py"]))) for order in permutations(parts.items())
         }
         assert texts == {("attend", "helper", "model")}
-
-
-PACKAGE_TAIL = """
-[folders]
-model = "model.py"
-train = "train.py"
-
-[config]
-documentation = "Settings."
-
-[documentation]
-"__init__.py" = "A miniature."
-"config.py" = "The settings."
-"""
 
 
 class TestRefused:

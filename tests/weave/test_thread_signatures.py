@@ -2,33 +2,14 @@
 
 from __future__ import annotations
 
-from miniature import run, tidy, woven
-
-VALUE = """
-    from generator.marks import provide, splice
-
-    @provide("site")
-    def p(batch):
-        return batch * 10
-
-    @splice("here")
-    def _(x, p):
-        x = x + p
-"""
-
-
-def check(before: str, after: str, result: object, value: str = VALUE, argument: object = 1) -> None:
-    """Weaves `before` with the value p, compares, and runs `site`."""
-    text = woven(host=before, value=value)
-    assert text == tidy(after)
-    assert run(text)["site"](argument) == result
+from miniature import VALUE, check_value, run, woven
 
 
 class TestParameters:
     """A new parameter stands after those without defaults, so that calls stay short."""
 
     def test_by_position(self):
-        check(
+        check_value(
             """
             def inner(x):
                 point("here", x)
@@ -51,7 +32,7 @@ class TestParameters:
         )
 
     def test_before_defaults(self):
-        check(
+        check_value(
             """
             def inner(x, y=5):
                 point("here", x)
@@ -74,7 +55,7 @@ class TestParameters:
         )
 
     def test_before_keyword_only_ones(self):
-        check(
+        check_value(
             """
             def inner(*, x, y=1):
                 point("here", x)
@@ -97,7 +78,7 @@ class TestParameters:
         )
 
     def test_of_functions_without_any(self):
-        check(
+        check_value(
             """
             def constant():
                 x = 1
@@ -122,7 +103,7 @@ class TestParameters:
         )
 
     def test_of_methods(self):
-        check(
+        check_value(
             """
             class Base:
                 def act(self, x, scale=2):
@@ -183,7 +164,7 @@ class TestParameters:
         )
 
     def test_tuples_stay_one_argument(self):
-        check(
+        check_value(
             """
             def inner(pair):
                 x = pair[0]

@@ -3,33 +3,14 @@
 from __future__ import annotations
 
 import pytest
-from miniature import refused, run, tidy, woven
-
-VALUE = """
-    from generator.marks import provide, splice
-
-    @provide("site")
-    def p(batch):
-        return batch * 10
-
-    @splice("here")
-    def _(x, p):
-        x = x + p
-"""
-
-
-def check(before: str, after: str, result: object, value: str = VALUE, argument: object = 1) -> None:
-    """Weaves `before` with the value p, compares, and runs `site`."""
-    text = woven(host=before, value=value)
-    assert text == tidy(after)
-    assert run(text)["site"](argument) == result
+from miniature import VALUE, check_value, refused, run, tidy, woven
 
 
 class TestNestedFunctions:
     """A nested function sees what its enclosing function has."""
 
     def test_closure(self):
-        check(
+        check_value(
             """
             def outer(batch):
                 def inner(x):
@@ -76,6 +57,31 @@ class TestDefaults:
         @splice("here")
         def _(x, p):
             x = x + p
+    """
+    HOST = """
+        def inner(x):
+            point("here", x)
+            return x
+
+        def model(x):
+            return inner(x)
+
+        def use(x):
+            y = model(x)
+            point("there", y)
+            return y
+
+        def site(batch):
+            return use(batch)
+    """
+    MORE = """
+        @provide("site")
+        def p(batch):
+            return batch * 7
+
+        @splice("there")
+        def _(y, p):
+            y = y * p
     """
 
     def test_callers_may_hand_it_in(self):
@@ -128,32 +134,9 @@ class TestDefaults:
     def test_what_cannot_do_without_it_outweighs_what_can(self):
         """`use` reads p itself, so its callers must pass it, whatever `model` could make of nothing."""
         text = woven(
-            host="""
-            def inner(x):
-                point("here", x)
-                return x
-
-            def model(x):
-                return inner(x)
-
-            def use(x):
-                y = model(x)
-                point("there", y)
-                return y
-
-            def site(batch):
-                return use(batch)
-            """,
+            host=self.HOST,
             value=self.VALUE,
-            more="""
-            @provide("site")
-            def p(batch):
-                return batch * 7
-
-            @splice("there")
-            def _(y, p):
-                y = y * p
-            """,
+            more=self.MORE,
         )
         assert "def use(x, p):" in text
         assert run(text)["site"](2) == (2 + 14) * 14
@@ -161,35 +144,9 @@ class TestDefaults:
     def test_nobody_gets_none_where_it_is_needed(self):
         """`use` may hand p to `model` or not, but reads it too: a caller that has no p is an error, not a None."""
         text = refused(
-            host="""
-            def inner(x):
-                point("here", x)
-                return x
-
-            def model(x):
-                return inner(x)
-
-            def use(x):
-                y = model(x)
-                point("there", y)
-                return y
-
-            def site(batch):
-                return use(batch)
-
-            def lonely(x):
-                return use(x)
-            """,
+            host=self.HOST + "\n        def lonely(x):\n            return use(x)\n",
             value=self.VALUE,
-            more="""
-            @provide("site")
-            def p(batch):
-                return batch * 7
-
-            @splice("there")
-            def _(y, p):
-                y = y * p
-            """,
+            more=self.MORE,
         )
         assert text.startswith(
             "fragments/model/more.py:6: model/more needs 'p', and lonely (fragments/model/host.py:16), which is called by "
