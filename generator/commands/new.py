@@ -65,6 +65,12 @@ def _families(library: Library, target: str, hf: dict[str, Any], shown: str) -> 
     types = {name: recipe.said("model_type") for name, recipe in recipes.items()}
     found = [name for name, kind in types.items() if kind == hf["model_type"]]
     if not found:
-        remedy = nearest(hf["model_type"], sorted({kind for kind in types.values() if kind}))
+        inner = hf["text_config"].get("model_type") if isinstance(hf.get("text_config"), dict) else None
+        if inner in types.values():  # of a model of images and text
+            remedy = (
+                f"Its text_config is of {inner!r}: save the language model by itself, with that as its config.json."
+            )
+        else:
+            remedy = nearest(hf["model_type"], sorted({kind for kind in types.values() if kind}))
         raise LoomError(f"no architecture is of the model_type {hf['model_type']!r}", shown, remedy)
     return sorted(found, key=lambda name: len(recipes[name].lineage))

@@ -87,6 +87,10 @@ def test_the_new_architecture_builds(make):
             "no fragment covers the setting original_max_position_embeddings, which is 64",
         ),
         ({"model_type": "lama"}, "no architecture is of the model_type 'lama'"),
+        (
+            {"model_type": "llama4", "text_config": {"model_type": "llama4_text"}},
+            "no architecture is of the model_type 'llama4'\n  Its text_config is of 'llama4_text': save the",
+        ),
     ],
 )
 def test_what_no_fragment_covers_is_named(make, settings, message):
