@@ -276,7 +276,8 @@ def tables(report: dict) -> list[Table]:
         note = (
             "Every package that selects a feature is woven without it; where none does, each package with it added. "
             "What builds on a feature goes with it, and one fragment may stand in for it. "
-            "Generated lines are those that are there, or differ, because of it."
+            "Lines to select it: the most in an architecture file, one for each kind of layer where these choose. "
+            "Generated lines are those that are there, or differ, because of it. -: nothing stands in for it."
         )
         result.append(Table("What a feature touches", tuple(FEATURE.values()), rows, note))
     return result
