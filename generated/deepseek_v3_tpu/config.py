@@ -2,7 +2,7 @@
 # Fragments: model/decoder, model/embedding, model/rms_norm, model/latent_attention, model/low_rank_query, model/rope,
 # model/yarn, model/yarn_scores, model/swiglu, model/linear, model/layers_ahead, model/first_dense, model/experts,
 # model/limited_groups, model/scaled_weights, model/shared_expert, train/ahead, train/balance, train/z_loss,
-# train/step, train/cosine, train/adamw, train/loop, parallel/parallel, data/documents, data/tokenizers, data/packing,
+# train/step, train/cosine, train/adamw, train/loop, parallel/parallel, data/documents, data/tokenizers, data/batches,
 # checkpoint/checkpoints.
 """Every setting of this package: one dataclass, and the presets."""
 
@@ -75,7 +75,7 @@ class Config:
     # a file, folder or pattern of text, JSONL, Parquet or ArrayRecord; "": this Python's own standard library
     data: str = ""
     tokenizer: str = "bytes"  # path of a tokenizer.json, or bytes
-    sequence_length: int = 4096  # tokens in one packed training sequence
+    sequence_length: int = 4096  # tokens in one training sequence
     batch_size: int = 8  # sequences in one optimizer step, over all devices
 
     # checkpoint

@@ -1,0 +1,57 @@
+"""Batches of a package without packing: a sequence holds one document, or a piece of one, and padding."""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+import json
+
+import numpy as np
+import pytest
+
+from families.test_parity import LIBRARY, write
+from generator.weave import weave
+
+LENGTH = 16
+
+
+@pytest.fixture
+def batches(tmp_path, monkeypatch):
+    folder = write(weave("llama2", "cpu", LIBRARY, without=["data/packing"]), tmp_path)
+    monkeypatch.syspath_prepend(str(folder.parent))
+    data = __import__(f"{folder.name}.data", fromlist=["make_dataset"])
+    config = __import__(f"{folder.name}.config", fromlist=["PRESETS"]).PRESETS["tiny"]
+    documents = [chr(ord("a") + i % 26) * (1 + 7 * i % 29) for i in range(100)]
+    lines = [json.dumps({"text": document}) for document in documents]
+    (tmp_path / "data.jsonl").write_text("\n".join(lines))
+    path = str(tmp_path / "data.jsonl")
+    return documents, data, dataclasses.replace(config, data=path, sequence_length=LENGTH, batch_size=2)
+
+
+def test_each_row_is_one_piece(batches):
+    documents, data, config = batches
+    tokenizer = data.ByteTokenizer()
+    wanted = []
+    for document in documents[:: data.HOLDOUT]:
+        tokens = [tokenizer.bos, *tokenizer.encode(document), tokenizer.eos]
+        wanted += [tokens[i : i + LENGTH + 1] for i in range(0, len(tokens) - 1, LENGTH)]
+    rows = [
+        {name: values[row] for name, values in batch.items()}
+        for batch in data.make_dataset(config, "eval")
+        for row in range(2)
+    ]
+    assert len(rows) == len(wanted) + len(wanted) % 2
+    for row, piece in itertools.zip_longest(rows, wanted, fillvalue=[0]):  # the last batch is padded to a whole one
+        used = len(piece) - 1
+        rest = [0] * (LENGTH - used)
+        np.testing.assert_array_equal(row["tokens"], [*piece[:-1], *rest])
+        np.testing.assert_array_equal(row["targets"], [*piece[1:], *rest])
+        np.testing.assert_array_equal(row["positions"], [*range(used), *rest])
+        for name in "segment_ids", "weights":
+            np.testing.assert_array_equal(row[name], [1] * used + rest)
+
+
+def test_training_never_ends(batches):
+    _, data, config = batches
+    rows = itertools.islice(data.make_dataset(config, "train"), 200)  # more than there are
+    assert all(set(np.unique(batch["segment_ids"])) <= {0, 1} for batch in rows)
