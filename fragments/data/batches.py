@@ -1,4 +1,4 @@
-"""Batches of sequences, in which each document is a segment: it attends to itself alone, and its positions start at 0."""
+"""Batches of sequences, in which each document is a segment: it attends to itself, and its positions start at 0."""
 
 import functools
 
