@@ -2,7 +2,7 @@
 # Fragments: compile/compile_tpu.
 """Compiles the training step on this machine for TPUs that are not here, and tells its memory and FLOPs.
 
-python -m gpt2_tpu.compile --preset 7b --topology v5p:8x8x4 --hlo FILE
+python -m gpt2_tpu.compile --preset 124m --topology v5p:8x8x4 --hlo FILE
 """
 
 import dataclasses

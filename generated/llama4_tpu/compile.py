@@ -2,7 +2,7 @@
 # Fragments: compile/compile_tpu.
 """Compiles the training step on this machine for TPUs that are not here, and tells its memory and FLOPs.
 
-python -m llama4_tpu.compile --preset 7b --topology v5p:8x8x4 --hlo FILE
+python -m llama4_tpu.compile --preset 17b-16e --topology v5p:8x8x4 --hlo FILE
 """
 
 import dataclasses

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -77,6 +78,16 @@ class TestReading:
                 names = [a.name for a in node.names] if isinstance(node, ast.Import) else []
                 names += [node.module or ""] if isinstance(node, ast.ImportFrom) and not node.level else []
                 assert not any(name.split(".")[0] in ("generator", "fragments") for name in names), path
+
+    def test_examples_name_presets_that_are_there(self, package):
+        """In the README, a module's usage and the files for launching."""
+        text = (package / "config.py").read_text()
+        presets = {name for name in re.findall(r'^    "(.+)": Config\(', text, re.MULTILINE)}
+        named = set()
+        for path in (*package.glob("*.*"), *package.glob("launch/*")):
+            if path.suffix != ".map":
+                named |= set(re.findall(r"--preset[ =]([\w.-]+)", path.read_text()))
+        assert "tiny" in named and named <= presets
 
     def test_ruff_finds_nothing(self, package):
         rules = "--select=B,E,F,I,RUF,UP,W", "--ignore=B008,B023,B905,RUF002,RUF022", "--line-length=120"
