@@ -3,6 +3,7 @@
 Source: DeepSeek-AI 2024, arXiv 2412.19437, section 2.2 (loss) and 4.2 (weight).
 """
 
+import dataclasses
 import functools
 
 import jax
@@ -63,3 +64,8 @@ def _(total, sums, ahead_cross_entropy, ahead_targets, config):
 @splice("train_step.metrics")
 def _(metrics, sums):
     metrics["train/loss_ahead"] = sums["ahead_cross_entropy"].sum() / jnp.maximum(sums["ahead_targets"].sum(), 1)
+
+
+@splice("test_train.added", optional=True)
+def _(config):
+    config = dataclasses.replace(config, ahead_weight=0.0)  # what is predicted ahead depends on targets

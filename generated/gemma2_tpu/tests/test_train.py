@@ -59,11 +59,12 @@ def batch():
 
 def test_loss_is_that_of_torch(batch):
     """What a model adds to the cross-entropy, such as a balance of its experts, does not depend on the targets."""
-    model = jax.tree.map(lambda x: 3 * x, state_for(SMALL).model)
+    config = SMALL
+    model = jax.tree.map(lambda x: 3 * x, state_for(config).model)
     logits = np.array(model(batch["tokens"], batch["positions"], batch["segment_ids"]))
     added = []
     for targets in batch["targets"], logits.argmax(axis=-1), logits.argmin(axis=-1):
-        total, metrics = loss_of(model, batch | {"targets": targets}, SMALL)
+        total, metrics = loss_of(model, batch | {"targets": targets}, config)
         each = torch.nn.functional.cross_entropy(
             torch.tensor(logits).mT, torch.tensor(targets).long(), reduction="none"
         )
