@@ -41,3 +41,11 @@ def _():
     yield "mlp.experts.gate_bias", "model.layers.{}.mlp.experts.gate_up_proj_bias", "e f -> e f"
     yield "mlp.experts.up_bias", "model.layers.{}.mlp.experts.gate_up_proj_bias", "e f -> e f"
     yield "mlp.down_bias", "model.layers.{}.mlp.experts.down_proj_bias", "e d -> e d"
+
+
+@splice("decays.matrices")
+def _(model, matrices):
+    # biases of experts are vectors, one for each
+    matrices = jax.tree.map(
+        lambda p: p.replace(len(set(p.axes) - {"expert"}) > 1), model, is_leaf=lambda p: isinstance(p, nnx.Param)
+    )

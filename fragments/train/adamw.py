@@ -23,7 +23,9 @@ class Config:
 
 def decays(model):
     """Which parameters decay: matrices, and no norms."""
-    return jax.tree.map(lambda p: p.replace(len(p.axes) > 1), model, is_leaf=lambda p: isinstance(p, nnx.Param))
+    with point("decays.matrices", model):
+        matrices = jax.tree.map(lambda p: p.replace(len(p.axes) > 1), model, is_leaf=lambda p: isinstance(p, nnx.Param))
+    return matrices
 
 
 def make_optimizer(config: Config) -> optax.GradientTransformation:

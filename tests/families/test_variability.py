@@ -1,4 +1,4 @@
-"""Every architecture on every target: it weaves, has no undefined name, and traces at its largest preset."""
+"""Every architecture on every target weaves, has no undefined name, and traces; its matrices decay, and they alone."""
 
 from __future__ import annotations
 
@@ -39,6 +39,9 @@ def test_traces(architecture, target, tmp_path):
     batch["weights"] = jax.ShapeDtypeStruct(shape, jnp.float32)
     loss, sums = jax.eval_shape(lambda model, batch: package.train.loss(model, batch, config), models[largest], batch)
     assert loss.shape == sums["cross_entropy"].shape == () and loss.dtype == jnp.float32
+    decays = package.parallel.named_arrays(package.train.decays(models[largest]))
+    vectors = {name for name in decays if any(word in name for word in ("norm", "bias", "sink"))}
+    assert {name for name, decay in decays.items() if not decay} == vectors
 
 
 @pytest.mark.parametrize("learning", ["model/lora", "train/muon"])
