@@ -76,6 +76,12 @@ def woven(settings: dict[str, object] | None = None, /, **texts: str) -> str:
     return format_python(Traced.join(operate(settings, **texts).values())).text
 
 
+def definition(text: str, name: str) -> str:
+    """The definition of a module with its blank line and newline."""
+    start = max(text.find(f"class {name}:"), text.find(f"def {name}("))
+    return text[start:].split("\n\n\n")[0].rstrip("\n") + "\n"
+
+
 def run(text: str) -> dict:
     """The names that a woven text defines."""
     names: dict = {}

@@ -53,5 +53,6 @@ def test_each_row_is_one_piece(batches):
 
 def test_training_never_ends(batches):
     _, data, config = batches
-    rows = itertools.islice(data.make_dataset(config, "train"), 200)  # more than there are
+    rows = list(itertools.islice(data.make_dataset(config, "train"), 200))  # more than there are
+    assert len(rows) == 200
     assert all(set(np.unique(batch["segment_ids"])) <= {0, 1} for batch in rows)

@@ -7,7 +7,7 @@ from textwrap import dedent
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from miniature import PACKAGE, files, refused, run, tidy
+from miniature import PACKAGE, definition, files, refused, run, tidy
 
 from generator.errors import LoomError
 from generator.library import Library
@@ -136,11 +136,6 @@ def woven(architecture: str, **texts: str) -> str:
     library = Library(files(common, f'title = "Toy"\n{dedent(architecture)}', package=package))
     text = weave("toy", "any", library).files["model.py"]
     return text[text.index('"""', text.index('"""') + 3) + 4 :].replace("from .config import Config", "Config = object")
-
-
-def definition(text: str, name: str) -> str:
-    start = max(text.find(f"class {name}:"), text.find(f"def {name}("))
-    return text[start:].split("\n\n\n")[0].rstrip("\n") + "\n"
 
 
 BOTH = """

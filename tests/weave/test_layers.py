@@ -5,7 +5,7 @@ from __future__ import annotations
 from textwrap import dedent
 
 import pytest
-from miniature import PACKAGE, files, run, tidy
+from miniature import PACKAGE, definition, files, run, tidy
 
 from generator.errors import LoomError
 from generator.library import Library
@@ -138,12 +138,6 @@ def model(architecture: str, /, **texts: str) -> str:
     library = Library(files(common, f'title = "Toy"\n{dedent(architecture)}', package=package, **others))
     text = weave("toy", "any", library).files["model.py"]
     return text[text.index('"""', text.index('"""') + 3) + 4 :].replace("from .config import Config", "Config = object")
-
-
-def definition(text: str, name: str) -> str:
-    """The definition of a module with its blank line and newline."""
-    start = max(text.find(f"class {name}:"), text.find(f"def {name}("))
-    return text[start:].split("\n\n\n")[0].rstrip("\n") + "\n"
 
 
 class TestUniform:
