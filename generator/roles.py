@@ -19,6 +19,9 @@ class _Role:
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         return _Role()
 
+    def __mro_entries__(self, bases: tuple[Any, ...]) -> tuple[type, ...]:
+        return ()  # a role as the base of a class
+
     def __iter__(self) -> Iterator[str]:
         return iter(("role",))
 

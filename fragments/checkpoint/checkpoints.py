@@ -18,7 +18,7 @@ from jax import Array
 from jax.sharding import Mesh
 
 from generator.marks import point
-from generator.roles import Decoder, abstract, named_arrays
+from generator.roles import Decoder, InputError, abstract, named_arrays
 
 
 class Config:
@@ -87,7 +87,7 @@ class Checkpoints:
             if here != there:
                 settings = changes(self.read_config(step), self.config) if self.config else ""
                 difference = f"{name} is {there} there, {here} here; settings there -> here: {settings or 'the same'}"
-                raise SystemExit(f"{folder} is of another model: {difference}: mend these, or give another directory")
+                raise InputError(f"{folder} is of another model: {difference}: mend these, or give another directory")
         target = {"arrays": wanted, "checksums": np.zeros(len(wanted), np.uint32)}
         found = self.read(step, item, ocp.args.StandardRestore(target))
         arrays = {name: found["arrays"][name] for name in wanted}
@@ -102,13 +102,15 @@ class Checkpoints:
         for step in sorted(self.manager.all_steps(), reverse=True):
             try:
                 return read(step), damaged
+            except InputError:  # of another model
+                raise
             except Exception as error:  # Orbax raises plain Exceptions too
                 reason = " ".join(str(error).partition(". ")[0].split())
                 print(f"warning: checkpoint {self.directory / str(step)} is damaged: {reason}", file=sys.stderr)
                 damaged.append(step)
                 sys.unraisablehook = lambda _: None  # Orbax drops reads that wait, each with a page of text
         if damaged:
-            raise SystemExit(f"{self.directory}: every checkpoint is damaged: mend one, or give another directory")
+            raise InputError(f"{self.directory}: every checkpoint is damaged: mend one, or give another directory")
         return None, []
 
     def restore(
@@ -144,7 +146,7 @@ def load_checkpoint(directory: str, mesh: Mesh) -> tuple[Config, Decoder]:
 
     found, _ = checkpoints.read_newest(read)
     if found is None:
-        raise SystemExit(f"{directory}: there is no checkpoint: give the --checkpoint-dir of a training run")
+        raise InputError(f"{directory}: there is no checkpoint: give the --checkpoint-dir of a training run")
     return found
 
 

@@ -7,7 +7,16 @@ from typing import Literal
 import tyro
 from tyro.conf import Positional
 
-from generator.roles import Checkpoints, InputError, copy_tokenizer, load_checkpoint, load_hf, make_mesh, save_hf
+from generator.roles import (
+    Checkpoints,
+    InputError,
+    copy_tokenizer,
+    ending_with_messages,
+    load_checkpoint,
+    load_hf,
+    make_mesh,
+    save_hf,
+)
 
 
 def import_hf(hf_dir: Positional[str], directory: Positional[str]) -> None:
@@ -30,11 +39,9 @@ def export_hf(
     save_hf(*load_checkpoint(directory, make_mesh()), hf_dir, dtype)
 
 
+@ending_with_messages()
 def main() -> None:
-    try:
-        tyro.extras.subcommand_cli_from_dict({"import": import_hf, "export": export_hf})
-    except InputError as error:
-        raise SystemExit(str(error)) from None
+    tyro.extras.subcommand_cli_from_dict({"import": import_hf, "export": export_hf})
 
 
 if __name__ == "__main__":

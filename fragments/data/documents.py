@@ -10,6 +10,8 @@ from pathlib import Path
 import grain
 import numpy as np
 
+from generator.roles import InputError
+
 
 class Config:
     # a file, folder or pattern of text, JSONL, Parquet or ArrayRecord; "": this Python's own standard library
@@ -17,10 +19,6 @@ class Config:
 
 
 TEXT_BYTES = 65_536  # about the longest document from a plain text file
-
-
-class InputError(Exception):
-    """Data, a tokenizer, a Hugging Face directory, a prompt or a setting that cannot be used: why, and what to do."""
 
 
 def read_bytes(path: Path, start: int, stop: int) -> bytes:

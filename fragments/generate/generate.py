@@ -21,6 +21,7 @@ from generator.roles import (
     FileTokenizer,
     InputError,
     empty_cache,
+    ending_with_messages,
     load_checkpoint,
     load_tokenizer,
     make_mesh,
@@ -110,17 +111,15 @@ def stream_text(tokenizer: ByteTokenizer | FileTokenizer, prompt: list[int], tok
     yield tokenizer.decode(ids)[len(shown) :]
 
 
+@ending_with_messages()
 def main(checkpoint_dir: str, prompt: str, sampling: Sampling) -> None:
     """Prints a prompt and its continuation by the newest checkpoint of a directory."""
     config, model = load_checkpoint(checkpoint_dir, make_mesh())
-    try:
-        tokenizer = load_tokenizer(config.tokenizer)
-        ids = [tokenizer.bos, *tokenizer.encode(prompt)]
-        tokens = (int(token) for (token,) in generate(model, [ids], sampling, tokenizer.eos))
-        for piece in stream_text(tokenizer, ids, tokens):
-            print(piece, end="", flush=True)
-    except InputError as error:
-        raise SystemExit(str(error)) from None
+    tokenizer = load_tokenizer(config.tokenizer)
+    ids = [tokenizer.bos, *tokenizer.encode(prompt)]
+    tokens = (int(token) for (token,) in generate(model, [ids], sampling, tokenizer.eos))
+    for piece in stream_text(tokenizer, ids, tokens):
+        print(piece, end="", flush=True)
     print()
 
 

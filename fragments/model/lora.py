@@ -13,7 +13,7 @@ from flax import nnx
 from jax import Array
 
 from generator.marks import excludes, splice
-from generator.roles import Decoder, Linear, loss, make_optimizer, named_arrays
+from generator.roles import Decoder, InputError, Linear, loss, make_optimizer, named_arrays
 
 excludes("muon")
 
@@ -153,12 +153,12 @@ def _(model, opt_state, config, gradients, state):
 @splice("train.settings")
 def _(config):
     if config.lora_rank < 1:
-        raise SystemExit(f"--lora-rank {config.lora_rank}: must be at least 1")
+        raise InputError(f"--lora-rank {config.lora_rank}: must be at least 1")
     names = {name for name, _ in projections(jax.eval_shape(lambda: Decoder(config, nnx.Rngs(0))))}
     unknown = set(config.lora_targets.split(",")) - names - {"all"}
     if unknown:
         known = ",".join(sorted(names))
-        raise SystemExit(f"--lora-targets {config.lora_targets}: no {', '.join(sorted(unknown))} among all, {known}")
+        raise InputError(f"--lora-targets {config.lora_targets}: no {', '.join(sorted(unknown))} among all, {known}")
 
 
 @splice("Checkpoints.save", before="empty_stacks")

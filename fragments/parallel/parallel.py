@@ -8,6 +8,7 @@ from jax import Array
 from jax.sharding import AxisType, Mesh, PartitionSpec
 
 from generator.marks import point, setting
+from generator.roles import InputError
 
 
 class Config:
@@ -32,7 +33,7 @@ RULES = {
 }
 
 
-class MeshError(ValueError):
+class MeshError(InputError):
     """Sizes that do not divide over the devices; the message names them and the setting to change."""
 
 

@@ -9,7 +9,7 @@ import jax
 import tyro
 
 from generator.marks import point
-from generator.roles import PRESETS, Config, InputError, MeshError, newest_config, train
+from generator.roles import PRESETS, Config, ending_with_messages, join_job, newest_config, train
 
 
 @dataclasses.dataclass(frozen=True)
@@ -23,21 +23,18 @@ class CommandLine:
     preset: tyro.extras.literal_type_from_choices(PRESETS) | None = None  # defaults of the rest; else a checkpoint's
 
 
+@ending_with_messages()
 def main() -> None:
     point("command.start")
     parse = functools.partial(tyro.cli, CommandLine, prog=f"python -m {__package__}.train")
     # the preset, or else the checkpoint that is gone on with, decides the defaults of the rest
     given, _ = parse(default=CommandLine(PRESETS["tiny"]), add_help=False, return_unknown_args=True)
+    join_job()
     default = PRESETS.get(given.preset) or newest_config(given.config.checkpoint_dir) or PRESETS["tiny"]
     config = parse(default=CommandLine(default)).config
-    if int(os.environ.get("SLURM_NTASKS", 1)) > 1 or "," in os.environ.get("TPU_WORKER_HOSTNAMES", ""):
-        jax.distributed.initialize()
     if jax.process_index() > 0:
         sys.stdout = open(os.devnull, "w")
-    try:
-        train(config)
-    except (InputError, MeshError, OSError) as error:
-        raise SystemExit(str(error)) from None
+    train(config)
 
 
 if __name__ == "__main__":

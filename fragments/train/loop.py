@@ -15,6 +15,7 @@ from generator.marks import point
 from generator.roles import (
     RULES,
     Checkpoints,
+    InputError,
     Monitor,
     abstract,
     changes,
@@ -37,14 +38,14 @@ def train(config: Config) -> None:
     """Trains up to `config.steps`, from the newest checkpoint where the directory holds one."""
     for name in ("steps", "accumulation", "batch_size", "eval_every", "eval_batches", "checkpoint_every", "keep_last"):
         if getattr(config, name) < 1:
-            raise SystemExit(f"--{name.replace('_', '-')} {getattr(config, name)}: must be at least 1")
+            raise InputError(f"--{name.replace('_', '-')} {getattr(config, name)}: must be at least 1")
     point("train.settings", config)
     if not config.checkpoint_dir and jax.process_count() > 1:
-        raise SystemExit("--checkpoint-dir is missing: several processes need one that all of them see")
+        raise InputError("--checkpoint-dir is missing: several processes need one that all of them see")
     mesh = make_mesh(config.mesh_data, config.mesh_fsdp, config.mesh_tensor)
     parts = config.accumulation * mesh.shape["data"] * mesh.shape["fsdp"]
     if config.batch_size % parts:
-        raise SystemExit(f"--batch-size {config.batch_size}: must be a multiple of accumulation x data x fsdp, {parts}")
+        raise InputError(f"--batch-size {config.batch_size}: must be a multiple of accumulation x data x fsdp, {parts}")
 
     signals = []  # received; the second one ends the program at once
     if jax.process_count() == 1:  # several agree on a step to stop at through jax.distributed

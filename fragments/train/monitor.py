@@ -12,7 +12,7 @@ from matplotlib.figure import Figure
 from rich.progress import BarColumn, Progress, TimeRemainingColumn
 from tensorboardX import SummaryWriter
 
-from generator.roles import Config, flops_per_token, peak_flops
+from generator.roles import Config, InputError, flops_per_token, peak_flops
 
 
 class Monitor:
@@ -46,7 +46,7 @@ class Monitor:
         """A step's tokens are all places of its batch; its time is all since the step before, the data's included."""
         values = {name: float(value) for name, value in metrics.items()}  # waits for the device
         if not math.isfinite(values["train/loss"]):
-            raise SystemExit(f"loss is {values['train/loss']} at step {step}: give a lower --learning-rate")
+            raise InputError(f"loss is {values['train/loss']} at step {step}: give a lower --learning-rate")
         now = time.perf_counter()
         self.seconds.append(now - self.clock)
         self.clock = now

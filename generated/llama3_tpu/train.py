@@ -33,9 +33,11 @@ from tensorboardX import SummaryWriter
 
 from .checkpoint import Checkpoints, changes, newest_config
 from .config import PRESETS, Config
-from .data import InputError, make_dataset
+from .data import make_dataset
+from .distributed import join_job
+from .errors import InputError, ending_with_messages
 from .model import Decoder
-from .parallel import RULES, MeshError, abstract, make_mesh
+from .parallel import RULES, abstract, make_mesh
 
 
 def set_flags() -> None:
@@ -195,7 +197,7 @@ class Monitor:
         """A step's tokens are all places of its batch; its time is all since the step before, the data's included."""
         values = {name: float(value) for name, value in metrics.items()}  # waits for the device
         if not math.isfinite(values["train/loss"]):
-            raise SystemExit(f"loss is {values['train/loss']} at step {step}: give a lower --learning-rate")
+            raise InputError(f"loss is {values['train/loss']} at step {step}: give a lower --learning-rate")
         now = time.perf_counter()
         self.seconds.append(now - self.clock)
         self.clock = now
@@ -234,13 +236,13 @@ def train(config: Config) -> None:
     """Trains up to `config.steps`, from the newest checkpoint where the directory holds one."""
     for name in ("steps", "accumulation", "batch_size", "eval_every", "eval_batches", "checkpoint_every", "keep_last"):
         if getattr(config, name) < 1:
-            raise SystemExit(f"--{name.replace('_', '-')} {getattr(config, name)}: must be at least 1")
+            raise InputError(f"--{name.replace('_', '-')} {getattr(config, name)}: must be at least 1")
     if not config.checkpoint_dir and jax.process_count() > 1:
-        raise SystemExit("--checkpoint-dir is missing: several processes need one that all of them see")
+        raise InputError("--checkpoint-dir is missing: several processes need one that all of them see")
     mesh = make_mesh(config.mesh_data, config.mesh_fsdp, config.mesh_tensor)
     parts = config.accumulation * mesh.shape["data"] * mesh.shape["fsdp"]
     if config.batch_size % parts:
-        raise SystemExit(f"--batch-size {config.batch_size}: must be a multiple of accumulation x data x fsdp, {parts}")
+        raise InputError(f"--batch-size {config.batch_size}: must be a multiple of accumulation x data x fsdp, {parts}")
 
     signals = []  # received; the second one ends the program at once
     if jax.process_count() == 1:  # several agree on a step to stop at through jax.distributed
@@ -313,21 +315,18 @@ class CommandLine:
     preset: tyro.extras.literal_type_from_choices(PRESETS) | None = None  # defaults of the rest; else a checkpoint's
 
 
+@ending_with_messages()
 def main() -> None:
     set_flags()
     parse = functools.partial(tyro.cli, CommandLine, prog=f"python -m {__package__}.train")
     # the preset, or else the checkpoint that is gone on with, decides the defaults of the rest
     given, _ = parse(default=CommandLine(PRESETS["tiny"]), add_help=False, return_unknown_args=True)
+    join_job()
     default = PRESETS.get(given.preset) or newest_config(given.config.checkpoint_dir) or PRESETS["tiny"]
     config = parse(default=CommandLine(default)).config
-    if int(os.environ.get("SLURM_NTASKS", 1)) > 1 or "," in os.environ.get("TPU_WORKER_HOSTNAMES", ""):
-        jax.distributed.initialize()
     if jax.process_index() > 0:
         sys.stdout = open(os.devnull, "w")
-    try:
-        train(config)
-    except (InputError, MeshError, OSError) as error:
-        raise SystemExit(str(error)) from None
+    train(config)
 
 
 if __name__ == "__main__":

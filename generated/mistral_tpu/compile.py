@@ -17,7 +17,8 @@ from jax.experimental import topologies
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 from .config import PRESETS, Config
-from .parallel import RULES, MeshError, abstract, make_mesh
+from .errors import InputError, ending_with_messages
+from .parallel import RULES, abstract, make_mesh
 from .train import compile_step, flops_per_token, new_state, set_flags
 
 MEMORY = {"v4": 32, "v5e": 16, "v5p": 95, "v6e": 32, "tpu7x": 192}  # of one chip
@@ -30,11 +31,11 @@ def topology_devices(topology: str) -> list[jax.Device]:
     os.environ |= {"TPU_SKIP_MDS_QUERY": "1", "ALLOW_MULTIPLE_LIBTPU_LOAD": "1"}
     chip = topology.partition(":")[0]
     if chip not in MEMORY:
-        raise SystemExit(f"--topology {topology}: {chip} is not one of {', '.join(MEMORY)}; an example: v5p:8x8x4")
+        raise InputError(f"--topology {topology}: {chip} is not one of {', '.join(MEMORY)}; an example: v5p:8x8x4")
     try:
         return list(topologies.get_topology_desc(platform="tpu", topology_name=topology).devices)
     except Exception as error:  # whatever libtpu raises, or that it is not installed
-        raise SystemExit(f"--topology {topology}: {error}; libtpu comes with pip install 'jax[tpu]'") from None
+        raise InputError(f"--topology {topology}: {error}; libtpu comes with pip install 'jax[tpu]'") from None
 
 
 def abstract_batch(config: Config, mesh: Mesh) -> dict[str, jax.ShapeDtypeStruct]:
@@ -56,6 +57,7 @@ class CompileCommand:
     hlo: str = ""  # file for the text of the compiled program; "": none
 
 
+@ending_with_messages()
 def main() -> None:
     parse = functools.partial(tyro.cli, CompileCommand, prog=f"python -m {__package__}.compile")
     given, _ = parse(default=CompileCommand(PRESETS["tiny"]), add_help=False, return_unknown_args=True)
@@ -63,12 +65,9 @@ def main() -> None:
     devices = topology_devices(command.topology)
     config = dataclasses.replace(command.config, batch_size=command.batch_per_device * len(devices))
     start = time.perf_counter()
-    try:
-        mesh = make_mesh(config.mesh_data, config.mesh_fsdp, config.mesh_tensor, devices)
-        with jax.set_mesh(mesh):
-            compiled = compile_step(abstract(lambda: new_state(config), mesh), abstract_batch(config, mesh))
-    except MeshError as error:
-        raise SystemExit(str(error)) from None
+    mesh = make_mesh(config.mesh_data, config.mesh_fsdp, config.mesh_tensor, devices)
+    with jax.set_mesh(mesh):
+        compiled = compile_step(abstract(lambda: new_state(config), mesh), abstract_batch(config, mesh))
     chip = command.topology.partition(":")[0]
     print(f"{command.preset} for {len(devices)} {chip}, compiled in {time.perf_counter() - start:.0f} s")
 

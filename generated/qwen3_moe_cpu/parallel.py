@@ -13,6 +13,8 @@ from flax import nnx
 from jax import Array
 from jax.sharding import AxisType, Mesh, NamedSharding, PartitionSpec
 
+from .errors import InputError
+
 
 def keep_memory() -> None:
     """Has glibc keep what is freed: buffers that are new in each step cost a page fault every 4 KiB.
@@ -40,7 +42,7 @@ RULES = {
 }
 
 
-class MeshError(ValueError):
+class MeshError(InputError):
     """Sizes that do not divide over the devices; the message names them and the setting to change."""
 
 

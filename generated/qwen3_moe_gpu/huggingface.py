@@ -20,7 +20,8 @@ from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save_file
 
 from .config import Config
-from .data import ByteTokenizer, InputError
+from .data import ByteTokenizer
+from .errors import InputError
 from .model import Decoder
 from .parallel import named_arrays
 

@@ -32,7 +32,7 @@ from jax.sharding import Mesh
 from tyro.conf import Positional
 
 from .config import Config
-from .data import InputError
+from .errors import InputError, ending_with_messages
 from .huggingface import copy_tokenizer, load_hf, save_hf
 from .model import Decoder
 from .parallel import abstract, make_mesh, named_arrays
@@ -94,7 +94,7 @@ class Checkpoints:
             if here != there:
                 settings = changes(self.read_config(step), self.config) if self.config else ""
                 difference = f"{name} is {there} there, {here} here; settings there -> here: {settings or 'the same'}"
-                raise SystemExit(f"{folder} is of another model: {difference}: mend these, or give another directory")
+                raise InputError(f"{folder} is of another model: {difference}: mend these, or give another directory")
         target = {"arrays": wanted, "checksums": np.zeros(len(wanted), np.uint32)}
         found = self.read(step, item, ocp.args.StandardRestore(target))
         arrays = {name: found["arrays"][name] for name in wanted}
@@ -108,13 +108,15 @@ class Checkpoints:
         for step in sorted(self.manager.all_steps(), reverse=True):
             try:
                 return read(step), damaged
+            except InputError:  # of another model
+                raise
             except Exception as error:  # Orbax raises plain Exceptions too
                 reason = " ".join(str(error).partition(". ")[0].split())
                 print(f"warning: checkpoint {self.directory / str(step)} is damaged: {reason}", file=sys.stderr)
                 damaged.append(step)
                 sys.unraisablehook = lambda _: None  # Orbax drops reads that wait, each with a page of text
         if damaged:
-            raise SystemExit(f"{self.directory}: every checkpoint is damaged: mend one, or give another directory")
+            raise InputError(f"{self.directory}: every checkpoint is damaged: mend one, or give another directory")
         return None, []
 
     def restore(
@@ -150,7 +152,7 @@ def load_checkpoint(directory: str, mesh: Mesh) -> tuple[Config, Decoder]:
 
     found, _ = checkpoints.read_newest(read)
     if found is None:
-        raise SystemExit(f"{directory}: there is no checkpoint: give the --checkpoint-dir of a training run")
+        raise InputError(f"{directory}: there is no checkpoint: give the --checkpoint-dir of a training run")
     return found
 
 
@@ -182,11 +184,9 @@ def export_hf(
     save_hf(*load_checkpoint(directory, make_mesh()), hf_dir, dtype)
 
 
+@ending_with_messages()
 def main() -> None:
-    try:
-        tyro.extras.subcommand_cli_from_dict({"import": import_hf, "export": export_hf})
-    except InputError as error:
-        raise SystemExit(str(error)) from None
+    tyro.extras.subcommand_cli_from_dict({"import": import_hf, "export": export_hf})
 
 
 if __name__ == "__main__":

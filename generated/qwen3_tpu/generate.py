@@ -16,7 +16,8 @@ import tyro
 from jax import Array
 
 from .checkpoint import load_checkpoint
-from .data import ByteTokenizer, FileTokenizer, InputError, load_tokenizer
+from .data import ByteTokenizer, FileTokenizer, load_tokenizer
+from .errors import InputError, ending_with_messages
 from .model import Cache, Decoder, empty_cache
 from .parallel import make_mesh
 
@@ -103,17 +104,15 @@ def stream_text(tokenizer: ByteTokenizer | FileTokenizer, prompt: list[int], tok
     yield tokenizer.decode(ids)[len(shown) :]
 
 
+@ending_with_messages()
 def main(checkpoint_dir: str, prompt: str, sampling: Sampling) -> None:
     """Prints a prompt and its continuation by the newest checkpoint of a directory."""
     config, model = load_checkpoint(checkpoint_dir, make_mesh())
-    try:
-        tokenizer = load_tokenizer(config.tokenizer)
-        ids = [tokenizer.bos, *tokenizer.encode(prompt)]
-        tokens = (int(token) for (token,) in generate(model, [ids], sampling, tokenizer.eos))
-        for piece in stream_text(tokenizer, ids, tokens):
-            print(piece, end="", flush=True)
-    except InputError as error:
-        raise SystemExit(str(error)) from None
+    tokenizer = load_tokenizer(config.tokenizer)
+    ids = [tokenizer.bos, *tokenizer.encode(prompt)]
+    tokens = (int(token) for (token,) in generate(model, [ids], sampling, tokenizer.eos))
+    for piece in stream_text(tokenizer, ids, tokens):
+        print(piece, end="", flush=True)
     print()
 
 

@@ -11,6 +11,8 @@ from flax import nnx
 from jax import Array
 from jax.sharding import AxisType, Mesh, NamedSharding, PartitionSpec
 
+from .errors import InputError
+
 # Logical axis -> mesh axes. An axis that is not here (None in a spec) is not split.
 RULES = {
     "batch": ("data", "fsdp"),
@@ -26,7 +28,7 @@ RULES = {
 }
 
 
-class MeshError(ValueError):
+class MeshError(InputError):
     """Sizes that do not divide over the devices; the message names them and the setting to change."""
 
 

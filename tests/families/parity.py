@@ -12,7 +12,7 @@ import jax
 import numpy as np
 import torch
 
-MODULES = ("config", "model", "parallel", "huggingface", "generate", "train")
+MODULES = ("config", "errors", "model", "parallel", "huggingface", "generate", "train")
 
 
 def load_package(folder: Path) -> SimpleNamespace:

@@ -91,7 +91,7 @@ def test_targets_are_names_of_projections(imported):
     assert adapted == {"out", "up"}
     assert {x.shape[-1] for name, x in arrays.items() if name.endswith("adapter.down")} == {3}
     for settings, found in (dict(lora_targets="out,side"), "no side among all, "), (dict(lora_rank=0), "at least 1"):
-        with pytest.raises(SystemExit, match=found):
+        with pytest.raises(package.errors.InputError, match=found):
             package.train.train(dataclasses.replace(config, **settings))
 
 

@@ -62,11 +62,12 @@ print("orthogonal")
 LEFT_OVER = """
 import dataclasses
 from own_cpu.config import PRESETS
+from own_cpu.errors import InputError
 from own_cpu.train import train
 
 try:
     train(dataclasses.replace(PRESETS["tiny"], layers=5))
-except SystemExit as error:
+except InputError as error:
     print(error)
 """
 

@@ -11,7 +11,8 @@ import pytest
 from flax import nnx
 
 from ..config import PRESETS
-from ..data import ByteTokenizer, InputError
+from ..data import ByteTokenizer
+from ..errors import InputError
 from ..generate import Sampling, decode, filter_logits, generate, sample, stream_text
 from ..huggingface import save_hf
 from ..model import Decoder, empty_cache

@@ -190,8 +190,8 @@ def test_state_is_made_as_its_parameters_are_laid_out():
 PUBLISHED = next(name for name in PRESETS if name != "tiny")
 
 
-def run_command(monkeypatch, *arguments: str) -> int | str:
-    """The command line in this process: its exit code, or the message that it ends with."""
+def run_command(monkeypatch, *arguments: str) -> int:
+    """The exit code of the command line in this process."""
     monkeypatch.setattr("sys.argv", ["train", *arguments])
     with pytest.raises(SystemExit) as ended:
         importlib.import_module("..train", __package__).main()
@@ -214,16 +214,16 @@ def test_flags_that_cannot_be_read(arguments, texts, monkeypatch, capsys):
         assert text in said
 
 
-def test_settings_that_do_not_fit(monkeypatch):
-    found = run_command(monkeypatch, "--checkpoint-every", "0")
-    assert found == "--checkpoint-every 0: must be at least 1"
-    found = run_command(monkeypatch, "--batch-size", "9", "--accumulation", "2", "--mesh-fsdp", "1")
-    assert found == "--batch-size 9: must be a multiple of accumulation x data x fsdp, 2"
+def test_settings_that_do_not_fit(monkeypatch, capsys):
+    assert run_command(monkeypatch, "--checkpoint-every", "0") == 2
+    assert capsys.readouterr().err == "error: --checkpoint-every 0: must be at least 1\n"
+    assert run_command(monkeypatch, "--batch-size", "9", "--accumulation", "2", "--mesh-fsdp", "1") == 2
+    assert "error: --batch-size 9: must be a multiple of accumulation x data x fsdp, 2\n" in capsys.readouterr().err
 
 
 def test_a_mistake_ends_with_what_is_wrong():
     process = run_python("-m", f"{PACKAGE.name}.train", "--data", "/no/such/file")
-    assert process.returncode == 1 and "Traceback" not in process.stderr
+    assert process.returncode == 2 and "Traceback" not in process.stderr
     assert "/no/such/file" in process.stderr
 
 

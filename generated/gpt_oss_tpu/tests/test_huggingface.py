@@ -15,7 +15,7 @@ from safetensors.numpy import load_file, save_file
 
 from ..checkpoint import load_checkpoint
 from ..config import PRESETS, Config
-from ..data import InputError
+from ..errors import InputError
 from ..huggingface import hf_buffers, hf_sizes, hf_views, load_hf, save_hf
 from ..model import Decoder
 from ..parallel import make_mesh, named_arrays
@@ -157,7 +157,7 @@ def run(monkeypatch, *arguments):
     importlib.import_module("..checkpoint", __package__).main()
 
 
-def test_import_and_export_from_the_command_line(model, copied, tmp_path, monkeypatch):
+def test_import_and_export_from_the_command_line(model, copied, tmp_path, monkeypatch, capsys):
     """What is not a tensor comes along too; bf16 is rounded, and kept off the same tensors, as by transformers."""
     for name in "tokenizer.json", "generation_config.json":
         (copied / name).write_text("{}")
@@ -173,8 +173,9 @@ def test_import_and_export_from_the_command_line(model, copied, tmp_path, monkey
     assert config.tokenizer == str(tmp_path / "run/tokenizer/tokenizer.json")
     assert_same(named_arrays(again), named_arrays(model))
     for arguments in (["import", copied, tmp_path / "run"], ["export", tmp_path / "run", tmp_path / "ours"]):
-        with pytest.raises(SystemExit, match="is there already: give a new directory"):
+        with pytest.raises(SystemExit) as ended:
             run(monkeypatch, *arguments)
+        assert ended.value.code == 2 and "is there already: give a new directory" in capsys.readouterr().err
 
 
 def test_a_model_of_bytes_names_its_ends(exported):

@@ -8,7 +8,7 @@ import jax
 import numpy as np
 import pytest
 
-from ..data import InputError
+from ..errors import InputError
 from ..huggingface import load_hf, save_hf
 from .reference import check_logits_and_gradients
 

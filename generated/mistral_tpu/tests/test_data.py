@@ -17,7 +17,8 @@ import tokenizers
 from array_record.python.array_record_module import ArrayRecordWriter
 
 from ..config import PRESETS
-from ..data import InputError, find_files, load_tokenizer, make_dataset, open_documents
+from ..data import find_files, load_tokenizer, make_dataset, open_documents
+from ..errors import InputError
 
 pipeline = importlib.import_module("..data", __package__)
 

@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 
 from ..checkpoint import Checkpoints, load_checkpoint
+from ..errors import InputError
 from ..parallel import abstract, make_mesh
 from ..train import TrainState, create_state, new_state
 from .processes import PACKAGE, run_python
@@ -129,7 +130,7 @@ def test_when_all_are_damaged_nothing_begins_anew(two_checkpoints, tmp_path):
     for step in "3", "7":
         cut(largest(directory / step / "model"))
     for _ in range(2):  # nor at a second try
-        with pytest.raises(SystemExit, match="every checkpoint is damaged"):
+        with pytest.raises(InputError, match="every checkpoint is damaged"):
             restore(directory)
 
 
@@ -145,7 +146,7 @@ def test_half_a_checkpoint_is_no_checkpoint(two_checkpoints, tmp_path):
 
 def test_an_empty_directory_holds_none(tmp_path):
     assert restore(tmp_path) is None
-    with pytest.raises(SystemExit, match="there is no checkpoint"):
+    with pytest.raises(InputError, match="there is no checkpoint"):
         load_checkpoint(str(tmp_path), make_mesh(1, 1, 1))
 
 

@@ -31,11 +31,11 @@ def test_compiles_the_step_for_a_slice_that_is_not_here(tmp_path):
 
 def test_an_unknown_chip_is_named():
     process = run("--topology", "v99:2x2")
-    assert process.returncode == 1 and "Traceback" not in process.stderr
+    assert process.returncode == 2 and "Traceback" not in process.stderr
     assert "--topology v99:2x2: v99 is not one of v4, v5e, v5p, v6e, tpu7x" in process.stderr
 
 
 def test_a_mesh_that_does_not_fit_is_named():
     pytest.importorskip("libtpu", reason="needs libtpu: pip install '.[tpu]'")
     process = run("--topology", "v5e:2x2", "--mesh-tensor", "3")
-    assert process.returncode == 1 and "4 devices do not divide" in process.stderr
+    assert process.returncode == 2 and "4 devices do not divide" in process.stderr

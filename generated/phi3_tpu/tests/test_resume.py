@@ -123,5 +123,5 @@ def test_a_stopped_and_a_killed_run_go_on_to_the_bit(whole, tmp_path, cache):
 
     output = finish(start(tmp_path, cache))
     assert "all 60 steps are done" in output
-    output = finish(start(tmp_path, cache, width=2 * SMALL.width), code=1)
+    output = finish(start(tmp_path, cache, width=2 * SMALL.width), code=2)
     assert "is of another model" in output and f"width {SMALL.width} -> {2 * SMALL.width}" in output
