@@ -7,7 +7,6 @@ from collections.abc import Callable
 from typing import Any
 
 import absl.logging
-import grain
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -18,7 +17,7 @@ from jax import Array
 from jax.sharding import Mesh
 
 from generator.marks import point
-from generator.roles import Decoder, InputError, abstract, named_arrays
+from generator.roles import Batches, Decoder, InputError, RestoreRows, SaveRows, abstract, named_arrays
 
 
 class Config:
@@ -57,7 +56,7 @@ class Checkpoints:
             )
         self.manager = ocp.CheckpointManager(self.directory, options=options)
 
-    def save(self, step: int, model: Decoder, training: Any = None, data: grain.DatasetIterator | None = None) -> None:
+    def save(self, step: int, model: Decoder, training: Any = None, data: Batches | None = None) -> None:
         """Copies the arrays from their devices and returns; they are written in the background."""
         items = {"config": ocp.args.JsonSave(dataclasses.asdict(self.config))}
         for item, tree in {"model": model, "training": training}.items():
@@ -66,7 +65,7 @@ class Checkpoints:
                 point("Checkpoints.save", arrays, step)
                 items[item] = ocp.args.StandardSave({"arrays": arrays, "checksums": checksums(arrays)})
         if data is not None:
-            items["data"] = grain.checkpoint.CheckpointSave(data)
+            items["data"] = SaveRows(data.get_state())
         self.manager.save(step, args=ocp.args.Composite(**items))
 
     def read(self, step: int, item: str, arguments: ocp.args.CheckpointArgs) -> Any:
@@ -114,7 +113,7 @@ class Checkpoints:
         return None, []
 
     def restore(
-        self, model: Decoder, training: Any, data: grain.DatasetIterator
+        self, model: Decoder, training: Any, data: Batches
     ) -> tuple[int, Config, Decoder, Any] | None:
         """Step, Config, model and training state of the newest good checkpoint, laid out as the abstract ones given.
 
@@ -126,7 +125,7 @@ class Checkpoints:
             saved, parameters = self.read_config(step), self.read_arrays(step, "model", model)
             arrays = self.read_arrays(step, "training", training) if step > 0 else None
             if step > 0:
-                self.read(step, "data", grain.checkpoint.CheckpointRestore(data))
+                data.set_state(self.read(step, "data", RestoreRows()), step)
             return step, saved, parameters, arrays
 
         found, damaged = self.read_newest(read)

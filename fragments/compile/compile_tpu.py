@@ -9,15 +9,14 @@ from pathlib import Path
 import jax
 import tyro
 from jax.experimental import topologies
-from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 from generator.marks import setting
 from generator.roles import (
     PRESETS,
-    RULES,
     Config,
     InputError,
     abstract,
+    abstract_batch,
     compile_step,
     ending_with_messages,
     flops_per_token,
@@ -41,14 +40,6 @@ def topology_devices(topology: str) -> list[jax.Device]:
         return list(topologies.get_topology_desc(platform="tpu", topology_name=topology).devices)
     except Exception as error:  # whatever libtpu raises, or that it is not installed
         raise InputError(f"--topology {topology}: {error}; libtpu comes with pip install 'jax[tpu]'") from None
-
-
-def abstract_batch(config: Config, mesh: Mesh) -> dict[str, jax.ShapeDtypeStruct]:
-    """The arrays [B, T] of a batch, rows over the devices."""
-    dtypes = {name: "int32" for name in ("tokens", "targets", "positions", "segment_ids")} | {"weights": "float32"}
-    layout = NamedSharding(mesh, PartitionSpec(RULES["batch"], RULES["sequence"]))
-    shape = config.batch_size, config.sequence_length
-    return {name: jax.ShapeDtypeStruct(shape, dtype, sharding=layout) for name, dtype in dtypes.items()}
 
 
 @dataclasses.dataclass(frozen=True)

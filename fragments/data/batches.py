@@ -1,21 +1,26 @@
 """Batches of sequences, in which each document is a segment: it attends to itself, and its positions start at 0."""
 
+import collections
 import functools
+import itertools
+from collections.abc import Iterator, Sequence
+from typing import Any
 
 import grain
+import jax
 import numpy as np
 from jax import Array
+from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 from generator.marks import point, provide
-from generator.roles import TEXT_BYTES, InputError, load_tokenizer, open_documents
+from generator.roles import RULES, TEXT_BYTES, InputError, load_tokenizer, open_documents
 
 
 class Config:
+    eval_data: str = ""  # documents for evaluation, given as data is; "": a share of data, which is not trained on
+    eval_share: float = 0.02  # share of the documents that is held out where there is no eval_data; 0: no evaluation
     sequence_length: int = 4096  # tokens in one training sequence
     batch_size: int = 8  # sequences in one optimizer step, over all devices
-
-
-HOLDOUT = 50  # one document in so many is for evaluation, chosen by its number: the same for any number of processes
 
 
 class Unlist(grain.experimental.FlatMapTransform):
@@ -25,56 +30,131 @@ class Unlist(grain.experimental.FlatMapTransform):
         return element
 
 
-def make_dataset(config: Config, split: str, process_index: int = 0, process_count: int = 1) -> grain.IterDataset:
-    """The batches of one process: dicts of arrays [batch_size / process_count, sequence_length].
+def make_datasets(config: Config, split: str, rows: Sequence[int] = (0,), seed: int = 0) -> list[grain.IterDataset]:
+    """A dataset of sequences for each row: dicts of arrays [sequence_length].
 
     int32 `tokens`, `targets` (the tokens that follow), `positions` (from 0 in each segment), `segment_ids` (1, 2, ...;
     0 is padding), fp32 `weights` (1 where a target counts). A segment is a document with bos and eos, or a piece of one
-    longer than a sequence. "train" never ends: a process reads documents of its own, in a new order each epoch. "eval"
-    is one pass, padded to whole batches: a process reads all of it and keeps its rows, so all have as many batches.
+    longer than a sequence. "train" never ends: all documents, in a new order each epoch, are dealt out to the rows of
+    a batch, and each row packs its own. "eval" is one pass, not dealt out.
     """
     tokenizer, length = load_tokenizer(config.tokenizer), config.sequence_length
     if (known := tokenizer.vocab_size) > (most := config.vocab_size):
         raise InputError(f"tokenizer {config.tokenizer}: its {known} tokens exceed a vocab_size of {most}: raise that")
-    if config.batch_size % process_count:
-        raise InputError(f"batch_size {config.batch_size}: must be a multiple of the {process_count} processes")
-    documents = open_documents(config.data)
+    share = 0.0 if config.eval_data else config.eval_share
+    if not 0 <= share < 1:
+        raise InputError(f"eval_share {share}: must be at least 0 and less than 1")
+    data = config.eval_data if split == "eval" and config.eval_data else config.data
+    documents = open_documents(data)
     count = len(documents)
-    numbers = np.arange(count)
-    train = numbers[numbers % HOLDOUT != 0]
-    if len(train) < process_count:
-        problem = f"{count} documents, of which 1 in {HOLDOUT} is held out, are too few for {process_count} processes"
-        raise InputError(f"data {config.data}: {problem}: give more, or a text of more than {TEXT_BYTES} bytes")
-    rows = config.batch_size // process_count
+    held_out = np.diff(np.ceil(share * np.arange(count + 1))) > 0  # 1 in 50, say: by their numbers alone
+    chosen = ~held_out if split == "train" or config.eval_data else held_out
+    if not chosen.any():
+        problem = f"{count} documents, {held_out.sum()} of them held out, are too few"
+        raise InputError(f"data {data}: {problem}: give more, or a text of more than {TEXT_BYTES} bytes")
+    orders = [grain.MapDataset.source(np.flatnonzero(chosen))]
     if split == "train":
-        order = grain.MapDataset.source(train[process_index::process_count]).seed(config.seed).shuffle().repeat()
-        size, start = rows, 0
-    else:
-        order = grain.MapDataset.source(numbers[::HOLDOUT])
-        size, start = config.batch_size, process_index * rows
+        endless = orders[0].seed(seed).shuffle().repeat()
+        orders = [endless[row :: config.batch_size] for row in rows]
+    threads = max(1, 16 // len(orders))
 
     def tokenize(number: int) -> list[dict[str, np.ndarray]]:
         tokens = np.array([tokenizer.bos, *tokenizer.encode(documents[number]), tokenizer.eos], np.int32)
         parts = [slice(i, i + length) for i in range(0, len(tokens) - 1, length)]
         return [{"tokens": tokens[:-1][part], "targets": tokens[1:][part]} for part in parts]
 
-    def to_batch(packed: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
-        batch = {"tokens": packed["tokens"], "targets": packed["targets"], "positions": packed["tokens_positions"]}
-        batch["segment_ids"] = packed["tokens_segment_ids"]
-        batch["weights"] = (batch["segment_ids"] > 0).astype(np.float32)
-        return {name: values[start : start + rows] for name, values in batch.items()}
+    def finish(packed: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
+        row = {"tokens": packed["tokens"], "targets": packed["targets"], "positions": packed["tokens_positions"]}
+        row["segment_ids"] = packed["tokens_segment_ids"]
+        return row | {"weights": (row["segment_ids"] > 0).astype(np.float32)}
 
-    pieces = order.map(tokenize).to_iter_dataset(grain.ReadOptions(num_threads=8, prefetch_buffer_size=256))
-    with point("make_dataset.sequences", pieces, split, length):
+    def pack(order: grain.MapDataset) -> grain.IterDataset:
+        pieces = order.map(tokenize).to_iter_dataset(grain.ReadOptions(threads, prefetch_buffer_size=8 * threads))
+        with point("make_datasets.sequences", pieces, split, length, config):
 
-        def to_row(piece: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
-            used = len(piece["tokens"])
-            row = piece | {"tokens_positions": np.arange(used), "tokens_segment_ids": np.ones(used, np.int32)}
-            return {name: np.pad(values, (0, length - used)) for name, values in row.items()}
+            def to_row(piece: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
+                used = len(piece["tokens"])
+                row = piece | {"tokens_positions": np.arange(used), "tokens_segment_ids": np.ones(used, np.int32)}
+                return {name: np.pad(values, (0, length - used)) for name, values in row.items()}
 
-        sequences = grain.experimental.FlatMapIterDataset(pieces, Unlist()).map(to_row)
-    pad = functools.partial(grain.experimental.batch_and_pad, batch_size=size)
-    return sequences.batch(size, batch_fn=pad).map(to_batch)
+            sequences = grain.experimental.FlatMapIterDataset(pieces, Unlist()).map(to_row)
+        return sequences.map(finish)
+
+    return [pack(order) for order in orders]
+
+
+class Batches:
+    """The training batches: of each, the rows that devices of this process hold, dicts of arrays [rows, T].
+
+    A row has sequences of its own, so the batches are the same over any mesh and any number of processes.
+    """
+
+    def __init__(self, config: Config, sharding: NamedSharding):
+        """`sharding`: of the arrays [batch_size, T]."""
+        self.config, self.sharding = config, sharding
+        holders = collections.defaultdict(set)  # row -> processes with a device that holds it
+        for device, index in sharding.devices_indices_map((config.batch_size, config.sequence_length)).items():
+            for row in range(config.batch_size)[index[0]]:
+                holders[row].add(device.process_index)
+        self.rows = [row for row in range(config.batch_size) if jax.process_index() in holders[row]]
+        self.kept = [row for row in self.rows if jax.process_index() == min(holders[row])]
+        self.start(config.seed)
+
+    def start(self, seed: int) -> None:
+        """Begins an order of the documents."""
+        self.seed = seed
+        self.streams = dict(zip(self.rows, map(iter, make_datasets(self.config, "train", self.rows, seed)), strict=True))
+
+    def __iter__(self) -> Iterator[dict[str, np.ndarray]]:
+        return self
+
+    def __next__(self) -> dict[str, np.ndarray]:
+        sequences = [next(stream) for stream in self.streams.values()]
+        return {name: np.stack([sequence[name] for sequence in sequences]) for name in sequences[0]}
+
+    def to_devices(self, batch: dict[str, np.ndarray]) -> dict[str, Array]:
+        """The arrays [batch_size, T] over all processes, of rows as they come from here."""
+        every = range(self.config.batch_size)
+
+        def lay_out(x: np.ndarray) -> Array:  # [rows, T]
+            part = lambda index: x[np.searchsorted(self.rows, every[index[0]])][:, index[1]]
+            return jax.make_array_from_callback((len(every), x.shape[1]), self.sharding, part)
+
+        return jax.tree.map(lay_out, batch)
+
+    def get_state(self) -> dict[int, Any]:
+        """Where the rows are that this process is the first to hold: each row's state is kept once."""
+        rows = self.config.batch_size
+        return {row: {"rows": rows, "seed": self.seed, "stream": self.streams[row].get_state()} for row in self.kept}
+
+    def set_state(self, states: dict[int, Any], step: int) -> None:
+        """Goes on from the states of all rows after a step."""
+        if {state["rows"] for state in states.values()} != {len(states)}:
+            raise ValueError("the states of some rows are missing")
+        if len(states) != self.config.batch_size:
+            print(f"batch_size was {len(states)}: the documents come in a new order from here on")
+            return self.start(self.config.seed + step)
+        self.start(states[0]["seed"])
+        for row, stream in self.streams.items():
+            stream.set_state(states[row]["stream"])
+
+
+def abstract_batch(config: Config, mesh: Mesh) -> dict[str, jax.ShapeDtypeStruct]:
+    """The arrays [batch_size, T] of a batch, rows over the devices."""
+    dtypes = {name: "int32" for name in ("tokens", "targets", "positions", "segment_ids")} | {"weights": "float32"}
+    layout = NamedSharding(mesh, PartitionSpec(RULES["batch"], RULES["sequence"]))
+    shape = config.batch_size, config.sequence_length
+    return {name: jax.ShapeDtypeStruct(shape, dtype, sharding=layout) for name, dtype in dtypes.items()}
+
+
+def held_out_batches(config: Config, rows: list[int]) -> list[dict[str, np.ndarray]]:
+    """These rows of the first `eval_batches` batches of "eval", the last one padded; [] without evaluation."""
+    if not (config.eval_data or config.eval_share):
+        return []
+    pad = functools.partial(grain.experimental.batch_and_pad, batch_size=config.batch_size)
+    batches = make_datasets(config, "eval")[0].batch(config.batch_size, batch_fn=pad)
+    here = batches.map(lambda batch: {name: values[rows] for name, values in batch.items()})
+    return list(itertools.islice(here, config.eval_batches))
 
 
 @provide("Decoder.hidden", optional=True)

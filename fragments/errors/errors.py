@@ -18,6 +18,10 @@ class InputError(Exception):
     """Settings, data, a tokenizer, a prompt or a directory that cannot be used: which, why, and what to do."""
 
 
+class Preempted(Exception):
+    """A signal ended the program before its time; all is saved."""
+
+
 @contextlib.contextmanager
 def ending_with_messages() -> Iterator[None]:
     """Ends the program by a message and an exit code where something cannot be used."""
@@ -27,6 +31,9 @@ def ending_with_messages() -> Iterator[None]:
         code, message = ExitCode.MISTAKE, error
     except OSError as error:
         code, message = ExitCode.STORAGE, error
+    except Preempted as stop:
+        print(stop, file=sys.stderr)
+        raise SystemExit(ExitCode.PREEMPTED) from None
     else:
         return
     print(f"error: {message}", file=sys.stderr)

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from generator.roles import PACKAGE, PRESETS, SMALL
+from generator.roles import PACKAGE, PRESETS, SMALL, ExitCode
 
 TEXT = Path(email.__file__).parent / "*.py"
 
@@ -97,7 +97,7 @@ def test_a_stopped_and_a_killed_run_go_on_to_the_bit(whole, tmp_path, cache):
     process = start(tmp_path, cache, checkpoint_every=10_000)
     wait_for(process, reaches(5))
     process.send_signal(signal.SIGTERM)
-    output = finish(process)
+    output = finish(process, ExitCode.PREEMPTED)
     stopped = metrics(tmp_path)[-1]["step"]
     assert f"stopped by SIGTERM after step {stopped}, which is saved" in output
     assert stopped < 60 and (tmp_path / str(stopped)).is_dir()

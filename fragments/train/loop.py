@@ -1,28 +1,27 @@
 """The training loop: evaluates, saves, resumes, stops on a signal."""
 
 import dataclasses
-import functools
-import itertools
 import signal
 import tempfile
 import time
 from pathlib import Path
 
 import jax
-from jax.sharding import NamedSharding, PartitionSpec
 
 from generator.marks import point
 from generator.roles import (
-    RULES,
+    Batches,
     Checkpoints,
     InputError,
     Monitor,
+    Preempted,
     abstract,
+    abstract_batch,
     changes,
     compile_step,
     create_state,
+    held_out_batches,
     loss,
-    make_dataset,
     make_mesh,
     new_state,
 )
@@ -51,11 +50,8 @@ def train(config: Config) -> None:
     if jax.process_count() == 1:  # several agree on a step to stop at through jax.distributed
         for number in signal.SIGTERM, signal.SIGINT:
             signal.signal(number, lambda n, _: (signals.append(n), signal.signal(n, signal.SIG_DFL)))
-    index, count = jax.process_index(), jax.process_count()
-    data = iter(make_dataset(config, "train", index, count))
-    held_out = list(itertools.islice(make_dataset(config, "eval", index, count), config.eval_batches))
-    rows = NamedSharding(mesh, PartitionSpec(RULES["batch"], RULES["sequence"]))
-    to_devices = functools.partial(jax.make_array_from_process_local_data, rows)
+    data = Batches(config, abstract_batch(config, mesh)["tokens"].sharding)
+    held_out, to_devices = held_out_batches(config, data.rows), data.to_devices
     directory = Path(config.checkpoint_dir or time.strftime("runs/%Y%m%d-%H%M%S"))
     checkpoints = Checkpoints(str(directory), config)
     with jax.set_mesh(mesh):
@@ -71,10 +67,10 @@ def train(config: Config) -> None:
         if step >= config.steps:
             print(f"all {config.steps} steps are done: give more --steps to train on")
             return
-        compiled_step = compile_step(state, to_devices(held_out[0]))  # training batches have the same layout
+        compiled_step = compile_step(state, abstract_batch(config, mesh))
         evaluate = jax.jit(lambda model, batch: loss(model, batch, config)[1])
         # process 0 speaks for all
-        monitor = Monitor(directory if index == 0 else Path(tempfile.mkdtemp()), config, step)
+        monitor = Monitor(directory if jax.process_index() == 0 else Path(tempfile.mkdtemp()), config, step)
         pending, stopping = None, False  # pending: the last step, which the device is still working on
         try:
             while step < config.steps and not stopping:
@@ -84,7 +80,7 @@ def train(config: Config) -> None:
                     monitor.step(*pending)
                 pending = step, metrics
                 stopping = bool(signals) or checkpoints.manager.reached_preemption(step)
-                evaluates = step == config.steps or step % config.eval_every == 0
+                evaluates = held_out and (step == config.steps or step % config.eval_every == 0)
                 saves = step == config.steps or step % config.checkpoint_every == 0 or stopping
                 if not (evaluates or saves):
                     continue
@@ -103,5 +99,5 @@ def train(config: Config) -> None:
             checkpoints.manager.close()
     if stopping:
         reason = signal.Signals(signals[0]).name if signals else "preemption"
-        print(f"stopped by {reason} after step {step}, which is saved: the same command continues")
+        raise Preempted(f"stopped by {reason} after step {step}, which is saved: the same command continues")
     print(f"checkpoints, metrics.jsonl, loss.png and TensorBoard events: {directory}")
