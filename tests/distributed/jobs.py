@@ -1,0 +1,56 @@
+"""Jobs of real processes on this machine: each has two of the host's devices, and they talk over the loopback."""
+
+from __future__ import annotations
+
+import os
+import socket
+import subprocess
+import sys
+from pathlib import Path
+
+GENERATED = Path(__file__).parents[2] / "generated"
+
+
+def free_port() -> int:
+    with socket.socket() as found:
+        found.bind(("127.0.0.1", 0))
+        return found.getsockname()[1]
+
+
+def environment(cache: Path, processes: int, devices: int, **variables: str) -> dict[str, str]:
+    """Of one process: programs are compiled fast, and once for all processes and tests."""
+    flags = f"--xla_force_host_platform_device_count={devices} --xla_backend_optimization_level=0"
+    several = {"JAX_COORDINATOR_ADDRESS": f"127.0.0.1:{free_port()}", "JAX_NUM_PROCESSES": str(processes)}
+    paths = [str(GENERATED), str(Path(__file__).parents[1])]
+    found = {name: value for name, value in os.environ.items() if not name.startswith(("JAX_", "SLURM_", "OMPI_"))}
+    return (
+        found
+        | {"JAX_PLATFORMS": "cpu", "XLA_FLAGS": flags, "PYTHONPATH": os.pathsep.join(paths)}
+        | {"JAX_COMPILATION_CACHE_DIR": str(cache), "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0"}
+        | (several if processes > 1 else {})
+        | variables
+    )
+
+
+def start(arguments: list[str], cache: Path, processes: int = 2, devices: int = 2) -> list[subprocess.Popen]:
+    """Python with these arguments, in each process of a job."""
+    shared = environment(cache, processes, devices)
+    return [
+        subprocess.Popen(
+            [sys.executable, *arguments],
+            env=shared | ({"JAX_PROCESS_ID": str(index)} if processes > 1 else {}),
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+        )
+        for index in range(processes)
+    ]
+
+
+def finish(job: list[subprocess.Popen], code: int = 0) -> list[str]:
+    """What each process of a job that ends in this way has printed."""
+    outputs = [process.communicate(timeout=900)[0] for process in job]
+    for process, output in zip(job, outputs, strict=True):
+        assert process.returncode == code, output[-4000:]
+        assert "Traceback" not in output
+    return outputs
