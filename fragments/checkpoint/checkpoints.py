@@ -18,7 +18,7 @@ from jax import Array
 from jax.sharding import Mesh
 
 from generator.marks import point
-from generator.roles import Decoder, InputError, abstract, named_arrays
+from generator.roles import Decoder, InputError, abstract, check_config, named_arrays
 
 
 class Config:
@@ -75,7 +75,9 @@ class Checkpoints:
     def read_config(self, step: int) -> Config:
         fields = self.read(step, "config", ocp.args.JsonRestore())
         point("checkpoints.config", fields)
-        return Config(**fields)
+        config = Config(**fields)
+        check_config(config, f"{self.directory / str(step)}: ")
+        return config
 
     def read_arrays(self, step: int, item: str, tree: Any) -> Any:
         """The arrays of an item, in the structure and layout of an abstract tree."""
