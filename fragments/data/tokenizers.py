@@ -32,11 +32,14 @@ class FileTokenizer:
         beside = path.with_name("tokenizer_config.json")
         try:
             self.tokenizer = Tokenizer.from_file(str(path))
-            settings = json.loads(beside.read_text()) if beside.is_file() else {}
+            settings = json.loads(beside.read_text()) if beside.exists() else {}
             names = [settings.get("bos_token", "<s>"), settings.get("eos_token", "</s>")]
             names = [name["content"] if isinstance(name, dict) else name for name in names]
+            if not self.encode("text"):
+                raise ValueError("it makes no tokens of a text")
         except Exception as error:
-            raise InputError(f"tokenizer {path}: {error!r}: give the path of a tokenizer.json, or bytes") from None
+            problem = f"tokenizer {path} with its {beside.name}: {error!r}"
+            raise InputError(f"{problem}: give the path of a tokenizer.json, or bytes") from None
         self.tokenizer.encode_special_tokens = True  # "</s>" in a document is text and does not end it
         names[0] = names[1] if names[0] is None else names[0]  # what ends a document begins one too, as in GPT-2
         vocabulary = self.tokenizer.get_vocab()
