@@ -17,7 +17,7 @@ from jax import Array
 from jax.sharding import Mesh
 
 from generator.marks import point
-from generator.roles import Batches, Decoder, InputError, RestoreRows, SaveRows, abstract, named_arrays
+from generator.roles import Batches, Decoder, InputError, RestoreRows, SaveRows, abstract, check_config, named_arrays
 
 
 class Config:
@@ -74,7 +74,9 @@ class Checkpoints:
     def read_config(self, step: int) -> Config:
         fields = self.read(step, "config", ocp.args.JsonRestore())
         point("checkpoints.config", fields)
-        return Config(**fields)
+        config = Config(**fields)
+        check_config(config, f"{self.directory / str(step)}: ")
+        return config
 
     def read_arrays(self, step: int, item: str, tree: Any) -> Any:
         """The arrays of an item, in the structure and layout of an abstract tree."""
@@ -112,9 +114,7 @@ class Checkpoints:
             raise InputError(f"{self.directory}: every checkpoint is damaged: mend one, or give another directory")
         return None, []
 
-    def restore(
-        self, model: Decoder, training: Any, data: Batches
-    ) -> tuple[int, Config, Decoder, Any] | None:
+    def restore(self, model: Decoder, training: Any, data: Batches) -> tuple[int, Config, Decoder, Any] | None:
         """Step, Config, model and training state of the newest good checkpoint, laid out as the abstract ones given.
 
         `data` is set to where it was. The training state of imported weights is None. None: there is no checkpoint.

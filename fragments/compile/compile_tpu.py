@@ -17,6 +17,7 @@ from generator.roles import (
     InputError,
     abstract,
     abstract_batch,
+    check_config,
     compile_step,
     ending_with_messages,
     flops_per_token,
@@ -60,6 +61,7 @@ def main() -> None:
     command = parse(default=CompileCommand(PRESETS[given.preset]))  # the preset decides the defaults of the rest
     devices = topology_devices(command.topology)
     config = dataclasses.replace(command.config, batch_size=command.batch_per_device * len(devices))
+    check_config(config)
     start = time.perf_counter()
     mesh = make_mesh(config.mesh_data, config.mesh_fsdp, config.mesh_tensor, devices)
     with jax.set_mesh(mesh):

@@ -4,6 +4,7 @@ import functools
 import glob
 import itertools
 import json
+import os
 import sysconfig
 from pathlib import Path
 
@@ -24,28 +25,34 @@ TEXT_BYTES = 65_536  # about the longest document from a plain text file
 def read_bytes(path: Path, start: int, stop: int) -> bytes:
     with path.open("rb") as file:
         file.seek(start)
-        return file.read(stop - start)
+        content = file.read(stop - start)
+    if len(content) < stop - start:
+        raise InputError(f"{path}: has been cut to {start + len(content)} bytes since the run began: start again")
+    return content
 
 
 def as_text(value: object, source: str) -> str:
-    """A document from what its file holds: a string, or UTF-8. `source` tells in an error where it is from."""
+    """A document from what its file holds: a string, or UTF-8. `source` tells in an error where it is from.
+
+    Halves of surrogate pairs, which JSON can hold, but no tokenizer, become U+FFFD.
+    """
     try:
         value = value.decode() if isinstance(value, bytes) else value
     except UnicodeDecodeError as error:
         raise InputError(f"{source}: byte {error.start} is not UTF-8: convert it to UTF-8, or leave it out") from None
     if not isinstance(value, str):
         raise InputError(f"{source}: the text is {value!r}, not a string: mend it, or leave it out")
-    return value
+    return value.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
 
 
 def open_text(path: Path) -> grain.MapDataset:
-    if b"\0" in read_bytes(path, 0, 8192):  # as git tells binary files
-        raise InputError(f"{path}: not text, nor of another suffix that is known: unpack it, or choose: 'DIR/**/*.txt'")
     size = path.stat().st_size
+    if b"\0" in read_bytes(path, 0, min(size, 8192)):  # as git tells binary files
+        raise InputError(f"{path}: not text, nor of another suffix that is known: unpack it, or choose: 'DIR/**/*.txt'")
     count = -(-size // TEXT_BYTES)
     bounds = {0, size}
     for offset in (size * i // count for i in range(1, count)):
-        window = read_bytes(path, offset, offset + 4096)
+        window = read_bytes(path, offset, min(size, offset + 4096))
         characters = (i for i, byte in enumerate(window) if byte & 0xC0 != 0x80)  # where a character of UTF-8 begins
         bounds.add(offset + (window.find(b"\n") + 1 or next(characters, 0)))
     pieces = grain.MapDataset.source(list(itertools.pairwise(sorted(bounds))))
@@ -63,7 +70,7 @@ def open_jsonl(path: Path) -> grain.MapDataset:
         stop, source = ends[lines[i]], f"{path}:{lines[i] + 1}"
         try:
             return as_text(json.loads(read_bytes(path, stop - lengths[lines[i]], stop))["text"], source)
-        except (ValueError, KeyError, TypeError) as error:  # no JSON, no field text, no object
+        except (ValueError, RecursionError, KeyError, TypeError) as error:  # no JSON, no field text, no object
             raise InputError(f"{source}: must be JSON with a field text: {type(error).__name__}: {error}") from None
 
     return grain.MapDataset.range(len(lines)).map(read)
@@ -77,7 +84,7 @@ def open_parquet(path: Path) -> grain.MapDataset:
             column = file.read(columns=["text"])["text"]
     except ImportError:
         raise InputError(f"{path}: needs pyarrow: pip install pyarrow") from None
-    except (ArrowException, KeyError) as error:
+    except (ArrowException, KeyError, OSError) as error:
         raise InputError(f"{path}: must be Parquet with a column text: {error}") from None
     return grain.MapDataset.range(len(column)).map(lambda i: as_text(column[i].as_py(), f"{path}: row {i}"))
 
@@ -92,7 +99,7 @@ def open_array_record(path: Path) -> grain.MapDataset:
 
 def find_files(data: str) -> list[Path]:
     """A file, the files below a folder but hidden ones, or a pattern's; for "", this Python's own library; sorted."""
-    path = Path(data).expanduser() if data else Path(sysconfig.get_path("stdlib"))
+    path = Path(os.path.expanduser(data)) if data else Path(sysconfig.get_path("stdlib"))
     if not data:
         other = {"site-packages", "dist-packages", "test", "tests", "idle_test"}
         found = (file for file in path.rglob("*.py") if other.isdisjoint(file.relative_to(path).parts))
@@ -100,9 +107,11 @@ def find_files(data: str) -> list[Path]:
         found = (file for file in path.rglob("*") if "/." not in f"/{file.relative_to(path).as_posix()}")
     else:
         found = map(Path, [path] if path.exists() else glob.glob(str(path), recursive=True))
-    files = sorted(file for file in found if file.is_file())
+    files = sorted(file for file in found if not file.is_dir())
     if not files:
         raise InputError(f"data {data}: no such file: give a file, a folder that holds files, or a pattern 'DIR/*.txt'")
+    if odd := [file for file in files if not file.is_file()]:
+        raise InputError(f"data {odd[0]}: is no file, or a link to none: mend it, or take it away")
     return files
 
 
@@ -111,5 +120,5 @@ def open_documents(data: str) -> grain.MapDataset:
     """The documents of all files, numbered in the order of their paths."""
     formats = {".jsonl": open_jsonl, ".parquet": open_parquet, ".array_record": open_array_record}
     # the suffix may end in the number of a shard: .array_record-00000-of-00010
-    parts = [formats.get(path.suffix.partition("-")[0], open_text)(path) for path in find_files(data)]
+    parts = [formats.get(path.suffix.lower().partition("-")[0], open_text)(path) for path in find_files(data)]
     return grain.MapDataset.concatenate(parts)

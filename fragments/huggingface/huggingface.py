@@ -16,7 +16,7 @@ from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save_file
 
 from generator.marks import layer_numbers, point, setting
-from generator.roles import ByteTokenizer, Config, Decoder, InputError, named_arrays
+from generator.roles import ByteTokenizer, Config, Decoder, InputError, check_config, named_arrays
 
 
 def hf_tensors() -> Iterator[tuple[str, str, str]]:
@@ -119,6 +119,7 @@ def load_hf(hf_dir: str | Path) -> tuple[Config, Decoder]:
     Raises InputError, which lists all tensors that are missing, unknown, or of another dtype or shape.
     """
     config = read_hf_config(Path(hf_dir))
+    check_config(config, f"{hf_dir}/config.json: ")
     model = jax.eval_shape(lambda: Decoder(config, nnx.Rngs(0)))
     arrays = {name: np.empty(x.shape, x.dtype) for name, x in named_arrays(model).items()}
     point("load_hf.arrays", arrays)

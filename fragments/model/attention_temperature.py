@@ -14,6 +14,11 @@ class Config:
     temperature_floor: int = 8192  # positions in a step of that growth; queries in the first step stay as they are
 
 
+@splice("check_config.bounds")
+def _(bounds):
+    bounds.update(temperature_scale=(0, 1e30))
+
+
 @provide("Decoder.hidden")
 def query_scales(positions, config) -> Array:
     steps = (positions + 1) // config.temperature_floor

@@ -1,6 +1,7 @@
 """Decoder: one block scanned over stacked layers."""
 
 import functools
+from typing import Literal
 
 import jax
 import jax.numpy as jnp
@@ -15,7 +16,7 @@ class Config:
     width: int  # size of the residual stream
     layers: int  # number of blocks
     context_length: int = 4096  # longest sequence that the model was made for, in tokens
-    dtype: str = setting("dtype")  # dtype of the computation; parameters are float32 always
+    dtype: Literal["float32", "bfloat16"] = setting("dtype")  # of the computation; parameters are float32 always
 
 
 class Decoder(nnx.Module):

@@ -19,6 +19,12 @@ class Config:
     expert_width: int  # inner size of an expert
 
 
+@splice("check_config.together")
+def _(config, problems):
+    if config.experts_per_token > config.experts:
+        problems.append(f"--experts-per-token {config.experts_per_token}: must be at most --experts {config.experts}")
+
+
 def apply_experts(experts: Experts, x: Array, weights: Array, chosen: Array) -> Array:
     """The sum of what the chosen experts make of each token. x [B, T, D]; weights, chosen [B, T, A] -> [B, T, D].
 

@@ -12,6 +12,12 @@ class Config:
     dense_layers: int  # layers at the start whose feed-forward is dense
 
 
+@splice("check_config.together")
+def _(config, problems):
+    if config.dense_layers >= config.layers:
+        problems.append(f"--dense-layers {config.dense_layers}: must be less than --layers {config.layers}")
+
+
 @splice("hf.sizes")
 def _():
     yield "intermediate_size", "mlp_width"

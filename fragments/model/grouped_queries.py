@@ -10,6 +10,12 @@ class Config:
     kv_heads: int  # key and value heads, each shared by heads / kv_heads query heads
 
 
+@splice("check_config.together")
+def _(config, problems):
+    if config.heads % config.kv_heads:
+        problems.append(f"--kv-heads {config.kv_heads}: must divide --heads {config.heads}")
+
+
 @splice("hf.sizes")
 def _():
     yield "num_key_value_heads", "kv_heads"

@@ -65,7 +65,7 @@ def rotate_end(x: Array, angles: Array) -> Array:
     return jnp.concatenate([x[..., :-size], rotate(x[..., -size:], angles)], axis=-1)
 
 
-@splice("rotary_angles.size")
+@splice("rotary_angles.size", "check_config.rotated")
 def _(size, config):
     size = config.rope_size
 

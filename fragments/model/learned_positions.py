@@ -21,6 +21,13 @@ def _(self, x, positions):
     x = x + jnp.take(self.positions.astype(x.dtype), positions, axis=0)  # NaN past the longest sequence
 
 
+@splice("check_config.together")
+def _(config, problems):
+    if config.sequence_length > config.context_length:
+        most = f"must be at most --context-length {config.context_length}, as positions are learned"
+        problems.append(f"--sequence-length {config.sequence_length}: {most}")
+
+
 @splice("hf.tensors")
 def _():
     yield "embedding.positions", "transformer.wpe.weight", "t d -> t d"

@@ -17,6 +17,16 @@ class Config:
     groups_per_token: int  # groups that the experts of a token are chosen from
 
 
+@splice("check_config.together")
+def _(config, problems):
+    groups, kept = config.expert_groups, config.groups_per_token
+    if config.experts % groups or config.experts < 2 * groups:  # a group is ranked by its best two
+        problems.append(f"--expert-groups {groups}: must divide --experts {config.experts} into groups of at least 2")
+    elif kept > groups or kept * config.experts // groups < config.experts_per_token:
+        problem = f"must be at most {groups}, and hold the --experts-per-token {config.experts_per_token}"
+        problems.append(f"--groups-per-token {kept}: {problem}")
+
+
 def keep_groups(ranks: Array, groups: int, kept: int) -> Array:
     """Ranks [B, T, E], -inf outside of the `kept` groups whose best two experts have the largest sums."""
     members = ranks.reshape(*ranks.shape[:-1], groups, -1)  # [B, T, G, E/G]

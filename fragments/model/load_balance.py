@@ -17,6 +17,11 @@ class Config:
     load_balance: float = 0.01  # weight of the load-balancing loss beside the mean cross-entropy; 0: none
 
 
+@splice("check_config.bounds")
+def _(bounds):
+    bounds.update(load_balance=(0, 1e30))
+
+
 @splice("MixtureOfExperts.chosen")
 def _(scores, segment_ids):
     expert_scores = sum_tokens(scores, segment_ids)  # [E]

@@ -20,6 +20,20 @@ class Config:
     rope_long_factors: tuple[float, ...]  # divide the frequencies in longer ones
 
 
+@splice("field_problems.kind")
+def _(field, value, allowed, wanted):
+    if field.name in ("rope_short_factors", "rope_long_factors"):
+        allowed = bool(value) and all(type(x) in (int, float) and 0 < x < math.inf for x in value)
+        wanted = "positive numbers"
+
+
+@splice("check_config.rotated", after="partial_rope")
+def _(config, problems, size):
+    for factors in config.rope_short_factors, config.rope_long_factors:
+        if 2 * len(factors) != size:
+            problems.append(f"rope factors {factors}: must be {size // 2}, one for each pair of numbers of a head")
+
+
 @splice("rotary_angles.frequencies")
 def _(frequencies, positions, config):
     short, long = jnp.array(config.rope_short_factors), jnp.array(config.rope_long_factors)  # [H/2]

@@ -152,8 +152,6 @@ def _(model, opt_state, config, gradients, state):
 
 @splice("train.settings")
 def _(config):
-    if config.lora_rank < 1:
-        raise InputError(f"--lora-rank {config.lora_rank}: must be at least 1")
     names = {name for name, _ in projections(jax.eval_shape(lambda: Decoder(config, nnx.Rngs(0))))}
     unknown = set(config.lora_targets.split(",")) - names - {"all"}
     if unknown:

@@ -16,7 +16,12 @@ class Config:
     rotated_share: float  # of each head that is rotated
 
 
-@splice("rotary_angles.size")
+@splice("check_config.bounds")
+def _(bounds):
+    bounds.update(rotated_share=(1e-30, 1))
+
+
+@splice("rotary_angles.size", "check_config.rotated")
 def _(size, config):
     size = int(config.head_size * config.rotated_share)
 

@@ -13,6 +13,14 @@ class Config:
     rope_theta: float = 10_000.0  # base of the rotation frequencies
 
 
+@splice("check_config.together")
+def _(config, problems):
+    with point("check_config.rotated", config):
+        size = config.head_size
+    if size % 2:
+        problems.append(f"--head-size {size}: must be even, as pairs of numbers are rotated")
+
+
 def rotary_angles(positions: Array, config: Config, theta: float) -> Array:
     """Angles [B, T, H/2] of the positions [B, T], in fp32: bf16 would round position 257 to 256."""
     with point("rotary_angles.size", config):

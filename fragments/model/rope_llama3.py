@@ -17,6 +17,12 @@ class Config:
     rope_original_context: int = 8192  # tokens of the sequences that the frequencies were made for
 
 
+@splice("check_config.together")
+def _(config, problems):
+    if config.rope_high_turns < config.rope_low_turns:
+        problems.append(f"--rope-high-turns {config.rope_high_turns}: must be at least --rope-low-turns")
+
+
 @splice("rotary_angles.frequencies")
 def _(frequencies, config):
     turns = config.rope_original_context / (2 * jnp.pi) * frequencies

@@ -18,6 +18,11 @@ class Config:
     router_z: float = 0.001  # weight of the router z-loss, a mean over tokens and layers; 0: none
 
 
+@splice("check_config.bounds")
+def _(bounds):
+    bounds.update(router_z=(0, 1e30))
+
+
 @splice("MixtureOfExperts.chosen")
 def _(logits, segment_ids):
     router_z = sum_tokens(jax.nn.logsumexp(logits, axis=-1, keepdims=True) ** 2, segment_ids)  # [1]

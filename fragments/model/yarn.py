@@ -20,6 +20,12 @@ class Config:
     rope_scale: float = 1.0  # of queries and keys
 
 
+@splice("check_config.together")
+def _(config, problems):
+    if config.rope_fast_turns <= config.rope_slow_turns:
+        problems.append(f"--rope-fast-turns {config.rope_fast_turns}: must be above --rope-slow-turns")
+
+
 @splice("rotary_angles.frequencies")
 def _(frequencies, config, theta):
     pairs = len(frequencies)

@@ -14,6 +14,11 @@ class Config:
     rope_mscale: float = 1.0  # scores grow by (0.1 rope_mscale log(rope_factor) + 1)**2; 0: not
 
 
+@splice("check_config.bounds")
+def _(bounds):
+    bounds.update(rope_mscale=(0, 1e30))
+
+
 @splice("Attention.parameters")
 def _(self, config):
     self.score_scale = (0.1 * config.rope_mscale * math.log(config.rope_factor) + 1) ** 2

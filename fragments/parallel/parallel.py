@@ -9,7 +9,7 @@ from jax import Array
 from jax.experimental.mesh_utils import create_device_mesh, create_hybrid_device_mesh
 from jax.sharding import AxisType, Mesh, PartitionSpec
 
-from generator.marks import point, setting
+from generator.marks import point, setting, splice
 from generator.roles import InputError
 
 
@@ -18,6 +18,11 @@ class Config:
     mesh_fsdp: int = -1  # devices that share the parameters and the batch
     mesh_tensor: int = 1  # devices that share the heads and the inner feed-forward
     remat: Literal["none", "dots", "full"] = setting("remat")  # what the backward pass computes again: see REMAT
+
+
+@splice("check_config.bounds")
+def _(bounds):
+    bounds.update(mesh_data=(-1, 2**31 - 1), mesh_fsdp=(-1, 2**31 - 1), mesh_tensor=(-1, 2**31 - 1))
 
 
 # Logical axis -> mesh axes. An axis that is not here (None in a spec) is not split.

@@ -9,7 +9,7 @@ import jax
 import optax
 from flax import nnx
 
-from generator.marks import point
+from generator.marks import point, splice
 from generator.roles import learning_rate
 
 
@@ -19,6 +19,11 @@ class Config:
     adam_epsilon: float = 1e-8  # added to the root of the mean square
     weight_decay: float = 0.1  # times the learning rate: the share of a matrix taken off it in a step
     max_gradient_norm: float = 1.0  # a longer gradient, over all parameters, is scaled to this length
+
+
+@splice("check_config.bounds")
+def _(bounds):
+    bounds.update(adam_b1=(0, 0.999999), adam_b2=(0, 0.999999), weight_decay=(0, 1e30))
 
 
 def decays(model):

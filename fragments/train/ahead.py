@@ -22,6 +22,11 @@ class Config:
     ahead_weight: float = 0.3  # weight in the loss of each cross-entropy of tokens after the next
 
 
+@splice("check_config.bounds")
+def _(bounds):
+    bounds.update(ahead_weight=(0, 1e30))
+
+
 def one_later(x: Array) -> Array:
     """What x [B, T] has one place later; zero at the end."""
     return jnp.pad(x[:, 1:], ((0, 0), (0, 1)))

@@ -17,6 +17,11 @@ class Config:
     balance_rate: float = 0.001  # by which a step moves the bias of an expert that has too many or too few tokens
 
 
+@splice("check_config.bounds")
+def _(bounds):
+    bounds.update(balance_rate=(0, 1e30))
+
+
 def balance(updates: Decoder, load: Array, config: Config) -> Decoder:
     """The updates with those of the biases of experts: up where one had fewer tokens than the mean, else down.
 

@@ -8,11 +8,18 @@ import math
 import optax
 from jax import Array
 
+from generator.marks import splice
+
 
 class Config:
     learning_rate: float = 3e-4  # at its peak
     warmup_ratio: float = 0.01  # share of the steps over which the learning rate rises from 0 to its peak
     final_ratio: float = 0.1  # learning rate of the last step over its peak
+
+
+@splice("check_config.bounds")
+def _(bounds):
+    bounds.update(warmup_ratio=(0, 1), final_ratio=(0, 1))
 
 
 def learning_rate(done: Array, config: Config) -> Array:

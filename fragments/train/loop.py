@@ -18,6 +18,7 @@ from generator.roles import (
     abstract,
     abstract_batch,
     changes,
+    check_config,
     compile_step,
     create_state,
     held_out_batches,
@@ -35,9 +36,7 @@ class Config:
 
 def train(config: Config) -> None:
     """Trains up to `config.steps`, from the newest checkpoint where the directory holds one."""
-    for name in ("steps", "accumulation", "batch_size", "eval_every", "eval_batches", "checkpoint_every", "keep_last"):
-        if getattr(config, name) < 1:
-            raise InputError(f"--{name.replace('_', '-')} {getattr(config, name)}: must be at least 1")
+    check_config(config)
     point("train.settings", config)
     if not config.checkpoint_dir and jax.process_count() > 1:
         raise InputError("--checkpoint-dir is missing: several processes need one that all of them see")

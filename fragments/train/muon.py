@@ -14,6 +14,11 @@ class Config:
     muon_beta: float = 0.95  # decay of the momentum that is orthogonalised
 
 
+@splice("check_config.bounds")
+def _(bounds):
+    bounds.update(muon_beta=(0, 0.999999))
+
+
 def muon_matrices(model):
     """What Muon takes for a matrix of each parameter: its axes but "embed" on one side; None: AdamW's.
 

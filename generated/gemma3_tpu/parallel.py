@@ -2,6 +2,7 @@
 # Fragments: parallel/parallel, parallel/remat_kernel, parallel/layout.
 """How arrays are laid out over devices: the mesh, and one table from logical axes to mesh axes."""
 
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -9,6 +10,7 @@ import jax
 import numpy as np
 from flax import nnx
 from jax import Array
+from jax.experimental.mesh_utils import create_device_mesh, create_hybrid_device_mesh
 from jax.sharding import AxisType, Mesh, NamedSharding, PartitionSpec
 
 from .errors import InputError
@@ -35,15 +37,29 @@ class MeshError(InputError):
 def make_mesh(data: int = 1, fsdp: int = -1, tensor: int = 1, devices: list[jax.Device] | None = None) -> Mesh:
     """The mesh (data, fsdp, tensor) of all devices, or of those given. One size may be -1: it takes those left over."""
     devices = jax.devices() if devices is None else devices
+    wanted = f"--mesh-data {data}, --mesh-fsdp {fsdp}, --mesh-tensor {tensor}"
     try:
         if min(data, fsdp, tensor) < -1:
             raise ValueError
-        sizes = np.reshape(devices, (data, fsdp, tensor)).shape
+        data, fsdp, tensor = np.reshape(devices, (data, fsdp, tensor)).shape
     except ValueError:
-        wanted = f"--mesh-data {data}, --mesh-fsdp {fsdp}, --mesh-tensor {tensor}"
         problem = f"{len(devices)} devices do not divide into a mesh of these sizes"
         raise MeshError(f"{wanted}: {problem}: each must be at least 1, and one of them may be -1") from None
-    return jax.make_mesh(sizes, ("data", "fsdp", "tensor"), (AxisType.Auto,) * 3, devices=devices)
+    slices = len({getattr(device, "slice_index", 0) for device in devices})  # a GPU node is one as well
+    across = math.gcd(data, slices), slices // math.gcd(data, slices), 1  # between slices, over the slow network
+    if fsdp % across[1]:
+        problem = f"data x fsdp does not divide over {slices} slices, between which tensor would be too slow"
+        raise MeshError(f"{wanted}: {problem}: give a --mesh-data that is a multiple of {slices}")
+    within = data // across[0], fsdp // across[1], tensor
+    try:
+        if slices > 1:
+            grid = create_hybrid_device_mesh(within, across, devices, allow_split_physical_axes=True)
+        else:
+            grid = create_device_mesh(within, devices, allow_split_physical_axes=True)
+    except (NotImplementedError, ValueError, AssertionError) as error:
+        problem = f"these sizes cannot be laid over the network of {devices[0].device_kind} x {len(devices)}"
+        raise MeshError(f"{wanted}: {problem}: give sizes that are products of its lengths: {error}") from None
+    return Mesh(grid, ("data", "fsdp", "tensor"), axis_types=(AxisType.Auto,) * 3)
 
 
 def shard(x: Array, *axes: str | None) -> Array:

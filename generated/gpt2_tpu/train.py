@@ -10,7 +10,6 @@ python -m gpt2_tpu.train --preset tiny --data PATH --steps 1000 --checkpoint-dir
 import collections
 import dataclasses
 import functools
-import itertools
 import json
 import math
 import os
@@ -26,18 +25,18 @@ import optax
 import tyro
 from flax import nnx
 from jax import Array
-from jax.sharding import Mesh, NamedSharding, PartitionSpec
+from jax.sharding import Mesh
 from matplotlib.figure import Figure
 from rich.progress import BarColumn, Progress, TimeRemainingColumn
 from tensorboardX import SummaryWriter
 
 from .checkpoint import Checkpoints, changes, newest_config
 from .config import PRESETS, Config
-from .data import make_dataset
+from .data import Batches, abstract_batch, held_out_batches
 from .distributed import join_job
-from .errors import InputError, ending_with_messages
+from .errors import InputError, Preempted, check_config, ending_with_messages
 from .model import Decoder
-from .parallel import RULES, abstract, make_mesh
+from .parallel import abstract, make_mesh
 
 
 def set_flags() -> None:
@@ -234,9 +233,7 @@ class Monitor:
 
 def train(config: Config) -> None:
     """Trains up to `config.steps`, from the newest checkpoint where the directory holds one."""
-    for name in ("steps", "accumulation", "batch_size", "eval_every", "eval_batches", "checkpoint_every", "keep_last"):
-        if getattr(config, name) < 1:
-            raise InputError(f"--{name.replace('_', '-')} {getattr(config, name)}: must be at least 1")
+    check_config(config)
     if not config.checkpoint_dir and jax.process_count() > 1:
         raise InputError("--checkpoint-dir is missing: several processes need one that all of them see")
     mesh = make_mesh(config.mesh_data, config.mesh_fsdp, config.mesh_tensor)
@@ -248,11 +245,8 @@ def train(config: Config) -> None:
     if jax.process_count() == 1:  # several agree on a step to stop at through jax.distributed
         for number in signal.SIGTERM, signal.SIGINT:
             signal.signal(number, lambda n, _: (signals.append(n), signal.signal(n, signal.SIG_DFL)))
-    index, count = jax.process_index(), jax.process_count()
-    data = iter(make_dataset(config, "train", index, count))
-    held_out = list(itertools.islice(make_dataset(config, "eval", index, count), config.eval_batches))
-    rows = NamedSharding(mesh, PartitionSpec(RULES["batch"], RULES["sequence"]))
-    to_devices = functools.partial(jax.make_array_from_process_local_data, rows)
+    data = Batches(config, abstract_batch(config, mesh)["tokens"].sharding)
+    held_out, to_devices = held_out_batches(config, data.rows), data.to_devices
     directory = Path(config.checkpoint_dir or time.strftime("runs/%Y%m%d-%H%M%S"))
     checkpoints = Checkpoints(str(directory), config)
     with jax.set_mesh(mesh):
@@ -268,10 +262,10 @@ def train(config: Config) -> None:
         if step >= config.steps:
             print(f"all {config.steps} steps are done: give more --steps to train on")
             return
-        compiled_step = compile_step(state, to_devices(held_out[0]))  # training batches have the same layout
+        compiled_step = compile_step(state, abstract_batch(config, mesh))
         evaluate = jax.jit(lambda model, batch: loss(model, batch, config)[1])
         # process 0 speaks for all
-        monitor = Monitor(directory if index == 0 else Path(tempfile.mkdtemp()), config, step)
+        monitor = Monitor(directory if jax.process_index() == 0 else Path(tempfile.mkdtemp()), config, step)
         pending, stopping = None, False  # pending: the last step, which the device is still working on
         try:
             while step < config.steps and not stopping:
@@ -281,7 +275,7 @@ def train(config: Config) -> None:
                     monitor.step(*pending)
                 pending = step, metrics
                 stopping = bool(signals) or checkpoints.manager.reached_preemption(step)
-                evaluates = step == config.steps or step % config.eval_every == 0
+                evaluates = held_out and (step == config.steps or step % config.eval_every == 0)
                 saves = step == config.steps or step % config.checkpoint_every == 0 or stopping
                 if not (evaluates or saves):
                     continue
@@ -300,7 +294,7 @@ def train(config: Config) -> None:
             checkpoints.manager.close()
     if stopping:
         reason = signal.Signals(signals[0]).name if signals else "preemption"
-        print(f"stopped by {reason} after step {step}, which is saved: the same command continues")
+        raise Preempted(f"stopped by {reason} after step {step}, which is saved: the same command continues")
     print(f"checkpoints, metrics.jsonl, loss.png and TensorBoard events: {directory}")
 
 

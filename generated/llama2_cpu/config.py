@@ -16,7 +16,7 @@ class Config:
     width: int  # size of the residual stream
     layers: int  # number of blocks
     context_length: int = 4096  # longest sequence that the model was made for, in tokens
-    dtype: str = "float32"  # dtype of the computation; parameters are float32 always
+    dtype: Literal["float32", "bfloat16"] = "float32"  # of the computation; parameters are float32 always
     vocab_size: int  # tokens in the vocabulary
     norm_epsilon: float = 1e-5  # added to the mean square before its root is taken
     heads: int  # query heads
@@ -36,6 +36,8 @@ class Config:
     # a file, folder or pattern of text, JSONL, Parquet or ArrayRecord; "": this Python's own standard library
     data: str = ""
     tokenizer: str = "bytes"  # path of a tokenizer.json, or bytes
+    eval_data: str = ""  # documents for evaluation, given as data is; "": a share of data, which is not trained on
+    eval_share: float = 0.02  # share of the documents that is held out where there is no eval_data; 0: no evaluation
     sequence_length: int = 4096  # tokens in one training sequence
     batch_size: int = 8  # sequences in one optimizer step, over all devices
 

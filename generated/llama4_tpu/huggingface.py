@@ -23,7 +23,7 @@ from safetensors.numpy import save_file
 
 from .config import Config
 from .data import ByteTokenizer
-from .errors import InputError
+from .errors import InputError, check_config
 from .model import Decoder
 from .parallel import named_arrays
 
@@ -236,6 +236,7 @@ def load_hf(hf_dir: str | Path) -> tuple[Config, Decoder]:
     Raises InputError, which lists all tensors that are missing, unknown, or of another dtype or shape.
     """
     config = read_hf_config(Path(hf_dir))
+    check_config(config, f"{hf_dir}/config.json: ")
     model = jax.eval_shape(lambda: Decoder(config, nnx.Rngs(0)))
     arrays = {name: np.empty(x.shape, x.dtype) for name, x in named_arrays(model).items()}
     views, tensors = hf_views(arrays, config), open_hf(Path(hf_dir))

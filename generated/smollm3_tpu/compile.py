@@ -14,11 +14,11 @@ from pathlib import Path
 import jax
 import tyro
 from jax.experimental import topologies
-from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 from .config import PRESETS, Config
-from .errors import InputError, ending_with_messages
-from .parallel import RULES, abstract, make_mesh
+from .data import abstract_batch
+from .errors import InputError, check_config, ending_with_messages
+from .parallel import abstract, make_mesh
 from .train import compile_step, flops_per_token, new_state, set_flags
 
 MEMORY = {"v4": 32, "v5e": 16, "v5p": 95, "v6e": 32, "tpu7x": 192}  # of one chip
@@ -36,14 +36,6 @@ def topology_devices(topology: str) -> list[jax.Device]:
         return list(topologies.get_topology_desc(platform="tpu", topology_name=topology).devices)
     except Exception as error:  # whatever libtpu raises, or that it is not installed
         raise InputError(f"--topology {topology}: {error}; libtpu comes with pip install 'jax[tpu]'") from None
-
-
-def abstract_batch(config: Config, mesh: Mesh) -> dict[str, jax.ShapeDtypeStruct]:
-    """The arrays [B, T] of a batch, rows over the devices."""
-    dtypes = {name: "int32" for name in ("tokens", "targets", "positions", "segment_ids")} | {"weights": "float32"}
-    layout = NamedSharding(mesh, PartitionSpec(RULES["batch"], RULES["sequence"]))
-    shape = config.batch_size, config.sequence_length
-    return {name: jax.ShapeDtypeStruct(shape, dtype, sharding=layout) for name, dtype in dtypes.items()}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -64,6 +56,7 @@ def main() -> None:
     command = parse(default=CompileCommand(PRESETS[given.preset]))  # the preset decides the defaults of the rest
     devices = topology_devices(command.topology)
     config = dataclasses.replace(command.config, batch_size=command.batch_per_device * len(devices))
+    check_config(config)
     start = time.perf_counter()
     mesh = make_mesh(config.mesh_data, config.mesh_fsdp, config.mesh_tensor, devices)
     with jax.set_mesh(mesh):

@@ -16,8 +16,8 @@ import tyro
 from jax import Array
 
 from .checkpoint import load_checkpoint
-from .data import ByteTokenizer, FileTokenizer, load_tokenizer
-from .errors import InputError, ending_with_messages
+from .data import ByteTokenizer, FileTokenizer, as_text, load_tokenizer
+from .errors import InputError, ending_with_messages, field_problems
 from .model import Cache, Decoder, empty_cache
 from .parallel import make_mesh
 
@@ -69,15 +69,15 @@ def generate(model: Decoder, prompts: Sequence[Sequence[int]], sampling: Samplin
     """Yields the next token of each prompt, [B] int32, until all have ended; one that has ended goes on with `eos`."""
     lengths = np.array([len(prompt) for prompt in prompts], np.int32)
     config, longest = model.config, max(lengths)
+    if problems := field_problems(sampling, {"top_p": (1e-6, 1), "top_k": (0, config.vocab_size)}):
+        raise InputError("\n".join(problems))
     if min(lengths) == 0:
         raise InputError("a prompt is empty: begin it with bos")
     if longest + sampling.max_tokens > config.context_length:
         sizes = f"the prompt has {longest} tokens, the context {config.context_length}"
         raise InputError(f"--max-tokens {sampling.max_tokens}: {sizes}: lower it, or shorten the prompt")
-    if sampling.max_tokens < 1 or sampling.temperature < 0 or not 0 < sampling.top_p <= 1:
-        raise InputError("--max-tokens must be at least 1, --temperature at least 0, --top-p above 0 and at most 1")
-    if not 0 <= sampling.top_k <= config.vocab_size:
-        raise InputError(f"--top-k {sampling.top_k}: must be 0 to the size of the vocabulary, {config.vocab_size}")
+    if (largest := max(map(max, prompts))) >= config.vocab_size:
+        raise InputError(f"the prompt has token {largest} of another tokenizer: the vocabulary has {config.vocab_size}")
     tokens = np.array([[*prompt] + [0] * (longest - len(prompt)) for prompt in prompts], np.int32)
     positions, last = np.broadcast_to(np.arange(longest, dtype=np.int32), tokens.shape), lengths - 1
     cache = tuple(
@@ -111,7 +111,7 @@ def main(checkpoint_dir: str, prompt: str, sampling: Sampling) -> None:
     """Prints a prompt and its continuation by the newest checkpoint of a directory."""
     config, model = load_checkpoint(checkpoint_dir, make_mesh())
     tokenizer = load_tokenizer(config.tokenizer)
-    ids = [tokenizer.bos, *tokenizer.encode(prompt)]
+    ids = [tokenizer.bos, *tokenizer.encode(as_text(prompt.encode(errors="surrogateescape"), "--prompt"))]
     tokens = (int(token) for (token,) in generate(model, [ids], sampling, tokenizer.eos))
     for piece in stream_text(tokenizer, ids, tokens):
         print(piece, end="", flush=True)

@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from ..config import PRESETS
+from ..errors import ExitCode
 from .processes import PACKAGE
 from .small import SMALL
 
@@ -99,7 +100,7 @@ def test_a_stopped_and_a_killed_run_go_on_to_the_bit(whole, tmp_path, cache):
     process = start(tmp_path, cache, checkpoint_every=10_000)
     wait_for(process, reaches(5))
     process.send_signal(signal.SIGTERM)
-    output = finish(process)
+    output = finish(process, ExitCode.PREEMPTED)
     stopped = metrics(tmp_path)[-1]["step"]
     assert f"stopped by SIGTERM after step {stopped}, which is saved" in output
     assert stopped < 60 and (tmp_path / str(stopped)).is_dir()

@@ -2,22 +2,26 @@
 # Fragments: tests/test_data.
 """From files to batches, against the documents themselves."""
 
+import collections
 import dataclasses
 import importlib
 import itertools
 import json
+import math
 import sys
+import types
 from pathlib import Path
 
-import grain
+import jax
 import numpy as np
 import orbax.checkpoint
 import pytest
 import tokenizers
 from array_record.python.array_record_module import ArrayRecordWriter
 
+from ..checkpoint import RestoreRows, SaveRows
 from ..config import PRESETS
-from ..data import find_files, load_tokenizer, make_dataset, open_documents
+from ..data import Batches, find_files, held_out_batches, load_tokenizer, make_datasets, open_documents
 from ..errors import InputError
 
 pipeline = importlib.import_module("..data", __package__)
@@ -38,7 +42,37 @@ def write_jsonl(folder: Path, texts: list[str] = TEXTS) -> str:
 
 
 def make_config(data: str, **fields):
-    return dataclasses.replace(PRESETS["tiny"], data=data, sequence_length=64, batch_size=4, **fields)
+    return dataclasses.replace(PRESETS["tiny"], **dict(data=data, sequence_length=64, batch_size=4) | fields)
+
+
+@dataclasses.dataclass(frozen=True)
+class Device:
+    process_index: int
+
+
+def make_batches(config, processes: int = 1, rows_shared_by: int = 1) -> list[Batches]:
+    """What each process of a job feeds, where so many of them in a row hold the same rows."""
+    shares = processes // rows_shared_by
+    size = config.batch_size // shares
+
+    def devices_indices_map(shape):
+        rows = {process: process // rows_shared_by * size for process in range(processes)}
+        return {Device(p): (slice(r, r + size), slice(None)) for p, r in rows.items()}
+
+    found = []
+    for process in range(processes):
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(jax, "process_index", lambda: process)
+            found.append(Batches(config, types.SimpleNamespace(devices_indices_map=devices_indices_map)))
+    return found
+
+
+def take(data, count: int) -> list[dict[str, np.ndarray]]:
+    return list(itertools.islice(data, count))
+
+
+def evaluation(config) -> list[dict[str, np.ndarray]]:
+    return held_out_batches(dataclasses.replace(config, eval_batches=100), list(range(config.batch_size)))
 
 
 def read_all(data: str) -> list[str]:
@@ -72,7 +106,7 @@ def equal(a: dict[str, np.ndarray], b: dict[str, np.ndarray]) -> bool:
 
 
 def test_packed_sequences_hold_the_documents(tmp_path):
-    batches = list(make_dataset(make_config(write_jsonl(tmp_path)), "eval"))
+    batches = evaluation(make_config(write_jsonl(tmp_path)))
     assert sorted(segments(batches)) == sorted(pieces(TEXTS[::50], 64))
     for batch in batches:
         assert {name: (x.shape, x.dtype.name) for name, x in batch.items()} == {
@@ -91,13 +125,14 @@ def test_packed_sequences_hold_the_documents(tmp_path):
 
 
 def test_training_goes_through_all_documents_in_another_order_each_epoch(tmp_path, monkeypatch):
-    monkeypatch.setattr(pipeline, "PACKING_BINS", 1)  # sequences then come in the order of the documents
-    config = make_config(write_jsonl(tmp_path))
+    for name in "PACKING_BINS", "ROW_BINS":  # sequences then come in the order of the documents
+        monkeypatch.setattr(pipeline, name, 1)
+    config = make_config(write_jsonl(tmp_path), batch_size=1)
     trained = [text for i, text in enumerate(TEXTS) if i % 50]
 
     def order(config) -> list[list[int]]:
         """The first piece of each document."""
-        batches = itertools.islice(make_dataset(config, "train"), 150)
+        batches = take(*make_batches(config), 600)
         return [tokens for tokens, _ in segments(batches) if tokens[0] == 256]
 
     found = order(config)
@@ -111,46 +146,109 @@ def test_training_goes_through_all_documents_in_another_order_each_epoch(tmp_pat
 def test_little_is_padding(monkeypatch):
     monkeypatch.undo()
     config = dataclasses.replace(PRESETS["tiny"], batch_size=64)
-    batches = list(itertools.islice(make_dataset(config, "train"), 16))
+    batches = take(*make_batches(config), 16)
     assert np.mean([batch["weights"] for batch in batches]) > 0.98
 
 
-@pytest.mark.parametrize("consumed", [0, 1, 5, 70, 120])  # 120 batches are more than two epochs
-@pytest.mark.parametrize("split", ["train", "eval"])
-def test_a_restored_iterator_goes_on_with_the_same_batches(tmp_path, split, consumed):
-    dataset = make_dataset(make_config(write_jsonl(tmp_path)), split)
-    data = iter(dataset)
-    consumed = len(list(itertools.islice(data, consumed)))
-    with orbax.checkpoint.CheckpointManager(tmp_path / "checkpoints") as manager:
-        manager.save(1, args=orbax.checkpoint.args.Composite(data=grain.checkpoint.CheckpointSave(data)))
-        rest = list(itertools.islice(data, 30))
-        resumed = iter(make_dataset(make_config(write_jsonl(tmp_path)), split))
-        args = orbax.checkpoint.args.Composite(data=grain.checkpoint.CheckpointRestore(resumed))
-        manager.restore(1, args=args)
-    others = list(itertools.islice(resumed, 30))
-    assert len(rest) == len(others) and all(map(equal, rest, others))
+@pytest.mark.parametrize(("count", "rows"), [(120, 4), (120, 13), (5, 8)])
+def test_each_document_is_dealt_to_one_row_in_each_epoch(tmp_path, monkeypatch, count, rows):
+    for name in "PACKING_BINS", "ROW_BINS":
+        monkeypatch.setattr(pipeline, name, 1)
+    config, epochs = make_config(write_jsonl(tmp_path, TEXTS[:count]), batch_size=rows, eval_share=0.0), 4
+    seen = collections.Counter()
+    for row, dataset in enumerate(make_datasets(config, "train", range(rows))):
+        sequences = ({name: values[None] for name, values in sequence.items()} for sequence in dataset)
+        documents = (bytes(tokens[1:]) for s in sequences for tokens, _ in segments([s]) if tokens[0] == 256)
+        seen.update(itertools.islice(documents, len(range(row, epochs * count, rows))))
+    assert seen == {text.encode()[:63]: epochs for text in TEXTS[:count]}
 
 
-@pytest.mark.parametrize("processes", [1, 2, 4])
-def test_processes_share_the_documents(tmp_path, processes):
+@pytest.mark.parametrize("consumed", [0, 1, 5, 70])  # 70 batches are more than two epochs
+def test_any_number_of_processes_goes_on_with_the_same_batches(tmp_path, consumed):
     config = make_config(write_jsonl(tmp_path))
-    held_out, trained = TEXTS[::50], [text for i, text in enumerate(TEXTS) if i % 50]
-    shares = []
-    for index in range(processes):
-        batches = list(itertools.islice(make_dataset(config, "train", index, processes), 120))
-        assert batches[0]["tokens"].shape == (4 // processes, 64)
-        shares.append({json.dumps(segment) for segment in segments(batches)})
-    assert set.union(*shares) == {json.dumps(segment) for segment in pieces(trained, 64)}
-    # pieces from inside a document may look the same; its first piece, with its number, does not
-    firsts = [{s for s in share if s.startswith("[[256,")} for share in shares]
-    assert sum(map(len, firsts)) == len(set.union(*firsts)) == len(trained)
+    (alone,) = make_batches(config)
+    take(alone, consumed)
+    pair = make_batches(config, processes=2)
+    for data in pair:
+        take(data, consumed)
+    four = make_batches(config, processes=4, rows_shared_by=2)
+    for data in four:
+        take(data, consumed)
+    states = {}
+    for data in pair:
+        assert not set(states) & set(data.get_state())
+        states |= data.get_state()
+    assert states == alone.get_state() == four[0].get_state() | four[2].get_state()
+    assert four[1].get_state() == four[3].get_state() == {}  # their rows are kept by the process before
+    with orbax.checkpoint.CheckpointManager(tmp_path / "checkpoints") as manager:
+        manager.save(1, args=orbax.checkpoint.args.Composite(data=SaveRows(states)))
+        states = manager.restore(1, args=orbax.checkpoint.args.Composite(data=RestoreRows()))["data"]
+    whole = take(alone, 10)
+    for processes, shared in (1, 1), (2, 1), (2, 2), (4, 1), (4, 2):
+        job = make_batches(config, processes, shared)
+        for data in job:
+            data.set_state(states, consumed)
+        for expected in whole:
+            parts = [next(data) for data in job][::shared]
+            assert equal({name: np.concatenate([part[name] for part in parts]) for name in expected}, expected)
 
-    parts = [list(make_dataset(config, "eval", index, processes)) for index in range(processes)]
-    whole = list(make_dataset(config, "eval"))
-    assert {len(part) for part in parts} == {len(whole)}  # no process waits for another's batch
+
+def test_another_batch_size_goes_on_in_a_new_order(tmp_path, capsys):
+    config = make_config(write_jsonl(tmp_path))
+    states = make_batches(config)[0].get_state()
+    first, again, later = (make_batches(dataclasses.replace(config, batch_size=2))[0] for _ in range(3))
+    fresh = take(make_batches(dataclasses.replace(config, batch_size=2))[0], 3)
+    first.set_state(states, 7)
+    assert capsys.readouterr().out == "batch_size was 4: the documents come in a new order from here on\n"
+    batches = take(first, 3)
+    assert not any(map(equal, batches, fresh))
+    again.set_state(states, 7)
+    assert all(map(equal, batches, take(again, 3)))
+    later.set_state(first.get_state(), 10)  # the new order is kept
+    assert all(map(equal, take(first, 3), take(later, 3)))
+
+
+def test_processes_share_the_documents(tmp_path):
+    config = make_config(write_jsonl(tmp_path))
+    trained = [text for i, text in enumerate(TEXTS) if i % 50]
+    batches = take(*make_batches(config), 120)
+    assert batches[0]["tokens"].shape == (4, 64)
+    found = segments(batches)
+    assert {json.dumps(segment) for segment in found} == {json.dumps(segment) for segment in pieces(trained, 64)}
+
+
+def test_evaluation_is_the_same_over_any_processes(tmp_path):
+    config = make_config(write_jsonl(tmp_path), eval_share=0.3, eval_batches=100)
+    whole = evaluation(config)
+    assert sorted(segments(whole)) == sorted(pieces([t for i, t in enumerate(TEXTS) if is_held_out(i, 0.3)], 64))
+    parts = [held_out_batches(config, rows) for rows in ([0], [1, 2], [3])]
     for batches, batch in zip(zip(*parts, strict=True), whole, strict=True):
         assert equal({name: np.concatenate([b[name] for b in batches]) for name in batch}, batch)
-    assert sorted(segments(whole)) == sorted(pieces(held_out, 64))
+
+
+def is_held_out(number: int, share: float) -> bool:
+    return math.ceil(number * share) < math.ceil((number + 1) * share)
+
+
+def test_what_is_held_out_is_chosen(tmp_path):
+    (tmp_path / "other").mkdir()
+    data, other = write_jsonl(tmp_path), write_jsonl(tmp_path / "other", ["one", "two"])
+
+    def trained(config) -> set[int]:
+        texts = [bytes(tokens[1:]) for tokens, _ in segments(take(*make_batches(config), 120)) if tokens[0] == 256]
+        return {i for i, text in enumerate(TEXTS) if text.encode()[:63] in texts}
+
+    none = make_config(data, eval_share=0.0)
+    assert held_out_batches(none, [0]) == [] and trained(none) == set(range(120))
+    own = make_config(data, eval_data=other)
+    assert sorted(segments(evaluation(own))) == sorted(pieces(["one", "two"], 64)) and trained(own) == set(range(120))
+    half = make_config(data, eval_share=0.5)
+    assert trained(half) == set(range(1, 120, 2))
+    assert sorted(segments(evaluation(half))) == sorted(pieces(TEXTS[::2], 64))
+    for share in -0.1, 1.0, float("nan"):
+        assert f"eval_share {share}: must be at least 0 and less than 1" in error_of(
+            make_config(data, eval_share=share)
+        )
 
 
 def test_every_format_gives_the_same_documents(tmp_path):
@@ -225,7 +323,7 @@ def test_tokenizer_json_round_trip(tmp_path, tokenizer_json):
         ids = tokenizer.encode(text)
         assert not {0, 1} & set(ids) and tokenizer.decode([0, *ids, 1]) == text
     config = make_config(write_jsonl(tmp_path), tokenizer=str(tokenizer_json), vocab_size=300)
-    tokens = [ids for ids, _ in segments(make_dataset(config, "eval"))]
+    tokens = [ids for ids, _ in segments(evaluation(config))]
     assert TEXTS[0] in [tokenizer.decode(ids) for ids in tokens]
 
     settings = {"bos_token": {"content": "</s>"}, "eos_token": "<s>", "model_max_length": 10}
@@ -238,9 +336,9 @@ def test_tokenizer_json_round_trip(tmp_path, tokenizer_json):
         load_tokenizer(str(tokenizer_json))
 
 
-def error_of(config, split: str = "eval", processes: int = 1) -> str:
+def error_of(config) -> str:
     with pytest.raises(InputError) as caught:
-        list(make_dataset(config, split, 0, processes))
+        evaluation(config)
     assert "\n" not in str(caught.value)
     return str(caught.value)
 
@@ -257,16 +355,16 @@ def error_of(config, split: str = "eval", processes: int = 1) -> str:
         ("t.gz", b"\x1f\x8b\0\0", r"t\.gz: not text, nor of another suffix that is known: unpack it"),
         ("t.parquet", b"PAR1", r"t\.parquet: must be Parquet with a column text: "),
         ("t.array_record", b"abc", r"t\.array_record: must be an ArrayRecord file: "),
-        ("t.txt", b"short", r"t\.txt: 1 documents, of which 1 in 50 is held out, are too few for 1 processes"),
-        ("t.txt", b"", r"t\.txt: 0 documents, of which 1 in 50 is held out, are too few"),
+        ("t.txt", b"short", r"t\.txt: 1 documents, 1 of them held out, are too few: give more"),
+        ("t.txt", b"", r"t\.txt: 0 documents, 0 of them held out, are too few"),
     ],
 )
 def test_unusable_files_are_named(tmp_path, name, content, message):
     (tmp_path / name).write_bytes(content)
     config = make_config(str(tmp_path / name))
     with pytest.raises(InputError, match=message) as caught:
-        list(make_dataset(config, "eval"))
-        next(iter(make_dataset(config, "train")))
+        evaluation(config)
+        take(*make_batches(config), 1)
     assert "\n" not in str(caught.value)
 
 
@@ -279,9 +377,6 @@ def test_settings_that_do_not_fit_are_named(tmp_path, tokenizer_json, monkeypatc
     assert "give the path of a tokenizer.json" in error_of(replace(config, tokenizer=config.data))
     small = replace(config, tokenizer=str(tokenizer_json), vocab_size=299)
     assert "its 300 tokens exceed a vocab_size of 299: raise that" in error_of(small)
-    assert "batch_size 4: must be a multiple of the 3 processes" in error_of(config, processes=3)
-    many = replace(config, batch_size=118)
-    assert "120 documents, of which 1 in 50 is held out, are too few for 118 processes" in error_of(many, "train", 118)
     (tmp_path / "t.parquet").touch()
     monkeypatch.setitem(sys.modules, "pyarrow", None)
     assert "t.parquet: needs pyarrow: pip install pyarrow" in error_of(

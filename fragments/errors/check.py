@@ -1,0 +1,40 @@
+"""One check of all settings, wherever they come from: flags, a checkpoint, a config.json."""
+
+import dataclasses
+import typing
+
+from generator.marks import point
+from generator.roles import Config, InputError
+
+
+def field_problems(settings: object, bounds: dict[str, tuple[float, float]]) -> list[str]:
+    """What is wrong with the fields of a dataclass, each by itself: of another type, or out of bounds.
+
+    Numbers must be positive, or at least 0 where this is their default, unless `bounds` has others.
+    """
+    problems = []
+    for field in dataclasses.fields(settings):
+        value, choices = getattr(settings, field.name), typing.get_args(field.type)
+        if field.type in (int, float):
+            least, most = (1, 2**31 - 1) if field.type is int else (1e-30, 1e30)  # what 32 bits can hold
+            least, most = bounds.get(field.name, (0 if field.default == 0 else least, most))
+            allowed = type(value) in (int, field.type) and least <= value <= most
+            wanted = f"{'an integer' if field.type is int else 'a number'} from {least:,} to {most:,}"
+        else:
+            allowed = value in choices if choices else type(value) is str and value.isprintable()
+            wanted = f"one of {choices}" if choices else "printable text"
+        point("field_problems.kind", field, value, allowed, wanted)
+        if not allowed:
+            problems.append(f"--{field.name.replace('_', '-')} {value}: must be {wanted}")
+    return problems
+
+
+def check_config(config: Config, source: str = "") -> None:
+    """Raises InputError, which lists all that cannot be used; `source` tells where it is from, if not from flags."""
+    bounds = {}
+    point("check_config.bounds", bounds)
+    problems = field_problems(config, bounds)
+    if not problems:
+        point("check_config.together", config, problems)
+    if problems:
+        raise InputError("\n".join(source + problem for problem in problems))
