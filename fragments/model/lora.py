@@ -51,17 +51,16 @@ class Adapter(nnx.Module):
         return self.scale * jnp.einsum(self.merged, self.down[...], self.up[...])
 
 
-def projections(model: Decoder) -> Iterator[tuple[str, Linear]]:
-    """The name of each projection, and the projection."""
+def projections(model: Decoder, targets: str = "all") -> Iterator[tuple[str, Linear]]:
+    """The name of each projection among the targets, and the projection."""
     for path, module in nnx.iter_modules(model):
-        if hasattr(module, "adapter"):
+        if hasattr(module, "adapter") and {"all", path[-1]} & set(targets.split(",")):
             yield path[-1], module
 
 
 def add_adapters(model: Decoder, config: Config, rngs: nnx.Rngs) -> None:
-    for name, linear in projections(model):
-        if config.lora_targets == "all" or name in config.lora_targets.split(","):
-            linear.adapter = Adapter(linear, config, rngs)
+    for _, linear in projections(model, config.lora_targets):
+        linear.adapter = Adapter(linear, config, rngs)
 
 
 def merge_adapters(model: Decoder) -> Decoder:
