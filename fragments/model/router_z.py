@@ -25,9 +25,8 @@ def _(logits, segment_ids):
 
 @splice("loss.terms", after="load_balance z_loss expert_load")
 def _(total, sums, batch_sums, router_z, config):
-    whole = batch_sums or sums
-    mean_router_z = join_layers(router_z).sum() / routed_tokens(whole["expert_load"], config)
-    total = total + config.router_z * mean_router_z * whole["targets"]
+    mean_router_z = join_layers(router_z).sum() / routed_tokens((batch_sums or sums)["expert_load"], config)
+    total = total + config.router_z * mean_router_z * (batch_sums or sums)["targets"]
 
 
 @splice("test_train.accumulated", "test_train.mean", after="load_balance", optional=True)

@@ -15,8 +15,8 @@ requires("expert_load")
 def sum_batch(model: Decoder, batch: dict[str, Array]) -> dict[str, Array] | None:
     """Load of the experts and number of targets of a batch that is cut into microbatches; None where it is not.
 
-    The load of a microbatch would have each balanced by itself, which is another objective. With that of the batch,
-    which has no gradient, the microbatches' balances add up to the batch's. It costs a forward pass without logits.
+    Balance is of the whole batch, not of each part. As the load has no gradient, the parts' losses add up to that of
+    the batch if they are given its load; to know it first costs a forward pass, without logits.
     """
     config = model.config
     if config.accumulation == 1:
