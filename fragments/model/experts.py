@@ -58,7 +58,8 @@ class MixtureOfExperts(nnx.Module):
         point("MixtureOfExperts.parameters", config, rngs)
 
     def __call__(self, x: Array) -> Array:
-        logits = self.router(x.astype(jnp.float32))  # [B, T, E]
+        with jax.default_matmul_precision("highest"):  # in fp32 on TPUs too, and backwards
+            logits = self.router(x.astype(jnp.float32))  # [B, T, E]
         with point("MixtureOfExperts.scores", logits):
             scores = jax.nn.softmax(logits)  # [B, T, E]
         with point("MixtureOfExperts.choice", scores, logits):

@@ -1,4 +1,4 @@
-"""Load-balancing loss: all experts shall get as many tokens.
+"""Load-balancing loss: all experts of a layer shall get as many tokens.
 
 Source: Shazeer et al. 2017, arXiv 1701.06538; Fedus et al. 2022, arXiv 2101.03961, section 2.2.
 """
@@ -29,15 +29,17 @@ def _(scores, segment_ids):
 
 
 @splice("loss.terms", after="expert_load z_loss")
-def _(total, sums, expert_scores, weights, config):
-    load, score = sums["expert_load"], join_layers(expert_scores)  # [L, E]
-    balance = jnp.sum(load.sum(axis=0) * score.sum(axis=0)) / routed_tokens(load, config) ** 2 * config.experts
-    total = total + config.load_balance * balance * jnp.sum(weights)
+def _(total, sums, batch_sums, expert_scores, config):
+    whole = batch_sums or sums  # of all of the batch, of which this may be a microbatch
+    load, score = whole["expert_load"], join_layers(expert_scores)  # [L, E]
+    # of each layer by itself, and the mean over layers, so that its weight holds for any number of them
+    balance = jnp.sum(load * score) * load.size / routed_tokens(load, config) ** 2
+    total = total + config.load_balance * balance * whole["targets"]
 
 
 @splice("test_train.accumulated", "test_train.mean", optional=True)
 def _(config):
-    config = dataclasses.replace(config, load_balance=0.0)  # no sum over sequences: it differs in parts of a batch
+    config = dataclasses.replace(config, load_balance=1.0)  # large, so that a balance of parts would show
 
 
 @splice("hf.sizes")

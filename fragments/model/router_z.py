@@ -6,7 +6,6 @@ Source: Zoph et al. 2022, arXiv 2202.08906, section 3.3.
 import dataclasses
 
 import jax
-import jax.numpy as jnp
 
 from generator.marks import emit, requires, splice
 from generator.roles import join_layers, routed_tokens, sum_tokens
@@ -30,11 +29,11 @@ def _(logits, segment_ids):
 
 
 @splice("loss.terms", after="load_balance z_loss expert_load")
-def _(total, sums, router_z, weights, config):
-    mean_router_z = join_layers(router_z).sum() / routed_tokens(sums["expert_load"], config)
-    total = total + config.router_z * mean_router_z * jnp.sum(weights)
+def _(total, sums, batch_sums, router_z, config):
+    mean_router_z = join_layers(router_z).sum() / routed_tokens((batch_sums or sums)["expert_load"], config)
+    total = total + config.router_z * mean_router_z * (batch_sums or sums)["targets"]
 
 
 @splice("test_train.accumulated", "test_train.mean", after="load_balance", optional=True)
 def _(config):
-    config = dataclasses.replace(config, router_z=0.0)  # weighed by the targets of each part of a batch
+    config = dataclasses.replace(config, router_z=1.0)

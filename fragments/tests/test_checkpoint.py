@@ -10,8 +10,8 @@ import jax
 import numpy as np
 import pytest
 
+from generator.marks import point
 from generator.roles import (
-    PACKAGE,
     SMALL,
     Checkpoints,
     InputError,
@@ -20,6 +20,7 @@ from generator.roles import (
     create_state,
     load_checkpoint,
     make_mesh,
+    named_arrays,
     new_state,
     run_python,
 )
@@ -184,31 +185,29 @@ def test_imported_weights_have_no_training_state(state, tmp_path):
     step, config, model, training = checkpoints.restore(
         target.model, dataclasses.replace(target, model=None), Numbers()
     )
-    assert (step, config, training) == (0, SMALL, None) and same(model, state.model)
+    found, expected = named_arrays(model), named_arrays(state.model)
+    point("test_checkpoint.imported", found, expected)
+    assert (step, config, training) == (0, SMALL, None) and same(found, expected)
 
 
-ON_FOUR_DEVICES = """
-import dataclasses, sys, jax, numpy as np
-from PACKAGE.checkpoint import Checkpoints
-from PACKAGE.parallel import abstract, make_mesh
-from PACKAGE.tests.small import SMALL
-from PACKAGE.tests.test_checkpoint import Numbers, same, save
-from PACKAGE.train import create_state, new_state
-
-state = create_state(SMALL, make_mesh(1, 4, 1))
-arrays = jax.tree.leaves(state.model)
-split = sum(x.size for x in arrays if x.addressable_shards[0].data.size * 4 == x.size)
-assert split > 0.9 * sum(x.size for x in arrays)
-save(Checkpoints(sys.argv[1], SMALL), 5, state)
-target = abstract(lambda: new_state(SMALL), make_mesh(2, 1, 2))
-checkpoints = Checkpoints(sys.argv[1], SMALL)
-step, _, model, training = checkpoints.restore(target.model, dataclasses.replace(target, model=None), Numbers())
-assert step == 5 and same(model, state.model) and same(training.opt_state, state.opt_state)
-for x, wanted in zip(jax.tree.leaves((model, training.opt_state)), jax.tree.leaves((target.model, target.opt_state))):
-    assert x.sharding == wanted.sharding
-"""
+def check_four_devices(directory: str) -> None:
+    """Saved over fsdp, restored over data and tensor."""
+    state = create_state(SMALL, make_mesh(1, 4, 1))
+    arrays = named_arrays(state.model)
+    point("test_checkpoint.split", arrays)
+    split = sum(x.size for x in arrays.values() if x.addressable_shards[0].data.size * 4 == x.size)
+    assert split > 0.9 * sum(x.size for x in arrays.values())
+    save(Checkpoints(directory, SMALL), 5, state)
+    target = abstract(lambda: new_state(SMALL), make_mesh(2, 1, 2))
+    checkpoints = Checkpoints(directory, SMALL)
+    step, _, model, training = checkpoints.restore(target.model, dataclasses.replace(target, model=None), Numbers())
+    assert step == 5 and same(model, state.model) and same(training.opt_state, state.opt_state)
+    places = jax.tree.leaves((target.model, target.opt_state))
+    for x, wanted in zip(jax.tree.leaves((model, training.opt_state)), places):
+        assert x.sharding == wanted.sharding
 
 
 def test_restores_on_another_mesh(tmp_path):
-    process = run_python("-c", ON_FOUR_DEVICES.replace("PACKAGE", PACKAGE.name), str(tmp_path), devices=4)
+    program = f"from {__name__} import check_four_devices; check_four_devices({str(tmp_path)!r})"
+    process = run_python("-c", program, devices=4)
     assert process.returncode == 0, process.stderr

@@ -1,7 +1,6 @@
 """The training step, with gradient accumulation."""
 
 import dataclasses
-import functools
 
 import jax
 import jax.numpy as jnp
@@ -48,7 +47,7 @@ def train_step(state: TrainState, batch: dict[str, Array]) -> tuple[TrainState, 
     """One step of the optimizer on a batch of arrays [B, T]; the new state, and scalars to watch."""
     config = state.model.config
     with point("train_step.gradient", state, config):
-        gradient = jax.grad(functools.partial(loss, config=config), has_aux=True)
+        gradient = jax.grad(lambda model, batch: loss(model, batch, config), has_aux=True)
     # sums over microbatches; one is rows a, a + A, ...: spread over the devices as the batch is
     accumulate = optax.microbatch(gradient, 1, config.batch_size // config.accumulation)
     with point("train_step.gradients", accumulate, state, batch):

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import dataclasses
 import json
+from collections.abc import Iterator
 
 import jax
+import jax.extend
 import jax.numpy as jnp
 import numpy as np
 import pytest
@@ -115,15 +117,66 @@ def router_logits(package, model, batch) -> tuple[list[np.ndarray], np.ndarray]:
 def test_the_loss_balances_as_that_of_transformers_and_leaves_padding_out(package, config):
     model, batch = package.model.Decoder(config, nnx.Rngs(0)), batch_with_padding(config)
     logits, real = router_logits(package, model, batch)
-    expected = load_balancing_loss_func(
-        tuple(map(torch.from_numpy, logits)), config.experts, config.experts_per_token, torch.from_numpy(real)
-    )
+    # of each layer by itself: given several, it pools them
+    balances = [
+        load_balancing_loss_func(
+            (torch.from_numpy(layer),), config.experts, config.experts_per_token, torch.from_numpy(real)
+        )
+        for layer in logits
+    ]
     z = np.mean([np.log(np.exp(layer[real].astype(np.float64)).sum(-1)) ** 2 for layer in logits])
     for balance, weight in (0.5, 0.0), (0.0, 0.25), (0.0, 0.0):
         settings = dataclasses.replace(config, load_balance=balance, router_z=weight)
         total, sums = package.train.loss(model, batch, settings)
-        terms = (balance * float(expected) + weight * z) * sums["targets"]
+        terms = (balance * float(np.mean(balances)) + weight * z) * sums["targets"]
         np.testing.assert_allclose(total - sums["cross_entropy"], terms, rtol=1e-4, atol=1e-4)
+
+
+def test_layers_that_collapse_on_different_experts_are_not_balanced(package, config):
+    """All tokens of layer 0 go to expert 0, those of layer 1 to expert 1: each layer is as far off as can be."""
+    config = dataclasses.replace(config, layers=4, experts=4, experts_per_token=1, load_balance=1.0, router_z=0.0)
+    model, batch = package.model.Decoder(config, nnx.Rngs(0)), batch_with_padding(config)
+    # an input that is the same for all tokens, and of which each router makes another expert
+    model.embedding.table[...] = model.embedding.table[...].at[:, 0].set(1e3)
+    routers = np.zeros((4, config.width, 4), np.float32)
+    routers[np.arange(4), 0, np.arange(4)] = 100
+    model.layers.mlp.router.kernel[...] = jnp.asarray(routers)
+    total, sums = package.train.loss(model, batch, config)
+    np.testing.assert_array_equal(sums["expert_load"], np.eye(4) * (batch["segment_ids"] > 0).sum())
+    np.testing.assert_allclose((total - sums["cross_entropy"]) / sums["targets"], 4, rtol=1e-5)
+
+
+def test_microbatches_are_balanced_together(package, config):
+    """A row of the batch for itself, with padding and targets of its own, changes no gradient of the whole."""
+    config = dataclasses.replace(config, load_balance=10.0, router_z=1.0, max_gradient_norm=1e9)
+    model, batch = package.model.Decoder(config, nnx.Rngs(0)), batch_with_padding(config)
+
+    @jax.jit
+    @jax.grad
+    def mean_loss(model):
+        total, sums = package.train.loss(model, batch, config)
+        return total / sums["targets"]
+
+    moments = []  # the first is the gradient times 1 - adam_b1
+    for accumulation in 1, 3:
+        model.config = dataclasses.replace(config, accumulation=accumulation)
+        state, _ = jax.jit(package.train.train_step)(package.train.new_state(model.config, model), batch)
+        moments.append(jax.tree.leaves(state.opt_state[1][0].mu))
+    model.config = config
+    for gradient, whole, parts in zip(jax.tree.leaves(mean_loss(model)), *moments, strict=True):
+        for moment in whole, parts:
+            expected = np.asarray(gradient) * (1 - config.adam_b1)
+            np.testing.assert_allclose(moment, expected, rtol=1e-4, atol=1e-5 * np.abs(expected).max())
+
+
+def test_only_a_batch_that_is_cut_is_passed_through_twice(package, config):
+    model, batch = package.model.Decoder(config, nnx.Rngs(0)), batch_with_padding(config)
+    sums = package.train.sum_batch(model, batch)
+    assert config.accumulation == 3
+    for name, found in sums.items():
+        np.testing.assert_allclose(found, package.train.loss(model, batch, config)[1][name], err_msg=name)
+    model.config = dataclasses.replace(config, accumulation=1)
+    assert package.train.sum_batch(model, batch) is None
 
 
 def test_the_load_of_experts_is_counted_in_each_layer(package, config):
@@ -169,6 +222,37 @@ def test_flops_count_the_experts_that_a_token_goes_to(package):
     # 12.88 G parameters are active of a token, of which the embedding (0.131 G) and norms take part in no product
     products = package.train.flops_per_token(dataclasses.replace(config, sequence_length=0), causal=False) / 6
     assert products == pytest.approx(12.879e9 - 0.131e9, abs=2e6)
+
+
+def products(jaxpr: jax.extend.core.Jaxpr) -> Iterator[jax.extend.core.JaxprEqn]:
+    """The matrix products in it, within loops and calls too."""
+    for equation in jaxpr.eqns:
+        if equation.primitive.name == "dot_general":
+            yield equation
+        for inner in jax.tree.leaves(list(equation.params.values()), is_leaf=lambda x: hasattr(x, "jaxpr")):
+            inner = getattr(inner, "jaxpr", inner)
+            if hasattr(inner, "eqns"):
+                yield from products(inner)
+
+
+@pytest.mark.parametrize("target", ["tpu", "gpu"])
+def test_the_router_multiplies_in_fp32_forward_and_backward(target, tmp_path):
+    """Which is not what fp32 operands get there by default: TPUs round them to bf16, GPUs to TF32."""
+    package = parity.load_package(write(weave("mixtral", target, LIBRARY), tmp_path))
+    config = dataclasses.replace(package.config.PRESETS["tiny"], experts=19, layers=1, batch_size=1)
+    layer = jax.eval_shape(lambda: package.model.MixtureOfExperts(config, nnx.Rngs(0)))
+    x = jax.ShapeDtypeStruct((1, 16, config.width), jnp.bfloat16)
+
+    def summed(layer, x):
+        return sum(jnp.sum(y) for y in jax.tree.leaves(layer(x, jnp.ones((1, 16), jnp.int32))))
+
+    jaxpr = jax.make_jaxpr(jax.grad(summed, argnums=(0, 1)))(layer, x).jaxpr
+    # operands and result of the product, of the gradient of x, and of that of the kernel
+    routers = [eqn for eqn in products(jaxpr) if any(19 in v.aval.shape[-2:] for v in (*eqn.invars, *eqn.outvars))]
+    assert len(routers) == 3
+    for product in routers:
+        assert product.params["precision"] == (jax.lax.Precision.HIGHEST,) * 2
+        assert all(v.aval.dtype == jnp.float32 for v in product.invars)
 
 
 def compare_meshes(package) -> None:
