@@ -3,7 +3,7 @@
 import functools
 from collections.abc import Callable
 
-from jax import checkpoint_policies as policies
+from jax.ad_checkpoint import checkpoint_policies as policies
 
 from generator.marks import setting
 from generator.roles import InputError
