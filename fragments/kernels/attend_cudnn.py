@@ -6,6 +6,7 @@ Source: Dao et al. 2022, arXiv 2205.14135 (flash attention).
 import jax
 import jax.numpy as jnp
 from jax import Array
+from jax.ad_checkpoint import checkpoint_name
 
 from generator.marks import point
 
@@ -16,6 +17,7 @@ def attend(q: Array, k: Array, v: Array, segment_ids: Array | None) -> Array:
     cuDNN's flash kernel takes 16-bit numbers only; everything else goes to XLA, as it does on other platforms. The
     kernel knows no segments, so they become a mask [B, 1, T, T]. segment_ids None: each row is one segment, no mask.
     """
+    q, k, v = checkpoint_name((q, k, v), "attention")
     same_segment = None
     if segment_ids is not None:
         same_segment = segment_ids[:, None, :, None] == segment_ids[:, None, None, :]

@@ -3,6 +3,7 @@
 import jax
 import jax.numpy as jnp
 from jax import Array
+from jax.ad_checkpoint import checkpoint_name
 
 from generator.marks import point
 
@@ -13,6 +14,7 @@ def attend(q: Array, k: Array, v: Array, segment_ids: Array | None) -> Array:
     The queries go in four blocks, each over the keys up to its end: 3/8 of the scores, all in the future, are never
     computed. segment_ids None: each row is one segment.
     """
+    q, k, v = checkpoint_name((q, k, v), "attention")
     T, groups = q.shape[1], q.shape[2] // k.shape[2]
     k, v = jnp.repeat(k, groups, axis=2), jnp.repeat(v, groups, axis=2)
     q = (q * q.shape[-1] ** -0.5).swapaxes(1, 2)  # [B, N, T, H]
@@ -35,4 +37,4 @@ def attend(q: Array, k: Array, v: Array, segment_ids: Array | None) -> Array:
         point("attend.total", total, highest)
         context = jnp.einsum("BNCS,BNHS->BNCH", weights.astype(v.dtype), v[..., :stop])
         blocks.append((context / total).astype(v.dtype))
-    return jnp.concatenate(blocks, axis=2).swapaxes(1, 2)
+    return checkpoint_name(jnp.concatenate(blocks, axis=2).swapaxes(1, 2), "attention")

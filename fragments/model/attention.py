@@ -5,6 +5,7 @@ Source: Vaswani et al. 2017, arXiv 1706.03762, section 3.2.
 
 from flax import nnx
 from jax import Array
+from jax.ad_checkpoint import checkpoint_name
 
 from generator.marks import point, splice, sum_layers
 from generator.roles import Linear, attend
@@ -34,10 +35,11 @@ class Attention(nnx.Module):
             q = self.query(x)  # [B, T, N, H]
             k = self.key(x)  # [B, T, K, H]
             v = self.value(x)  # [B, T, K, H]
+        q, k, v = checkpoint_name((q, k, v), "query_key_value")
         point("Attention.heads", q, k, v)
         with point("Attention.attend", q, k, v):
             context = attend(q, k, v)  # [B, T, N, H]
-        return self.out(context)
+        return checkpoint_name(self.out(context), "out")
 
 
 @splice("flops")

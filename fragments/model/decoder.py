@@ -9,7 +9,7 @@ from flax import nnx
 from jax import Array
 
 from generator.marks import each_group, point, provide, setting, splice
-from generator.roles import REMAT, Block, Embedding, Norm, shard
+from generator.roles import Block, Embedding, Norm, remat_policy, shard
 
 
 class Config:
@@ -38,10 +38,10 @@ class Decoder(nnx.Module):
         x = shard(x, "batch", "sequence", "residual")
 
         if setting("unroll"):
-            remat = functools.partial(jax.checkpoint, policy=REMAT[self.config.remat])
+            remat = functools.partial(jax.checkpoint, policy=remat_policy(self.config.remat))
         else:
             # prevent_cse: a scan keeps its forward and backward pass apart by itself
-            remat = functools.partial(jax.checkpoint, policy=REMAT[self.config.remat], prevent_cse=False)
+            remat = functools.partial(jax.checkpoint, policy=remat_policy(self.config.remat), prevent_cse=False)
         with each_group():
 
             def block(x, layer: Block):

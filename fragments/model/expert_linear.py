@@ -4,6 +4,7 @@ import jax
 import jax.numpy as jnp
 from flax import nnx
 from jax import Array
+from jax.ad_checkpoint import checkpoint_name
 
 from generator.marks import point, requires
 from generator.roles import Config
@@ -37,8 +38,8 @@ class Experts(nnx.Module):
         point("Experts.parameters", config, E, F)
 
     def __call__(self, x: Array) -> Array:
-        gate, up = self.gate(x), self.up(x)
+        gate, up = checkpoint_name((self.gate(x), self.up(x)), "gate_up")
         point("Experts.gate_up", gate, up)
         with point("Experts.activation", gate, up):
             h = jax.nn.silu(gate) * up
-        return self.down(h)
+        return checkpoint_name(self.down(h), "down")

@@ -6,6 +6,7 @@ Source: Hendrycks and Gimpel 2016, arXiv 1606.08415, section 2.
 import jax
 from flax import nnx
 from jax import Array
+from jax.ad_checkpoint import checkpoint_name
 
 from generator.marks import splice, sum_layers
 from generator.roles import Linear, shard
@@ -29,8 +30,8 @@ class FeedForward(nnx.Module):
         self.down = Linear("BTF,FD->BTD", (F, D), ("mlp", "embed"), config.init_std, rngs)
 
     def __call__(self, x: Array) -> Array:
-        h = jax.nn.gelu(self.up(x))  # [B, T, F]
-        return self.down(shard(h, "batch", "sequence", "mlp"))
+        h = jax.nn.gelu(checkpoint_name(self.up(x), "gate_up"))  # [B, T, F]
+        return checkpoint_name(self.down(shard(h, "batch", "sequence", "mlp")), "down")
 
 
 @splice("flops")

@@ -6,6 +6,7 @@ Source: DeepSeek-AI 2024, arXiv 2405.04434, section 2.1.
 import jax.numpy as jnp
 from flax import nnx
 from jax import Array
+from jax.ad_checkpoint import checkpoint_name
 
 from generator.marks import excludes, point, requires, splice, sum_layers
 from generator.roles import Cache, Linear, Norm, attend, attend_cached, rotate
@@ -48,15 +49,17 @@ class Attention(nnx.Module):
     def __call__(self, x: Array) -> Array:
         with point("Attention.project_query", x):
             q = self.query(x)  # [B, T, N, H]
-        latent, k = jnp.split(self.latent(x), [self.latent_size], axis=-1)  # [B, T, R], [B, T, P]
+        q, latent = checkpoint_name((q, self.latent(x)), "query_key_value")
+        latent, k = jnp.split(latent, [self.latent_size], axis=-1)  # [B, T, R], [B, T, P]
         latent, k = self.latent_norm(latent), k[:, :, None]  # [B, T, R], [B, T, 1, P]
         point("Attention.heads", q, k)
         with point("Attention.attend", q, k, v=latent[:, :, None]):
-            k_nope, v = jnp.split(self.key_value(latent), [self.nope_size], axis=-1)  # [B, T, N, C], [B, T, N, U]
+            heads = checkpoint_name(self.key_value(latent), "query_key_value")
+            k_nope, v = jnp.split(heads, [self.nope_size], axis=-1)  # [B, T, N, C], [B, T, N, U]
             k = jnp.concatenate([k_nope, jnp.broadcast_to(k, (*k_nope.shape[:3], k.shape[3]))], axis=-1)
             with point("Attention.attend_heads", q, k, v):
                 context = attend(q, k, v)  # [B, T, N, U]
-        return self.out(context)
+        return checkpoint_name(self.out(context), "out")
 
 
 def rotate_end(x: Array, angles: Array) -> Array:

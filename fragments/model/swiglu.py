@@ -6,6 +6,7 @@ Source: Shazeer 2020, arXiv 2002.05202.
 import jax
 from flax import nnx
 from jax import Array
+from jax.ad_checkpoint import checkpoint_name
 
 from generator.marks import point, splice, sum_layers
 from generator.roles import Linear, shard
@@ -26,10 +27,10 @@ class FeedForward(nnx.Module):
         self.down = Linear("BTF,FD->BTD", (F, D), ("mlp", "embed"), std, rngs)
 
     def __call__(self, x: Array) -> Array:
-        gate, up = self.gate(x), self.up(x)  # [B, T, F]
+        gate, up = checkpoint_name((self.gate(x), self.up(x)), "gate_up")  # [B, T, F]
         with point("FeedForward.activation", gate, up):
             h = jax.nn.silu(gate) * up
-        return self.down(shard(h, "batch", "sequence", "mlp"))
+        return checkpoint_name(self.down(shard(h, "batch", "sequence", "mlp")), "down")
 
 
 @splice("flops")

@@ -1,7 +1,6 @@
 """Sharding by named logical axes."""
 
 import math
-from typing import Literal
 
 import jax
 import numpy as np
@@ -17,7 +16,7 @@ class Config:
     mesh_data: int = 1  # groups of devices with a copy of the parameters each; in mesh_*, one -1 takes the devices left
     mesh_fsdp: int = -1  # devices that share the parameters and the batch
     mesh_tensor: int = 1  # devices that share the heads and the inner feed-forward
-    remat: Literal["none", "dots", "full"] = setting("remat")  # what the backward pass computes again: see REMAT
+    remat: str = setting("remat")  # what the forward pass keeps: names of REMAT, with commas between
 
 
 @splice("check_config.bounds")

@@ -1,10 +1,35 @@
 """Rematerialisation policies."""
 
-import jax
+import functools
+from collections.abc import Callable
 
-# Config.remat -> what the forward pass keeps of a block; the backward pass computes the rest again.
+from jax.ad_checkpoint import checkpoint_policies as policies
+
+from generator.marks import setting
+from generator.roles import InputError
+
+# what attention takes and gives: its kernel runs once in each direction
+KEEP_ATTENTION = (
+    policies.save_from_both_policies(
+        policies.save_only_these_names("attention"),
+        lambda primitive, *_, **__: primitive.name == "dot_product_attention_fwd_wrapper",
+    )
+    if setting("attention_kernel") == "cudnn"
+    else policies.save_only_these_names("attention")
+)
+# Name in Config.remat -> what the forward pass keeps of a block; the backward pass computes the rest again.
 REMAT = {
-    "none": jax.checkpoint_policies.everything_saveable,
-    "dots": jax.checkpoint_policies.dots_with_no_batch_dims_saveable,  # products with parameters
-    "full": jax.checkpoint_policies.nothing_saveable,
+    "none": policies.everything_saveable,
+    "full": policies.nothing_saveable,
+    "dots": policies.save_from_both_policies(policies.dots_with_no_batch_dims_saveable, KEEP_ATTENTION),
+    "attention": KEEP_ATTENTION,
+    **{x: policies.save_only_these_names(x) for x in ("query_key_value", "out", "gate_up", "down")},  # products
 }
+
+
+def remat_policy(remat: str) -> Callable[..., bool]:
+    """What the forward pass keeps by Config.remat: what any of its names keeps."""
+    names = remat.split(",")
+    if not REMAT.keys() >= set(names):
+        raise InputError(f"--remat {remat}: give one of {', '.join(REMAT)}, or several with commas between")
+    return functools.reduce(policies.save_from_both_policies, [REMAT[name] for name in names])

@@ -12,7 +12,7 @@ import optax
 from jax import Array
 
 from generator.marks import alike, emit, requires, splice
-from generator.roles import REMAT, Config, Decoder, LayerAhead
+from generator.roles import Config, Decoder, LayerAhead, remat_policy
 
 requires("layers_ahead")
 alike("hidden_and_ahead", "Decoder.hidden")
@@ -37,7 +37,7 @@ def hidden_and_ahead(
 ) -> Array:
     """`Decoder.hidden`, [B, T, D], and of each layer ahead the cross-entropy, summed over the targets that count."""
     x = model.hidden(tokens)
-    remat = functools.partial(jax.checkpoint, policy=REMAT[config.remat], prevent_cse=False)
+    remat = functools.partial(jax.checkpoint, policy=remat_policy(config.remat), prevent_cse=False)
 
     def ahead_block(carry, layer: LayerAhead):
         h, targets, weights = carry

@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
+import dataclasses
+import importlib
+import math
+
 import jax
+import numpy as np
 import pytest
+import tyro
 from flax import nnx
 
 from families import parity
 from families.test_parity import FAMILIES, LIBRARY, write
+from generator.recipe import select
 from generator.weave import weave
 
 
@@ -21,3 +28,27 @@ def test_parameters(name, tmp_path):
         model = jax.eval_shape(lambda config=config: package.model.Decoder(config, nnx.Rngs(0)))
         count = sum(x.size for x in jax.tree.leaves(model))
         assert count == pytest.approx(billions * 1e9, abs=0.6e6 if billions < 100 else 0.6e8), f"{preset}: {source}"
+
+
+@pytest.mark.parametrize("name", FAMILIES)
+def test_slices(name, tmp_path):
+    """On each slice that the README names, parameters and batches of a preset divide over its mesh."""
+    made = weave(FAMILIES[name].architecture, "tpu", LIBRARY)
+    package = parity.load_package(write(made, tmp_path))
+    compiler = importlib.import_module(f"{package.config.__package__}.compile")
+    presets, slices = package.config.PRESETS, select(FAMILIES[name].architecture, "tpu", LIBRARY).settings["slices"]
+    assert presets.keys() - {"tiny"} <= slices.keys()
+    for preset in presets.keys() - {"tiny"}:
+        for flags in slices[preset]:
+            assert f"| {preset} | `{flags}` |" in made.files["README.md"]
+            default = compiler.CompileCommand(dataclasses.replace(presets[preset], batch_size=-1))
+            arguments = ["--topology", *flags.split()]
+            command = tyro.cli(compiler.CompileCommand, args=arguments, default=default)
+            chip, _, sides = command.topology.partition(":")
+            devices = math.prod(map(int, sides.split("x"))) * (2 if chip == "tpu7x" else 1)
+            config = command.config
+            sizes = np.empty(devices).reshape(config.mesh_data, config.mesh_fsdp, config.mesh_tensor).shape
+            mesh = jax.sharding.AbstractMesh(sizes, ("data", "fsdp", "tensor"))
+            package.parallel.abstract(lambda config=config: package.train.new_state(config), mesh)
+            size = devices * command.batch_per_device if config.batch_size == -1 else config.batch_size
+            assert size % (sizes[0] * sizes[1] * config.accumulation) == 0, flags
