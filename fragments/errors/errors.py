@@ -12,10 +12,16 @@ class ExitCode(enum.IntEnum):
     MISTAKE = 2  # in what was given, or a loss that diverged: it would end in the same way again
     STORAGE = 74  # the disk is full, or the storage cannot be reached
     PREEMPTED = 75  # stopped by a signal, all of it saved
+    HUNG = 76  # no step ended in time
+    CORRUPT = 77  # a device computes wrongly: another try, but without it
 
 
 class InputError(Exception):
     """Settings, data, a tokenizer, a prompt or a directory that cannot be used: which, why, and what to do."""
+
+
+class CorruptionError(Exception):
+    """One computation gave two results: which."""
 
 
 @contextlib.contextmanager
@@ -25,6 +31,8 @@ def ending_with_messages() -> Iterator[None]:
         yield
     except InputError as error:
         code, message = ExitCode.MISTAKE, error
+    except CorruptionError as error:
+        code, message = ExitCode.CORRUPT, error
     except OSError as error:
         code, message = ExitCode.STORAGE, error
     else:

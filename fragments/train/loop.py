@@ -4,6 +4,7 @@ import dataclasses
 import functools
 import itertools
 import signal
+import statistics
 import tempfile
 import time
 from pathlib import Path
@@ -21,10 +22,11 @@ from generator.roles import (
     changes,
     compile_step,
     create_state,
-    loss,
+    eval_step,
     make_dataset,
     make_mesh,
     new_state,
+    start_watchdog,
 )
 
 
@@ -72,13 +74,18 @@ def train(config: Config) -> None:
             print(f"all {config.steps} steps are done: give more --steps to train on")
             return
         compiled_step = compile_step(state, to_devices(held_out[0]))  # training batches have the same layout
-        evaluate = jax.jit(lambda model, batch: loss(model, batch, config)[1])
+        evaluate = jax.jit(eval_step)
         # process 0 speaks for all
         monitor = Monitor(directory if index == 0 else Path(tempfile.mkdtemp()), config, step)
+        watchdog = start_watchdog(directory)
         pending, stopping = None, False  # pending: the last step, which the device is still working on
         try:
             while step < config.steps and not stopping:
-                state, metrics = compiled_step(state, to_devices(next(data)))
+                limit = max(config.hang_seconds, config.hang_factor * statistics.median(monitor.seconds or [0]))
+                watchdog.put(config.hang_seconds and limit)
+                batch = to_devices(next(data))
+                with point("train.step", compiled_step, state, batch, step, config):
+                    state, metrics = compiled_step(state, batch)
                 step += 1
                 if pending:
                     monitor.step(*pending)
@@ -101,6 +108,7 @@ def train(config: Config) -> None:
         finally:
             monitor.close()
             checkpoints.manager.close()
+            watchdog.put(None)
     if stopping:
         reason = signal.Signals(signals[0]).name if signals else "preemption"
         print(f"stopped by {reason} after step {step}, which is saved: the same command continues")
