@@ -17,6 +17,7 @@ from generator.roles import (
     Config,
     ExitCode,
     InputError,
+    Stop,
     abstract,
     abstract_batch,
     check_config,
@@ -31,14 +32,9 @@ from generator.roles import (
 MEMORY = setting("memory_gib")  # of one device
 
 
-class DoesNotFit(InputError):
-    """A step that needs more memory than a device has: how much, and what to change."""
-
-    code = ExitCode.DOES_NOT_FIT
-
-    def __init__(self, chip: str, needed: str):
-        remedy = "give fewer sequences to a device, a --remat that keeps less, a larger --mesh-fsdp or more chips"
-        super().__init__(f"DOES NOT FIT {chip} with {MEMORY[chip]} GiB: {needed}: {remedy}")
+def does_not_fit(chip: str, needed: str) -> Stop:
+    remedy = "give fewer sequences to a device, a --remat that keeps less, a larger --mesh-fsdp or more chips"
+    return Stop(ExitCode.DOES_NOT_FIT, f"DOES NOT FIT {chip} with {MEMORY[chip]} GiB: {needed}: {remedy}")
 
 
 def topology_devices(topology: str, slices: int) -> list[jax.Device]:
@@ -96,7 +92,7 @@ def main() -> None:
     except jax.errors.JaxRuntimeError as error:
         if not (words := re.search(r"Ran out of memory .*hbm.*[^.]", str(error), re.IGNORECASE)):
             raise
-        raise DoesNotFit(chip, words[0]) from None
+        raise does_not_fit(chip, words[0]) from None
     print(f"{command.preset} for {len(devices)} {chip}, compiled in {time.perf_counter() - start:.0f} s")
 
     memory = compiled.memory_analysis()
@@ -112,7 +108,7 @@ def main() -> None:
         Path(command.hlo).write_text(compiled.as_text())
         print(f"compiled program: {command.hlo}")
     if total > MEMORY[chip] * 2**30:
-        raise DoesNotFit(chip, f"{total / 2**30:.1f} GiB")
+        raise does_not_fit(chip, f"{total / 2**30:.1f} GiB")
     print(f"{total / 2**30:.1f} GiB: fits {chip} with {MEMORY[chip]} GiB")
 
 

@@ -2,6 +2,7 @@
 
 import dataclasses
 import signal
+import statistics
 import tempfile
 import time
 from pathlib import Path
@@ -12,19 +13,20 @@ from generator.marks import point
 from generator.roles import (
     Batches,
     Checkpoints,
+    ExitCode,
     InputError,
     Monitor,
-    Preempted,
     abstract,
     abstract_batch,
     changes,
     check_config,
     compile_step,
     create_state,
+    eval_step,
     held_out_batches,
-    loss,
     make_mesh,
     new_state,
+    start_watchdog,
 )
 
 
@@ -67,13 +69,18 @@ def train(config: Config) -> None:
             print(f"all {config.steps} steps are done: give more --steps to train on")
             return
         compiled_step = compile_step(state, abstract_batch(config, mesh))
-        evaluate = jax.jit(lambda model, batch: loss(model, batch, config)[1])
+        evaluate = jax.jit(eval_step)
         # process 0 speaks for all
         monitor = Monitor(directory if jax.process_index() == 0 else Path(tempfile.mkdtemp()), config, step)
+        watchdog = start_watchdog(directory)
         pending, stopping = None, False  # pending: the last step, which the device is still working on
         try:
             while step < config.steps and not stopping:
-                state, metrics = compiled_step(state, to_devices(next(data)))
+                limit = max(config.hang_seconds, config.hang_factor * statistics.median(monitor.seconds or [0]))
+                watchdog.put(config.hang_seconds and limit)
+                batch = to_devices(next(data))
+                with point("train.step", compiled_step, state, batch, step, config):
+                    state, metrics = compiled_step(state, batch)
                 step += 1
                 if pending:
                     monitor.step(*pending)
@@ -96,7 +103,9 @@ def train(config: Config) -> None:
         finally:
             monitor.close()
             checkpoints.manager.close()
+            watchdog.put(None)
     if stopping:
         reason = signal.Signals(signals[0]).name if signals else "preemption"
-        raise Preempted(f"stopped by {reason} after step {step}, which is saved: the same command continues")
+        print(f"stopped by {reason} after step {step}, which is saved: the same command continues")
+        raise SystemExit(ExitCode.PREEMPTED)
     print(f"checkpoints, metrics.jsonl, loss.png and TensorBoard events: {directory}")

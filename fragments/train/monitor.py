@@ -12,7 +12,11 @@ from matplotlib.figure import Figure
 from rich.progress import BarColumn, Progress, TimeRemainingColumn
 from tensorboardX import SummaryWriter
 
-from generator.roles import Config, InputError, flops_per_token, peak_flops
+from generator.roles import InputError, flops_per_token, peak_flops
+
+
+class Config:
+    max_skipped: int = 10  # steps in a row without finite gradients, which change nothing; one more ends the run
 
 
 class Monitor:
@@ -33,10 +37,12 @@ class Monitor:
         self.progress = Progress(*columns, expand=True, disable=not sys.stdout.isatty())
         self.task = self.progress.add_task("", completed=step, total=config.steps)
         self.progress.start()
+        self.skipped = 0  # steps in a row
         self.seconds = collections.deque(maxlen=20)  # of the last steps
         self.clock, self.line = time.perf_counter(), -math.inf  # when the last step ended and the last line was printed
 
     def record(self, step: int, values: dict[str, float]) -> None:
+        values = {name: value for name, value in values.items() if math.isfinite(value)}  # JSON has no others
         self.history.append({"step": step, **values})
         self.file.write(json.dumps(self.history[-1]) + "\n")
         for name, value in values.items():
@@ -45,14 +51,15 @@ class Monitor:
     def step(self, step: int, metrics: dict[str, Array]) -> None:
         """A step's tokens are all places of its batch; its time is all since the step before, the data's included."""
         values = {name: float(value) for name, value in metrics.items()}  # waits for the device
-        if not math.isfinite(values["train/loss"]):
-            raise InputError(f"loss is {values['train/loss']} at step {step}: give a lower --learning-rate")
+        self.skipped = values["train/skipped"] = (self.skipped + 1) * values["train/skipped"]
         now = time.perf_counter()
         self.seconds.append(now - self.clock)
         self.clock = now
         seconds = sum(self.seconds) / len(self.seconds)
         speed = self.config.batch_size * self.config.sequence_length / seconds
         self.record(step, values | {"train/tokens_per_second": speed})
+        if self.skipped > self.config.max_skipped:
+            raise InputError(f"no finite gradients in {self.skipped:.0f} steps up to {step}: lower --learning-rate")
         full, causal = (speed * flops_per_token(self.config, causal) / self.peak for causal in (False, True))
         text = f"loss {values['train/loss']:.4f} {speed:,.0f} tokens/s MFU {full:.1%} full {causal:.1%} causal"
         self.progress.update(self.task, completed=step, description=text)

@@ -54,18 +54,29 @@ def train_step(state: TrainState, batch: dict[str, Array]) -> tuple[TrainState, 
         gradients, sums = accumulate(state.model, batch)
     targets = jnp.maximum(sums["targets"], 1)
     gradients = jax.tree.map(lambda g: g / targets, gradients)  # once, so that each target counts the same
+    norm = optax.tree.norm(gradients)  # before they are clipped
+    finite = jnp.isfinite(norm + sums["cross_entropy"])
 
     with point("train_step.update", config, gradients, state):
         updates, opt_state = make_optimizer(config).update(gradients, state.opt_state, state.model)
         point("train_step.updates", updates, sums=sums, config=config)
         model = optax.apply_updates(state.model, updates)
+    # where not, the step changes nothing but its number
+    model, opt_state = optax.tree.where(finite, (model, opt_state), (state.model, state.opt_state))
     metrics = {
         "train/loss": sums["cross_entropy"] / targets,
         "train/learning_rate": learning_rate(state.step, config),
-        "train/gradient_norm": optax.tree.norm(gradients),  # before it is clipped
+        "train/gradient_norm": norm,
+        "train/skipped": ~finite,
     }
     point("train_step.metrics", metrics, sums=sums)
     return TrainState(state.step + 1, model, opt_state), metrics
+
+
+def eval_step(model: Decoder, batch: dict[str, Array]) -> dict[str, Array]:
+    """The sums of `loss` over a batch [B, T], in microbatches as large as in training: it takes no more memory."""
+    size = model.config.batch_size // model.config.accumulation
+    return optax.microbatch(lambda *x: loss(*x, model.config)[1], 1, size)(model, batch)
 
 
 def compile_step(state: TrainState, batch: dict[str, Array]) -> jax.stages.Compiled:

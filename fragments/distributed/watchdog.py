@@ -1,0 +1,40 @@
+"""A watchdog, which ends a run that hangs."""
+
+import faulthandler
+import os
+import queue
+import sys
+import tempfile
+import threading
+from pathlib import Path
+
+import jax
+
+from generator.roles import ExitCode
+
+
+class Config:
+    hang_factor: float = 20.0  # a run hangs, and ends, with no step in this many times the median of its last ones,
+    hang_seconds: float = 600.0  # but not before so many seconds, enough to compile, evaluate or save; 0: never
+
+
+def start_watchdog(directory: Path) -> queue.SimpleQueue:
+    """Ends the program where for the seconds last put into the queue nothing else is put into it; None: no more."""
+    limits, path = queue.SimpleQueue(), directory / f"stacks-{jax.process_index()}.txt"
+
+    def watch():  # in a thread, as the program itself may wait for a process of its job that has stopped
+        limit = limits.get()
+        try:
+            while limit:
+                limit = limits.get(timeout=limit)
+        except queue.Empty:
+            print(f"error: no step for {limit:.0f} s: all stacks are in {path}", file=sys.stderr, flush=True)
+            faulthandler.dump_traceback_later(60, exit=True)  # should the storage fail too
+            with tempfile.TemporaryFile("w+") as file:
+                faulthandler.dump_traceback(file)
+                file.seek(0)
+                path.write_text(file.read())
+            os._exit(ExitCode.HUNG)
+
+    threading.Thread(target=watch, daemon=True).start()
+    return limits

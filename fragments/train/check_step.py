@@ -1,0 +1,44 @@
+"""A check for silent corruption: now and then a step is done twice.
+
+Source: Dixit et al. 2021, arXiv 2102.11245; Gemini Team 2023, arXiv 2312.11805, section 4.
+"""
+
+import itertools
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import Array
+from jax.experimental import multihost_utils
+
+from generator.marks import proceed, splice
+from generator.roles import ExitCode, Stop, TrainState, checksums, named_arrays
+
+
+class Config:
+    check_every: int = 0  # steps between two that are done twice, with room for two states, to be the same; 0: none
+
+
+def step_twice(step: jax.stages.Compiled, state: TrainState, batch: dict) -> tuple[TrainState, dict[str, Array]]:
+    """A step, done on a copy of the state too. Stop: the states after it are not equal to the bit."""
+
+    def sums(tree):  # [devices, arrays], as devices that should hold the same may differ
+        shards = {name: x.addressable_shards for name, x in named_arrays(tree).items()}
+        return np.stack([checksums({k: x[i].data for k, x in shards.items()}) for i in range(jax.local_device_count())])
+
+    copy, _ = step(jax.tree.map(jnp.copy, state), batch)
+    state, metrics = step(state, batch)
+    differs = multihost_utils.process_allgather(sums(copy) != sums(state)).any(axis=(0, 1))  # in any process
+    if differs.any():
+        names = ", ".join(itertools.compress(sorted(named_arrays(state)), differs))  # as jit sorts keys
+        message = f"step {state.step} gave two results, which differ in {names}: find the faulty device"
+        raise Stop(ExitCode.CORRUPT, message)
+    return state, metrics
+
+
+@splice("train.step")
+def _(compiled_step, state, metrics, batch, step, config):
+    if config.check_every and (step + 1) % config.check_every == 0:
+        state, metrics = step_twice(compiled_step, state, batch)
+    else:
+        proceed()

@@ -1,0 +1,193 @@
+"""Files that launch jobs: valid for the interfaces that read them, true to the package, and what they do when a job ends."""
+
+from __future__ import annotations
+
+import ast
+import math
+import os
+import re
+import subprocess
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+import yaml
+
+from generator.commands.project import Project
+
+models = pytest.importorskip("kubeflow_trainer_api.models")  # made from the OpenAPI of Kubernetes and of JobSet
+
+ROOT = Path(__file__).resolve().parents[2]
+PACKAGES = [ROOT / "generated" / combination.name for combination in Project.find(ROOT).listed()]
+JOBSETS = [path for package in PACKAGES for path in package.glob("launch/*.yaml")]
+SCRIPTS = [path for package in PACKAGES for path in package.glob("launch/*.slurm")]
+each_jobset = pytest.mark.parametrize("path", JOBSETS, ids=lambda path: path.parents[1].name)
+each_script = pytest.mark.parametrize("path", SCRIPTS, ids=lambda path: path.parents[1].name)
+
+
+def read(path: Path) -> SimpleNamespace:
+    """A JobSet, its one replicated job, this one's Job, and its container."""
+    jobset = yaml.safe_load(path.read_text())
+    (replicated,) = jobset["spec"]["replicatedJobs"]
+    job = replicated["template"]["spec"]
+    (container,) = job["template"]["spec"]["containers"]
+    return SimpleNamespace(jobset=jobset, replicated=replicated, job=job, container=container)
+
+
+def exit_codes(package: Path) -> dict[str, int]:
+    """Name -> number of ExitCode."""
+    tree = ast.parse((package / "errors.py").read_text())
+    (codes,) = (node for node in tree.body if isinstance(node, ast.ClassDef) and node.name == "ExitCode")
+    return {n.targets[0].id: n.value.value for n in codes.body if isinstance(n, ast.Assign)}
+
+
+def preset(package: Path, name: str) -> dict[str, object]:
+    """The fields of a preset, and the defaults of the rest."""
+    tree = ast.parse((package / "config.py").read_text())
+    (config,) = (node for node in tree.body if isinstance(node, ast.ClassDef))
+    fields = {n.target.id: ast.literal_eval(n.value) for n in config.body if isinstance(n, ast.AnnAssign) and n.value}
+    (presets,) = (n.value for n in tree.body if isinstance(n, ast.Assign) and n.targets[0].id == "PRESETS")
+    chosen = next(value for key, value in zip(presets.keys, presets.values, strict=True) if key.value == name)
+    return fields | {keyword.arg: ast.literal_eval(keyword.value) for keyword in chosen.keywords}
+
+
+def flags(words: list[str]) -> dict[str, str]:
+    return dict(word.removeprefix("--").split("=") for word in words if word.startswith("--"))
+
+
+@each_jobset
+def test_a_jobset_is_valid(path):
+    """All of it is known to the API: what was read is what was written."""
+    found = read(path)
+    jobset = models.JobsetV1alpha2JobSet.from_dict(found.jobset)
+    assert jobset.to_dict() == found.jobset
+    assert (jobset.api_version, jobset.kind) == ("jobset.x-k8s.io/v1alpha2", "JobSet")
+    # what the API server checks beyond types
+    for rule in jobset.spec.failure_policy.rules:
+        assert rule.action in ("FailJobSet", "RestartJobSet", "RestartJobSetAndIgnoreMaxRestarts")
+        assert re.fullmatch("[A-Za-z]([A-Za-z0-9_,:]*[A-Za-z0-9_])?", rule.name)
+        assert set(rule.on_job_failure_reasons) <= {"PodFailurePolicy", "BackoffLimitExceeded", "DeadlineExceeded"}
+    # names of pods, JOBSET-JOB-INDEX-INDEX, are labels of DNS
+    name = f"{found.jobset['metadata']['name']}-{found.replicated['name']}-0-{found.job['completions']}"
+    assert re.fullmatch("[a-z]([a-z0-9-]{0,61}[a-z0-9])?", name)
+    volumes = {volume["name"] for volume in found.job["template"]["spec"]["volumes"]}
+    assert {mount["name"] for mount in found.container["volumeMounts"]} == volumes
+    assert found.job["parallelism"] == found.job["completions"]
+
+
+def end_of_jobset(found: SimpleNamespace, exit_code: int | None = None, condition: str | None = None) -> str:
+    """What Kubernetes does when a pod fails: the first rule of the Job that holds, then the first one of the JobSet."""
+    assert found.job["template"]["spec"]["restartPolicy"] == "Never"  # a Job needs it for a podFailurePolicy
+    assert found.job["backoffLimit"] == 0
+    reason, message = "BackoffLimitExceeded", "Job has reached the specified backoff limit"
+    for index, rule in enumerate(found.job["podFailurePolicy"]["rules"]):
+        codes = rule.get("onExitCodes", {"values": [], "operator": "In", "containerName": found.container["name"]})
+        assert (codes["operator"], codes["containerName"], rule["action"]) == ("In", found.container["name"], "FailJob")
+        conditions = [(pattern["type"], pattern["status"]) for pattern in rule.get("onPodConditions", [])]
+        if exit_code in codes["values"] or (condition, "True") in conditions:
+            reason, message = "PodFailurePolicy", f"... matching FailJob rule at index {index}"
+            break
+    for rule in found.jobset["spec"]["failurePolicy"]["rules"]:
+        patterns = rule.get("onJobFailureMessagePatterns", [""])
+        if reason in rule["onJobFailureReasons"] and any(re.search(pattern, message) for pattern in patterns):
+            return rule["action"]
+    return "RestartJobSet"
+
+
+@each_jobset
+def test_a_jobset_tells_exit_codes_apart(path):
+    found, codes = read(path), exit_codes(path.parents[1])
+    assert found.jobset["spec"]["failurePolicy"]["maxRestarts"] > 0
+    ends = {name: end_of_jobset(found, code) for name, code in codes.items()}
+    assert ends == {
+        "MISTAKE": "FailJobSet",
+        "STORAGE": "RestartJobSet",
+        "PREEMPTED": "RestartJobSetAndIgnoreMaxRestarts",
+        "HUNG": "RestartJobSet",
+        "CORRUPT": "FailJobSet",
+    }
+    assert end_of_jobset(found, condition="DisruptionTarget") == "RestartJobSetAndIgnoreMaxRestarts"
+    assert end_of_jobset(found, 1) == end_of_jobset(found, 134) == "RestartJobSet"  # a crash
+
+
+@each_jobset
+def test_a_jobset_asks_for_what_its_mesh_needs(path):
+    """Slices are data parallel, and the batch divides over them and what shards it within one."""
+    package, found = path.parents[1], read(path)
+    given = flags(found.container["command"])
+    config = preset(package, given["preset"]) | {k.replace("-", "_"): v for k, v in given.items()}
+    nodes, slices = found.job["parallelism"], found.replicated["replicas"]
+    if "google.com/tpu" in found.container["resources"]["limits"]:
+        chips = math.prod(
+            int(size)
+            for size in found.job["template"]["spec"]["nodeSelector"]["cloud.google.com/gke-tpu-topology"].split("x")
+        )
+        assert chips == nodes * found.container["resources"]["limits"]["google.com/tpu"]
+        domain = found.jobset["metadata"]["annotations"]["alpha.jobset.sigs.k8s.io/exclusive-topology"]
+        assert domain == "cloud.google.com/gke-nodepool"
+    else:
+        chips = nodes * found.container["resources"]["limits"]["nvidia.com/gpu"]
+        environment = {entry["name"]: entry for entry in found.container["env"]}
+        name = found.jobset["metadata"]["name"]
+        host, _ = environment["JAX_COORDINATOR_ADDRESS"]["value"].split(":")
+        assert host == f"{name}-{found.replicated['name']}-0-0.{name}" and found.jobset["spec"]["network"]
+        assert environment["JAX_NUM_PROCESSES"]["value"] == str(nodes) and slices == 1
+        index = environment["JAX_PROCESS_ID"]["valueFrom"]["fieldRef"]["fieldPath"]
+        assert index == "metadata.annotations['batch.kubernetes.io/job-completion-index']"
+        assert found.job["completionMode"] == "Indexed"  # without it no pod has the annotation
+    devices = chips * slices
+    sizes = [int(config[f"mesh_{axis}"]) for axis in ("data", "fsdp", "tensor")]
+    sizes = [devices // -math.prod(sizes) if size == -1 else size for size in sizes]
+    assert math.prod(sizes) == devices and sizes[0] % slices == 0
+    assert int(config["batch_size"]) % (int(config["accumulation"]) * sizes[0] * sizes[1]) == 0
+
+
+OPTIONS = {  # of sbatch, from its manual page
+    "job-name": r"\w+",
+    "nodes": r"\d+",
+    "ntasks-per-node": "1",  # one process a node
+    "gpus-per-node": r"\d+",
+    "cpus-per-task": r"\d+",
+    "exclusive": "",
+    "signal": r"TERM@\d+",  # to the steps of the job, not to its script, which is B:TERM
+    "requeue": "",
+    "open-mode": "append",
+}
+
+
+@each_script
+def test_options_of_sbatch_are_known(path):
+    lines = path.read_text().splitlines()
+    first = next(i for i, line in enumerate(lines) if line and not line.startswith("#"))
+    options = [line.removeprefix("#SBATCH --").split("  #")[0] for line in lines if line.startswith("#SBATCH")]
+    assert not any(line.startswith("#SBATCH") for line in lines[first:])  # sbatch reads none after a command
+    for option in options:
+        name, _, value = option.partition("=")
+        assert re.fullmatch(OPTIONS[name], value), option
+    assert len(options) == len(OPTIONS)
+
+
+def run_script(path: Path, folder: Path, code: int, restarts: int) -> tuple[int, list[str]]:
+    """The exit code of a script whose srun ends with `code`, and what it called."""
+    for name, end in ("srun", code), ("scontrol", 0):
+        (folder / name).write_text(f'#!/bin/bash\necho "{name} $*" >> {folder}/calls\nexit {end}\n')
+        (folder / name).chmod(0o755)
+    (folder / "calls").unlink(missing_ok=True)
+    environment = {"PATH": f"{folder}:{os.environ['PATH']}", "SLURM_JOB_ID": "7"}
+    environment |= {"SLURM_RESTART_COUNT": str(restarts)} if restarts else {}
+    ended = subprocess.run(["bash", str(path), "--preset", "tiny"], env=environment, capture_output=True, text=True)
+    assert not ended.stderr
+    return ended.returncode, (folder / "calls").read_text().splitlines()
+
+
+@each_script
+def test_a_script_is_queued_again_where_another_try_is_worth_it(path, tmp_path):
+    codes, package = exit_codes(path.parents[1]), path.parents[1].name
+    for name, code in {"DONE": 0, **codes, "CRASH": 134}.items():
+        for restarts in (0, 10):
+            ended, calls = run_script(path, tmp_path, code, restarts)
+            step = f"srun --kill-on-bad-exit=0 --wait=0 python -m {package}.train --preset tiny"
+            if name == "PREEMPTED" or (name in ("STORAGE", "HUNG", "CRASH") and restarts == 0):
+                assert calls == [step, "scontrol requeue 7"] and ended == 0, name
+            else:
+                assert calls == [step] and ended == code, name
