@@ -2,8 +2,8 @@
 
 import json
 from collections.abc import Iterable
-from pathlib import Path
 
+from etils import epath
 from tokenizers import Tokenizer
 
 from generator.roles import InputError
@@ -28,10 +28,10 @@ class ByteTokenizer:
 class FileTokenizer:
     """A Hugging Face tokenizer.json; bos and eos are Llama 2's, or as a tokenizer_config.json beside it says."""
 
-    def __init__(self, path: Path):
+    def __init__(self, path: epath.Path):
         beside = path.with_name("tokenizer_config.json")
         try:
-            self.tokenizer = Tokenizer.from_file(str(path))
+            self.tokenizer = Tokenizer.from_str(path.read_text())
             settings = json.loads(beside.read_text()) if beside.is_file() else {}
         except Exception as error:
             raise InputError(f"tokenizer {path}: {error}: give the path of a tokenizer.json, or bytes") from None
@@ -53,4 +53,4 @@ class FileTokenizer:
 
 def load_tokenizer(name: str) -> ByteTokenizer | FileTokenizer:
     """The tokenizer "bytes", or that of the tokenizer.json at a path. Decoding leaves special tokens out."""
-    return ByteTokenizer() if name == "bytes" else FileTokenizer(Path(name))
+    return ByteTokenizer() if name == "bytes" else FileTokenizer(epath.Path(name))

@@ -173,6 +173,7 @@ def test_a_model_is_loaded_alone(two_checkpoints, state):
 def test_imported_weights_have_no_training_state(state, tmp_path):
     checkpoints = Checkpoints(str(tmp_path), SMALL)
     checkpoints.save(0, state.model)
+    checkpoints.manager.wait_until_finished()
     target = abstract(lambda: new_state(SMALL), make_mesh(1, 1, 1))
     step, config, model, training = checkpoints.restore(
         target.model, dataclasses.replace(target, model=None), iterator()

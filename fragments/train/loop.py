@@ -6,9 +6,9 @@ import itertools
 import signal
 import tempfile
 import time
-from pathlib import Path
 
 import jax
+from etils import epath
 from jax.sharding import NamedSharding, PartitionSpec
 
 from generator.marks import point
@@ -21,6 +21,7 @@ from generator.roles import (
     changes,
     compile_step,
     create_state,
+    locked,
     loss,
     make_dataset,
     make_mesh,
@@ -56,9 +57,9 @@ def train(config: Config) -> None:
     held_out = list(itertools.islice(make_dataset(config, "eval", index, count), config.eval_batches))
     rows = NamedSharding(mesh, PartitionSpec(RULES["batch"], RULES["sequence"]))
     to_devices = functools.partial(jax.make_array_from_process_local_data, rows)
-    directory = Path(config.checkpoint_dir or time.strftime("runs/%Y%m%d-%H%M%S"))
-    checkpoints = Checkpoints(str(directory), config)
-    with jax.set_mesh(mesh):
+    directory = epath.Path(config.checkpoint_dir or time.strftime("runs/%Y%m%d-%H%M%S")).expanduser()
+    with locked(directory) as check_lock, jax.set_mesh(mesh):
+        checkpoints = Checkpoints(str(directory), config)
         target = abstract(lambda: new_state(config), mesh)
         found = checkpoints.restore(target.model, dataclasses.replace(target, model=None), data)
         if found is None:
@@ -74,7 +75,7 @@ def train(config: Config) -> None:
         compiled_step = compile_step(state, to_devices(held_out[0]))  # training batches have the same layout
         evaluate = jax.jit(lambda model, batch: loss(model, batch, config)[1])
         # process 0 speaks for all
-        monitor = Monitor(directory if index == 0 else Path(tempfile.mkdtemp()), config, step)
+        monitor = Monitor(directory if index == 0 else epath.Path(tempfile.mkdtemp()), config, step)
         pending, stopping = None, False  # pending: the last step, which the device is still working on
         try:
             while step < config.steps and not stopping:
@@ -96,11 +97,12 @@ def train(config: Config) -> None:
                     monitor.record(step, {"eval/loss": total / targets})
                     print(f"step {step}: loss on held-out data {total / targets:.4f}", flush=True)
                 if saves:
+                    check_lock()
                     checkpoints.save(step, state.model, dataclasses.replace(state, model=None), data)
                 monitor.flush()
         finally:
             monitor.close()
-            checkpoints.manager.close()
+            checkpoints.close()
     if stopping:
         reason = signal.Signals(signals[0]).name if signals else "preemption"
         print(f"stopped by {reason} after step {step}, which is saved: the same command continues")
