@@ -1,10 +1,9 @@
 """Checkpoints written in the background by Orbax."""
 
-import contextlib
 import dataclasses
 import sys
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import absl.logging
@@ -19,7 +18,17 @@ from jax import Array
 from jax.sharding import Mesh
 
 from generator.marks import point, setting
-from generator.roles import Decoder, InputError, abstract, agree, named_arrays
+from generator.roles import (
+    WAITS,
+    Damage,
+    Decoder,
+    InputError,
+    abstract,
+    agree,
+    named_arrays,
+    together,
+    told_apart,
+)
 
 
 class Config:
@@ -31,7 +40,7 @@ class Config:
 
 @jax.jit
 def checksums(arrays: dict[str, Array]) -> tuple[Array, Array]:
-    """The bits of each array, summed modulo 2**32, [n] uint32, as Orbax notices no changed byte; whether all are finite."""
+    """The bits of each array, summed modulo 2**32, as Orbax misses changed bytes: [n] uint32; whether all is finite."""
     bits = [jax.lax.bitcast_convert_type(x, f"uint{8 * x.dtype.itemsize}") for x in arrays.values()]
     finite = [jnp.all(jnp.isfinite(x)) for x in arrays.values()]
     return jnp.stack([jnp.sum(x, dtype=jnp.uint32) for x in bits]), jnp.all(jnp.stack(finite))
@@ -41,56 +50,6 @@ def changes(old: Config, new: Config) -> str:
     """The fields that differ: `width 64 -> 32, steps 100 -> 200`."""
     pairs = ((f.name, getattr(old, f.name), getattr(new, f.name)) for f in dataclasses.fields(Config))
     return ", ".join(f"{name} {a} -> {b}" for name, a, b in pairs if a != b and name != "checkpoint_dir")
-
-
-class Damage(Exception):
-    """How a checkpoint is not what was saved, or not finite."""
-
-
-# how TensorStore's messages begin where storage fails, rather than what is stored there
-FAILING = "UNAVAILABLE", "DEADLINE_EXCEEDED", "PERMISSION_DENIED", "UNAUTHENTICATED", "RESOURCE_EXHAUSTED", "ABORTED"
-DAMAGED = FileNotFoundError, NotADirectoryError, IsADirectoryError, ValueError, LookupError, TypeError
-WAITS = 1, 2, 4, 8  # seconds before what storage failed to give is read again
-SEVERITIES = type(None), Damage, InputError, OSError, Exception  # of what a process met; the last one is the worst
-
-
-@contextlib.contextmanager
-def told_apart() -> Iterator[None]:
-    """Raises OSError where storage fails, and Damage where something is missing, cut or changed."""
-    try:
-        yield
-    except Exception as error:
-        while error.__cause__:  # Orbax raises plain Exceptions from those of TensorStore
-            error = error.__cause__
-        reason = " ".join(str(error).partition(" [")[0].split())
-        failing = reason.startswith(FAILING) or ("os_error_code" in str(error) and not reason.startswith("NOT_FOUND"))
-        if isinstance(error, DAMAGED):
-            error = OSError(reason) if failing else Damage(f"is damaged: {reason}")
-        raise error from None
-
-
-def together(do: Callable[[], Any], waits: Iterable[int] = ()) -> Any:
-    """What `do` gives, or in all processes the error of the one that fared worst: none goes on alone.
-
-    Where storage fails, all try again after each of the seconds `waits`.
-    """
-    for seconds in (*waits, 0):
-        result = error = None
-        try:
-            with told_apart():
-                result = do()
-        except Exception as raised:
-            error = raised
-        severity = next(i for i, kind in enumerate(SEVERITIES) if isinstance(error, kind))
-        if (worst := agree(severity)) > severity:
-            error = SEVERITIES[worst]("another process says why")
-        if SEVERITIES[worst] is not OSError or not seconds:
-            break
-        print(f"warning: {error}: trying again in {seconds} s", file=sys.stderr)
-        time.sleep(seconds)
-    if error:
-        raise error
-    return result
 
 
 class Checkpoints:
@@ -205,7 +164,6 @@ class Checkpoints:
             except Damage as error:
                 print(f"warning: checkpoint {self.directory / str(step)} {error}", file=sys.stderr)
                 damaged.append(step)
-                sys.unraisablehook = lambda _: None  # Orbax drops reads that wait, each with a page of text
             else:
                 if self.config:
                     together(put_aside)

@@ -1,6 +1,7 @@
 """A lock on a run's directory, so that no two jobs write to it."""
 
 import contextlib
+import datetime
 import os
 import socket
 import threading
@@ -20,20 +21,21 @@ LEASE = 30  # seconds after which a lock that was not renewed is that of a dead 
 def locked(directory: epath.Path) -> Iterator[Callable[[], None]]:
     """Holds a directory for this job, by the file `lock` there; gives a check that it still does, for before a save.
 
-    Raises InputError, which names the holder, in all processes where another job has it. Process 0 renews the lock. That
-    of a process which is gone from this host, or which renews it no more, is taken over.
+    Raises InputError, which names the holder, in all processes where another job has it. Process 0 renews the lock; one
+    whose process is gone from this host, or which is renewed no more, is taken over.
     """
     namespace = os.path.basename(os.path.realpath("/proc/self/ns/pid"))  # as containers may share their host's name
     path, place, released = directory / "lock", f"on {socket.gethostname()} {namespace}", threading.Event()
-    holder = f"process {os.getpid()} {place} since {time.ctime()}"
+    holder = f"process {os.getpid()} {place} since {datetime.datetime.now()}"
 
     def read() -> str:
         return path.read_text() if path.exists() else ""
 
     def write() -> None:
-        new = path.with_name(f"lock.{os.getpid()}")
-        new.write_text(f"{holder}, renewed {time.ctime()}")
-        new.replace(path)
+        new = path.with_name("lock.new")
+        new.write_text(f"{holder}, renewed {datetime.datetime.now()}")
+        with contextlib.suppress(FileNotFoundError):  # another took the lock just now
+            new.replace(path)
 
     def check() -> None:
         if (text := read()) and not text.startswith(holder):
