@@ -1,10 +1,12 @@
 """Command line: import and export of Hugging Face checkpoints."""
 
+import contextlib
 import dataclasses
-from pathlib import Path
+from collections.abc import Iterator
 from typing import Literal
 
 import tyro
+from etils import epath
 from tyro.conf import Positional
 
 from generator.roles import (
@@ -14,29 +16,51 @@ from generator.roles import (
     ending_with_messages,
     load_checkpoint,
     load_hf,
+    local_folder,
     make_mesh,
     save_hf,
+    upload,
 )
+
+
+@contextlib.contextmanager
+def beside(directory: str) -> Iterator[tuple[epath.Path, epath.Path]]:
+    """A new directory, and one beside it to write to: it gets the other's name when all is written, or goes."""
+    whole = epath.Path(directory).expanduser().resolve()
+    if whole.exists():
+        raise InputError(f"{directory}: is there already: give a new directory")
+    half = whole.with_name(f"{whole.name}.half")
+    half.rmtree(missing_ok=True)  # of a program that was killed
+    try:
+        yield whole, half
+        half.rename(whole)
+    finally:
+        half.rmtree(missing_ok=True)
 
 
 def import_hf(hf_dir: Positional[str], directory: Positional[str]) -> None:
     """Makes a Hugging Face directory the first checkpoint of a new directory, for train to start from, or generate."""
     config, model = load_hf(hf_dir)
-    copies = Path(directory).resolve() / "tokenizer"
-    if copies.parent.exists():
-        raise InputError(f"{directory}: is there already: give a new directory")
-    copies.mkdir(parents=True)
-    copy_tokenizer(config.tokenizer, copies)
-    checkpoints = Checkpoints(directory, dataclasses.replace(config, tokenizer=str(copies / "tokenizer.json")))
-    checkpoints.save(0, model)
-    checkpoints.manager.close()
+    with beside(directory) as (whole, half):
+        copies = local_folder(half / "tokenizer")
+        copies.mkdir(parents=True, exist_ok=True)
+        copy_tokenizer(config.tokenizer, copies)
+        upload(copies, half / "tokenizer")
+        tokenizer = str(whole / "tokenizer" / "tokenizer.json")
+        checkpoints = Checkpoints(str(half), dataclasses.replace(config, tokenizer=tokenizer))
+        checkpoints.save(0, model)
+        checkpoints.close()
 
 
 def export_hf(
     directory: Positional[str], hf_dir: Positional[str], dtype: Literal["float32", "bfloat16", "float16"] = "float32"
 ) -> None:
     """Writes the newest checkpoint of a directory as a new Hugging Face directory, its tensors in `dtype`."""
-    save_hf(*load_checkpoint(directory, make_mesh()), hf_dir, dtype)
+    config, model = load_checkpoint(directory, make_mesh())
+    with beside(hf_dir) as (_, half):
+        local = local_folder(half)
+        save_hf(config, model, local, dtype)
+        upload(local, half)
 
 
 @ending_with_messages()

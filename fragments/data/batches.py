@@ -119,7 +119,9 @@ class Batches:
         every = range(self.config.batch_size)
 
         def lay_out(x: np.ndarray) -> Array:  # [rows, T]
-            part = lambda index: x[np.searchsorted(self.rows, every[index[0]])][:, index[1]]
+            def part(index: tuple[slice, slice]) -> np.ndarray:
+                return x[np.searchsorted(self.rows, every[index[0]])][:, index[1]]
+
             return jax.make_array_from_callback((len(every), x.shape[1]), self.sharding, part)
 
         return jax.tree.map(lay_out, batch)

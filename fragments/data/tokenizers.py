@@ -2,8 +2,8 @@
 
 import json
 from collections.abc import Iterable
-from pathlib import Path
 
+from etils import epath
 from tokenizers import Tokenizer
 
 from generator.roles import InputError
@@ -28,10 +28,10 @@ class ByteTokenizer:
 class FileTokenizer:
     """A Hugging Face tokenizer.json; bos and eos are Llama 2's, or as a tokenizer_config.json beside it says."""
 
-    def __init__(self, path: Path):
+    def __init__(self, path: epath.Path):
         beside = path.with_name("tokenizer_config.json")
         try:
-            self.tokenizer = Tokenizer.from_file(str(path))
+            self.tokenizer = Tokenizer.from_str(path.read_text())
             settings = json.loads(beside.read_text()) if beside.exists() else {}
             names = [settings.get("bos_token", "<s>"), settings.get("eos_token", "</s>")]
             names = [name["content"] if isinstance(name, dict) else name for name in names]
@@ -57,4 +57,4 @@ class FileTokenizer:
 
 def load_tokenizer(name: str) -> ByteTokenizer | FileTokenizer:
     """The tokenizer "bytes", or that of the tokenizer.json at a path. Decoding leaves special tokens out."""
-    return ByteTokenizer() if name == "bytes" else FileTokenizer(Path(name))
+    return ByteTokenizer() if name == "bytes" else FileTokenizer(epath.Path(name))

@@ -6,6 +6,8 @@ import time
 import warnings
 
 import jax
+import numpy as np
+from jax.experimental import multihost_utils
 
 from generator.roles import InputError
 
@@ -64,3 +66,8 @@ def join_job() -> None:
         if told:
             problem = f"{', '.join(told)} tells of several processes, which JAX does not find: {error}"
             raise InputError(f"{problem} Start them by srun or mpirun, or set {', '.join(SETTINGS)}") from None
+
+
+def agree(value: int) -> int:
+    """The greatest value of all processes, each of which waits here for the others."""
+    return int(multihost_utils.process_allgather(np.int32(value)).max())

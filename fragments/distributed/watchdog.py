@@ -6,9 +6,9 @@ import queue
 import sys
 import tempfile
 import threading
-from pathlib import Path
 
 import jax
+from etils import epath
 
 from generator.roles import ExitCode
 
@@ -18,7 +18,7 @@ class Config:
     hang_seconds: float = 600.0  # but not before so many seconds, enough to compile, evaluate or save; 0: never
 
 
-def start_watchdog(directory: Path) -> queue.SimpleQueue:
+def start_watchdog(directory: epath.Path) -> queue.SimpleQueue:
     """Ends the program where for the seconds last put into the queue nothing else is put into it; None: no more."""
     limits, path = queue.SimpleQueue(), directory / f"stacks-{jax.process_index()}.txt"
 

@@ -1,24 +1,32 @@
-"""Checkpoints: damaged ones, half ones, which of them are kept, and on another mesh."""
+"""Checkpoints: damaged ones, half ones, which of them are kept, on another mesh, and on storage that fails."""
 
 import dataclasses
 import gc
+import json
+import os
 import shutil
 import sys
+import time
 from pathlib import Path
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
+from etils import epath
 
 from generator.marks import point
 from generator.roles import (
+    PACKAGE,
     SMALL,
     Checkpoints,
     InputError,
     TrainState,
     abstract,
+    beside,
     create_state,
     load_checkpoint,
+    locked,
     make_mesh,
     named_arrays,
     new_state,
@@ -33,6 +41,7 @@ pytestmark = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptio
 def hook(monkeypatch):
     """Where a checkpoint is damaged, a hook for what Orbax drops takes the place of Python's: here for one test."""
     monkeypatch.setattr(sys, "unraisablehook", sys.unraisablehook)
+    monkeypatch.setattr(sys, "excepthook", sys.excepthook)
     yield
     gc.collect()
 
@@ -44,7 +53,7 @@ class Numbers:
         self.next = 0
 
     def get_state(self) -> dict[int, int]:
-        return {0: self.next}
+        return dict.fromkeys(range(SMALL.batch_size), self.next)
 
     def set_state(self, states: dict[int, int], step: int) -> None:
         self.next = states[0]
@@ -181,6 +190,7 @@ def test_a_model_is_loaded_alone(two_checkpoints, state):
 def test_imported_weights_have_no_training_state(state, tmp_path):
     checkpoints = Checkpoints(str(tmp_path), SMALL)
     checkpoints.save(0, state.model)
+    checkpoints.manager.wait_until_finished()
     target = abstract(lambda: new_state(SMALL), make_mesh(1, 1, 1))
     step, config, model, training = checkpoints.restore(
         target.model, dataclasses.replace(target, model=None), Numbers()
@@ -211,3 +221,156 @@ def test_restores_on_another_mesh(tmp_path):
     program = f"from {__name__} import check_four_devices; check_four_devices({str(tmp_path)!r})"
     process = run_python("-c", program, devices=4)
     assert process.returncode == 0, process.stderr
+
+
+def with_nan(state: TrainState) -> TrainState:
+    return dataclasses.replace(state, model=jax.tree.map(lambda x: x.at[(0,) * x.ndim].set(jnp.nan), state.model))
+
+
+def test_what_is_not_finite_is_not_saved(state, tmp_path):
+    checkpoints = Checkpoints(str(tmp_path), SMALL)
+    with pytest.raises(InputError, match="step 3 is not saved: its model is not finite"):
+        save(checkpoints, 3, with_nan(state))
+    checkpoints.close()
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_run_goes_on_from_the_checkpoint_before_one_that_is_not_finite(state, tmp_path, monkeypatch, capsys):
+    module = sys.modules[Checkpoints.__module__]
+    checkpoints, sums = Checkpoints(str(tmp_path), SMALL), module.checksums
+    save(checkpoints, 3, state)
+    monkeypatch.setattr(module, "checksums", lambda arrays: (sums(arrays)[0], True))
+    save(checkpoints, 7, with_nan(state))
+    checkpoints.close()
+    monkeypatch.setattr(module, "checksums", sums)
+    assert restore(tmp_path)[0] == 3
+    assert f"{tmp_path / '7'} is not finite" in capsys.readouterr().err
+    assert len(list(tmp_path.glob("damaged-7-*"))) == 1
+
+
+FAILURES = {
+    "storage is away": lambda: ValueError("UNAVAILABLE: Error reading in OCDBT database: try again"),
+    "a disk fails": lambda: OSError(5, "Input/output error"),
+    "a file cannot be read": lambda: ValueError("UNKNOWN: Error reading file: no [os_error_code='5']"),
+}
+
+
+@pytest.mark.parametrize("failure", FAILURES.values(), ids=FAILURES)
+@pytest.mark.parametrize("times", [2, 99])
+def test_a_checkpoint_that_storage_fails_to_give_is_not_damaged(failure, times, two_checkpoints, monkeypatch):
+    read, calls, pauses = Checkpoints.read, [], []
+
+    def fails(*arguments):
+        calls.append(arguments)
+        if len(calls) <= times:
+            raise Exception("in an array") from failure()
+        return read(*arguments)
+
+    monkeypatch.setattr(Checkpoints, "read", fails)
+    monkeypatch.setattr(time, "sleep", pauses.append)
+    before = sorted(two_checkpoints.rglob("*"))
+    if times == 2:
+        assert restore(two_checkpoints)[0] == 7 and pauses == [1, 2]
+    else:
+        with pytest.raises(OSError):
+            restore(two_checkpoints)
+        assert pauses == [1, 2, 4, 8]
+    assert sorted(two_checkpoints.rglob("*")) == before
+
+
+def test_a_checkpoint_of_another_architecture_is_told_apart(two_checkpoints, tmp_path):
+    directory = tmp_path / "run"
+    shutil.copytree(two_checkpoints, directory)
+    path = directory / "7" / "config" / "metadata"
+    fields = json.loads(path.read_text())
+    for changed, message in {
+        "architecture": "of another architecture: mamba there",
+        "state_size": "settings of only one: .'state_size'",
+    }.items():
+        path.write_text(json.dumps(fields | {changed: "mamba"}))
+        with pytest.raises(InputError, match=message):
+            restore(directory)
+    del fields["width"]
+    path.write_text(json.dumps(fields))
+    with pytest.raises(InputError, match=r"settings of only one: .'width'"):
+        restore(directory)
+    assert {"3", "7"} <= {p.name for p in directory.iterdir()}
+
+
+def test_a_checkpoint_from_before_a_setting_was_added_has_its_default(two_checkpoints, tmp_path):
+    directory = tmp_path / "run"
+    shutil.copytree(two_checkpoints, directory)
+    path = directory / "7" / "config" / "metadata"
+    fields = json.loads(path.read_text())
+    del fields["seed"], fields["architecture"]
+    path.write_text(json.dumps(fields))
+    assert restore(directory)[0] == 7
+    assert load_checkpoint(str(directory), make_mesh(1, 1, 1))[0] == SMALL
+
+
+def test_a_directory_is_of_one_run_at_a_time(tmp_path, monkeypatch):
+    monkeypatch.setattr(sys.modules[locked.__module__], "RENEWAL", 0.2)
+    directory, lock = epath.Path(tmp_path), tmp_path / "lock"
+    with locked(directory) as check:
+        with pytest.raises(InputError, match=f"in use by process {os.getpid()} on "), locked(directory):
+            pass
+        check()
+        lock.write_text("process 5 on another since now")
+        with pytest.raises(InputError, match="in use by process 5 on another"):
+            check()
+    assert "another" in lock.read_text()  # which has it now
+    monkeypatch.setattr(sys.modules[locked.__module__], "LEASE", 0.5)
+    with locked(directory) as check:  # it renewed nothing
+        check()
+    assert not lock.exists()
+
+
+def test_the_lock_of_a_process_that_is_gone_holds_nobody(tmp_path):
+    program = f"import os; from etils import epath; from {PACKAGE.name}.storage import locked\n"
+    program += "with locked(epath.Path(os.sys.argv[1])): os._exit(9)"
+    assert run_python("-c", program, str(tmp_path)).returncode == 9
+    assert (tmp_path / "lock").exists()
+    start = time.monotonic()
+    with locked(epath.Path(tmp_path)):
+        assert time.monotonic() - start < 5
+
+
+FULL = """
+import resource, signal, sys
+from PACKAGE.checkpoint import Checkpoints
+from PACKAGE.errors import ending_with_messages
+from PACKAGE.parallel import make_mesh
+from PACKAGE.tests.small import SMALL
+from PACKAGE.tests.test_checkpoint import save
+from PACKAGE.train import create_state
+
+signal.signal(signal.SIGXFSZ, signal.SIG_IGN)  # a file that grows too large is an error, as on a full disk
+checkpoints, state = Checkpoints(sys.argv[1], SMALL), create_state(SMALL, make_mesh(1, 1, 1))
+with ending_with_messages():
+    save(checkpoints, 3, state)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (50_000, 50_000))
+    checkpoints.save(7, state.model)
+    checkpoints.close()
+"""
+
+
+def test_a_full_disk_ends_with_one_message_and_leaves_what_is_whole(tmp_path):
+    process = run_python("-c", FULL.replace("PACKAGE", PACKAGE.name), str(tmp_path / "run"))
+    assert process.returncode == 74, process.stderr
+    assert "error: " in process.stderr and "File too large" in process.stderr
+    assert "Traceback" not in process.stderr
+    assert restore(tmp_path / "run")[0] == 3
+
+
+def test_a_folder_is_whole_or_not_there(tmp_path):
+    for _ in range(2):  # nor is a second try refused
+        with pytest.raises(OSError, match="full"), beside(str(tmp_path / "new" / "run")) as (_, half):
+            half.mkdir(parents=True)
+            (half / "begun").write_text("")
+            raise OSError("full")
+        assert not list((tmp_path / "new").iterdir())
+    with beside(str(tmp_path / "new" / "run")) as (_, half):
+        half.mkdir(parents=True)
+    assert [p.name for p in (tmp_path / "new").iterdir()] == ["run"]
+    with pytest.raises(InputError, match="is there already"), beside(str(tmp_path / "new" / "run")):
+        pass

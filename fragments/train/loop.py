@@ -5,9 +5,9 @@ import signal
 import statistics
 import tempfile
 import time
-from pathlib import Path
 
 import jax
+from etils import epath
 
 from generator.marks import point
 from generator.roles import (
@@ -24,6 +24,7 @@ from generator.roles import (
     create_state,
     eval_step,
     held_out_batches,
+    locked,
     make_mesh,
     new_state,
     start_watchdog,
@@ -53,9 +54,9 @@ def train(config: Config) -> None:
             signal.signal(number, lambda n, _: (signals.append(n), signal.signal(n, signal.SIG_DFL)))
     data = Batches(config, abstract_batch(config, mesh)["tokens"].sharding)
     held_out, to_devices = held_out_batches(config, data.rows), data.to_devices
-    directory = Path(config.checkpoint_dir or time.strftime("runs/%Y%m%d-%H%M%S"))
-    checkpoints = Checkpoints(str(directory), config)
-    with jax.set_mesh(mesh):
+    directory = epath.Path(config.checkpoint_dir or time.strftime("runs/%Y%m%d-%H%M%S")).expanduser()
+    with locked(directory) as check_lock, jax.set_mesh(mesh):
+        checkpoints = Checkpoints(str(directory), config)
         target = abstract(lambda: new_state(config), mesh)
         found = checkpoints.restore(target.model, dataclasses.replace(target, model=None), data)
         if found is None:
@@ -71,7 +72,7 @@ def train(config: Config) -> None:
         compiled_step = compile_step(state, abstract_batch(config, mesh))
         evaluate = jax.jit(eval_step)
         # process 0 speaks for all
-        monitor = Monitor(directory if jax.process_index() == 0 else Path(tempfile.mkdtemp()), config, step)
+        monitor = Monitor(directory if jax.process_index() == 0 else epath.Path(tempfile.mkdtemp()), config, step)
         watchdog = start_watchdog(directory)
         pending, stopping = None, False  # pending: the last step, which the device is still working on
         try:
@@ -98,11 +99,12 @@ def train(config: Config) -> None:
                     monitor.record(step, {"eval/loss": total / targets})
                     print(f"step {step}: loss on held-out data {total / targets:.4f}", flush=True)
                 if saves:
+                    check_lock()
                     checkpoints.save(step, state.model, dataclasses.replace(state, model=None), data)
                 monitor.flush()
         finally:
             monitor.close()
-            checkpoints.manager.close()
+            checkpoints.close()
             watchdog.put(None)
     if stopping:
         reason = signal.Signals(signals[0]).name if signals else "preemption"

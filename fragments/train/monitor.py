@@ -5,14 +5,14 @@ import json
 import math
 import sys
 import time
-from pathlib import Path
 
+from etils import epath
 from jax import Array
 from matplotlib.figure import Figure
 from rich.progress import BarColumn, Progress, TimeRemainingColumn
 from tensorboardX import SummaryWriter
 
-from generator.roles import InputError, flops_per_token, peak_flops
+from generator.roles import InputError, flops_per_token, local_folder, peak_flops, upload
 
 
 class Config:
@@ -22,17 +22,20 @@ class Config:
 class Monitor:
     """Shows and records a run: a progress bar or lines, metrics.jsonl, TensorBoard events, loss.png."""
 
-    def __init__(self, directory: Path, config: Config, step: int):
+    def __init__(self, directory: epath.Path, config: Config, step: int):
         """Goes on after `step`: what a killed run wrote of later steps is dropped, as these steps come again."""
-        self.directory, self.config = directory, config
+        self.directory, self.local, self.config = directory, local_folder(directory), config
         self.peak, meaning = peak_flops(config.dtype)
         print(f"MFU: share of {meaning}; attention counted in full, or its causal half", flush=True)
-        self.file = (directory / "metrics.jsonl").open("a+", buffering=1)
+        self.local.mkdir(parents=True, exist_ok=True)
+        if self.local != directory and (directory / "metrics.jsonl").exists():
+            (directory / "metrics.jsonl").copy(self.local / "metrics.jsonl")
+        self.file = open(self.local / "metrics.jsonl", "a+", buffering=1)
         self.file.seek(0)
         lines = [line for line in self.file if line.endswith("\n")]  # the last one may be half a line
         self.history = [record for record in map(json.loads, lines) if record["step"] <= step]
         self.file.truncate(sum(map(len, lines[: len(self.history)])))  # characters are bytes, as JSON is ASCII here
-        self.events = SummaryWriter(str(directory / "tensorboard"), purge_step=step + 1)
+        self.events = SummaryWriter(str(self.local / "tensorboard"), purge_step=step + 1)
         columns = "{task.completed}/{task.total}", BarColumn(None), "{task.description}", "ETA", TimeRemainingColumn()
         self.progress = Progress(*columns, expand=True, disable=not sys.stdout.isatty())
         self.task = self.progress.add_task("", completed=step, total=config.steps)
@@ -69,8 +72,9 @@ class Monitor:
             print(f"step {step}/{self.config.steps} {text} ETA {minutes:.1f} min", flush=True)
 
     def flush(self) -> None:
-        """Puts all on the disk; the time up to now belongs to no step."""
+        """Puts all in the directory; the time up to now belongs to no step."""
         self.events.flush()
+        upload(self.local, self.directory)
         self.clock = time.perf_counter()
 
     def close(self) -> None:
@@ -85,4 +89,5 @@ class Monitor:
         axes.set(xlabel="step of the optimizer", ylabel="cross-entropy (nats per token)")
         axes.grid(alpha=0.3)
         axes.legend()
-        figure.savefig(self.directory / "loss.png", dpi=150)
+        figure.savefig(self.local / "loss.png", dpi=150)
+        upload(self.local, self.directory)

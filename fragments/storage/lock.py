@@ -1,0 +1,71 @@
+"""A lock on a run's directory, so that no two jobs write to it."""
+
+import contextlib
+import datetime
+import os
+import socket
+import threading
+import time
+from collections.abc import Callable, Iterator
+
+import jax
+from etils import epath
+
+from generator.roles import InputError, together
+
+RENEWAL = 3  # seconds between renewals of a lock
+LEASE = 30  # seconds after which a lock that was not renewed is that of a dead process
+
+
+@contextlib.contextmanager
+def locked(directory: epath.Path) -> Iterator[Callable[[], None]]:
+    """Holds a directory for this job, by the file `lock` there; gives a check that it still does, for before a save.
+
+    Raises InputError, which names the holder, in all processes where another job has it. Process 0 renews the lock; one
+    whose process is gone from this host, or which is renewed no more, is taken over.
+    """
+    namespace = os.path.basename(os.path.realpath("/proc/self/ns/pid"))  # as containers may share their host's name
+    path, place, released = directory / "lock", f"on {socket.gethostname()} {namespace}", threading.Event()
+    holder = f"process {os.getpid()} {place} since {datetime.datetime.now()}"
+
+    def read() -> str:
+        return path.read_text() if path.exists() else ""
+
+    def write() -> None:
+        new = path.with_name("lock.new")
+        new.write_text(f"{holder}, renewed {datetime.datetime.now()}")
+        with contextlib.suppress(FileNotFoundError):  # another took the lock just now
+            new.replace(path)
+
+    def check() -> None:
+        if (text := read()) and not text.startswith(holder):
+            raise InputError(f"{directory}: in use by {text}: stop that run, or give another directory")
+
+    def take() -> None:
+        directory.mkdir(parents=True, exist_ok=True)
+        text, deadline = read(), time.monotonic() + LEASE
+        gone = place in text and os.path.exists("/proc/self") and not os.path.exists(f"/proc/{text.split()[1]}")
+        while text and not gone and time.monotonic() < deadline:  # the clocks of two hosts are not compared
+            time.sleep(0.1)
+            if read() != text:
+                check()
+                break  # it was released
+        write()
+        time.sleep(0.5)  # whoever took it at the same moment has written by then: the last one has it
+        check()
+        threading.Thread(target=renew, daemon=True).start()
+
+    def renew() -> None:
+        while not released.wait(RENEWAL):
+            with contextlib.suppress(OSError):  # a full disk ends the run where it saves
+                if read().startswith(holder):
+                    write()
+
+    first = jax.process_index() == 0
+    together(take if first else lambda: None)
+    try:
+        yield lambda: together(check if first else lambda: None)
+    finally:
+        released.set()
+        if read().startswith(holder):
+            path.unlink()

@@ -1,0 +1,62 @@
+"""What processes do together with storage: none goes on alone."""
+
+import contextlib
+import sys
+import time
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any
+
+from generator.roles import InputError, agree
+
+
+class Damage(Exception):
+    """How a checkpoint is not what was saved, or not finite."""
+
+
+# how TensorStore's messages begin where storage fails, rather than what is stored there
+FAILING = "UNAVAILABLE", "DEADLINE_EXCEEDED", "PERMISSION_DENIED", "UNAUTHENTICATED", "RESOURCE_EXHAUSTED", "ABORTED"
+DAMAGED = FileNotFoundError, NotADirectoryError, IsADirectoryError, ValueError, LookupError, TypeError
+WAITS = 1, 2, 4, 8  # seconds before what storage failed to give is read again
+SEVERITIES = type(None), Damage, InputError, OSError, Exception  # of what a process met; the last one is the worst
+
+
+@contextlib.contextmanager
+def told_apart() -> Iterator[None]:
+    """Raises OSError where storage fails, and Damage where something is missing, cut or changed."""
+    try:
+        yield
+    except Exception as error:
+        while error.__cause__:  # Orbax raises plain Exceptions from those of TensorStore
+            error = error.__cause__
+        reason = " ".join(str(error).partition(" [")[0].split())
+        failing = reason.startswith(FAILING) or ("os_error_code" in str(error) and not reason.startswith("NOT_FOUND"))
+        if isinstance(error, DAMAGED):
+            # what Orbax has begun besides is dropped, with a page of text for each array
+            sys.unraisablehook = lambda _: None
+            sys.excepthook = lambda *dropped: "loop is closed" in str(dropped[1]) or sys.__excepthook__(*dropped)
+            error = OSError(reason) if failing else Damage(f"is damaged: {reason}")
+        raise InputError(reason) if isinstance(error, ImportError) else error from None  # gs:// without gcsfs
+
+
+def together(do: Callable[[], Any], waits: Iterable[int] = ()) -> Any:
+    """What `do` gives, or in all processes the error of the one that fared worst: none goes on alone.
+
+    Where storage fails, all try again after each of the seconds `waits`.
+    """
+    for seconds in (*waits, 0):
+        result = error = None
+        try:
+            with told_apart():
+                result = do()
+        except Exception as raised:
+            error = raised
+        severity = next(i for i, kind in enumerate(SEVERITIES) if isinstance(error, kind))
+        if (worst := agree(severity)) > severity:
+            error = SEVERITIES[worst]("another process says why")
+        if SEVERITIES[worst] is not OSError or not seconds:
+            break
+        print(f"warning: {error}: trying again in {seconds} s", file=sys.stderr)
+        time.sleep(seconds)
+    if error:
+        raise error
+    return result
