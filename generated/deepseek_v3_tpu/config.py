@@ -2,8 +2,8 @@
 # Fragments: model/decoder, model/embedding, model/rms_norm, model/latent_attention, model/low_rank_query, model/rope,
 # model/yarn, model/yarn_scores, model/swiglu, model/linear, model/layers_ahead, model/first_dense, model/experts,
 # model/limited_groups, model/scaled_weights, model/shared_expert, train/ahead, train/balance, train/z_loss,
-# train/step, train/cosine, train/adamw, train/loop, parallel/parallel, data/documents, data/tokenizers, data/batches,
-# checkpoint/checkpoints.
+# train/step, train/cosine, train/adamw, train/monitor, train/loop, train/check_step, distributed/watchdog,
+# parallel/parallel, data/documents, data/tokenizers, data/batches, checkpoint/checkpoints.
 """Every setting of this package: one dataclass, and the presets."""
 
 import dataclasses
@@ -61,15 +61,19 @@ class Config:
     adam_epsilon: float = 1e-8  # added to the root of the mean square
     weight_decay: float = 0.1  # times the learning rate: the share of a matrix taken off it in a step
     max_gradient_norm: float = 1.0  # a longer gradient, over all parameters, is scaled to this length
+    max_skipped: int = 10  # steps in a row without finite gradients, which change nothing; one more ends the run
     eval_every: int = 100  # steps between evaluations on held-out data; the last step has one as well
     eval_batches: int = 8  # batches in an evaluation, the same ones each time
     checkpoint_every: int = 100  # steps between checkpoints; the last step has one as well
+    check_every: int = 0  # steps between two that are done twice, with room for two states, to be the same; 0: none
 
     # parallel
+    hang_factor: float = 20.0  # a run hangs, and ends, with no step in this many times the median of its last ones,
+    hang_seconds: float = 600.0  # but not before so many seconds, enough to compile, evaluate or save; 0: never
     mesh_data: int = 1  # groups of devices with a copy of the parameters each; in mesh_*, one -1 takes the devices left
     mesh_fsdp: int = -1  # devices that share the parameters and the batch
     mesh_tensor: int = 1  # devices that share the heads and the inner feed-forward
-    remat: Literal["none", "dots", "full"] = "dots"  # what the backward pass computes again: see REMAT
+    remat: str = "dots"  # what the forward pass keeps: names of REMAT, with commas between
 
     # data
     # a file, folder or pattern of text, JSONL, Parquet or ArrayRecord; "": this Python's own standard library
@@ -139,6 +143,9 @@ PRESETS = {
         expert_groups=8,
         groups_per_token=4,
         expert_scale=2.5,
+        mesh_data=-1,
+        mesh_fsdp=256,
+        mesh_tensor=2,
         batch_size=15_360,
         learning_rate=0.00022,
     ),

@@ -22,6 +22,7 @@ from typing import Any
 import grain
 import jax
 import numpy as np
+from etils import epath
 from jax import Array
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 from tokenizers import Tokenizer
@@ -46,10 +47,10 @@ class ByteTokenizer:
 class FileTokenizer:
     """A Hugging Face tokenizer.json; bos and eos are Llama 2's, or as a tokenizer_config.json beside it says."""
 
-    def __init__(self, path: Path):
+    def __init__(self, path: epath.Path):
         beside = path.with_name("tokenizer_config.json")
         try:
-            self.tokenizer = Tokenizer.from_file(str(path))
+            self.tokenizer = Tokenizer.from_str(path.read_text())
             settings = json.loads(beside.read_text()) if beside.exists() else {}
             names = [settings.get("bos_token", "<s>"), settings.get("eos_token", "</s>")]
             names = [name["content"] if isinstance(name, dict) else name for name in names]
@@ -75,7 +76,7 @@ class FileTokenizer:
 
 def load_tokenizer(name: str) -> ByteTokenizer | FileTokenizer:
     """The tokenizer "bytes", or that of the tokenizer.json at a path. Decoding leaves special tokens out."""
-    return ByteTokenizer() if name == "bytes" else FileTokenizer(Path(name))
+    return ByteTokenizer() if name == "bytes" else FileTokenizer(epath.Path(name))
 
 
 TEXT_BYTES = 65_536  # about the longest document from a plain text file
@@ -285,7 +286,9 @@ class Batches:
         every = range(self.config.batch_size)
 
         def lay_out(x: np.ndarray) -> Array:  # [rows, T]
-            part = lambda index: x[np.searchsorted(self.rows, every[index[0]])][:, index[1]]
+            def part(index: tuple[slice, slice]) -> np.ndarray:
+                return x[np.searchsorted(self.rows, every[index[0]])][:, index[1]]
+
             return jax.make_array_from_callback((len(every), x.shape[1]), self.sharding, part)
 
         return jax.tree.map(lay_out, batch)

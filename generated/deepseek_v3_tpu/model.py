@@ -23,7 +23,7 @@ from jax.experimental.pallas.ops.tpu import splash_attention as splash
 from jax.sharding import PartitionSpec
 
 from .config import Config
-from .parallel import REMAT, RULES, shard
+from .parallel import RULES, remat_policy, shard
 
 
 class Embedding(nnx.Module):
@@ -186,7 +186,8 @@ def attend_local(q: Array, k: Array, v: Array, segment_ids: Array, interpret: bo
     mask = splash.CausalMask((T + padding, T + padding))
     kernel = make_kernel(splash.MultiHeadMask([mask] * N))
     context = jax.vmap(kernel)(q, k, v, splash.SegmentIds(segment_ids, segment_ids))  # [B, N, T, H]
-    return context.swapaxes(1, 2)[:, :T]
+    # a barrier to its gradient too: XLA would make it twice, for the kernel and for its sum with the context
+    return jax.lax.optimization_barrier(context).swapaxes(1, 2)[:, :T]
 
 
 class Attention(nnx.Module):
@@ -214,19 +215,21 @@ class Attention(nnx.Module):
         self, x: Array, positions: Array, angles: Array, cache: Cache | None, segment_ids: Array | None
     ) -> tuple[Array, Cache | None]:
         q = self.query(self.query_norm(self.query_latent(x)))  # [B, T, N, H]
-        latent, k = jnp.split(self.latent(x), [self.latent_size], axis=-1)  # [B, T, R], [B, T, P]
+        q, latent = checkpoint_name((q, self.latent(x)), "query_key_value")
+        latent, k = jnp.split(latent, [self.latent_size], axis=-1)  # [B, T, R], [B, T, P]
         latent, k = self.latent_norm(latent), k[:, :, None]  # [B, T, R], [B, T, 1, P]
         q, k = rotate_end(q, angles, self.rope_scale), rotate(k, angles, self.rope_scale)
         q = q * self.score_scale
         if cache is None:
-            k_nope, v = jnp.split(self.key_value(latent), [self.nope_size], axis=-1)  # [B, T, N, C], [B, T, N, U]
+            heads = checkpoint_name(self.key_value(latent), "query_key_value")
+            k_nope, v = jnp.split(heads, [self.nope_size], axis=-1)  # [B, T, N, C], [B, T, N, U]
             k = jnp.concatenate([k_nope, jnp.broadcast_to(k, (*k_nope.shape[:3], k.shape[3]))], axis=-1)
             context = attend(q, k, v, segment_ids)  # [B, T, N, U]
         else:
             cache = cache.write(k, latent[:, :, None], positions)
             kernel = self.key_value.kernel[...]
             context = attend_latents(q, cache, kernel, positions)
-        return self.out(context), cache
+        return checkpoint_name(self.out(context), "out"), cache
 
 
 def rotate_end(x: Array, angles: Array, rope_scale: float) -> Array:
@@ -261,9 +264,9 @@ class FeedForward(nnx.Module):
         self.down = Linear("BTF,FD->BTD", (F, D), ("mlp", "embed"), std, rngs)
 
     def __call__(self, x: Array) -> Array:
-        gate, up = self.gate(x), self.up(x)  # [B, T, F]
+        gate, up = checkpoint_name((self.gate(x), self.up(x)), "gate_up")  # [B, T, F]
         h = jax.nn.silu(gate) * up
-        return self.down(shard(h, "batch", "sequence", "mlp"))
+        return checkpoint_name(self.down(shard(h, "batch", "sequence", "mlp")), "down")
 
 
 class ExpertLinear(nnx.Module):
@@ -287,9 +290,9 @@ class Experts(nnx.Module):
         self.down = ExpertLinear((E, F, D), ("expert", "mlp", None), std, rngs)
 
     def __call__(self, x: Array, sizes: Array) -> Array:
-        gate, up = self.gate(x, sizes), self.up(x, sizes)
+        gate, up = checkpoint_name((self.gate(x, sizes), self.up(x, sizes)), "gate_up")
         h = jax.nn.silu(gate) * up
-        return self.down(h, sizes)
+        return checkpoint_name(self.down(h, sizes), "down")
 
 
 def dispatch(experts: Experts, x: Array, weights: Array, chosen: Array) -> Array:
@@ -360,7 +363,8 @@ class MixtureOfExperts(nnx.Module):
         self.shared = FeedForward(config, rngs, width)
 
     def __call__(self, x: Array, segment_ids: Array | None) -> tuple[Array, Array]:
-        logits = self.router(x.astype(jnp.float32))  # [B, T, E]
+        with jax.default_matmul_precision("highest"):  # in fp32 on TPUs too, and backwards
+            logits = self.router(x.astype(jnp.float32))  # [B, T, E]
         scores = jax.nn.sigmoid(logits)  # [B, T, E]
         ranks = scores + self.balance_bias
         ranks = keep_groups(ranks, self.groups, self.kept_groups)
@@ -466,7 +470,7 @@ class Decoder(nnx.Module):
         x = shard(x, "batch", "sequence", "residual")
 
         # prevent_cse: a scan keeps its forward and backward pass apart by itself
-        remat = functools.partial(jax.checkpoint, policy=REMAT[self.config.remat], prevent_cse=False)
+        remat = functools.partial(jax.checkpoint, policy=remat_policy(self.config.remat), prevent_cse=False)
 
         def dense_block(x, inputs):
             layer, cache = inputs

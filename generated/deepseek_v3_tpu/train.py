@@ -2,7 +2,7 @@
 # Fragments: train/flags_tpu, train/cosine, train/adamw, train/ahead, data/batches, model/rope, model/kv_cache,
 # model/decoder, model/expert_load, train/loss, train/z_loss, train/balance, train/step, train/flops, model/embedding,
 # model/low_rank_query, model/latent_attention, model/shared_expert, model/layers_ahead, model/dense_layers,
-# model/experts, train/peak_data_sheet, train/monitor, train/loop, train/command.
+# model/experts, train/peak_data_sheet, train/monitor, train/check_step, train/loop, train/command.
 """Training: the loss, the optimizer, the step, the loop, and the command line.
 
 python -m deepseek_v3_tpu.train --preset tiny --data PATH --steps 1000 --checkpoint-dir DIR
@@ -11,33 +11,38 @@ python -m deepseek_v3_tpu.train --preset tiny --data PATH --steps 1000 --checkpo
 import collections
 import dataclasses
 import functools
+import itertools
 import json
 import math
 import os
 import signal
+import statistics
 import sys
 import tempfile
 import time
-from pathlib import Path
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 import optax
 import tyro
+from etils import epath
 from flax import nnx
 from jax import Array
+from jax.experimental import multihost_utils
 from jax.sharding import Mesh
 from matplotlib.figure import Figure
 from rich.progress import BarColumn, Progress, TimeRemainingColumn
 from tensorboardX import SummaryWriter
 
-from .checkpoint import Checkpoints, changes, newest_config
+from .checkpoint import Checkpoints, changes, checksums, newest_config
 from .config import PRESETS, Config
 from .data import Batches, abstract_batch, held_out_batches
-from .distributed import join_job
-from .errors import InputError, Preempted, check_config, ending_with_messages
+from .distributed import join_job, start_watchdog
+from .errors import ExitCode, InputError, Stop, check_config, ending_with_messages
 from .model import Decoder, LayerAhead, join_layers, rotary_angles
-from .parallel import REMAT, abstract, make_mesh, named_arrays
+from .parallel import abstract, make_mesh, named_arrays, remat_policy
+from .storage import local_folder, locked, upload
 
 
 def set_flags() -> None:
@@ -83,7 +88,7 @@ def hidden_and_ahead(
     """`Decoder.hidden`, [B, T, D], and of each layer ahead the cross-entropy, summed over the targets that count."""
     angles = rotary_angles(positions, config, config.rope_theta)  # [B, T, H/2]
     x, _, hidden_expert_load = model.hidden(tokens, positions, segment_ids=segment_ids)
-    remat = functools.partial(jax.checkpoint, policy=REMAT[config.remat], prevent_cse=False)
+    remat = functools.partial(jax.checkpoint, policy=remat_policy(config.remat), prevent_cse=False)
 
     def ahead_block(carry, layer: LayerAhead):
         h, targets, weights = carry
@@ -167,25 +172,36 @@ def create_state(config: Config, mesh: Mesh, model: Decoder | None = None) -> Tr
 def train_step(state: TrainState, batch: dict[str, Array]) -> tuple[TrainState, dict[str, Array]]:
     """One step of the optimizer on a batch of arrays [B, T]; the new state, and scalars to watch."""
     config = state.model.config
-    gradient = jax.grad(functools.partial(loss, config=config), has_aux=True)
+    gradient = jax.grad(lambda model, batch: loss(model, batch, config), has_aux=True)
     # sums over microbatches; one is rows a, a + A, ...: spread over the devices as the batch is
     accumulate = optax.microbatch(gradient, 1, config.batch_size // config.accumulation)
     gradients, sums = accumulate(state.model, batch)
     targets = jnp.maximum(sums["targets"], 1)
     gradients = jax.tree.map(lambda g: g / targets, gradients)  # once, so that each target counts the same
+    norm = optax.tree.norm(gradients)  # before they are clipped
+    finite = jnp.isfinite(norm + sums["cross_entropy"])
 
     updates, opt_state = make_optimizer(config).update(gradients, state.opt_state, state.model)
     updates = balance(updates, sums["expert_load"], config)
     model = optax.apply_updates(state.model, updates)
+    # where not, the step changes nothing but its number
+    model, opt_state = optax.tree.where(finite, (model, opt_state), (state.model, state.opt_state))
     metrics = {
         "train/loss": sums["cross_entropy"] / targets,
         "train/learning_rate": learning_rate(state.step, config),
-        "train/gradient_norm": optax.tree.norm(gradients),  # before it is clipped
+        "train/gradient_norm": norm,
+        "train/skipped": ~finite,
     }
     metrics["train/loss_ahead"] = sums["ahead_cross_entropy"].sum() / jnp.maximum(sums["ahead_targets"].sum(), 1)
     # of the expert with the most tokens, in multiples of the mean
     metrics["train/expert_load"] = sums["expert_load"].max() / sums["expert_load"].mean()
     return TrainState(state.step + 1, model, opt_state), metrics
+
+
+def eval_step(model: Decoder, batch: dict[str, Array]) -> dict[str, Array]:
+    """The sums of `loss` over a batch [B, T], in microbatches as large as in training: it takes no more memory."""
+    size = model.config.batch_size // model.config.accumulation
+    return optax.microbatch(lambda *x: loss(*x, model.config)[1], 1, size)(model, batch)
 
 
 def compile_step(state: TrainState, batch: dict[str, Array]) -> jax.stages.Compiled:
@@ -227,7 +243,7 @@ PEAK_FLOPS = {
     "TPU v5": 459000000000000.0,
     "TPU v5p": 459000000000000.0,
     "TPU v6 lite": 918000000000000.0,
-    "TPU7x": 2307000000000000.0,
+    "TPU7x": 1153500000000000.0,
 }  # kind of device -> dense bf16 FLOP/s
 
 
@@ -243,25 +259,30 @@ def peak_flops(dtype: str) -> tuple[float, str]:
 class Monitor:
     """Shows and records a run: a progress bar or lines, metrics.jsonl, TensorBoard events, loss.png."""
 
-    def __init__(self, directory: Path, config: Config, step: int):
+    def __init__(self, directory: epath.Path, config: Config, step: int):
         """Goes on after `step`: what a killed run wrote of later steps is dropped, as these steps come again."""
-        self.directory, self.config = directory, config
+        self.directory, self.local, self.config = directory, local_folder(directory), config
         self.peak, meaning = peak_flops(config.dtype)
         print(f"MFU: share of {meaning}; attention counted in full, or its causal half", flush=True)
-        self.file = (directory / "metrics.jsonl").open("a+", buffering=1)
+        self.local.mkdir(parents=True, exist_ok=True)
+        if self.local != directory and (directory / "metrics.jsonl").exists():
+            (directory / "metrics.jsonl").copy(self.local / "metrics.jsonl")
+        self.file = open(self.local / "metrics.jsonl", "a+", buffering=1)
         self.file.seek(0)
         lines = [line for line in self.file if line.endswith("\n")]  # the last one may be half a line
         self.history = [record for record in map(json.loads, lines) if record["step"] <= step]
         self.file.truncate(sum(map(len, lines[: len(self.history)])))  # characters are bytes, as JSON is ASCII here
-        self.events = SummaryWriter(str(directory / "tensorboard"), purge_step=step + 1)
+        self.events = SummaryWriter(str(self.local / "tensorboard"), purge_step=step + 1)
         columns = "{task.completed}/{task.total}", BarColumn(None), "{task.description}", "ETA", TimeRemainingColumn()
         self.progress = Progress(*columns, expand=True, disable=not sys.stdout.isatty())
         self.task = self.progress.add_task("", completed=step, total=config.steps)
         self.progress.start()
+        self.skipped = 0  # steps in a row
         self.seconds = collections.deque(maxlen=20)  # of the last steps
         self.clock, self.line = time.perf_counter(), -math.inf  # when the last step ended and the last line was printed
 
     def record(self, step: int, values: dict[str, float]) -> None:
+        values = {name: value for name, value in values.items() if math.isfinite(value)}  # JSON has no others
         self.history.append({"step": step, **values})
         self.file.write(json.dumps(self.history[-1]) + "\n")
         for name, value in values.items():
@@ -270,14 +291,15 @@ class Monitor:
     def step(self, step: int, metrics: dict[str, Array]) -> None:
         """A step's tokens are all places of its batch; its time is all since the step before, the data's included."""
         values = {name: float(value) for name, value in metrics.items()}  # waits for the device
-        if not math.isfinite(values["train/loss"]):
-            raise InputError(f"loss is {values['train/loss']} at step {step}: give a lower --learning-rate")
+        self.skipped = values["train/skipped"] = (self.skipped + 1) * values["train/skipped"]
         now = time.perf_counter()
         self.seconds.append(now - self.clock)
         self.clock = now
         seconds = sum(self.seconds) / len(self.seconds)
         speed = self.config.batch_size * self.config.sequence_length / seconds
         self.record(step, values | {"train/tokens_per_second": speed})
+        if self.skipped > self.config.max_skipped:
+            raise InputError(f"no finite gradients in {self.skipped:.0f} steps up to {step}: lower --learning-rate")
         full, causal = (speed * flops_per_token(self.config, causal) / self.peak for causal in (False, True))
         text = f"loss {values['train/loss']:.4f} {speed:,.0f} tokens/s MFU {full:.1%} full {causal:.1%} causal"
         self.progress.update(self.task, completed=step, description=text)
@@ -287,8 +309,9 @@ class Monitor:
             print(f"step {step}/{self.config.steps} {text} ETA {minutes:.1f} min", flush=True)
 
     def flush(self) -> None:
-        """Puts all on the disk; the time up to now belongs to no step."""
+        """Puts all in the directory; the time up to now belongs to no step."""
         self.events.flush()
+        upload(self.local, self.directory)
         self.clock = time.perf_counter()
 
     def close(self) -> None:
@@ -303,7 +326,25 @@ class Monitor:
         axes.set(xlabel="step of the optimizer", ylabel="cross-entropy (nats per token)")
         axes.grid(alpha=0.3)
         axes.legend()
-        figure.savefig(self.directory / "loss.png", dpi=150)
+        figure.savefig(self.local / "loss.png", dpi=150)
+        upload(self.local, self.directory)
+
+
+def step_twice(step: jax.stages.Compiled, state: TrainState, batch: dict) -> tuple[TrainState, dict[str, Array]]:
+    """A step, done on a copy of the state too. Stop: the states after it are not equal to the bit."""
+
+    def sums(tree):  # [devices, arrays], as devices that should hold the same may differ
+        shards = {name: x.addressable_shards for name, x in named_arrays(tree).items()}
+        return np.stack([checksums({k: x[i].data for k, x in shards.items()}) for i in range(jax.local_device_count())])
+
+    copy, _ = step(jax.tree.map(jnp.copy, state), batch)
+    state, metrics = step(state, batch)
+    differs = multihost_utils.process_allgather(sums(copy) != sums(state)).any(axis=(0, 1))  # in any process
+    if differs.any():
+        names = ", ".join(itertools.compress(sorted(named_arrays(state)), differs))  # as jit sorts keys
+        message = f"step {state.step} gave two results, which differ in {names}: find the faulty device"
+        raise Stop(ExitCode.CORRUPT, message)
+    return state, metrics
 
 
 def train(config: Config) -> None:
@@ -322,9 +363,9 @@ def train(config: Config) -> None:
             signal.signal(number, lambda n, _: (signals.append(n), signal.signal(n, signal.SIG_DFL)))
     data = Batches(config, abstract_batch(config, mesh)["tokens"].sharding)
     held_out, to_devices = held_out_batches(config, data.rows), data.to_devices
-    directory = Path(config.checkpoint_dir or time.strftime("runs/%Y%m%d-%H%M%S"))
-    checkpoints = Checkpoints(str(directory), config)
-    with jax.set_mesh(mesh):
+    directory = epath.Path(config.checkpoint_dir or time.strftime("runs/%Y%m%d-%H%M%S")).expanduser()
+    with locked(directory) as check_lock, jax.set_mesh(mesh):
+        checkpoints = Checkpoints(str(directory), config)
         target = abstract(lambda: new_state(config), mesh)
         found = checkpoints.restore(target.model, dataclasses.replace(target, model=None), data)
         if found is None:
@@ -338,13 +379,20 @@ def train(config: Config) -> None:
             print(f"all {config.steps} steps are done: give more --steps to train on")
             return
         compiled_step = compile_step(state, abstract_batch(config, mesh))
-        evaluate = jax.jit(lambda model, batch: loss(model, batch, config)[1])
+        evaluate = jax.jit(eval_step)
         # process 0 speaks for all
-        monitor = Monitor(directory if jax.process_index() == 0 else Path(tempfile.mkdtemp()), config, step)
+        monitor = Monitor(directory if jax.process_index() == 0 else epath.Path(tempfile.mkdtemp()), config, step)
+        watchdog = start_watchdog(directory)
         pending, stopping = None, False  # pending: the last step, which the device is still working on
         try:
             while step < config.steps and not stopping:
-                state, metrics = compiled_step(state, to_devices(next(data)))
+                limit = max(config.hang_seconds, config.hang_factor * statistics.median(monitor.seconds or [0]))
+                watchdog.put(config.hang_seconds and limit)
+                batch = to_devices(next(data))
+                if config.check_every and (step + 1) % config.check_every == 0:
+                    state, metrics = step_twice(compiled_step, state, batch)
+                else:
+                    state, metrics = compiled_step(state, batch)
                 step += 1
                 if pending:
                     monitor.step(*pending)
@@ -362,14 +410,17 @@ def train(config: Config) -> None:
                     monitor.record(step, {"eval/loss": total / targets})
                     print(f"step {step}: loss on held-out data {total / targets:.4f}", flush=True)
                 if saves:
+                    check_lock()
                     checkpoints.save(step, state.model, dataclasses.replace(state, model=None), data)
                 monitor.flush()
         finally:
             monitor.close()
-            checkpoints.manager.close()
+            checkpoints.close()
+            watchdog.put(None)
     if stopping:
         reason = signal.Signals(signals[0]).name if signals else "preemption"
-        raise Preempted(f"stopped by {reason} after step {step}, which is saved: the same command continues")
+        print(f"stopped by {reason} after step {step}, which is saved: the same command continues")
+        raise SystemExit(ExitCode.PREEMPTED)
     print(f"checkpoints, metrics.jsonl, loss.png and TensorBoard events: {directory}")
 
 

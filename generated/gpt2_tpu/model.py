@@ -21,7 +21,7 @@ from jax.experimental.pallas.ops.tpu import splash_attention as splash
 from jax.sharding import PartitionSpec
 
 from .config import Config
-from .parallel import REMAT, RULES, shard
+from .parallel import RULES, remat_policy, shard
 
 
 class Embedding(nnx.Module):
@@ -168,7 +168,8 @@ def attend_local(q: Array, k: Array, v: Array, segment_ids: Array, interpret: bo
     mask = splash.CausalMask((T + padding, T + padding))
     kernel = make_kernel(splash.MultiHeadMask([mask] * N))
     context = jax.vmap(kernel)(q, k, v, splash.SegmentIds(segment_ids, segment_ids))  # [B, N, T, H]
-    return context.swapaxes(1, 2)[:, :T]
+    # a barrier to its gradient too: XLA would make it twice, for the kernel and for its sum with the context
+    return jax.lax.optimization_barrier(context).swapaxes(1, 2)[:, :T]
 
 
 class Attention(nnx.Module):
@@ -186,12 +187,13 @@ class Attention(nnx.Module):
     ) -> tuple[Array, Cache | None]:
         heads = self.query_key_value(x)  # [B, T, 3, N, H]
         q, k, v = heads[:, :, 0], heads[:, :, 1], heads[:, :, 2]
+        q, k, v = checkpoint_name((q, k, v), "query_key_value")
         if cache is None:
             context = attend(q, k, v, segment_ids)  # [B, T, N, H]
         else:
             cache = cache.write(k, v, positions)
             context = attend_cached(q, cache, positions)
-        return self.out(context), cache
+        return checkpoint_name(self.out(context), "out"), cache
 
 
 class FeedForward(nnx.Module):
@@ -203,8 +205,8 @@ class FeedForward(nnx.Module):
         self.down = Linear("BTF,FD->BTD", (F, D), ("mlp", "embed"), config.init_std, rngs)
 
     def __call__(self, x: Array) -> Array:
-        h = jax.nn.gelu(self.up(x))  # [B, T, F]
-        return self.down(shard(h, "batch", "sequence", "mlp"))
+        h = jax.nn.gelu(checkpoint_name(self.up(x), "gate_up"))  # [B, T, F]
+        return checkpoint_name(self.down(shard(h, "batch", "sequence", "mlp")), "down")
 
 
 class Block(nnx.Module):
@@ -252,7 +254,7 @@ class Decoder(nnx.Module):
         x = shard(x, "batch", "sequence", "residual")
 
         # prevent_cse: a scan keeps its forward and backward pass apart by itself
-        remat = functools.partial(jax.checkpoint, policy=REMAT[self.config.remat], prevent_cse=False)
+        remat = functools.partial(jax.checkpoint, policy=remat_policy(self.config.remat), prevent_cse=False)
 
         def block(x, inputs):
             layer, cache = inputs

@@ -5,18 +5,21 @@
 DIR/STEP/model     the parameters, by their paths
 DIR/STEP/training  the step and the optimizer's state; not there in imported weights, which are step 0
 DIR/STEP/data      how far each row of the batch has read its data
-DIR/STEP/config    the Config, as JSON
+DIR/STEP/config    the Config, as JSON, and the architecture
+
+DIR is a path, gs://... or s3://.... What is damaged, or not finite, is put aside as DIR/damaged-STEP-..., and the step
+before is read, by all processes alike; what storage fails to give is asked for again, and then an error.
 
 python -m gpt_oss_tpu.checkpoint import HF_DIR DIR
 python -m gpt_oss_tpu.checkpoint export DIR HF_DIR --dtype bfloat16
 """
 
+import contextlib
 import dataclasses
 import json
 import sys
 import time
-from collections.abc import Callable
-from pathlib import Path
+from collections.abc import Callable, Iterator
 from typing import Any, Literal
 
 import absl.logging
@@ -33,10 +36,12 @@ from tyro.conf import Positional
 
 from .config import Config
 from .data import Batches
+from .distributed import agree
 from .errors import InputError, check_config, ending_with_messages
 from .huggingface import copy_tokenizer, load_hf, save_hf
 from .model import Decoder
 from .parallel import abstract, make_mesh, named_arrays
+from .storage import WAITS, Damage, local_folder, together, told_apart, upload
 
 
 class RowsHandler(ocp.CheckpointHandler):
@@ -64,10 +69,11 @@ class RestoreRows(ocp.args.CheckpointArgs):
 
 
 @jax.jit
-def checksums(arrays: dict[str, Array]) -> Array:
-    """The bits of each array, summed modulo 2**32: [n] uint32. Orbax itself does not notice a changed byte."""
+def checksums(arrays: dict[str, Array]) -> tuple[Array, Array]:
+    """The bits of each array, summed modulo 2**32, as Orbax misses changed bytes: [n] uint32; whether all is finite."""
     bits = [jax.lax.bitcast_convert_type(x, f"uint{8 * x.dtype.itemsize}") for x in arrays.values()]
-    return jnp.stack([jnp.sum(x, dtype=jnp.uint32) for x in bits])
+    finite = [jnp.all(jnp.isfinite(x)) for x in arrays.values()]
+    return jnp.stack([jnp.sum(x, dtype=jnp.uint32) for x in bits]), jnp.all(jnp.stack(finite))
 
 
 def changes(old: Config, new: Config) -> str:
@@ -80,40 +86,62 @@ class Checkpoints:
     """The checkpoints in a directory; `config` None: only to read."""
 
     def __init__(self, directory: str, config: Config | None):
-        absl.logging.set_verbosity(absl.logging.ERROR)  # Orbax tells every step of its work
+        absl.logging.set_verbosity(absl.logging.FATAL)  # Orbax tells all of its work, and prints what it raises
         self.directory, self.config = epath.Path(directory).expanduser().resolve(), config
-        options = ocp.CheckpointManagerOptions(read_only=True)
-        if config:
-            policies = [ocp.checkpoint_managers.LatestN(config.keep_last)]
-            policies += [ocp.checkpoint_managers.EveryNSteps(config.keep_every)] if config.keep_every else []
-            options = ocp.CheckpointManagerOptions(
-                preservation_policy=ocp.checkpoint_managers.AnyPreservationPolicy(policies),
-                cleanup_tmp_directories=True,  # half a checkpoint is there when a run was killed while it saved
-            )
+        if config is None:
+            return
+        policies = [ocp.checkpoint_managers.LatestN(config.keep_last)]
+        policies += [ocp.checkpoint_managers.EveryNSteps(config.keep_every)] if config.keep_every else []
+        options = ocp.CheckpointManagerOptions(
+            preservation_policy=ocp.checkpoint_managers.AnyPreservationPolicy(policies),
+            cleanup_tmp_directories=True,  # half a checkpoint is there when a run was killed while it saved
+        )
         self.manager = ocp.CheckpointManager(self.directory, options=options)
 
+    @told_apart()
     def save(self, step: int, model: Decoder, training: Any = None, data: Batches | None = None) -> None:
-        """Copies the arrays from their devices and returns; they are written in the background."""
-        items = {"config": ocp.args.JsonSave(dataclasses.asdict(self.config))}
+        """Copies the arrays from their devices and returns; they are written in the background.
+
+        Raises InputError where they are not finite, and OSError where these or the ones before cannot be written.
+        """
+        fields = {"architecture": "gpt_oss"} | dataclasses.asdict(self.config)
+        items = {"config": ocp.args.JsonSave(fields)}
         for item, tree in {"model": model, "training": training}.items():
             if tree is not None:
                 arrays = named_arrays(tree)
-                items[item] = ocp.args.StandardSave({"arrays": arrays, "checksums": checksums(arrays)})
+                sums, finite = checksums(arrays)
+                if not finite:
+                    raise InputError(f"step {step} is not saved: its {item} is not finite: lower --learning-rate")
+                items[item] = ocp.args.StandardSave({"arrays": arrays, "checksums": sums})
         if data is not None:
             items["data"] = SaveRows(data.get_state())
         self.manager.save(step, args=ocp.args.Composite(**items))
 
+    @told_apart()
+    def close(self) -> None:
+        """Waits until all is written."""
+        self.manager.close()
+
     def read(self, step: int, item: str, arguments: ocp.args.CheckpointArgs) -> Any:
-        return self.manager.restore(step, args=ocp.args.Composite(**{item: arguments}))[item]
+        """An item by its own handler, which waits for no other process as Orbax's manager does."""
+        handler = ocp.checkpoint_args.get_registered_handler_cls(arguments)()
+        return handler.restore(self.directory / str(step) / item, args=arguments)
 
     def read_config(self, step: int) -> Config:
-        fields = self.read(step, "config", ocp.args.JsonRestore())
+        fields = dict(self.read(step, "config", ocp.args.JsonRestore()))
+        there = fields.pop("architecture", "gpt_oss")
+        known = {f.name: f.default for f in dataclasses.fields(Config)}
+        needed = {name for name, default in known.items() if default is dataclasses.MISSING}
+        wrong = sorted(needed - fields.keys() | fields.keys() - known)
+        if there != "gpt_oss" or wrong:
+            difference = f"{there} there, {'gpt_oss'} here; settings of only one: {wrong}"
+            raise InputError(f"{self.directory / str(step)} is of another architecture: {difference}")
         config = Config(**fields)
         check_config(config, f"{self.directory / str(step)}: ")
         return config
 
-    def read_arrays(self, step: int, item: str, tree: Any) -> Any:
-        """The arrays of an item, in the structure and layout of an abstract tree."""
+    def read_arrays(self, step: int, item: str, tree: Any) -> tuple[dict[str, Array], Array]:
+        """The arrays of an item by name, laid out as those of an abstract tree; the checksums that they had."""
         wanted, folder = named_arrays(tree), self.directory / str(step)
         saved = ocp.StandardCheckpointHandler().metadata(folder / item).tree["arrays"]
         for name in wanted | saved:
@@ -124,89 +152,123 @@ class Checkpoints:
                 raise InputError(f"{folder} is of another model: {difference}: mend these, or give another directory")
         target = {"arrays": wanted, "checksums": np.zeros(len(wanted), np.uint32)}
         found = self.read(step, item, ocp.args.StandardRestore(target))
-        arrays = {name: found["arrays"][name] for name in wanted}
-        if not np.array_equal(found["checksums"], checksums(arrays)):
-            raise ValueError(f"{item} is not what was saved, by its checksums")
-        return jax.tree.unflatten(jax.tree.structure(tree), arrays.values())
+        return {name: found["arrays"][name] for name in wanted}, found["checksums"]
 
-    def read_newest(self, read: Callable[[int], Any]) -> tuple[Any, list[int]]:
-        """`read(step)` for the newest step whose checkpoint is good, or None; and the steps after it, all damaged."""
-        damaged = []
-        for step in sorted(self.manager.all_steps(), reverse=True):
+    def read_newest(
+        self, targets: Callable[[Config], dict[str, Any]], data: Batches | None = None
+    ) -> tuple[int, Config, dict[str, Any]] | None:
+        """Step, Config, and the items of the abstract trees `targets(Config)`, of the newest good checkpoint, or None.
+
+        `data` is set to where it was. A run that goes on puts damaged ones aside under another name, so that their
+        steps can be saved again. No process waits for another while it reads: one that cannot read tells all others.
+        """
+
+        def list_steps():
+            names = ocp.path.step.standard_name_format()
+            return {found.step for found in names.find_all(self.directory)} if self.directory.is_dir() else set()
+
+        def read(step):
+            config = self.read_config(step)
+            trees = {item: tree for item, tree in targets(config).items() if step > 0 or item == "model"}
+            rows = self.read(step, "data", RestoreRows()) if data and step > 0 else {}
+            if rows and len(rows) != config.batch_size:
+                raise ValueError(f"data has {len(rows)} rows of {config.batch_size}")
+            return config, rows, trees, {item: self.read_arrays(step, item, tree) for item, tree in trees.items()}
+
+        def put_aside():
+            for step in damaged if jax.process_index() == 0 else []:
+                (self.directory / str(step)).rename(self.directory / f"damaged-{step}-{time.time_ns()}")
+
+        damaged, steps = [], together(list_steps, WAITS)
+        while (step := agree(max(steps.difference(damaged), default=-1))) >= 0:
             try:
-                return read(step), damaged
-            except InputError:  # of another model
-                raise
-            except Exception as error:  # Orbax raises plain Exceptions too
-                reason = " ".join(str(error).partition(". ")[0].split())
-                print(f"warning: checkpoint {self.directory / str(step)} is damaged: {reason}", file=sys.stderr)
+                config, rows, trees, found = together(lambda: read(step), WAITS)
+                for item, (arrays, sums) in found.items():
+                    tree, (again, finite) = trees[item], checksums(arrays)
+                    if agree(not np.array_equal(sums, again)):
+                        raise Damage(f"is damaged: {item} is not what was saved, by its checksums")
+                    if not finite:
+                        raise Damage(f"is not finite: {item} has infinities or NaNs")
+                    trees[item] = jax.tree.unflatten(jax.tree.structure(tree), arrays.values())
+            except Damage as error:
+                print(f"warning: checkpoint {self.directory / str(step)} {error}", file=sys.stderr)
                 damaged.append(step)
-                sys.unraisablehook = lambda _: None  # Orbax drops reads that wait, each with a page of text
+            else:
+                if rows:
+                    data.set_state(rows, step)
+                if self.config:
+                    together(put_aside)
+                    self.manager.reload()
+                return step, config, trees
         if damaged:
             raise InputError(f"{self.directory}: every checkpoint is damaged: mend one, or give another directory")
-        return None, []
+        return None
 
     def restore(self, model: Decoder, training: Any, data: Batches) -> tuple[int, Config, Decoder, Any] | None:
         """Step, Config, model and training state of the newest good checkpoint, laid out as the abstract ones given.
 
-        `data` is set to where it was. The training state of imported weights is None. None: there is no checkpoint.
-        Damaged ones are put aside under another name, so that their steps can be saved again.
+        The training state of imported weights is None. None: there is no checkpoint.
         """
-
-        def read(step):
-            saved, parameters = self.read_config(step), self.read_arrays(step, "model", model)
-            arrays = self.read_arrays(step, "training", training) if step > 0 else None
-            if step > 0:
-                data.set_state(self.read(step, "data", RestoreRows()), step)
-            return step, saved, parameters, arrays
-
-        found, damaged = self.read_newest(read)
-        for step in damaged if jax.process_index() == 0 else []:
-            (self.directory / str(step)).rename(self.directory / f"damaged-{step}-{time.time_ns()}")
-        self.manager.reload()
-        return found
+        found = self.read_newest(lambda _: {"model": model, "training": training}, data)
+        return found and (*found[:2], found[2]["model"], found[2].get("training"))
 
 
 def load_checkpoint(directory: str, mesh: Mesh) -> tuple[Config, Decoder]:
     """The Config and the parameters of the newest good checkpoint in a directory, laid out over the mesh."""
-    checkpoints = Checkpoints(directory, None)
 
-    def read(step):
-        config = checkpoints.read_config(step)
-        return config, checkpoints.read_arrays(step, "model", abstract(lambda: Decoder(config, nnx.Rngs(0)), mesh))
+    def target(config):
+        return {"model": abstract(lambda: Decoder(config, nnx.Rngs(0)), mesh)}
 
-    found, _ = checkpoints.read_newest(read)
+    found = Checkpoints(directory, None).read_newest(target)
     if found is None:
         raise InputError(f"{directory}: there is no checkpoint: give the --checkpoint-dir of a training run")
-    return found
+    return found[1], found[2]["model"]
 
 
 def newest_config(directory: str) -> Config | None:
     """The Config of the newest good checkpoint in a directory, None where there is none."""
-    if not directory or not epath.Path(directory).expanduser().is_dir():
-        return None
-    checkpoints = Checkpoints(directory, None)
-    return checkpoints.read_newest(checkpoints.read_config)[0]
+    found = Checkpoints(directory, None).read_newest(lambda _: {}) if directory else None
+    return found and found[1]
+
+
+@contextlib.contextmanager
+def beside(directory: str) -> Iterator[tuple[epath.Path, epath.Path]]:
+    """A new directory, and one beside it to write to: it gets the other's name when all is written, or goes."""
+    whole = epath.Path(directory).expanduser().resolve()
+    if whole.exists():
+        raise InputError(f"{directory}: is there already: give a new directory")
+    half = whole.with_name(f"{whole.name}.half")
+    half.rmtree(missing_ok=True)  # of a program that was killed
+    try:
+        yield whole, half
+        half.rename(whole)
+    finally:
+        half.rmtree(missing_ok=True)
 
 
 def import_hf(hf_dir: Positional[str], directory: Positional[str]) -> None:
     """Makes a Hugging Face directory the first checkpoint of a new directory, for train to start from, or generate."""
     config, model = load_hf(hf_dir)
-    copies = Path(directory).resolve() / "tokenizer"
-    if copies.parent.exists():
-        raise InputError(f"{directory}: is there already: give a new directory")
-    copies.mkdir(parents=True)
-    copy_tokenizer(config.tokenizer, copies)
-    checkpoints = Checkpoints(directory, dataclasses.replace(config, tokenizer=str(copies / "tokenizer.json")))
-    checkpoints.save(0, model)
-    checkpoints.manager.close()
+    with beside(directory) as (whole, half):
+        copies = local_folder(half / "tokenizer")
+        copies.mkdir(parents=True, exist_ok=True)
+        copy_tokenizer(config.tokenizer, copies)
+        upload(copies, half / "tokenizer")
+        tokenizer = str(whole / "tokenizer" / "tokenizer.json")
+        checkpoints = Checkpoints(str(half), dataclasses.replace(config, tokenizer=tokenizer))
+        checkpoints.save(0, model)
+        checkpoints.close()
 
 
 def export_hf(
     directory: Positional[str], hf_dir: Positional[str], dtype: Literal["float32", "bfloat16", "float16"] = "float32"
 ) -> None:
     """Writes the newest checkpoint of a directory as a new Hugging Face directory, its tensors in `dtype`."""
-    save_hf(*load_checkpoint(directory, make_mesh()), hf_dir, dtype)
+    config, model = load_checkpoint(directory, make_mesh())
+    with beside(hf_dir) as (_, half):
+        local = local_folder(half)
+        save_hf(config, model, local, dtype)
+        upload(local, half)
 
 
 @ending_with_messages()

@@ -23,7 +23,7 @@ from jax.experimental.pallas.ops.tpu import splash_attention as splash
 from jax.sharding import PartitionSpec
 
 from .config import Config
-from .parallel import REMAT, RULES, shard
+from .parallel import RULES, remat_policy, shard
 
 
 class Embedding(nnx.Module):
@@ -204,7 +204,8 @@ def attend_local(q: Array, k: Array, v: Array, segment_ids: Array, interpret: bo
     segments = splash.SegmentIds(segment_ids, segment_ids)
     own = local_sinks(sinks, q.shape[1]).astype(q.dtype)  # in which the kernel gives their gradient
     context = jax.vmap(kernel, in_axes=(0, 0, 0, 0, None))(q, k, v, segments, own)
-    return context.swapaxes(1, 2)[:, :T]
+    # a barrier to its gradient too: XLA would make it twice, for the kernel and for its sum with the context
+    return jax.lax.optimization_barrier(context).swapaxes(1, 2)[:, :T]
 
 
 class Attention(nnx.Module):
@@ -229,13 +230,14 @@ class Attention(nnx.Module):
         q = self.query(x)  # [B, T, N, H]
         k = self.key(x)  # [B, T, K, H]
         v = self.value(x)  # [B, T, K, H]
+        q, k, v = checkpoint_name((q, k, v), "query_key_value")
         q, k = rotate(q, angles, self.rope_scale), rotate(k, angles, self.rope_scale)
         if cache is None:
             context = attend(q, k, v, segment_ids, self.window, sinks)  # [B, T, N, H]
         else:
             cache = cache.write(k, v, positions)
             context = attend_cached(q, cache, positions, self.window, sinks)
-        return self.out(context), cache
+        return checkpoint_name(self.out(context), "out"), cache
 
 
 class Experts(nnx.Module):
@@ -251,13 +253,13 @@ class Experts(nnx.Module):
         self.alpha, self.limit = config.swiglu_alpha, config.swiglu_limit
 
     def __call__(self, x: Array, sizes: Array) -> Array:
-        gate, up = self.gate(x, sizes), self.up(x, sizes)
+        gate, up = checkpoint_name((self.gate(x, sizes), self.up(x, sizes)), "gate_up")
         # cast when they are gathered, so that their gradients are summed over rows in fp32
         gate = gate + of_rows(self.gate_bias[...], gate, sizes).astype(gate.dtype)
         up = up + of_rows(self.up_bias[...], up, sizes).astype(up.dtype)
         gate, up = jnp.minimum(gate, self.limit), jnp.clip(up, -self.limit, self.limit)
         h = gate * jax.nn.sigmoid(self.alpha * gate) * (up + 1)
-        return self.down(h, sizes)
+        return checkpoint_name(self.down(h, sizes), "down")
 
 
 def dispatch(experts: Experts, x: Array, weights: Array, chosen: Array) -> Array:
@@ -336,7 +338,8 @@ class MixtureOfExperts(nnx.Module):
         self.down_bias = nnx.Param(jnp.zeros((config.experts, config.width)), axes=("expert", None))
 
     def __call__(self, x: Array, segment_ids: Array | None) -> tuple[Array, Array, Array]:
-        logits = self.router(x.astype(jnp.float32))  # [B, T, E]
+        with jax.default_matmul_precision("highest"):  # in fp32 on TPUs too, and backwards
+            logits = self.router(x.astype(jnp.float32))  # [B, T, E]
         scores = jax.nn.softmax(logits)  # [B, T, E]
         weights, chosen = jax.lax.top_k(scores, self.active)  # [B, T, A]: the experts of each token
         weights = weights / weights.sum(axis=-1, keepdims=True)
@@ -420,7 +423,7 @@ class Decoder(nnx.Module):
         x = shard(x, "batch", "sequence", "residual")
 
         # prevent_cse: a scan keeps its forward and backward pass apart by itself
-        remat = functools.partial(jax.checkpoint, policy=REMAT[self.config.remat], prevent_cse=False)
+        remat = functools.partial(jax.checkpoint, policy=remat_policy(self.config.remat), prevent_cse=False)
 
         def block(x, inputs):
             layer, cache = inputs

@@ -14,9 +14,10 @@ import jax
 import jax.numpy as jnp
 from flax import nnx
 from jax import Array
+from jax.ad_checkpoint import checkpoint_name
 
 from .config import Config
-from .parallel import REMAT, shard
+from .parallel import remat_policy, shard
 
 
 class Embedding(nnx.Module):
@@ -137,6 +138,7 @@ def attend(q: Array, k: Array, v: Array, segment_ids: Array | None) -> Array:
     The queries go in four blocks, each over the keys up to its end: 3/8 of the scores, all in the future, are never
     computed. segment_ids None: each row is one segment.
     """
+    q, k, v = checkpoint_name((q, k, v), "attention")
     T, groups = q.shape[1], q.shape[2] // k.shape[2]
     k, v = jnp.repeat(k, groups, axis=2), jnp.repeat(v, groups, axis=2)
     q = (q * q.shape[-1] ** -0.5).swapaxes(1, 2)  # [B, N, T, H]
@@ -155,7 +157,7 @@ def attend(q: Array, k: Array, v: Array, segment_ids: Array | None) -> Array:
         total = weights.sum(axis=-1, keepdims=True)  # divided by last, where the array is smaller
         context = jnp.einsum("BNCS,BNHS->BNCH", weights.astype(v.dtype), v[..., :stop])
         blocks.append((context / total).astype(v.dtype))
-    return jnp.concatenate(blocks, axis=2).swapaxes(1, 2)
+    return checkpoint_name(jnp.concatenate(blocks, axis=2).swapaxes(1, 2), "attention")
 
 
 class Attention(nnx.Module):
@@ -176,13 +178,14 @@ class Attention(nnx.Module):
         q = self.query(x)  # [B, T, N, H]
         k = self.key(x)  # [B, T, K, H]
         v = self.value(x)  # [B, T, K, H]
+        q, k, v = checkpoint_name((q, k, v), "query_key_value")
         q, k = rotate(q, angles), rotate(k, angles)
         if cache is None:
             context = attend(q, k, v, segment_ids)  # [B, T, N, H]
         else:
             cache = cache.write(k, v, positions)
             context = attend_cached(q, cache, positions)
-        return self.out(context), cache
+        return checkpoint_name(self.out(context), "out"), cache
 
 
 class FeedForward(nnx.Module):
@@ -195,9 +198,9 @@ class FeedForward(nnx.Module):
         self.down = Linear("BTF,FD->BTD", (F, D), ("mlp", "embed"), std, rngs)
 
     def __call__(self, x: Array) -> Array:
-        gate, up = self.gate(x), self.up(x)  # [B, T, F]
+        gate, up = checkpoint_name((self.gate(x), self.up(x)), "gate_up")  # [B, T, F]
         h = jax.nn.silu(gate) * up
-        return self.down(shard(h, "batch", "sequence", "mlp"))
+        return checkpoint_name(self.down(shard(h, "batch", "sequence", "mlp")), "down")
 
 
 class Block(nnx.Module):
@@ -245,7 +248,7 @@ class Decoder(nnx.Module):
         x = self.embedding(tokens, self.config.dtype)
         x = shard(x, "batch", "sequence", "residual")
 
-        remat = functools.partial(jax.checkpoint, policy=REMAT[self.config.remat])
+        remat = functools.partial(jax.checkpoint, policy=remat_policy(self.config.remat))
 
         def block(x, inputs):
             layer, cache = inputs

@@ -3,6 +3,7 @@
 """How arrays are laid out over devices: the mesh, and one table from logical axes to mesh axes."""
 
 import ctypes
+import functools
 import math
 import sys
 from collections.abc import Callable
@@ -12,6 +13,7 @@ import jax
 import numpy as np
 from flax import nnx
 from jax import Array
+from jax.ad_checkpoint import checkpoint_policies as policies
 from jax.experimental.mesh_utils import create_device_mesh, create_hybrid_device_mesh
 from jax.sharding import AxisType, Mesh, NamedSharding, PartitionSpec
 
@@ -84,12 +86,25 @@ def shard(x: Array, *axes: str | None) -> Array:
     return jax.lax.with_sharding_constraint(x, PartitionSpec(*(RULES.get(axis) for axis in axes)))
 
 
-# Config.remat -> what the forward pass keeps of a block; the backward pass computes the rest again.
+# what attention takes and gives: its kernel runs once in each direction
+KEEP_ATTENTION = policies.save_only_these_names("attention")
+
+# Name in Config.remat -> what the forward pass keeps of a block; the backward pass computes the rest again.
 REMAT = {
-    "none": jax.checkpoint_policies.everything_saveable,
-    "dots": jax.checkpoint_policies.dots_with_no_batch_dims_saveable,  # products with parameters
-    "full": jax.checkpoint_policies.nothing_saveable,
+    "none": policies.everything_saveable,
+    "full": policies.nothing_saveable,
+    "dots": policies.save_from_both_policies(policies.dots_with_no_batch_dims_saveable, KEEP_ATTENTION),
+    "attention": KEEP_ATTENTION,
+    **{x: policies.save_only_these_names(x) for x in ("query_key_value", "out", "gate_up", "down")},  # products
 }
+
+
+def remat_policy(remat: str) -> Callable[..., bool]:
+    """What the forward pass keeps by Config.remat: what any of its names keeps."""
+    names = remat.split(",")
+    if not REMAT.keys() >= set(names):
+        raise InputError(f"--remat {remat}: give one of {', '.join(REMAT)}, or several with commas between")
+    return functools.reduce(policies.save_from_both_policies, [REMAT[name] for name in names])
 
 
 def abstract(create: Callable[[], Any], mesh: Mesh) -> Any:

@@ -14,9 +14,10 @@ import jax
 import jax.numpy as jnp
 from flax import nnx
 from jax import Array
+from jax.ad_checkpoint import checkpoint_name
 
 from .config import Config
-from .parallel import REMAT, shard
+from .parallel import remat_policy, shard
 
 
 class Embedding(nnx.Module):
@@ -119,6 +120,7 @@ def attend(q: Array, k: Array, v: Array, segment_ids: Array | None) -> Array:
     cuDNN's flash kernel takes 16-bit numbers only; everything else goes to XLA, as it does on other platforms. The
     kernel knows no segments, so they become a mask [B, 1, T, T]. segment_ids None: each row is one segment, no mask.
     """
+    q, k, v = checkpoint_name((q, k, v), "attention")
     same_segment = None
     if segment_ids is not None:
         same_segment = segment_ids[:, None, :, None] == segment_ids[:, None, None, :]
@@ -147,13 +149,14 @@ class Attention(nnx.Module):
         q = self.query(x)  # [B, T, N, H]
         k = self.key(x)  # [B, T, K, H]
         v = self.value(x)  # [B, T, K, H]
+        q, k, v = checkpoint_name((q, k, v), "query_key_value")
         q, k = rotate(q, angles), rotate(k, angles)
         if cache is None:
             context = attend(q, k, v, segment_ids)  # [B, T, N, H]
         else:
             cache = cache.write(k, v, positions)
             context = attend_cached(q, cache, positions)
-        return self.out(context), cache
+        return checkpoint_name(self.out(context), "out"), cache
 
 
 class FeedForward(nnx.Module):
@@ -166,9 +169,9 @@ class FeedForward(nnx.Module):
         self.down = Linear("BTF,FD->BTD", (F, D), ("mlp", "embed"), std, rngs)
 
     def __call__(self, x: Array) -> Array:
-        gate, up = self.gate(x), self.up(x)  # [B, T, F]
+        gate, up = checkpoint_name((self.gate(x), self.up(x)), "gate_up")  # [B, T, F]
         h = jax.nn.silu(gate) * up
-        return self.down(shard(h, "batch", "sequence", "mlp"))
+        return checkpoint_name(self.down(shard(h, "batch", "sequence", "mlp")), "down")
 
 
 class Block(nnx.Module):
@@ -217,7 +220,7 @@ class Decoder(nnx.Module):
         x = shard(x, "batch", "sequence", "residual")
 
         # prevent_cse: a scan keeps its forward and backward pass apart by itself
-        remat = functools.partial(jax.checkpoint, policy=REMAT[self.config.remat], prevent_cse=False)
+        remat = functools.partial(jax.checkpoint, policy=remat_policy(self.config.remat), prevent_cse=False)
 
         def block(x, inputs):
             layer, cache = inputs

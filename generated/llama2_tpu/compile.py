@@ -8,6 +8,7 @@ python -m llama2_tpu.compile --preset 7b --topology v5p:8x8x4 --hlo FILE
 import dataclasses
 import functools
 import os
+import re
 import time
 from pathlib import Path
 
@@ -17,23 +18,32 @@ from jax.experimental import topologies
 
 from .config import PRESETS, Config
 from .data import abstract_batch
-from .errors import InputError, check_config, ending_with_messages
+from .errors import ExitCode, InputError, Stop, check_config, ending_with_messages
 from .parallel import abstract, make_mesh
 from .train import compile_step, flops_per_token, new_state, set_flags
 
-MEMORY = {"v4": 32, "v5e": 16, "v5p": 95, "v6e": 32, "tpu7x": 192}  # of one chip
+MEMORY = {"v4": 32, "v5e": 16, "v5p": 95, "v6e": 32, "tpu7x": 96}  # of one device
 
 
-def topology_devices(topology: str) -> list[jax.Device]:
-    """The chips of a topology such as v5p:8x8x4, or v5e:16x16: descriptions that only a compiler can use."""
+def does_not_fit(chip: str, needed: str) -> Stop:
+    remedy = "give fewer sequences to a device, a --remat that keeps less, a larger --mesh-fsdp or more chips"
+    return Stop(ExitCode.DOES_NOT_FIT, f"DOES NOT FIT {chip} with {MEMORY[chip]} GiB: {needed}: {remedy}")
+
+
+def topology_devices(topology: str, slices: int) -> list[jax.Device]:
+    """The devices of slices such as v5p:8x8x4, or v5e:16x16: descriptions that only a compiler can use."""
     set_flags()
     # libtpu shall neither ask the cloud which machine this is, nor lock out a second process
     os.environ |= {"TPU_SKIP_MDS_QUERY": "1", "ALLOW_MULTIPLE_LIBTPU_LOAD": "1"}
-    chip = topology.partition(":")[0]
+    chip, _, shape = topology.partition(":")
     if chip not in MEMORY:
         raise InputError(f"--topology {topology}: {chip} is not one of {', '.join(MEMORY)}; an example: v5p:8x8x4")
     try:
-        return list(topologies.get_topology_desc(platform="tpu", topology_name=topology).devices)
+        sides = [int(side) for side in shape.split("x")]
+        # which sides are rings: in 3D all of what is made of whole cubes of 4 x 4 x 4, in 2D those of a whole pod
+        wrap = [side == 16 for side in sides] + [False] if len(sides) == 2 else [all(s % 4 == 0 for s in sides)] * 3
+        options = {"wrap": wrap, "num_slices": slices} | ({"chip_config_name": "megacore"} if chip == "v4" else {})
+        return list(topologies.get_topology_desc(topology, "tpu", **options).devices)
     except Exception as error:  # whatever libtpu raises, or that it is not installed
         raise InputError(f"--topology {topology}: {error}; libtpu comes with pip install 'jax[tpu]'") from None
 
@@ -44,8 +54,9 @@ class CompileCommand:
 
     config: tyro.conf.OmitArgPrefixes[Config]
     preset: tyro.extras.literal_type_from_choices(PRESETS) = "tiny"  # settings that those below replace
-    topology: str = "v5p:8x8x4"  # chip and size of the slice
-    batch_per_device: int = 4  # sequences that each chip takes in a step; this times the chips is the batch size
+    topology: str = "v5p:8x8x4"  # chip and size of a slice
+    slices: int = 1  # of that topology
+    batch_per_device: int | None = None  # sequences of each device in a step, 4 if no --batch-size (-1) is given either
     hlo: str = ""  # file for the text of the compiled program; "": none
 
 
@@ -53,32 +64,45 @@ class CompileCommand:
 def main() -> None:
     parse = functools.partial(tyro.cli, CompileCommand, prog=f"python -m {__package__}.compile")
     given, _ = parse(default=CompileCommand(PRESETS["tiny"]), add_help=False, return_unknown_args=True)
-    command = parse(default=CompileCommand(PRESETS[given.preset]))  # the preset decides the defaults of the rest
-    devices = topology_devices(command.topology)
-    config = dataclasses.replace(command.config, batch_size=command.batch_per_device * len(devices))
+    # the preset decides the defaults of the rest, but for the batch
+    command = parse(default=CompileCommand(dataclasses.replace(PRESETS[given.preset], batch_size=-1)))
+    config, per_device = command.config, command.batch_per_device
+    devices = topology_devices(command.topology, command.slices)
+    if config.batch_size == -1:
+        config = dataclasses.replace(config, batch_size=(4 if per_device is None else per_device) * len(devices))
+    elif per_device is not None:
+        raise InputError("--batch-size and --batch-per-device say the same: give one of them")
     check_config(config)
     start = time.perf_counter()
     mesh = make_mesh(config.mesh_data, config.mesh_fsdp, config.mesh_tensor, devices)
-    with jax.set_mesh(mesh):
-        compiled = compile_step(abstract(lambda: new_state(config), mesh), abstract_batch(config, mesh))
+    parts = config.accumulation * mesh.shape["data"] * mesh.shape["fsdp"]
+    if config.batch_size < 1 or config.batch_size % parts:
+        raise InputError(f"--batch-size {config.batch_size}: must be a multiple of accumulation x data x fsdp, {parts}")
     chip = command.topology.partition(":")[0]
+    try:
+        with jax.set_mesh(mesh):
+            compiled = compile_step(abstract(lambda: new_state(config), mesh), abstract_batch(config, mesh))
+    except jax.errors.JaxRuntimeError as error:
+        if not (words := re.search(r"Ran out of memory .*hbm.*[^.]", str(error), re.IGNORECASE)):
+            raise
+        raise does_not_fit(chip, words[0]) from None
     print(f"{command.preset} for {len(devices)} {chip}, compiled in {time.perf_counter() - start:.0f} s")
 
     memory = compiled.memory_analysis()
     arguments, temporaries = memory.argument_size_in_bytes, memory.temp_size_in_bytes
     new = memory.output_size_in_bytes - memory.alias_size_in_bytes  # the rest takes the place of arguments
     total = arguments + temporaries + new
-    verdict = "fits" if total <= MEMORY[chip] * 2**30 else "DOES NOT FIT"
     print(f"bytes per device: arguments {arguments:,}, temporaries {temporaries:,}, total {total:,}")
-    print(f"{total / 2**30:.1f} GiB: {verdict} {chip} with {MEMORY[chip]} GiB")
-
-    tokens = command.batch_per_device * config.sequence_length
+    tokens = config.batch_size * config.sequence_length / len(devices)
     full, causal = (tokens * flops_per_token(config, causal) for causal in (False, True))
     print(f"FLOPs per device and step: {full:.3e} with full attention, {causal:.3e} with its causal half, by formula;")
     print(f"{compiled.cost_analysis()['flops']:.3e} by XLA's count, which takes a scanned layer once")
     if command.hlo:
         Path(command.hlo).write_text(compiled.as_text())
         print(f"compiled program: {command.hlo}")
+    if total > MEMORY[chip] * 2**30:
+        raise does_not_fit(chip, f"{total / 2**30:.1f} GiB")
+    print(f"{total / 2**30:.1f} GiB: fits {chip} with {MEMORY[chip]} GiB")
 
 
 if __name__ == "__main__":

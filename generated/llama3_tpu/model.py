@@ -20,7 +20,7 @@ from jax.experimental.pallas.ops.tpu import splash_attention as splash
 from jax.sharding import PartitionSpec
 
 from .config import Config
-from .parallel import REMAT, RULES, shard
+from .parallel import RULES, remat_policy, shard
 
 
 class Embedding(nnx.Module):
@@ -174,7 +174,8 @@ def attend_local(q: Array, k: Array, v: Array, segment_ids: Array, interpret: bo
     mask = splash.CausalMask((T + padding, T + padding))
     kernel = make_kernel(splash.MultiHeadMask([mask] * N))
     context = jax.vmap(kernel)(q, k, v, splash.SegmentIds(segment_ids, segment_ids))  # [B, N, T, H]
-    return context.swapaxes(1, 2)[:, :T]
+    # a barrier to its gradient too: XLA would make it twice, for the kernel and for its sum with the context
+    return jax.lax.optimization_barrier(context).swapaxes(1, 2)[:, :T]
 
 
 class Attention(nnx.Module):
@@ -195,13 +196,14 @@ class Attention(nnx.Module):
         q = self.query(x)  # [B, T, N, H]
         k = self.key(x)  # [B, T, K, H]
         v = self.value(x)  # [B, T, K, H]
+        q, k, v = checkpoint_name((q, k, v), "query_key_value")
         q, k = rotate(q, angles), rotate(k, angles)
         if cache is None:
             context = attend(q, k, v, segment_ids)  # [B, T, N, H]
         else:
             cache = cache.write(k, v, positions)
             context = attend_cached(q, cache, positions)
-        return self.out(context), cache
+        return checkpoint_name(self.out(context), "out"), cache
 
 
 class FeedForward(nnx.Module):
@@ -214,9 +216,9 @@ class FeedForward(nnx.Module):
         self.down = Linear("BTF,FD->BTD", (F, D), ("mlp", "embed"), std, rngs)
 
     def __call__(self, x: Array) -> Array:
-        gate, up = self.gate(x), self.up(x)  # [B, T, F]
+        gate, up = checkpoint_name((self.gate(x), self.up(x)), "gate_up")  # [B, T, F]
         h = jax.nn.silu(gate) * up
-        return self.down(shard(h, "batch", "sequence", "mlp"))
+        return checkpoint_name(self.down(shard(h, "batch", "sequence", "mlp")), "down")
 
 
 class Block(nnx.Module):
@@ -265,7 +267,7 @@ class Decoder(nnx.Module):
         x = shard(x, "batch", "sequence", "residual")
 
         # prevent_cse: a scan keeps its forward and backward pass apart by itself
-        remat = functools.partial(jax.checkpoint, policy=REMAT[self.config.remat], prevent_cse=False)
+        remat = functools.partial(jax.checkpoint, policy=remat_policy(self.config.remat), prevent_cse=False)
 
         def block(x, inputs):
             layer, cache = inputs

@@ -17,34 +17,36 @@ class ExitCode(enum.IntEnum):
     """What is not worth another try, and what is; 74 and 75 as in sysexits.h."""
 
     MISTAKE = 2  # in what was given, or a loss that diverged: it would end in the same way again
+    DOES_NOT_FIT = 3  # the step needs more memory than the devices have
     STORAGE = 74  # the disk is full, or the storage cannot be reached
     PREEMPTED = 75  # stopped by a signal, all of it saved
+    HUNG = 76  # no step ended in time
+    CORRUPT = 77  # a device computes wrongly: another try, but without it
 
 
-class InputError(Exception):
+class Stop(Exception):
+    """Ends the program by a message and an exit code."""
+
+    def __init__(self, code: ExitCode, message: str):
+        super().__init__(message)
+        self.code = code
+
+
+class InputError(Stop):
     """Settings, data, a tokenizer, a prompt or a directory that cannot be used: which, why, and what to do."""
 
-
-class Preempted(Exception):
-    """A signal ended the program before its time; all is saved."""
+    def __init__(self, message: str):
+        super().__init__(ExitCode.MISTAKE, message)
 
 
 @contextlib.contextmanager
 def ending_with_messages() -> Iterator[None]:
-    """Ends the program by a message and an exit code where something cannot be used."""
+    """Ends the program by a message and an exit code, where it would end by a Stop or for want of storage."""
     try:
         yield
-    except InputError as error:
-        code, message = ExitCode.MISTAKE, error
-    except OSError as error:
-        code, message = ExitCode.STORAGE, error
-    except Preempted as stop:
-        print(stop, file=sys.stderr)
-        raise SystemExit(ExitCode.PREEMPTED) from None
-    else:
-        return
-    print(f"error: {message}", file=sys.stderr)
-    raise SystemExit(code)
+    except (Stop, OSError) as error:
+        print(f"error: {error}", file=sys.stderr)
+        raise SystemExit(getattr(error, "code", ExitCode.STORAGE)) from None
 
 
 def field_problems(settings: object, bounds: dict[str, tuple[float, float]]) -> list[str]:

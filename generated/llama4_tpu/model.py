@@ -24,7 +24,7 @@ from jax.experimental.pallas.ops.tpu import splash_attention as splash
 from jax.sharding import PartitionSpec
 
 from .config import Config
-from .parallel import REMAT, RULES, shard
+from .parallel import RULES, remat_policy, shard
 
 
 class Embedding(nnx.Module):
@@ -187,7 +187,8 @@ def attend_local(q: Array, k: Array, v: Array, segment_ids: Array, interpret: bo
     mask = splash.LocalMask((T + padding, T + padding), (chunk - 1, 0), offset=0)
     kernel = make_kernel(splash.MultiHeadMask([mask] * N))
     context = jax.vmap(kernel)(q, k, v, splash.SegmentIds(segment_ids, segment_ids))  # [B, N, T, H]
-    return context.swapaxes(1, 2)[:, :T]
+    # a barrier to its gradient too: XLA would make it twice, for the kernel and for its sum with the context
+    return jax.lax.optimization_barrier(context).swapaxes(1, 2)[:, :T]
 
 
 class ChunkedAttention(nnx.Module):
@@ -210,6 +211,7 @@ class ChunkedAttention(nnx.Module):
         q = self.query(x)  # [B, T, N, H]
         k = self.key(x)  # [B, T, K, H]
         v = self.value(x)  # [B, T, K, H]
+        q, k, v = checkpoint_name((q, k, v), "query_key_value")
         q, k = rotate(q, angles), rotate(k, angles)
         q, k = normalize_heads(q, self.norm_epsilon), normalize_heads(k, self.norm_epsilon)
         if cache is None:
@@ -217,7 +219,7 @@ class ChunkedAttention(nnx.Module):
         else:
             cache = cache.write(k, v, positions)
             context = attend_cached(q, cache, positions, self.chunk)
-        return self.out(context), cache
+        return checkpoint_name(self.out(context), "out"), cache
 
 
 class FullAttention(nnx.Module):
@@ -239,13 +241,14 @@ class FullAttention(nnx.Module):
         q = self.query(x)  # [B, T, N, H]
         k = self.key(x)  # [B, T, K, H]
         v = self.value(x)  # [B, T, K, H]
+        q, k, v = checkpoint_name((q, k, v), "query_key_value")
         q = (q * query_scales[:, :, None, None]).astype(q.dtype)
         if cache is None:
             context = attend(q, k, v, segment_ids, self.chunk)  # [B, T, N, H]
         else:
             cache = cache.write(k, v, positions)
             context = attend_cached(q, cache, positions, self.chunk)
-        return self.out(context), cache
+        return checkpoint_name(self.out(context), "out"), cache
 
 
 class ExpertLinear(nnx.Module):
@@ -269,9 +272,9 @@ class Experts(nnx.Module):
         self.down = ExpertLinear((E, F, D), ("expert", "mlp", None), std, rngs)
 
     def __call__(self, x: Array, sizes: Array) -> Array:
-        gate, up = self.gate(x, sizes), self.up(x, sizes)
+        gate, up = checkpoint_name((self.gate(x, sizes), self.up(x, sizes)), "gate_up")
         h = jax.nn.silu(gate) * up
-        return self.down(h, sizes)
+        return checkpoint_name(self.down(h, sizes), "down")
 
 
 class FeedForward(nnx.Module):
@@ -284,9 +287,9 @@ class FeedForward(nnx.Module):
         self.down = Linear("BTF,FD->BTD", (F, D), ("mlp", "embed"), std, rngs)
 
     def __call__(self, x: Array) -> Array:
-        gate, up = self.gate(x), self.up(x)  # [B, T, F]
+        gate, up = checkpoint_name((self.gate(x), self.up(x)), "gate_up")  # [B, T, F]
         h = jax.nn.silu(gate) * up
-        return self.down(shard(h, "batch", "sequence", "mlp"))
+        return checkpoint_name(self.down(shard(h, "batch", "sequence", "mlp")), "down")
 
 
 def sum_tokens(x: Array, segment_ids: Array | None) -> Array:
@@ -350,7 +353,8 @@ class MixtureOfExperts(nnx.Module):
         self.shared = FeedForward(config, rngs, width)
 
     def __call__(self, x: Array, segment_ids: Array | None) -> tuple[Array, Array, Array]:
-        logits = self.router(x.astype(jnp.float32))  # [B, T, E]
+        with jax.default_matmul_precision("highest"):  # in fp32 on TPUs too, and backwards
+            logits = self.router(x.astype(jnp.float32))  # [B, T, E]
         scores = jax.nn.softmax(logits)  # [B, T, E]
         chosen = jax.lax.top_k(logits, self.active)[1]  # [B, T, A]: the experts of each token
         weights = jax.nn.sigmoid(jnp.take_along_axis(logits, chosen, axis=-1))
@@ -482,7 +486,7 @@ class Decoder(nnx.Module):
         x = shard(x, "batch", "sequence", "residual")
 
         # prevent_cse: a scan keeps its forward and backward pass apart by itself
-        remat = functools.partial(jax.checkpoint, policy=REMAT[self.config.remat], prevent_cse=False)
+        remat = functools.partial(jax.checkpoint, policy=remat_policy(self.config.remat), prevent_cse=False)
 
         def block(x, inputs):
             layer, cache = inputs

@@ -21,7 +21,7 @@ from jax.experimental.pallas.ops.tpu import splash_attention as splash
 from jax.sharding import PartitionSpec
 
 from .config import Config
-from .parallel import REMAT, RULES, shard
+from .parallel import RULES, remat_policy, shard
 
 
 class Embedding(nnx.Module):
@@ -172,7 +172,8 @@ def attend_local(q: Array, k: Array, v: Array, segment_ids: Array, interpret: bo
     mask = splash.CausalMask((T + padding, T + padding))
     kernel = make_kernel(splash.MultiHeadMask([mask] * N))
     context = jax.vmap(kernel)(q, k, v, splash.SegmentIds(segment_ids, segment_ids))  # [B, N, T, H]
-    return context.swapaxes(1, 2)[:, :T]
+    # a barrier to its gradient too: XLA would make it twice, for the kernel and for its sum with the context
+    return jax.lax.optimization_barrier(context).swapaxes(1, 2)[:, :T]
 
 
 class Attention(nnx.Module):
@@ -195,6 +196,7 @@ class Attention(nnx.Module):
         q = self.query(x)  # [B, T, N, H]
         k = self.key(x)  # [B, T, K, H]
         v = self.value(x)  # [B, T, K, H]
+        q, k, v = checkpoint_name((q, k, v), "query_key_value")
         B, T, _, H = q.shape
         q = self.query_norm(q.reshape(B, T, -1)).reshape(B, T, -1, H)
         k = self.key_norm(k.reshape(B, T, -1)).reshape(B, T, -1, H)
@@ -204,7 +206,7 @@ class Attention(nnx.Module):
         else:
             cache = cache.write(k, v, positions)
             context = attend_cached(q, cache, positions)
-        return self.out(context), cache
+        return checkpoint_name(self.out(context), "out"), cache
 
 
 class ExpertLinear(nnx.Module):
@@ -228,9 +230,9 @@ class Experts(nnx.Module):
         self.down = ExpertLinear((E, F, D), ("expert", "mlp", None), std, rngs)
 
     def __call__(self, x: Array, sizes: Array) -> Array:
-        gate, up = self.gate(x, sizes), self.up(x, sizes)
+        gate, up = checkpoint_name((self.gate(x, sizes), self.up(x, sizes)), "gate_up")
         h = jax.nn.silu(gate) * up
-        return self.down(h, sizes)
+        return checkpoint_name(self.down(h, sizes), "down")
 
 
 def sum_tokens(x: Array, segment_ids: Array | None) -> Array:
@@ -292,7 +294,8 @@ class MixtureOfExperts(nnx.Module):
         self.experts = Experts(config, rngs)
 
     def __call__(self, x: Array, segment_ids: Array | None) -> tuple[Array, Array, Array, Array]:
-        logits = self.router(x.astype(jnp.float32))  # [B, T, E]
+        with jax.default_matmul_precision("highest"):  # in fp32 on TPUs too, and backwards
+            logits = self.router(x.astype(jnp.float32))  # [B, T, E]
         scores = jax.nn.softmax(logits)  # [B, T, E]
         weights, chosen = jax.lax.top_k(scores, self.active)  # [B, T, A]: the experts of each token
         is_chosen = jnp.any(chosen[..., None] == jnp.arange(scores.shape[-1]), axis=-2)  # [B, T, E]
@@ -348,7 +351,7 @@ class Decoder(nnx.Module):
         x = shard(x, "batch", "sequence", "residual")
 
         # prevent_cse: a scan keeps its forward and backward pass apart by itself
-        remat = functools.partial(jax.checkpoint, policy=REMAT[self.config.remat], prevent_cse=False)
+        remat = functools.partial(jax.checkpoint, policy=remat_policy(self.config.remat), prevent_cse=False)
 
         def block(x, inputs):
             layer, cache = inputs

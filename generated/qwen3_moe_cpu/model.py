@@ -15,10 +15,11 @@ import jax
 import jax.numpy as jnp
 from flax import nnx
 from jax import Array
+from jax.ad_checkpoint import checkpoint_name
 from jax.sharding import PartitionSpec
 
 from .config import Config
-from .parallel import REMAT, RULES, shard
+from .parallel import RULES, remat_policy, shard
 
 
 class Embedding(nnx.Module):
@@ -139,6 +140,7 @@ def attend(q: Array, k: Array, v: Array, segment_ids: Array | None) -> Array:
     The queries go in four blocks, each over the keys up to its end: 3/8 of the scores, all in the future, are never
     computed. segment_ids None: each row is one segment.
     """
+    q, k, v = checkpoint_name((q, k, v), "attention")
     T, groups = q.shape[1], q.shape[2] // k.shape[2]
     k, v = jnp.repeat(k, groups, axis=2), jnp.repeat(v, groups, axis=2)
     q = (q * q.shape[-1] ** -0.5).swapaxes(1, 2)  # [B, N, T, H]
@@ -157,7 +159,7 @@ def attend(q: Array, k: Array, v: Array, segment_ids: Array | None) -> Array:
         total = weights.sum(axis=-1, keepdims=True)  # divided by last, where the array is smaller
         context = jnp.einsum("BNCS,BNHS->BNCH", weights.astype(v.dtype), v[..., :stop])
         blocks.append((context / total).astype(v.dtype))
-    return jnp.concatenate(blocks, axis=2).swapaxes(1, 2)
+    return checkpoint_name(jnp.concatenate(blocks, axis=2).swapaxes(1, 2), "attention")
 
 
 class Attention(nnx.Module):
@@ -180,6 +182,7 @@ class Attention(nnx.Module):
         q = self.query(x)  # [B, T, N, H]
         k = self.key(x)  # [B, T, K, H]
         v = self.value(x)  # [B, T, K, H]
+        q, k, v = checkpoint_name((q, k, v), "query_key_value")
         q, k = self.query_norm(q), self.key_norm(k)
         q, k = rotate(q, angles), rotate(k, angles)
         if cache is None:
@@ -187,7 +190,7 @@ class Attention(nnx.Module):
         else:
             cache = cache.write(k, v, positions)
             context = attend_cached(q, cache, positions)
-        return self.out(context), cache
+        return checkpoint_name(self.out(context), "out"), cache
 
 
 class ExpertLinear(nnx.Module):
@@ -211,9 +214,9 @@ class Experts(nnx.Module):
         self.down = ExpertLinear((E, F, D), ("expert", "mlp", None), std, rngs)
 
     def __call__(self, x: Array, sizes: Array) -> Array:
-        gate, up = self.gate(x, sizes), self.up(x, sizes)
+        gate, up = checkpoint_name((self.gate(x, sizes), self.up(x, sizes)), "gate_up")
         h = jax.nn.silu(gate) * up
-        return self.down(h, sizes)
+        return checkpoint_name(self.down(h, sizes), "down")
 
 
 def sum_tokens(x: Array, segment_ids: Array | None) -> Array:
@@ -275,7 +278,8 @@ class MixtureOfExperts(nnx.Module):
         self.experts = Experts(config, rngs)
 
     def __call__(self, x: Array, segment_ids: Array | None) -> tuple[Array, Array, Array]:
-        logits = self.router(x.astype(jnp.float32))  # [B, T, E]
+        with jax.default_matmul_precision("highest"):  # in fp32 on TPUs too, and backwards
+            logits = self.router(x.astype(jnp.float32))  # [B, T, E]
         scores = jax.nn.softmax(logits)  # [B, T, E]
         weights, chosen = jax.lax.top_k(scores, self.active)  # [B, T, A]: the experts of each token
         weights = weights / weights.sum(axis=-1, keepdims=True)
@@ -330,7 +334,7 @@ class Decoder(nnx.Module):
         x = self.embedding(tokens, self.config.dtype)
         x = shard(x, "batch", "sequence", "residual")
 
-        remat = functools.partial(jax.checkpoint, policy=REMAT[self.config.remat])
+        remat = functools.partial(jax.checkpoint, policy=remat_policy(self.config.remat))
 
         def block(x, inputs):
             layer, cache = inputs

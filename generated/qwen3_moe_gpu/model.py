@@ -15,10 +15,11 @@ import jax
 import jax.numpy as jnp
 from flax import nnx
 from jax import Array
+from jax.ad_checkpoint import checkpoint_name
 from jax.sharding import PartitionSpec
 
 from .config import Config
-from .parallel import REMAT, RULES, shard
+from .parallel import RULES, remat_policy, shard
 
 
 class Embedding(nnx.Module):
@@ -121,6 +122,7 @@ def attend(q: Array, k: Array, v: Array, segment_ids: Array | None) -> Array:
     cuDNN's flash kernel takes 16-bit numbers only; everything else goes to XLA, as it does on other platforms. The
     kernel knows no segments, so they become a mask [B, 1, T, T]. segment_ids None: each row is one segment, no mask.
     """
+    q, k, v = checkpoint_name((q, k, v), "attention")
     same_segment = None
     if segment_ids is not None:
         same_segment = segment_ids[:, None, :, None] == segment_ids[:, None, None, :]
@@ -151,6 +153,7 @@ class Attention(nnx.Module):
         q = self.query(x)  # [B, T, N, H]
         k = self.key(x)  # [B, T, K, H]
         v = self.value(x)  # [B, T, K, H]
+        q, k, v = checkpoint_name((q, k, v), "query_key_value")
         q, k = self.query_norm(q), self.key_norm(k)
         q, k = rotate(q, angles), rotate(k, angles)
         if cache is None:
@@ -158,7 +161,7 @@ class Attention(nnx.Module):
         else:
             cache = cache.write(k, v, positions)
             context = attend_cached(q, cache, positions)
-        return self.out(context), cache
+        return checkpoint_name(self.out(context), "out"), cache
 
 
 class ExpertLinear(nnx.Module):
@@ -182,9 +185,9 @@ class Experts(nnx.Module):
         self.down = ExpertLinear((E, F, D), ("expert", "mlp", None), std, rngs)
 
     def __call__(self, x: Array, sizes: Array) -> Array:
-        gate, up = self.gate(x, sizes), self.up(x, sizes)
+        gate, up = checkpoint_name((self.gate(x, sizes), self.up(x, sizes)), "gate_up")
         h = jax.nn.silu(gate) * up
-        return self.down(h, sizes)
+        return checkpoint_name(self.down(h, sizes), "down")
 
 
 def sum_tokens(x: Array, segment_ids: Array | None) -> Array:
@@ -246,7 +249,8 @@ class MixtureOfExperts(nnx.Module):
         self.experts = Experts(config, rngs)
 
     def __call__(self, x: Array, segment_ids: Array | None) -> tuple[Array, Array, Array]:
-        logits = self.router(x.astype(jnp.float32))  # [B, T, E]
+        with jax.default_matmul_precision("highest"):  # in fp32 on TPUs too, and backwards
+            logits = self.router(x.astype(jnp.float32))  # [B, T, E]
         scores = jax.nn.softmax(logits)  # [B, T, E]
         weights, chosen = jax.lax.top_k(scores, self.active)  # [B, T, A]: the experts of each token
         weights = weights / weights.sum(axis=-1, keepdims=True)
@@ -302,7 +306,7 @@ class Decoder(nnx.Module):
         x = shard(x, "batch", "sequence", "residual")
 
         # prevent_cse: a scan keeps its forward and backward pass apart by itself
-        remat = functools.partial(jax.checkpoint, policy=REMAT[self.config.remat], prevent_cse=False)
+        remat = functools.partial(jax.checkpoint, policy=remat_policy(self.config.remat), prevent_cse=False)
 
         def block(x, inputs):
             layer, cache = inputs

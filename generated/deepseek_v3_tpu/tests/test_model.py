@@ -13,6 +13,7 @@ import pytest
 from flax import nnx
 
 from ..config import Config
+from ..errors import InputError
 from ..model import Decoder
 from ..parallel import REMAT, RULES, MeshError, abstract, make_mesh, shard
 from .processes import PACKAGE, run_python
@@ -70,14 +71,38 @@ def value_and_gradient(model, tokens, positions, segment_ids):
     return jnp.mean(model(tokens, positions, segment_ids) ** 2)
 
 
+EVERY_PRODUCT = "attention,query_key_value,out,gate_up,down"
+
+
 def test_what_is_computed_again_changes_nothing():
     values = [
         jax.tree.leaves(value_and_gradient(small_model(dataclasses.replace(SMALL, remat=remat)), *packed_batch(SMALL)))
-        for remat in REMAT
+        for remat in ("none", "dots", "full", "attention", EVERY_PRODUCT)
     ]
     for other in values[1:]:
         for a, b in zip(values[0], other, strict=True):
             np.testing.assert_allclose(a, b, rtol=1e-3, atol=1e-4)
+
+
+def kept_bytes(remat: str) -> int:
+    """What the backward pass of the small model finds of its forward pass, in bytes."""
+    config = dataclasses.replace(SMALL, remat=remat)
+    model = jax.eval_shape(lambda: small_model(config))
+    backward = jax.eval_shape(lambda model: jax.vjp(lambda m: m(*packed_batch(SMALL)), model)[1], model)
+    return sum(x.size * x.dtype.itemsize for x in jax.tree.leaves(backward))
+
+
+def test_the_forward_pass_keeps_what_remat_names():
+    kept = {remat: kept_bytes(remat) for remat in [*REMAT, EVERY_PRODUCT]}
+    for name in "attention", "query_key_value", "gate_up":
+        assert kept["full"] < kept[name] < kept[EVERY_PRODUCT] < kept["none"], kept
+    for name in "out", "down":  # the backward pass need not read them: they may only be added to the residual
+        assert kept["full"] <= kept[name] < kept[EVERY_PRODUCT], kept
+
+
+def test_a_remat_that_is_not_known_is_named():
+    with pytest.raises(InputError, match="--remat attention,ouf: give one of none, full, dots, attention, "):
+        kept_bytes("attention,ouf")
 
 
 def most_shares(config: Config) -> int:

@@ -120,8 +120,8 @@ VECTORS = "norm", "bias", "sink"  # words in the names of parameters that do not
 def test_optimizer_is_that_of_torch():
     """Five steps with a gradient that is clipped in some: torch's AdamW, no decay on norms and the like."""
     config = dataclasses.replace(SMALL, steps=5, learning_rate=1e-2, warmup_ratio=0.4, weight_decay=0.5)
-    state = state_for(config)
-    model, opt_state = state.model, state.opt_state
+    model, optimizer = state_for(config).model, make_optimizer(config)
+    opt_state = optimizer.init(model)
     leaves = {name: torch.nn.Parameter(torch.tensor(x)) for name, x in arrays(model).items()}
     decays = [p for name, p in leaves.items() if not any(word in name for word in VECTORS)]
     vectors = [p for name, p in leaves.items() if any(word in name for word in VECTORS)]
@@ -131,7 +131,6 @@ def test_optimizer_is_that_of_torch():
         betas=(config.adam_b1, config.adam_b2),
         eps=config.adam_epsilon,
     )
-    optimizer = make_optimizer(config)
     rng = np.random.default_rng(0)
     for step in range(config.steps):
         # norms from below to above max_gradient_norm
@@ -178,8 +177,8 @@ def test_loss_falls_to_nothing_on_a_batch_learnt_by_heart(batch):
 def test_state_is_made_as_its_parameters_are_laid_out():
     mesh = make_mesh(1, 1, 1)
     state = create_state(SMALL, mesh)
-    mean = state.opt_state[1][0].mu
-    for parameter, moment in zip(jax.tree.leaves(state.model), jax.tree.leaves(mean)):
+    parameters, mean = state.model, state.opt_state[1][0].mu
+    for parameter, moment in zip(jax.tree.leaves(parameters), jax.tree.leaves(mean)):
         assert parameter.sharding == moment.sharding
     for a, b in zip(jax.tree.leaves(state.model), jax.tree.leaves(state_for(SMALL).model)):
         np.testing.assert_allclose(a, b, rtol=1e-5, atol=1e-7)

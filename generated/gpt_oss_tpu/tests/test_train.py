@@ -88,7 +88,7 @@ def test_z_loss_is_added_and_not_reported(batch):
 @pytest.mark.parametrize("accumulation", [2, 4])
 def test_accumulation_equals_the_large_batch(batch, accumulation):
     config = SMALL
-    config = dataclasses.replace(config, load_balance=0.0)  # no sum over sequences: it differs in parts of a batch
+    config = dataclasses.replace(config, load_balance=1.0)  # large, so that a balance of parts would show
     whole, metrics = jax.jit(train_step)(state_for(config), batch)
     parts, metrics_of_parts = jax.jit(train_step)(
         state_for(dataclasses.replace(config, accumulation=accumulation)), batch
@@ -103,7 +103,7 @@ def test_accumulation_equals_the_large_batch(batch, accumulation):
 def test_gradient_is_of_the_mean_over_targets(batch):
     """Rows differ in how many targets count: a mean of the rows' means would be another gradient."""
     config = dataclasses.replace(SMALL, accumulation=4)
-    config = dataclasses.replace(config, load_balance=0.0)  # no sum over sequences: it differs in parts of a batch
+    config = dataclasses.replace(config, load_balance=1.0)  # large, so that a balance of parts would show
     _, metrics = jax.jit(train_step)(state_for(config), batch)
 
     @jax.jit
@@ -122,8 +122,8 @@ VECTORS = "norm", "bias", "sink"  # words in the names of parameters that do not
 def test_optimizer_is_that_of_torch():
     """Five steps with a gradient that is clipped in some: torch's AdamW, no decay on norms and the like."""
     config = dataclasses.replace(SMALL, steps=5, learning_rate=1e-2, warmup_ratio=0.4, weight_decay=0.5)
-    state = state_for(config)
-    model, opt_state = state.model, state.opt_state
+    model, optimizer = state_for(config).model, make_optimizer(config)
+    opt_state = optimizer.init(model)
     leaves = {name: torch.nn.Parameter(torch.tensor(x)) for name, x in arrays(model).items()}
     decays = [p for name, p in leaves.items() if not any(word in name for word in VECTORS)]
     vectors = [p for name, p in leaves.items() if any(word in name for word in VECTORS)]
@@ -133,7 +133,6 @@ def test_optimizer_is_that_of_torch():
         betas=(config.adam_b1, config.adam_b2),
         eps=config.adam_epsilon,
     )
-    optimizer = make_optimizer(config)
     rng = np.random.default_rng(0)
     for step in range(config.steps):
         # norms from below to above max_gradient_norm
@@ -180,8 +179,8 @@ def test_loss_falls_to_nothing_on_a_batch_learnt_by_heart(batch):
 def test_state_is_made_as_its_parameters_are_laid_out():
     mesh = make_mesh(1, 1, 1)
     state = create_state(SMALL, mesh)
-    mean = state.opt_state[1][0].mu
-    for parameter, moment in zip(jax.tree.leaves(state.model), jax.tree.leaves(mean)):
+    parameters, mean = state.model, state.opt_state[1][0].mu
+    for parameter, moment in zip(jax.tree.leaves(parameters), jax.tree.leaves(mean)):
         assert parameter.sharding == moment.sharding
     for a, b in zip(jax.tree.leaves(state.model), jax.tree.leaves(state_for(SMALL).model)):
         np.testing.assert_allclose(a, b, rtol=1e-5, atol=1e-7)

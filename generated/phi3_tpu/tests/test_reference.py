@@ -34,7 +34,7 @@ def test_exported_it_gives_the_logits_of_the_reference(tmp_path):
     np.testing.assert_allclose(logits, expected, atol=2e-4 * np.abs(expected).max())
 
     _, again = load_hf(tmp_path / "exported")
-    ours, theirs = named_arrays(model), named_arrays(again)
+    ours, theirs = named_arrays(again), named_arrays(model)
     assert ours.keys() == theirs.keys()
     for name in ours:
         np.testing.assert_array_equal(ours[name], theirs[name], err_msg=name)

@@ -75,7 +75,8 @@ def test_round_trip_is_bit_identical(model, tmp_path, max_shard_bytes):
         assert (tmp_path / name / "model.safetensors.index.json").exists() == (max_shard_bytes < 5_000_000_000)
     assert_same(read_tensors(tmp_path / "ours"), read_tensors(tmp_path / "theirs"))
     config, again = load_hf(tmp_path / "theirs")
-    assert_same(named_arrays(again), named_arrays(model))
+    ours, theirs = named_arrays(again), named_arrays(model)
+    assert_same(ours, theirs)
     fields = ["dtype", *(field for _, field in hf_sizes())]
     assert [getattr(config, field) for field in fields] == [getattr(CONFIG, field) for field in fields]
 
@@ -171,7 +172,8 @@ def test_import_and_export_from_the_command_line(model, copied, tmp_path, monkey
     assert_same(read_tensors(tmp_path / "half"), read_tensors(tmp_path / "rounded"))
     config, again = load_checkpoint(str(tmp_path / "run"), make_mesh())
     assert config.tokenizer == str(tmp_path / "run/tokenizer/tokenizer.json")
-    assert_same(named_arrays(again), named_arrays(model))
+    ours, theirs = named_arrays(again), named_arrays(model)
+    assert_same(ours, theirs)
     for arguments in (["import", copied, tmp_path / "run"], ["export", tmp_path / "run", tmp_path / "ours"]):
         with pytest.raises(SystemExit) as ended:
             run(monkeypatch, *arguments)

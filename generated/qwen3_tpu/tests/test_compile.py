@@ -5,7 +5,9 @@
 import subprocess
 
 import pytest
+from jax.experimental import topologies
 
+from ..compile import topology_devices
 from .processes import PACKAGE, run_python
 from .small import SMALL
 
@@ -27,6 +29,50 @@ def test_compiles_the_step_for_a_slice_that_is_not_here(tmp_path):
     forward, backward = (sum(name in line for line in kernels) for name in ("splash_mha_fwd", "splash_mha_dkv"))
     assert forward == backward > 0
     assert "all-gather" in program and "bf16" in program
+
+
+def test_a_batch_is_said_once():
+    pytest.importorskip("libtpu", reason="needs libtpu: pip install '.[tpu]'")
+    process = run("--topology", "v5e:2x2", "--batch-size", "8")
+    assert process.returncode == 2 and "Traceback" not in process.stderr
+    assert "--batch-size and --batch-per-device say the same" in process.stderr
+    process = run_python("-m", f"{PACKAGE.name}.compile", *"--topology v5e:2x2 --batch-size 6".split())
+    assert process.returncode == 2 and "Traceback" not in process.stderr
+    assert "--batch-size 6: must be a multiple of accumulation x data x fsdp, 4" in process.stderr
+
+
+def test_what_does_not_fit_ends_in_a_verdict():
+    pytest.importorskip("libtpu", reason="needs libtpu: pip install '.[tpu]'")
+    process = run("--topology", "v5e:2x2", "--width", "16384", "--mlp-width", "65536")
+    assert process.returncode == 3 and "Traceback" not in process.stderr, process.stderr
+    assert "DOES NOT FIT v5e with 16 GiB: Ran out of memory" in process.stderr
+    assert "exceeds available HBM" in process.stderr and "a --remat that keeps less" in process.stderr
+
+
+@pytest.mark.parametrize(
+    ("topology", "slices", "count", "wrapped"),
+    [
+        ("v4:4x4x4", 1, 64, [True] * 3),
+        ("v5p:2x2x4", 1, 16, [False] * 3),
+        ("v5p:4x4x8", 2, 256, [True] * 3),
+        ("v5e:8x16", 1, 128, [False, True, False]),
+        ("v6e:2x2", 1, 4, [False] * 3),
+        ("tpu7x:4x4x4", 1, 128, [True] * 3),  # two devices a chip
+    ],
+)
+def test_slices_have_the_devices_and_the_links_that_they_have(topology, slices, count, wrapped, monkeypatch):
+    pytest.importorskip("libtpu", reason="needs libtpu: pip install '.[tpu]'")
+    asked = {}
+    describe = topologies.get_topology_desc
+
+    def spy(*names, **options):
+        asked.update(options)
+        return describe(*names, **options)
+
+    monkeypatch.setattr(topologies, "get_topology_desc", spy)
+    devices = topology_devices(topology, slices)
+    assert len(devices) == count and asked["wrap"] == wrapped
+    assert len({getattr(device, "slice_index", 0) for device in devices}) == slices
 
 
 def test_an_unknown_chip_is_named():
