@@ -112,9 +112,7 @@ class Checkpoints:
             raise InputError(f"{self.directory}: every checkpoint is damaged: mend one, or give another directory")
         return None, []
 
-    def restore(
-        self, model: Decoder, training: Any, data: Batches
-    ) -> tuple[int, Config, Decoder, Any] | None:
+    def restore(self, model: Decoder, training: Any, data: Batches) -> tuple[int, Config, Decoder, Any] | None:
         """Step, Config, model and training state of the newest good checkpoint, laid out as the abstract ones given.
 
         `data` is set to where it was. The training state of imported weights is None. None: there is no checkpoint.

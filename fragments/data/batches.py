@@ -103,7 +103,9 @@ class Batches:
     def start(self, seed: int) -> None:
         """Begins an order of the documents."""
         self.seed = seed
-        self.streams = dict(zip(self.rows, map(iter, make_datasets(self.config, "train", self.rows, seed)), strict=True))
+        self.streams = dict(
+            zip(self.rows, map(iter, make_datasets(self.config, "train", self.rows, seed)), strict=True)
+        )
 
     def __iter__(self) -> Iterator[dict[str, np.ndarray]]:
         return self

@@ -253,7 +253,9 @@ def test_what_is_held_out_is_chosen(tmp_path):
     assert trained(half) == set(range(1, 120, 2))
     assert sorted(segments(evaluation(half))) == sorted(pieces(TEXTS[::2], 64))
     for share in -0.1, 1.0, float("nan"):
-        assert f"eval_share {share}: must be at least 0 and less than 1" in error_of(make_config(data, eval_share=share))
+        assert f"eval_share {share}: must be at least 0 and less than 1" in error_of(
+            make_config(data, eval_share=share)
+        )
 
 
 def test_every_format_gives_the_same_documents(tmp_path):
