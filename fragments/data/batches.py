@@ -103,9 +103,8 @@ class Batches:
     def start(self, seed: int) -> None:
         """Begins an order of the documents."""
         self.seed = seed
-        self.streams = dict(
-            zip(self.rows, map(iter, make_datasets(self.config, "train", self.rows, seed)), strict=True)
-        )
+        datasets = make_datasets(self.config, "train", self.rows, seed)
+        self.streams = {row: iter(dataset) for row, dataset in zip(self.rows, datasets, strict=True)}
 
     def __iter__(self) -> Iterator[dict[str, np.ndarray]]:
         return self
@@ -116,15 +115,13 @@ class Batches:
 
     def to_devices(self, batch: dict[str, np.ndarray]) -> dict[str, Array]:
         """The arrays [batch_size, T] over all processes, of rows as they come from here."""
-        every = range(self.config.batch_size)
+        shape = self.config.batch_size, self.config.sequence_length
 
-        def lay_out(x: np.ndarray) -> Array:  # [rows, T]
-            def part(index: tuple[slice, slice]) -> np.ndarray:
-                return x[np.searchsorted(self.rows, every[index[0]])][:, index[1]]
+        def part(index: tuple[slice, slice], x: np.ndarray) -> np.ndarray:  # of x [rows, T]
+            return x[np.searchsorted(self.rows, range(shape[0])[index[0]])][:, index[1]]
 
-            return jax.make_array_from_callback((len(every), x.shape[1]), self.sharding, part)
-
-        return jax.tree.map(lay_out, batch)
+        lay_out = functools.partial(jax.make_array_from_callback, shape, self.sharding)
+        return {name: lay_out(functools.partial(part, x=x)) for name, x in batch.items()}
 
     def get_state(self) -> dict[int, Any]:
         """Where the rows are that this process is the first to hold: each row's state is kept once."""

@@ -14,9 +14,9 @@ ROW_BINS = 32  # at least, in each row
 
 @splice("make_datasets.sequences")
 def _(pieces, split, length, config, sequences):
-    # Best-fit packing (Ding et al. 2024, arXiv 2404.10830) cuts only documents longer than a sequence, and pads 1 %
-    # (512 byte tokens) to 3 % (4,096) of the standard library's source. Concatenate-then-split pads nothing, but cuts a
-    # document in most sequences, and Grain 0.2.18 can lose one when its state comes from JSON.
+    # Best-fit packing (Ding et al. 2024, arXiv 2404.10830) cuts only documents longer than a sequence, and pads
+    # 1 % (512 byte tokens) to 3 % (4,096) of the standard library's source. Concatenate-then-split pads nothing,
+    # but cuts a document in most sequences, and Grain 0.2.18 can lose one when its state comes from JSON.
     sequences = grain.experimental.BestFitPackIterDataset(
         grain.experimental.FlatMapIterDataset(pieces, Unlist()),
         length_struct={"tokens": length, "targets": length},

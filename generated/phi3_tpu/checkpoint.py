@@ -171,7 +171,7 @@ class Checkpoints:
             config = self.read_config(step)
             trees = {item: tree for item, tree in targets(config).items() if step > 0 or item == "model"}
             rows = self.read(step, "data", RestoreRows()) if data and step > 0 else {}
-            if rows and len(rows) != config.batch_size:
+            if data and step > 0 and len(rows) != config.batch_size:
                 raise ValueError(f"data has {len(rows)} rows of {config.batch_size}")
             return config, rows, trees, {item: self.read_arrays(step, item, tree) for item, tree in trees.items()}
 

@@ -27,7 +27,7 @@ def run(package: str, out: Path, data: str, case: str) -> None:
     config = dataclasses.replace(
         small,
         **dict(vocab_size=260, heads=8, kv_heads=4, head_size=8, sequence_length=32, batch_size=8, data=data),
-        **dict(accumulation=accumulation, seed=1, warmup_ratio=0.0, learning_rate=0.05, max_gradient_norm=1e9),
+        **dict(accumulation=accumulation, seed=1, warmup_ratio=0.0, learning_rate=0.01, max_gradient_norm=1e9),
         adam_epsilon=0.1,  # a smooth function of the gradient: its sign would be one of rounding
     )
     mesh = parallel.make_mesh(*sizes)

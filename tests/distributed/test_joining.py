@@ -1,0 +1,56 @@
+"""What a process makes of its environment before it is one of a job, and how jobs end."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+
+import pytest
+
+from distributed.jobs import environment, free_port
+
+JOIN = "from llama2_cpu import distributed, errors\ndistributed.TIMEOUTS['initialization_timeout'] = 2\n"
+JOIN += "with errors.ending_with_messages():\n    distributed.join_job()\n    import jax; print(jax.process_count())"
+FULL = {"JAX_COORDINATOR_ADDRESS": "127.0.0.1:1", "JAX_NUM_PROCESSES": "2", "JAX_PROCESS_ID": "1"}
+
+
+def join(cache, **variables: str) -> subprocess.CompletedProcess:
+    settings = environment(cache, 1, 1, **variables)
+    return subprocess.run([sys.executable, "-c", JOIN], env=settings, capture_output=True, text=True, timeout=200)
+
+
+@pytest.mark.parametrize(
+    ("variables", "message"),
+    [
+        ({k: v for k, v in FULL.items() if k != "JAX_PROCESS_ID"}, "JAX_PROCESS_ID missing beside JAX_COORDINATOR"),
+        ({"JAX_PROCESS_ID": "0"}, "JAX_COORDINATOR_ADDRESS, JAX_NUM_PROCESSES missing beside JAX_PROCESS_ID: set all"),
+        (FULL | {"JAX_PROCESS_ID": "2"}, "JAX_PROCESS_ID=2: process_id and num_processes must be nonnegative"),
+        (FULL | {"JAX_NUM_PROCESSES": "two"}, "JAX_NUM_PROCESSES=two, JAX_PROCESS_ID=1: invalid literal"),
+        (FULL | {"JAX_COORDINATOR_ADDRESS": "host"}, "JAX_COORDINATOR_ADDRESS=host, JAX_NUM_PROCESSES=2"),
+        ({"SLURM_NTASKS": "4"}, "SLURM_NTASKS=4 tells of several processes, which JAX does not find"),
+        ({"OMPI_COMM_WORLD_SIZE": "2"}, "OMPI_COMM_WORLD_SIZE=2 tells of several processes"),
+        ({"TPU_WORKER_HOSTNAMES": "a,b"}, "TPU_WORKER_HOSTNAMES tells of several processes"),
+        ({"MEGASCALE_NUM_SLICES": "2"}, "MEGASCALE_NUM_SLICES=2 tells of several processes"),
+        ({"JOB_COMPLETION_INDEX": "1"}, "JOB_COMPLETION_INDEX=1 tells of several processes"),
+    ],
+    ids=str,
+)
+def test_what_is_missing_is_named(tmp_path, variables, message):
+    process = join(tmp_path, **variables)
+    assert process.returncode == 2, process.stdout + process.stderr
+    assert process.stderr.startswith("error: ") and message in process.stderr and process.stderr.count("\n") == 1
+
+
+def test_a_coordinator_that_is_not_there_is_named(tmp_path):
+    process = join(tmp_path, **FULL | {"JAX_COORDINATOR_ADDRESS": f"127.0.0.1:{free_port()}"})
+    assert process.returncode == os.EX_IOERR
+    assert process.stderr.startswith("error: JAX_COORDINATOR_ADDRESS 127.0.0.1:") and "reached" in process.stderr
+
+
+@pytest.mark.parametrize(
+    "variables", [{}, {"SLURM_NTASKS": "1", "SLURM_JOB_ID": "7"}, {"KUBERNETES_SERVICE_HOST": "a"}]
+)
+def test_one_process_is_alone_and_silent(tmp_path, variables):
+    process = join(tmp_path, **variables)
+    assert (process.returncode, process.stdout, process.stderr) == (0, "1\n", "")
