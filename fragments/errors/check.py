@@ -8,10 +8,7 @@ from generator.roles import Config, InputError
 
 
 def field_problems(settings: object, bounds: dict[str, tuple[float, float]]) -> list[str]:
-    """What is wrong with the fields of a dataclass, each by itself: of another type, or out of bounds.
-
-    Numbers must be positive, or at least 0 where this is their default, unless `bounds` has others.
-    """
+    """What is wrong with single fields: numbers must be above 0, or 0 if that is the default, or within `bounds`."""
     problems = []
     for field in dataclasses.fields(settings):
         value, choices = getattr(settings, field.name), typing.get_args(field.type)
