@@ -252,7 +252,7 @@ def error_of(config, split: str = "eval", processes: int = 1) -> str:
         ("t.jsonl", b'{"text": "\xff"}\n' * 2, r"t\.jsonl:1: must be JSON with a field text: UnicodeDecodeError"),
         (
             "t.jsonl",
-            b'{"text": ' + b"[" * 100_000 + b"\n",
+            (b'{"text": ' + b"[" * 100_000 + b"\n") * 2,
             r"t\.jsonl:1: must be JSON .*: RecursionError",
         ),
         ("t.txt", b"\xe4" * 70_000, r"t\.txt from byte 0: byte 0 is not UTF-8: convert it to UTF-8"),
