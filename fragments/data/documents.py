@@ -32,16 +32,14 @@ def read_bytes(path: Path, start: int, stop: int) -> bytes:
 
 
 def as_text(value: object, source: str) -> str:
-    """A document from what its file holds: a string, or UTF-8. `source` tells in an error where it is from.
-
-    Halves of surrogate pairs, which JSON can hold, but no tokenizer, become U+FFFD.
-    """
+    """A document from what its file holds: a string, or UTF-8. `source` tells in an error where it is from."""
     try:
         value = value.decode() if isinstance(value, bytes) else value
     except UnicodeDecodeError as error:
         raise InputError(f"{source}: byte {error.start} is not UTF-8: convert it to UTF-8, or leave it out") from None
     if not isinstance(value, str):
         raise InputError(f"{source}: the text is {value!r}, not a string: mend it, or leave it out")
+    # half a surrogate pair, which JSON can hold and UTF-8 cannot, becomes U+FFFD
     return value.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
 
 

@@ -16,7 +16,7 @@ class Config:
 
 @splice("check_config.bounds")
 def _(bounds):
-    bounds.update(temperature_scale=(0, 1e30))
+    bounds.update(temperature_scale=(0, 1e9))
 
 
 @provide("Decoder.hidden")

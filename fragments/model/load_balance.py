@@ -19,7 +19,7 @@ class Config:
 
 @splice("check_config.bounds")
 def _(bounds):
-    bounds.update(load_balance=(0, 1e30))
+    bounds.update(load_balance=(0, 1e9))
 
 
 @splice("MixtureOfExperts.chosen")

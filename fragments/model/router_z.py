@@ -19,7 +19,7 @@ class Config:
 
 @splice("check_config.bounds")
 def _(bounds):
-    bounds.update(router_z=(0, 1e30))
+    bounds.update(router_z=(0, 1e9))
 
 
 @splice("MixtureOfExperts.chosen")

@@ -16,7 +16,7 @@ class Config:
 
 @splice("check_config.bounds")
 def _(bounds):
-    bounds.update(rope_mscale=(0, 1e30))
+    bounds.update(rope_mscale=(0, 1e9))
 
 
 @splice("Attention.parameters")

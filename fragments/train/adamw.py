@@ -23,7 +23,7 @@ class Config:
 
 @splice("check_config.bounds")
 def _(bounds):
-    bounds.update(adam_b1=(0, 0.999999), adam_b2=(0, 0.999999), weight_decay=(0, 1e30))
+    bounds.update(adam_b1=(0, 0.999999), adam_b2=(0, 0.999999), weight_decay=(0, 1e9))
 
 
 def decays(model):

@@ -24,7 +24,7 @@ class Config:
 
 @splice("check_config.bounds")
 def _(bounds):
-    bounds.update(ahead_weight=(0, 1e30))
+    bounds.update(ahead_weight=(0, 1e9))
 
 
 def one_later(x: Array) -> Array:

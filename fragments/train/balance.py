@@ -19,7 +19,7 @@ class Config:
 
 @splice("check_config.bounds")
 def _(bounds):
-    bounds.update(balance_rate=(0, 1e30))
+    bounds.update(balance_rate=(0, 1e9))
 
 
 def balance(updates: Decoder, load: Array, config: Config) -> Decoder:
