@@ -17,6 +17,7 @@ from generator.roles import (
     Checkpoints,
     InputError,
     Monitor,
+    absolute,
     abstract,
     changes,
     compile_step,
@@ -57,7 +58,7 @@ def train(config: Config) -> None:
     held_out = list(itertools.islice(make_dataset(config, "eval", index, count), config.eval_batches))
     rows = NamedSharding(mesh, PartitionSpec(RULES["batch"], RULES["sequence"]))
     to_devices = functools.partial(jax.make_array_from_process_local_data, rows)
-    directory = epath.Path(config.checkpoint_dir or time.strftime("runs/%Y%m%d-%H%M%S")).expanduser()
+    directory = absolute(config.checkpoint_dir or time.strftime("runs/%Y%m%d-%H%M%S"))
     with locked(directory) as check_lock, jax.set_mesh(mesh):
         checkpoints = Checkpoints(str(directory), config)
         target = abstract(lambda: new_state(config), mesh)
