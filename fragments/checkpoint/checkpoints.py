@@ -11,7 +11,6 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import orbax.checkpoint as ocp
-from etils import epath
 from flax import nnx
 from jax import Array
 from jax.sharding import Mesh
@@ -25,6 +24,7 @@ from generator.roles import (
     InputError,
     RestoreRows,
     SaveRows,
+    absolute,
     abstract,
     agree,
     check_config,
@@ -60,7 +60,7 @@ class Checkpoints:
 
     def __init__(self, directory: str, config: Config | None):
         absl.logging.set_verbosity(absl.logging.FATAL)  # Orbax tells all of its work, and prints what it raises
-        self.directory, self.config = epath.Path(directory).expanduser().resolve(), config
+        self.directory, self.config = absolute(directory), config
         if config is None:
             return
         policies = [ocp.checkpoint_managers.LatestN(config.keep_last)]

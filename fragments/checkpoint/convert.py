@@ -12,6 +12,7 @@ from tyro.conf import Positional
 from generator.roles import (
     Checkpoints,
     InputError,
+    absolute,
     copy_tokenizer,
     ending_with_messages,
     load_checkpoint,
@@ -26,7 +27,7 @@ from generator.roles import (
 @contextlib.contextmanager
 def beside(directory: str) -> Iterator[tuple[epath.Path, epath.Path]]:
     """A new directory, and one beside it to write to: it gets the other's name when all is written, or goes."""
-    whole = epath.Path(directory).expanduser().resolve()
+    whole = absolute(directory)
     if whole.exists():
         raise InputError(f"{directory}: is there already: give a new directory")
     half = whole.with_name(f"{whole.name}.half")

@@ -5,6 +5,11 @@ import tempfile
 from etils import epath
 
 
+def absolute(directory: str) -> epath.Path:
+    path = epath.Path(directory).expanduser()
+    return path if "://" in str(path) else path.resolve()  # which takes gs://... for a local folder
+
+
 def local_folder(folder: epath.Path) -> epath.Path:
     """A folder itself, or for one of an object store (gs://, s3://) a new one of this machine, for `upload`."""
     return epath.Path(tempfile.mkdtemp()) / folder.name if "://" in str(folder) else folder

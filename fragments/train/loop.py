@@ -16,6 +16,7 @@ from generator.roles import (
     ExitCode,
     InputError,
     Monitor,
+    absolute,
     abstract,
     abstract_batch,
     changes,
@@ -54,7 +55,7 @@ def train(config: Config) -> None:
             signal.signal(number, lambda n, _: (signals.append(n), signal.signal(n, signal.SIG_DFL)))
     data = Batches(config, abstract_batch(config, mesh)["tokens"].sharding)
     held_out, to_devices = held_out_batches(config, data.rows), data.to_devices
-    directory = epath.Path(config.checkpoint_dir or time.strftime("runs/%Y%m%d-%H%M%S")).expanduser()
+    directory = absolute(config.checkpoint_dir or time.strftime("runs/%Y%m%d-%H%M%S"))
     with locked(directory) as check_lock, jax.set_mesh(mesh):
         checkpoints = Checkpoints(str(directory), config)
         target = abstract(lambda: new_state(config), mesh)
