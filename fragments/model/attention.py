@@ -37,7 +37,8 @@ class Attention(nnx.Module):
         point("Attention.heads", q, k, v)
         with point("Attention.attend", q, k, v):
             context = attend(q, k, v)  # [B, T, N, H]
-        return self.out(context)
+        with point("Attention.out", context):
+            return self.out(context)
 
 
 @splice("flops")
@@ -74,4 +75,4 @@ def _(hf):
 @splice("hf.structure")
 def _():
     with point("hf.attention_bias"):
-        yield "attention_bias", False, "an attention with biases, such as model/query_key_value_bias,"
+        yield "attention_bias", False, "model/query_key_value_bias and model/output_bias"
