@@ -10,7 +10,9 @@ def layer_types(layers: int, period: int = setting("period")) -> list[str]:
 
 @splice("hf.complete")
 def _(hf):
-    hf.setdefault("layer_types", layer_types(hf["num_hidden_layers"], hf.get("sliding_window_pattern", setting("period"))))
+    hf.setdefault(
+        "layer_types", layer_types(hf["num_hidden_layers"], hf.get("sliding_window_pattern", setting("period")))
+    )
 
 
 @splice("hf.structure")

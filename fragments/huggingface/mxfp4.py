@@ -44,6 +44,10 @@ def _(hf):
 def _(tensors):
     for name in [name.removesuffix("_blocks") for name in tensors if name.endswith("_blocks")]:
         blocks, scales = tensors[f"{name}_blocks"], tensors.get(f"{name}_scales")
-        if scales and blocks.get_dtype() == scales.get_dtype() == "U8" and blocks.get_shape()[:-1] == scales.get_shape():
+        if (
+            scales
+            and blocks.get_dtype() == scales.get_dtype() == "U8"
+            and blocks.get_shape()[:-1] == scales.get_shape()
+        ):
             del tensors[f"{name}_blocks"], tensors[f"{name}_scales"]
             tensors[name] = Mxfp4(blocks, scales)

@@ -14,9 +14,7 @@ from generator.library import Library
 from generator.recipe import select
 
 
-def new(
-    project: Project, config_path: Path, target: str, name: str, ignored: tuple[str, ...] = ()
-) -> tuple[str, Path]:
+def new(project: Project, config_path: Path, target: str, name: str, ignored: tuple[str, ...] = ()) -> tuple[str, Path]:
     """Writes `templates/architectures/NAME.toml` for the checkpoint that a config.json describes.
 
     Args:

@@ -87,8 +87,14 @@ def damaged_files(folder):
         yield "model.safetensors", content
     for index in (
         [None, [], {}, 3, "x"]
-        + [{"weight_map": it} for it in (None, [], {}, "x", {"a": None}, {"a": 3}, {"a": ["b"]}, {"a": ""}, {"a": ".."})]
-        + [{"weight_map": {"a": it}} for it in ("../good/model.safetensors", "/etc/hosts", "missing.safetensors", "a\0b")]
+        + [
+            {"weight_map": it}
+            for it in (None, [], {}, "x", {"a": None}, {"a": 3}, {"a": ["b"]}, {"a": ""}, {"a": ".."})
+        ]
+        + [
+            {"weight_map": {"a": it}}
+            for it in ("../good/model.safetensors", "/etc/hosts", "missing.safetensors", "a\0b")
+        ]
     ):
         yield INDEX, json.dumps(index).encode()
     yield INDEX, b"{"
@@ -102,7 +108,9 @@ def test_files(good, tmp_path):
         (bad / name).write_bytes(content)
         assert check(package, bad, expected, f"{name}: {content[:40]!r}"), f"{name}: {content[:40]!r} is taken"
     for name in "config.json", "model.safetensors":
-        for number, damage in enumerate([lambda path: None, lambda path: path.mkdir(), lambda path: path.symlink_to("/no")]):
+        for number, damage in enumerate(
+            [lambda path: None, lambda path: path.mkdir(), lambda path: path.symlink_to("/no")]
+        ):
             bad = shutil.copytree(folder, tmp_path / f"{name}{number}")
             (bad / name).unlink()
             damage(bad / name)
@@ -153,5 +161,3 @@ def test_tied_weights_given_twice(tmp_path):
     assert not check(package, folder, expected, "the same")
     save_file(tensors | {"lm_head.weight": table + 1}, folder / "model.safetensors")
     assert check(package, folder, expected, "another")
-
-
