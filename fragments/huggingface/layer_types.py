@@ -10,9 +10,8 @@ def layer_types(layers: int, period: int = setting("period")) -> list[str]:
 
 @splice("hf.complete")
 def _(hf):
-    hf.setdefault(
-        "layer_types", layer_types(hf["num_hidden_layers"], hf.get("sliding_window_pattern", setting("period")))
-    )
+    period = hf.get("sliding_window_pattern", setting("period"))  # before layer_types
+    hf.setdefault("layer_types", layer_types(hf["num_hidden_layers"], period))
 
 
 @splice("hf.structure")

@@ -13,7 +13,7 @@ MXFP4_VALUES = (0.0, 0.5, 1.0, 1.5, 2.0, 3.0, 4.0, 6.0)  # by the lower three bi
 
 
 class Mxfp4:
-    """A tensor [..., B * 32, R] of a checkpoint that has it as blocks [..., R, B, 16] and scales [..., R, B] of bytes."""
+    """A tensor [..., B * 32, R], read from bytes of a checkpoint: blocks [..., R, B, 16] and scales [..., R, B]."""
 
     def __init__(self, blocks: Any, scales: Any):
         self.blocks, self.scales = blocks, scales

@@ -175,7 +175,7 @@ def test_one_of_each_structure_is_loaded(repository, tmp_path, tmp_path_factory)
 @pytest.mark.parametrize("repository", PUBLISHED)
 def test_all_have_the_logits_of_transformers(repository, tmp_path, tmp_path_factory):
     hf = shrunk(PUBLISHED[repository])
-    package, config, model, reference = loaded(hf, tmp_path / "hf", tmp_path_factory)
+    _, config, model, reference = loaded(hf, tmp_path / "hf", tmp_path_factory)
     tokens = np.random.default_rng(0).integers(8, config.vocab_size, (1, 24), dtype=np.int32)
     expected = reference(torch.from_numpy(tokens).long(), use_cache=False).logits.detach().numpy()
     np.testing.assert_allclose(model(tokens), expected, atol=2e-4, rtol=1e-4)
