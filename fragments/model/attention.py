@@ -37,8 +37,9 @@ class Attention(nnx.Module):
         point("Attention.heads", q, k, v)
         with point("Attention.attend", q, k, v):
             context = attend(q, k, v)  # [B, T, N, H]
-        with point("Attention.out", context):
-            return self.out(context)
+        y = self.out(context)  # [B, T, D]
+        point("Attention.output", y)
+        return y
 
 
 @splice("flops")

@@ -13,9 +13,9 @@ def _(self, config):
     self.out_bias = nnx.Param(jnp.zeros(config.width), axes=("embed",))
 
 
-@splice("Attention.out")
-def _(self, context):
-    return self.out(context) + self.out_bias.astype(context.dtype)
+@splice("Attention.output")
+def _(self, y):
+    y = y + self.out_bias.astype(y.dtype)
 
 
 @splice("hf.layer_tensors")
