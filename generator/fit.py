@@ -7,7 +7,7 @@ family's package is woven, asked what it cannot read, and woven again with what 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -92,16 +92,21 @@ class Choice:
         yield "fragments", added
 
 
-def fit(library: Library, family: str, target: str, hf: dict[str, Any], name: str, shown: str) -> str:
+def fit(
+    library: Library, family: str, target: str, hf: dict[str, Any], name: str, shown: str, ignored: Iterable[str] = ()
+) -> str:
     """The text of an architecture file on top of a family's, whose package fits a config.json.
 
     Args:
         shown: the path of config.json, for errors.
+        ignored: settings that are accepted though nothing covers them; the architecture file and the package say so.
 
     Raises:
-        LoomError: a setting that no rule of the family and no fragment covers.
+        LoomError: settings that no rule of the family and no fragment covers, all of them.
     """
     choice = Choice(select(family, target, library))
+    if ignored:
+        choice.settings["ignored"] = sorted({*choice.base.settings["ignored"], *ignored})
     for _ in range(30):  # a rule may bring the need of another
         text, recipe = complete(choice, library, target, name, name)
         package = Readers(weave(name, target, recipe.library).files["huggingface.py"])
@@ -111,10 +116,9 @@ def fit(library: Library, family: str, target: str, hf: dict[str, Any], name: st
             continue
         if pattern := other_pattern(recipe, choice.left_out, package.config(full), full):
             choice.pattern = pattern
-        elif problems:
-            raise LoomError(problems[0].message, shown, problems[0].remedy)
+        elif problems := problems + _not_covered(package, recipe, hf, full):
+            raise _all_of(problems, hf, shown)
         else:
-            _check_covered(package, recipe, hf, full, shown)
             return text + _preset(name, package, full)
     raise LoomError("the rules of this family contradict each other", f"templates/architectures/{family}.toml", "Mend.")
 
@@ -180,26 +184,39 @@ def _follow_a_rule(choice: Choice, recipe: Recipe, hf: dict[str, Any], problems:
     )
 
 
-def _check_covered(package: Readers, recipe: Recipe, hf: dict[str, Any], full: dict[str, Any], shown: str) -> None:
-    """Every setting that is on is one that a fragment reads, or was chosen for, or that changes nothing."""
+def _not_covered(package: Readers, recipe: Recipe, hf: dict[str, Any], full: dict[str, Any]) -> list[Problem]:
+    """The settings that are on, and that no fragment reads or was chosen for, and that change something."""
     known = {setting for setting, _ in package.sizes()} | {setting for setting, *_ in package.structure(full)}
-    known |= package.mentioned
+    known |= package.mentioned | {*recipe.settings["ignored"]}
     neutral = {
         name for table in recipe.neutral if holds(table.where, {"hf": full}, table.origin) for name in table.names
     }
     if set(hf.get("layer_types") or ()) == {"full_attention"}:
         known.add("layer_types")  # as without it
     others = {setting: value for setting, value in hf.items() if setting not in neutral}
-    for setting, value in _unknown(others, known | neutral):
-        message = f"no fragment covers the setting {setting}, which is {json.dumps(value)}"
-        raise LoomError(message, shown, "Write a fragment for it, or take a checkpoint without it.")
+    remedy = "Write a fragment for it, or take a checkpoint without it."
+    return [
+        Problem(setting, f"no fragment covers the setting {setting}, which is {json.dumps(value)}", remedy)
+        for setting, value in _unknown(others, known | neutral)
+    ]
+
+
+def _all_of(problems: list[Problem], hf: dict[str, Any], shown: str) -> LoomError:
+    """One error that names all problems, each with its remedy and how to accept it."""
+    remedies = []
+    for problem in problems:
+        name = problem.setting.partition(".")[0]
+        accept = f" Or accept what it would change: --ignore {name}" if name in hf and name != "model_type" else ""
+        remedies.append(problem.remedy + accept)
+    texts = [f"{problem.message}\n  {remedy}" for problem, remedy in zip(problems, remedies, strict=True)]
+    return LoomError(f"\n{shown}: ".join(texts), shown)
 
 
 def _unknown(settings: dict[str, Any], known: set[str]) -> Iterator[tuple[str, Any]]:
     """The settings that are on and not known, those in tables too: `rope_scaling.factor` is known as such."""
     inside = known | {name.rpartition(".")[2] for name in known}
     for setting, value in sorted(settings.items()):
-        if value in (None, False, 0, 0.0, [], {}, "") or setting[0] == "_":
+        if value in (None, False, 0, 0.0, [], {}, "") or setting.startswith("_"):
             continue
         if setting not in known:
             yield setting, value

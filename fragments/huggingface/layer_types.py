@@ -3,15 +3,15 @@
 from generator.marks import setting, splice
 
 
-def layer_types(layers: int) -> list[str]:
-    """The type of each layer, by the pattern that was woven."""
-    period = setting("period")
+def layer_types(layers: int, period: int = setting("period")) -> list[str]:
+    """The type of each layer, by the pattern that was woven or another one."""
     return ["sliding_attention" if number % period else "full_attention" for number in range(1, layers + 1)]
 
 
 @splice("hf.complete")
 def _(hf):
-    hf.setdefault("layer_types", layer_types(hf["num_hidden_layers"]))
+    period = hf.get("sliding_window_pattern", setting("period"))  # before layer_types
+    hf.setdefault("layer_types", layer_types(hf["num_hidden_layers"], period))
 
 
 @splice("hf.structure")

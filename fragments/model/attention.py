@@ -39,7 +39,9 @@ class Attention(nnx.Module):
         point("Attention.heads", q, k, v)
         with point("Attention.attend", q, k, v):
             context = attend(q, k, v)  # [B, T, N, H]
-        return checkpoint_name(self.out(context), "out")
+        y = self.out(context)  # [B, T, D]
+        point("Attention.output", y)
+        return checkpoint_name(y, "out")
 
 
 @splice("flops")
@@ -76,4 +78,4 @@ def _(hf):
 @splice("hf.structure")
 def _():
     with point("hf.attention_bias"):
-        yield "attention_bias", False, "an attention with biases, such as model/query_key_value_bias,"
+        yield "attention_bias", False, "model/query_key_value_bias and model/output_bias"

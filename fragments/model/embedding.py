@@ -2,10 +2,12 @@
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from flax import nnx
 from jax import Array
 
 from generator.marks import point, setting, splice
+from generator.roles import InputError, hf_tensors
 
 
 class Config:
@@ -60,3 +62,12 @@ def _(hf):
 def _():
     with point("hf.tied"):
         yield "tie_word_embeddings", True, "model/untied_head"
+
+
+@splice("load_hf.tensors")
+def _(tensors, hf_dir):
+    with point("load_hf.tied", tensors, hf_dir):
+        table = {parameter: name for parameter, name, _ in hf_tensors()}["embedding.table"]
+        head = tensors.pop("lm_head.weight", None)  # a copy, in some files
+        if head and table in tensors and not np.array_equal(head[...], tensors[table][...]):
+            raise InputError(f"{hf_dir}: lm_head.weight is not {table}, though config.json says that they are tied")

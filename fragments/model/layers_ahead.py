@@ -11,7 +11,7 @@ from flax import nnx
 from jax import Array
 
 from generator.marks import further_layers, last_layer, provide, splice
-from generator.roles import Block, Cache, Config, InputError, Linear, Norm, open_hf
+from generator.roles import Block, Cache, Config, InputError, Linear, Norm
 
 further_layers("ahead", "config.ahead")
 
@@ -81,12 +81,11 @@ def _(hf):
     hf.setdefault("num_nextn_predict_layers", 1)
 
 
-@splice("hf.read")
-def _(hf, path):
-    ahead = hf["num_nextn_predict_layers"]
-    if ahead and not any(name.endswith(".eh_proj.weight") for name in open_hf(path.parent)):
-        problem = f"num_nextn_predict_layers is {ahead}, and no tensor is of such a layer"
-        raise InputError(f"{path}: {problem}, as transformers saves none: give 0 there")
+@splice("load_hf.tensors")
+def _(config, tensors, hf_dir):
+    if config.ahead and not any(name.endswith(".eh_proj.weight") for name in tensors):
+        problem = f"num_nextn_predict_layers is {config.ahead}, and no tensor is of such a layer"
+        raise InputError(f"{hf_dir}/config.json: {problem}, as transformers saves none: give 0 there")
 
 
 @splice("test_huggingface.config", optional=True)

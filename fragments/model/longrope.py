@@ -58,7 +58,7 @@ def _():
 def _(hf):
     hf.setdefault("original_max_position_embeddings", 4096)
     for name in "rope_scaling.short_factor", "rope_scaling.long_factor":
-        hf[name] = tuple(hf.get(name, ()))
+        hf[name] = tuple(map(float, hf.get(name, ())))
 
 
 @splice("checkpoints.config")

@@ -69,7 +69,8 @@ def _(hf):
     with point("hf.rope", hf):
         rope = hf.get("rope_scaling") or hf.get("rope_parameters") or {}  # before transformers 5, and since
         hf["rope_theta"] = rope.get("rope_theta", hf.get("rope_theta", 10_000.0))
-        hf["rope_scaling"] = None if rope.get("rope_type", rope.get("type", "default")) == "default" else rope
+        rope = {"rope_type": rope.get("type", "default")} | rope
+        hf["rope_scaling"] = None if rope["rope_type"] == "default" else rope
 
 
 @splice("hf.structure")

@@ -25,3 +25,8 @@ def _():
 @splice("hf.tied")
 def _():
     yield "tie_word_embeddings", False, "tied embeddings, by leaving model/untied_head out,"
+
+
+@splice("load_hf.tied")
+def _():
+    pass

@@ -206,7 +206,8 @@ class LocalAttention(nnx.Module):
         else:
             cache = cache.write(k, v, positions)
             context = attend_cached(q, cache, positions, self.window)
-        return checkpoint_name(self.out(context), "out"), cache
+        y = self.out(context)  # [B, T, D]
+        return checkpoint_name(y, "out"), cache
 
 
 class FullAttention(nnx.Module):
@@ -234,7 +235,8 @@ class FullAttention(nnx.Module):
         else:
             cache = cache.write(k, v, positions)
             context = attend_cached(q, cache, positions, self.window)
-        return checkpoint_name(self.out(context), "out"), cache
+        y = self.out(context)  # [B, T, D]
+        return checkpoint_name(y, "out"), cache
 
 
 class FeedForward(nnx.Module):

@@ -40,7 +40,7 @@ from .distributed import join_job, start_watchdog
 from .errors import ExitCode, InputError, Stop, check_config, ending_with_messages
 from .model import EVERYTHING, Decoder
 from .parallel import abstract, make_mesh, named_arrays
-from .storage import local_folder, locked, upload
+from .storage import absolute, local_folder, locked, upload
 
 
 def set_flags() -> None:
@@ -290,7 +290,7 @@ def train(config: Config) -> None:
             signal.signal(number, lambda n, _: (signals.append(n), signal.signal(n, signal.SIG_DFL)))
     data = Batches(config, abstract_batch(config, mesh)["tokens"].sharding)
     held_out, to_devices = held_out_batches(config, data.rows), data.to_devices
-    directory = epath.Path(config.checkpoint_dir or time.strftime("runs/%Y%m%d-%H%M%S")).expanduser()
+    directory = absolute(config.checkpoint_dir or time.strftime("runs/%Y%m%d-%H%M%S"))
     with locked(directory) as check_lock, jax.set_mesh(mesh):
         checkpoints = Checkpoints(str(directory), config)
         target = abstract(lambda: new_state(config), mesh)

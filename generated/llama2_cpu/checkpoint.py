@@ -41,7 +41,7 @@ from .errors import InputError, check_config, ending_with_messages
 from .huggingface import copy_tokenizer, load_hf, save_hf
 from .model import Decoder
 from .parallel import abstract, make_mesh, named_arrays
-from .storage import WAITS, Damage, local_folder, together, told_apart, upload
+from .storage import WAITS, Damage, absolute, local_folder, together, told_apart, upload
 
 
 class RowsHandler(ocp.CheckpointHandler):
@@ -87,7 +87,7 @@ class Checkpoints:
 
     def __init__(self, directory: str, config: Config | None):
         absl.logging.set_verbosity(absl.logging.FATAL)  # Orbax tells all of its work, and prints what it raises
-        self.directory, self.config = epath.Path(directory).expanduser().resolve(), config
+        self.directory, self.config = absolute(directory), config
         if config is None:
             return
         policies = [ocp.checkpoint_managers.LatestN(config.keep_last)]
@@ -234,7 +234,7 @@ def newest_config(directory: str) -> Config | None:
 @contextlib.contextmanager
 def beside(directory: str) -> Iterator[tuple[epath.Path, epath.Path]]:
     """A new directory, and one beside it to write to: it gets the other's name when all is written, or goes."""
-    whole = epath.Path(directory).expanduser().resolve()
+    whole = absolute(directory)
     if whole.exists():
         raise InputError(f"{directory}: is there already: give a new directory")
     half = whole.with_name(f"{whole.name}.half")

@@ -185,7 +185,8 @@ class Attention(nnx.Module):
         else:
             cache = cache.write(k, v, positions)
             context = attend_cached(q, cache, positions)
-        return checkpoint_name(self.out(context), "out"), cache
+        y = self.out(context)  # [B, T, D]
+        return checkpoint_name(y, "out"), cache
 
 
 class FeedForward(nnx.Module):

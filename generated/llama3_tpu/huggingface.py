@@ -72,8 +72,9 @@ def hf_sizes() -> Iterator[tuple[str, str]]:
 def hf_structure(config: Config) -> Iterator[tuple[str, Any, str]]:
     """The settings of config.json that this package was woven for, their values, and what to select for another."""
     yield "model_type", "llama", "the architecture of that model_type"
+    yield "quantization_config", None, "a checkpoint that is not quantized, or huggingface/fp8_blocks or mxfp4,"
     yield "tie_word_embeddings", False, "tied embeddings, by leaving model/untied_head out,"
-    yield "attention_bias", False, "an attention with biases, such as model/query_key_value_bias,"
+    yield "attention_bias", False, "model/query_key_value_bias and model/output_bias"
     yield "rope_scaling.rope_type", "llama3", "a rope of that scaling"
     yield "hidden_act", "silu", "a feed-forward of that activation"
     yield "mlp_bias", False, "a feed-forward with biases"
@@ -89,13 +90,11 @@ def complete(hf: dict[str, Any]) -> dict[str, Any]:
     hf.setdefault("num_key_value_heads", hf["num_attention_heads"])
     rope = hf.get("rope_scaling") or hf.get("rope_parameters") or {}  # before transformers 5, and since
     hf["rope_theta"] = rope.get("rope_theta", hf.get("rope_theta", 10_000.0))
-    hf["rope_scaling"] = None if rope.get("rope_type", rope.get("type", "default")) == "default" else rope
+    rope = {"rope_type": rope.get("type", "default")} | rope
+    hf["rope_scaling"] = None if rope["rope_type"] == "default" else rope
     hf.setdefault("mlp_bias", False)
     scaled_rope_rope = hf["rope_scaling"] or {"rope_type": "default"}
-    hf |= {
-        f"rope_scaling.{name}": value
-        for name, value in ({"rope_type": scaled_rope_rope.get("type")} | scaled_rope_rope).items()
-    }
+    hf |= {f"rope_scaling.{name}": value for name, value in scaled_rope_rope.items()}
     return hf
 
 
@@ -113,17 +112,34 @@ def hf_views(arrays: dict[str, np.ndarray], config: Config) -> dict[str, np.ndar
 
 def read_json(path: Path) -> dict[str, Any]:
     try:
-        return json.loads(path.read_text())
-    except (OSError, ValueError) as error:
+        found = json.loads(path.read_bytes())
+        if not isinstance(found, dict):
+            raise ValueError("not a JSON object")
+        return found
+    except (OSError, ValueError, RecursionError) as error:
         raise InputError(f"{path}: {error}: give a directory that save_pretrained has written") from None
+
+
+def check_sizes(hf: dict[str, Any], path: Path) -> None:
+    """The settings that become fields of Config are numbers, whole ones where these are."""
+    for name, field in hf_sizes():
+        value, kind, end = hf.get(name), Config.__dataclass_fields__[field].type, 2**16 if field == "layers" else 2**31
+        if value is not None and kind in (int, float) and not (type(value) in (int, kind) and 0 <= value < end):
+            problem = f"{name} is {json.dumps(value)}, not a {'whole ' * (kind is int)}number from 0 to {end - 1}"
+            raise InputError(f"{path}: {problem}: mend it")
 
 
 def read_hf_config(hf_dir: Path) -> Config:
     """The Config for a config.json whose settings of structure are those that were woven."""
     path = hf_dir / "config.json"
+    hf = read_json(path)
+    check_sizes(hf, path)  # here too, as others follow from them
     try:
-        hf = complete(read_json(path))
+        hf = complete(hf)
+        check_sizes(hf, path)
         fields = {field: hf[setting] for setting, field in hf_sizes()}
+        if hf["dtype"] not in ("float32", "bfloat16", "float16"):
+            raise ValueError(f"dtype is {json.dumps(hf['dtype'])}, not float32, bfloat16 or float16")
         fields["dtype"] = "float32" if hf["dtype"] == "float32" else "bfloat16"  # fp16 has no range for small gradients
         config = Config(**fields, tokenizer=str(hf_dir.resolve() / "tokenizer.json"))
         problems = [
@@ -134,6 +150,8 @@ def read_hf_config(hf_dir: Path) -> Config:
         ]
     except KeyError as setting:
         raise InputError(f"{path}: the setting {setting} is missing") from None
+    except (ArithmeticError, AttributeError, IndexError, TypeError, ValueError) as error:
+        raise InputError(f"{path}: its settings cannot be read: {error}: mend them") from None
     if problems:
         raise InputError("\n".join(problems))
     return config
@@ -142,14 +160,19 @@ def read_hf_config(hf_dir: Path) -> Config:
 def open_hf(hf_dir: Path) -> dict[str, Any]:
     """The tensors of all safetensors files by name; each is read when it is sliced."""
     index = hf_dir / "model.safetensors.index.json"
-    files = set(read_json(index).get("weight_map", {}).values()) if index.exists() else {"model.safetensors"}
+    shards = read_json(index).get("weight_map") if index.exists() else {"": "model.safetensors"}
+    if not isinstance(shards, dict) or not all(isinstance(x, str) and Path(x).name == x for x in shards.values()):
+        raise InputError(f"{index}: its weight_map is not one of tensors to the names of files beside it: mend it")
     tensors = {}
-    for path in sorted(hf_dir / file for file in files):
+    for path in sorted(hf_dir / file for file in set(shards.values())):
         try:
             opened = safe_open(path, "np")
+            found = {name: opened.get_slice(name) for name in opened.keys()}
         except (OSError, SafetensorError) as error:
-            raise InputError(f"{path}: cannot be read as safetensors: {error}") from None
-        tensors |= {name: opened.get_slice(name) for name in opened.keys()}
+            raise InputError(f"{path}: cannot be read as safetensors: {error}: fetch it again") from None
+        if twice := tensors.keys() & found.keys():
+            raise InputError(f"{path}: {min(twice)} is in another of the files too: keep one of them")
+        tensors |= found
     return tensors
 
 
@@ -160,9 +183,13 @@ def load_hf(hf_dir: str | Path) -> tuple[Config, Decoder]:
     """
     config = read_hf_config(Path(hf_dir))
     check_config(config, f"{hf_dir}/config.json: ")
+    tensors = open_hf(Path(hf_dir))
     model = jax.eval_shape(lambda: Decoder(config, nnx.Rngs(0)))
+    sizes = sum(x.size for x in jax.tree.leaves(model)), sum(np.prod(x.get_shape()) for x in tensors.values())
+    if sizes[0] > 1000 * sizes[1]:  # more than memory may hold
+        raise InputError("{}: config.json asks for {:,} numbers, its tensors hold {:,}: mend it".format(hf_dir, *sizes))
     arrays = {name: np.empty(x.shape, x.dtype) for name, x in named_arrays(model).items()}
-    views, tensors = hf_views(arrays, config), open_hf(Path(hf_dir))
+    views = hf_views(arrays, config)
     problems = [f"missing: {name} {list(views[name].shape)}" for name in sorted(views.keys() - tensors.keys())]
     for name, tensor in sorted(tensors.items()):
         dtype, shape = tensor.get_dtype(), tensor.get_shape()
@@ -173,16 +200,34 @@ def load_hf(hf_dir: str | Path) -> tuple[Config, Decoder]:
     if problems:
         raise InputError("\n  ".join([f"{hf_dir}: its tensors are not those of its config.json:", *problems]))
     for name in list(views):
-        views.pop(name)[...] = tensors[name][...]
+        tensor = tensors[name][...]
+        if not np.isfinite(tensor).all():
+            raise InputError(f"{hf_dir}: {name} has numbers that are not finite: take a checkpoint from before that")
+        views.pop(name)[...] = tensor
     leaves = [jnp.asarray(arrays.pop(name)) for name in list(arrays)]  # no array outlives its copy on the device
     return config, jax.tree.unflatten(jax.tree.structure(model), leaves)
 
 
 def copy_tokenizer(tokenizer: str, directory: Path) -> None:
     """Copies what there is of a tokenizer.json and the files that come with it."""
-    for name in "tokenizer.json", "tokenizer_config.json", "special_tokens_map.json", "generation_config.json":
-        if Path(tokenizer).with_name(name).is_file():
-            shutil.copy(Path(tokenizer).with_name(name), directory)
+    for name in "tokenizer", "tokenizer_config", "special_tokens_map", "generation_config", "config":
+        if (path := Path(tokenizer).with_name(f"{name}.json")).is_file():
+            shutil.copy(path, directory)
+
+
+def in_words_of(directory: Path, hf: dict[str, Any]) -> dict[str, Any]:
+    """Settings as the config.json of a directory says them, with what else it says: the tokens that end a text, say."""
+    try:
+        config, there = read_hf_config(directory), read_json(directory / "config.json")
+    except InputError:  # none, or of another kind of model
+        return hf
+
+    def meaning(it: dict[str, Any]) -> list[Any]:
+        return [complete(it).get(name) for name, *_ in (*hf_sizes(), *hf_structure(config))]
+
+    tokens = {name: value for name, value in there.items() if name.endswith("_token_id")}
+    other = {name: value for name, value in there.items() if name != "rope_parameters"}  # whose words come before hf's
+    return next(it for it in (there, other | hf | tokens, hf | tokens) if meaning(it) == meaning(hf))
 
 
 def save_hf(
@@ -206,7 +251,7 @@ def save_hf(
     if split.is_sharded:
         index = {"metadata": split.metadata, "weight_map": split.tensor_to_filename}
         (directory / "model.safetensors.index.json").write_text(json.dumps(index, indent=2))
-    hf = {"architectures": ["LlamaForCausalLM"], "dtype": dtype}
+    hf = {"architectures": ["LlamaForCausalLM"]}
     hf |= {setting: getattr(config, field) for setting, field in hf_sizes()}
     hf |= {setting: woven for setting, woven, _ in hf_structure(config)}
     scaled_rope_names = [name for name in hf if name.startswith("rope_scaling.")]
@@ -216,4 +261,7 @@ def save_hf(
         hf |= {"bos_token_id": ByteTokenizer.bos, "eos_token_id": ByteTokenizer.eos}
     else:
         copy_tokenizer(config.tokenizer, directory)
+        hf = in_words_of(directory, hf)
+    hf["torch_dtype" if "torch_dtype" in hf else "dtype"] = dtype
+    hf.pop("quantization_config", None)
     (directory / "config.json").write_text(json.dumps(hf, indent=2))

@@ -219,7 +219,8 @@ class ChunkedAttention(nnx.Module):
         else:
             cache = cache.write(k, v, positions)
             context = attend_cached(q, cache, positions, self.chunk)
-        return checkpoint_name(self.out(context), "out"), cache
+        y = self.out(context)  # [B, T, D]
+        return checkpoint_name(y, "out"), cache
 
 
 class FullAttention(nnx.Module):
@@ -248,7 +249,8 @@ class FullAttention(nnx.Module):
         else:
             cache = cache.write(k, v, positions)
             context = attend_cached(q, cache, positions, self.chunk)
-        return checkpoint_name(self.out(context), "out"), cache
+        y = self.out(context)  # [B, T, D]
+        return checkpoint_name(y, "out"), cache
 
 
 class ExpertLinear(nnx.Module):

@@ -50,15 +50,12 @@ def ending_with_messages() -> Iterator[None]:
 
 
 def field_problems(settings: object, bounds: dict[str, tuple[float, float]]) -> list[str]:
-    """What is wrong with the fields of a dataclass, each by itself: of another type, or out of bounds.
-
-    Numbers must be positive, or at least 0 where this is their default, unless `bounds` has others.
-    """
+    """What is wrong with single fields: numbers must be above 0, or 0 if that is the default, or within `bounds`."""
     problems = []
     for field in dataclasses.fields(settings):
         value, choices = getattr(settings, field.name), typing.get_args(field.type)
         if field.type in (int, float):
-            least, most = (1, 2**31 - 1) if field.type is int else (1e-30, 1e30)  # what 32 bits can hold
+            least, most = (1, 2**31 - 1) if int in (field.type, type(value)) else (1e-30, 1e30)  # of 32 bits
             least, most = bounds.get(field.name, (0 if field.default == 0 else least, most))
             allowed = type(value) in (int, field.type) and least <= value <= most
             wanted = f"{'an integer' if field.type is int else 'a number'} from {least:,} to {most:,}"
@@ -75,7 +72,7 @@ def check_config(config: Config, source: str = "") -> None:
     bounds = {}
     bounds.update(mesh_data=(-1, 2**31 - 1), mesh_fsdp=(-1, 2**31 - 1), mesh_tensor=(-1, 2**31 - 1))
     bounds.update(warmup_ratio=(0, 1), final_ratio=(0, 1))
-    bounds.update(adam_b1=(0, 0.999999), adam_b2=(0, 0.999999), weight_decay=(0, 1e30))
+    bounds.update(adam_b1=(0, 0.999999), adam_b2=(0, 0.999999), weight_decay=(0, 1e9))
     problems = field_problems(config, bounds)
     if not problems:
         if config.heads % config.kv_heads:

@@ -92,16 +92,14 @@ def read_bytes(path: Path, start: int, stop: int) -> bytes:
 
 
 def as_text(value: object, source: str) -> str:
-    """A document from what its file holds: a string, or UTF-8. `source` tells in an error where it is from.
-
-    Halves of surrogate pairs, which JSON can hold, but no tokenizer, become U+FFFD.
-    """
+    """A document from what its file holds: a string, or UTF-8. `source` tells in an error where it is from."""
     try:
         value = value.decode() if isinstance(value, bytes) else value
     except UnicodeDecodeError as error:
         raise InputError(f"{source}: byte {error.start} is not UTF-8: convert it to UTF-8, or leave it out") from None
     if not isinstance(value, str):
         raise InputError(f"{source}: the text is {value!r}, not a string: mend it, or leave it out")
+    # half a surrogate pair, which JSON can hold and UTF-8 cannot, becomes U+FFFD
     return value.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
 
 
@@ -236,9 +234,9 @@ def make_datasets(config: Config, split: str, rows: Sequence[int] = (0,), seed: 
 
     def pack(order: grain.MapDataset) -> grain.IterDataset:
         pieces = order.map(tokenize).to_iter_dataset(grain.ReadOptions(threads, prefetch_buffer_size=8 * threads))
-        # Best-fit packing (Ding et al. 2024, arXiv 2404.10830) cuts only documents longer than a sequence, and pads 1 %
-        # (512 byte tokens) to 3 % (4,096) of the standard library's source. Concatenate-then-split pads nothing, but cuts a
-        # document in most sequences, and Grain 0.2.18 can lose one when its state comes from JSON.
+        # Best-fit packing (Ding et al. 2024, arXiv 2404.10830) cuts only documents longer than a sequence, and pads
+        # 1 % (512 byte tokens) to 3 % (4,096) of the standard library's source. Concatenate-then-split pads nothing,
+        # but cuts a document in most sequences, and Grain 0.2.18 can lose one when its state comes from JSON.
         sequences = grain.experimental.BestFitPackIterDataset(
             grain.experimental.FlatMapIterDataset(pieces, Unlist()),
             length_struct={"tokens": length, "targets": length},
@@ -270,9 +268,8 @@ class Batches:
     def start(self, seed: int) -> None:
         """Begins an order of the documents."""
         self.seed = seed
-        self.streams = dict(
-            zip(self.rows, map(iter, make_datasets(self.config, "train", self.rows, seed)), strict=True)
-        )
+        datasets = make_datasets(self.config, "train", self.rows, seed)
+        self.streams = {row: iter(dataset) for row, dataset in zip(self.rows, datasets, strict=True)}
 
     def __iter__(self) -> Iterator[dict[str, np.ndarray]]:
         return self
@@ -283,15 +280,13 @@ class Batches:
 
     def to_devices(self, batch: dict[str, np.ndarray]) -> dict[str, Array]:
         """The arrays [batch_size, T] over all processes, of rows as they come from here."""
-        every = range(self.config.batch_size)
+        shape = self.config.batch_size, self.config.sequence_length
 
-        def lay_out(x: np.ndarray) -> Array:  # [rows, T]
-            def part(index: tuple[slice, slice]) -> np.ndarray:
-                return x[np.searchsorted(self.rows, every[index[0]])][:, index[1]]
+        def part(index: tuple[slice, slice], x: np.ndarray) -> np.ndarray:  # of x [rows, T]
+            return x[np.searchsorted(self.rows, range(shape[0])[index[0]])][:, index[1]]
 
-            return jax.make_array_from_callback((len(every), x.shape[1]), self.sharding, part)
-
-        return jax.tree.map(lay_out, batch)
+        lay_out = functools.partial(jax.make_array_from_callback, shape, self.sharding)
+        return {name: lay_out(functools.partial(part, x=x)) for name, x in batch.items()}
 
     def get_state(self) -> dict[int, Any]:
         """Where the rows are that this process is the first to hold: each row's state is kept once."""

@@ -90,17 +90,19 @@ def list_(as_json: bool) -> None:
 @click.option("--from-hf", "config", metavar="FILE", required=True, type=click.Path(path_type=Path), help="config.json")
 @click.option("--target", metavar="T", required=True, help="What the package is to run on; see gen list.")
 @click.option("--name", metavar="NAME", required=True, help="Of the architecture.")
-def new_(config: Path, target: str, name: str) -> None:
+@click.option("--ignore", metavar="SETTING", multiple=True, help="Of config.json: accept what no fragment covers.")
+def new_(config: Path, target: str, name: str, ignore: tuple[str, ...]) -> None:
     """Write an architecture file for a checkpoint, from its config.json.
 
     The family is chosen by model_type, and its structure (tied embeddings, which layers are sparse, ...) by the
-    settings; sizes become a preset. A setting that no fragment covers is an error that names it.
+    settings; sizes become a preset. Settings that no fragment covers are an error that names all of them; --ignore
+    accepts one, and is written to the architecture file.
     """
     from generator.commands.new import new
     from generator.commands.project import Project
 
     project = Project.find()
-    family, path = new(project, config, target, name)
+    family, path = new(project, config, target, name, ignore)
     click.echo(f"{project.show(path)}: as {family}; next: gen build {name} --target={target}")
 
 

@@ -14,18 +14,19 @@ from generator.library import Library
 from generator.recipe import select
 
 
-def new(project: Project, config_path: Path, target: str, name: str) -> tuple[str, Path]:
+def new(project: Project, config_path: Path, target: str, name: str, ignored: tuple[str, ...] = ()) -> tuple[str, Path]:
     """Writes `templates/architectures/NAME.toml` for the checkpoint that a config.json describes.
 
     Args:
         target: what its package must weave for.
         name: of the architecture.
+        ignored: settings of config.json that are accepted though no fragment covers them.
 
     Returns:
         The architecture that it is based on, and the file.
 
     Raises:
-        LoomError: a config.json that cannot be read, or a setting that no fragment covers.
+        LoomError: a config.json that cannot be read, or settings that no fragment covers.
     """
     shown = project.show(config_path)
     hf, library = _read(config_path, shown), project.library()
@@ -34,11 +35,14 @@ def new(project: Project, config_path: Path, target: str, name: str) -> tuple[st
     path = project.root / "templates/architectures" / f"{name}.toml"
     if name in library.architectures():
         raise LoomError(f"there is an architecture {name!r} already", str(path), "Give another --name.")
+    for setting in ignored:
+        if setting not in hf:
+            raise LoomError(f"has no setting {setting!r}, which --ignore names", shown, nearest(setting, hf))
     families = _families(library, target, hf, shown)
     refusals = []
     for family in families:
         try:
-            text = fit(library, family, target, hf, name, shown)
+            text = fit(library, family, target, hf, name, shown, ignored)
         except LoomError as error:
             refusals.append(error)
             continue

@@ -36,9 +36,11 @@ def make(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "gen.toml").write_text('generated = "generated"\n')
 
-    def run(name: str = "mine", text: str | None = None, **settings):
+    def run(name: str = "mine", text: str | None = None, ignore: tuple[str, ...] = (), **settings):
         Path("config.json").write_text(json.dumps(LLAMA | settings) if text is None else text)
-        done = CliRunner().invoke(gen, ["new", "--from-hf", "config.json", "--target", "cpu", "--name", name])
+        accepted = [f"--ignore={setting}" for setting in ignore]
+        command = ["new", "--from-hf", "config.json", "--target", "cpu", "--name", name, *accepted]
+        done = CliRunner().invoke(gen, command)
         path = Path(f"templates/architectures/{name}.toml")
         return done.output, done.exit_code, tomllib.loads(path.read_text()) if path.exists() else None
 
@@ -71,7 +73,12 @@ def test_the_new_architecture_builds(make):
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({"attention_bias": True}, "attention_bias is true, and llama2 is woven for false"),
+        ({"mlp_bias": True}, "mlp_bias is true, and llama2 is woven for false"),
+        (
+            {"rope_scaling": {"type": "dynamic", "factor": 2.0}},
+            'rope_scaling is {"rope_type": "dynamic", "type": "dynamic", "factor": 2.0}, and llama2 is woven for null',
+        ),
+        ({"quantization_config": {"quant_method": "gptq"}}, 'quantization_config is {"quant_method": "gptq"}, and'),
         ({"logit_scale": 0.5}, "no fragment covers the setting logit_scale, which is 0.5"),
         ({"initializer_range": None}, "initializer_range is null or left out, and llama2 reads init_std from it"),
         ({"hidden_size": None}, "the setting 'hidden_size' is missing"),
@@ -97,6 +104,35 @@ def test_what_no_fragment_covers_is_named(make, settings, message):
     output, code, table = make(**settings)
     assert code == 2 and table is None
     assert f"error: config.json: {message}" in output
+
+
+def test_biases_of_attention_are_woven(make):
+    output, code, table = make(attention_bias=True)
+    assert code == 0, output
+    assert table["fragments"] == ["model/query_key_value_bias", "model/output_bias"]
+
+
+@pytest.mark.parametrize("spelling", ["type", "rope_type"])
+def test_a_linearly_scaled_rope_is_woven(make, spelling):
+    output, code, table = make(rope_scaling={spelling: "linear", "factor": 8.0})
+    assert code == 0, output
+    assert table["fragments"] == ["model/scaled_rope", "model/rope_linear"]
+    assert table["presets"]["mine"]["rope_factor"] == 8.0
+
+
+def test_all_that_is_not_covered_is_told_at_once_and_can_be_accepted(make):
+    settings = {"logit_scale": 0.5, "mlp_bias": True, "stripes": 3, "auto_map": {"AutoConfig": "x"}}
+    output, code, _ = make(**settings)
+    assert code == 2
+    for name in "logit_scale", "mlp_bias", "stripes":
+        assert f"Or accept what it would change: --ignore {name}" in output
+    assert "auto_map" not in output
+    output, code, table = make(ignore=("logit_scale", "mlp_bias", "stripes"), **settings)
+    assert code == 0, output
+    assert table["settings"]["ignored"] == ["logit_scale", "mlp_bias", "stripes"]
+    assert CliRunner().invoke(gen, ["build", "mine", "--target=cpu"]).exit_code == 0
+    assert '["logit_scale", "mlp_bias", "stripes"]' in Path("generated/mine_cpu/huggingface.py").read_text()
+    assert "has no setting 'strips', which --ignore names" in make(name="other", ignore=("strips",), **settings)[0]
 
 
 @pytest.mark.parametrize(("text", "message"), [("{", "cannot be read"), ("{}", "has no model_type")])

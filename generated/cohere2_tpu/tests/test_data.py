@@ -351,6 +351,11 @@ def error_of(config) -> str:
         ("t.jsonl", b'["a"]\n' * 2, r"t\.jsonl:1: must be JSON with a field text: TypeError"),
         ("t.jsonl", b'{"text": null}\n' * 2, r"t\.jsonl:1: the text is None, not a string"),
         ("t.jsonl", b'{"text": "\xff"}\n' * 2, r"t\.jsonl:1: must be JSON with a field text: UnicodeDecodeError"),
+        (
+            "t.jsonl",
+            (b'{"text": ' + b"[" * 100_000 + b"\n") * 2,
+            r"t\.jsonl:1: must be JSON .*: RecursionError",
+        ),
         ("t.txt", b"\xe4" * 70_000, r"t\.txt from byte 0: byte 0 is not UTF-8: convert it to UTF-8"),
         ("t.gz", b"\x1f\x8b\0\0", r"t\.gz: not text, nor of another suffix that is known: unpack it"),
         ("t.parquet", b"PAR1", r"t\.parquet: must be Parquet with a column text: "),
@@ -366,6 +371,38 @@ def test_unusable_files_are_named(tmp_path, name, content, message):
         evaluation(config)
         take(*make_batches(config), 1)
     assert "\n" not in str(caught.value)
+
+
+def test_half_a_surrogate_pair_is_replaced_and_the_rest_stays(tmp_path):
+    path = tmp_path / "t.JSONL"
+    path.write_bytes(rb'{"text": "a \ud800 b \udc00\ud83d\ude00"}')
+    wanted = "a \N{REPLACEMENT CHARACTER} b \N{REPLACEMENT CHARACTER}\N{GRINNING FACE}"
+    assert list(open_documents(str(path))) == [wanted]
+    assert load_tokenizer("bytes").decode(load_tokenizer("bytes").encode(wanted)) == wanted
+
+
+@pytest.mark.parametrize("name", ["t.jsonl", "t.txt"])
+def test_a_file_that_is_cut_while_it_is_read_is_named(tmp_path, name):
+    (tmp_path / name).write_bytes(b'{"text": "abc"}\n' * 3)
+    documents = open_documents(str(tmp_path / name))
+    (tmp_path / name).write_bytes(b'{"text": "abc"}\n' * 2)
+    with pytest.raises(InputError, match="has been cut to 32 bytes"):
+        list(documents)
+
+
+def test_a_link_to_nothing_is_named(tmp_path):
+    (tmp_path / "t.txt").symlink_to(tmp_path / "gone")
+    assert "t.txt: is no file, or a link to none" in error_of(make_config(str(tmp_path)))
+
+
+@pytest.mark.parametrize("bos", [None, [], 3, {"content": 3}, "nothing"])
+def test_a_document_begins_with_eos_where_bos_is_null(tokenizer_json, bos):
+    tokenizer_json.with_name("tokenizer_config.json").write_text(json.dumps({"bos_token": bos}))
+    if bos is None:  # as Qwen 2 has it
+        assert load_tokenizer(str(tokenizer_json)).bos == load_tokenizer(str(tokenizer_json)).eos == 1
+    else:
+        with pytest.raises(InputError, match="set bos_token and eos_token in"):
+            load_tokenizer(str(tokenizer_json))
 
 
 def test_settings_that_do_not_fit_are_named(tmp_path, tokenizer_json, monkeypatch):

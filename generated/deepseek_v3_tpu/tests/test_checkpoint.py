@@ -21,7 +21,7 @@ from ..checkpoint import Checkpoints, beside, load_checkpoint
 from ..errors import InputError
 from ..parallel import abstract, make_mesh, named_arrays
 from ..storage import locked
-from ..train import TrainState, create_state, new_state
+from ..train import Monitor, TrainState, create_state, new_state
 from .processes import PACKAGE, run_python
 from .small import SMALL
 
@@ -364,3 +364,50 @@ def test_a_folder_is_whole_or_not_there(tmp_path):
     assert [p.name for p in (tmp_path / "new").iterdir()] == ["run"]
     with pytest.raises(InputError, match="is there already"), beside(str(tmp_path / "new" / "run")):
         pass
+
+
+def test_an_object_store_is_no_local_folder(tmp_path, monkeypatch):
+    fsspec = pytest.importorskip("fsspec")
+
+    class Store(fsspec.get_filesystem_class("memory")):
+        store, pseudo_dirs, protocol = {}, [""], ("gs", "gcs")
+
+        @classmethod
+        def _strip_protocol(cls, path):
+            return super()._strip_protocol(path.replace("gs://", "memory://"))
+
+    fsspec.register_implementation("gcs", Store, clobber=True)
+    monkeypatch.chdir(tmp_path)
+    directory = epath.Path("gs://bucket/run")
+    for step in 0, 2:  # a second run goes on
+        with locked(directory) as check:
+            monitor = Monitor(directory, SMALL, step)
+            check()
+            for i in 1, 2, 3:
+                monitor.record(step + i, {"train/loss": 1.0})
+            monitor.flush()
+            monitor.close()
+    records = map(json.loads, (directory / "metrics.jsonl").read_text().splitlines())
+    assert [record["step"] for record in records] == [1, 2, 3, 4, 5]
+    assert {p.name for p in directory.iterdir()} == {"metrics.jsonl", "loss.png", "tensorboard"}
+    with beside("gs://bucket/hf") as (_, half):
+        (half / "config.json").write_text("{}")
+    assert {p.name for p in epath.Path("gs://bucket").iterdir()} == {"run", "hf"}
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize(
+    "module, arguments",
+    [
+        ("train", ["--preset", "tiny", "--checkpoint-dir", "gs://bucket/run"]),
+        ("checkpoint", ["export", "gs://bucket/run", "hf"]),
+    ],
+)
+def test_a_store_that_cannot_be_reached_is_named_and_no_folder_is_made(module, arguments, tmp_path):
+    program = f"import os, runpy, sys; sys.path.insert(0, os.getcwd()); os.chdir({str(tmp_path)!r}); "
+    program += f"sys.modules['gcsfs'] = None; sys.argv[1:] = {arguments}; "
+    program += f"runpy.run_module('{PACKAGE.name}.{module}', run_name='__main__')"
+    process = run_python("-c", program)
+    assert process.returncode == 2 and "Traceback" not in process.stderr, process.stderr
+    assert "gcs" in process.stderr
+    assert not list(tmp_path.iterdir())

@@ -3,6 +3,7 @@
 """Cached decoding against the full forward pass, and against transformers."""
 
 import dataclasses
+import math
 
 import jax
 import jax.numpy as jnp
@@ -156,10 +157,24 @@ def test_more_than_the_context_is_an_error(model):
     next(generate(model, [prompt], Sampling(max_tokens=2), NO_EOS))  # just fits
     with pytest.raises(InputError, match="begin it with bos"):
         continuations(model, [[1], []], max_tokens=2)
+    with pytest.raises(InputError, match=f"token {CONFIG.vocab_size} of another tokenizer"):
+        continuations(model, [[1], [CONFIG.vocab_size]], max_tokens=2)
 
 
 @pytest.mark.parametrize(
-    "setting", [{"max_tokens": 0}, {"temperature": -1}, {"top_p": 0}, {"top_k": CONFIG.vocab_size + 1}, {"top_k": -1}]
+    "setting",
+    [
+        {"max_tokens": 0},
+        {"max_tokens": 10**30},
+        {"temperature": -1},
+        {"temperature": math.nan},
+        {"top_p": 0},
+        {"top_p": 2},
+        {"top_k": CONFIG.vocab_size + 1},
+        {"top_k": -1},
+        {"seed": -1},
+        {"seed": 10**30},
+    ],
 )
 def test_a_setting_without_meaning_is_an_error(model, setting):
     with pytest.raises(InputError, match=f"--{next(iter(setting)).replace('_', '-')}"):

@@ -93,7 +93,7 @@ def test_what_transformers_wrote_comes_back(llama, tmp_path):
         ("attention_bias", True, "attention_bias is true, but this package was woven for false: select"),
         ("mlp_bias", True, "mlp_bias is true, but this package was woven for false: select"),
         ("hidden_act", "gelu", 'hidden_act is "gelu", but this package was woven for "silu": select'),
-        ("rope_scaling", {"type": "linear", "factor": 2.0}, 'rope_scaling is {"type": "linear", "factor": 2.0}, but'),
+        ("rope_scaling", {"type": "linear", "factor": 2.0}, 'rope_scaling is {"rope_type": "linear", "type": "linear"'),
         (
             "rope_parameters",
             {"rope_type": "llama3", "factor": 8.0},

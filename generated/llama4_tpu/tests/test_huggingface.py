@@ -129,11 +129,30 @@ def test_another_model_type_is_an_error(copied):
         load_hf(copied)
 
 
+def set_index(directory, index):
+    (directory / "model.safetensors.index.json").write_text(json.dumps(index))
+
+
+def test_numbers_that_are_not_finite_are_named(copied):
+    tensors = read_tensors(copied)
+    name = min(tensors)
+    tensors[name].flat[-1] = np.nan
+    save_file(tensors, copied / "model.safetensors")
+    with pytest.raises(InputError, match=f"{copied}: {name} has numbers that are not finite"):
+        load_hf(copied)
+
+
 @pytest.mark.parametrize(
     "damage, found",
     [
         (lambda d: (d / "config.json").unlink(), "config.json: [Errno 2] No such file or directory"),
         (lambda d: (d / "config.json").write_text("{"), "config.json: Expecting property name"),
+        (lambda d: (d / "config.json").write_text("[]"), "config.json: not a JSON object"),
+        (
+            lambda d: set_index(d, {"weight_map": {"a": "../other/model.safetensors"}}),
+            "model.safetensors.index.json: its",
+        ),
+        (lambda d: set_index(d, {"weight_map": None}), "model.safetensors.index.json: its weight_map is not"),
         (lambda d: (d / "model.safetensors").unlink(), "model.safetensors: cannot be read as safetensors"),
         (
             lambda d: (d / "model.safetensors").write_bytes(b"truncated"),
@@ -162,6 +181,15 @@ def test_import_and_export_from_the_command_line(model, copied, tmp_path, monkey
     """What is not a tensor comes along too; bf16 is rounded, and kept off the same tensors, as by transformers."""
     for name in "tokenizer.json", "generation_config.json":
         (copied / name).write_text("{}")
+    said = json.loads((copied / "config.json").read_text())
+    said |= {
+        "bos_token_id": 11,
+        "eos_token_id": [7, 8],
+        "pad_token_id": 9,
+        "torch_dtype": said.pop("dtype"),
+        "of_use": {},
+    }
+    (copied / "config.json").write_text(json.dumps(said))
     run(monkeypatch, "import", copied, tmp_path / "run")
     run(monkeypatch, "export", tmp_path / "run", tmp_path / "ours")
     run(monkeypatch, "export", tmp_path / "run", tmp_path / "half", "--dtype", "bfloat16")
@@ -170,6 +198,8 @@ def test_import_and_export_from_the_command_line(model, copied, tmp_path, monkey
     assert_same(read_tensors(tmp_path / "ours"), read_tensors(copied))
     in_transformers(copied, "bfloat16").save_pretrained(tmp_path / "rounded")
     assert_same(read_tensors(tmp_path / "half"), read_tensors(tmp_path / "rounded"))
+    assert json.loads((tmp_path / "ours/config.json").read_text()) == said
+    assert json.loads((tmp_path / "half/config.json").read_text()) == said | {"torch_dtype": "bfloat16"}
     config, again = load_checkpoint(str(tmp_path / "run"), make_mesh())
     assert config.tokenizer == str(tmp_path / "run/tokenizer/tokenizer.json")
     ours, theirs = named_arrays(again), named_arrays(model)
@@ -178,6 +208,17 @@ def test_import_and_export_from_the_command_line(model, copied, tmp_path, monkey
         with pytest.raises(SystemExit) as ended:
             run(monkeypatch, *arguments)
         assert ended.value.code == 2 and "is there already: give a new directory" in capsys.readouterr().err
+
+
+def test_changed_settings_are_written_over_those_that_were_imported(model, copied, tmp_path):
+    said = json.loads((copied / "config.json").read_text()) | {"bos_token_id": 11, "of_use": {}}
+    (copied / "config.json").write_text(json.dumps(said))
+    config = dataclasses.replace(load_hf(copied)[0], init_std=0.125, context_length=CONFIG.context_length)
+    save_hf(config, model, tmp_path / "ours")
+    ours = json.loads((tmp_path / "ours/config.json").read_text())
+    assert (ours["initializer_range"], ours["bos_token_id"], ours["of_use"]) == (0.125, 11, {})
+    again = load_hf(tmp_path / "ours")[0]
+    assert dataclasses.replace(again, tokenizer="") == dataclasses.replace(config, tokenizer="")
 
 
 def test_a_model_of_bytes_names_its_ends(exported):

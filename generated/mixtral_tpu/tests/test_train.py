@@ -217,7 +217,11 @@ def test_flags_that_cannot_be_read(arguments, texts, monkeypatch, capsys):
 
 def test_settings_that_do_not_fit(monkeypatch, capsys):
     assert run_command(monkeypatch, "--checkpoint-every", "0") == 2
-    assert capsys.readouterr().err == "error: --checkpoint-every 0: must be at least 1\n"
+    assert capsys.readouterr().err == "error: --checkpoint-every 0: must be an integer from 1 to 2,147,483,647\n"
+    assert run_command(monkeypatch, "--width", "0", "--learning-rate", "nan", "--adam-b1", "1.5") == 2
+    said = capsys.readouterr().err  # all at once
+    for text in ("--width 0: must be an integer", "--learning-rate nan: must", "--adam-b1 1.5: must be"):
+        assert text in said
     assert run_command(monkeypatch, "--batch-size", "9", "--accumulation", "2", "--mesh-fsdp", "1") == 2
     assert "error: --batch-size 9: must be a multiple of accumulation x data x fsdp, 2\n" in capsys.readouterr().err
 

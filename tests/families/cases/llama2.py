@@ -16,6 +16,8 @@ FAMILY = Family(
                 | dict(low_freq_factor=1.0, high_freq_factor=4.0, original_max_position_embeddings=64)
             )
         ),
+        "biased": Case(dict(attention_bias=True)),
+        "linear": Case(dict(rope_parameters=dict(rope_type="linear", rope_theta=100.0, factor=4.0))),
         "heads_free": Case(dict(num_key_value_heads=4, head_dim=12, vocab_size=101)),
     },
     published={

@@ -1,0 +1,23 @@
+"""A bias on what attention gives back to the residual."""
+
+import jax.numpy as jnp
+from flax import nnx
+
+from generator.marks import requires, splice
+
+requires("query_key_value_bias")
+
+
+@splice("Attention.parameters")
+def _(self, config):
+    self.out_bias = nnx.Param(jnp.zeros(config.width), axes=("embed",))
+
+
+@splice("Attention.output")
+def _(self, y):
+    y = y + self.out_bias.astype(y.dtype)
+
+
+@splice("hf.layer_tensors")
+def _():
+    yield "attention.out_bias", "model.layers.{}.self_attn.o_proj.bias", "d -> d"

@@ -1,0 +1,27 @@
+"""Rotary angles as of positions that are divided by a factor.
+
+Source: Chen et al. 2023, arXiv 2306.15595, section 3.2.
+"""
+
+from generator.marks import requires, splice
+
+requires("scaled_rope")
+
+
+class Config:
+    rope_factor: float = 4.0  # by which positions are divided
+
+
+@splice("rotary_angles.frequencies")
+def _(frequencies, config):
+    frequencies = frequencies / config.rope_factor
+
+
+@splice("hf.sizes")
+def _():
+    yield "rope_scaling.factor", "rope_factor"
+
+
+@splice("hf.rope_scaling")
+def _():
+    yield "rope_scaling.rope_type", "linear", "a rope of that scaling"

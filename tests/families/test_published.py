@@ -1,0 +1,182 @@
+"""The configurations of well-known checkpoints, as they were published: `gen new` fits each, and `load_hf` reads it.
+
+What is compared is structure, which is kept; sizes are shrunk, all in the same way. `published/README.md` says where
+the configurations come from. `pytest -m slow` compares the logits of all of them.
+"""
+
+from __future__ import annotations
+
+import functools
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+import transformers
+from safetensors.numpy import load_file, save_file
+
+from families import parity
+from families.test_parity import LIBRARY, write
+from generator import fit as fitting
+from generator.errors import LoomError
+from generator.library import Library
+from generator.recipe import select
+from generator.weave import weave
+
+PUBLISHED = {
+    repository: entry["config"]
+    for path in sorted((Path(__file__).parent / "published").glob("*.json"))
+    for repository, entry in json.loads(path.read_text()).items()
+}
+# one of each structure
+QUICK = [
+    "huggyllama/llama-7b",
+    "meta-llama/Llama-2-70b-hf",
+    "meta-llama/Llama-3.2-1B",
+    "lmsys/vicuna-7b-v1.5-16k",
+    "HuggingFaceTB/SmolLM2-1.7B-Instruct",
+    "mistralai/Mistral-7B-v0.1",
+    "mistralai/Mistral-7B-v0.3",
+    "mistralai/Mixtral-8x22B-v0.1",
+    "Qwen/Qwen2-0.5B",
+    "Qwen/Qwen2.5-7B",
+    "Qwen/Qwen3-0.6B",
+    "deepseek-ai/DeepSeek-R1-0528-Qwen3-8B",
+    "Qwen/Qwen3-Coder-30B-A3B-Instruct",
+    "google/gemma-2-9b",
+    "google/gemma-3-1b-pt",
+    "google/gemma-3-270m",
+    "google/gemma-3-4b-pt",
+    "microsoft/phi-4",
+    "microsoft/Phi-3.5-mini-instruct",
+    "microsoft/Phi-4-mini-instruct",
+    "HuggingFaceTB/SmolLM3-3B",
+    "CohereForAI/c4ai-command-r7b-12-2024",
+    "allenai/OLMoE-1B-7B-0924",
+    "distilbert/distilgpt2",
+    "openai/gpt-oss-20b",
+    "meta-llama/Llama-4-Scout-17B-16E-Instruct",
+    "meta-llama/Llama-4-Maverick-17B-128E-Instruct",
+    "deepseek-ai/DeepSeek-V3.1",
+    "moonshotai/Moonlight-16B-A3B",
+]
+TYPES = {name: select(name, "cpu", LIBRARY).said("model_type") for name in LIBRARY.architectures()}
+SIZES = {
+    **dict(intermediate_size=48, intermediate_size_mlp=40, moe_intermediate_size=24, vocab_size=128, head_dim=16),
+    **dict(num_experts=16, num_local_experts=16, n_routed_experts=16, initializer_range=0.2),
+    **dict(q_lora_rank=24, kv_lora_rank=16, qk_nope_head_dim=16, qk_rope_head_dim=8, v_head_dim=16),
+    **dict(n_embd=32, n_head=2, n_layer=2),
+}
+
+
+def shrunk(hf: dict) -> dict:
+    """A configuration with every setting that it has, and with small sizes: groups of heads and patterns are kept."""
+    small = hf | {name: size for name, size in SIZES.items() if hf.get(name) is not None}
+    small |= {name: 7 for name in hf if name.endswith("_token_id") and isinstance(hf[name], int)}
+    if "n_layer" in hf:
+        return small
+    layers, kv_heads = (8 if "gemma3" in hf["model_type"] else 4), min(2, hf.get("num_key_value_heads", 2))
+    group = hf["num_attention_heads"] // hf.get("num_key_value_heads", hf["num_attention_heads"])
+    heads = group * kv_heads
+    small |= {"num_hidden_layers": layers, "num_attention_heads": heads, "hidden_size": 16 * heads}
+    if "num_key_value_heads" in hf:
+        small["num_key_value_heads"] = kv_heads
+    for name in "layer_types", "no_rope_layers":
+        if name in hf:
+            small[name] = hf[name][:layers]
+    if "moe_layers" in hf:
+        small["moe_layers"] = [layer for layer in hf["moe_layers"] if layer < layers]
+    if "long_factor" in (scaling := hf.get("rope_scaling") or {}):
+        pairs = int(8 * hf.get("partial_rotary_factor", 1))
+        small["rope_scaling"] = scaling | {name: scaling[name][:pairs] for name in ("long_factor", "short_factor")}
+    return small
+
+
+@functools.cache
+def woven(architecture: str):
+    """The package of an architecture file; many checkpoints share one."""
+    library = Library({**LIBRARY.files, "templates/architectures/mine.toml": architecture})
+    return weave("mine", "cpu", library)
+
+
+def fit(hf: dict) -> str:
+    """The architecture file of `gen new`, whatever the family that covers it."""
+    refusals = []
+    for family in sorted((name for name, kind in TYPES.items() if kind == hf["model_type"]), key=len):
+        try:
+            return fitting.fit(LIBRARY, family, "cpu", hf, "mine", "config.json")
+        except LoomError as error:
+            refusals.append(str(error))
+    raise AssertionError(refusals[0])
+
+
+@pytest.fixture(autouse=True)
+def woven_once(monkeypatch):
+    monkeypatch.setattr(
+        fitting, "weave", lambda name, target, library: woven(library.files["templates/architectures/mine.toml"])
+    )
+
+
+packages = {}
+
+
+def loaded(hf: dict, folder: Path, factory):
+    """What the package for a configuration reads: its module, Config and model, and the model of transformers."""
+    architecture = fit(hf)
+    key = architecture.partition("[presets.mine]")[0]
+    if key not in packages:
+        text = architecture.replace('title = "mine"', f'title = "Published {len(packages)}"')
+        name = f"published_{len(packages)}"
+        library = Library({**LIBRARY.files, f"templates/architectures/{name}.toml": text})
+        packages[key] = parity.load_package(write(weave(name, "cpu", library), factory.mktemp(name)))
+    plain = {name: value for name, value in hf.items() if name not in ("quantization_config", "auto_map")}
+    config = transformers.AutoConfig.for_model(**plain)
+    torch.manual_seed(0)
+    reference = transformers.AutoModelForCausalLM.from_config(config, attn_implementation="eager", dtype=torch.float32)
+    reference.eval().save_pretrained(folder)
+    if ahead := hf.get("num_nextn_predict_layers"):  # transformers has none of these
+        add_layers_ahead(folder, hf["num_hidden_layers"], ahead)
+    (folder / "config.json").write_text(json.dumps(hf))
+    return packages[key], *packages[key].huggingface.load_hf(folder), reference
+
+
+def add_layers_ahead(folder: Path, layers: int, ahead: int) -> None:
+    """Copies of the last layer, with what layers ahead have besides."""
+    tensors = load_file(folder / "model.safetensors")
+    norm, last = tensors["model.norm.weight"], f"model.layers.{layers - 1}."
+    for number in range(layers, layers + ahead):
+        prefix = f"model.layers.{number}."
+        tensors |= {prefix + name.removeprefix(last): x for name, x in tensors.items() if name.startswith(last)}
+        tensors |= {f"{prefix}{name}.weight": norm for name in ("enorm", "hnorm", "shared_head.norm")}
+        tensors[f"{prefix}eh_proj.weight"] = np.ones((norm.size, 2 * norm.size), np.float32)
+    save_file(tensors, folder / "model.safetensors")
+
+
+def test_there_are_enough():
+    assert len(PUBLISHED) >= 60 and set(QUICK) <= PUBLISHED.keys()
+
+
+@pytest.mark.parametrize("repository", QUICK)
+def test_one_of_each_structure_is_loaded(repository, tmp_path, tmp_path_factory):
+    hf = shrunk(PUBLISHED[repository])
+    package, config, model, _ = loaded(hf, tmp_path / "hf", tmp_path_factory)
+    assert config.layers == hf.get("num_hidden_layers", hf.get("n_layer"))
+    assert all(np.isfinite(x).all() for x in package.parallel.named_arrays(model).values())
+    package.huggingface.save_hf(config, model, tmp_path / "ours")
+    ours = json.loads((tmp_path / "ours/config.json").read_text())
+    dtypes = {"dtype", "torch_dtype", "quantization_config"}
+    assert {name: ours[name] for name in ours if name not in dtypes} == {
+        name: hf[name] for name in hf if name not in dtypes
+    }
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("repository", PUBLISHED)
+def test_all_have_the_logits_of_transformers(repository, tmp_path, tmp_path_factory):
+    hf = shrunk(PUBLISHED[repository])
+    _, config, model, reference = loaded(hf, tmp_path / "hf", tmp_path_factory)
+    tokens = np.random.default_rng(0).integers(8, config.vocab_size, (1, 24), dtype=np.int32)
+    expected = reference(torch.from_numpy(tokens).long(), use_cache=False).logits.detach().numpy()
+    np.testing.assert_allclose(model(tokens), expected, atol=2e-4, rtol=1e-4)
+    fit(PUBLISHED[repository])  # in its own size
