@@ -20,7 +20,7 @@ def main() -> int:
     print("| package | preset | slice and flags | result |\n|---|---|---|---|")
     for package in packages:
         readme = (GENERATED / package / "README.md").read_text()
-        for preset, flags in re.findall(r"^\| (\S+) \| `(v\S+ --.*)` \|$", readme, re.MULTILINE):
+        for preset, flags in re.findall(r"^\| (\S+) \| `(\S+:\S+ --.*)` \|$", readme, re.MULTILINE):
             process = subprocess.run(
                 [sys.executable, "-m", f"{package}.compile", "--preset", preset, "--topology", *flags.split()],
                 cwd=GENERATED,
