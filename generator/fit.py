@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, cast
 
 from generator.errors import LoomError
 from generator.layers import Pattern, find_groups, make_pattern
@@ -106,7 +106,7 @@ def fit(
     """
     choice = Choice(select(family, target, library))
     if ignored:
-        choice.settings["ignored"] = sorted({*choice.base.settings["ignored"], *ignored})
+        choice.settings["ignored"] = sorted({*cast(list[str], choice.base.settings["ignored"]), *ignored})
     for _ in range(30):  # a rule may bring the need of another
         text, recipe = complete(choice, library, target, name, name)
         package = Readers(weave(name, target, recipe.library).files["huggingface.py"])
@@ -187,7 +187,7 @@ def _follow_a_rule(choice: Choice, recipe: Recipe, hf: dict[str, Any], problems:
 def _not_covered(package: Readers, recipe: Recipe, hf: dict[str, Any], full: dict[str, Any]) -> list[Problem]:
     """The settings that are on, and that no fragment reads or was chosen for, and that change something."""
     known = {setting for setting, _ in package.sizes()} | {setting for setting, *_ in package.structure(full)}
-    known |= package.mentioned | {*recipe.settings["ignored"]}
+    known |= package.mentioned | {*cast(list[str], recipe.settings["ignored"])}
     neutral = {
         name for table in recipe.neutral if holds(table.where, {"hf": full}, table.origin) for name in table.names
     }
