@@ -12,7 +12,7 @@ import numpy as np
 from jax import Array
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
-from generator.marks import point, provide
+from generator.marks import point, provide, splice
 from generator.roles import RULES, TEXT_BYTES, InputError, load_tokenizer, open_documents
 
 
@@ -21,6 +21,11 @@ class Config:
     eval_share: float = 0.02  # share of the documents that is held out where there is no eval_data; 0: no evaluation
     sequence_length: int = 4096  # tokens in one training sequence
     batch_size: int = 8  # sequences in one optimizer step, over all devices
+
+
+@splice("check_config.bounds")
+def _(bounds):
+    bounds.update(eval_share=(0, 0.999))
 
 
 class Unlist(grain.experimental.FlatMapTransform):
@@ -42,8 +47,6 @@ def make_datasets(config: Config, split: str, rows: Sequence[int] = (0,), seed: 
     if (known := tokenizer.vocab_size) > (most := config.vocab_size):
         raise InputError(f"tokenizer {config.tokenizer}: its {known} tokens exceed a vocab_size of {most}: raise that")
     share = 0.0 if config.eval_data else config.eval_share
-    if not 0 <= share < 1:
-        raise InputError(f"eval_share {share}: must be at least 0 and less than 1")
     data = config.eval_data if split == "eval" and config.eval_data else config.data
     documents = open_documents(data)
     count = len(documents)
@@ -70,7 +73,7 @@ def make_datasets(config: Config, split: str, rows: Sequence[int] = (0,), seed: 
 
     def pack(order: grain.MapDataset) -> grain.IterDataset:
         pieces = order.map(tokenize).to_iter_dataset(grain.ReadOptions(threads, prefetch_buffer_size=8 * threads))
-        with point("make_datasets.sequences", pieces, split, length, config):
+        with point("make_datasets.sequences", pieces, split, length):
 
             def to_row(piece: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
                 used = len(piece["tokens"])
@@ -141,7 +144,10 @@ class Batches:
 
 
 def abstract_batch(config: Config, mesh: Mesh) -> dict[str, jax.ShapeDtypeStruct]:
-    """The arrays [batch_size, T] of a batch, rows over the devices."""
+    """The arrays [batch_size, T] of a batch, rows over the devices, which each microbatch must be a multiple of."""
+    parts = config.accumulation * mesh.shape["data"] * mesh.shape["fsdp"]
+    if config.batch_size % parts:
+        raise InputError(f"--batch-size {config.batch_size}: must be a multiple of accumulation x data x fsdp, {parts}")
     dtypes = {name: "int32" for name in ("tokens", "targets", "positions", "segment_ids")} | {"weights": "float32"}
     layout = NamedSharding(mesh, PartitionSpec(RULES["batch"], RULES["sequence"]))
     shape = config.batch_size, config.sequence_length

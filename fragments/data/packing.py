@@ -8,18 +8,17 @@ import grain
 from generator.marks import splice
 from generator.roles import Unlist
 
-PACKING_BINS = 256  # sequences that are packed together, over all rows; more of them waste less and take longer to fill
-ROW_BINS = 32  # at least, in each row
+PACKING_BINS = 64  # sequences of a row that are packed together; more of them waste less and take longer to fill
 
 
 @splice("make_datasets.sequences")
-def _(pieces, split, length, config, sequences):
+def _(pieces, split, length, sequences):
     # Best-fit packing (Ding et al. 2024, arXiv 2404.10830) cuts only documents longer than a sequence, and pads
-    # 1 % (512 byte tokens) to 3 % (4,096) of the standard library's source. Concatenate-then-split pads nothing,
+    # 1 % (512 byte tokens) to 2 % (4,096) of the standard library's source. Concatenate-then-split pads nothing,
     # but cuts a document in most sequences, and Grain 0.2.18 can lose one when its state comes from JSON.
     sequences = grain.experimental.BestFitPackIterDataset(
         grain.experimental.FlatMapIterDataset(pieces, Unlist()),
         length_struct={"tokens": length, "targets": length},
-        num_packing_bins=max(ROW_BINS, PACKING_BINS // config.batch_size) if split == "train" else PACKING_BINS,
+        num_packing_bins=PACKING_BINS,
         shuffle_bins=split == "train",
     )

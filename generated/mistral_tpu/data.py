@@ -182,9 +182,7 @@ def open_documents(data: str) -> grain.MapDataset:
     return grain.MapDataset.concatenate(parts)
 
 
-PACKING_BINS = 256  # sequences that are packed together, over all rows; more of them waste less and take longer to fill
-
-ROW_BINS = 32  # at least, in each row
+PACKING_BINS = 64  # sequences of a row that are packed together; more of them waste less and take longer to fill
 
 
 class Unlist(grain.experimental.FlatMapTransform):
@@ -206,8 +204,6 @@ def make_datasets(config: Config, split: str, rows: Sequence[int] = (0,), seed: 
     if (known := tokenizer.vocab_size) > (most := config.vocab_size):
         raise InputError(f"tokenizer {config.tokenizer}: its {known} tokens exceed a vocab_size of {most}: raise that")
     share = 0.0 if config.eval_data else config.eval_share
-    if not 0 <= share < 1:
-        raise InputError(f"eval_share {share}: must be at least 0 and less than 1")
     data = config.eval_data if split == "eval" and config.eval_data else config.data
     documents = open_documents(data)
     count = len(documents)
@@ -235,12 +231,12 @@ def make_datasets(config: Config, split: str, rows: Sequence[int] = (0,), seed: 
     def pack(order: grain.MapDataset) -> grain.IterDataset:
         pieces = order.map(tokenize).to_iter_dataset(grain.ReadOptions(threads, prefetch_buffer_size=8 * threads))
         # Best-fit packing (Ding et al. 2024, arXiv 2404.10830) cuts only documents longer than a sequence, and pads
-        # 1 % (512 byte tokens) to 3 % (4,096) of the standard library's source. Concatenate-then-split pads nothing,
+        # 1 % (512 byte tokens) to 2 % (4,096) of the standard library's source. Concatenate-then-split pads nothing,
         # but cuts a document in most sequences, and Grain 0.2.18 can lose one when its state comes from JSON.
         sequences = grain.experimental.BestFitPackIterDataset(
             grain.experimental.FlatMapIterDataset(pieces, Unlist()),
             length_struct={"tokens": length, "targets": length},
-            num_packing_bins=max(ROW_BINS, PACKING_BINS // config.batch_size) if split == "train" else PACKING_BINS,
+            num_packing_bins=PACKING_BINS,
             shuffle_bins=split == "train",
         )
         return sequences.map(finish)
@@ -306,7 +302,10 @@ class Batches:
 
 
 def abstract_batch(config: Config, mesh: Mesh) -> dict[str, jax.ShapeDtypeStruct]:
-    """The arrays [batch_size, T] of a batch, rows over the devices."""
+    """The arrays [batch_size, T] of a batch, rows over the devices, which each microbatch must be a multiple of."""
+    parts = config.accumulation * mesh.shape["data"] * mesh.shape["fsdp"]
+    if config.batch_size % parts:
+        raise InputError(f"--batch-size {config.batch_size}: must be a multiple of accumulation x data x fsdp, {parts}")
     dtypes = {name: "int32" for name in ("tokens", "targets", "positions", "segment_ids")} | {"weights": "float32"}
     layout = NamedSharding(mesh, PartitionSpec(RULES["batch"], RULES["sequence"]))
     shape = config.batch_size, config.sequence_length

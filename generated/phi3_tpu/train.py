@@ -278,15 +278,12 @@ def train(config: Config) -> None:
     if not config.checkpoint_dir and jax.process_count() > 1:
         raise InputError("--checkpoint-dir is missing: several processes need one that all of them see")
     mesh = make_mesh(config.mesh_data, config.mesh_fsdp, config.mesh_tensor)
-    parts = config.accumulation * mesh.shape["data"] * mesh.shape["fsdp"]
-    if config.batch_size % parts:
-        raise InputError(f"--batch-size {config.batch_size}: must be a multiple of accumulation x data x fsdp, {parts}")
-
+    batches = abstract_batch(config, mesh)
     signals = []  # received; the second one ends the program at once
     if jax.process_count() == 1:  # several agree on a step to stop at through jax.distributed
         for number in signal.SIGTERM, signal.SIGINT:
             signal.signal(number, lambda n, _: (signals.append(n), signal.signal(n, signal.SIG_DFL)))
-    data = Batches(config, abstract_batch(config, mesh)["tokens"].sharding)
+    data = Batches(config, batches["tokens"].sharding)
     held_out, to_devices = held_out_batches(config, data.rows), data.to_devices
     directory = absolute(config.checkpoint_dir or time.strftime("runs/%Y%m%d-%H%M%S"))
     with locked(directory) as check_lock, jax.set_mesh(mesh):
@@ -303,7 +300,7 @@ def train(config: Config) -> None:
         if step >= config.steps:
             print(f"all {config.steps} steps are done: give more --steps to train on")
             return
-        compiled_step = compile_step(state, abstract_batch(config, mesh))
+        compiled_step = compile_step(state, batches)
         evaluate = jax.jit(eval_step)
         # process 0 speaks for all
         monitor = Monitor(directory if jax.process_index() == 0 else epath.Path(tempfile.mkdtemp()), config, step)
