@@ -50,7 +50,8 @@ def complete(hf: dict[str, Any]) -> dict[str, Any]:
     """config.json with the values that transformers has for settings that are left out or null."""
     hf = {setting: value for setting, value in hf.items() if value is not None}
     if setting("ignored"):
-        for name in setting("ignored"):  # accepted when this package was woven, though no part of it covers them
+        # accepted when this package was woven, though no part of it covers them
+        for name in setting("ignored"):
             hf.pop(name, None)
     hf.setdefault("dtype", hf.get("torch_dtype", "float32"))
     point("hf.complete", hf)
