@@ -6,7 +6,7 @@ from generator.marks import own_layers, setting, splice
 @splice("hf.complete")
 def _(hf):
     if "num_local_experts" in hf:  # as transformers 5 writes it
-        hf["num_experts"] = hf["num_local_experts"]
+        hf.setdefault("num_experts", hf["num_local_experts"])
     hf.setdefault("decoder_sparse_step", 1)
     hf.setdefault("mlp_only_layers", [])
 

@@ -8,6 +8,7 @@ import jax.numpy as jnp
 from flax import nnx
 
 from generator.marks import splice
+from generator.roles import Config
 
 
 @splice("Embedding.parameters")
@@ -26,6 +27,11 @@ def _(config, problems):
     if config.sequence_length > config.context_length:
         most = f"must be at most --context-length {config.context_length}, as positions are learned"
         problems.append(f"--sequence-length {config.sequence_length}: {most}")
+
+
+@splice("hf.fields")
+def _(fields):
+    fields["sequence_length"] = min(Config.sequence_length, fields["context_length"])
 
 
 @splice("hf.tensors")

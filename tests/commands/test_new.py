@@ -131,7 +131,8 @@ def test_all_that_is_not_covered_is_told_at_once_and_can_be_accepted(make):
     assert code == 0, output
     assert table["settings"]["ignored"] == ["logit_scale", "mlp_bias", "stripes"]
     assert CliRunner().invoke(gen, ["build", "mine", "--target=cpu"]).exit_code == 0
-    assert '["logit_scale", "mlp_bias", "stripes"]' in Path("generated/mine_cpu/huggingface.py").read_text()
+    package = Path("generated/mine_cpu/huggingface.py").read_text()
+    assert '["logit_scale","mlp_bias","stripes"]' in "".join(package.split()).replace(",]", "]")
     assert "has no setting 'strips', which --ignore names" in make(name="other", ignore=("strips",), **settings)[0]
 
 
