@@ -60,6 +60,8 @@ class Checkpoints:
 
     def __init__(self, directory: str, config: Config | None):
         absl.logging.set_verbosity(absl.logging.FATAL)  # Orbax tells all of its work, and prints what it raises
+        # where one array fails, Orbax drops the others, each of which would print a page of text
+        sys.unraisablehook = lambda it: "loop is closed" in str(it.exc_value) or sys.__unraisablehook__(it)
         self.directory, self.config = absolute(directory), config
         if config is None:
             return

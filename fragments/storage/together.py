@@ -23,8 +23,6 @@ SEVERITIES = type(None), Damage, InputError, OSError, Exception  # of what a pro
 @contextlib.contextmanager
 def told_apart() -> Iterator[None]:
     """Raises OSError where storage fails, and Damage where something is missing, cut or changed."""
-    # where one array fails, Orbax drops the others, each with a page of text
-    sys.excepthook = lambda *dropped: "loop is closed" in str(dropped[1]) or sys.__excepthook__(*dropped)
     try:
         yield
     except Exception as error:
@@ -33,7 +31,6 @@ def told_apart() -> Iterator[None]:
         reason = " ".join(str(error).partition(" [")[0].split())
         failing = reason.startswith(FAILING) or ("os_error_code" in str(error) and not reason.startswith("NOT_FOUND"))
         if isinstance(error, DAMAGED):
-            sys.unraisablehook = lambda _: None
             error = OSError(reason) if failing else Damage(f"is damaged: {reason}")
         raise InputError(reason) if isinstance(error, ImportError) else error from None  # gs:// without gcsfs
 
