@@ -43,10 +43,8 @@ def import_hf(hf_dir: Positional[str], directory: Positional[str]) -> None:
     """Makes a Hugging Face directory the first checkpoint of a new directory, for train to start from, or generate."""
     config, model = load_hf(hf_dir)
     with beside(directory) as (whole, half):
-        copies = local_folder(half / "tokenizer")
-        copies.mkdir(parents=True, exist_ok=True)
-        copy_tokenizer(config.tokenizer, copies)
-        upload(copies, half / "tokenizer")
+        (half / "tokenizer").mkdir(parents=True)
+        copy_tokenizer(config.tokenizer, half / "tokenizer")
         tokenizer = str(whole / "tokenizer" / "tokenizer.json")
         checkpoints = Checkpoints(str(half), dataclasses.replace(config, tokenizer=tokenizer))
         checkpoints.save(0, model)
