@@ -1,6 +1,7 @@
 """Checkpoints written in the background by Orbax."""
 
 import dataclasses
+import re
 import sys
 import time
 from collections.abc import Callable
@@ -60,7 +61,8 @@ class Checkpoints:
     def __init__(self, directory: str, config: Config | None):
         absl.logging.set_verbosity(absl.logging.FATAL)  # Orbax tells all of its work, and prints what it raises
         # where one array fails, Orbax drops the others, each of which would print a page of text
-        sys.unraisablehook = lambda it: "loop is closed" in str(it.exc_value) or sys.__unraisablehook__(it)
+        dropped = re.compile("<coroutine|loop is closed").search
+        sys.unraisablehook = lambda it: dropped(f"{it.object} {it.exc_value}") or sys.__unraisablehook__(it)
         self.directory, self.config = absolute(directory), config
         if config is None:
             return

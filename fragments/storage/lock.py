@@ -39,8 +39,8 @@ def locked(directory: epath.Path) -> Iterator[Callable[[], None]]:
 
     def write() -> None:
         new = path.with_name("lock.new")
-        new.write_text(f"{holder}, renewed {datetime.datetime.now()}")
         with contextlib.suppress(FileNotFoundError):  # another took the lock just now
+            new.write_text(f"{holder}, renewed {datetime.datetime.now()}")
             new.replace(path)
 
     def take() -> None:
