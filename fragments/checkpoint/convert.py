@@ -7,6 +7,7 @@ from typing import Literal
 
 import tyro
 from etils import epath
+from safetensors import SafetensorError
 from tyro.conf import Positional
 
 from generator.roles import (
@@ -58,7 +59,10 @@ def export_hf(
     config, model = load_checkpoint(directory, make_mesh())
     with beside(hf_dir) as (_, half):
         local = local_folder(half)
-        save_hf(config, model, local, dtype)
+        try:
+            save_hf(config, model, local, dtype)
+        except SafetensorError as error:  # what its writer makes of an OSError
+            raise OSError(f"{hf_dir}: {error}") from None
         upload(local, half)
 
 
