@@ -1,6 +1,7 @@
 """Checkpoints written in the background by Orbax."""
 
 import dataclasses
+import re
 import sys
 import time
 from collections.abc import Callable
@@ -22,15 +23,14 @@ from generator.roles import (
     Damage,
     Decoder,
     InputError,
-    RestoreRows,
-    SaveRows,
+    Rows,
     absolute,
     abstract,
     agree,
     check_config,
     named_arrays,
+    tell_apart,
     together,
-    told_apart,
 )
 
 
@@ -60,6 +60,9 @@ class Checkpoints:
 
     def __init__(self, directory: str, config: Config | None):
         absl.logging.set_verbosity(absl.logging.FATAL)  # Orbax tells all of its work, and prints what it raises
+        # where one array fails, Orbax drops the others, each of which would print a page of text
+        dropped = re.compile("<coroutine|loop is closed").search
+        sys.unraisablehook = lambda it: dropped(f"{it.object} {it.exc_value}") or sys.__unraisablehook__(it)
         self.directory, self.config = absolute(directory), config
         if config is None:
             return
@@ -71,7 +74,6 @@ class Checkpoints:
         )
         self.manager = ocp.CheckpointManager(self.directory, options=options)
 
-    @told_apart()
     def save(self, step: int, model: Decoder, training: Any = None, data: Batches | None = None) -> None:
         """Copies the arrays from their devices and returns; they are written in the background.
 
@@ -88,13 +90,15 @@ class Checkpoints:
                     raise InputError(f"step {step} is not saved: its {item} is not finite: lower --learning-rate")
                 items[item] = ocp.args.StandardSave({"arrays": arrays, "checksums": sums})
         if data is not None:
-            items["data"] = SaveRows(data.get_state())
-        self.manager.save(step, args=ocp.args.Composite(**items))
+            items["data"] = Rows(data.get_state())
+        together(lambda: self.manager.save(step, args=ocp.args.Composite(**items)))
 
-    @told_apart()
     def close(self) -> None:
-        """Waits until all is written."""
-        self.manager.close()
+        """Waits until all is written; OSError where it cannot be."""
+        try:
+            self.manager.close()
+        except Exception as error:
+            raise tell_apart(error) from None
 
     def read(self, step: int, item: str, arguments: ocp.args.CheckpointArgs) -> Any:
         """An item by its own handler, which waits for no other process as Orbax's manager does."""
@@ -146,7 +150,7 @@ class Checkpoints:
         def read(step):
             config = self.read_config(step)
             trees = {item: tree for item, tree in targets(config).items() if step > 0 or item == "model"}
-            rows = self.read(step, "data", RestoreRows()) if data and step > 0 else {}
+            rows = self.read(step, "data", Rows()) if data and step > 0 else {}
             if data and step > 0 and len(rows) != config.batch_size:
                 raise ValueError(f"data has {len(rows)} rows of {config.batch_size}")
             return config, rows, trees, {item: self.read_arrays(step, item, tree) for item, tree in trees.items()}

@@ -7,6 +7,7 @@ from typing import Literal
 
 import tyro
 from etils import epath
+from safetensors import SafetensorError
 from tyro.conf import Positional
 
 from generator.roles import (
@@ -43,10 +44,8 @@ def import_hf(hf_dir: Positional[str], directory: Positional[str]) -> None:
     """Makes a Hugging Face directory the first checkpoint of a new directory, for train to start from, or generate."""
     config, model = load_hf(hf_dir)
     with beside(directory) as (whole, half):
-        copies = local_folder(half / "tokenizer")
-        copies.mkdir(parents=True, exist_ok=True)
-        copy_tokenizer(config.tokenizer, copies)
-        upload(copies, half / "tokenizer")
+        (half / "tokenizer").mkdir(parents=True)
+        copy_tokenizer(config.tokenizer, half / "tokenizer")
         tokenizer = str(whole / "tokenizer" / "tokenizer.json")
         checkpoints = Checkpoints(str(half), dataclasses.replace(config, tokenizer=tokenizer))
         checkpoints.save(0, model)
@@ -60,7 +59,10 @@ def export_hf(
     config, model = load_checkpoint(directory, make_mesh())
     with beside(hf_dir) as (_, half):
         local = local_folder(half)
-        save_hf(config, model, local, dtype)
+        try:
+            save_hf(config, model, local, dtype)
+        except SafetensorError as error:  # what its writer makes of an OSError
+            raise OSError(f"{hf_dir}: {error}") from None
         upload(local, half)
 
 

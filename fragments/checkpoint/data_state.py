@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+import zlib
 from typing import Any
 
 import orbax.checkpoint as ocp
@@ -11,22 +12,22 @@ from etils import epath
 class RowsHandler(ocp.CheckpointHandler):
     """Each process writes the states of the rows that it keeps; any number of processes reads those of all."""
 
-    def save(self, directory: epath.Path, args: "SaveRows") -> None:
+    def save(self, directory: epath.Path, args: "Rows") -> None:
         if args.states:
-            (directory / f"rows-{min(args.states)}.json").write_text(json.dumps(args.states))
+            text = json.dumps(args.states)
+            (directory / f"rows-{min(args.states)}.json").write_text(f"{text}\n{zlib.crc32(text.encode())}")
 
-    def restore(self, directory: epath.Path, args: "RestoreRows") -> dict[int, Any]:
-        found = [json.loads(path.read_text()) for path in directory.glob("rows-*.json")]
-        return {int(row): state for states in found for row, state in states.items()}
+    def restore(self, directory: epath.Path, args: "Rows") -> dict[int, Any]:
+        states = {}
+        for path in directory.glob("rows-*.json"):
+            text, _, checksum = path.read_text().partition("\n")
+            if checksum != str(zlib.crc32(text.encode())):
+                raise ValueError(f"{path} is not what was saved, by its checksum")
+            states |= json.loads(text)
+        return {int(row): state for row, state in states.items()}
 
 
-@ocp.args.register_with_handler(RowsHandler, for_save=True)
+@ocp.args.register_with_handler(RowsHandler, for_save=True, for_restore=True)
 @dataclasses.dataclass
-class SaveRows(ocp.args.CheckpointArgs):
-    states: dict[int, Any]  # by row
-
-
-@ocp.args.register_with_handler(RowsHandler, for_restore=True)
-@dataclasses.dataclass
-class RestoreRows(ocp.args.CheckpointArgs):
-    pass
+class Rows(ocp.args.CheckpointArgs):
+    states: dict[int, Any] | None = None  # by row; to restore, none

@@ -1,7 +1,6 @@
 """Hugging Face checkpoints: config.json and safetensors."""
 
 import json
-import shutil
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -169,7 +168,7 @@ def copy_tokenizer(tokenizer: str, directory: Path) -> None:
     """Copies what there is of a tokenizer.json and the files that come with it."""
     for name in "tokenizer", "tokenizer_config", "special_tokens_map", "generation_config", "config":
         if (path := Path(tokenizer).with_name(f"{name}.json")).is_file():
-            shutil.copy(path, directory)
+            (directory / path.name).write_bytes(path.read_bytes())
 
 
 def in_words_of(directory: Path, hf: dict[str, Any]) -> dict[str, Any]:

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 import jax
 from etils import epath
 
-from generator.roles import InputError, together
+from generator.roles import WAITS, InputError, together
 
 RENEWAL = 3  # seconds between renewals of a lock
 LEASE = 30  # seconds after which a lock that was not renewed is that of a dead process
@@ -26,46 +26,49 @@ def locked(directory: epath.Path) -> Iterator[Callable[[], None]]:
     """
     namespace = os.path.basename(os.path.realpath("/proc/self/ns/pid"))  # as containers may share their host's name
     path, place, released = directory / "lock", f"on {socket.gethostname()} {namespace}", threading.Event()
-    holder = f"process {os.getpid()} {place} since {datetime.datetime.now()}"
+    holder, first = f"process {os.getpid()} {place} since {datetime.datetime.now()}", jax.process_index() == 0
 
     def read() -> str:
-        return path.read_text() if path.exists() else ""
-
-    def write() -> None:
-        new = path.with_name("lock.new")
-        new.write_text(f"{holder}, renewed {datetime.datetime.now()}")
-        with contextlib.suppress(FileNotFoundError):  # another took the lock just now
-            new.replace(path)
+        with contextlib.suppress(FileNotFoundError):
+            return path.read_text()
+        return ""
 
     def check() -> None:
         if (text := read()) and not text.startswith(holder):
             raise InputError(f"{directory}: in use by {text}: stop that run, or give another directory")
 
+    def write() -> None:
+        new = path.with_name("lock.new")
+        with contextlib.suppress(FileNotFoundError):  # another took the lock just now
+            new.write_text(f"{holder}, renewed {datetime.datetime.now()}")
+            new.replace(path)
+
     def take() -> None:
         directory.mkdir(parents=True, exist_ok=True)
-        text, deadline = read(), time.monotonic() + LEASE
-        gone = place in text and os.path.exists("/proc/self") and not os.path.exists(f"/proc/{text.split()[1]}")
-        while text and not gone and time.monotonic() < deadline:  # the clocks of two hosts are not compared
-            time.sleep(0.1)
-            if read() != text:
+        found, deadline = read(), time.monotonic() + LEASE  # the clocks of two hosts are not compared
+        gone = place in found and os.path.exists("/proc/self") and not os.path.exists(f"/proc/{found.split()[1]}")
+        while (text := read()) and not gone and time.monotonic() < deadline:
+            if text != found:
                 check()
-                break  # it was released
+            time.sleep(0.1)
         write()
         time.sleep(0.5)  # whoever took it at the same moment has written by then: the last one has it
         check()
-        threading.Thread(target=renew, daemon=True).start()
+        thread.start()
 
     def renew() -> None:
         while not released.wait(RENEWAL):
-            with contextlib.suppress(OSError):  # a full disk ends the run where it saves
-                if read().startswith(holder):
-                    write()
+            with contextlib.suppress(InputError, OSError):  # the next save tells of them
+                check()
+                write()
 
-    first = jax.process_index() == 0
-    together(take if first else lambda: None)
+    thread = threading.Thread(target=renew, daemon=True)
+    together(lambda: first and take())
     try:
-        yield lambda: together(check if first else lambda: None)
+        yield lambda: together(lambda: first and check(), WAITS)
     finally:
         released.set()
-        if read().startswith(holder):
-            path.unlink()
+        if first:
+            thread.join()
+            if read().startswith(holder):
+                path.unlink()

@@ -1,15 +1,14 @@
 """What processes do together with storage: none goes on alone."""
 
-import contextlib
 import sys
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from generator.roles import InputError, agree
 
 
-class Damage(Exception):
+class Damage(InputError):
     """How a checkpoint is not what was saved, or not finite."""
 
 
@@ -20,22 +19,17 @@ WAITS = 1, 2, 4, 8  # seconds before what storage failed to give is read again
 SEVERITIES = type(None), Damage, InputError, OSError, Exception  # of what a process met; the last one is the worst
 
 
-@contextlib.contextmanager
-def told_apart() -> Iterator[None]:
-    """Raises OSError where storage fails, and Damage where something is missing, cut or changed."""
-    # where one array fails, Orbax drops the others, each with a page of text
-    sys.excepthook = lambda *dropped: "loop is closed" in str(dropped[1]) or sys.__excepthook__(*dropped)
-    try:
-        yield
-    except Exception as error:
-        while error.__cause__:  # Orbax raises plain Exceptions from those of TensorStore
-            error = error.__cause__
-        reason = " ".join(str(error).partition(" [")[0].split())
-        failing = reason.startswith(FAILING) or ("os_error_code" in str(error) and not reason.startswith("NOT_FOUND"))
-        if isinstance(error, DAMAGED):
-            sys.unraisablehook = lambda _: None
-            error = OSError(reason) if failing else Damage(f"is damaged: {reason}")
-        raise InputError(reason) if isinstance(error, ImportError) else error from None  # gs:// without gcsfs
+def tell_apart(error: Exception) -> Exception:
+    """OSError where storage failed, Damage where something is missing, cut or changed; others as they are."""
+    while error.__cause__:  # Orbax raises plain Exceptions from those of TensorStore
+        error = error.__cause__
+    reason = " ".join(str(error).partition(" [")[0].split())
+    if isinstance(error, ImportError):  # gs:// without gcsfs
+        return InputError(reason)
+    if not isinstance(error, DAMAGED):
+        return error
+    failing = reason.startswith(FAILING) or ("os_error_code" in str(error) and not reason.startswith("NOT_FOUND"))
+    return OSError(reason) if failing else Damage(f"is damaged: {reason}")
 
 
 def together(do: Callable[[], Any], waits: Iterable[int] = ()) -> Any:
@@ -46,14 +40,13 @@ def together(do: Callable[[], Any], waits: Iterable[int] = ()) -> Any:
     for seconds in (*waits, 0):
         result = error = None
         try:
-            with told_apart():
-                result = do()
+            result = do()
         except Exception as raised:
-            error = raised
+            error = tell_apart(raised)
         severity = next(i for i, kind in enumerate(SEVERITIES) if isinstance(error, kind))
         if (worst := agree(severity)) > severity:
             error = SEVERITIES[worst]("another process says why")
-        if SEVERITIES[worst] is not OSError or not seconds:
+        if not isinstance(error, OSError) or not seconds:
             break
         print(f"warning: {error}: trying again in {seconds} s", file=sys.stderr)
         time.sleep(seconds)

@@ -21,7 +21,7 @@ if count > 1:
 from llama2_cpu import checkpoint, errors, storage
 from llama2_cpu.parallel import abstract, make_mesh
 from llama2_cpu.tests.small import SMALL
-from llama2_cpu.tests.test_checkpoint import iterator
+from llama2_cpu.tests.test_checkpoint import Numbers
 from llama2_cpu.train import create_state, new_state
 
 mesh = make_mesh(1, -1, 1)
@@ -47,14 +47,14 @@ state = create_state(SMALL, mesh)
 checkpoints = checkpoint.Checkpoints(directory, SMALL)
 for step in 3, 7:
     done = dataclasses.replace(state, step=state.step + step)
-    checkpoints.save(step, done.model, dataclasses.replace(done, model=None), iterator())
+    checkpoints.save(step, done.model, dataclasses.replace(done, model=None), Numbers())
 checkpoints.close()
 target = abstract(lambda: new_state(SMALL), mesh)
 for fault in "none", "away once", "away", "missing":
     tries.clear()
     checkpoints = checkpoint.Checkpoints(directory, SMALL)
     try:
-        found = checkpoints.restore(target.model, dataclasses.replace(target, model=None), iterator())
+        found = checkpoints.restore(target.model, dataclasses.replace(target, model=None), Numbers())
         print(f"{fault}: step {found[0]} {int(found[3].step)}", sorted(os.listdir(directory))[0])
     except OSError as error:
         print(f"{fault}: OSError", sorted(os.listdir(directory))[0])
