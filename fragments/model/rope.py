@@ -35,11 +35,11 @@ def rotate(x: Array, angles: Array) -> Array:
     sin, cos = jnp.sin(angles)[:, :, None], jnp.cos(angles)[:, :, None]  # [B, T, 1, H/2]
     point("rotate.scale", sin, cos)
     with point("rotate.pairs", x):
-        first, second = jnp.split(x.astype(jnp.float32), 2, axis=-1)  # pairs x[i], x[i + H/2]
-    rotated = [first * cos - second * sin, second * cos + first * sin]
+        first, second = (half.astype(jnp.float32) for half in jnp.split(x, 2, axis=-1))  # pairs x[i], x[i + H/2]
+    rotated = [y.astype(x.dtype) for y in (first * cos - second * sin, second * cos + first * sin)]
     with point("rotate.joined", rotated):
         y = jnp.concatenate(rotated, axis=-1)
-    return y.astype(x.dtype)
+    return y
 
 
 @provide("Decoder.hidden")
