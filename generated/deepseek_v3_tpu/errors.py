@@ -70,7 +70,7 @@ def field_problems(settings: object, bounds: dict[str, tuple[float, float]]) -> 
 
 def check_config(config: Config, source: str = "") -> None:
     """Raises InputError, which lists all that cannot be used; `source` tells where it is from, if not from flags."""
-    bounds = {}
+    bounds = {"layers": (1, 10_000)}
     bounds.update(rope_mscale=(0, 1e9))
     bounds.update(ahead_weight=(0, 1e9))
     bounds.update(balance_rate=(0, 1e9))

@@ -126,10 +126,10 @@ def rotate(x: Array, angles: Array, rope_scale: float) -> Array:
     sin, cos = jnp.sin(angles)[:, :, None], jnp.cos(angles)[:, :, None]  # [B, T, 1, H/2]
     sin, cos = rope_scale * sin, rope_scale * cos
     first, second = x[..., ::2].astype(jnp.float32), x[..., 1::2].astype(jnp.float32)
-    rotated = [first * cos - second * sin, second * cos + first * sin]
+    rotated = [y.astype(x.dtype) for y in (first * cos - second * sin, second * cos + first * sin)]
     y = jnp.stack(rotated, axis=-1)  # [B, T, N, H/2, 2]
     y = y.reshape(*y.shape[:-2], -1)
-    return y.astype(x.dtype)
+    return y
 
 
 def attend(q: Array, k: Array, v: Array, segment_ids: Array | None) -> Array:
@@ -163,7 +163,8 @@ def attend_local(q: Array, k: Array, v: Array, segment_ids: Array, interpret: bo
     """
     T, N, H = q.shape[1:]
     padding = -T % 128  # the kernel wants whole lanes; what is added lies in the future of all tokens
-    q, k, v = (jnp.pad(x, ((0, 0), (0, padding), (0, 0), (0, 0))).swapaxes(1, 2) for x in (q * H**-0.5, k, v))
+    # scaled are the keys, which are fewer than the queries
+    q, k, v = (jnp.pad(x, ((0, 0), (0, padding), (0, 0), (0, 0))).swapaxes(1, 2) for x in (q, k * H**-0.5, v))
     q, k, v = checkpoint_name((q, k, v), "attention")
     segment_ids = jnp.pad(segment_ids, ((0, 0), (0, padding)))
     size = math.gcd(T + padding, 1024)  # queries or keys that the kernel takes at a time

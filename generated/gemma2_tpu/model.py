@@ -118,10 +118,9 @@ def rotary_angles(positions: Array, config: Config, theta: float) -> Array:
 def rotate(x: Array, angles: Array) -> Array:
     """Rotates each pair of numbers of a head by its angle. x [B, T, N, H], angles [B, T, H/2]."""
     sin, cos = jnp.sin(angles)[:, :, None], jnp.cos(angles)[:, :, None]  # [B, T, 1, H/2]
-    first, second = jnp.split(x.astype(jnp.float32), 2, axis=-1)  # pairs x[i], x[i + H/2]
-    rotated = [first * cos - second * sin, second * cos + first * sin]
-    y = jnp.concatenate(rotated, axis=-1)
-    return y.astype(x.dtype)
+    first, second = (half.astype(jnp.float32) for half in jnp.split(x, 2, axis=-1))  # pairs x[i], x[i + H/2]
+    rotated = [y.astype(x.dtype) for y in (first * cos - second * sin, second * cos + first * sin)]
+    return jnp.concatenate(rotated, axis=-1)
 
 
 def attend(q: Array, k: Array, v: Array, segment_ids: Array | None, window: int, soft_cap: float) -> Array:
@@ -161,7 +160,8 @@ def attend_local(
     """
     T, N, H = q.shape[1:]
     padding = -T % 128  # the kernel wants whole lanes; what is added lies in the future of all tokens
-    q, k, v = (jnp.pad(x, ((0, 0), (0, padding), (0, 0), (0, 0))).swapaxes(1, 2) for x in (q * H**-0.5, k, v))
+    # scaled are the keys, which are fewer than the queries
+    q, k, v = (jnp.pad(x, ((0, 0), (0, padding), (0, 0), (0, 0))).swapaxes(1, 2) for x in (q, k * H**-0.5, v))
     q, k, v = checkpoint_name((q, k, v), "attention")
     segment_ids = jnp.pad(segment_ids, ((0, 0), (0, padding)))
     size = math.gcd(T + padding, 1024)  # queries or keys that the kernel takes at a time

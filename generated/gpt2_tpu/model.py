@@ -145,7 +145,8 @@ def attend_local(q: Array, k: Array, v: Array, segment_ids: Array, interpret: bo
     """
     T, N, H = q.shape[1:]
     padding = -T % 128  # the kernel wants whole lanes; what is added lies in the future of all tokens
-    q, k, v = (jnp.pad(x, ((0, 0), (0, padding), (0, 0), (0, 0))).swapaxes(1, 2) for x in (q * H**-0.5, k, v))
+    # scaled are the keys, which are fewer than the queries
+    q, k, v = (jnp.pad(x, ((0, 0), (0, padding), (0, 0), (0, 0))).swapaxes(1, 2) for x in (q, k * H**-0.5, v))
     q, k, v = checkpoint_name((q, k, v), "attention")
     segment_ids = jnp.pad(segment_ids, ((0, 0), (0, padding)))
     size = math.gcd(T + padding, 1024)  # queries or keys that the kernel takes at a time

@@ -126,10 +126,9 @@ def rotary_angles(positions: Array, config: Config, theta: float) -> Array:
 def rotate(x: Array, angles: Array) -> Array:
     """Rotates each pair of numbers of a head by its angle. x [B, T, N, H], angles [B, T, H/2]."""
     sin, cos = jnp.sin(angles)[:, :, None], jnp.cos(angles)[:, :, None]  # [B, T, 1, H/2]
-    first, second = jnp.split(x.astype(jnp.float32), 2, axis=-1)  # pairs x[i], x[i + H/2]
-    rotated = [first * cos - second * sin, second * cos + first * sin]
-    y = jnp.concatenate(rotated, axis=-1)
-    return y.astype(x.dtype)
+    first, second = (half.astype(jnp.float32) for half in jnp.split(x, 2, axis=-1))  # pairs x[i], x[i + H/2]
+    rotated = [y.astype(x.dtype) for y in (first * cos - second * sin, second * cos + first * sin)]
+    return jnp.concatenate(rotated, axis=-1)
 
 
 def attend(q: Array, k: Array, v: Array, segment_ids: Array | None) -> Array:

@@ -69,7 +69,7 @@ def field_problems(settings: object, bounds: dict[str, tuple[float, float]]) -> 
 
 def check_config(config: Config, source: str = "") -> None:
     """Raises InputError, which lists all that cannot be used; `source` tells where it is from, if not from flags."""
-    bounds = {}
+    bounds = {"layers": (1, 10_000)}
     bounds.update(mesh_data=(-1, 2**31 - 1), mesh_fsdp=(-1, 2**31 - 1), mesh_tensor=(-1, 2**31 - 1))
     bounds.update(eval_share=(0, 0.999))
     bounds.update(warmup_ratio=(0, 1), final_ratio=(0, 1))

@@ -7,7 +7,6 @@
 """Hugging Face checkpoints: config.json and safetensors, as `save_pretrained` of transformers writes them."""
 
 import json
-import shutil
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -197,41 +196,30 @@ def read_json(path: Path) -> dict[str, Any]:
         raise InputError(f"{path}: {error}: give a directory that save_pretrained has written") from None
 
 
-def check_sizes(hf: dict[str, Any], path: Path) -> None:
-    """The settings that become fields of Config are numbers, whole ones where these are."""
-    for name, field in hf_sizes():
-        value, kind, end = hf.get(name), Config.__dataclass_fields__[field].type, 2**16 if field == "layers" else 2**31
-        if value is not None and kind in (int, float) and not (type(value) in (int, kind) and 0 <= value < end):
-            problem = f"{name} is {json.dumps(value)}, not a {'whole ' * (kind is int)}number from 0 to {end - 1}"
-            raise InputError(f"{path}: {problem}: mend it")
-
-
 def read_hf_config(hf_dir: Path) -> Config:
     """The Config for a config.json whose settings of structure are those that were woven."""
     path = hf_dir / "config.json"
     hf = read_json(path)
-    check_sizes(hf, path)  # here too, as others follow from them
     try:
+        if hf.get("num_hidden_layers", 0) > 10_000:  # before lists of so many are made
+            raise ValueError(f"num_hidden_layers is {hf['num_hidden_layers']}, more than 10,000")
         hf = complete(hf)
-        check_sizes(hf, path)
         fields = {field: hf[setting] for setting, field in hf_sizes()}
-        if hf["dtype"] not in ("float32", "bfloat16", "float16"):
-            raise ValueError(f"dtype is {json.dumps(hf['dtype'])}, not float32, bfloat16 or float16")
-        fields["dtype"] = "float32" if hf["dtype"] == "float32" else "bfloat16"  # fp16 has no range for small gradients
+        fields["dtype"] = {"float16": "bfloat16"}.get(hf["dtype"], hf["dtype"])  # fp16 underflows in gradients
         config = Config(**fields, tokenizer=str(hf_dir.resolve() / "tokenizer.json"))
-        problems = [
+        check_config(config, f"{path}: ")
+        if problems := [
             f"{path}: {setting} is {json.dumps(hf.get(setting))}, but this package was woven for {json.dumps(woven)}: "
             f"select {choice} in the architecture and build again"
             for setting, woven, choice in hf_structure(config)
             if hf.get(setting) != woven
-        ]
+        ]:
+            raise InputError("\n".join(problems))
+        return config
     except KeyError as setting:
         raise InputError(f"{path}: the setting {setting} is missing") from None
     except (ArithmeticError, AttributeError, IndexError, TypeError, ValueError) as error:
         raise InputError(f"{path}: its settings cannot be read: {error}: mend them") from None
-    if problems:
-        raise InputError("\n".join(problems))
-    return config
 
 
 def open_hf(hf_dir: Path) -> dict[str, Any]:
@@ -259,7 +247,6 @@ def load_hf(hf_dir: str | Path) -> tuple[Config, Decoder]:
     Raises InputError, which lists all tensors that are missing, unknown, or of another dtype or shape.
     """
     config = read_hf_config(Path(hf_dir))
-    check_config(config, f"{hf_dir}/config.json: ")
     tensors = open_hf(Path(hf_dir))
     model = jax.eval_shape(lambda: Decoder(config, nnx.Rngs(0)))
     sizes = sum(x.size for x in jax.tree.leaves(model)), sum(np.prod(x.get_shape()) for x in tensors.values())
@@ -289,7 +276,7 @@ def copy_tokenizer(tokenizer: str, directory: Path) -> None:
     """Copies what there is of a tokenizer.json and the files that come with it."""
     for name in "tokenizer", "tokenizer_config", "special_tokens_map", "generation_config", "config":
         if (path := Path(tokenizer).with_name(f"{name}.json")).is_file():
-            shutil.copy(path, directory)
+            (directory / path.name).write_bytes(path.read_bytes())
 
 
 def in_words_of(directory: Path, hf: dict[str, Any]) -> dict[str, Any]:
@@ -298,13 +285,11 @@ def in_words_of(directory: Path, hf: dict[str, Any]) -> dict[str, Any]:
         config, there = read_hf_config(directory), read_json(directory / "config.json")
     except InputError:  # none, or of another kind of model
         return hf
-
-    def meaning(it: dict[str, Any]) -> list[Any]:
-        return [complete(it).get(name) for name, *_ in (*hf_sizes(), *hf_structure(config))]
-
+    names = [name for name, *_ in (*hf_sizes(), *hf_structure(config))]
     tokens = {name: value for name, value in there.items() if name.endswith("_token_id")}
     other = {name: value for name, value in there.items() if name != "rope_parameters"}  # whose words come before hf's
-    return next(it for it in (there, other | hf | tokens, hf | tokens) if meaning(it) == meaning(hf))
+    spellings = there, other | hf | tokens, hf | tokens
+    return next(it for it in spellings if all(complete(it).get(name) == complete(hf).get(name) for name in names))
 
 
 def save_hf(

@@ -39,7 +39,7 @@ def upload(local: epath.Path, folder: epath.Path) -> None:
             (parent / name).copy(target / name, overwrite=True)
 
 
-class Damage(Exception):
+class Damage(InputError):
     """How a checkpoint is not what was saved, or not finite."""
 
 
@@ -53,22 +53,17 @@ WAITS = 1, 2, 4, 8  # seconds before what storage failed to give is read again
 SEVERITIES = type(None), Damage, InputError, OSError, Exception  # of what a process met; the last one is the worst
 
 
-@contextlib.contextmanager
-def told_apart() -> Iterator[None]:
-    """Raises OSError where storage fails, and Damage where something is missing, cut or changed."""
-    # where one array fails, Orbax drops the others, each with a page of text
-    sys.excepthook = lambda *dropped: "loop is closed" in str(dropped[1]) or sys.__excepthook__(*dropped)
-    try:
-        yield
-    except Exception as error:
-        while error.__cause__:  # Orbax raises plain Exceptions from those of TensorStore
-            error = error.__cause__
-        reason = " ".join(str(error).partition(" [")[0].split())
-        failing = reason.startswith(FAILING) or ("os_error_code" in str(error) and not reason.startswith("NOT_FOUND"))
-        if isinstance(error, DAMAGED):
-            sys.unraisablehook = lambda _: None
-            error = OSError(reason) if failing else Damage(f"is damaged: {reason}")
-        raise InputError(reason) if isinstance(error, ImportError) else error from None  # gs:// without gcsfs
+def tell_apart(error: Exception) -> Exception:
+    """OSError where storage failed, Damage where something is missing, cut or changed; others as they are."""
+    while error.__cause__:  # Orbax raises plain Exceptions from those of TensorStore
+        error = error.__cause__
+    reason = " ".join(str(error).partition(" [")[0].split())
+    if isinstance(error, ImportError):  # gs:// without gcsfs
+        return InputError(reason)
+    if not isinstance(error, DAMAGED):
+        return error
+    failing = reason.startswith(FAILING) or ("os_error_code" in str(error) and not reason.startswith("NOT_FOUND"))
+    return OSError(reason) if failing else Damage(f"is damaged: {reason}")
 
 
 def together(do: Callable[[], Any], waits: Iterable[int] = ()) -> Any:
@@ -79,14 +74,13 @@ def together(do: Callable[[], Any], waits: Iterable[int] = ()) -> Any:
     for seconds in (*waits, 0):
         result = error = None
         try:
-            with told_apart():
-                result = do()
+            result = do()
         except Exception as raised:
-            error = raised
+            error = tell_apart(raised)
         severity = next(i for i, kind in enumerate(SEVERITIES) if isinstance(error, kind))
         if (worst := agree(severity)) > severity:
             error = SEVERITIES[worst]("another process says why")
-        if SEVERITIES[worst] is not OSError or not seconds:
+        if not isinstance(error, OSError) or not seconds:
             break
         print(f"warning: {error}: trying again in {seconds} s", file=sys.stderr)
         time.sleep(seconds)
@@ -109,46 +103,49 @@ def locked(directory: epath.Path) -> Iterator[Callable[[], None]]:
     """
     namespace = os.path.basename(os.path.realpath("/proc/self/ns/pid"))  # as containers may share their host's name
     path, place, released = directory / "lock", f"on {socket.gethostname()} {namespace}", threading.Event()
-    holder = f"process {os.getpid()} {place} since {datetime.datetime.now()}"
+    holder, first = f"process {os.getpid()} {place} since {datetime.datetime.now()}", jax.process_index() == 0
 
     def read() -> str:
-        return path.read_text() if path.exists() else ""
-
-    def write() -> None:
-        new = path.with_name("lock.new")
-        new.write_text(f"{holder}, renewed {datetime.datetime.now()}")
-        with contextlib.suppress(FileNotFoundError):  # another took the lock just now
-            new.replace(path)
+        with contextlib.suppress(FileNotFoundError):
+            return path.read_text()
+        return ""
 
     def check() -> None:
         if (text := read()) and not text.startswith(holder):
             raise InputError(f"{directory}: in use by {text}: stop that run, or give another directory")
 
+    def write() -> None:
+        new = path.with_name("lock.new")
+        with contextlib.suppress(FileNotFoundError):  # another took the lock just now
+            new.write_text(f"{holder}, renewed {datetime.datetime.now()}")
+            new.replace(path)
+
     def take() -> None:
         directory.mkdir(parents=True, exist_ok=True)
-        text, deadline = read(), time.monotonic() + LEASE
-        gone = place in text and os.path.exists("/proc/self") and not os.path.exists(f"/proc/{text.split()[1]}")
-        while text and not gone and time.monotonic() < deadline:  # the clocks of two hosts are not compared
-            time.sleep(0.1)
-            if read() != text:
+        found, deadline = read(), time.monotonic() + LEASE  # the clocks of two hosts are not compared
+        gone = place in found and os.path.exists("/proc/self") and not os.path.exists(f"/proc/{found.split()[1]}")
+        while (text := read()) and not gone and time.monotonic() < deadline:
+            if text != found:
                 check()
-                break  # it was released
+            time.sleep(0.1)
         write()
         time.sleep(0.5)  # whoever took it at the same moment has written by then: the last one has it
         check()
-        threading.Thread(target=renew, daemon=True).start()
+        thread.start()
 
     def renew() -> None:
         while not released.wait(RENEWAL):
-            with contextlib.suppress(OSError):  # a full disk ends the run where it saves
-                if read().startswith(holder):
-                    write()
+            with contextlib.suppress(InputError, OSError):  # the next save tells of them
+                check()
+                write()
 
-    first = jax.process_index() == 0
-    together(take if first else lambda: None)
+    thread = threading.Thread(target=renew, daemon=True)
+    together(lambda: first and take())
     try:
-        yield lambda: together(check if first else lambda: None)
+        yield lambda: together(lambda: first and check(), WAITS)
     finally:
         released.set()
-        if read().startswith(holder):
-            path.unlink()
+        if first:
+            thread.join()
+            if read().startswith(holder):
+                path.unlink()

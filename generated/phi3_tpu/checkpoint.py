@@ -17,8 +17,10 @@ python -m phi3_tpu.checkpoint export DIR HF_DIR --dtype bfloat16
 import contextlib
 import dataclasses
 import json
+import re
 import sys
 import time
+import zlib
 from collections.abc import Callable, Iterator
 from typing import Any, Literal
 
@@ -32,6 +34,7 @@ from etils import epath
 from flax import nnx
 from jax import Array
 from jax.sharding import Mesh
+from safetensors import SafetensorError
 from tyro.conf import Positional
 
 from .config import Config
@@ -41,31 +44,31 @@ from .errors import InputError, check_config, ending_with_messages
 from .huggingface import copy_tokenizer, load_hf, save_hf
 from .model import Decoder
 from .parallel import abstract, make_mesh, named_arrays
-from .storage import WAITS, Damage, absolute, local_folder, together, told_apart, upload
+from .storage import WAITS, Damage, absolute, local_folder, tell_apart, together, upload
 
 
 class RowsHandler(ocp.CheckpointHandler):
     """Each process writes the states of the rows that it keeps; any number of processes reads those of all."""
 
-    def save(self, directory: epath.Path, args: "SaveRows") -> None:
+    def save(self, directory: epath.Path, args: "Rows") -> None:
         if args.states:
-            (directory / f"rows-{min(args.states)}.json").write_text(json.dumps(args.states))
+            text = json.dumps(args.states)
+            (directory / f"rows-{min(args.states)}.json").write_text(f"{text}\n{zlib.crc32(text.encode())}")
 
-    def restore(self, directory: epath.Path, args: "RestoreRows") -> dict[int, Any]:
-        found = [json.loads(path.read_text()) for path in directory.glob("rows-*.json")]
-        return {int(row): state for states in found for row, state in states.items()}
+    def restore(self, directory: epath.Path, args: "Rows") -> dict[int, Any]:
+        states = {}
+        for path in directory.glob("rows-*.json"):
+            text, _, checksum = path.read_text().partition("\n")
+            if checksum != str(zlib.crc32(text.encode())):
+                raise ValueError(f"{path} is not what was saved, by its checksum")
+            states |= json.loads(text)
+        return {int(row): state for row, state in states.items()}
 
 
-@ocp.args.register_with_handler(RowsHandler, for_save=True)
+@ocp.args.register_with_handler(RowsHandler, for_save=True, for_restore=True)
 @dataclasses.dataclass
-class SaveRows(ocp.args.CheckpointArgs):
-    states: dict[int, Any]  # by row
-
-
-@ocp.args.register_with_handler(RowsHandler, for_restore=True)
-@dataclasses.dataclass
-class RestoreRows(ocp.args.CheckpointArgs):
-    pass
+class Rows(ocp.args.CheckpointArgs):
+    states: dict[int, Any] | None = None  # by row; to restore, none
 
 
 @jax.jit
@@ -87,6 +90,9 @@ class Checkpoints:
 
     def __init__(self, directory: str, config: Config | None):
         absl.logging.set_verbosity(absl.logging.FATAL)  # Orbax tells all of its work, and prints what it raises
+        # where one array fails, Orbax drops the others, each of which would print a page of text
+        dropped = re.compile("<coroutine|loop is closed").search
+        sys.unraisablehook = lambda it: dropped(f"{it.object} {it.exc_value}") or sys.__unraisablehook__(it)
         self.directory, self.config = absolute(directory), config
         if config is None:
             return
@@ -98,7 +104,6 @@ class Checkpoints:
         )
         self.manager = ocp.CheckpointManager(self.directory, options=options)
 
-    @told_apart()
     def save(self, step: int, model: Decoder, training: Any = None, data: Batches | None = None) -> None:
         """Copies the arrays from their devices and returns; they are written in the background.
 
@@ -114,13 +119,15 @@ class Checkpoints:
                     raise InputError(f"step {step} is not saved: its {item} is not finite: lower --learning-rate")
                 items[item] = ocp.args.StandardSave({"arrays": arrays, "checksums": sums})
         if data is not None:
-            items["data"] = SaveRows(data.get_state())
-        self.manager.save(step, args=ocp.args.Composite(**items))
+            items["data"] = Rows(data.get_state())
+        together(lambda: self.manager.save(step, args=ocp.args.Composite(**items)))
 
-    @told_apart()
     def close(self) -> None:
-        """Waits until all is written."""
-        self.manager.close()
+        """Waits until all is written; OSError where it cannot be."""
+        try:
+            self.manager.close()
+        except Exception as error:
+            raise tell_apart(error) from None
 
     def read(self, step: int, item: str, arguments: ocp.args.CheckpointArgs) -> Any:
         """An item by its own handler, which waits for no other process as Orbax's manager does."""
@@ -170,7 +177,7 @@ class Checkpoints:
         def read(step):
             config = self.read_config(step)
             trees = {item: tree for item, tree in targets(config).items() if step > 0 or item == "model"}
-            rows = self.read(step, "data", RestoreRows()) if data and step > 0 else {}
+            rows = self.read(step, "data", Rows()) if data and step > 0 else {}
             if data and step > 0 and len(rows) != config.batch_size:
                 raise ValueError(f"data has {len(rows)} rows of {config.batch_size}")
             return config, rows, trees, {item: self.read_arrays(step, item, tree) for item, tree in trees.items()}
@@ -250,10 +257,8 @@ def import_hf(hf_dir: Positional[str], directory: Positional[str]) -> None:
     """Makes a Hugging Face directory the first checkpoint of a new directory, for train to start from, or generate."""
     config, model = load_hf(hf_dir)
     with beside(directory) as (whole, half):
-        copies = local_folder(half / "tokenizer")
-        copies.mkdir(parents=True, exist_ok=True)
-        copy_tokenizer(config.tokenizer, copies)
-        upload(copies, half / "tokenizer")
+        (half / "tokenizer").mkdir(parents=True)
+        copy_tokenizer(config.tokenizer, half / "tokenizer")
         tokenizer = str(whole / "tokenizer" / "tokenizer.json")
         checkpoints = Checkpoints(str(half), dataclasses.replace(config, tokenizer=tokenizer))
         checkpoints.save(0, model)
@@ -267,7 +272,10 @@ def export_hf(
     config, model = load_checkpoint(directory, make_mesh())
     with beside(hf_dir) as (_, half):
         local = local_folder(half)
-        save_hf(config, model, local, dtype)
+        try:
+            save_hf(config, model, local, dtype)
+        except SafetensorError as error:  # what its writer makes of an OSError
+            raise OSError(f"{hf_dir}: {error}") from None
         upload(local, half)
 
 

@@ -19,7 +19,7 @@ import pytest
 import tokenizers
 from array_record.python.array_record_module import ArrayRecordWriter
 
-from ..checkpoint import RestoreRows, SaveRows
+from ..checkpoint import Rows
 from ..config import PRESETS
 from ..data import Batches, find_files, held_out_batches, load_tokenizer, make_datasets, open_documents
 from ..errors import InputError
@@ -179,8 +179,8 @@ def test_any_number_of_processes_goes_on_with_the_same_batches(tmp_path, consume
     assert states == alone.get_state() == four[0].get_state() | four[2].get_state()
     assert four[1].get_state() == four[3].get_state() == {}  # their rows are kept by the process before
     with orbax.checkpoint.CheckpointManager(tmp_path / "checkpoints") as manager:
-        manager.save(1, args=orbax.checkpoint.args.Composite(data=SaveRows(states)))
-        states = manager.restore(1, args=orbax.checkpoint.args.Composite(data=RestoreRows()))["data"]
+        manager.save(1, args=orbax.checkpoint.args.Composite(data=Rows(states)))
+        states = manager.restore(1, args=orbax.checkpoint.args.Composite(data=Rows()))["data"]
     whole = take(alone, 10)
     for processes, shared in (1, 1), (2, 1), (2, 2), (4, 1), (4, 2):
         job = make_batches(config, processes, shared)

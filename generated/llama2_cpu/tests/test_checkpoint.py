@@ -31,9 +31,8 @@ pytestmark = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptio
 
 @pytest.fixture(autouse=True)
 def hook(monkeypatch):
-    """Where a checkpoint is damaged, a hook for what Orbax drops takes the place of Python's: here for one test."""
+    """Checkpoints put a hook for what Orbax drops in the place of Python's: here for one test."""
     monkeypatch.setattr(sys, "unraisablehook", sys.unraisablehook)
-    monkeypatch.setattr(sys, "excepthook", sys.excepthook)
     yield
     gc.collect()
 
