@@ -39,4 +39,6 @@ def ending_with_messages() -> Iterator[None]:
         yield
     except (Stop, OSError) as error:
         print(f"error: {error}", file=sys.stderr)
-        raise SystemExit(getattr(error, "code", ExitCode.STORAGE)) from None
+        is_mistake = isinstance(error, (FileNotFoundError, NotADirectoryError, IsADirectoryError))
+        code = ExitCode.MISTAKE if is_mistake else getattr(error, "code", ExitCode.STORAGE)
+        raise SystemExit(code) from None

@@ -24,11 +24,14 @@ from generator.roles import (
     compile_step,
     create_state,
     eval_step,
+    find_files,
     held_out_batches,
     locked,
     make_mesh,
     new_state,
+    require_equal,
     start_watchdog,
+    together,
 )
 
 
@@ -45,13 +48,15 @@ def train(config: Config) -> None:
     if not config.checkpoint_dir and jax.process_count() > 1:
         raise InputError("--checkpoint-dir is missing: several processes need one that all of them see")
     mesh = make_mesh(config.mesh_data, config.mesh_fsdp, config.mesh_tensor)
+    require_equal("settings", config)
     batches = abstract_batch(config, mesh)
     signals = []  # received; the second one ends the program at once
     if jax.process_count() == 1:  # several agree on a step to stop at through jax.distributed
         for number in signal.SIGTERM, signal.SIGINT:
             signal.signal(number, lambda n, _: (signals.append(n), signal.signal(n, signal.SIG_DFL)))
-    data = Batches(config, batches["tokens"].sharding)
-    held_out, to_devices = held_out_batches(config, data.rows), data.to_devices
+    data = together(lambda: Batches(config, batches["tokens"].sharding))
+    require_equal("data", [path.stat().st_size for path in find_files(config.data)])
+    held_out, to_devices = together(lambda: held_out_batches(config, data.rows)), data.to_devices
     directory = absolute(config.checkpoint_dir or time.strftime("runs/%Y%m%d-%H%M%S"))
     with locked(directory) as check_lock, jax.set_mesh(mesh):
         checkpoints = Checkpoints(str(directory), config)
@@ -91,6 +96,8 @@ def train(config: Config) -> None:
                     continue
                 monitor.step(*pending)
                 pending = None
+                # steps that are skipped take no old checkpoint's place, and come again in a run that is started again
+                saves &= not monitor.skipped or step == config.steps or stopping
                 if evaluates:
                     sums = [evaluate(state.model, to_devices(batch)) for batch in held_out]
                     total, targets = (sum(float(x[name]) for x in sums) for name in ("cross_entropy", "targets"))

@@ -12,11 +12,17 @@ from matplotlib.figure import Figure
 from rich.progress import BarColumn, Progress, TimeRemainingColumn
 from tensorboardX import SummaryWriter
 
+from generator.marks import splice
 from generator.roles import InputError, flops_per_token, local_folder, peak_flops, upload
 
 
 class Config:
     max_skipped: int = 10  # steps in a row without finite gradients, which change nothing; one more ends the run
+
+
+@splice("check_config.bounds")
+def _(bounds):
+    bounds.update(max_skipped=(0, 2**31 - 1))
 
 
 class Monitor:

@@ -11,6 +11,7 @@ import tempfile
 import threading
 import time
 import warnings
+import zlib
 
 import jax
 import numpy as np
@@ -74,6 +75,13 @@ def join_job() -> None:
         if told:
             problem = f"{', '.join(told)} tells of several processes, which JAX does not find: {error}"
             raise InputError(f"{problem} Start them by srun or mpirun, or set {', '.join(SETTINGS)}") from None
+
+
+def require_equal(what: str, value: object) -> None:
+    """Raises InputError in all processes where one was started with another value than the others."""
+    digests = multihost_utils.process_allgather(np.uint32(zlib.crc32(repr(value).encode())))
+    if np.unique(digests).size > 1:
+        raise InputError(f"the processes of the job differ in their {what}: start all of them with the same")
 
 
 def agree(value: int) -> int:

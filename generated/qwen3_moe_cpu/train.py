@@ -36,12 +36,12 @@ from tensorboardX import SummaryWriter
 
 from .checkpoint import Checkpoints, changes, checksums, newest_config
 from .config import PRESETS, Config
-from .data import Batches, abstract_batch, held_out_batches
-from .distributed import join_job, start_watchdog
+from .data import Batches, abstract_batch, find_files, held_out_batches
+from .distributed import join_job, require_equal, start_watchdog
 from .errors import ExitCode, InputError, Stop, check_config, ending_with_messages
 from .model import Decoder, join_layers, routed_tokens
 from .parallel import abstract, make_mesh, named_arrays
-from .storage import absolute, local_folder, locked, upload
+from .storage import absolute, local_folder, locked, together, upload
 
 
 def learning_rate(done: Array, config: Config) -> Array:
@@ -294,13 +294,15 @@ def train(config: Config) -> None:
     if not config.checkpoint_dir and jax.process_count() > 1:
         raise InputError("--checkpoint-dir is missing: several processes need one that all of them see")
     mesh = make_mesh(config.mesh_data, config.mesh_fsdp, config.mesh_tensor)
+    require_equal("settings", config)
     batches = abstract_batch(config, mesh)
     signals = []  # received; the second one ends the program at once
     if jax.process_count() == 1:  # several agree on a step to stop at through jax.distributed
         for number in signal.SIGTERM, signal.SIGINT:
             signal.signal(number, lambda n, _: (signals.append(n), signal.signal(n, signal.SIG_DFL)))
-    data = Batches(config, batches["tokens"].sharding)
-    held_out, to_devices = held_out_batches(config, data.rows), data.to_devices
+    data = together(lambda: Batches(config, batches["tokens"].sharding))
+    require_equal("data", [path.stat().st_size for path in find_files(config.data)])
+    held_out, to_devices = together(lambda: held_out_batches(config, data.rows)), data.to_devices
     directory = absolute(config.checkpoint_dir or time.strftime("runs/%Y%m%d-%H%M%S"))
     with locked(directory) as check_lock, jax.set_mesh(mesh):
         checkpoints = Checkpoints(str(directory), config)
@@ -342,6 +344,8 @@ def train(config: Config) -> None:
                     continue
                 monitor.step(*pending)
                 pending = None
+                # steps that are skipped take no old checkpoint's place, and come again in a run that is started again
+                saves &= not monitor.skipped or step == config.steps or stopping
                 if evaluates:
                     sums = [evaluate(state.model, to_devices(batch)) for batch in held_out]
                     total, targets = (sum(float(x[name]) for x in sums) for name in ("cross_entropy", "targets"))
