@@ -17,7 +17,7 @@ class ExitCode(enum.IntEnum):
     """What is not worth another try, and what is; 74 and 75 as in sysexits.h."""
 
     MISTAKE = 2  # in what was given, or a loss that diverged: it would end in the same way again
-    DOES_NOT_FIT = 3  # the step needs more memory than the devices have
+    DOES_NOT_FIT = 3  # of compile alone: the step needs more memory than the devices have
     STORAGE = 74  # the disk is full, or the storage cannot be reached
     PREEMPTED = 75  # stopped by a signal, all of it saved
     HUNG = 76  # no step ended in time
