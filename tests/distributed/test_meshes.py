@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import collections
 import json
 from pathlib import Path
 
@@ -56,12 +55,3 @@ def test_processes_compute_what_one_device_computes(expected, cache, data, tmp_p
                 assert fed.setdefault(row, documents) == documents  # processes that share a row feed the same
         assert fed == rows
     assert np.ptp(arrays["loss"]) > 1e-3
-
-
-def test_each_document_is_fed_once_an_epoch(expected):
-    _, _, rows = expected
-    counts = collections.Counter(document for documents in rows.values() for document in documents)
-    assert set(counts) == set(range(DOCUMENTS))
-    # rows are at most a batch apart, and their bins hold some documents back
-    firsts = collections.Counter(n for row in rows.values() for n in row[: 3 * DOCUMENTS // 8])
-    assert max(firsts.values()) <= 2 * 3
