@@ -57,6 +57,11 @@ def _(products, config):
     products["ahead"] = config.ahead * config.width * (2 * config.width + config.vocab_size)
 
 
+@splice("check_config.bounds")
+def _(bounds):
+    bounds.update(ahead=(0, 100))
+
+
 @splice("hf.layer_tensors")
 def _():
     yield "token_norm.scale", "model.layers.{}.enorm.weight", "d -> d"

@@ -27,7 +27,7 @@ def _(field, value, allowed, wanted):
         wanted = "positive numbers"
 
 
-@splice("check_config.rotated", after="partial_rope")
+@splice("check_config.pairs")
 def _(config, problems, size):
     for factors in config.rope_short_factors, config.rope_long_factors:
         if 2 * len(factors) != size:

@@ -19,6 +19,7 @@ def _(config, problems):
         size = config.head_size
     if size % 2:
         problems.append(f"--head-size {size}: must be even, as pairs of numbers are rotated")
+    point("check_config.pairs", config, problems, size)
 
 
 def rotary_angles(positions: Array, config: Config, theta: float) -> Array:

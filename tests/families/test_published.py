@@ -66,7 +66,7 @@ QUICK = [
 TYPES = {name: select(name, "cpu", LIBRARY).said("model_type") for name in LIBRARY.architectures()}
 SIZES = {
     **dict(intermediate_size=48, intermediate_size_mlp=40, moe_intermediate_size=24, vocab_size=128, head_dim=16),
-    **dict(num_experts=16, num_local_experts=16, n_routed_experts=16, initializer_range=0.2),
+    **dict(num_experts=16, num_local_experts=16, n_routed_experts=16, initializer_range=0.1),
     **dict(q_lora_rank=24, kv_lora_rank=16, qk_nope_head_dim=16, qk_rope_head_dim=8, v_head_dim=16),
     **dict(n_embd=32, n_head=2, n_layer=2),
 }
@@ -133,6 +133,8 @@ def loaded(hf: dict, folder: Path, factory):
         library = Library({**LIBRARY.files, f"templates/architectures/{name}.toml": text})
         packages[key] = parity.load_package(write(weave(name, "cpu", library), factory.mktemp(name)))
     plain = {name: value for name, value in hf.items() if name not in ("quantization_config", "auto_map")}
+    if "attn_temperature_tuning" in plain:  # released as 4, which transformers takes no more
+        plain["attn_temperature_tuning"] = bool(plain["attn_temperature_tuning"])
     config = transformers.AutoConfig.for_model(**plain)
     torch.manual_seed(0)
     reference = transformers.AutoModelForCausalLM.from_config(config, attn_implementation="eager", dtype=torch.float32)
