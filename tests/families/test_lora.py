@@ -90,7 +90,10 @@ def test_targets_are_names_of_projections(imported):
     adapted = {name.split(".adapter.")[0].rpartition(".")[2] for name in arrays if ".adapter." in name}
     assert adapted == {"out", "up"}
     assert {x.shape[-1] for name, x in arrays.items() if name.endswith("adapter.down")} == {3}
-    for settings, found in (dict(lora_targets="out,side"), "no side among all, "), (dict(lora_rank=0), "must be an integer from 1"):
+    for settings, found in (
+        (dict(lora_targets="out,side"), "no side among all, "),
+        (dict(lora_rank=0), "must be an integer from 1"),
+    ):
         with pytest.raises(package.errors.InputError, match=found):
             package.train.train(dataclasses.replace(config, **settings))
 
