@@ -6,6 +6,7 @@ import os
 import socket
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 GENERATED = Path(__file__).parents[2] / "generated"
@@ -32,12 +33,14 @@ def environment(cache: Path, processes: int, devices: int, **variables: str) -> 
     )
 
 
-def start(arguments: list[str], cache: Path, processes: int = 2, devices: int = 2) -> list[subprocess.Popen]:
-    """Python with these arguments, in each process of a job."""
+def start(
+    arguments: list[str], cache: Path, processes: int = 2, devices: int = 2, last: Sequence[str] = ()
+) -> list[subprocess.Popen]:
+    """Python with these arguments, in each process of a job; with further ones in the last."""
     shared = environment(cache, processes, devices)
     return [
         subprocess.Popen(
-            [sys.executable, *arguments],
+            [sys.executable, *arguments, *(last if index == processes - 1 else ())],
             env=shared | ({"JAX_PROCESS_ID": str(index)} if processes > 1 else {}),
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,

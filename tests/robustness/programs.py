@@ -95,10 +95,11 @@ def read_data(data: str, tokenizer: str = "bytes") -> Ending:
     @module("errors").ending_with_messages()
     def program() -> None:
         module("data").open_documents.cache_clear()
-        dataset = module("data").make_dataset
-        batches = [*dataset(config, "eval"), *itertools.islice(dataset(config, "train"), 60)]
-        assert all(batch["tokens"].max() < config.vocab_size for batch in batches)
-        print(len(batches))
+        (held_out,) = module("data").make_datasets(config, "eval")
+        rows = module("data").make_datasets(config, "train", range(config.batch_size))
+        sequences = [*held_out, *itertools.chain(*(itertools.islice(row, 60) for row in rows))]
+        assert all(sequence["tokens"].max() < config.vocab_size for sequence in sequences)
+        print(len(sequences))
 
     return ending(program)
 
