@@ -1,0 +1,81 @@
+"""What the devices send each other in a compiled step, against the table that the way of sharding promises.
+
+Data parallelism sums each gradient once. FSDP (ZeRO-3, Rajbhandari et al. 2020, arXiv 1910.02054, section 7.2) gathers
+each split parameter for the forward and for the backward pass, and sums each gradient once. Tensor parallelism
+(Shoeybi et al. 2019, arXiv 1909.08053, section 3) sums activations after attention and after the feed-forward, forward
+and, where they are recomputed, again; backward before each product that is split by columns.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+
+import pytest
+
+from distributed.jobs import environment
+
+COUNT = """
+import collections, dataclasses, json, math, re, sys
+from llama2_cpu import data, parallel, train
+from llama2_cpu.config import PRESETS
+
+sizes = dict(layers=3, width=64, heads=8, kv_heads=8, head_size=8, mlp_width=96, vocab_size=264)
+run = dict(context_length=48, sequence_length=48, batch_size=16, remat="full", dtype="float32")
+config = dataclasses.replace(PRESETS["tiny"], **sizes, **run)
+tables = []
+for mesh in json.loads(sys.argv[1]):
+    mesh = parallel.make_mesh(*mesh)
+    with train.jax.set_mesh(mesh):
+        state = parallel.abstract(lambda: train.new_state(config), mesh)
+        text = train.compile_step(state, data.abstract_batch(config, mesh)).as_text()
+    table = collections.Counter()
+    for shapes, kind in re.findall(r"= (\\(.*?\\)|\\S+) (all-[a-z-]+?|reduce-scatter|collective-[a-z]+)(?:-start)?\\(", text):
+        # scalars, vectors and integers (norms, positions, tokens) weigh nothing
+        for shape in re.findall(r"f32\\[(\\d+(?:,\\d+)+)\\]", shapes):
+            table[kind] += math.prod(map(int, shape.split(",")))
+    tables.append(table)
+print(json.dumps(tables))
+"""
+LAYERS, TOKENS, WIDTH, INNER, VOCABULARY = 3, 16 * 48, 64, 96, 264
+MATRICES = LAYERS * (4 * WIDTH * WIDTH + 3 * WIDTH * INNER)
+TABLE = VOCABULARY * WIDTH  # of the embedding; the head is as large
+X = TOKENS * WIDTH  # numbers in the residual stream of the whole batch
+# forward 2; again for the backward pass 1, as the last sum of a layer is of no use there; backward query, key, value,
+# gate, up; the embedding's lookup, and the head's gradient
+SUMS = LAYERS * (2 + 1 + 5) + 2
+LOSS = 3 * TOKENS  # the greatest logit, the normalizer, and the target's logit
+PROMISED = {
+    (8, 1, 1): {"all-reduce": MATRICES + 2 * TABLE},
+    # the embedding is not gathered: the width of its rows, and of their gradients, goes over to the tokens'
+    (1, 8, 1): {"all-gather": 2 * MATRICES + TABLE, "all-reduce": MATRICES + TABLE, "all-to-all": 2 * X // 8},
+    (1, 1, 8): {"all-reduce": SUMS * X + LOSS},
+    # products: each does its share of the batch or of the matrices
+    (2, 1, 4): {"all-reduce": (MATRICES + 2 * TABLE) // 4 + (SUMS * X + LOSS) // 2},
+    (1, 4, 2): {
+        "all-gather": (2 * MATRICES + TABLE) // 2,
+        "all-reduce": (MATRICES + TABLE) // 2 + (SUMS * X + LOSS) // 4 + TABLE // 4,
+        "all-to-all": 2 * X // 4,
+    },
+    # over data what is left of each gradient; that of the embedding whole, for which XLA gathers activations
+    (2, 4, 1): {
+        "all-gather": 2 * MATRICES + TABLE + X // 4,
+        "all-reduce": MATRICES + TABLE + (MATRICES + TABLE) // 4 + TABLE,
+        "all-to-all": X // 8,
+    },
+}
+
+
+@pytest.fixture(scope="module")
+def found(tmp_path_factory) -> dict:
+    meshes = json.dumps([*PROMISED])
+    settings = environment(tmp_path_factory.mktemp("cache"), 1, 8)
+    process = subprocess.run([sys.executable, "-c", COUNT, meshes], env=settings, capture_output=True, text=True)
+    assert process.returncode == 0, process.stderr
+    return dict(zip(PROMISED, json.loads(process.stdout), strict=True))
+
+
+@pytest.mark.parametrize("mesh", PROMISED, ids=str)
+def test_devices_send_what_their_mesh_promises(found, mesh):
+    assert found[mesh] == PROMISED[mesh]
