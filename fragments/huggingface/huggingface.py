@@ -105,7 +105,7 @@ def read_hf_config(hf_dir: Path) -> Config:
             raise InputError("\n".join(problems))
         return config
     except KeyError as setting:
-        raise InputError(f"{path}: the setting {setting} is missing") from None
+        raise InputError(f"{path}: the setting {setting} is missing: add it") from None
     except (ArithmeticError, AttributeError, IndexError, TypeError, ValueError) as error:
         raise InputError(f"{path}: its settings cannot be read: {error}: mend them") from None
 

@@ -18,7 +18,7 @@ def _(self, config):
     self.value_bias = nnx.Param(jnp.zeros(kv_heads), axes=("head_size",))
 
 
-@splice("Attention.heads", before="rope qk_norm")
+@splice("Attention.heads", before="rope qk_norm attention_temperature")
 def _(self, q, k, v):
     q = q + self.query_bias.astype(q.dtype)
     k = k + self.key_bias.astype(k.dtype)

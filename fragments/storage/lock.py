@@ -22,7 +22,8 @@ def locked(directory: epath.Path) -> Iterator[Callable[[], None]]:
     """Holds a directory for this job, by the file `lock` there; gives a check that it still does, for before a save.
 
     Raises InputError, which names the holder, in all processes where another job has it. Process 0 renews the lock; one
-    whose process is gone from this host, or which is renewed no more, is taken over.
+    whose process is gone from this host, or which is renewed no more, is taken over. An OSError in between names the
+    directory.
     """
     namespace = os.path.basename(os.path.realpath("/proc/self/ns/pid"))  # as containers may share their host's name
     path, place, released = directory / "lock", f"on {socket.gethostname()} {namespace}", threading.Event()
@@ -66,6 +67,8 @@ def locked(directory: epath.Path) -> Iterator[Callable[[], None]]:
     together(lambda: first and take())
     try:
         yield lambda: together(lambda: first and check(), WAITS)
+    except OSError as error:
+        raise error if error.filename else OSError(f"{directory}: {error}") from None
     finally:
         released.set()
         if first:

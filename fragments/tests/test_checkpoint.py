@@ -1,9 +1,8 @@
-"""Checkpoints: damaged ones, half ones, which of them are kept, on another mesh, and on storage that fails."""
+"""Checkpoints: damaged ones, half ones, which of them are kept, on another mesh, on storage that fails or is full."""
 
 import dataclasses
 import gc
 import json
-import os
 import shutil
 import sys
 import time
@@ -13,7 +12,6 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from etils import epath
 
 from generator.marks import point
 from generator.roles import (
@@ -21,13 +19,10 @@ from generator.roles import (
     SMALL,
     Checkpoints,
     InputError,
-    Monitor,
     TrainState,
     abstract,
-    beside,
     create_state,
     load_checkpoint,
-    locked,
     make_mesh,
     named_arrays,
     new_state,
@@ -115,6 +110,13 @@ def flip(path: Path) -> None:
     path.write_bytes(content)
 
 
+def change_config(step: Path, old: str, new: str) -> None:
+    path = step / "config" / "metadata"
+    text = path.read_text().replace(" ", "")
+    assert text.count(old) == 1
+    path.write_text(text.replace(old, new))
+
+
 DAMAGES = {
     "emptied": empty,
     "no model": lambda step: shutil.rmtree(step / "model"),
@@ -125,6 +127,8 @@ DAMAGES = {
     "arrays cut": lambda step: cut(largest(step / "model")),
     "a bit of an array flipped": lambda step: flip(largest(step / "model")),
     "config cut": lambda step: cut(step / "config" / "metadata"),
+    "a name in the config changed": lambda step: change_config(step, '"heads":', '"headz":'),
+    "a value in the config changed": lambda step: change_config(step, '"seed":0,', '"seed":1,'),
     "structure cut": lambda step: cut(step / "training" / "_METADATA"),
     "data cut": lambda step: cut(next((step / "data").glob("rows-*"))),
 }
@@ -283,6 +287,7 @@ def test_a_checkpoint_of_another_architecture_is_told_apart(two_checkpoints, tmp
     shutil.copytree(two_checkpoints, directory)
     path = directory / "7" / "config" / "metadata"
     fields = json.loads(path.read_text())
+    del fields["checksum"]
     for changed, message in {
         "architecture": "of another architecture: mamba there",
         "state_size": "settings of only one: .'state_size'",
@@ -302,37 +307,10 @@ def test_a_checkpoint_from_before_a_setting_was_added_has_its_default(two_checkp
     shutil.copytree(two_checkpoints, directory)
     path = directory / "7" / "config" / "metadata"
     fields = json.loads(path.read_text())
-    del fields["seed"], fields["architecture"]
+    del fields["seed"], fields["architecture"], fields["checksum"]
     path.write_text(json.dumps(fields))
     assert restore(directory)[0] == 7
     assert load_checkpoint(str(directory), make_mesh(1, 1, 1))[0] == SMALL
-
-
-def test_a_directory_is_of_one_run_at_a_time(tmp_path, monkeypatch):
-    monkeypatch.setattr(sys.modules[locked.__module__], "RENEWAL", 0.2)
-    directory, lock = epath.Path(tmp_path), tmp_path / "lock"
-    with locked(directory) as check:
-        with pytest.raises(InputError, match=f"in use by process {os.getpid()} on "), locked(directory):
-            pass
-        check()
-        lock.write_text("process 5 on another since now")
-        with pytest.raises(InputError, match="in use by process 5 on another"):
-            check()
-    assert "another" in lock.read_text()  # which has it now
-    monkeypatch.setattr(sys.modules[locked.__module__], "LEASE", 0.5)
-    with locked(directory) as check:  # it renewed nothing
-        check()
-    assert not lock.exists()
-
-
-def test_the_lock_of_a_process_that_is_gone_holds_nobody(tmp_path):
-    program = f"import os; from etils import epath; from {PACKAGE.name}.storage import locked\n"
-    program += "with locked(epath.Path(os.sys.argv[1])): os._exit(9)"
-    assert run_python("-c", program, str(tmp_path)).returncode == 9
-    assert (tmp_path / "lock").exists()
-    start = time.monotonic()
-    with locked(epath.Path(tmp_path)):
-        assert time.monotonic() - start < 5
 
 
 FULL = """
@@ -360,64 +338,3 @@ def test_a_full_disk_ends_with_one_message_and_leaves_what_is_whole(tmp_path):
     assert "error: " in process.stderr and "File too large" in process.stderr
     assert "Traceback" not in process.stderr
     assert restore(tmp_path / "run")[0] == 3
-
-
-def test_a_folder_is_whole_or_not_there(tmp_path):
-    for _ in range(2):  # nor is a second try refused
-        with pytest.raises(OSError, match="full"), beside(str(tmp_path / "new" / "run")) as (_, half):
-            half.mkdir(parents=True)
-            (half / "begun").write_text("")
-            raise OSError("full")
-        assert not list((tmp_path / "new").iterdir())
-    with beside(str(tmp_path / "new" / "run")) as (_, half):
-        half.mkdir(parents=True)
-    assert [p.name for p in (tmp_path / "new").iterdir()] == ["run"]
-    with pytest.raises(InputError, match="is there already"), beside(str(tmp_path / "new" / "run")):
-        pass
-
-
-def test_an_object_store_is_no_local_folder(tmp_path, monkeypatch):
-    fsspec = pytest.importorskip("fsspec")
-
-    class Store(fsspec.get_filesystem_class("memory")):
-        store, pseudo_dirs, protocol = {}, [""], ("gs", "gcs")
-
-        @classmethod
-        def _strip_protocol(cls, path):
-            return super()._strip_protocol(path.replace("gs://", "memory://"))
-
-    fsspec.register_implementation("gcs", Store, clobber=True)
-    monkeypatch.chdir(tmp_path)
-    directory = epath.Path("gs://bucket/run")
-    for step in 0, 2:  # a second run goes on
-        with locked(directory) as check:
-            monitor = Monitor(directory, SMALL, step)
-            check()
-            for i in 1, 2, 3:
-                monitor.record(step + i, {"train/loss": 1.0})
-            monitor.flush()
-            monitor.close()
-    records = map(json.loads, (directory / "metrics.jsonl").read_text().splitlines())
-    assert [record["step"] for record in records] == [1, 2, 3, 4, 5]
-    assert {p.name for p in directory.iterdir()} == {"metrics.jsonl", "loss.png", "tensorboard"}
-    with beside("gs://bucket/hf") as (_, half):
-        (half / "config.json").write_text("{}")
-    assert {p.name for p in epath.Path("gs://bucket").iterdir()} == {"run", "hf"}
-    assert not list(tmp_path.iterdir())
-
-
-@pytest.mark.parametrize(
-    "module, arguments",
-    [
-        ("train", ["--preset", "tiny", "--checkpoint-dir", "gs://bucket/run"]),
-        ("checkpoint", ["export", "gs://bucket/run", "hf"]),
-    ],
-)
-def test_a_store_that_cannot_be_reached_is_named_and_no_folder_is_made(module, arguments, tmp_path):
-    program = f"import os, runpy, sys; sys.path.insert(0, os.getcwd()); os.chdir({str(tmp_path)!r}); "
-    program += f"sys.modules['gcsfs'] = None; sys.argv[1:] = {arguments}; "
-    program += f"runpy.run_module('{PACKAGE.name}.{module}', run_name='__main__')"
-    process = run_python("-c", program)
-    assert process.returncode == 2 and "Traceback" not in process.stderr, process.stderr
-    assert "gcs" in process.stderr
-    assert not list(tmp_path.iterdir())

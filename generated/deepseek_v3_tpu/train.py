@@ -348,18 +348,19 @@ def step_twice(step: jax.stages.Compiled, state: TrainState, batch: dict) -> tup
 
 def train(config: Config) -> None:
     """Trains up to `config.steps`, from the newest checkpoint where the directory holds one."""
+    require_equal("settings", config)
     check_config(config)
     if not config.checkpoint_dir and jax.process_count() > 1:
         raise InputError("--checkpoint-dir is missing: several processes need one that all of them see")
     mesh = make_mesh(config.mesh_data, config.mesh_fsdp, config.mesh_tensor)
-    require_equal("settings", config)
     batches = abstract_batch(config, mesh)
     signals = []  # received; the second one ends the program at once
     if jax.process_count() == 1:  # several agree on a step to stop at through jax.distributed
         for number in signal.SIGTERM, signal.SIGINT:
             signal.signal(number, lambda n, _: (signals.append(n), signal.signal(n, signal.SIG_DFL)))
     data = together(lambda: Batches(config, batches["tokens"].sharding))
-    require_equal("data", [path.stat().st_size for path in find_files(config.data)])
+    files = find_files(config.data) + find_files(config.eval_data or config.data)
+    require_equal("data", [path.stat().st_size for path in files])
     held_out, to_devices = together(lambda: held_out_batches(config, data.rows)), data.to_devices
     directory = absolute(config.checkpoint_dir or time.strftime("runs/%Y%m%d-%H%M%S"))
     with locked(directory) as check_lock, jax.set_mesh(mesh):

@@ -128,7 +128,8 @@ def open_jsonl(path: Path) -> grain.MapDataset:
         try:
             return as_text(json.loads(read_bytes(path, stop - lengths[lines[i]], stop))["text"], source)
         except (ValueError, RecursionError, KeyError, TypeError) as error:  # no JSON, no field text, no object
-            raise InputError(f"{source}: must be JSON with a field text: {type(error).__name__}: {error}") from None
+            problem = f"{source}: must be JSON with a field text: {type(error).__name__}: {error}"
+            raise InputError(f"{problem}: mend it, or leave it out") from None
 
     return grain.MapDataset.range(len(lines)).map(read)
 

@@ -85,6 +85,10 @@ def changes(old: Config, new: Config) -> str:
     return ", ".join(f"{name} {a} -> {b}" for name, a, b in pairs if a != b and name != "checkpoint_dir")
 
 
+def json_checksum(fields: dict[str, Any]) -> int:
+    return zlib.crc32(json.dumps(fields, sort_keys=True).encode())
+
+
 class Checkpoints:
     """The checkpoints in a directory; `config` None: only to read."""
 
@@ -110,7 +114,7 @@ class Checkpoints:
         Raises InputError where they are not finite, and OSError where these or the ones before cannot be written.
         """
         fields = {"architecture": "llama2"} | dataclasses.asdict(self.config)
-        items = {"config": ocp.args.JsonSave(fields)}
+        items = {"config": ocp.args.JsonSave(fields | {"checksum": json_checksum(fields)})}
         for item, tree in {"model": model, "training": training}.items():
             if tree is not None:
                 arrays = named_arrays(tree)
@@ -136,6 +140,8 @@ class Checkpoints:
 
     def read_config(self, step: int) -> Config:
         fields = dict(self.read(step, "config", ocp.args.JsonRestore()))
+        if fields.pop("checksum", None) not in (None, json_checksum(fields)):
+            raise ValueError("config is not what was saved, by its checksum")
         there = fields.pop("architecture", "llama2")
         known = {f.name: f.default for f in dataclasses.fields(Config)}
         needed = {name for name, default in known.items() if default is dataclasses.MISSING}

@@ -72,7 +72,6 @@ def test_maverick_is_what_its_architecture_says():
         (dict(no_rope_layers=[1] * 48), "attn_temperature_tuning is true"),
         (dict(no_rope_layers=[0] * 48), "and llama4 reads temperature_scale from it"),
         (dict(moe_layers=[]), "dense_layers requires shared_expert"),
-        (dict(attention_bias=True), "attention_bias is true"),
         (dict(hidden_act="gelu"), 'hidden_act is "gelu"'),
     ],
 )

@@ -33,6 +33,7 @@ def copy(trained, tmp_path):
 def edit(folder, change):
     (path,) = (file for file in (folder / "1/config").iterdir() if file.is_file() and file.read_text()[:1] == "{")
     fields = json.loads(path.read_text())
+    del fields["checksum"]  # which tells of any change; without it, what was changed is told
     change(fields)
     path.write_text(json.dumps(fields))
 

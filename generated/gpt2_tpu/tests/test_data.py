@@ -8,7 +8,6 @@ import importlib
 import itertools
 import json
 import math
-import sys
 import types
 from pathlib import Path
 
@@ -16,13 +15,10 @@ import jax
 import numpy as np
 import orbax.checkpoint
 import pytest
-import tokenizers
-from array_record.python.array_record_module import ArrayRecordWriter
 
 from ..checkpoint import Rows
 from ..config import PRESETS
-from ..data import Batches, find_files, held_out_batches, load_tokenizer, make_datasets, open_documents
-from ..errors import InputError
+from ..data import Batches, held_out_batches, make_datasets, open_documents
 
 pipeline = importlib.import_module("..data", __package__)
 
@@ -243,182 +239,3 @@ def test_what_is_held_out_is_chosen(tmp_path):
     half = make_config(data, eval_share=0.5)
     assert trained(half) == set(range(1, 120, 2))
     assert sorted(segments(evaluation(half))) == sorted(pieces(TEXTS[::2], 64))
-
-
-def test_every_format_gives_the_same_documents(tmp_path):
-    parquet = pytest.importorskip("pyarrow.parquet")
-    pyarrow = pytest.importorskip("pyarrow")
-    for i, text in enumerate(TEXTS):
-        (tmp_path / f"texts/{i // 60}").mkdir(parents=True, exist_ok=True)
-        (tmp_path / f"texts/{i // 60}/{i:03}.{'txt' if i % 2 else 'py'}").write_text(text)
-    (tmp_path / "texts/.hidden").mkdir()
-    (tmp_path / "texts/.hidden/x.txt").write_text("no document")
-    (tmp_path / "texts/empty.txt").touch()
-    parquet.write_table(pyarrow.table({"n": range(120), "text": TEXTS}), tmp_path / "t.parquet", row_group_size=50)
-    (tmp_path / "records").mkdir()
-    for shard, texts in enumerate([TEXTS[:70], TEXTS[70:]]):
-        writer = ArrayRecordWriter(str(tmp_path / f"records/t.array_record-0000{shard}-of-00002"))
-        for text in texts:
-            writer.write(text.encode())
-        writer.close()
-    names = [write_jsonl(tmp_path), *(str(tmp_path / name) for name in ("t.parquet", "records", "texts", "texts/*/*"))]
-    for name in names:
-        assert read_all(name) == TEXTS, name
-
-
-def test_a_big_text_is_cut_at_line_ends(tmp_path):
-    lines = [f"line {i} ü" + "x" * (i % 300) + "\n" for i in range(3000)]
-    (tmp_path / "a.txt").write_text("".join(lines))
-    (tmp_path / "b.txt").write_text("ü" * 200_000)  # no line end
-    documents = read_all(str(tmp_path))
-    assert "".join(documents) == "".join(lines) + "ü" * 200_000
-    assert len(documents) == 8 + 7 and max(len(text.encode()) for text in documents) < 65_536 + 4096
-    assert all(text.endswith("\n") for text in documents[:8])
-
-
-def test_without_data_the_standard_library_is_read():
-    files = find_files("")
-    assert any(path.name == "dataclasses.py" for path in files) and all(path.suffix == ".py" for path in files)
-    assert not any({"site-packages", "test"} & set(path.parts[-3:]) for path in files)
-    assert len(read_all("")) >= len([path for path in files if path.stat().st_size]) > 300  # all are UTF-8
-
-
-def test_bytes_round_trip():
-    tokenizer = load_tokenizer("bytes")
-    text = "Ünïcode \0 \n 漢字"
-    ids = tokenizer.encode(text)
-    assert max(ids) < 256 and tokenizer.decode([tokenizer.bos, *ids, tokenizer.eos]) == text
-    assert sorted([tokenizer.bos, tokenizer.eos]) == [256, 257] and tokenizer.vocab_size == 258
-
-
-@pytest.fixture
-def tokenizer_json(tmp_path):
-    tokenizer = tokenizers.Tokenizer(tokenizers.models.BPE())
-    tokenizer.pre_tokenizer = tokenizers.pre_tokenizers.ByteLevel(add_prefix_space=False)
-    tokenizer.decoder = tokenizers.decoders.ByteLevel()
-    trainer = tokenizers.trainers.BpeTrainer(
-        vocab_size=300,
-        special_tokens=["<s>", "</s>"],
-        initial_alphabet=tokenizers.pre_tokenizers.ByteLevel.alphabet(),
-        show_progress=False,
-    )
-    tokenizer.train_from_iterator(TEXTS, trainer)
-    # as in Llama's file: encoding adds bos by itself
-    tokenizer.post_processor = tokenizers.processors.TemplateProcessing(single="<s> $A", special_tokens=[("<s>", 0)])
-    (tmp_path / "tokenizer").mkdir()
-    tokenizer.save(str(tmp_path / "tokenizer/tokenizer.json"))
-    return tmp_path / "tokenizer/tokenizer.json"
-
-
-def test_tokenizer_json_round_trip(tmp_path, tokenizer_json):
-    tokenizer = load_tokenizer(str(tokenizer_json))
-    assert (tokenizer.bos, tokenizer.eos, tokenizer.vocab_size) == (0, 1, 300)
-    for text in [*TEXTS, " two  spaces\n", "a </s> in the text ends nothing", ""]:
-        ids = tokenizer.encode(text)
-        assert not {0, 1} & set(ids) and tokenizer.decode([0, *ids, 1]) == text
-    config = make_config(write_jsonl(tmp_path), tokenizer=str(tokenizer_json), vocab_size=300)
-    tokens = [ids for ids, _ in segments(evaluation(config))]
-    assert TEXTS[0] in [tokenizer.decode(ids) for ids in tokens]
-
-    settings = {"bos_token": {"content": "</s>"}, "eos_token": "<s>", "model_max_length": 10}
-    tokenizer_json.with_name("tokenizer_config.json").write_text(json.dumps(settings))
-    assert (load_tokenizer(str(tokenizer_json)).bos, load_tokenizer(str(tokenizer_json)).eos) == (1, 0)
-    tokenizer_json.with_name("tokenizer_config.json").write_text('{"bos_token": "[CLS]"}')
-    with pytest.raises(
-        InputError, match=r"has not both of \['\[CLS\]', '</s>'\]: set bos_token and eos_token in .*json"
-    ):
-        load_tokenizer(str(tokenizer_json))
-
-
-def error_of(config) -> str:
-    with pytest.raises(InputError) as caught:
-        evaluation(config)
-    assert "\n" not in str(caught.value)
-    return str(caught.value)
-
-
-@pytest.mark.parametrize(
-    ("name", "content", "message"),
-    [
-        ("t.jsonl", b'{"text": "a"}\n\n{"text": \n', r"t\.jsonl:3: must be JSON with a field text: JSONDecodeError"),
-        ("t.jsonl", b'{"body": "a"}\n' * 2, r"t\.jsonl:1: must be JSON with a field text: KeyError: 'text'"),
-        ("t.jsonl", b'["a"]\n' * 2, r"t\.jsonl:1: must be JSON with a field text: TypeError"),
-        ("t.jsonl", b'{"text": null}\n' * 2, r"t\.jsonl:1: the text is None, not a string"),
-        ("t.jsonl", b'{"text": "\xff"}\n' * 2, r"t\.jsonl:1: must be JSON with a field text: UnicodeDecodeError"),
-        (
-            "t.jsonl",
-            (b'{"text": ' + b"[" * 100_000 + b"\n") * 2,
-            r"t\.jsonl:1: must be JSON .*: RecursionError",
-        ),
-        ("t.txt", b"\xe4" * 70_000, r"t\.txt from byte 0: byte 0 is not UTF-8: convert it to UTF-8"),
-        ("t.gz", b"\x1f\x8b\0\0", r"t\.gz: not text, nor of another suffix that is known: unpack it"),
-        ("t.parquet", b"PAR1", r"t\.parquet: must be Parquet with a column text: "),
-        ("t.array_record", b"abc", r"t\.array_record: must be an ArrayRecord file: "),
-        ("t.txt", b"short", r"t\.txt: 1 documents, 1 of them held out, are too few: give more"),
-        ("t.txt", b"", r"t\.txt: 0 documents, 0 of them held out, are too few"),
-    ],
-)
-def test_unusable_files_are_named(tmp_path, name, content, message):
-    (tmp_path / name).write_bytes(content)
-    config = make_config(str(tmp_path / name))
-    with pytest.raises(InputError, match=message) as caught:
-        evaluation(config)
-        take(*make_batches(config), 1)
-    assert "\n" not in str(caught.value)
-
-
-def test_half_a_surrogate_pair_is_replaced_and_the_rest_stays(tmp_path):
-    path = tmp_path / "t.JSONL"
-    path.write_bytes(rb'{"text": "a \ud800 b \udc00\ud83d\ude00"}')
-    wanted = "a \N{REPLACEMENT CHARACTER} b \N{REPLACEMENT CHARACTER}\N{GRINNING FACE}"
-    assert list(open_documents(str(path))) == [wanted]
-    assert load_tokenizer("bytes").decode(load_tokenizer("bytes").encode(wanted)) == wanted
-
-
-@pytest.mark.parametrize("name", ["t.jsonl", "t.txt"])
-def test_a_file_that_is_cut_while_it_is_read_is_named(tmp_path, name):
-    (tmp_path / name).write_bytes(b'{"text": "abc"}\n' * 3)
-    documents = open_documents(str(tmp_path / name))
-    (tmp_path / name).write_bytes(b'{"text": "abc"}\n' * 2)
-    with pytest.raises(InputError, match="has been cut to 32 bytes"):
-        list(documents)
-
-
-def test_a_link_to_nothing_is_named(tmp_path):
-    (tmp_path / "t.txt").symlink_to(tmp_path / "gone")
-    assert "t.txt: is no file, or a link to none" in error_of(make_config(str(tmp_path)))
-
-
-@pytest.mark.parametrize("bos", [None, [], 3, {"content": 3}, "nothing"])
-def test_a_document_begins_with_eos_where_bos_is_null(tokenizer_json, bos):
-    tokenizer_json.with_name("tokenizer_config.json").write_text(json.dumps({"bos_token": bos}))
-    if bos is None:  # as Qwen 2 has it
-        assert load_tokenizer(str(tokenizer_json)).bos == load_tokenizer(str(tokenizer_json)).eos == 1
-    else:
-        with pytest.raises(InputError, match="set bos_token and eos_token in"):
-            load_tokenizer(str(tokenizer_json))
-
-
-def test_settings_that_do_not_fit_are_named(tmp_path, tokenizer_json, monkeypatch):
-    config = make_config(write_jsonl(tmp_path))
-    replace = dataclasses.replace
-    assert "no such file: give a file, a folder" in error_of(replace(config, data=str(tmp_path / "no")))
-    assert "no such file" in error_of(replace(config, data=str(tmp_path / "*.md")))
-    assert "give the path of a tokenizer.json, or bytes" in error_of(replace(config, tokenizer="llama"))
-    assert "give the path of a tokenizer.json" in error_of(replace(config, tokenizer=config.data))
-    small = replace(config, tokenizer=str(tokenizer_json), vocab_size=299)
-    assert "its 300 tokens exceed a vocab_size of 299: raise that" in error_of(small)
-    (tmp_path / "t.parquet").touch()
-    monkeypatch.setitem(sys.modules, "pyarrow", None)
-    assert "t.parquet: needs pyarrow: pip install pyarrow" in error_of(
-        replace(config, data=str(tmp_path / "t.parquet"))
-    )
-
-
-def test_a_parquet_file_without_the_column_is_named(tmp_path):
-    parquet = pytest.importorskip("pyarrow.parquet")
-    pyarrow = pytest.importorskip("pyarrow")
-    parquet.write_table(pyarrow.table({"body": ["a"]}), tmp_path / "a.parquet")
-    assert "a.parquet: must be Parquet with a column text: " in error_of(make_config(str(tmp_path / "a.parquet")))
-    parquet.write_table(pyarrow.table({"text": [None, "a"]}), tmp_path / "b.parquet")
-    assert "b.parquet: row 0: the text is None, not a string" in error_of(make_config(str(tmp_path / "b.parquet")))

@@ -38,6 +38,8 @@ FAMILY = Family(
             | NO_TEMPERATURE
             | dict(use_qk_norm=False, tie_word_embeddings=True, attention_chunk_size=40, vocab_size=101)
         ),
+        # all rotated, as the bias of keys has a gradient of 0 where they are not
+        "biased": Case(UNSCALED | NO_TEMPERATURE | dict(attention_bias=True, no_rope_layers=[1, 1, 1, 1])),
         "all_kinds": Case(
             rope(low=1.0, high=3.0)
             | dict(

@@ -1,0 +1,99 @@
+"""A run's directory: of one run at a time, on an object store as well, and without half a folder."""
+
+import json
+import os
+import sys
+import time
+
+import pytest
+from etils import epath
+
+from generator.roles import PACKAGE, SMALL, InputError, Monitor, beside, locked, run_python
+
+
+def test_a_directory_is_of_one_run_at_a_time(tmp_path, monkeypatch):
+    monkeypatch.setattr(sys.modules[locked.__module__], "RENEWAL", 0.2)
+    directory, lock = epath.Path(tmp_path), tmp_path / "lock"
+    with locked(directory) as check:
+        with pytest.raises(InputError, match=f"in use by process {os.getpid()} on "), locked(directory):
+            pass
+        check()
+        lock.write_text("process 5 on another since now")
+        with pytest.raises(InputError, match="in use by process 5 on another"):
+            check()
+    assert "another" in lock.read_text()  # which has it now
+    monkeypatch.setattr(sys.modules[locked.__module__], "LEASE", 0.5)
+    with locked(directory) as check:  # it renewed nothing
+        check()
+    assert not lock.exists()
+
+
+def test_the_lock_of_a_process_that_is_gone_holds_nobody(tmp_path):
+    program = f"import os; from etils import epath; from {PACKAGE.name}.storage import locked\n"
+    program += "with locked(epath.Path(os.sys.argv[1])): os._exit(9)"
+    assert run_python("-c", program, str(tmp_path)).returncode == 9
+    assert (tmp_path / "lock").exists()
+    start = time.monotonic()
+    with locked(epath.Path(tmp_path)):
+        assert time.monotonic() - start < 5
+
+
+def test_a_folder_is_whole_or_not_there(tmp_path):
+    for _ in range(2):  # nor is a second try refused
+        with pytest.raises(OSError, match="full"), beside(str(tmp_path / "new" / "run")) as (_, half):
+            half.mkdir(parents=True)
+            (half / "begun").write_text("")
+            raise OSError("full")
+        assert not list((tmp_path / "new").iterdir())
+    with beside(str(tmp_path / "new" / "run")) as (_, half):
+        half.mkdir(parents=True)
+    assert [p.name for p in (tmp_path / "new").iterdir()] == ["run"]
+    with pytest.raises(InputError, match="is there already"), beside(str(tmp_path / "new" / "run")):
+        pass
+
+
+def test_an_object_store_is_no_local_folder(tmp_path, monkeypatch):
+    fsspec = pytest.importorskip("fsspec")
+
+    class Store(fsspec.get_filesystem_class("memory")):
+        store, pseudo_dirs, protocol = {}, [""], ("gs", "gcs")
+
+        @classmethod
+        def _strip_protocol(cls, path):
+            return super()._strip_protocol(path.replace("gs://", "memory://"))
+
+    fsspec.register_implementation("gcs", Store, clobber=True)
+    monkeypatch.chdir(tmp_path)
+    directory = epath.Path("gs://bucket/run")
+    for step in 0, 2:  # a second run goes on
+        with locked(directory) as check:
+            monitor = Monitor(directory, SMALL, step)
+            check()
+            for i in 1, 2, 3:
+                monitor.record(step + i, {"train/loss": 1.0})
+            monitor.flush()
+            monitor.close()
+    records = map(json.loads, (directory / "metrics.jsonl").read_text().splitlines())
+    assert [record["step"] for record in records] == [1, 2, 3, 4, 5]
+    assert {p.name for p in directory.iterdir()} == {"metrics.jsonl", "loss.png", "tensorboard"}
+    with beside("gs://bucket/hf") as (_, half):
+        (half / "config.json").write_text("{}")
+    assert {p.name for p in epath.Path("gs://bucket").iterdir()} == {"run", "hf"}
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize(
+    "module, arguments",
+    [
+        ("train", ["--preset", "tiny", "--checkpoint-dir", "gs://bucket/run"]),
+        ("checkpoint", ["export", "gs://bucket/run", "hf"]),
+    ],
+)
+def test_a_store_that_cannot_be_reached_is_named_and_no_folder_is_made(module, arguments, tmp_path):
+    program = f"import os, runpy, sys; sys.path.insert(0, os.getcwd()); os.chdir({str(tmp_path)!r}); "
+    program += f"sys.modules['gcsfs'] = None; sys.argv[1:] = {arguments}; "
+    program += f"runpy.run_module('{PACKAGE.name}.{module}', run_name='__main__')"
+    process = run_python("-c", program)
+    assert process.returncode == 2 and "Traceback" not in process.stderr, process.stderr
+    assert "gcs" in process.stderr
+    assert not list(tmp_path.iterdir())
