@@ -21,7 +21,7 @@ FLAGS = [
 # what a number may be beyond positive ones
 ZERO = {"--z-loss", "--warmup-ratio", "--final-ratio", "--adam-b1", "--adam-b2", "--weight-decay"}
 ALLOWED = {
-    "0": ZERO | {"--seed", "--keep-every"},
+    "0": ZERO | {"--seed", "--keep-every", "--hang-seconds"},
     "1e-300": ZERO,  # 0, in fp32
     "-1": {"--mesh-data", "--mesh-fsdp", "--mesh-tensor"},
 }
