@@ -236,14 +236,23 @@ def _file(recipe: Recipe, file: str, texts: list[Traced], imports: Traced, fragm
     parts = [header(recipe, fragments), documentation(recipe, file, fragments)]
     if imports.text:
         parts += [_blank(imports, 1), format_python(imports)]
-    last_small = False
+    before = None  # the definition above, where it is a small one
     for number, text in enumerate(texts):
         formatted = format_python(text)
         small = not any(line.startswith(("def ", "class ", "@", "async ")) for line in formatted.text.splitlines())
-        together = small and (last_small or number == 0)
-        parts += [_blank(formatted, 1 if together else 2), formatted]
-        last_small = small
+        if before and small and _is_next_line(before, formatted):
+            count = 0
+        else:
+            count = 1 if small and (before or number == 0) else 2
+        parts += [_blank(formatted, count), formatted]
+        before = formatted if small else None
     return Traced.join(parts)
+
+
+def _is_next_line(above: Traced, below: Traced) -> bool:
+    """Whether one stands right below the other in a source file too."""
+    end, start = above.origin_at(len(above.text) - 1), below.origin_at(0)
+    return (end.path, end.line + 1) == (start.path, start.line)
 
 
 def _blank(text: Traced, count: int) -> Traced:

@@ -34,7 +34,7 @@ MEMORY = setting("memory_gib")  # of one device
 
 def does_not_fit(chip: str, needed: str) -> Stop:
     remedy = "give fewer sequences to a device, a --remat that keeps less, a larger --mesh-fsdp or more chips"
-    return Stop(ExitCode.DOES_NOT_FIT, f"DOES NOT FIT {chip} with {MEMORY[chip]} GiB: {needed}: {remedy}")
+    return Stop(f"DOES NOT FIT {chip} with {MEMORY[chip]} GiB: {needed}: {remedy}", ExitCode.DOES_NOT_FIT)
 
 
 def topology_devices(topology: str, slices: int) -> list[jax.Device]:

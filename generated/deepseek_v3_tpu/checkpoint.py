@@ -236,11 +236,8 @@ class Checkpoints:
 
 def load_checkpoint(directory: str, mesh: Mesh) -> tuple[Config, Decoder]:
     """The Config and the parameters of the newest good checkpoint in a directory, laid out over the mesh."""
-
-    def target(config):
-        return {"model": abstract(lambda: Decoder(config, nnx.Rngs(0)), mesh)}
-
-    found = Checkpoints(directory, None).read_newest(target)
+    checkpoints = Checkpoints(directory, None)
+    found = checkpoints.read_newest(lambda config: {"model": abstract(lambda: Decoder(config, nnx.Rngs(0)), mesh)})
     if found is None:
         raise InputError(f"{directory}: there is no checkpoint: give the --checkpoint-dir of a training run")
     return found[1], found[2]["model"]

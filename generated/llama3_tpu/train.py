@@ -267,7 +267,7 @@ def step_twice(step: jax.stages.Compiled, state: TrainState, batch: dict) -> tup
     if differs.any():
         names = ", ".join(itertools.compress(sorted(specs), differs.any(axis=0)))  # as jit sorts keys
         message = f"step {state.step} gave two results, which differ in {names}: find the faulty device"
-        raise Stop(ExitCode.CORRUPT, message)
+        raise Stop(message, ExitCode.CORRUPT)
     return state, metrics
 
 

@@ -28,16 +28,13 @@ class ExitCode(enum.IntEnum):
 class Stop(Exception):
     """Ends the program by a message and an exit code."""
 
-    def __init__(self, code: ExitCode, message: str):
+    def __init__(self, message: str, code: ExitCode = ExitCode.MISTAKE):
         super().__init__(message)
         self.code = code
 
 
 class InputError(Stop):
     """Settings, data, a tokenizer, a prompt or a directory that cannot be used: which, why, and what to do."""
-
-    def __init__(self, message: str):
-        super().__init__(ExitCode.MISTAKE, message)
 
 
 @contextlib.contextmanager

@@ -21,11 +21,9 @@ from jax.experimental import multihost_utils
 from .errors import ExitCode, InputError
 
 SETTINGS = "JAX_COORDINATOR_ADDRESS", "JAX_NUM_PROCESSES", "JAX_PROCESS_ID"
-
-# What launchers tell -> what it is for a process that is alone
+# what launchers tell -> what it is for a process that is alone
 LAUNCHERS = {"SLURM_NTASKS": "1", "OMPI_COMM_WORLD_SIZE": "1", "MEGASCALE_NUM_SLICES": "1", "JOB_COMPLETION_INDEX": "0"}
-
-# Seconds that a process waits for the others to start, for a sign of life, and for them to end; what waits for one that
+# seconds that a process waits for the others to start, for a sign of life, and for them to end; what waits for one that
 # is gone is then ended by JAX.
 TIMEOUTS = dict(initialization_timeout=300, heartbeat_timeout_seconds=60, shutdown_timeout_seconds=60)
 

@@ -45,11 +45,8 @@ class Damage(InputError):
 
 # how TensorStore's messages begin where storage fails, rather than what is stored there
 FAILING = "UNAVAILABLE", "DEADLINE_EXCEEDED", "PERMISSION_DENIED", "UNAUTHENTICATED", "RESOURCE_EXHAUSTED", "ABORTED"
-
 DAMAGED = FileNotFoundError, NotADirectoryError, IsADirectoryError, ValueError, LookupError, TypeError
-
 WAITS = 1, 2, 4, 8  # seconds before what storage failed to give is read again
-
 SEVERITIES = type(None), Damage, InputError, OSError, Exception  # of what a process met; the last one is the worst
 
 
@@ -90,7 +87,6 @@ def together(do: Callable[[], Any], waits: Iterable[int] = ()) -> Any:
 
 
 RENEWAL = 3  # seconds between renewals of a lock
-
 LEASE = 30  # seconds after which a lock that was not renewed is that of a dead process
 
 

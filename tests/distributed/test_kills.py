@@ -81,13 +81,14 @@ def test_killed_runs_end_as_one_that_was_not(tmp_path, cache, data, uninterrupte
     while kills < (KILLS + 1) // 2:
         directory = tmp_path / f"run-{runs}"
         runs += 1
-        while reached(directory) < STEPS:
+        finished = False
+        while not finished:
             job = train(directory, cache, data, next(shapes))
             begin = reached(directory)
             if chance.random() < 0.2:
                 time.sleep(chance.uniform(0, 6))
             else:
-                moment, delay = chance.randrange(begin, STEPS), chance.uniform(0, 0.2)
+                moment, delay = chance.randint(begin, STEPS), chance.uniform(0, 0.2)
                 while all(process.poll() is None for process in job) and not begin < reached(directory) >= moment:
                     time.sleep(0.01)
                 time.sleep(delay)
@@ -98,6 +99,7 @@ def test_killed_runs_end_as_one_that_was_not(tmp_path, cache, data, uninterrupte
                 kills += 1
             else:
                 finish(job)
+                finished = True
         names, found = zip(*[(entry[:2], entry[2]) for entry in losses(directory)], strict=True)
         wanted_names, wanted = zip(*[(entry[:2], entry[2]) for entry in losses(uninterrupted)], strict=True)
         assert names == wanted_names
