@@ -81,6 +81,11 @@ class TestOrder:
             "# how many\nSIZE = 2\n\nX = 1\n\n\ndef model():\n    return block(), X\n"
         )
 
+    def test_statements_stand_together_as_in_their_fragment(self):
+        source = '"""Model."""\n\nX = (\n    1,\n)\nY = 2\n# how many\nZ = 3\n\nW = 4\n\n\ndef model():\n    return W, X, Y, Z\n'
+        made = package({"model/model": source}).files["model.py"]
+        assert "X = (1,)\nY = 2\n# how many\nZ = 3\n\nW = 4\n\n\ndef model" in made
+
     def test_what_runs_at_once_stands_before(self):
         """Fragments that use each other in functions have no order; what an annotation or a base needs has one."""
         made = package(
