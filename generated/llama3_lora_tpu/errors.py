@@ -43,7 +43,7 @@ def ending_with_messages() -> Iterator[None]:
         yield
     except (Stop, OSError) as error:
         print(f"error: {error}", file=sys.stderr)
-        is_mistake = isinstance(error, (FileNotFoundError, NotADirectoryError, IsADirectoryError))
+        is_mistake = isinstance(error, (FileNotFoundError, FileExistsError, NotADirectoryError, IsADirectoryError))
         code = ExitCode.MISTAKE if is_mistake else getattr(error, "code", ExitCode.STORAGE)
         raise SystemExit(code) from None
 

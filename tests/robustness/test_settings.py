@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import importlib
 import math
+import shutil
 
 import pytest
 
@@ -154,3 +155,22 @@ def test_generate_from_nothing(place, tmp_path):
     (tmp_path / "a file").write_text("x")
     (tmp_path / "other/3").mkdir(parents=True)
     assert generate(tmp_path / place if place else "").refused
+
+
+@pytest.mark.parametrize("place", ["{file}", "{file}/run", "/proc/run", "/dev/null"])
+def test_a_path_that_cannot_be_a_directory_is_a_mistake(place, data_file):
+    place = place.format(file=data_file)
+    ended = train(f"--data={data_file}", f"--checkpoint-dir={place}")
+    assert ended.code == 2 and place in ended.err, ended
+
+
+def test_a_run_that_diverges_keeps_what_was_good(data_file, tmp_path):
+    """Steps that are skipped take no checkpoint's place; without the one of the step that went wrong, it goes on."""
+    place = [f"--data={data_file}", f"--checkpoint-dir={tmp_path / 'run'}", "--checkpoint-every=1", "--warmup-ratio=0"]
+    assert train(*place, "--steps=2").code == 0
+    ended = train(*place, "--steps=30", "--learning-rate=1e30", "--max-skipped=5", "--keep-last=2")
+    assert ended.code == 2 and "no finite gradients in 6 steps up to 9: lower --learning-rate" in ended.err
+    assert {path.name for path in tmp_path.glob("run/[0-9]*")} == {"2", "3"}
+    shutil.rmtree(tmp_path / "run/3")
+    assert train(*place, "--steps=4").code == 0
+    assert_trained(tmp_path / "run", 4)
