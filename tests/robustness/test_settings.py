@@ -19,10 +19,11 @@ FIELDS = dataclasses.fields(module("config").Config)
 FLAGS = [
     (f"--{f.name.replace('_', '-')}", f.type, value) for f in FIELDS for value in NAMES.get(f.type, ["", "x", "None"])
 ]
+FLAGS.remove(("--hang-seconds", float, "1e-300"))  # does as it says, and ends the program at once
 # what a number may be beyond positive ones
-ZERO = {"--z-loss", "--warmup-ratio", "--final-ratio", "--adam-b1", "--adam-b2", "--weight-decay"}
+ZERO = {"--eval-share", "--z-loss", "--warmup-ratio", "--final-ratio", "--adam-b1", "--adam-b2", "--weight-decay"}
 ALLOWED = {
-    "0": ZERO | {"--seed", "--keep-every", "--hang-seconds"},
+    "0": ZERO | {"--seed", "--keep-every", "--hang-seconds", "--max-skipped", "--check-every"},
     "1e-300": ZERO,  # 0, in fp32
     "-1": {"--mesh-data", "--mesh-fsdp", "--mesh-tensor"},
 }
