@@ -111,7 +111,7 @@ def fit(
         text, recipe = complete(choice, library, target, name, name)
         package = Readers(weave(name, target, recipe.library).files["huggingface.py"])
         full = package.complete(hf, shown)
-        problems = _problems(package, full, family)
+        problems = _problems(package, full, family) + _wrong_values(package, full, recipe)
         if _follow_a_rule(choice, recipe, full, problems):
             continue
         if pattern := other_pattern(recipe, choice.left_out, package.config(full), full):
@@ -172,6 +172,26 @@ def _problems(package: Readers, hf: dict[str, Any], family: str) -> list[Problem
         if hf.get(setting) is None:
             message = f"{setting} is null or left out, and {family} reads {size} from it"
             problems.append(Problem(setting, message, "No rule covers it. Give it a value."))
+    return problems
+
+
+def _wrong_values(package: Readers, hf: dict[str, Any], recipe: Recipe) -> list[Problem]:
+    """The sizes that are not of their field's type, or that no model has."""
+    kinds = {member.name: member.kind for fragment in recipe.fragments for member in fragment.fields}
+    allowed: dict[str, tuple[type, ...]] = {"int": (int,), "float": (int, float), "str": (str,)}
+    problems = []
+    for setting, size in package.sizes():
+        value, kind = hf.get(setting), kinds.get(size, "")
+        if value is None or kind not in allowed:
+            continue
+        if (
+            type(value) not in allowed[kind]
+            or (kind != "str" and not -1e30 < value < 1e30)
+            or (kind == "int" and not 0 <= value < 2**31)
+        ):
+            problems.append(
+                Problem(setting, f"{setting} is {json.dumps(value)}, and {size} is of type {kind}", "Mend it.")
+            )
     return problems
 
 

@@ -31,6 +31,12 @@ class Field:
         return block.body[0] if isinstance(block, ast.ClassDef) else block
 
     @property
+    def kind(self) -> str:
+        """Of a field, its annotation."""
+        statement = self.statement
+        return ast.unparse(statement.annotation) if isinstance(statement, ast.AnnAssign) else ""
+
+    @property
     def is_field(self) -> bool:
         """Whether it is a field, which a preset may give, and no property or method."""
         return isinstance(self.statement, ast.AnnAssign)

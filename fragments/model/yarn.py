@@ -20,6 +20,11 @@ class Config:
     rope_scale: float = 1.0  # of queries and keys
 
 
+@splice("check_config.bounds")
+def _(bounds):
+    bounds.update(rope_factor=(1, 1e9))
+
+
 @splice("check_config.together")
 def _(config, problems):
     if config.rope_fast_turns <= config.rope_slow_turns:

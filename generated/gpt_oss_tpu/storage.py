@@ -76,7 +76,7 @@ def together(do: Callable[[], Any], waits: Iterable[int] = ()) -> Any:
             error = tell_apart(raised)
         severity = next(i for i, kind in enumerate(SEVERITIES) if isinstance(error, kind))
         if (worst := agree(severity)) > severity:
-            error = SEVERITIES[worst]("another process says why")
+            error = SEVERITIES[worst]("fails in another process, which says why")
         if not isinstance(error, OSError) or not seconds:
             break
         print(f"warning: {error}: trying again in {seconds} s", file=sys.stderr)

@@ -36,16 +36,17 @@ def topology_devices(topology: str, slices: int) -> list[jax.Device]:
     # libtpu shall neither ask the cloud which machine this is, nor lock out a second process
     os.environ |= {"TPU_SKIP_MDS_QUERY": "1", "ALLOW_MULTIPLE_LIBTPU_LOAD": "1"}
     chip, _, shape = topology.partition(":")
-    if chip not in MEMORY:
-        raise InputError(f"--topology {topology}: {chip} is not one of {', '.join(MEMORY)}; an example: v5p:8x8x4")
+    sides, flat = [int(side) for side in shape.split("x") if side.isdecimal()], chip in ("v5e", "v6e")
+    if chip not in MEMORY or len(sides) != (2 if flat else 3) or slices < 1 or (flat and max(sides) > 16):
+        wanted = f"{', '.join(MEMORY)} with its lengths, such as v5p:8x8x4 or v5e:16x16, and --slices of at least 1"
+        raise InputError(f"--topology {topology} --slices {slices}: there is no such slice: give {wanted}")
     try:
-        sides = [int(side) for side in shape.split("x")]
         # which sides are rings: in 3D all of what is made of whole cubes of 4 x 4 x 4, in 2D those of a whole pod
-        wrap = [side == 16 for side in sides] + [False] if len(sides) == 2 else [all(s % 4 == 0 for s in sides)] * 3
+        wrap = [side == 16 for side in sides] + [False] if flat else [all(s % 4 == 0 for s in sides)] * 3
         options = {"wrap": wrap, "num_slices": slices} | ({"chip_config_name": "megacore"} if chip == "v4" else {})
         return list(topologies.get_topology_desc(topology, "tpu", **options).devices)
     except Exception as error:  # whatever libtpu raises, or that it is not installed
-        raise InputError(f"--topology {topology}: {error}; libtpu comes with pip install 'jax[tpu]'") from None
+        raise InputError(f"--topology {topology}: give another, or pip install 'jax[tpu]': {error}") from None
 
 
 @dataclasses.dataclass(frozen=True)

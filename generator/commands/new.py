@@ -13,6 +13,8 @@ from generator.fit import fit
 from generator.library import Library
 from generator.recipe import select
 
+MOST_LAYERS = 10_000  # as packages have it
+
 
 def new(project: Project, config_path: Path, target: str, name: str, ignored: tuple[str, ...] = ()) -> tuple[str, Path]:
     """Writes `templates/architectures/NAME.toml` for the checkpoint that a config.json describes.
@@ -56,10 +58,13 @@ def new(project: Project, config_path: Path, target: str, name: str, ignored: tu
 def _read(path: Path, shown: str) -> dict[str, Any]:
     try:
         hf = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         raise LoomError(f"cannot be read: {error}", shown, "Give the config.json of a checkpoint.") from None
-    if not isinstance(hf, dict) or "model_type" not in hf:
+    if not isinstance(hf, dict) or not isinstance(hf.get("model_type"), str):
         raise LoomError("has no model_type", shown, "Give the config.json of a checkpoint.")
+    for name in "num_hidden_layers", "n_layer":
+        if (layers := hf.get(name)) is not None and not (type(layers) is int and 0 < layers <= MOST_LAYERS):
+            raise LoomError(f"{name} is {json.dumps(layers)}", shown, f"Give a number from 1 to {MOST_LAYERS:,}.")
     return hf
 
 

@@ -82,6 +82,13 @@ def test_the_new_architecture_builds(make):
         ({"logit_scale": 0.5}, "no fragment covers the setting logit_scale, which is 0.5"),
         ({"initializer_range": None}, "initializer_range is null or left out, and llama2 reads init_std from it"),
         ({"hidden_size": None}, "the setting 'hidden_size' is missing"),
+        ({"num_hidden_layers": 10**9}, "num_hidden_layers is 1000000000\n  Give a number from 1 to 10,000."),
+        ({"num_hidden_layers": float("inf")}, "num_hidden_layers is Infinity\n  Give a number from 1 to 10,000."),
+        ({"vocab_size": {}}, "vocab_size is {}, and vocab_size is of type int"),
+        ({"intermediate_size": 10**30}, f"intermediate_size is {10**30}, and mlp_width is of type int"),
+        ({"max_position_embeddings": -1}, "max_position_embeddings is -1, and context_length is of type int"),
+        ({"initializer_range": True}, "initializer_range is true, and init_std is of type float"),
+        ({"rope_theta": float("nan")}, "rope_theta is NaN, and rope_theta is of type float"),
         ({"num_attention_heads": 0}, "its settings cannot be read: integer division or modulo by zero"),
         (
             {"rope_parameters": {"rope_type": "default", "rope_theta": 5000.0, "partial_rotary_factor": 0.5}},
@@ -136,7 +143,16 @@ def test_all_that_is_not_covered_is_told_at_once_and_can_be_accepted(make):
     assert "has no setting 'strips', which --ignore names" in make(name="other", ignore=("strips",), **settings)[0]
 
 
-@pytest.mark.parametrize(("text", "message"), [("{", "cannot be read"), ("{}", "has no model_type")])
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("{", "cannot be read"),
+        ('{"model_type": "llama", "x": ' + "[" * 100_000, "cannot be read"),
+        ("{}", "has no model_type"),
+        ('{"model_type": 0}', "has no model_type"),
+    ],
+    ids=["half", "deep", "empty", "number"],
+)
 def test_no_config(make, text, message):
     output, code, _ = make(text=text)
     assert code == 2 and message in output

@@ -161,3 +161,22 @@ def test_tied_weights_given_twice(tmp_path):
     assert not check(package, folder, expected, "the same")
     save_file(tensors | {"lm_head.weight": table + 1}, folder / "model.safetensors")
     assert check(package, folder, expected, "another")
+
+
+def test_heads_that_are_rotated_in_part_are_refused_by_a_package_for_whole_ones(tmp_path):
+    """A setting of the model type, in each place where transformers reads it."""
+    config = transformers.Phi3Config(**SMALL, pad_token_id=0)
+    transformers.AutoModelForCausalLM.from_config(config).save_pretrained(tmp_path / "hf")
+    library = fitted("phi3", "phi3_whole", tmp_path / "hf")
+    package = parity.load_package(write(weave("phi3_whole", "cpu", library), tmp_path))
+    path = tmp_path / "hf/config.json"
+    hf = json.loads(path.read_text())
+    package.huggingface.read_hf_config(tmp_path / "hf")
+    scaling = {"rope_type": "default", "rope_theta": 1e4, "partial_rotary_factor": 0.5}
+    rest = {name: value for name, value in hf.items() if name not in scaling | {"rope_parameters": None}}
+    for changed in {"partial_rotary_factor": 0.5}, {"rope_scaling": scaling}, {"rope_parameters": scaling}:
+        path.write_text(json.dumps(rest | changed))
+        with pytest.raises(
+            package.errors.InputError, match=r"partial_rotary_factor is 0\.5, but this package was woven"
+        ):
+            package.huggingface.read_hf_config(tmp_path / "hf")

@@ -8,6 +8,7 @@ import pytest
 from jax.experimental import topologies
 
 from ..compile import topology_devices
+from ..errors import InputError
 from .processes import PACKAGE, run_python
 from .small import SMALL
 
@@ -78,7 +79,19 @@ def test_slices_have_the_devices_and_the_links_that_they_have(topology, slices, 
 def test_an_unknown_chip_is_named():
     process = run("--topology", "v99:2x2")
     assert process.returncode == 2 and "Traceback" not in process.stderr
-    assert "--topology v99:2x2: v99 is not one of v4, v5e, v5p, v6e, tpu7x" in process.stderr
+    wanted = (
+        "give v4, v5e, v5p, v6e, tpu7x with its lengths, such as v5p:8x8x4 or v5e:16x16, and --slices of at least 1"
+    )
+    assert f"--topology v99:2x2 --slices 1: there is no such slice: {wanted}" in process.stderr
+
+
+@pytest.mark.parametrize(
+    ("topology", "slices"),
+    [("v5e", 1), ("v5e:axb", 1), ("v5e:2x2", 0), ("v5e:2x2", -1), ("v5p:2x2", 1), ("v5e:2x2x1", 1), ("v5e:32x32", 1)],
+)
+def test_slices_that_there_are_not(topology, slices):
+    with pytest.raises(InputError, match=f"--topology {topology} --slices {slices}: there is no such slice: give v4, "):
+        topology_devices(topology, slices)
 
 
 def test_a_mesh_that_does_not_fit_is_named():
