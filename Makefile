@@ -52,9 +52,11 @@ lint: setup-test
 # other families' packages the model, against transformers, and its attention, against plain sums
 PYTEST := ../$(BIN)/python -m pytest -c /dev/null --rootdir=. -q -W error -n 2 --dist loadfile
 
+# tests/robustness imports the committed llama2_cpu, whose name families weave too: by itself
 test: lint
 	$(BIN)/python -m pytest -n 2 --dist loadfile --ignore tests/families --ignore tests/robustness --ignore tests/distributed
-	$(BIN)/python -m pytest -n 2 --dist loadgroup tests/families tests/robustness
+	$(BIN)/python -m pytest -n 2 --dist loadgroup tests/families
+	$(BIN)/python -m pytest -n 2 --dist loadgroup tests/robustness
 	$(BIN)/python -m pytest tests/distributed
 	cd generated && $(PYTEST) llama2_cpu
 	cd generated && $(PYTEST) llama2_gpu/tests/test_model.py llama2_tpu/tests/test_model.py llama2_tpu/tests/test_compile.py
