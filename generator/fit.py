@@ -178,21 +178,20 @@ def _problems(package: Readers, hf: dict[str, Any], family: str) -> list[Problem
 def _wrong_values(package: Readers, hf: dict[str, Any], recipe: Recipe) -> list[Problem]:
     """The sizes that are not of their field's type, or that no model has."""
     kinds = {member.name: member.kind for fragment in recipe.fragments for member in fragment.fields}
-    allowed: dict[str, tuple[type, ...]] = {"int": (int,), "float": (int, float), "str": (str,)}
-    problems = []
-    for setting, size in package.sizes():
-        value, kind = hf.get(setting), kinds.get(size, "")
-        if value is None or kind not in allowed:
-            continue
-        if (
-            type(value) not in allowed[kind]
-            or (kind != "str" and not -1e30 < value < 1e30)
-            or (kind == "int" and not 0 <= value < 2**31)
-        ):
-            problems.append(
-                Problem(setting, f"{setting} is {json.dumps(value)}, and {size} is of type {kind}", "Mend it.")
-            )
-    return problems
+    return [
+        Problem(setting, f"{setting} is {json.dumps(hf[setting])}, and {size} is of type {kinds[size]}", "Mend it.")
+        for setting, size in package.sizes()
+        if hf.get(setting) is not None and size in kinds and not _is_of(kinds[size], hf[setting])
+    ]
+
+
+def _is_of(kind: str, value: object) -> bool:
+    """Whether a field of this type takes a value; types but of one number or text take any."""
+    if kind == "int":
+        return type(value) is int and 0 <= value < 2**31
+    if kind == "float":
+        return isinstance(value, (int, float)) and not isinstance(value, bool) and abs(value) < 1e30
+    return kind != "str" or isinstance(value, str)
 
 
 def _follow_a_rule(choice: Choice, recipe: Recipe, hf: dict[str, Any], problems: list[Problem]) -> bool:

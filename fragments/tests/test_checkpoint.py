@@ -1,4 +1,4 @@
-"""Checkpoints: damaged ones, half ones, which of them are kept, on another mesh, on storage that fails or is full."""
+"""Checkpoints: damaged ones, half ones, which of them are kept, on another mesh, on storage that fails."""
 
 import dataclasses
 import gc
@@ -15,10 +15,10 @@ import pytest
 
 from generator.marks import point
 from generator.roles import (
-    PACKAGE,
     SMALL,
     Checkpoints,
     InputError,
+    Numbers,
     TrainState,
     abstract,
     create_state,
@@ -26,7 +26,9 @@ from generator.roles import (
     make_mesh,
     named_arrays,
     new_state,
+    restore_state,
     run_python,
+    save_state,
 )
 
 # Orbax drops coroutines when a read fails; Python tells of them whenever it collects them, in any test.
@@ -39,37 +41,6 @@ def hook(monkeypatch):
     monkeypatch.setattr(sys, "unraisablehook", sys.unraisablehook)
     yield
     gc.collect()
-
-
-class Numbers:
-    """Stands for the batches: 0, 1, 2, ..."""
-
-    def __init__(self):
-        self.next = 0
-
-    def get_state(self) -> dict[int, int]:
-        return dict.fromkeys(range(SMALL.batch_size), self.next)
-
-    def set_state(self, states: dict[int, int], step: int) -> None:
-        self.next = states[0]
-
-
-def save(checkpoints: Checkpoints, step: int, state: TrainState) -> None:
-    data = Numbers()
-    data.next = step
-    state = dataclasses.replace(state, step=state.step + step)
-    checkpoints.save(step, state.model, dataclasses.replace(state, model=None), data)
-    checkpoints.manager.wait_until_finished()
-
-
-def restore(directory: Path, config=SMALL):
-    """Step, state and the next of the data; None where there is no checkpoint."""
-    data = Numbers()
-    target = abstract(lambda: new_state(config), make_mesh(1, 1, 1))
-    checkpoints = Checkpoints(str(directory), config)
-    found = checkpoints.restore(target.model, dataclasses.replace(target, model=None), data)
-    checkpoints.manager.close()
-    return found and (found[0], dataclasses.replace(found[3], model=found[2]), data.next)
 
 
 def same(a, b) -> bool:
@@ -85,8 +56,8 @@ def state():
 def two_checkpoints(state, tmp_path_factory):
     directory = tmp_path_factory.mktemp("two")
     checkpoints = Checkpoints(str(directory), SMALL)
-    save(checkpoints, 3, state)
-    save(checkpoints, 7, state)
+    save_state(checkpoints, 3, state)
+    save_state(checkpoints, 7, state)
     checkpoints.manager.close()
     return directory
 
@@ -139,14 +110,14 @@ def test_a_damaged_checkpoint_is_named_and_the_one_before_is_used(damage, two_ch
     directory = tmp_path / "run"
     shutil.copytree(two_checkpoints, directory)
     damage(directory / "7")
-    step, restored, following = restore(directory)
+    step, restored, following = restore_state(directory)
     assert (step, following) == (3, 3)
     assert same(restored.model, state.model) and int(restored.step) == 3
     assert f"{directory / '7'} is damaged" in capsys.readouterr().err
     checkpoints = Checkpoints(str(directory), SMALL)
-    save(checkpoints, 7, state)  # its step can be saved again
+    save_state(checkpoints, 7, state)  # its step can be saved again
     checkpoints.manager.close()
-    assert restore(directory)[0] == 7
+    assert restore_state(directory)[0] == 7
     assert len(list(directory.glob("damaged-7-*"))) == 1
 
 
@@ -157,7 +128,7 @@ def test_when_all_are_damaged_nothing_begins_anew(two_checkpoints, tmp_path):
         cut(largest(directory / step / "model"))
     for _ in range(2):  # nor at a second try
         with pytest.raises(InputError, match="every checkpoint is damaged"):
-            restore(directory)
+            restore_state(directory)
 
 
 def test_half_a_checkpoint_is_no_checkpoint(two_checkpoints, tmp_path):
@@ -166,12 +137,12 @@ def test_half_a_checkpoint_is_no_checkpoint(two_checkpoints, tmp_path):
     half = directory / "9.orbax-checkpoint-tmp"
     shutil.copytree(directory / "7", half)
     shutil.rmtree(half / "training")
-    assert restore(directory)[0] == 7
+    assert restore_state(directory)[0] == 7
     assert not half.exists()
 
 
 def test_an_empty_directory_holds_none(tmp_path):
-    assert restore(tmp_path) is None
+    assert restore_state(tmp_path) is None
     with pytest.raises(InputError, match="there is no checkpoint"):
         load_checkpoint(str(tmp_path), make_mesh(1, 1, 1))
 
@@ -179,7 +150,7 @@ def test_an_empty_directory_holds_none(tmp_path):
 def test_of_the_checkpoints_the_last_and_some_are_kept(state, tmp_path):
     checkpoints = Checkpoints(str(tmp_path), dataclasses.replace(SMALL, keep_last=2, keep_every=4))
     for step in range(1, 8):
-        save(checkpoints, step, state)
+        save_state(checkpoints, step, state)
     checkpoints.manager.close()
     assert sorted(int(p.name) for p in tmp_path.iterdir()) == [4, 6, 7]
 
@@ -211,7 +182,7 @@ def check_four_devices(directory: str) -> None:
     point("test_checkpoint.split", arrays)
     split = sum(x.size for x in arrays.values() if x.addressable_shards[0].data.size * 4 == x.size)
     assert split > 0.9 * sum(x.size for x in arrays.values())
-    save(Checkpoints(directory, SMALL), 5, state)
+    save_state(Checkpoints(directory, SMALL), 5, state)
     target = abstract(lambda: new_state(SMALL), make_mesh(2, 1, 2))
     checkpoints = Checkpoints(directory, SMALL)
     step, _, model, training = checkpoints.restore(target.model, dataclasses.replace(target, model=None), Numbers())
@@ -234,7 +205,7 @@ def with_nan(state: TrainState) -> TrainState:
 def test_what_is_not_finite_is_not_saved(state, tmp_path):
     checkpoints = Checkpoints(str(tmp_path), SMALL)
     with pytest.raises(InputError, match="step 3 is not saved: its model is not finite"):
-        save(checkpoints, 3, with_nan(state))
+        save_state(checkpoints, 3, with_nan(state))
     checkpoints.close()
     assert not list(tmp_path.iterdir())
 
@@ -242,12 +213,12 @@ def test_what_is_not_finite_is_not_saved(state, tmp_path):
 def test_a_run_goes_on_from_the_checkpoint_before_one_that_is_not_finite(state, tmp_path, monkeypatch, capsys):
     module = sys.modules[Checkpoints.__module__]
     checkpoints, sums = Checkpoints(str(tmp_path), SMALL), module.checksums
-    save(checkpoints, 3, state)
+    save_state(checkpoints, 3, state)
     monkeypatch.setattr(module, "checksums", lambda arrays: (sums(arrays)[0], True))
-    save(checkpoints, 7, with_nan(state))
+    save_state(checkpoints, 7, with_nan(state))
     checkpoints.close()
     monkeypatch.setattr(module, "checksums", sums)
-    assert restore(tmp_path)[0] == 3
+    assert restore_state(tmp_path)[0] == 3
     assert f"{tmp_path / '7'} is not finite" in capsys.readouterr().err
     assert len(list(tmp_path.glob("damaged-7-*"))) == 1
 
@@ -274,10 +245,10 @@ def test_a_checkpoint_that_storage_fails_to_give_is_not_damaged(failure, times, 
     monkeypatch.setattr(time, "sleep", pauses.append)
     before = sorted(two_checkpoints.rglob("*"))
     if times == 2:
-        assert restore(two_checkpoints)[0] == 7 and pauses == [1, 2]
+        assert restore_state(two_checkpoints)[0] == 7 and pauses == [1, 2]
     else:
         with pytest.raises(OSError):
-            restore(two_checkpoints)
+            restore_state(two_checkpoints)
         assert pauses == [1, 2, 4, 8]
     assert sorted(two_checkpoints.rglob("*")) == before
 
@@ -294,11 +265,11 @@ def test_a_checkpoint_of_another_architecture_is_told_apart(two_checkpoints, tmp
     }.items():
         path.write_text(json.dumps(fields | {changed: "mamba"}))
         with pytest.raises(InputError, match=message):
-            restore(directory)
+            restore_state(directory)
     del fields["width"]
     path.write_text(json.dumps(fields))
     with pytest.raises(InputError, match=r"settings of only one: .'width'"):
-        restore(directory)
+        restore_state(directory)
     assert {"3", "7"} <= {p.name for p in directory.iterdir()}
 
 
@@ -309,32 +280,5 @@ def test_a_checkpoint_from_before_a_setting_was_added_has_its_default(two_checkp
     fields = json.loads(path.read_text())
     del fields["seed"], fields["architecture"], fields["checksum"]
     path.write_text(json.dumps(fields))
-    assert restore(directory)[0] == 7
+    assert restore_state(directory)[0] == 7
     assert load_checkpoint(str(directory), make_mesh(1, 1, 1))[0] == SMALL
-
-
-FULL = """
-import resource, signal, sys
-from PACKAGE.checkpoint import Checkpoints
-from PACKAGE.errors import ending_with_messages
-from PACKAGE.parallel import make_mesh
-from PACKAGE.tests.small import SMALL
-from PACKAGE.tests.test_checkpoint import save
-from PACKAGE.train import create_state
-
-signal.signal(signal.SIGXFSZ, signal.SIG_IGN)  # a file that grows too large is an error, as on a full disk
-checkpoints, state = Checkpoints(sys.argv[1], SMALL), create_state(SMALL, make_mesh(1, 1, 1))
-with ending_with_messages():
-    save(checkpoints, 3, state)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (50_000, 50_000))
-    checkpoints.save(7, state.model)
-    checkpoints.close()
-"""
-
-
-def test_a_full_disk_ends_with_one_message_and_leaves_what_is_whole(tmp_path):
-    process = run_python("-c", FULL.replace("PACKAGE", PACKAGE.name), str(tmp_path / "run"))
-    assert process.returncode == 74, process.stderr
-    assert "error: " in process.stderr and "File too large" in process.stderr
-    assert "Traceback" not in process.stderr
-    assert restore(tmp_path / "run")[0] == 3

@@ -1,4 +1,4 @@
-"""A run's directory: of one run at a time, on an object store as well, and without half a folder."""
+"""A run's directory: of one run at a time, on a full disk, on an object store, and without half a folder."""
 
 import json
 import os
@@ -8,7 +8,7 @@ import time
 import pytest
 from etils import epath
 
-from generator.roles import PACKAGE, SMALL, InputError, Monitor, beside, locked, run_python
+from generator.roles import PACKAGE, SMALL, InputError, Monitor, beside, locked, restore_state, run_python
 
 
 def test_a_directory_is_of_one_run_at_a_time(tmp_path, monkeypatch):
@@ -36,6 +36,33 @@ def test_the_lock_of_a_process_that_is_gone_holds_nobody(tmp_path):
     start = time.monotonic()
     with locked(epath.Path(tmp_path)):
         assert time.monotonic() - start < 5
+
+
+FULL = """
+import resource, signal, sys
+from PACKAGE.checkpoint import Checkpoints
+from PACKAGE.errors import ending_with_messages
+from PACKAGE.parallel import make_mesh
+from PACKAGE.tests.small import SMALL
+from PACKAGE.tests.saved import save_state
+from PACKAGE.train import create_state
+
+signal.signal(signal.SIGXFSZ, signal.SIG_IGN)  # a file that grows too large is an error, as on a full disk
+checkpoints, state = Checkpoints(sys.argv[1], SMALL), create_state(SMALL, make_mesh(1, 1, 1))
+with ending_with_messages():
+    save_state(checkpoints, 3, state)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (50_000, 50_000))
+    checkpoints.save(7, state.model)
+    checkpoints.close()
+"""
+
+
+def test_a_full_disk_ends_with_one_message_and_leaves_what_is_whole(tmp_path):
+    process = run_python("-c", FULL.replace("PACKAGE", PACKAGE.name), str(tmp_path / "run"))
+    assert process.returncode == 74, process.stderr
+    assert "error: " in process.stderr and "File too large" in process.stderr
+    assert "Traceback" not in process.stderr
+    assert restore_state(tmp_path / "run")[0] == 3
 
 
 def test_a_folder_is_whole_or_not_there(tmp_path):

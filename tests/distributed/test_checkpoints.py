@@ -20,8 +20,8 @@ if count > 1:
     jax.distributed.initialize(f"127.0.0.1:{port}", count, number)
 from llama2_cpu import checkpoint, errors, storage
 from llama2_cpu.parallel import abstract, make_mesh
+from llama2_cpu.tests.saved import Numbers
 from llama2_cpu.tests.small import SMALL
-from llama2_cpu.tests.test_checkpoint import Numbers
 from llama2_cpu.train import create_state, new_state
 
 mesh = make_mesh(1, -1, 1)

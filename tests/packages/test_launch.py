@@ -35,10 +35,11 @@ def read(path: Path) -> SimpleNamespace:
 
 
 def exit_codes(package: Path) -> dict[str, int]:
-    """Name -> number of ExitCode, but for that of compilation."""
+    """Name -> number of ExitCode, but for DOES_NOT_FIT, with which only compilation ends."""
     tree = ast.parse((package / "errors.py").read_text())
     (codes,) = (node for node in tree.body if isinstance(node, ast.ClassDef) and node.name == "ExitCode")
-    return {n.targets[0].id: n.value.value for n in codes.body if isinstance(n, ast.Assign) and n.value.value != 3}
+    found = {n.targets[0].id: n.value.value for n in codes.body if isinstance(n, ast.Assign)}
+    return {name: code for name, code in found.items() if name != "DOES_NOT_FIT"}
 
 
 def preset(package: Path, name: str) -> dict[str, object]:

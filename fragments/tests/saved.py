@@ -1,0 +1,37 @@
+"""What tests save to a directory, and restore from it."""
+
+import dataclasses
+from pathlib import Path
+
+from generator.roles import SMALL, Checkpoints, TrainState, abstract, make_mesh, new_state
+
+
+class Numbers:
+    """Stands for the batches: 0, 1, 2, ..."""
+
+    def __init__(self):
+        self.next = 0
+
+    def get_state(self) -> dict[int, int]:
+        return dict.fromkeys(range(SMALL.batch_size), self.next)
+
+    def set_state(self, states: dict[int, int], step: int) -> None:
+        self.next = states[0]
+
+
+def save_state(checkpoints: Checkpoints, step: int, state: TrainState) -> None:
+    data = Numbers()
+    data.next = step
+    state = dataclasses.replace(state, step=state.step + step)
+    checkpoints.save(step, state.model, dataclasses.replace(state, model=None), data)
+    checkpoints.manager.wait_until_finished()
+
+
+def restore_state(directory: Path, config=SMALL):
+    """Step, state and the next of the data; None where there is no checkpoint."""
+    data = Numbers()
+    target = abstract(lambda: new_state(config), make_mesh(1, 1, 1))
+    checkpoints = Checkpoints(str(directory), config)
+    found = checkpoints.restore(target.model, dataclasses.replace(target, model=None), data)
+    checkpoints.manager.close()
+    return found and (found[0], dataclasses.replace(found[3], model=found[2]), data.next)
