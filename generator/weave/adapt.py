@@ -18,7 +18,7 @@ from generator.grammar import own_nodes
 from generator.parts import Splice
 from generator.syntax import Source
 from generator.traced import Edit, Origin, Traced
-from generator.weave.names import as_block, bound_names, inner_parameters, unblocked, variables
+from generator.weave.names import as_block, bound_names, inner_parameters, operand, unblocked, variables
 from generator.weave.points import Point
 
 
@@ -88,7 +88,7 @@ def adapt(splice: Splice, point: Point, scope: Scope, threaded: frozenset[str], 
         )
     renamed = _fresh(clashes, splice, scope.taken | own | set(splice.reads) | threaded)
     scope.taken |= own - clashes | set(renamed.values())
-    shown = {name: _operand(text) for name, text in point.named.items() if name in splice.reads}
+    shown = {name: operand(text) for name, text in point.named.items() if name in splice.reads}
     replacements = {**renamed, **shown}
     edits = []
     for node in variables(body.module):
@@ -175,10 +175,3 @@ def _fresh(names: set[str], splice: Splice, taken: set[str]) -> dict[str, str]:
             new, number = f"{short}_{name}_{number}", number + 1
         fresh[name] = new
     return fresh
-
-
-def _operand(text: str) -> str:
-    """An expression in a form that can stand anywhere: in parentheses, unless it is one operand already."""
-    node = syntax.parse_expression(text)
-    closed = isinstance(node, (cst.Name, cst.Attribute, cst.Subscript, cst.Call, cst.SimpleString)) or node.lpar
-    return text if closed or isinstance(node, (cst.List, cst.Dict, cst.Set)) else f"({text})"

@@ -22,10 +22,11 @@ from generator import syntax
 from generator.errors import LoomError
 from generator.layers import ALL, Group, Kind, Pattern, factor
 from generator.parts import Definition
+from generator.scopes import scopes_of
 from generator.syntax import Source
 from generator.traced import Edit, Origin, Traced
 from generator.weave.adapt import Need
-from generator.weave.names import as_block, unblocked, variables
+from generator.weave.names import as_block, in_place, unblocked, variables
 
 _BLOCKS = "each_group", "each_layer", "last_layer"
 _SUMS = {"sum_layers": 1, "stack_layers": 1, "layer_numbers": 0, "own_layers": 0}  # word -> its arguments
@@ -41,6 +42,7 @@ def count_layers(text: Traced, fragment: str, pattern: Pattern) -> Traced:
     if not any(f"{word}(" in text.text for word in _SUMS):
         return text
     source = as_block(text) if text.text.startswith(" ") else Source(text)
+    parents = {child: node for node in syntax.walk(source.module) for child in syntax.children(node)}
     edits = []
     for node in syntax.walk(source.module):
         word = syntax.called(node)
@@ -51,6 +53,7 @@ def count_layers(text: Traced, fragment: str, pattern: Pattern) -> Traced:
                 raise LoomError(f"{word}() cannot be read", source.where(node), remedy)
             inner = source.code(call.args[0].value).strip() if call.args else ""
             new = _counted(word, inner, pattern, pattern.having(fragment))
+            new = in_place(new, parents.get(node))
             edits.append(Edit(start, end, Traced.insert(new, source.traced.origin_at(start))))
     woven = source.traced.edited(edits)
     return unblocked(woven) if text.text.startswith(" ") else woven
@@ -76,19 +79,18 @@ def _counted(word: str, inner: str, pattern: Pattern, kinds: list[Kind]) -> str:
 
 
 def _stack(inner: str, group: Group) -> str:
-    one = inner.replace(ALL, group.count)
+    one = _with(inner, {ALL: group.count})
     return one if group.period == 1 else f"tuple({one} for _ in range({group.period}))"
 
 
 def _in_kind(inner: str, kind: Kind) -> str:
     """An expression with what the layers of a kind are made with in place of its names."""
-    source = Source(Traced.copy(inner, ""))
-    edits = []
-    for name in variables(source.module):
-        if name.value in kind.init:
-            start, end = source.span(name)
-            edits.append(Edit(start, end, Traced.insert(kind.init[name.value], Origin("", 1))))
-    return source.traced.edited(edits).text
+    return _with(inner, kind.init)
+
+
+def _with(expression: str, replaced: dict[str, str]) -> str:
+    source = Source(Traced.copy(expression, ""))
+    return source.traced.edited(_replacements(source, replaced)).text
 
 
 def write_out(
@@ -195,6 +197,7 @@ def _each_group(pattern: Pattern, blocks: dict[str, str]) -> list[_Copy]:
     for group in pattern.groups:
         kind = pattern.kinds[group.pattern[0]] if group.period == 1 else Kind("")
         renamed = {"Block": blocks[kind.name] if group.period == 1 else "Period", ALL: group.count}
+        renamed[f"self.{ALL}"] = _with(group.count, {"config": "self.config"})
         if group.name:
             renamed |= {"self.layers": f"self.{group.name}_layers", "block": f"{group.name}_block"}
         origin = kind.origin or group.origin or Origin("", 1)
@@ -230,22 +233,33 @@ def _repeat(statement: cst.With, source: Source, copies: list[_Copy]) -> Traced:
 
 def _changed(inside: Traced, copy: _Copy) -> Traced:
     source = as_block(inside)
-    edits = []
-
-    def visit(node: cst.CSTNode) -> None:
-        name = syntax.dotted(node)
-        if name in copy.renamed:
-            start, end = source.span(node)
-            edits.append(Edit(start, end, Traced.insert(copy.renamed[name], source.traced.origin_at(start))))
-            return
+    edits = _replacements(source, copy.renamed)
+    for node in syntax.walk(source.module):
         if isinstance(node, cst.Call) and (more := _arguments(node, copy)):
             end = source.span(node.args[-1].value)[1]
             edits.append(Edit(end, end, Traced.insert(f", {more}", copy.origin)))
-        for child in syntax.children(node):
-            visit(child)
-
-    visit(source.module)
     return unblocked(source.traced.edited(edits))
+
+
+def _replacements(source: Source, replaced: dict[str, str]) -> list[Edit]:
+    """Edits that put expressions in place of names and of attributes of names, where no inner scope binds the name."""
+    scopes, edits = scopes_of(source.module), []
+    names = {name for name, scope in scopes.occurrences if scope.binder(name.value) in (None, scopes.module)}
+
+    def visit(node: cst.CSTNode, parent: cst.CSTNode | None) -> None:
+        path, first = syntax.dotted(node), node
+        while isinstance(first, cst.Attribute):
+            first = first.value
+        if path in replaced and first in names:
+            start, end = source.span(node)
+            new = in_place(replaced[path], parent)
+            edits.append(Edit(start, end, Traced.insert(new, source.traced.origin_at(start))))
+        else:
+            for child in syntax.children(node):
+                visit(child, node)
+
+    visit(source.module, None)
+    return edits
 
 
 def _arguments(call: cst.Call, copy: _Copy) -> str:

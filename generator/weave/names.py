@@ -103,3 +103,16 @@ def inner_parameters(node: cst.CSTNode) -> set[str]:
 def rebound_names(splice: Splice) -> set[str]:
     """The names of its host that a splice rebinds."""
     return bound_names(as_block(splice.body).module, comprehensions=False) & set(splice.reads)
+
+
+def operand(text: str) -> str:
+    """An expression in a form that can stand anywhere: in parentheses, unless it is one operand already."""
+    node = syntax.parse_expression(text)
+    closed = isinstance(node, (cst.Name, cst.Attribute, cst.Subscript, cst.Call, cst.SimpleString)) or node.lpar
+    return text if closed or isinstance(node, (cst.List, cst.Dict, cst.Set)) else f"({text})"
+
+
+def in_place(text: str, parent: cst.CSTNode | None) -> str:
+    """An expression as it can stand below a node: in parentheses where the node is an expression around it."""
+    around = isinstance(parent, cst.BaseExpression) and not isinstance(parent, (cst.Lambda, cst.NamedExpr))
+    return operand(text) if around else text

@@ -14,15 +14,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
-import libcst as cst
-
-from generator import syntax
 from generator.fragment import Fragment
 from generator.layers import Kind
 from generator.parts import Definition, Provider
 from generator.recipe import Recipe
+from generator.scopes import rename
 from generator.syntax import Source
-from generator.traced import Edit, Traced
+from generator.traced import Traced
 from generator.weave.adapt import Need
 from generator.weave.link import free_names
 
@@ -135,22 +133,8 @@ def _name(name: str, kind: str) -> str:
 
 
 def _renamed(text: Traced, renamed: dict[str, str]) -> Traced:
-    """A definition with other names in place of some, its own too; attributes and keywords keep theirs."""
+    """A definition with other names in place of some definitions', its own too."""
     if not any(name in text.text for name in renamed):
         return text
     source = Source(text)
-    edits = []
-
-    def visit(node: cst.CSTNode) -> None:
-        for child in syntax.children(node):
-            word = (isinstance(node, cst.Attribute) and child is node.attr) or (
-                isinstance(node, cst.Arg) and child is node.keyword
-            )
-            if isinstance(child, cst.Name) and child.value in renamed and not word:
-                start, end = source.span(child)
-                new = Traced.insert(renamed[child.value], source.traced.origin_at(start))
-                edits.append(Edit(start, end, new))
-            visit(child)
-
-    visit(source.module)
-    return source.traced.edited(edits)
+    return source.traced.edited(rename(source, renamed.get))
