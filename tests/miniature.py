@@ -68,7 +68,8 @@ def operate(settings: dict[str, object] | None = None, /, **texts: str) -> dict[
     providers = [provider for fragment in selected for provider in fragment.providers]
     names = threaded_names(definitions.values(), splices, providers)
     spliced, needs = weave_splices(definitions, splices, names)
-    return {key: definition.text for key, definition in thread(spliced, providers, needs).items()}
+    imports = {fragment.path: fragment.imports for fragment in selected}
+    return {key: definition.text for key, definition in thread(spliced, providers, needs, imports).items()}
 
 
 def woven(settings: dict[str, object] | None = None, /, **texts: str) -> str:

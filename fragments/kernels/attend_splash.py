@@ -13,11 +13,11 @@ from jax.ad_checkpoint import checkpoint_name
 from jax.experimental.pallas.ops.tpu import splash_attention as splash
 from jax.sharding import PartitionSpec
 
-from generator.marks import point
+from generator.marks import point, threaded
 from generator.roles import RULES
 
 
-def attend(q: Array, k: Array, v: Array, segment_ids: Array | None) -> Array:
+def attend(q: Array, k: Array, v: Array, segment_ids: Array | None = threaded()) -> Array:
     """Causal attention inside each segment. q [B, T, N, H]; k, v [B, T, K, H]; segment_ids [B, T]. -> [B, T, N, H]
 
     Each device runs the Splash kernel on its own rows and heads. segment_ids None: each row is one segment.

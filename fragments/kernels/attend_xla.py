@@ -5,10 +5,10 @@ import jax.numpy as jnp
 from jax import Array
 from jax.ad_checkpoint import checkpoint_name
 
-from generator.marks import point
+from generator.marks import point, threaded
 
 
-def attend(q: Array, k: Array, v: Array, segment_ids: Array | None) -> Array:
+def attend(q: Array, k: Array, v: Array, segment_ids: Array | None = threaded()) -> Array:
     """Causal attention inside each segment. q [B, T, N, H]; k, v [B, T, K, H]; segment_ids [B, T]. -> [B, T, N, H]
 
     The queries go in four blocks, each over the keys up to its end: 3/8 of the scores, all in the future, are never

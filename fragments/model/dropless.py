@@ -7,7 +7,7 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
-from generator.marks import point, provide, requires, splice
+from generator.marks import point, provide, requires, splice, threaded
 from generator.roles import Experts
 
 requires("experts")
@@ -36,6 +36,6 @@ def _(x, kernel, y, sizes):
     y = jax.lax.ragged_dot(x, kernel, sizes)  # x [R, I]: the first sizes[0] rows are for expert 0, and so on
 
 
-def of_rows(values: Array, x: Array, sizes: Array) -> Array:
+def of_rows(values: Array, x: Array, sizes: Array = threaded()) -> Array:
     """values [E, ...] of each expert, for each row of x [R, ...]: [R, ...]."""
     return values[jnp.repeat(jnp.arange(len(sizes)), sizes, total_repeat_length=len(x))]

@@ -53,7 +53,8 @@ def weave(architecture: str, target: str, library: Library, without: Collection[
     definitions, needs, several = write_out(made.definitions, recipe.pattern, made.blocks, threaded)
     tests = {key: definition for key, definition in definitions.items() if key.startswith("tests/")}
     program = {key: definition for key, definition in definitions.items() if key not in tests}
-    program = thread(program, made.providers, [*made.needs, *needs], several, recipe.pattern.given)
+    imports = {fragment.path: fragment.imports for fragment in fragments.values()}
+    program = thread(program, made.providers, [*made.needs, *needs], imports, several, recipe.pattern.given)
     check_given(program, recipe.pattern, made.blocks)
     fields = merge_fields(recipe)
     check_fields(program.values(), fields, lambda: library.everything)

@@ -7,24 +7,17 @@ for it (`step = jax.jit(train_step)`); a nested function is called where `jax.la
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 import libcst as cst
 
 from generator import syntax
 from generator.errors import LoomError
-from generator.parts import Definition
+from generator.parts import Definition, Import
 from generator.syntax import Source
 from generator.weave.functions import Call, Classes, Function, read_functions
-
-# Calls that give back their first argument, to be called in the same way.
-_WRAPPERS = frozenset(
-    f"{module}{name}"
-    for module in ("jax.", "nnx.", "")
-    for name in ("checkpoint", "remat", "jit", "grad", "value_and_grad")
-)
-_SCANS = frozenset({"jax.lax.scan", "lax.scan"})
+from generator.weave.wrappers import SCAN, Wrappers
 
 
 @dataclass(frozen=True)
@@ -39,10 +32,11 @@ class Doubt:
 class CallGraph:
     """All functions of the selected definitions and the calls between them."""
 
-    def __init__(self, definitions: dict[str, Definition]):
+    def __init__(self, definitions: dict[str, Definition], imports: Mapping[str, Mapping[str, Import]]):
         self.sources = {key: Source(definition.text) for key, definition in definitions.items()}
         self.classes = Classes(self.sources)
         self.functions: dict[str, Function] = read_functions(self.sources)
+        self.wrappers = Wrappers(self.functions, self.scopes, imports)
         self.calls: list[Call] = []
         self.doubts: list[Doubt] = []
         self.aliases: dict[str, list[tuple[str, str]]] = {}  # function -> (where, local name for it)
@@ -91,11 +85,10 @@ class CallGraph:
             for node in syntax.own_expressions(statement):
                 if not isinstance(node, cst.Call):
                     continue
-                scan = syntax.called(node) in _SCANS and bool(node.args)
-                target = unwrap(_scanned(node) if scan else node.func)
+                scan = self.wrappers.meaning(node.func, function) == SCAN and bool(node.args)
+                wrappers, target = self.wrappers.around(_scanned(node) if scan else node.func, function)
                 callees = self._resolve(target, function, frozenset())
                 if len(callees) == 1:
-                    wrappers = _wrappers(_scanned(node) if scan else node.func)
                     self.calls.append(Call(function.id, callees[0], node, statement, scan, wrappers))
                     self.followed.add((function.key, target))
                 elif len(callees) > 1:
@@ -105,7 +98,7 @@ class CallGraph:
     def _resolve(self, target: cst.BaseExpression, function: Function, seen: frozenset[str]) -> list[str]:
         if isinstance(target, cst.Attribute) and syntax.called(target.value) == "super":
             bases = self.classes.bases.get(function.class_name, ())
-            return _distinct(self._method(base, target.attr.value) for base in bases)
+            return _distinct(self.method(base, target.attr.value) for base in bases)
         parts = syntax.dotted(target).split(".")
         if parts == [""]:
             return []
@@ -114,19 +107,19 @@ class CallGraph:
             for attribute in parts[1:-1]:
                 classes = [kind for owner in classes for kind in self.classes.attribute(owner, attribute)]
             last = [kind for owner in classes for kind in self.classes.attribute(owner, parts[-1])]
-            methods = [self._method(kind, "__call__") for kind in last]
-            return _distinct(methods or [self._method(owner, parts[-1]) for owner in classes])
+            methods = [self.method(kind, "__call__") for kind in last]
+            return _distinct(methods or [self.method(owner, parts[-1]) for owner in classes])
         return self._resolve_name(parts[0], function, seen)
 
     def _resolve_name(self, name: str, function: Function, seen: frozenset[str]) -> list[str]:
-        for scope in self._scopes(function):
+        for scope in self.scopes(function):
             if f"{scope.id}.{name}" in self.functions:
                 return [f"{scope.id}.{name}"]
             if name in scope.types or name in scope.bindings or name in scope.parameter_names:
-                methods = [self._method(kind, "__call__") for kind in self._types(name, function, seen)]
+                methods = [self.method(kind, "__call__") for kind in self._types(name, function, seen)]
                 return _distinct(methods + self._aliased(name, scope, seen))
         if name in self.classes.names:
-            return _distinct([self._method(name, "__init__")])
+            return _distinct([self.method(name, "__init__")])
         local = f"{function.key.rsplit(':', 1)[0]}:{name}" if ":" in function.key else name
         return [found for found in (local, name) if found in self.functions][:1]
 
@@ -136,7 +129,7 @@ class CallGraph:
             return []
         found = []
         for value in scope.bindings.get(name, ()):
-            target = unwrap(value)
+            target = self.wrappers.around(value, scope)[1]
             if isinstance(target, (cst.Name, cst.Attribute)):
                 callees = self._resolve(target, scope, seen | {f"{scope.id} {name}"})
                 found += callees
@@ -150,7 +143,7 @@ class CallGraph:
         """The classes that a name may have."""
         if name == "self":
             return [function.class_name]
-        for scope in self._scopes(function):
+        for scope in self.scopes(function):
             if name in scope.types:
                 return [scope.types[name]]
             if name in scope.bindings:
@@ -176,13 +169,15 @@ class CallGraph:
             classes = [kind for owner in classes for kind in self.classes.attribute(owner, attribute)]
         return classes
 
-    def _scopes(self, function: Function) -> list[Function]:
+    def scopes(self, function: Function) -> list[Function]:
+        """A function and those around it."""
         scopes = [function]
         while scopes[-1].owner:
             scopes.append(self.functions[scopes[-1].owner])
         return scopes
 
-    def _method(self, class_name: str, method: str) -> str:
+    def method(self, class_name: str, method: str) -> str:
+        """The function that is a method of a class, its own or inherited, '' for none."""
         for name in self.classes.lineage(class_name):
             if f"{name}.{method}" in self.functions:
                 return f"{name}.{method}"
@@ -197,18 +192,3 @@ def _scanned(call: cst.Call) -> cst.BaseExpression:
     """The function that a scan is given."""
     named = [argument.value for argument in call.args if argument.keyword and argument.keyword.value == "f"]
     return (named or [call.args[0].value])[0]
-
-
-def _wrappers(node: cst.BaseExpression) -> tuple[cst.Call, ...]:
-    """The calls around `f` in `jax.jit(jax.checkpoint(f))`, the outermost one first."""
-    found: list[cst.Call] = []
-    while isinstance(node, cst.Call) and syntax.called(node) in _WRAPPERS and node.args and not node.args[0].keyword:
-        found.append(node)
-        node = node.args[0].value
-    return tuple(found)
-
-
-def unwrap(node: cst.BaseExpression) -> cst.BaseExpression:
-    """`f` of `jax.jit(jax.checkpoint(f))`."""
-    wrappers = _wrappers(node)
-    return wrappers[-1].args[0].value if wrappers else node

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+
 import libcst as cst
 
 from generator import syntax
@@ -106,7 +108,10 @@ def _scanned_parameter(plan: Plan, function: Function) -> list[Edit]:
 def _inputs(function: Function) -> str:
     """A name for a layer and what is taken apart with it that the function has no other use for."""
     used = {node.value for node in variables(function.node)}
-    return next(name for name in ("inputs", "scanned", "layer_inputs", "inputs_of_scan") if name not in used)
+    names = itertools.chain(
+        ("inputs", "scanned", "layer_inputs"), (f"layer_inputs_{number}" for number in itertools.count(2))
+    )
+    return next(name for name in names if name not in used)
 
 
 def _parameter_end(function: Function, parameter: cst.Param) -> int:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-import re
 from collections.abc import Iterator
 from itertools import combinations
 
@@ -16,6 +15,7 @@ from generator.weave.flow import Flow
 from generator.weave.functions import Call, Function
 from generator.weave.names import bound_names, inner_parameters, own_bound, variables
 from generator.weave.plan import Plan, wanted
+from generator.weave.uses import check_uses
 from generator.weave.values import Value
 
 _LOOPS = (cst.For, cst.While)
@@ -29,16 +29,7 @@ def check_plan(plan: Plan) -> None:
     Raises:
         LoomError: with the place, and what to write instead.
     """
-    changed = set(plan.required) | set(plan.returned) - {""}
-    changed = {function for function in changed if plan.required.get(function) or plan.returned.get(function)}
-    for function in sorted(changed):
-        if plan.graph.functions[function].twice:
-            where = plan.graph.functions[function].where
-            raise LoomError(f"{function} is defined twice, and only one could be threaded", where, "Rename one.")
-        _check_uses(plan, plan.graph.functions[function])
-        plan.graph.check_doubts(function)
-    for call in plan.graph.calls:
-        _check_wrappers(plan, call)
+    check_uses(plan)
     for value in plan.values.values():
         _check_layers(plan, value)
     for index, names in plan.passed.items():
@@ -46,91 +37,6 @@ def check_plan(plan: Plan) -> None:
     for node in plan.graph.functions.values():
         _check_meaning(plan, node)
         _check_overwriting(plan, node)
-
-
-def _added(plan: Plan, function: str) -> str:
-    return (plan.required.get(function) or plan.returned.get(function) or [""])[0]
-
-
-def _check_uses(plan: Plan, function: Function) -> None:
-    """Every use of a function that changes must be a call that is followed."""
-    short = function.node.name.value
-    name = function.class_name if short == "__init__" and not function.owner else short
-    if function.class_name and not function.owner and short != "__init__":
-        return  # of a method, only calls with a known type are its uses
-    for scope, alias in plan.graph.aliases.get(function.id, ()):
-        _check_names(plan, function, plan.graph.functions[scope].node, alias, plan.graph.functions[scope].key)
-    for key in [function.key] if function.owner else plan.graph.sources:
-        source = plan.graph.sources[key]
-        if not re.search(rf"\b{name}\b", source.text):
-            continue
-        within = plan.graph.functions[function.owner].node if function.owner else source.module
-        _check_names(plan, function, within, name, key)
-
-
-def _check_names(plan: Plan, function: Function, within: cst.CSTNode, name: str, key: str) -> None:
-    """The uses of a name in a definition, which `key` names, are calls that are followed."""
-    for node in _uses(within, name, top=within):
-        if (key, node) not in plan.graph.followed:
-            message = f"{function.id} must take or give {_added(plan, function.id)}, and is used here in a way that"
-            remedy = f"Call it by its name: {name}(...), in jax.jit, jax.checkpoint, jax.grad or jax.lax.scan at most."
-            raise LoomError(f"{message} threading cannot follow", plan.graph.sources[key].where(node), remedy)
-
-
-def _uses(node: cst.CSTNode, name: str, top: cst.CSTNode) -> Iterator[cst.Name]:
-    """The uses of a name as a value: no annotations, no isinstance, not where a function has it for its own."""
-    if isinstance(node, cst.FunctionDef) and node is not top and name in own_bound(node):
-        return
-    if isinstance(node, cst.Call) and syntax.called(node) in ("isinstance", "issubclass"):
-        return
-    if isinstance(node, cst.Call) and isinstance(node.func, cst.Attribute):  # a use of what it has, not of itself
-        children = [*node.args, *([] if isinstance(node.func.value, cst.Name) else [node.func])]
-    elif isinstance(node, (cst.FunctionDef, cst.ClassDef)):
-        children = [child for child in syntax.children(node) if child is not node.name]
-        children = [child for child in children if not (isinstance(node, cst.ClassDef) and child in node.bases)]
-    else:
-        children = list(syntax.children(node))
-    for child in children:
-        if isinstance(child, cst.Annotation) or (isinstance(node, cst.Attribute) and child is node.attr):
-            continue
-        if (isinstance(node, cst.Arg) and child is node.keyword) or (
-            isinstance(node, cst.Param) and child is node.name
-        ):
-            continue
-        if isinstance(child, cst.Name) and child.value == name and not isinstance(node, cst.AssignTarget):
-            yield child
-        yield from _uses(child, name, top)
-
-
-def _check_wrappers(plan: Plan, call: Call) -> None:
-    """What wraps a call counts parameters and results."""
-    required, returned = plan.required.get(call.callee), plan.returned.get(call.callee)
-    if not required and not returned:
-        return
-    source, callee = plan.graph.functions[call.caller].source, plan.graph.functions[call.callee]
-    derived = any(syntax.called(wrapper).split(".")[-1] in _DERIVATIVES for wrapper in call.wrappers)
-    if returned and derived:
-        message = f"{call.callee} also returns {returned[0]}, and is differentiated here"
-        remedy = f"Receive {returned[0]} in {call.callee} or further in, and add it to the result."
-        raise LoomError(message, source.where(call.node), remedy)
-    counted = [word for wrapper in call.wrappers for word in _counts(wrapper)] + _counts(callee.node)
-    if counted and required and any(parameter.default for parameter in callee.positional):
-        message = (
-            f"{call.callee} takes {required[0]} before its parameters with defaults, and {counted[0]} counts parameters"
-        )
-        remedy = "Name them, as in static_argnames, or give the parameters no defaults."
-        raise LoomError(message, source.where(call.node), remedy)
-
-
-def _counts(node: cst.Call | cst.FunctionDef) -> list[str]:
-    arguments = node.args if isinstance(node, cst.Call) else [a for d in node.decorators for a in _arguments(d)]
-    return [
-        argument.keyword.value for argument in arguments if argument.keyword and "argnums" in argument.keyword.value
-    ]
-
-
-def _arguments(decorator: cst.Decorator) -> list[cst.Arg]:
-    return [node for node in syntax.walk(decorator) if isinstance(node, cst.Arg)]
 
 
 def _check_layers(plan: Plan, value: Value) -> None:

@@ -98,6 +98,18 @@ def _loaded(node: ast.AST) -> Iterable[tuple[str, int]]:
 
 
 def _stored(node: ast.AST, names: set[str] | None) -> set[str]:
-    found = {n.id for n in ast.walk(node) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)}
-    found |= {n.name for n in ast.walk(node) if isinstance(n, (ast.MatchAs, ast.MatchStar)) and n.name}
+    """The names that a node gives a value: not those of a comprehension, which are known inside it alone."""
+    found: set[str] = set()
+    queue: list[tuple[ast.AST, bool]] = [(node, True)]
+    while queue:
+        part, here = queue.pop()
+        if isinstance(part, ast.NamedExpr) and isinstance(part.target, ast.Name):
+            found.add(part.target.id)
+        if here and isinstance(part, ast.Name) and isinstance(part.ctx, ast.Store):
+            found.add(part.id)
+        if isinstance(part, (ast.MatchAs, ast.MatchStar)) and part.name:
+            found.add(part.name)
+        if not isinstance(part, ast.Lambda):
+            inside = here and not isinstance(part, ast.comprehension)
+            queue += [(child, inside) for child in ast.iter_child_nodes(part)]
     return found if names is None else found & names

@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
+from typing import NamedTuple
 
 import libcst as cst
 
@@ -53,6 +54,11 @@ class Function:
         return own[1:] if self.is_method else own
 
     @property
+    def filled(self) -> list[cst.Param]:
+        """The parameters that calls fill: without `self`."""
+        return [*self.positional, *self.node.params.kwonly_params]
+
+    @property
     def is_method(self) -> bool:
         static = any(syntax.dotted(decorator.decorator) == "staticmethod" for decorator in self.node.decorators)
         return bool(self.class_name) and not self.owner and not static
@@ -64,6 +70,13 @@ class Function:
     @property
     def where(self) -> str:
         return self.source.where(self.node)
+
+
+class Wrapper(NamedTuple):
+    """A call around a function that gives it back: what it calls, `jax.jit`, and a keyword that counts parameters."""
+
+    word: str
+    counts: str
 
 
 @dataclass
@@ -80,7 +93,7 @@ class Call:
     node: cst.Call
     statement: syntax.Statement
     scan: bool
-    wrappers: tuple[cst.Call, ...] = ()
+    wrappers: tuple[Wrapper, ...] = ()
 
     def supplies(self, function: Function, name: str) -> bool:
         """Whether the call passes the parameter `name`, by keyword or by position."""

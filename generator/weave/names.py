@@ -95,6 +95,13 @@ def own_bound(function: cst.FunctionDef) -> frozenset[str]:
     return frozenset(bound)
 
 
+@lru_cache(maxsize=4096)
+def own_code(function: cst.FunctionDef) -> tuple[cst.CSTNode, ...]:
+    """The nodes of a function, those of its lambdas too, without those of functions nested in it."""
+    own = [s for s in syntax.statements(function) if not isinstance(s, cst.FunctionDef)]
+    return tuple(node for statement in own for node in syntax.own_expressions(statement))
+
+
 def inner_parameters(node: cst.CSTNode) -> set[str]:
     """The parameters of all functions and lambdas below, and of the node itself."""
     return {parameter.name.value for parameter in syntax.walk(node) if isinstance(parameter, cst.Param)}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from graphlib import CycleError, TopologicalSorter
 
 from generator import syntax
 from generator.errors import LoomError
@@ -83,18 +84,21 @@ def make_plan(
     graph: CallGraph,
     providers: list[Provider],
     needs: list[Need],
+    asked: list[tuple[str, str]],
     several: Iterable[str] = (),
     given: dict[str, Origin] | None = None,
 ) -> Plan:
     """Decides who takes, passes and returns what.
 
     Args:
+        asked: function and name of each parameter that asks for a threaded value.
         several: functions that call several layers, in which a value of each layer becomes a tuple of them.
         given: names that layers of some kind are made or called with.
     """
     values = read_values(graph, providers, needs, given or {})
     plan = Plan(graph, values)
-    planner = _Planner(plan)
+    planner = _Planner(plan, asked)
+    _check_calls(plan, asked)
     for need in needs:
         value = values[need.name]
         if need.function not in graph.functions:
@@ -106,16 +110,12 @@ def make_plan(
         elif need.function not in value.receivers:
             value.receivers.append(need.function)
     for optional in (False, True):  # first those that cannot do without
-        for function in list(graph.functions.values()):
-            for name in function.parameter_names:
-                if (
-                    name in values
-                    and (values[name].providers or values[name].given)
-                    and _has_default(function, name) == optional
-                ):
-                    planner.ask_callers(function.id, name, optional, None)
+        for function, name in asked:
+            if _has_default(graph.functions[function], name) == optional:
+                planner.ask_callers(function, name, optional, None)
     for value in values.values():
         _plan_outward(plan, value)
+    _check_circles(plan)
     for caller in graph.functions:
         for name in values:
             calls = [call for call in graph.calls if call.caller == caller and name in plan.carried(call)]
@@ -128,6 +128,40 @@ def make_plan(
     return plan
 
 
+def _check_calls(plan: Plan, asked: list[tuple[str, str]]) -> None:
+    """No call leaves out a parameter that has no default, unless that asks for a value which is threaded."""
+    for function, name in asked:
+        value = plan.values.get(name)
+        if value is None or not (value.providers or value.given):
+            message = f"{function} asks for {name}, which no selected fragment provides"
+            remedy = f'Select a fragment that has it, or write @provide("SITE") def {name}(...).'
+            raise LoomError(message, plan.graph.functions[function].where, remedy)
+    for call in plan.graph.calls:
+        callee = plan.graph.functions[call.callee]
+        for parameter in () if call.scan or call.starred else callee.filled:
+            name = parameter.name.value
+            if parameter.default or (callee.id, name) in asked or call.supplies(callee, name):
+                continue
+            where = plan.graph.functions[call.caller].source.where(call.node)
+            remedy = f"Pass it, or have it threaded: write `{name}=threaded()` at {callee.where}."
+            raise LoomError(f"this call of {callee.id} leaves out {name}", where, remedy)
+
+
+def _check_circles(plan: Plan) -> None:
+    """A function that calls itself has no one place for what it carries outward, or for the slice of a layer."""
+    steps: dict[str, set[str]] = {}
+    for call in plan.graph.calls:
+        if plan.carried(call):
+            steps.setdefault(call.caller, set()).add(call.callee)
+    try:
+        TopologicalSorter(steps).prepare()
+    except CycleError as error:
+        circle = error.args[1]
+        (name, *_) = [n for call in plan.graph.calls if call.caller in circle for n in plan.carried(call)]
+        message = f"{name} is carried through {' -> '.join(circle)}, which calls itself"
+        raise LoomError(message, plan.graph.functions[circle[0]].where, "Write a loop or a scan.") from None
+
+
 def _has_default(function: Function, name: str) -> bool:
     return any(p.name.value == name and p.default is not None for p in function.parameters)
 
@@ -135,14 +169,17 @@ def _has_default(function: Function, name: str) -> bool:
 class _Planner:
     """Walks outward from each need."""
 
-    def __init__(self, plan: Plan):
-        self.plan, self.graph = plan, plan.graph
+    def __init__(self, plan: Plan, asked: list[tuple[str, str]]):
+        self.plan, self.graph, self._asked = plan, plan.graph, asked
         self._bound = {id: own_bound(function.node) for id, function in self.graph.functions.items()}
 
     def bring(self, function: str, name: str, need: Need | None) -> None:
         """Makes `name` known inside `function`, which cannot do without it."""
         node, value = self.graph.functions[function], self.plan.values[name]
-        if name in node.parameter_names or name in self.plan.required.get(function, ()):
+        if name in node.parameter_names:
+            self._check_parameter(node, name)
+            return
+        if name in self.plan.required.get(function, ()):
             return
         if function in value.providers:
             self._provide(function, name, need)
@@ -159,6 +196,13 @@ class _Planner:
         else:
             _add(self.plan.required, function, name)
             self.ask_callers(function, name, False, need)
+
+    def _check_parameter(self, function: Function, name: str) -> None:
+        """A parameter of the function's own, which calls that leave it out would not fill."""
+        if _has_default(function, name) and (function.id, name) not in self._asked:
+            message = f"{function.id} must have {name}, and has a parameter {name} of its own that calls may leave out"
+            remedy = f"Write `{name}=threaded(DEFAULT)` if it is that value, or give it another name."
+            raise LoomError(message, function.where, remedy)
 
     def ask_callers(self, function: str, name: str, optional: bool, need: Need | None) -> None:
         """Has each call of `function` pass `name`; a call that can do without it passes it where it is at hand."""

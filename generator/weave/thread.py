@@ -17,16 +17,17 @@ each caller, up to one that reads it; a scan stacks it over the layers.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
 import libcst as cst
 
 from generator import syntax
-from generator.parts import Definition, Provider, Splice
+from generator.parts import Definition, Import, Provider, Splice
 from generator.syntax import Source
 from generator.traced import Origin
 from generator.weave.adapt import Need
+from generator.weave.asked import read_asked
 from generator.weave.calls import CallGraph
 from generator.weave.carry import carry
 from generator.weave.doubts import check_plan, check_result
@@ -38,6 +39,7 @@ def thread(
     definitions: dict[str, Definition],
     providers: Iterable[Provider],
     needs: Iterable[Need],
+    imports: Mapping[str, Mapping[str, Import]],
     several: Iterable[str] = (),
     given: dict[str, Origin] | None = None,
 ) -> dict[str, Definition]:
@@ -47,14 +49,16 @@ def thread(
         definitions: key -> definition, spliced.
         providers: of the selected fragments, in order of selection.
         needs: what splices read beyond what their points show.
+        imports: path of a fragment -> what it imports, by the name that it binds.
         several: functions that call several layers, in which a value of each layer becomes a tuple of them.
         given: names that layers of some kind are made or called with.
 
     Raises:
         LoomError: a value that nobody provides, or a way that cannot carry it.
     """
-    graph = CallGraph(definitions)
-    plan = make_plan(graph, list(providers), list(needs), several, given)
+    definitions, asked = read_asked(definitions)
+    graph = CallGraph(definitions, imports)
+    plan = make_plan(graph, list(providers), list(needs), asked, several, given)
     check_plan(plan)
     texts = carry(plan)
     check_result(plan, texts)

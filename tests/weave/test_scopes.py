@@ -58,7 +58,7 @@ def _globals_by_python(text: str) -> set[str]:
         top = table.get_type() == "module"
         for symbol in table.get_symbols():
             free = not (symbol.is_assigned() or symbol.is_imported()) if top else symbol.is_global()
-            if free and not (symbol.get_name() in {"f", "A"}):
+            if free and symbol.get_name() not in {"f", "A"}:
                 found.add(symbol.get_name())
     return found - set(dir(builtins))
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from miniature import VALUE, check_value, refused, run, tidy, woven
+from miniature import VALUE, check_value, message, refused, run, tidy, woven
 
 
 class TestNestedFunctions:
@@ -160,9 +160,11 @@ class TestDeclaredParameters:
     @pytest.mark.parametrize(
         ("head", "host", "call"),
         [
-            ("attend(q, p)", "host(x, p)", "attend(x, p)"),
-            ("attend(q, *, p)", "host(x, p)", "attend(x, p=p)"),
-            ("attend(q, scale=1, p=None)", "host(x, p=None)", "attend(x, p=p)"),  # it can do without
+            ("attend(q, p=threaded())", "host(x, p)", "attend(x, p)"),
+            ("attend(q, p: int = threaded())", "host(x, p)", "attend(x, p)"),
+            ("attend(q, *, p=threaded())", "host(x, p)", "attend(x, p=p)"),
+            ("attend(q, p=threaded(), *, scale=1)", "host(x, p)", "attend(x, p)"),
+            ("attend(q, scale=1, p=threaded(None))", "host(x, p=None)", "attend(x, p=p)"),  # it can do without
         ],
     )
     def test_caller_passes_it(self, head, host, call):
@@ -177,8 +179,33 @@ class TestDeclaredParameters:
             kernel=f"def {head}:\n    return q + p\n",
             value=VALUE.split("    @splice")[0],
         )
-        assert f"def {host}:\n    return {call}\n" in text
+        assert f"def {host}:\n    return {call}\n" in text and "threaded" not in text
         assert run(text)["site"](1) == 11
+
+    @pytest.mark.parametrize(
+        ("head", "call", "expected"),
+        [
+            ("pad(q, p)", "pad(x)", "this call of pad leaves out p"),
+            ("pad(q, width)", "pad(x)", "this call of pad leaves out width"),
+            ("pad(q, *, width)", "pad(q=x)", "this call of pad leaves out width"),
+            ("pad(q, width=threaded())", "pad(x)", "pad asks for width, which no selected fragment provides"),
+            ("pad(q, y=1, p=threaded())", "pad(x)", "p has no default, and stands after a parameter that has one"),
+            ("pad(q, p=threaded(1, 2))", "pad(x)", "threaded() takes at most a default"),
+        ],
+    )
+    def test_an_argument_that_is_forgotten(self, head, call, expected):
+        """Values are not ambient: a call is not filled in since a parameter has the name of one."""
+        host = f"def {head}:\n    return q\n\ndef host(x):\n    return {call}\n\ndef site(batch):\n    return host(batch)\n"
+        assert message(refused(host=host, value=VALUE.split("    @splice")[0])) == expected
+
+    def test_a_default_is_not_replaced(self):
+        host = "def pad(q, p=2):\n    return q + p\n\n\ndef site(batch):\n    return pad(batch)\n"
+        assert woven(host=host, value=VALUE.split("    @splice")[0]) == host
+
+    def test_a_splice_does_not_read_a_default_for_the_value(self):
+        host = 'def pad(x, p=2):\n    point("here", x)\n    return x\n\ndef site(batch):\n    return pad(batch)\n'
+        text = message(refused(host=host, value=VALUE))
+        assert text == "pad must have p, and has a parameter p of its own that calls may leave out"
 
     def test_a_host_that_passes_it_is_left_alone(self):
         host = "def attend(q, p):\n    return q + p\n\n\ndef site(batch):\n    return attend(batch, 3)\n"

@@ -1,7 +1,9 @@
 """Attention to the mean of one's own document."""
 
+from generator.marks import threaded
 
-def attend(h: list[float], segment_ids: list[int]) -> list[float]:
+
+def attend(h: list[float], segment_ids: list[int] = threaded()) -> list[float]:
     return [mean([v for v, s in zip(h, segment_ids) if s == segment]) for segment in segment_ids]
 
 
