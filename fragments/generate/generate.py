@@ -13,7 +13,7 @@ import numpy as np
 import tyro
 from jax import Array
 
-from generator.marks import receive, stack_layers
+from generator.marks import provide, receive, stack_layers
 from generator.roles import (
     ByteTokenizer,
     Cache,
@@ -51,6 +51,16 @@ def decode(model: Decoder, cache: Cache, tokens: Array, positions: Array, last: 
     receive(cache)
     x = jnp.take_along_axis(x, last[:, None, None], axis=1)  # [B, 1, D]
     return model.embedding.logits(x)[:, 0], cache
+
+
+@provide("decode")
+def positions(positions) -> Array:
+    return positions
+
+
+@provide("decode")
+def cache(cache) -> Cache:
+    return cache
 
 
 def filter_logits(logits: Array, top_k: int, top_p: float) -> Array:

@@ -44,6 +44,11 @@ def attend_cached(q: Array, cache: Cache, positions: Array) -> Array:
     return jnp.einsum("BNTS,BSNH->BTNH", weights.astype(v.dtype), v)
 
 
+@provide("attend_cached")
+def positions(positions) -> Array:
+    return positions
+
+
 @provide("Decoder.hidden", optional=True, per_layer=True)
 def cache() -> Cache:
     return None

@@ -11,7 +11,7 @@ import jax.numpy as jnp
 import optax
 from jax import Array
 
-from generator.marks import alike, emit, requires, splice
+from generator.marks import alike, emit, provide, requires, splice
 from generator.roles import Config, Decoder, LayerAhead, remat_policy
 
 requires("layers_ahead")
@@ -53,6 +53,11 @@ def hidden_and_ahead(
 
     _, _ = jax.lax.scan(remat(ahead_block), (x, targets, weights), model.ahead)
     return x
+
+
+@provide("hidden_and_ahead")
+def positions(positions) -> Array:
+    return positions
 
 
 @splice("loss.hidden")

@@ -14,7 +14,7 @@ from generator.weave.functions import Call, Function
 from generator.weave.names import variables
 from generator.weave.outward import Shapes, return_edits, target_edits
 from generator.weave.plan import Plan
-from generator.weave.provided import expression, inlined, made, provider_order
+from generator.weave.provided import expression, inlined, is_own, made, provider_order
 
 
 def carry(plan: Plan) -> dict[str, Traced]:
@@ -140,7 +140,8 @@ def _opening(plan: Plan, function: Function) -> list[Edit]:
         edits.append(_insert(plan, offset, f"{indent}{layer}, {', '.join(names)} = {_inputs(function)}\n", names[0]))
     for name in provided:
         provider = plan.values[name].providers[function.id]
-        if not (inlined(plan, function, name) or (provider.optional and provider.result.text.strip() == "None")):
+        nothing = provider.optional and provider.result.text.strip() == "None"
+        if not (nothing or is_own(function, provider) or inlined(plan, function, name)):
             edits.append(Edit(offset, offset, made(plan, function, provider, indent)))
     for name, count in absent:
         edits.append(_insert(plan, offset, f"{indent}{name} = {name} or (None,) * {count}\n", name))

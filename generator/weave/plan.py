@@ -176,13 +176,12 @@ class _Planner:
     def bring(self, function: str, name: str, need: Need | None) -> None:
         """Makes `name` known inside `function`, which cannot do without it."""
         node, value = self.graph.functions[function], self.plan.values[name]
-        if name in node.parameter_names:
-            self._check_parameter(node, name)
-            return
-        if name in self.plan.required.get(function, ()):
+        if name in self.plan.required.get(function, ()) or (function, name) in self._asked:
             return
         if function in value.providers:
             self._provide(function, name, need)
+        elif name in node.parameter_names or self._is_local(function, name, need):
+            self._not_it(node, name)
         elif name in self.plan.optional.get(function, ()):  # it could do without, until now
             self.plan.optional[function].remove(name)
             _add(self.plan.required, function, name)
@@ -191,18 +190,18 @@ class _Planner:
             if value.per_layer and any(call.scan for call in self.graph.callers(function)):
                 _add(self.plan.scanned, function, name)
             self.bring(node.owner, name, need)
-        elif self._is_local(function, name, need):
-            return
         else:
             _add(self.plan.required, function, name)
             self.ask_callers(function, name, False, need)
 
-    def _check_parameter(self, function: Function, name: str) -> None:
-        """A parameter of the function's own, which calls that leave it out would not fill."""
-        if _has_default(function, name) and (function.id, name) not in self._asked:
-            message = f"{function.id} must have {name}, and has a parameter {name} of its own that calls may leave out"
-            remedy = f"Write `{name}=threaded(DEFAULT)` if it is that value, or give it another name."
-            raise LoomError(message, function.where, remedy)
+    def _not_it(self, function: Function, name: str) -> None:
+        """A variable of the function's own is not the value because it has its name."""
+        what = "parameter" if name in function.parameter_names else "variable"
+        message = f"{function.id} must have the value {name}, and has a {what} {name} of its own"
+        remedy = (
+            f'Give it another name; or if it is that value, write `{name}=threaded()` or @provide("{function.id}").'
+        )
+        raise LoomError(message, function.where, remedy)
 
     def ask_callers(self, function: str, name: str, optional: bool, need: Need | None) -> None:
         """Has each call of `function` pass `name`; a call that can do without it passes it where it is at hand."""
@@ -234,10 +233,12 @@ class _Planner:
     def _offer(self, function: str, name: str) -> None:
         """Makes `name` known inside `function`, as a parameter that its callers may leave out."""
         node, value = self.graph.functions[function], self.plan.values[name]
-        if name in node.parameter_names or self._takes(function, name) or self._is_local(function, name, None):
+        if self._takes(function, name) or (function, name) in self._asked:
             return
         if function in value.providers:
             self._provide(function, name, None)
+        elif name in self._bound[function]:
+            self._not_it(node, name)
         elif node.owner:
             self._offer(node.owner, name)
         else:
@@ -268,7 +269,8 @@ class _Planner:
         if function in seen:
             return False
         seen.add(function)
-        if function in self.plan.values[name].providers or name in self._bound[function] or self._takes(function, name):
+        mine = function in self.plan.values[name].providers or (function, name) in self._asked
+        if mine or self._takes(function, name):
             return True
         return any(self._at_hand(outer, name, seen) for outer in self.graph.outward(function))
 

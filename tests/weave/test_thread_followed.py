@@ -172,28 +172,34 @@ class TestWrappers:
 class TestBinding:
     """A name has a value where Python gives it one."""
 
+    OUTWARD = """
+        @splice("here")
+        def _(x):
+            aux = x + 1
+            emit(aux)
+
+        @splice("end")
+        def _(y, aux):
+            y = y + aux
+    """
+
     @pytest.mark.parametrize(
         "line",
         [
-            "total = sum([p for p in [1]])",
-            "total = {p: p for p in [1]}",
-            "total = (lambda p: p)(1)",
-            "total = [lambda: (p := 2)]",
+            "total = sum([aux for aux in [1]])",
+            "total = {aux: aux for aux in [1]}",
+            "total = (lambda aux: aux)(1)",
+            "total = [lambda: (aux := 2)]",
         ],
     )
     def test_what_a_comprehension_binds_is_known_inside_it(self, line):
         host = (
-            'def inner(x):\n    point("here", x)\n    return x\n\ndef site(batch):\n    return between(batch)\n\n'
-            f"def between(x):\n    {line}\n    if x > 5:\n        p = 2\n    return inner(x)\n"
+            'def inner(x):\n    point("here", x)\n    return x\n\n'
+            f'def site(x):\n    y = x\n    if x > 5:\n        y = inner(x)\n    {line}\n    point("end", y)\n    return y\n'
         )
-        assert message(refused(host=host, value=VALUE)) == "between reads p here, and p may not have a value yet"
-
-    def test_a_walrus_in_a_comprehension_binds_outside_it(self):
-        host = (
-            'def inner(x):\n    point("here", x)\n    return x\n\ndef site(batch):\n    return between(batch)\n\n'
-            "def between(x):\n    total = [(p := 2) for _ in [1]]\n    return inner(x)\n"
+        assert (
+            message(refused(host=host, value=self.OUTWARD)) == "site reads aux here, and aux may not have a value yet"
         )
-        assert run(IMPORTS + woven(host=host, value=VALUE))["site"](1) == 3
 
 
 class TestCircles:

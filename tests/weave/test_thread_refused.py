@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 from miniature import message, refused, run, woven
 
@@ -166,9 +168,13 @@ class TestInward:
         text = woven(host=INNER + between + SITE.format("between(batch)"), value=INWARD, own=own)
         assert run(text)["site"](1) == 11
 
-    def test_a_variable_that_may_not_be_there(self):
-        host = (
-            INNER
-            + "def site(batch):\n    return between(batch)\n\ndef between(x):\n    if x:\n        p = 2\n    return inner(x)\n"
-        )
-        assert message(refused(host=host, value=INWARD)) == "between reads p here, and p may not have a value yet"
+    @pytest.mark.parametrize("what", ["(x):\n    p = 2", "(x):\n    if x:\n        p = 2", "(x, p=2):\n    y = x"])
+    def test_a_variable_that_has_its_name(self, what):
+        host = INNER + f"def site(batch):\n    return between(batch)\n\ndef between{what}\n    return inner(x)\n"
+        text = message(refused(host=host, value=INWARD))
+        assert re.fullmatch("between must have the value p, and has a (variable|parameter) p of its own", text)
+
+    def test_a_nested_function_whose_parameter_has_its_name(self):
+        host = INNER + "def site(batch):\n    def own(p):\n        return inner(p)\n    return own(batch)\n"
+        text = message(refused(host=host, value=INWARD))
+        assert text == "site.own must have the value p, and has a parameter p of its own"

@@ -104,6 +104,7 @@ class TestDefaults:
                 return between(batch), own(batch, 5)
             """,
             value=self.VALUE,
+            own='@provide("own")\ndef p(p):\n    return p\n',
         )
         assert text == tidy("""
             def inner(x, p):
@@ -205,7 +206,7 @@ class TestDeclaredParameters:
     def test_a_splice_does_not_read_a_default_for_the_value(self):
         host = 'def pad(x, p=2):\n    point("here", x)\n    return x\n\ndef site(batch):\n    return pad(batch)\n'
         text = message(refused(host=host, value=VALUE))
-        assert text == "pad must have p, and has a parameter p of its own that calls may leave out"
+        assert text == "pad must have the value p, and has a parameter p of its own"
 
     def test_a_host_that_passes_it_is_left_alone(self):
         host = "def attend(q, p):\n    return q + p\n\n\ndef site(batch):\n    return attend(batch, 3)\n"

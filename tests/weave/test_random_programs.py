@@ -1,0 +1,247 @@
+"""Programs made up at random are woven rightly or refused: what is woven, is run, and compared with what it means.
+
+What it means is said by an interpreter that weaves nothing: there a value is a global, which each function that
+provides it sets while it runs, and a point is a statement that reads it. RANDOM_PROGRAMS=500 tries that many.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+from collections import Counter
+from types import SimpleNamespace
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from miniature import operate
+
+from generator.errors import LoomError
+
+EXAMPLES = int(os.environ.get("RANDOM_PROGRAMS", "60"))
+common = settings(deadline=None, derandomize=True, max_examples=EXAMPLES)
+outcomes: Counter[str] = Counter()
+
+
+def _scan(f, carry, xs):
+    ys = []
+    for x in xs:
+        carry, y = f(carry, x)
+        ys.append(y)
+    return carry, ys
+
+
+def _same(f, *_, **__):
+    return f
+
+
+def _each(f, *xs):
+    return f(*xs)
+
+
+JAX = SimpleNamespace(
+    **dict.fromkeys(("jit", "checkpoint", "vmap"), _same),
+    lax=SimpleNamespace(scan=_scan, cond=lambda test, one, other, x: one(x) if test else other(x)),
+    tree=SimpleNamespace(map=_each),
+)
+
+FUNCTION = [  # how a function N is called with {x}
+    *("{f}({x})", "{f}(x={x})", "{f}({x}, 5)", "{f}({x}, y=5)", "{f}(y=5, x={x})", "{f}(*[{x}])", "{f}(**dict(x={x}))"),
+    *("jax.jit({f})({x})", "jax.checkpoint(jax.jit({f}))({x})", "jax.vmap({f})({x})", "jax.tree.map({f}, {x})"),
+    *("jax.lax.cond(True, {f}, {f}, {x})", "[{f}][0]({x})", "list(map({f}, [{x}]))[0]", "{{1: {f}}}[1]({x})"),
+    *("(lambda v: {f}(v))({x})", "(lambda f: f({x}))({f})", "[{f}(v) for v in [{x}]][0]", "[{f}(p) for p in [{x}]][0]"),
+    *("sum({f}(v) for v in [{x}])", "({f} if {x} else {f})({x})", "apply({f}, {x})", "apply(f={f}, x={x})"),
+]
+INSTANCE = [  # how an instance {i} of a class is called
+    *("{i}({x})", "{i}(x={x})", "{i}.act({x})", "jax.jit({i})({x})", "jax.vmap({i})({x})", "[{i}][0]({x})"),
+    *("[c({x}) for c in [{i}]][0]", "(lambda c: c({x}))({i})", "apply({i}, {x})", "({i} or None)({x})"),
+    *("getattr({i}, 'a' + 'ct')({x})", "getattr({i}, 'act')({x})", "Holder({i}).held({x})", "Holder({i}).call({x})"),
+    *(
+        "list(map({i}.act, [{x}]))[0]",
+        "jax.tree.map({i}, {x})",
+        "called({i}, {x})",
+        "jax.lax.cond(True, {i}, {i}, {x})",
+    ),
+    *("{i}.__call__({x})", "sum(c.act({x}) for c in [{i}])", "dict(a={i})['a']({x})", "stored({i}).pop()({x})"),
+]
+SHAPES = [  # statements around a call; {c} is the call with {x} as its argument
+    *("y = {c}", "y = {c}\ny = y + {c}", "if x > 2:\n    y = {c}\nelse:\n    y = 1", "for v in [1, 2]:\n    y = {c}"),
+    *(
+        "def inner(v):\n    y = {c}\n    return y\ny = inner(x)",
+        "def inner(p):\n    y = {c}\n    return y\ny = inner(x)",
+    ),
+    *("def inner(v):\n    return {c}\ny = jax.jit(inner)(x)", "def inner(v, w):\n    v = {c}\n    return v, None\n"),
+    *("with quiet():\n    y = {c}", "while True:\n    y = {c}\n    break", "try:\n    y = {c}\nfinally:\n    x = x"),
+    *("y = x\nif x > 2:\n    p = 3\n    y = {c}", "p = 4\ny = {c}", "y = max({c}, -99)", "y = [{c}, 2][0]"),
+]
+HELPERS = """
+import jax
+from generator.marks import point
+
+def apply(f, x):
+    return f(x)
+
+class Holder:
+    def __init__(self, held):
+        self.held = held
+
+    def call(self, x):
+        return self.held(x)
+
+def called(thing, x):
+    return thing(x)
+
+def stored(thing):
+    things = []
+    things.append(thing)
+    return things
+
+"""
+
+
+@st.composite
+def programs(draw) -> dict:
+    """Functions and classes, of which 0 provides p and calls the rest; each reads p, or emits, where drawn."""
+    size = draw(st.integers(2, 5))
+    nodes = []
+    for number in range(size):
+        callees = (
+            [draw(st.integers(number + 1, size - 1)) for _ in range(draw(st.integers(0, 2)))]
+            if number + 1 < size
+            else []
+        )
+        if number == 0 and not callees:
+            callees = [1]
+        nodes.append(
+            {
+                "class": number > 0 and draw(st.booleans()),
+                "reads": draw(st.booleans()),
+                "provides": number == 0 or draw(st.integers(0, 5)) == 0,
+                "recursive": number > 0 and draw(st.integers(0, 5)) == 0,
+                "calls": [
+                    (k, draw(st.sampled_from(FUNCTION)), draw(st.sampled_from(INSTANCE)), draw(st.sampled_from(SHAPES)))
+                    for k in callees
+                ],
+            }
+        )
+    return {"nodes": nodes, "emits": draw(st.one_of(st.none(), st.integers(1, size - 1)))}
+
+
+def host_of(program: dict) -> str:
+    """The program as a fragment."""
+    text = HELPERS
+    for number, node in enumerate(program["nodes"]):
+        lines = [f'point("at{number}", x)', "total = x"]
+        for place, (k, by_name, by_instance, shape) in enumerate(node["calls"]):
+            callee = program["nodes"][k]
+            form = by_instance if callee["class"] else by_name
+            x = "v" if shape.startswith("def inner(v") else "x"
+            if callee["class"] and place == 1:
+                lines.append(f"held = C{k}()")
+            call = form.format(f=f"f{k}", i="held" if place == 1 else f"C{k}()", x=x)
+            lines += shape.format(c=call).rstrip("\n").split("\n")
+            if shape.startswith("def inner(v, w"):
+                lines.append("y, _ = jax.lax.scan(inner, x, [1, 2])")
+            lines.append("total = total * 3 + y")
+        own = "self" if node["class"] else f"f{number}"
+        lines += [f"if y < 3:\n    total = total + {own}(x - 9, y + 1)"] if node["recursive"] else []
+        lines += ['point("end", total)'] if number == 0 else []
+        body = "".join(f"    {line}\n" for part in [*lines, "return total"] for line in part.split("\n"))
+        if node["class"]:
+            method = f"def __call__(self, x, y=1):\n{body}"
+            again = "def act(self, x):\n    return self(x)\n"
+            text += f"class C{number}:\n" + re.sub("^(?=.)", "    ", method + "\n" + again, flags=re.M) + "\n"
+        else:
+            text += f"def f{number}(x, y=1):\n{body}\n"
+    return text
+
+
+def features_of(program: dict) -> str:
+    text = "from generator.marks import emit, provide, splice\n\n"
+    for number, node in enumerate(program["nodes"]):
+        site = f"C{number}.__call__" if node["class"] else f"f{number}"
+        if node["provides"]:
+            text += f'@provide("{site}")\ndef p(x):\n    return x * 7 + {number}\n\n'
+        if node["reads"]:
+            text += f'@splice("at{number}")\ndef _(x, p):\n    x = x + p\n\n'
+    if program["emits"]:
+        text += f'@splice("at{program["emits"]}")\ndef _(x):\n    aux = x * 2\n    emit(aux)\n\n'
+        text += '@splice("end")\ndef _(total, aux):\n    total = total + flat(aux)\n\n'
+    return text
+
+
+def flat(aux) -> int:
+    return sum(map(flat, aux)) if isinstance(aux, (list, tuple)) else aux
+
+
+def meaning(program: dict, x: int) -> int:
+    """What the program gives, said without weaving."""
+    text, stack, emitted = host_of(program), [], []
+    for number, node in enumerate(program["nodes"]):
+        read = "x = x + stack[-1]" if node["reads"] else "pass"
+        read += "; emitted.append(x * 2)" if program["emits"] == number else ""
+        text = text.replace(f'point("at{number}", x)', read)
+        if node["provides"]:
+            head = (
+                f"def __call__(self, x, y=1):\n        {read}"
+                if node["class"]
+                else f"def f{number}(x, y=1):\n    {read}"
+            )
+            assert head in text
+            mark = "        " if node["class"] else "    "
+            text = text.replace(
+                head, head.replace(f"{mark}{read}", f"{mark}stack.append(x * 7 + {number})\n{mark}{read}")
+            )
+            if node["class"]:
+                text = text.replace(f"class C{number}:", f"@leaving_class\nclass C{number}:")
+            else:
+                text = text.replace(f"def f{number}(", f"@leaving\ndef f{number}(")
+    text = text.replace('point("end", total)', "total = total + sum(emitted)" if program["emits"] else "pass")
+
+    def leaving(function):
+        def wrapped(*args, **kwargs):
+            depth = len(stack)
+            try:
+                return function(*args, **kwargs)
+            finally:
+                del stack[depth:]
+
+        return wrapped
+
+    def leaving_class(kind):
+        kind.__call__ = leaving(kind.__call__)
+        return kind
+
+    names = {"stack": stack, "emitted": emitted, "leaving": leaving, "leaving_class": leaving_class}
+    return run(text, names)["f0"](x)
+
+
+def run(text: str, names: dict) -> dict:
+    names |= {"jax": JAX, "quiet": contextlib.nullcontext, "flat": flat}
+    lines = [line for line in text.split("\n") if not line.startswith(("import jax", "from generator"))]
+    exec("\n".join(lines), names)
+    return names
+
+
+@common
+@given(programs())
+def test_threaded_or_refused(program):
+    host, features = host_of(program), features_of(program)
+    try:
+        texts = operate(host=host, features=features)
+    except LoomError as error:
+        outcomes[re.sub(r"\S*\d\S*|'.*?'", "_", error.message)] += 1
+        assert error.where and error.remedy
+        return
+    outcomes["woven"] += 1
+    woven = "\n".join(text.text for text in texts.values())
+    for x in (1, 50):
+        assert run(woven, {})["f0"](x) == meaning(program, x), woven
+
+
+def test_enough_of_them_are_woven():
+    """Refusing everything is no way to be right. Counted over the examples of the test above, in this process."""
+    if not outcomes:
+        pytest.skip("the programs ran in another process")
+    assert outcomes["woven"] >= 0.3 * sum(outcomes.values()), outcomes
