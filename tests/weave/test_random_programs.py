@@ -66,15 +66,18 @@ INSTANCE = [  # how an instance {i} of a class is called
     *("{i}.__call__({x})", "sum(c.act({x}) for c in [{i}])", "dict(a={i})['a']({x})", "stored({i}).pop()({x})"),
 ]
 SHAPES = [  # statements around a call; {c} is the call with {x} as its argument
-    *("y = {c}", "y = {c}\ny = y + {c}", "if x > 2:\n    y = {c}\nelse:\n    y = 1", "for v in [1, 2]:\n    y = {c}"),
+    *("z = {c}", "z = {c}\nz = z + {c}", "if x > 2:\n    z = {c}\nelse:\n    z = 1", "for v in [1, 2]:\n    z = {c}"),
     *(
-        "def inner(v):\n    y = {c}\n    return y\ny = inner(x)",
-        "def inner(p):\n    y = {c}\n    return y\ny = inner(x)",
+        "def inner(v):\n    z = {c}\n    return z\nz = inner(x)",
+        "def inner(p):\n    z = {c}\n    return z\nz = inner(x)",
     ),
-    *("def inner(v):\n    return {c}\ny = jax.jit(inner)(x)", "def inner(v, w):\n    v = {c}\n    return v, None\n"),
-    *("with quiet():\n    y = {c}", "while True:\n    y = {c}\n    break", "try:\n    y = {c}\nfinally:\n    x = x"),
-    *("y = x\nif x > 2:\n    p = 3\n    y = {c}", "p = 4\ny = {c}", "y = max({c}, -99)", "y = [{c}, 2][0]"),
+    *("def inner(v):\n    return {c}\nz = jax.jit(inner)(x)", "def inner(v, w):\n    v = {c}\n    return v, None\n"),
+    *("with quiet():\n    z = {c}", "while True:\n    z = {c}\n    break", "try:\n    z = {c}\nfinally:\n    x = x"),
+    *("z = x\nif x > 2:\n    p = 3\n    z = {c}", "p = 4\nz = {c}", "z = max({c}, -99)", "z = [{c}, 2][0]"),
 ]
+functions = st.one_of(st.sampled_from(FUNCTION[:10]), st.sampled_from(FUNCTION))
+instances = st.one_of(st.sampled_from(INSTANCE[:4]), st.sampled_from(INSTANCE))
+shapes = st.one_of(st.sampled_from(SHAPES[:5]), st.sampled_from(SHAPES))
 HELPERS = """
 import jax
 from generator.marks import point
@@ -119,12 +122,13 @@ def programs(draw) -> dict:
                 "reads": draw(st.booleans()),
                 "provides": number == 0 or draw(st.integers(0, 5)) == 0,
                 "recursive": number > 0 and draw(st.integers(0, 5)) == 0,
-                "calls": [
-                    (k, draw(st.sampled_from(FUNCTION)), draw(st.sampled_from(INSTANCE)), draw(st.sampled_from(SHAPES)))
-                    for k in callees
-                ],
+                "calls": [(k, draw(functions), draw(instances), draw(shapes), draw(st.booleans())) for k in callees],
             }
         )
+    for number in range(1, size):
+        if not any(call[0] == number for node in nodes for call in node["calls"]):
+            caller = nodes[draw(st.integers(0, number - 1))]
+            caller["calls"].append((number, draw(functions), draw(instances), draw(shapes), draw(st.booleans())))
     return {"nodes": nodes, "emits": draw(st.one_of(st.none(), st.integers(1, size - 1)))}
 
 
@@ -133,17 +137,19 @@ def host_of(program: dict) -> str:
     text = HELPERS
     for number, node in enumerate(program["nodes"]):
         lines = [f'point("at{number}", x)', "total = x"]
-        for place, (k, by_name, by_instance, shape) in enumerate(node["calls"]):
+        for place, (k, by_name, by_instance, shape, plainly) in enumerate(node["calls"]):
             callee = program["nodes"][k]
             form = by_instance if callee["class"] else by_name
             x = "v" if shape.startswith("def inner(v") else "x"
             if callee["class"] and place == 1:
                 lines.append(f"held = C{k}()")
+            if plainly:  # so that it has a caller, whatever the other one is
+                lines.append(f"x = x + {f'C{k}()' if callee['class'] else f'f{k}'}(x)")
             call = form.format(f=f"f{k}", i="held" if place == 1 else f"C{k}()", x=x)
             lines += shape.format(c=call).rstrip("\n").split("\n")
             if shape.startswith("def inner(v, w"):
-                lines.append("y, _ = jax.lax.scan(inner, x, [1, 2])")
-            lines.append("total = total * 3 + y")
+                lines.append("z, _ = jax.lax.scan(inner, x, [1, 2])")
+            lines.append("total = total * 3 + z")
         own = "self" if node["class"] else f"f{number}"
         lines += [f"if y < 3:\n    total = total + {own}(x - 9, y + 1)"] if node["recursive"] else []
         lines += ['point("end", total)'] if number == 0 else []
