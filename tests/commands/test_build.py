@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import json
 import os
+import subprocess
+import sys
+import threading
 from pathlib import Path
 
 import pytest
@@ -14,6 +17,24 @@ from generator.commands.write import JOURNAL
 
 PACKAGE = ["docs/README.md", "gen.lock", "gen.map", "kernels.py", "model.py", "train.py"]
 BUILD = ("build", "llama", "--target=cpu")
+
+REPOSITORY = str(Path(__file__).resolve().parents[2])
+# gen build --all in processes that tell their number and then weave for ever
+SLOW = """
+import os, sys, time
+from pathlib import Path
+import generator.commands.build, generator.commands.project
+builtin = Path(sys.argv.pop())
+generator.commands.project.builtin_root = lambda: builtin
+os.sched_getaffinity = lambda process: {0, 1}
+def weave(*_):
+    os.write(1, f"{os.getpid()}\\n".encode())
+    time.sleep(1000)
+generator.commands.build.weave = weave
+from generator.commands.cli import gen
+sys.argv += ["build", "--all"]
+gen()
+"""
 
 
 @pytest.fixture
@@ -259,6 +280,26 @@ class TestPlaces:
         workshop.run(*BUILD, "--force")
         assert not model.is_symlink() and mine.exists()
 
+    @pytest.mark.parametrize("name", [".gen.tmp", JOURNAL, "gen.lock", "gen.map"])
+    def test_link_is_never_written_through(self, workshop, name):
+        workshop.build("llama_cpu")
+        victim = workshop.root / "victim.py"
+        victim.write_text("mine\n")
+        link = workshop.generated / "llama_cpu" / name
+        link.unlink(missing_ok=True)
+        link.symlink_to(victim)
+        workshop.source("fragments/model/rope.py", "x = 1\n")
+        workshop.run(*BUILD)
+        assert victim.read_text() == "mine\n" and not link.is_symlink()
+        workshop.run("check")
+
+    def test_output_folder_that_leads_out_of_the_project(self, workshop, tmp_path):
+        (tmp_path / "outside").mkdir()
+        workshop.generated.symlink_to(tmp_path / "outside")
+        for words in BUILD, ("check",):
+            assert "generated: is a symbolic link that leads out of the project" in workshop.run(*words, code=2).stderr
+        assert not list((tmp_path / "outside").iterdir())
+
     def test_folder_that_cannot_be_made(self, workshop):
         result = workshop.run(*BUILD, "--out", "/proc/nowhere", code=2)
         assert result.stderr.startswith("error: /proc/nowhere")
@@ -300,6 +341,28 @@ class TestAll:
         result = workshop.run("build", "--all", code=2)
         assert "error: unknown architecture 'lama'" in result.stderr
         assert (workshop.generated / "plain_cpu/model.py").exists()
+
+    @pytest.mark.parametrize("signal", [9, 15])
+    def test_no_process_outlives_the_command(self, workshop, signal):
+        workshop.list_packages("llama_cpu", "plain_cpu")
+        command = [sys.executable, "-c", SLOW, str(workshop.builtin)]
+        parent = subprocess.Popen(command, cwd=workshop.root, env={"PYTHONPATH": REPOSITORY}, stdout=subprocess.PIPE)
+        workers = [int(parent.stdout.readline()) for _ in range(2)]
+        assert parent.pid not in workers
+        parent.send_signal(signal)
+        assert parent.wait() == -signal
+        reader = threading.Thread(target=parent.stdout.read, daemon=True)
+        reader.start()
+        reader.join(10)
+        left = [worker for worker in workers if reader.is_alive()]
+        for worker in left:
+            os.kill(worker, 9)
+        assert not left, "the pipe was still open"
+
+    def test_process_that_is_killed_is_an_error(self, workshop, monkeypatch):
+        monkeypatch.setattr("generator.commands.build.weave", lambda *_: os.kill(os.getpid(), 9))
+        workshop.list_packages("llama_cpu", "plain_cpu")
+        assert "a process that weaves was killed" in workshop.run("build", "--all", code=2).stderr
 
     def test_nothing_to_build(self, workshop):
         assert "there is no package to build" in workshop.run("build", "--all", code=2).stderr
