@@ -8,10 +8,11 @@ from pathlib import Path
 
 from generator.commands.clones import clones
 from generator.commands.count import Lines, code_lines, count, total
+from generator.commands.disk import files_below
 from generator.commands.feature import reach
-from generator.commands.lock import files_below
+from generator.commands.lock import LOCK, MAP, Combination
 from generator.commands.mapped import MappedPackage
-from generator.commands.project import LOCK, MAP, Combination, Project
+from generator.commands.project import Project
 from generator.commands.tables import Table
 from generator.errors import LoomError, nearest
 from generator.toml import parse_toml

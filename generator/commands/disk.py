@@ -1,0 +1,82 @@
+"""Looks at the disk without trusting it: a link is not followed, a pipe is not waited for."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import stat
+from fnmatch import fnmatch
+from pathlib import Path, PurePosixPath
+
+from generator.errors import LoomError
+
+# what Python, pip and tools leave behind, and what git ignores by habit
+CACHES = (".*", "__pycache__", "*.pyc", "*.egg-info", "build", "dist")
+
+
+def sha256(data: bytes) -> str:
+    return hashlib.sha256(data).hexdigest()
+
+
+def kind_of(path: Path) -> str:
+    """What stands at a path: a file, a folder, a symbolic link or something else; '' where there is nothing."""
+    try:
+        mode = path.lstat().st_mode
+    except (FileNotFoundError, NotADirectoryError):
+        return ""
+    kinds = {stat.S_IFREG: "file", stat.S_IFDIR: "folder", stat.S_IFLNK: "symbolic link"}
+    return kinds.get(stat.S_IFMT(mode), "pipe, socket or device")
+
+
+def read_text(path: Path, shown: str, remedy: str = "Make it a file of UTF-8 text that you may read.") -> str:
+    """The text of a plain file, with the line ends that it has.
+
+    Args:
+        shown: how messages name the file.
+
+    Raises:
+        LoomError: there is no such file, or it cannot be read.
+    """
+    try:
+        if (kind := kind_of(path)) != "file":
+            raise LoomError(f"is a {kind}, not a file" if kind else "is gone", shown, remedy)
+        return path.read_bytes().decode("utf-8")
+    except OSError as error:
+        raise LoomError(f"cannot be read: {error.strerror}", shown, remedy) from None
+    except UnicodeDecodeError:
+        raise LoomError("is not UTF-8 text", shown, remedy) from None
+
+
+def is_cache(name: str) -> bool:
+    return any(fnmatch(name, pattern) for pattern in CACHES)
+
+
+def entries_below(folder: Path) -> list[str]:
+    """Paths below a folder of all that is neither a folder nor a cache; a link to a folder is one of them."""
+    result = []
+    for place, folders, files in os.walk(folder):
+        links = [name for name in folders if os.path.islink(os.path.join(place, name))]
+        folders[:] = [name for name in folders if not is_cache(name)]
+        result += [Path(place, name).relative_to(folder).as_posix() for name in files + links if not is_cache(name)]
+    return result
+
+
+def files_below(folder: Path) -> list[str]:
+    """Paths below a folder with forward slashes, sorted, without hidden files and Python's caches."""
+    result = []
+    for place, folders, files in os.walk(folder):
+        folders[:] = [name for name in folders if not name.startswith(".") and name != "__pycache__"]
+        below = Path(place).relative_to(folder).as_posix()
+        result += [name if below == "." else f"{below}/{name}" for name in files if not name.startswith(".")]
+    return sorted(result)
+
+
+def check_inside(path: str) -> None:
+    """Refuses a path that leads out of its folder.
+
+    Raises:
+        ValueError: it does, or it is not written in the plain form.
+    """
+    parts = PurePosixPath(path).parts
+    if path != "/".join(parts) or not parts or ".." in parts or "\\" in path or ":" in path or not path.isprintable():
+        raise ValueError(f"{path!r} is not a path inside the folder")
