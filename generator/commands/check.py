@@ -80,10 +80,11 @@ def check_package(
             if _is_own(f"{name}/{path}", own):
                 continue
             reason, command = f"{reason}; {_advice(f'{name}/{path}')}", ""
-        elif path == LOCK and state in (EDITED, STALE) and reasons:
-            right = len(found.write) == 1 and not found.remove
-            reason = f"the files are right, but the lock is not: {_few(reasons)}" if right else _few(reasons)
+        elif path == LOCK and state == EDITED:
+            reason = reasons[0].removeprefix(f"{LOCK} ")
         elif state == STALE and reasons:
+            if found.write == [LOCK] and not found.remove:
+                reason = "the files are right, but the lock is not"
             reason = f"{reason}: {_few(reasons)}"
         if state:
             findings.append(Finding(state, name, f"{shown}/{path}", reason, command))
