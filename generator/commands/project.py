@@ -167,7 +167,10 @@ def _read(path: Path, shown: str, known: set[str]) -> dict:
     """The tables of a TOML file that holds no other keys than those known; none where there is no file."""
     if not os.path.lexists(path):
         return {}
-    table = parse_toml(read_text(Path(os.path.realpath(path)), shown), shown)
+    try:
+        table = parse_toml(read_text(Path(os.path.realpath(path)), shown), shown)
+    except ValueError as error:  # a number of thousands of digits
+        raise LoomError(f"not valid TOML: {error}", shown, "Write a shorter number.") from None
     _check_keys(table, known, shown)
     return table
 
