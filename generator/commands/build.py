@@ -69,21 +69,20 @@ def survey(
     Raises:
         LoomError: the sources are wrong, or something stands in the folder that gen must not replace.
     """
-    shown = project.show(folder)
-    check_folder(folder, shown)
-    reasons = reasons_to_weave(project, combination, prints, folder)
+    check_folder(folder)
+    reasons = reasons_to_weave(combination, prints, folder)
     files = woven(project, combination, prints) if full or reasons else None
     if files is None:
-        wanted = read_lock(folder, shown, combination).files
+        wanted = read_lock(folder, combination).files
     else:
         wanted = {path: sha256(data) for path, data in files.items()}
-    return Survey(compare(folder, shown, combination, wanted), reasons, files)
+    return Survey(compare(folder, combination, wanted), reasons, files)
 
 
-def reasons_to_weave(project: Project, combination: Combination, prints: Fingerprints, folder: Path) -> list[str]:
+def reasons_to_weave(combination: Combination, prints: Fingerprints, folder: Path) -> list[str]:
     """Why the lock of a package cannot say what a build makes now; empty where it can."""
     try:
-        return prints.changes(read_lock(folder, project.show(folder), combination))
+        return prints.changes(read_lock(folder, combination))
     except LoomError as error:
         return [f"{LOCK} {error.message}"]
 
@@ -115,7 +114,7 @@ def build(
     found, _, files = survey(project, combination, prints, folder)
     if dry_run or not found.differs:
         return found
-    return write_package(folder, found.shown, combination, files or woven(project, combination, prints), force)
+    return write_package(folder, combination, files or woven(project, combination, prints), force)
 
 
 def folder_of(project: Project, combination: Combination, out: Path | None = None) -> Path:
@@ -142,7 +141,7 @@ def each_package(
         For each its name, and what the job returned or the LoomError that it raised.
     """
     prints, kept = Fingerprints(project.roots), project.packages()
-    heavy = [full or bool(reasons_to_weave(project, c, prints, folder_of(project, c, out))) for c in kept]
+    heavy = [full or bool(reasons_to_weave(c, prints, folder_of(project, c, out))) for c in kept]
     results = in_parallel(job, [(project, combination, prints, *options) for combination in kept], heavy)
     for number, (combination, slow, result) in enumerate(zip(kept, heavy, results, strict=True), 1):
         if slow and report:

@@ -9,7 +9,7 @@ from contextlib import suppress
 from typing import NamedTuple
 
 from generator.commands.build import each_package, folder_of, survey
-from generator.commands.disk import is_cache, kind_of
+from generator.commands.disk import is_cache, kind_of, show
 from generator.commands.lock import LOCK, Combination, Fingerprints, read_lock
 from generator.commands.project import PACKAGES, Project
 from generator.commands.status import EDITED, FOREIGN, MISSING, ORPHAN, RECORDS, STALE
@@ -67,7 +67,7 @@ def check_package(
         LoomError: the package cannot be woven, or something stands in its folder that gen must not replace.
     """
     folder, name, build = folder_of(project, combination), combination.name, combination.command
-    shown = project.show(folder)
+    shown = show(folder)
     if not os.path.lexists(folder):
         return [Finding(MISSING, name, shown, "this package was never built, or is gone", build)]
     if gone := _gone(project, combination):
@@ -114,9 +114,9 @@ def _strangers(project: Project, own: list[str]) -> list[Finding]:
     for name in os.listdir(project.generated) if project.generated.is_dir() else ():
         if name in names or is_cache(name) or _is_own(name, own):
             continue
-        shown, state, reason = project.show(project.generated / name), FOREIGN, "is no package of this list"
+        shown, state, reason = show(project.generated / name), FOREIGN, "is no package of this list"
         with suppress(LoomError):
-            if read_lock(project.generated / name, shown).combination.name == name:
+            if read_lock(project.generated / name).combination.name == name:
                 state, reason = ORPHAN, f"{PACKAGES} does not list this package"
         findings.append(Finding(state, name, shown, f"{reason}; {_advice(name)}", ""))
     return findings
@@ -136,12 +136,12 @@ def own_paths(project: Project) -> list[str]:
     Raises:
         LoomError: nothing is there, or a lock says that gen makes it.
     """
-    shown = project.show(project.generated / PACKAGES)
+    shown = show(project.generated / PACKAGES)
     made = [PACKAGES]
     for name in (combination.name for combination in project.packages()):
         made += [name, f"{name}/{LOCK}"]
         with suppress(LoomError):
-            made += [f"{name}/{path}" for path in read_lock(project.generated / name, name).outputs]
+            made += [f"{name}/{path}" for path in read_lock(project.generated / name).outputs]
     for path in project.own():
         if not kind_of(project.generated / path):
             raise LoomError(f"own names {path}, which is not there", shown, "Take it out of the list.")

@@ -11,7 +11,7 @@ from pathlib import Path, PurePosixPath
 from generator.errors import LoomError
 
 # what Python, pip and tools leave behind, and what git ignores by habit
-CACHES = (".*", "__pycache__", "*.pyc", "*.egg-info", "build", "dist")
+CACHES = (".*", "__pycache__", "*.pyc", "*.egg-info")
 
 
 def sha256(data: bytes) -> str:
@@ -28,23 +28,25 @@ def kind_of(path: Path) -> str:
     return kinds.get(stat.S_IFMT(mode), "pipe, socket or device")
 
 
-def read_text(path: Path, shown: str, remedy: str = "Make it a file of UTF-8 text that you may read.") -> str:
-    """The text of a plain file, with the line ends that it has.
+def show(path: Path) -> str:
+    """A path as messages give it: from the working directory or from the root, whichever is shorter."""
+    return min(os.path.relpath(path), os.path.abspath(path), key=len)
 
-    Args:
-        shown: how messages name the file.
+
+def read_text(path: Path, remedy: str = "Make it a file of UTF-8 text that you may read.") -> str:
+    """The text of a plain file, with the line ends that it has.
 
     Raises:
         LoomError: there is no such file, or it cannot be read.
     """
     try:
         if (kind := kind_of(path)) != "file":
-            raise LoomError(f"is a {kind}, not a file" if kind else "is gone", shown, remedy)
+            raise LoomError(f"is a {kind}, not a file" if kind else "is gone", show(path), remedy)
         return path.read_bytes().decode("utf-8")
     except OSError as error:
-        raise LoomError(f"cannot be read: {error.strerror}", shown, remedy) from None
+        raise LoomError(f"cannot be read: {error.strerror}", show(path), remedy) from None
     except UnicodeDecodeError:
-        raise LoomError("is not UTF-8 text", shown, remedy) from None
+        raise LoomError("is not UTF-8 text", show(path), remedy) from None
 
 
 def is_cache(name: str) -> bool:
@@ -52,23 +54,18 @@ def is_cache(name: str) -> bool:
 
 
 def entries_below(folder: Path) -> list[str]:
-    """Paths below a folder of all that is neither a folder nor a cache; a link to a folder is one of them."""
+    """Sorted paths below a folder of all that is neither a folder nor a cache; a link to a folder is one of them."""
     result = []
     for place, folders, files in os.walk(folder):
         links = [name for name in folders if os.path.islink(os.path.join(place, name))]
         folders[:] = [name for name in folders if not is_cache(name)]
         result += [Path(place, name).relative_to(folder).as_posix() for name in files + links if not is_cache(name)]
-    return result
+    return sorted(result)
 
 
 def files_below(folder: Path) -> list[str]:
-    """Paths below a folder with forward slashes, sorted, without hidden files and Python's caches."""
-    result = []
-    for place, folders, files in os.walk(folder):
-        folders[:] = [name for name in folders if not name.startswith(".") and name != "__pycache__"]
-        below = Path(place).relative_to(folder).as_posix()
-        result += [name if below == "." else f"{below}/{name}" for name in files if not name.startswith(".")]
-    return sorted(result)
+    """Those of the paths that are files."""
+    return [path for path in entries_below(folder) if (folder / path).is_file()]
 
 
 def check_inside(path: str) -> None:

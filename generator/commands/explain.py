@@ -173,7 +173,7 @@ def _package_of(project: Project, file: Path) -> tuple[MappedPackage, str]:
         if place.is_file():
             for folder in place.parents:
                 if (folder / LOCK).is_file():
-                    return MappedPackage.read(folder, project.show(folder)), place.relative_to(folder).as_posix()
+                    return MappedPackage.read(folder), place.relative_to(folder).as_posix()
             raise LoomError(
                 "is not in a package that gen built", project.show(place), f"No folder above it has a {LOCK}."
             )

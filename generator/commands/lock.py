@@ -13,13 +13,14 @@ from __future__ import annotations
 import json
 import os
 import re
+import sys
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from pathlib import Path
 from typing import NamedTuple
 
 from generator import __version__
-from generator.commands.disk import check_inside, files_below, read_text, sha256
+from generator.commands.disk import check_inside, files_below, read_text, sha256, show
 from generator.errors import LoomError
 
 LOCK = "gen.lock"
@@ -130,44 +131,26 @@ def generator_hash() -> str:
 
 
 def tool_versions() -> dict[str, str]:
-    """The installed versions of the tools that shape text.
+    """The installed versions of the tools that shape text, by the folders that pip leaves beside them.
+
+    Asking importlib.metadata costs 40 ms of start-up.
 
     Raises:
         LoomError: one is not installed.
     """
-    from importlib.util import find_spec
-
-    versions = {}
+    pattern = re.compile(rf"({'|'.join(TOOLS)})-([^-]+)\.dist-info", re.IGNORECASE)
+    names = [name for folder in reversed(sys.path) if os.path.isdir(folder) for name in sorted(os.listdir(folder))]
+    versions = {match[1].lower(): match[2] for match in map(pattern.fullmatch, names) if match}
     for tool in TOOLS:
-        spec = find_spec(tool)
-        if spec is None or not spec.origin:
+        if tool not in versions:
             raise LoomError(f"{tool} is not installed", remedy=f"Install it: pip install {tool}.")
-        versions[tool] = _version_beside(Path(spec.origin).parent.parent, tool)
     return versions
 
 
-def _version_beside(folder: Path, tool: str) -> str:
-    """The version in the name of the one folder that pip leaves beside a package.
-
-    Asking importlib.metadata costs 40 ms of start-up, so it is the second way.
-    """
-    pattern = re.compile(rf"{tool}-([^-]+)\.dist-info", re.IGNORECASE)
-    found = [match[1] for match in map(pattern.fullmatch, os.listdir(folder)) if match]
-    if len(found) == 1:
-        return found[0]
-    from importlib.metadata import version
-
-    return version(tool)
-
-
-def read_lock(
-    folder: Path, shown: str, asked: Combination | None = None, name: str = LOCK, sealed: bool = True
-) -> Lock:
-    """The lock of a package.
+def read_lock(folder: Path, asked: Combination | None = None, name: str = LOCK, sealed: bool = True) -> Lock:
+    """The lock of the package in a folder.
 
     Args:
-        folder: the package.
-        shown: how messages name the folder.
         asked: what the package must be, where that is known.
         name: the file.
         sealed: whether it must be as gen wrote it (a merge may have mixed two).
@@ -175,8 +158,7 @@ def read_lock(
     Raises:
         LoomError: there is none, it is not what gen writes, or it is of another package.
     """
-    where = f"{shown}/{name}"
-    text = read_text(folder / name, where, REMEDY)
+    text, where = read_text(folder / name, REMEDY), show(folder / name)
     try:
         lock = _parse(text)
         broken = sealed and lock.text != text

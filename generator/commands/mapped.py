@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
-from generator.commands.disk import read_text, sha256
+from generator.commands.disk import read_text, sha256, show
 from generator.commands.lock import LOCK, MAP, Lock, read_lock
 from generator.commands.project import Project
 from generator.errors import LoomError, nearest
@@ -17,26 +17,24 @@ Segments = list[tuple[int, Origin]]
 
 @dataclass(frozen=True)
 class MappedPackage:
-    """A built package.
-
-    Attributes:
-        folder: where it is.
-        shown: how messages name it.
-        lock: its lock.
-    """
+    """A built package: its folder and its lock."""
 
     folder: Path
-    shown: str
     lock: Lock
 
     @classmethod
-    def read(cls, folder: Path, shown: str) -> MappedPackage:
+    def read(cls, folder: Path) -> MappedPackage:
         """The package in a folder.
 
         Raises:
-            LoomError: there is no lock in it, or it cannot be read.
+            LoomError: there is no lock in it, or it is not as gen wrote it.
         """
-        return cls(folder, shown, read_lock(folder, shown))
+        return cls(folder, read_lock(folder))
+
+    @property
+    def shown(self) -> str:
+        """How messages name the folder."""
+        return show(self.folder)
 
     @property
     def name(self) -> str:
@@ -51,14 +49,14 @@ class MappedPackage:
         """
         from generator.sourcemap import load  # late: most commands need no map
 
-        where, remedy = f"{self.shown}/{MAP}", f"Build the package again: {self.lock.combination.command}"
-        text = read_text(self.folder / MAP, where, remedy)
+        remedy = f"Build the package again: {self.lock.combination.command}"
+        text = read_text(self.folder / MAP, remedy)
         try:
             if sha256(text.encode()) == self.lock.outputs.get(MAP):
                 return load(text)
         except (LoomError, RecursionError):
             pass  # with a hash that a hand put in
-        raise LoomError("is not the map that was built", where, remedy)
+        raise LoomError("is not the map that was built", show(self.folder / MAP), remedy)
 
     def lines(self, path: str) -> list[str]:
         """The lines of a file of the package.
@@ -67,7 +65,7 @@ class MappedPackage:
             LoomError: it is gone, or is no UTF-8 text.
         """
         remedy = f"Build the package again: {self.lock.combination.command} --force"
-        return read_text(self.folder / path, f"{self.shown}/{path}", remedy).splitlines()
+        return read_text(self.folder / path, remedy).splitlines()
 
     def origins_of(self, path: str) -> list[Segments]:
         """The segments of each line of a file as it is on disk; none for a file that is no woven Python.
@@ -90,7 +88,7 @@ def find_package(project: Project, word: str) -> MappedPackage:
     """
     for folder in (Path(word), project.generated / word):
         if (folder / LOCK).is_file():
-            return MappedPackage.read(folder, project.show(folder))
+            return MappedPackage.read(folder)
     names = [folder.name for folder in project.locked_folders()]
     raise LoomError(f"{word} is neither a package nor the folder of one", remedy=nearest(word, names))
 
@@ -102,7 +100,7 @@ def built_packages(project: Project) -> list[MappedPackage]:
         LoomError: a list, lock or map cannot be read, or nothing has been built.
     """
     folders = [project.generated / combination.name for combination in project.packages()]
-    result = [MappedPackage.read(folder, project.show(folder)) for folder in folders if folder.is_dir()]
+    result = [MappedPackage.read(folder) for folder in folders if folder.is_dir()]
     if not result:
         raise LoomError(
             "no package has been built", project.show(project.generated), "Build one: gen build ARCH --target=T"

@@ -8,7 +8,7 @@ from functools import cached_property, lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from generator.commands.disk import check_inside, read_text
+from generator.commands.disk import check_inside, read_text, show
 from generator.commands.lock import LOCK, Combination, read_lock
 from generator.errors import LoomError, nearest
 from generator.toml import parse_toml
@@ -49,16 +49,16 @@ class Project:
         builtin = builtin or builtin_root()
         root = next((folder for folder in (start, *start.parents) if os.path.lexists(folder / SETTINGS)), start)
         roots = (builtin,) if root == builtin else (builtin, root)
-        shown = os.path.relpath(root / SETTINGS)
-        name = _read(root / SETTINGS, shown, {"generated"}).get("generated", "generated")
+        name = _read(root / SETTINGS, {"generated"}).get("generated", "generated")
         if not isinstance(name, str) or not name.isprintable() or not name:
-            raise LoomError("generated is not the name of a folder", shown, 'Write generated = "generated".')
+            raise LoomError(
+                "generated is not the name of a folder", show(root / SETTINGS), 'Write generated = "generated".'
+            )
         return cls(roots, root, _output_folder(root, name))
 
     def show(self, path: Path) -> str:
-        """A path as messages and commands give it: from the working directory where it lies in the project."""
-        path = Path(os.path.abspath(path))
-        return os.path.relpath(path) if path.is_relative_to(self.root) else str(path)
+        """A path as messages and commands give it."""
+        return show(path)
 
     def packages(self) -> list[Combination]:
         """The packages that are kept: those of packages.toml or, where there is none, those that have been built.
@@ -90,8 +90,7 @@ class Project:
         path = self.generated / PACKAGES
         if not os.path.lexists(path):
             return None
-        shown = self.show(path)
-        table = _read(path, shown, {"package", "own"})
+        shown, table = show(path), _read(path, {"package", "own"})
         entries, own = table.get("package", []), table.get("own", [])
         if not isinstance(entries, list) or not all(isinstance(entry, dict) for entry in entries):
             raise LoomError("package is not a list of tables", shown, "Write [[package]] above each entry.")
@@ -123,7 +122,7 @@ class Project:
 
     @cached_property
     def _built(self) -> list[Combination]:
-        locks = {folder.name: read_lock(folder, self.show(folder), sealed=False) for folder in self.locked_folders()}
+        locks = {folder.name: read_lock(folder, sealed=False) for folder in self.locked_folders()}
         # a renamed or copied folder is nobody's output
         return [lock.combination for name, lock in locks.items() if lock.combination.name == name]
 
@@ -153,7 +152,7 @@ def _library(roots: tuple[Path, ...]) -> Library:
 def _output_folder(root: Path, name: str) -> Path:
     """The folder of the packages, which may be anywhere, but not behind a link inside the project."""
     folder = root / name
-    shown = os.path.relpath(folder)
+    shown = show(folder)
     if os.path.lexists(folder) and not folder.is_dir():
         raise LoomError("is a file where gen needs a folder", shown, f"Move it, or name another in {SETTINGS}.")
     inside = Path(os.path.abspath(folder)).is_relative_to(root)
@@ -163,15 +162,15 @@ def _output_folder(root: Path, name: str) -> Path:
     return folder
 
 
-def _read(path: Path, shown: str, known: set[str]) -> dict:
+def _read(path: Path, known: set[str]) -> dict:
     """The tables of a TOML file that holds no other keys than those known; none where there is no file."""
     if not os.path.lexists(path):
         return {}
     try:
-        table = parse_toml(read_text(Path(os.path.realpath(path)), shown), shown)
+        table = parse_toml(read_text(Path(os.path.realpath(path))), show(path))
     except ValueError as error:  # a number of thousands of digits
-        raise LoomError(f"not valid TOML: {error}", shown, "Write a shorter number.") from None
-    _check_keys(table, known, shown)
+        raise LoomError(f"not valid TOML: {error}", show(path), "Write a shorter number.") from None
+    _check_keys(table, known, show(path))
     return table
 
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import NamedTuple
 
-from generator.commands.disk import entries_below, kind_of, sha256
+from generator.commands.disk import entries_below, kind_of, sha256, show
 from generator.commands.lock import LOCK, MAP, Combination, read_lock
 from generator.errors import LoomError
 
@@ -81,36 +81,36 @@ class Compared:
         return f"{len(self.write)} written{removed}, {self.unchanged} unchanged" if self.differs else "as it should be"
 
 
-def compare(folder: Path, shown: str, asked: Combination, wanted: dict[str, str]) -> Compared:
-    """How every file of a package stands.
+def compare(folder: Path, asked: Combination, wanted: dict[str, str]) -> Compared:
+    """How every file of the package in a folder stands.
 
     Args:
-        folder: the package.
-        shown: how messages name it.
         asked: what it is to be.
         wanted: path in the package -> sha256 of all that a build makes, the lock too.
 
     Raises:
         LoomError: something that gen must not replace stands where the package has a folder or a file.
     """
-    check_folder(folder, shown)
+    check_folder(folder)
     owned: dict[str, set[str]] = {}
     for name in (LOCK, JOURNAL):
         with suppress(LoomError):
-            for path, built in read_lock(folder, shown, asked, name).files.items():
+            for path, built in read_lock(folder, asked, name).files.items():
                 owned.setdefault(path, set()).add(built)
     named = wanted.keys() | owned.keys()
     for parent in sorted({parent for path in named for parent in PurePosixPath(path).parents[:-1]}):
         if (kind := kind_of(folder / parent)) not in ("", "folder"):
-            raise LoomError(f"is a {kind} where gen needs a folder", f"{shown}/{parent}", "Move it, then build again.")
+            raise LoomError(
+                f"is a {kind} where gen needs a folder", show(folder / parent), "Move it, then build again."
+            )
     files = []
     for path in sorted(named.union(entries_below(folder))):
-        digest = _digest(folder / path, f"{shown}/{path}") if path in named else ""
+        digest = _digest(folder / path) if path in named else ""
         files.append(Status(path, path in wanted, *_judge(path, digest, wanted.get(path), owned.get(path))))
     if kind_of(folder / JOURNAL):
         number = [file.path for file in files].index(LOCK)
         files[number] = Status(LOCK, True, STALE, "a build was cut short")
-    return Compared(asked.name, shown, tuple(files))
+    return Compared(asked.name, show(folder), tuple(files))
 
 
 def _judge(path: str, digest: str | None, wanted: str | None, owned: set[str] | None) -> tuple[str, str]:
@@ -134,14 +134,14 @@ def _judge(path: str, digest: str | None, wanted: str | None, owned: set[str] | 
     return EDITED, "was edited since it was built" if owned else "was not made by gen"
 
 
-def _digest(path: Path, shown: str) -> str | None:
+def _digest(path: Path) -> str | None:
     kind = kind_of(path)
     if kind == "folder":
-        raise LoomError("is a folder where gen makes a file", shown, "Move it away.")
+        raise LoomError("is a folder where gen makes a file", show(path), "Move it away.")
     return sha256(path.read_bytes()) if kind == "file" else kind or None
 
 
-def check_folder(folder: Path, shown: str) -> None:
+def check_folder(folder: Path) -> None:
     """Refuses a package folder that gen must not write to.
 
     Raises:
@@ -149,7 +149,9 @@ def check_folder(folder: Path, shown: str) -> None:
     """
     if (kind := kind_of(folder)) not in ("", "folder"):
         remedy = "Move it away, or build elsewhere with --out."
-        raise LoomError(f"is a {kind} where gen needs a folder of its own", shown, remedy)
+        raise LoomError(f"is a {kind} where gen needs a folder of its own", show(folder), remedy)
     for place in folder.parents:
         if place.exists() and not place.is_dir():
-            raise LoomError("is a file where gen needs a folder", str(place), "Move it, or build elsewhere with --out.")
+            raise LoomError(
+                "is a file where gen needs a folder", show(place), "Move it, or build elsewhere with --out."
+            )

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from generator.commands.disk import sha256
+from generator.commands.disk import sha256, show
 from generator.commands.lock import LOCK, Combination
 from generator.commands.status import JOURNAL, Compared, compare
 from generator.errors import LoomError
@@ -19,12 +19,10 @@ from generator.errors import LoomError
 SCRATCH = ".gen.tmp"
 
 
-def write_package(folder: Path, shown: str, asked: Combination, files: dict[str, bytes], force: bool) -> Compared:
-    """Writes a package.
+def write_package(folder: Path, asked: Combination, files: dict[str, bytes], force: bool) -> Compared:
+    """Writes a package to its folder, which is made where it is missing.
 
     Args:
-        folder: the package; made where it is missing.
-        shown: how messages name it.
         asked: what it is.
         files: path in the package -> bytes, the lock included.
         force: overwrite and delete also what gen does not own.
@@ -38,17 +36,13 @@ def write_package(folder: Path, shown: str, asked: Combination, files: dict[str,
     try:
         folder.mkdir(parents=True, exist_ok=True)
         with _alone(folder):
-            found = compare(folder, shown, asked, {path: sha256(data) for path, data in files.items()})
+            found = compare(folder, asked, {path: sha256(data) for path, data in files.items()})
             if found.differs and (force or not found.blocked):
                 _apply(folder, found, files)
             return found
     except OSError as error:
-        name = os.path.relpath(error.filename, folder) if error.filename else ""
-        place = shown if name in ("", ".") or name.startswith("..") else f"{shown}/{name}"
-        remedy = (
-            "Make room and the folder writable, then build again; a build that was cut short is mended by the next."
-        )
-        raise LoomError(f"cannot be written: {error.strerror}", place, remedy) from None
+        remedy = "Make room and the folder writable, then build again: that mends a build that was cut short."
+        raise LoomError(f"cannot be written: {error.strerror}", show(Path(error.filename or folder)), remedy) from None
 
 
 def _apply(folder: Path, found: Compared, files: dict[str, bytes]) -> None:
