@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from generator.commands.disk import sha256
 from generator.commands.lock import LOCK, MAP, Combination, Fingerprints, Lock, read_lock
@@ -18,20 +19,6 @@ from generator.errors import LoomError
 if TYPE_CHECKING:
     from generator.library import Library
     from generator.package import Package
-
-
-class Survey(NamedTuple):
-    """What is known of a package before anything is written.
-
-    Attributes:
-        found: how its files stand.
-        reasons: why the lock could not say what a build makes now.
-        files: path -> bytes of what a build makes, None where the lock said it by hashes.
-    """
-
-    found: Compared
-    reasons: list[str]
-    files: dict[str, bytes] | None
 
 
 def weave(architecture: str, target: str, library: Library) -> Package:
@@ -59,8 +46,8 @@ def woven(project: Project, combination: Combination, prints: Fingerprints) -> d
 
 def survey(
     project: Project, combination: Combination, prints: Fingerprints, folder: Path, full: bool = False
-) -> Survey:
-    """Compares a package with what a build makes now, by hashes alone where its lock can be believed.
+) -> Compared:
+    """Compares a package with what a build makes now, by hashes alone where its lock can be trusted.
 
     Args:
         folder: where it is.
@@ -76,7 +63,7 @@ def survey(
         wanted = read_lock(folder, combination).files
     else:
         wanted = {path: sha256(data) for path, data in files.items()}
-    return Survey(compare(folder, combination, wanted), reasons, files)
+    return replace(compare(folder, combination, wanted), reasons=reasons, made=files)
 
 
 def reasons_to_weave(combination: Combination, prints: Fingerprints, folder: Path) -> list[str]:
@@ -111,10 +98,10 @@ def build(
         LoomError: the sources are wrong, or the folder cannot be written.
     """
     folder, prints = folder_of(project, combination, out), prints or Fingerprints(project.roots)
-    found, _, files = survey(project, combination, prints, folder)
+    found = survey(project, combination, prints, folder)
     if dry_run or not found.differs:
         return found
-    return write_package(folder, combination, files or woven(project, combination, prints), force)
+    return write_package(folder, combination, found.made or woven(project, combination, prints), force)
 
 
 def folder_of(project: Project, combination: Combination, out: Path | None = None) -> Path:

@@ -66,12 +66,12 @@ def package_changes(project: Project, combination: Combination, prints: Fingerpr
         LoomError: the package cannot be woven.
     """
     folder = folder_of(project, combination)
-    found, _, files = survey(project, combination, prints, folder)
+    found = survey(project, combination, prints, folder)
     if not found.differs:
         return []
     if all(kind_of(folder / path) == "" for path in found.write) and not found.unchanged:
         return [("new package", "a build would make this package", found.shown)]
-    files, result = files or woven(project, combination, prints), []
+    files, result = found.made or woven(project, combination, prints), []
     for path, *_ in found.files:
         shown = f"{found.shown}/{path}"
         if path in found.remove:

@@ -72,7 +72,7 @@ def check_package(
         return [Finding(MISSING, name, shown, "this package was never built, or is gone", build)]
     if gone := _gone(project, combination):
         return [Finding(ORPHAN, name, shown, gone, "")]
-    found, reasons, _ = survey(project, combination, prints, folder, full)
+    found = survey(project, combination, prints, folder, full)
     findings = []
     for path, _, state, reason in found.files:
         command = f"{build} --force" if state == EDITED and path not in RECORDS else build
@@ -81,11 +81,11 @@ def check_package(
                 continue
             reason, command = f"{reason}; {_advice(f'{name}/{path}')}", ""
         elif path == LOCK and state == EDITED:
-            reason = reasons[0].removeprefix(f"{LOCK} ")
-        elif state == STALE and reasons:
+            reason = found.reasons[0].removeprefix(f"{LOCK} ")
+        elif state == STALE and found.reasons:
             if found.write == [LOCK] and not found.remove:
                 reason = "the files are right, but the lock is not"
-            reason = f"{reason}: {_few(reasons)}"
+            reason = f"{reason}: {_few(found.reasons)}"
         if state:
             findings.append(Finding(state, name, f"{shown}/{path}", reason, command))
     return findings

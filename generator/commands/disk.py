@@ -55,8 +55,13 @@ def is_cache(name: str) -> bool:
 
 def entries_below(folder: Path) -> list[str]:
     """Sorted paths below a folder of all that is neither a folder nor a cache; a link to a folder is one of them."""
+
+    def refuse(error: OSError) -> None:
+        if not isinstance(error, FileNotFoundError):
+            raise error  # os.walk would pass over what it may not read
+
     result = []
-    for place, folders, files in os.walk(folder):
+    for place, folders, files in os.walk(folder, onerror=refuse):
         links = [name for name in folders if os.path.islink(os.path.join(place, name))]
         folders[:] = [name for name in folders if not is_cache(name)]
         result += [Path(place, name).relative_to(folder).as_posix() for name in files + links if not is_cache(name)]

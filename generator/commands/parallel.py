@@ -10,7 +10,7 @@ from generator.errors import LoomError
 
 
 def in_parallel(job: Callable, arguments: Sequence[tuple], heavy: Sequence[bool]) -> Iterable:
-    """The results of a job, in the order of the arguments; a LoomError that one raised is its result.
+    """The results of a job, in the order of the arguments; what went wrong in one is its result, a LoomError.
 
     Args:
         job: a function at the top of a module.
@@ -43,6 +43,8 @@ def _attempt(job: Callable, values: tuple) -> object:
         return job(*values)
     except LoomError as error:
         return error
+    except OSError as error:  # a file that may not be read
+        return LoomError(error.strerror or str(error), error.filename and str(error.filename))
 
 
 def _end_with_parent() -> None:

@@ -7,7 +7,7 @@ that is not as gen wrote it, or that is of another package, owns nothing.
 from __future__ import annotations
 
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 from typing import NamedTuple
 
@@ -46,11 +46,15 @@ class Compared:
         name: of the package.
         shown: its folder, as messages give it.
         files: all that is wanted, owned or there, sorted by path.
+        reasons: why the lock could not say what a build makes now.
+        made: path -> bytes of what a build makes, None where the lock said it by hashes.
     """
 
     name: str
     shown: str
-    files: tuple[Status, ...]
+    files: list[Status]
+    reasons: list[str] = field(default_factory=list)
+    made: dict[str, bytes] | None = None
 
     @property
     def write(self) -> list[str]:
@@ -110,7 +114,7 @@ def compare(folder: Path, asked: Combination, wanted: dict[str, str]) -> Compare
     if kind_of(folder / JOURNAL):
         number = [file.path for file in files].index(LOCK)
         files[number] = Status(LOCK, True, STALE, "a build was cut short")
-    return Compared(asked.name, show(folder), tuple(files))
+    return Compared(asked.name, show(folder), files)
 
 
 def _judge(path: str, digest: str | None, wanted: str | None, owned: set[str] | None) -> tuple[str, str]:
