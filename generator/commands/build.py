@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -28,98 +28,88 @@ def weave(architecture: str, target: str, library: Library) -> Package:
     return run(architecture, target, library)
 
 
-def woven(project: Project, combination: Combination, prints: Fingerprints) -> dict[str, bytes]:
-    """The bytes of all files of a package, the map and the lock included.
+@dataclass(frozen=True)
+class Asked:
+    """A package that a command asks for.
 
-    Raises:
-        LoomError: a fragment, the architecture or the target is wrong.
+    Attributes:
+        prints: hashes taken before, shared by all that are asked for together.
+        out: the folder that the package's folder goes into.
     """
-    from generator.sourcemap import dump  # late, as `weave`
 
-    package = weave(*combination, project.library())
-    files = {path: text.encode() for path, text in package.files.items()}
-    files[MAP] = dump(package.origins).encode()
-    outputs = {path: sha256(data) for path, data in files.items()}
-    lock = Lock(*combination, prints.generator, prints.tools, package.inputs, outputs)
-    return {**files, LOCK: lock.text.encode()}
+    project: Project
+    combination: Combination
+    prints: Fingerprints
+    out: Path
 
+    @property
+    def folder(self) -> Path:
+        return Path(os.path.abspath(self.out)) / self.combination.name
 
-def survey(
-    project: Project, combination: Combination, prints: Fingerprints, folder: Path, full: bool = False
-) -> Compared:
-    """Compares a package with what a build makes now, by hashes alone where its lock can be trusted.
+    def reasons(self) -> list[str]:
+        """Why the lock cannot say what a build makes now; empty where it can."""
+        try:
+            return self.prints.changes(read_lock(self.folder, self.combination))
+        except LoomError as error:
+            return [f"{LOCK} {error.message}"]
 
-    Args:
-        folder: where it is.
-        full: weave it again, whatever its lock says.
+    def woven(self) -> dict[str, bytes]:
+        """The bytes of all files, the map and the lock included.
 
-    Raises:
-        LoomError: the sources are wrong, or something stands in the folder that gen must not replace.
-    """
-    check_folder(folder)
-    reasons = reasons_to_weave(combination, prints, folder)
-    files = woven(project, combination, prints) if full or reasons else None
-    if files is None:
-        wanted = read_lock(folder, combination).files
-    else:
-        wanted = {path: sha256(data) for path, data in files.items()}
-    return replace(compare(folder, combination, wanted), reasons=reasons, made=files)
+        Raises:
+            LoomError: a fragment, the architecture or the target is wrong.
+        """
+        from generator.sourcemap import dump  # late, as `weave`
 
+        package = weave(*self.combination, self.project.library())
+        files = {path: text.encode() for path, text in package.files.items()}
+        files[MAP] = dump(package.origins).encode()
+        outputs = {path: sha256(data) for path, data in files.items()}
+        lock = Lock(*self.combination, self.prints.generator, self.prints.tools, package.inputs, outputs)
+        return {**files, LOCK: lock.text.encode()}
 
-def reasons_to_weave(combination: Combination, prints: Fingerprints, folder: Path) -> list[str]:
-    """Why the lock of a package cannot say what a build makes now; empty where it can."""
-    try:
-        return prints.changes(read_lock(folder, combination))
-    except LoomError as error:
-        return [f"{LOCK} {error.message}"]
+    def survey(self, full: bool = False) -> Compared:
+        """Compares what is on disk with what a build makes now, by hashes alone where the lock can be trusted.
 
+        Args:
+            full: weave it again, whatever its lock says.
 
-def build(
-    project: Project,
-    combination: Combination,
-    prints: Fingerprints | None = None,
-    out: Path | None = None,
-    force: bool = False,
-    dry_run: bool = False,
-) -> Compared:
-    """Builds one package.
+        Raises:
+            LoomError: the sources are wrong, or something stands in the folder that gen must not replace.
+        """
+        check_folder(self.folder)
+        reasons = self.reasons()
+        made = self.woven() if full or reasons else None
+        wanted = {path: sha256(data) for path, data in made.items()} if made else None
+        wanted = wanted or read_lock(self.folder, self.combination).files
+        return replace(compare(self.folder, self.combination, wanted), reasons=reasons, made=made)
 
-    Args:
-        combination: what to build.
-        prints: hashes taken before, to be used again.
-        out: the folder that the package's folder goes into; the project's by default.
-        force: overwrite and delete also files that gen does not own.
-        dry_run: write nothing.
+    def build(self, force: bool = False, dry_run: bool = False) -> Compared:
+        """Builds it.
 
-    Returns:
-        How its files stood; where some are blocked and `force` is not given, nothing was written.
+        Args:
+            force: overwrite and delete also files that gen does not own.
+            dry_run: write nothing.
 
-    Raises:
-        LoomError: the sources are wrong, or the folder cannot be written.
-    """
-    folder, prints = folder_of(project, combination, out), prints or Fingerprints(project.roots)
-    found = survey(project, combination, prints, folder)
-    if dry_run or not found.differs:
-        return found
-    return write_package(folder, combination, found.made or woven(project, combination, prints), force)
+        Returns:
+            How its files stood; where some are blocked and `force` is not given, nothing was written.
 
-
-def folder_of(project: Project, combination: Combination, out: Path | None = None) -> Path:
-    return Path(os.path.abspath(out or project.generated)) / combination.name
+        Raises:
+            LoomError: the sources are wrong, or the folder cannot be written.
+        """
+        found = self.survey()
+        if dry_run or not found.differs:
+            return found
+        return write_package(self.folder, self.combination, found.made or self.woven(), force)
 
 
 def each_package(
-    job: Callable,
-    project: Project,
-    *options: Any,
-    full: bool = False,
-    out: Path | None = None,
-    report: Callable[[int, int, str], None] | None = None,
+    job: Callable, project: Project, *options: Any, full: bool = False, out: Path | None = None, report: Any = None
 ) -> Iterator[tuple[str, Any]]:
     """Does something to every package that is kept, those that need weaving in parallel.
 
     Args:
-        job: called with the project, the combination, hashes taken before, and the options.
+        job: called with an `Asked` and the options.
         full: whether all are woven.
         out: the folder that they are in; the project's by default.
         report: called for each package that had to be woven, with its number, how many there are, and its name.
@@ -127,10 +117,11 @@ def each_package(
     Returns:
         For each its name, and what the job returned or the LoomError that it raised.
     """
-    prints, kept = Fingerprints(project.roots), project.packages()
-    heavy = [full or bool(reasons_to_weave(c, prints, folder_of(project, c, out))) for c in kept]
-    results = in_parallel(job, [(project, combination, prints, *options) for combination in kept], heavy)
-    for number, (combination, slow, result) in enumerate(zip(kept, heavy, results, strict=True), 1):
+    prints = Fingerprints(project.roots)
+    kept = [Asked(project, combination, prints, out or project.generated) for combination in project.packages()]
+    heavy = [full or bool(asked.reasons()) for asked in kept]
+    results = in_parallel(job, [(asked, *options) for asked in kept], heavy)
+    for number, (asked, slow, result) in enumerate(zip(kept, heavy, results, strict=True), 1):
         if slow and report:
-            report(number, len(kept), combination.name)
-        yield combination.name, result
+            report(number, len(kept), asked.combination.name)
+        yield asked.combination.name, result

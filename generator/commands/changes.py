@@ -6,10 +6,10 @@ import re
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from generator.commands.build import each_package, folder_of, survey, woven
+from generator.commands.build import Asked, each_package
 from generator.commands.disk import kind_of
 from generator.commands.hunks import hunks
-from generator.commands.lock import LOCK, MAP, Combination, Fingerprints
+from generator.commands.lock import LOCK, MAP, Combination
 from generator.commands.project import Project
 from generator.errors import LoomError
 
@@ -59,19 +59,18 @@ def pending(
     return list(changes.values()), errors
 
 
-def package_changes(project: Project, combination: Combination, prints: Fingerprints) -> list[tuple[str, str, str]]:
+def package_changes(asked: Asked) -> list[tuple[str, str, str]]:
     """The changes of one package: for each a key that is the same for the same change elsewhere, its text, its place.
 
     Raises:
         LoomError: the package cannot be woven.
     """
-    folder = folder_of(project, combination)
-    found = survey(project, combination, prints, folder)
+    folder, found = asked.folder, asked.survey()
     if not found.differs:
         return []
     if all(kind_of(folder / path) == "" for path in found.write) and not found.unchanged:
         return [("new package", "a build would make this package", found.shown)]
-    files, result = found.made or woven(project, combination, prints), []
+    files, result = found.made or asked.woven(), []
     for path, *_ in found.files:
         shown = f"{found.shown}/{path}"
         if path in found.remove:
@@ -82,7 +81,7 @@ def package_changes(project: Project, combination: Combination, prints: Fingerpr
                 result.append((f"new {path}", "a build would add this file", shown))
             elif kind == "file":
                 before = (folder / path).read_bytes().decode("utf-8", "replace").splitlines()
-                result += _file_changes(before, files[path].decode().splitlines(), combination, shown)
+                result += _file_changes(before, files[path].decode().splitlines(), asked.combination, shown)
             else:
                 result.append((f"{kind} {path}", f"a build would put a file in the place of this {kind}", shown))
     if not result:

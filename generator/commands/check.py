@@ -8,9 +8,9 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import NamedTuple
 
-from generator.commands.build import each_package, folder_of, survey
+from generator.commands.build import Asked, each_package
 from generator.commands.disk import is_cache, kind_of, show
-from generator.commands.lock import LOCK, Combination, Fingerprints, read_lock
+from generator.commands.lock import LOCK, Combination, read_lock
 from generator.commands.project import PACKAGES, Project
 from generator.commands.status import EDITED, FOREIGN, MISSING, ORPHAN, RECORDS, STALE
 from generator.errors import LoomError
@@ -58,21 +58,18 @@ def check(
     return sorted(findings, key=lambda finding: (finding.package, finding.path)), errors
 
 
-def check_package(
-    project: Project, combination: Combination, prints: Fingerprints, own: list[str], full: bool
-) -> list[Finding]:
+def check_package(asked: Asked, own: list[str], full: bool) -> list[Finding]:
     """What is wrong with one package.
 
     Raises:
         LoomError: the package cannot be woven, or something stands in its folder that gen must not replace.
     """
-    folder, name, build = folder_of(project, combination), combination.name, combination.command
-    shown = show(folder)
-    if not os.path.lexists(folder):
+    name, build, shown = asked.combination.name, asked.combination.command, show(asked.folder)
+    if not kind_of(asked.folder):
         return [Finding(MISSING, name, shown, "this package was never built, or is gone", build)]
-    if gone := _gone(project, combination):
+    if gone := _gone(asked.project, asked.combination):
         return [Finding(ORPHAN, name, shown, gone, "")]
-    found = survey(project, combination, prints, folder, full)
+    found = asked.survey(full)
     findings = []
     for path, _, state, reason in found.files:
         command = f"{build} --force" if state == EDITED and path not in RECORDS else build

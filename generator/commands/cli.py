@@ -110,8 +110,8 @@ def build_(
     since the last build, or that gen did not make, is never overwritten or deleted without --force: it is listed, and
     nothing in that package is written.
     """
-    from generator.commands.build import build, each_package
-    from generator.commands.lock import Combination
+    from generator.commands.build import Asked, each_package
+    from generator.commands.lock import Combination, Fingerprints
     from generator.commands.project import PACKAGES, Project
 
     project = Project.find()
@@ -121,7 +121,8 @@ def build_(
     there = f" --out {out}" if out else ""
     if architecture and target:
         combination, listed = Combination(architecture, target), project.listed()
-        built = build(project, combination, None, out, force, dry_run)
+        asked = Asked(project, combination, Fingerprints(project.roots), out or project.generated)
+        built = asked.build(force, dry_run)
         _report_built(built, combination.command + there, force, dry_run)
         if out is None and listed is not None and combination not in listed:
             path = project.show(project.generated / PACKAGES)
@@ -132,7 +133,7 @@ def build_(
     if not total:
         remedy = f"Build one with gen build ARCH --target=T, or list some in {PACKAGES}."
         raise LoomError("there is no package to build", project.show(project.generated), remedy)
-    for number, (name, built) in enumerate(each_package(build, project, out, force, dry_run, out=out), 1):
+    for number, (name, built) in enumerate(each_package(Asked.build, project, force, dry_run, out=out), 1):
         try:
             if isinstance(built, LoomError):
                 raise built
