@@ -111,7 +111,7 @@ def _strangers(project: Project, own: list[str]) -> list[Finding]:
     for name in os.listdir(project.generated) if project.generated.is_dir() else ():
         if name in names or is_cache(name) or _is_own(name, own):
             continue
-        shown, state, reason = show(project.generated / name), FOREIGN, "is no package of this list"
+        shown, state, reason = show(project.generated / name), FOREIGN, "is no package that is kept here"
         with suppress(LoomError):
             if read_lock(project.generated / name).combination.name == name:
                 state, reason = ORPHAN, f"{PACKAGES} does not list this package"

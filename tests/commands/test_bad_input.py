@@ -19,7 +19,7 @@ from click.testing import CliRunner
 
 from generator.commands.cli import gen
 
-CASES = 1000 if os.environ.get("ALL_BAD_INPUT") else 8
+CASES = 300 if os.environ.get("ALL_BAD_INPUT") else 8
 LOCK, MAP = "generated/llama_cpu/gen.lock", "generated/llama_cpu/gen.map"
 LIST, SETTINGS = "generated/packages.toml", "gen.toml"
 MINE = {"generated/plain_cpu/model.py": "mine = 1\n", "generated/llama_cpu/notes.md": "mine\n", "victim.py": "mine\n"}

@@ -8,6 +8,7 @@ import select
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -293,6 +294,18 @@ class TestPlaces:
         workshop.run(*BUILD)
         assert victim.read_text() == "mine\n" and not link.is_symlink()
         workshop.run("check")
+
+    def test_new_does_not_write_through_a_link(self, workshop, monkeypatch):
+        library = SimpleNamespace(architectures=lambda: ())
+        monkeypatch.setattr("generator.commands.project.Project.library", lambda project: library)
+        monkeypatch.setattr("generator.commands.new._families", lambda *_: ["llama"])
+        monkeypatch.setattr("generator.commands.new.fit", lambda *_: 'title = "Mine"\n')
+        link, outside = workshop.root / "templates/architectures/mine.toml", workshop.root / "outside.toml"
+        link.parent.mkdir(parents=True)
+        link.symlink_to(outside)
+        (workshop.root / "config.json").write_text('{"model_type": "llama"}')
+        result = workshop.run("new", "--from-hf", "config.json", "--target=cpu", "--name=mine", code=2)
+        assert "mine.toml: File exists" in result.stderr and not outside.exists()
 
     def test_output_folder_that_leads_out_of_the_project(self, workshop, tmp_path):
         (tmp_path / "outside").mkdir()
