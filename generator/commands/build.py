@@ -3,64 +3,22 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from generator.commands.lock import Fingerprints, read_lock, sha256
-from generator.commands.project import LOCK, MAP, PACKAGES, Combination, Project
-from generator.commands.write import JOURNAL, check_folder, plan_write, write_package
+from generator.commands.disk import sha256
+from generator.commands.lock import LOCK, MAP, Combination, Fingerprints, Lock, read_lock
+from generator.commands.parallel import in_parallel
+from generator.commands.project import Project
+from generator.commands.status import Compared, check_folder, compare
+from generator.commands.write import write_package
 from generator.errors import LoomError
 
 if TYPE_CHECKING:
     from generator.library import Library
     from generator.package import Package
-
-
-@dataclass(frozen=True)
-class Built:
-    """What a build did, or in a dry run would do.
-
-    Attributes:
-        name: the package.
-        folder: where it is, as messages give it.
-        written, removed: paths in the package.
-        blocked: path -> why it was left alone; where there is any, nothing was written.
-        forced: whether blocked files were overwritten all the same.
-        unchanged: the number of files that are as they should be.
-    """
-
-    name: str
-    folder: str
-    written: tuple[str, ...] = ()
-    removed: tuple[str, ...] = ()
-    blocked: dict[str, str] | None = None
-    forced: bool = False
-    unchanged: int = 0
-
-    @property
-    def summary(self) -> str:
-        if self.blocked and not self.forced:
-            return f"left alone, {len(self.blocked)} in the way"
-        if not self.written and not self.removed:
-            return "as it should be"
-        removed = f", {len(self.removed)} removed" if self.removed else ""
-        return f"{len(self.written)} written{removed}, {self.unchanged} unchanged"
-
-    def refuse(self, command: str) -> None:
-        """Turns files that stand in the way into an error.
-
-        Args:
-            command: the command that would overwrite them.
-
-        Raises:
-            LoomError: there are such files, and they were not overwritten.
-        """
-        if self.blocked and not self.forced:
-            lines = "".join(f"\n  {self.folder}/{path} {reason}" for path, reason in self.blocked.items())
-            remedy = f"Keep your change in a fragment, or give it up: {command} --force"
-            raise LoomError(f"nothing was written, because gen would destroy work:{lines}", self.folder, remedy)
 
 
 def weave(architecture: str, target: str, library: Library) -> Package:
@@ -70,134 +28,100 @@ def weave(architecture: str, target: str, library: Library) -> Package:
     return run(architecture, target, library)
 
 
-def woven(project: Project, combination: Combination, prints: Fingerprints) -> tuple[Package, dict[str, bytes]]:
-    """A package and the bytes of all its files, the map and the lock included.
+@dataclass(frozen=True)
+class Asked:
+    """A package that a command asks for.
 
-    Raises:
-        LoomError: a fragment, the architecture or the target is wrong.
+    Attributes:
+        prints: hashes taken before, shared by all that are asked for together.
+        out: the folder that the package's folder goes into.
     """
-    from generator.sourcemap import dump
 
-    package = weave(*combination, project.library())
-    files = {path: text.encode() for path, text in package.files.items()}
-    files[MAP] = dump(package.origins).encode()
-    files[LOCK] = prints.lock(combination, package.inputs, files).text().encode()
-    return package, dict(sorted(files.items()))
+    project: Project
+    combination: Combination
+    prints: Fingerprints
+    out: Path
+
+    @property
+    def folder(self) -> Path:
+        return Path(os.path.abspath(self.out)) / self.combination.name
+
+    def reasons(self) -> list[str]:
+        """Why the lock cannot say what a build makes now; empty where it can."""
+        try:
+            return self.prints.changes(read_lock(self.folder, self.combination))
+        except LoomError as error:
+            return [f"{LOCK} {error.message}"]
+
+    def woven(self) -> dict[str, bytes]:
+        """The bytes of all files, the map and the lock included.
+
+        Raises:
+            LoomError: a fragment, the architecture or the target is wrong.
+        """
+        from generator.sourcemap import dump  # late, as `weave`
+
+        package = weave(*self.combination, self.project.library())
+        files = {path: text.encode() for path, text in package.files.items()}
+        files[MAP] = dump(package.origins).encode()
+        outputs = {path: sha256(data) for path, data in files.items()}
+        lock = Lock(*self.combination, self.prints.generator, self.prints.tools, package.inputs, outputs)
+        return {**files, LOCK: lock.text.encode()}
+
+    def survey(self, full: bool = False) -> Compared:
+        """Compares what is on disk with what a build makes now, by hashes alone where the lock can be trusted.
+
+        Args:
+            full: weave it again, whatever its lock says.
+
+        Raises:
+            LoomError: the sources are wrong, or something stands in the folder that gen must not replace.
+        """
+        check_folder(self.folder)
+        reasons = self.reasons()
+        made = self.woven() if full or reasons else None
+        wanted = {path: sha256(data) for path, data in made.items()} if made else None
+        wanted = wanted or read_lock(self.folder, self.combination).files
+        return replace(compare(self.folder, self.combination, wanted), reasons=reasons, made=made)
+
+    def build(self, force: bool = False, dry_run: bool = False) -> Compared:
+        """Builds it.
+
+        Args:
+            force: overwrite and delete also files that gen does not own.
+            dry_run: write nothing.
+
+        Returns:
+            How its files stood; where some are blocked and `force` is not given, nothing was written.
+
+        Raises:
+            LoomError: the sources are wrong, or the folder cannot be written.
+        """
+        found = self.survey()
+        if dry_run or not found.differs:
+            return found
+        return write_package(self.folder, self.combination, found.made or self.woven(), force)
 
 
-def is_current(folder: Path, combination: Combination, prints: Fingerprints) -> bool:
-    """Whether a build would change nothing, told by hashes alone: of every input, tool and output."""
-    try:
-        lock = read_lock(folder, str(folder))
-    except LoomError:
-        return False
-    if lock.combination != combination or (folder / JOURNAL).exists() or prints.changes(lock):
-        return False
-    for path, digest in lock.outputs.items():
-        data = _bytes(folder / path)
-        if data is None or sha256(data) != digest:
-            return False
-    # a lock that was edited by hand must be mended too
-    return _bytes(folder / LOCK) == lock.text().encode()
-
-
-def _bytes(path: Path) -> bytes | None:
-    """The bytes of a plain file that can be read; anything else is not what a build leaves."""
-    try:
-        return None if path.is_symlink() else path.read_bytes()
-    except OSError:
-        return None
-
-
-def build(
-    project: Project,
-    combination: Combination,
-    out: Path | None = None,
-    force: bool = False,
-    dry_run: bool = False,
-    prints: Fingerprints | None = None,
-) -> Built:
-    """Builds one package.
+def each_package(
+    job: Callable, project: Project, *options: Any, full: bool = False, out: Path | None = None, report: Any = None
+) -> Iterator[tuple[str, Any]]:
+    """Does something to every package that is kept, those that need weaving in parallel.
 
     Args:
-        combination: what to build.
-        out: the folder that the package's folder goes into; the project's by default.
-        force: overwrite and delete also files that gen does not own.
-        dry_run: write nothing.
-        prints: hashes taken before, to be used again.
-
-    Raises:
-        LoomError: the sources are wrong, or the folder cannot be written.
-    """
-    out = Path(os.path.abspath(out or project.generated))
-    folder, prints = out / combination.name, prints or Fingerprints(project.roots)
-    shown = project.show(folder)
-    check_folder(folder, shown)
-    if is_current(folder, combination, prints):
-        return Built(combination.name, shown, unchanged=len(read_lock(folder, shown).outputs) + 1)
-    _, files = woven(project, combination, prints)
-    if dry_run:
-        plan = plan_write(folder, shown, files)
-    else:
-        plan = write_package(folder, shown, files, force)
-    blocked = plan.blocked or None
-    return Built(combination.name, shown, plan.write, plan.remove, blocked, force, len(plan.unchanged))
-
-
-def build_all(
-    project: Project,
-    out: Path | None = None,
-    force: bool = False,
-    dry_run: bool = False,
-    report: Callable[[int, int, Built | LoomError], None] | None = None,
-) -> list[Built | LoomError]:
-    """Builds every package that is kept, those that need weaving in parallel.
-
-    Args:
-        report: called for each package, in their order, with its number, how many there are, and what came of it.
+        job: called with an `Asked` and the options.
+        full: whether all are woven.
+        out: the folder that they are in; the project's by default.
+        report: called for each package that had to be woven, with its number, how many there are, and its name.
 
     Returns:
-        For each package what was done, or the error that stopped it; one error does not stop the others.
-
-    Raises:
-        LoomError: the list of packages cannot be read, or is empty.
+        For each its name, and what the job returned or the LoomError that it raised.
     """
-    combinations = project.packages()
-    if not combinations:
-        shown = project.show(project.generated)
-        remedy = f"Build one with gen build ARCH --target=T, or list some in {shown}/{PACKAGES}."
-        raise LoomError("there is no package to build", shown, remedy)
-    results = []
-    place = out or project.generated
     prints = Fingerprints(project.roots)
-    jobs = [(project, combination, out, force, dry_run, prints) for combination in combinations]
-    fresh = [is_current(place / combination.name, combination, prints) for combination in combinations]
-    for number, result in enumerate(in_parallel(_build_job, jobs, len(jobs) - sum(fresh)), 1):
-        results.append(result)
-        if report:
-            report(number, len(jobs), result)
-    return results
-
-
-def in_parallel(job: Callable, arguments: list, heavy: int) -> Iterable:
-    """The results of a job for each argument, in their order.
-
-    Args:
-        job: a function at the top of a module, of one argument.
-        heavy: how many of the jobs take long; processes are started for two or more.
-    """
-    workers = min(heavy, len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1)
-    if workers < 2:
-        yield from map(job, arguments)
-        return
-    from concurrent.futures import ProcessPoolExecutor
-
-    with ProcessPoolExecutor(workers) as pool:
-        yield from pool.map(job, arguments)
-
-
-def _build_job(job: tuple) -> Built | LoomError:
-    try:
-        return build(*job)
-    except LoomError as error:
-        return error
+    kept = [Asked(project, combination, prints, out or project.generated) for combination in project.packages()]
+    heavy = [full or bool(asked.reasons()) for asked in kept]
+    results = in_parallel(job, [(asked, *options) for asked in kept], heavy)
+    for number, (asked, slow, result) in enumerate(zip(kept, heavy, results, strict=True), 1):
+        if slow and report:
+            report(number, len(kept), asked.combination.name)
+        yield asked.combination.name, result

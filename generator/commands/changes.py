@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import os
 import re
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from generator.commands.build import in_parallel, is_current, woven
+from generator.commands.build import Asked, each_package
+from generator.commands.disk import kind_of
 from generator.commands.hunks import hunks
-from generator.commands.lock import Fingerprints
-from generator.commands.project import LOCK, MAP, Combination, Project
-from generator.commands.write import plan_write, read_output
+from generator.commands.lock import LOCK, MAP, Combination
+from generator.commands.project import Project
 from generator.errors import LoomError
 
 CONTEXT = 3
@@ -38,7 +37,7 @@ def pending(
     """The differences between the packages on disk and those that a build would make.
 
     Args:
-        report: called for each package that had to be woven, with its number, how many there are, and its name.
+        report: as in `check`.
 
     Returns:
         The changes in the order of packages, paths and lines, and the errors that kept a package from being woven.
@@ -46,61 +45,48 @@ def pending(
     Raises:
         LoomError: the list of packages cannot be read.
     """
-    prints = Fingerprints(project.roots)
-    jobs = [
-        (project, combination, prints)
-        for combination in project.packages()
-        if not is_current(project.generated / combination.name, combination, prints)
-    ]
     changes: dict[str, Change] = {}
     errors = []
-    for number, (job, result) in enumerate(zip(jobs, in_parallel(_job, jobs, len(jobs)), strict=True), 1):
-        if report:
-            report(number, len(jobs), job[1].name)
+    for name, result in each_package(package_changes, project, report=report):
         if isinstance(result, LoomError):
             errors.append(result)
             continue
         for key, text, place in result:
             change = changes.setdefault(key, Change(text))
             change.places.append(place)
-            if job[1].name not in change.packages:
-                change.packages.append(job[1].name)
+            if name not in change.packages:
+                change.packages.append(name)
     return list(changes.values()), errors
 
 
-def _job(job: tuple) -> list[tuple[str, str, str]] | LoomError:
-    try:
-        return package_changes(*job)
-    except LoomError as error:
-        return error
-
-
-def package_changes(project: Project, combination: Combination, prints: Fingerprints) -> list[tuple[str, str, str]]:
+def package_changes(asked: Asked) -> list[tuple[str, str, str]]:
     """The changes of one package: for each a key that is the same for the same change elsewhere, its text, its place.
 
     Raises:
         LoomError: the package cannot be woven.
     """
-    folder = project.generated / combination.name
-    shown = project.show(folder)
-    _, files = woven(project, combination, prints)
-    plan = plan_write(folder, shown, files)
-    if not os.path.lexists(folder / LOCK) and not plan.unchanged and not plan.blocked:
-        return [("new package", "a build would make this package", shown)]
-    result = []
-    for path in plan.write:
-        if path in (LOCK, MAP):
-            continue
-        old = read_output(folder / path, f"{shown}/{path}")
-        if old is None:
-            result.append((f"new {path}", "a build would add this file", f"{shown}/{path}"))
-        else:
-            before, after = old.decode("utf-8", "replace").splitlines(), files[path].decode().splitlines()
-            result += _file_changes(before, after, combination, f"{shown}/{path}")
-    result += [(f"gone {path}", "a build would remove this file", f"{shown}/{path}") for path in plan.remove]
-    if not result and plan.write:
-        names = " and ".join(plan.write)
-        result.append((names, f"a build would renew {names} and no other file", shown))
+    folder, found = asked.folder, asked.survey()
+    if not found.differs:
+        return []
+    if all(kind_of(folder / path) == "" for path in found.write) and not found.unchanged:
+        return [("new package", "a build would make this package", found.shown)]
+    files, result = found.made or asked.woven(), []
+    for path, *_ in found.files:
+        shown = f"{found.shown}/{path}"
+        if path in found.remove:
+            result.append((f"gone {path}", "a build would remove this file", shown))
+        elif path in found.write and path not in (LOCK, MAP):
+            kind = kind_of(folder / path)
+            if not kind:
+                result.append((f"new {path}", "a build would add this file", shown))
+            elif kind == "file":
+                before = (folder / path).read_bytes().decode("utf-8", "replace").splitlines()
+                result += _file_changes(before, files[path].decode().splitlines(), asked.combination, shown)
+            else:
+                result.append((f"{kind} {path}", f"a build would put a file in the place of this {kind}", shown))
+    if not result:
+        names = " and ".join(found.write)
+        result.append((names, f"a build would renew {names} and no other file", found.shown))
     return result
 
 

@@ -7,12 +7,16 @@ import os
 import sys
 from io import TextIOWrapper
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from generator import __version__
+from generator.commands.console import complain, progress, write_json
 from generator.errors import LoomError, nearest
+
+if TYPE_CHECKING:
+    from generator.commands.status import Compared
 
 EXIT_CODES = "Exit codes: 0 all is well; {one}; 2 a mistake in the sources, the command line or the files."
 
@@ -35,22 +39,6 @@ class Commands(click.Group):
                 raise
             complain(LoomError(error.strerror or str(error), error.filename and str(error.filename)))
         ctx.exit(2)
-
-
-def complain(error: LoomError) -> None:
-    click.echo(f"error: {error}", err=True)
-
-
-def progress(number: int, total: int, text: str) -> None:
-    """A line for each package, where there is more than one."""
-    if total > 1:
-        click.echo(f"[{number}/{total}] {text}", err=True)
-
-
-def write_json(value: Any) -> None:
-    import json
-
-    click.echo(json.dumps(value, indent=2, ensure_ascii=False))
 
 
 def exit_codes(one: str) -> dict[str, str]:
@@ -122,54 +110,54 @@ def build_(
     since the last build, or that gen did not make, is never overwritten or deleted without --force: it is listed, and
     nothing in that package is written.
     """
-    from generator.commands.build import build, build_all
-    from generator.commands.project import Combination, Project
+    from generator.commands.build import Asked, each_package
+    from generator.commands.lock import Combination, Fingerprints
+    from generator.commands.project import PACKAGES, Project
 
     project = Project.find()
     if everything == bool(architecture) or everything == bool(target):
         remedy = "Write gen build ARCH --target=T, or gen build --all; gen list shows what there is."
         raise LoomError("build needs an architecture and a target, or --all", remedy=remedy)
+    there = f" --out {out}" if out else ""
     if architecture and target:
-        combination = Combination(architecture, target)
-        result = build(project, combination, out, force, dry_run)
-        _report_built(result, dry_run)
-        result.refuse(combination.command + (f" --out {out}" if out else ""))
-        _note_unlisted(project, combination, out)
+        combination, listed = Combination(architecture, target), project.listed()
+        asked = Asked(project, combination, Fingerprints(project.roots), out or project.generated)
+        built = asked.build(force, dry_run)
+        _report_built(built, combination.command + there, force, dry_run)
+        if out is None and listed is not None and combination not in listed:
+            path = project.show(project.generated / PACKAGES)
+            click.echo(f"note: {combination.name} is not in {path}; to keep it, add", err=True)
+            click.echo(f'\n[[package]]\narchitecture = "{architecture}"\ntarget = "{target}"', err=True)
         return
-
-    def report(number: int, total: int, result: Any) -> None:
-        progress(number, total, "failed" if isinstance(result, LoomError) else f"{result.name}: {result.summary}")
-
-    failed = False
-    for built in build_all(project, out, force, dry_run, report):
+    total, failed = len(project.packages()), False
+    if not total:
+        remedy = f"Build one with gen build ARCH --target=T, or list some in {PACKAGES}."
+        raise LoomError("there is no package to build", project.show(project.generated), remedy)
+    for number, (name, built) in enumerate(each_package(Asked.build, project, force, dry_run, out=out), 1):
         try:
             if isinstance(built, LoomError):
                 raise built
-            _report_built(built, dry_run)
-            built.refuse("gen build --all" + (f" --out {out}" if out else ""))
+            _report_built(built, "gen build --all" + there, force, dry_run)
+            progress(number, total, f"{name}: {built.summary}")
         except LoomError as error:
             complain(error)
+            progress(number, total, f"{name}: failed")
             failed = True
     if failed:
         raise click.exceptions.Exit(2)
 
 
-def _report_built(built: Any, dry_run: bool) -> None:
-    if built.blocked and not built.forced:
-        return
+def _report_built(built: Compared, command: str, force: bool, dry_run: bool) -> None:
+    """Says what was done; what stands in the way is an error."""
+    if built.blocked and not force:
+        lines = "".join(f"\n  {built.shown}/{file.path} {file.reason}" for file in built.blocked)
+        remedy = f"Keep your change in a fragment, or give it up: {command} --force"
+        raise LoomError(f"nothing was written, because gen would destroy work:{lines}", built.shown, remedy)
     if dry_run:
-        for word, paths in (("write", built.written), ("remove", built.removed)):
+        for word, paths in (("write", built.write), ("remove", built.remove)):
             for path in paths:
-                click.echo(f"would {word} {built.folder}/{path}")
-    click.echo(f"{built.folder}: {'would be ' if dry_run else ''}{built.summary}")
-
-
-def _note_unlisted(project: Any, combination: Any, out: Path | None) -> None:
-    listed = project.listed()
-    if out is None and listed is not None and combination not in listed:
-        path = project.show(project.generated / "packages.toml")
-        click.echo(f"note: {combination.name} is not in {path}; to keep it, add", err=True)
-        click.echo(f'\n[[package]]\narchitecture = "{combination[0]}"\ntarget = "{combination[1]}"', err=True)
+                click.echo(f"would {word} {built.shown}/{path}")
+    click.echo(f"{built.shown}: {'would be ' if dry_run else ''}{built.summary}")
 
 
 @gen.command("check", **exit_codes("1 a package is not what a build makes"))
@@ -178,9 +166,10 @@ def _note_unlisted(project: Any, combination: Any, out: Path | None) -> None:
 def check_(as_json: bool, full: bool) -> None:
     """Check that every package is what a build makes now.
 
-    Four states are told apart, each with the command that mends it: edited (changed by hand since the build), stale
-    (its sources, gen or a tool changed), missing, and orphan (generated once, but nothing makes it any more). Files of
-    your own in a package are left in peace.
+    Five states are told apart, with the command that mends each: edited (changed by hand since the build), stale (its
+    sources, gen or a tool changed), missing, orphan (generated once, but nothing makes it any more), and foreign (not
+    gen's; what is yours is named in packages.toml: own = ["PACKAGE/FILE"]). Locks that are as gen wrote them are
+    believed; --full believes none.
     """
     from generator.commands.check import check
     from generator.commands.project import Project
@@ -191,7 +180,8 @@ def check_(as_json: bool, full: bool) -> None:
         write_json({"findings": [f._asdict() for f in findings], "errors": [str(error) for error in errors]})
     else:
         for finding in findings:
-            click.echo(f"{finding.state:<8} {finding.path}: {finding.reason}\n         {finding.command}")
+            command = f"\n         {finding.command}" if finding.command else ""
+            click.echo(f"{finding.state:<8} {finding.path}: {finding.reason}{command}")
         for error in errors:
             complain(error)
         if not findings and not errors:
@@ -211,16 +201,16 @@ def diff_(before: str | None, after: str | None, as_json: bool) -> None:
     With two packages, by name or by folder: their differences, grouped by the fragment that causes them. With none:
     what gen build would change in the packages now; a change that occurs in many places is shown once.
     """
-    from generator.commands import differ
+    from generator.commands import diff
     from generator.commands.project import Project
 
     if before and not after:
         raise LoomError("diff needs two packages or none", remedy=f"Name the package to compare {before} with.")
     project = Project.find()
     if before and after:
-        found = differ.between(project, before, after, as_json)
+        found = diff.between(project, before, after, as_json)
     else:
-        found = differ.by_a_build(project, as_json)
+        found = diff.by_a_build(project, as_json)
     if found:
         raise click.exceptions.Exit(found)
 
@@ -234,16 +224,16 @@ def explain_(place: str | None, fragment: str | None, as_json: bool) -> None:
 
     FILE:LINE gives the fragment, its line, the feature's title and its citation; FILE alone gives them for all lines.
     """
-    from generator.commands import explainer
+    from generator.commands import explain
     from generator.commands.project import Project
 
     if bool(place) == bool(fragment):
         raise LoomError("explain needs a file or --fragment", remedy="Write gen explain FILE:LINE.")
     project = Project.find()
     if place:
-        explainer.file(project, place, as_json)
+        explain.file(project, place, as_json)
     elif fragment:
-        explainer.fragment(project, fragment, as_json)
+        explain.fragment(project, fragment, as_json)
 
 
 @gen.command("loc", **NO_ONE)

@@ -5,8 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 
 from generator.commands.citation import title_and_citation
-from generator.commands.lock import files_below
-from generator.commands.project import LOCK, Project
+from generator.commands.disk import files_below
+from generator.commands.lock import LOCK
+from generator.commands.project import Project
 from generator.commands.tables import Table
 from generator.errors import LoomError
 

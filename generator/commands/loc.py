@@ -8,10 +8,11 @@ from pathlib import Path
 
 from generator.commands.clones import clones
 from generator.commands.count import Lines, code_lines, count, total
+from generator.commands.disk import files_below
 from generator.commands.feature import reach
-from generator.commands.lock import files_below
+from generator.commands.lock import LOCK, MAP, Combination
 from generator.commands.mapped import MappedPackage
-from generator.commands.project import LOCK, MAP, Combination, Project
+from generator.commands.project import Project
 from generator.commands.tables import Table
 from generator.errors import LoomError, nearest
 from generator.toml import parse_toml
@@ -43,7 +44,7 @@ def loc(project: Project, features: Sequence[str] = ()) -> dict:
     sources = read_sources(project)
     kept = project.packages()
     folders = [(project.generated / combination.name) for combination in kept]
-    packages = [MappedPackage.read(folder, project.show(folder)) for folder in folders if folder.is_dir()]
+    packages = [MappedPackage.read(folder) for folder in folders if folder.is_dir()]
     source = _source_counts(sources)
     files = {package.name: _package_files(package) for package in packages}
     generated, distinct = _generated_counts(files)

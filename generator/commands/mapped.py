@@ -6,8 +6,9 @@ from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
-from generator.commands.lock import Lock, read_lock, sha256
-from generator.commands.project import MAP, Project
+from generator.commands.disk import read_text, sha256, show
+from generator.commands.lock import LOCK, MAP, Lock, read_lock
+from generator.commands.project import Project
 from generator.errors import LoomError, nearest
 from generator.traced import Origin
 
@@ -16,26 +17,24 @@ Segments = list[tuple[int, Origin]]
 
 @dataclass(frozen=True)
 class MappedPackage:
-    """A built package.
-
-    Attributes:
-        folder: where it is.
-        shown: how messages name it.
-        lock: its lock.
-    """
+    """A built package: its folder and its lock."""
 
     folder: Path
-    shown: str
     lock: Lock
 
     @classmethod
-    def read(cls, folder: Path, shown: str) -> MappedPackage:
+    def read(cls, folder: Path) -> MappedPackage:
         """The package in a folder.
 
         Raises:
-            LoomError: there is no lock in it, or it cannot be read.
+            LoomError: there is no lock in it, or it is not as gen wrote it.
         """
-        return cls(folder, shown, read_lock(folder, shown))
+        return cls(folder, read_lock(folder))
+
+    @property
+    def shown(self) -> str:
+        """How messages name the folder."""
+        return show(self.folder)
 
     @property
     def name(self) -> str:
@@ -48,15 +47,16 @@ class MappedPackage:
         Raises:
             LoomError: gen.map is missing or is not what gen writes.
         """
-        from generator.sourcemap import load
+        from generator.sourcemap import load  # late: most commands need no map
 
-        where, remedy = f"{self.shown}/{MAP}", f"Build the package again: {self.lock.combination.command}"
+        remedy = f"Build the package again: {self.lock.combination.command}"
+        text = read_text(self.folder / MAP, remedy)
         try:
-            return load((self.folder / MAP).read_bytes().decode("utf-8"))
-        except OSError as error:
-            raise LoomError(f"cannot be read: {error.strerror}", where, remedy) from None
-        except (LoomError, UnicodeDecodeError):
-            raise LoomError("is not a map of gen", where, remedy) from None
+            if sha256(text.encode()) == self.lock.outputs.get(MAP):
+                return load(text)
+        except (LoomError, RecursionError):
+            pass  # with a hash that a hand put in
+        raise LoomError("is not the map that was built", show(self.folder / MAP), remedy)
 
     def lines(self, path: str) -> list[str]:
         """The lines of a file of the package.
@@ -64,14 +64,8 @@ class MappedPackage:
         Raises:
             LoomError: it is gone, or is no UTF-8 text.
         """
-        try:
-            return (self.folder / path).read_bytes().decode("utf-8").splitlines()
-        except FileNotFoundError:
-            remedy = f"Build the package again: {self.lock.combination.command}"
-            raise LoomError("is gone", f"{self.shown}/{path}", remedy) from None
-        except UnicodeDecodeError:
-            remedy = f"Build the package again: {self.lock.combination.command} --force"
-            raise LoomError("is not UTF-8 text", f"{self.shown}/{path}", remedy) from None
+        remedy = f"Build the package again: {self.lock.combination.command} --force"
+        return read_text(self.folder / path, remedy).splitlines()
 
     def origins_of(self, path: str) -> list[Segments]:
         """The segments of each line of a file as it is on disk; none for a file that is no woven Python.
@@ -93,8 +87,8 @@ def find_package(project: Project, word: str) -> MappedPackage:
         LoomError: there is none.
     """
     for folder in (Path(word), project.generated / word):
-        if (folder / "gen.lock").exists():
-            return MappedPackage.read(folder, project.show(folder))
+        if (folder / LOCK).is_file():
+            return MappedPackage.read(folder)
     names = [folder.name for folder in project.locked_folders()]
     raise LoomError(f"{word} is neither a package nor the folder of one", remedy=nearest(word, names))
 
@@ -106,7 +100,7 @@ def built_packages(project: Project) -> list[MappedPackage]:
         LoomError: a list, lock or map cannot be read, or nothing has been built.
     """
     folders = [project.generated / combination.name for combination in project.packages()]
-    result = [MappedPackage.read(folder, project.show(folder)) for folder in folders if folder.is_dir()]
+    result = [MappedPackage.read(folder) for folder in folders if folder.is_dir()]
     if not result:
         raise LoomError(
             "no package has been built", project.show(project.generated), "Build one: gen build ARCH --target=T"

@@ -49,7 +49,8 @@ def new(project: Project, config_path: Path, target: str, name: str, ignored: tu
             refusals.append(error)
             continue
         path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(text, encoding="utf-8")
+        with path.open("x", encoding="utf-8") as file:  # never through a link to somewhere else
+            file.write(text)
         project.forget_library()
         return family, path
     raise refusals[0]

@@ -4,35 +4,20 @@ from __future__ import annotations
 
 import os
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
-from generator.errors import LoomError
+from generator.commands.disk import check_inside, read_text, show
+from generator.commands.lock import LOCK, Combination, read_lock
+from generator.errors import LoomError, nearest
+from generator.toml import parse_toml
 
 if TYPE_CHECKING:
     from generator.library import Library
 
 SETTINGS = "gen.toml"
 PACKAGES = "packages.toml"
-LOCK = "gen.lock"
-MAP = "gen.map"
-
-
-class Combination(NamedTuple):
-    """An architecture on a target: what one package is made from."""
-
-    architecture: str
-    target: str
-
-    @property
-    def name(self) -> str:
-        return f"{self.architecture}_{self.target}"
-
-    @property
-    def command(self) -> str:
-        """The command that builds it."""
-        return f"gen build {self.architecture} --target={self.target}"
 
 
 @dataclass(frozen=True)
@@ -58,18 +43,22 @@ class Project:
             builtin: the built-in root, for tests.
 
         Raises:
-            LoomError: gen.toml cannot be read or says something unknown.
+            LoomError: gen.toml cannot be read or says something unknown, or packages cannot go where it says.
         """
         start = Path(start or Path.cwd()).resolve()
         builtin = builtin or builtin_root()
-        root = next((folder for folder in (start, *start.parents) if (folder / SETTINGS).is_file()), start)
+        root = next((folder for folder in (start, *start.parents) if os.path.lexists(folder / SETTINGS)), start)
         roots = (builtin,) if root == builtin else (builtin, root)
-        return cls(roots, root, root / _generated(root / SETTINGS))
+        name = _read(root / SETTINGS, {"generated"}).get("generated", "generated")
+        if not isinstance(name, str) or not name.isprintable() or not name:
+            raise LoomError(
+                "generated is not the name of a folder", show(root / SETTINGS), 'Write generated = "generated".'
+            )
+        return cls(roots, root, _output_folder(root, name))
 
     def show(self, path: Path) -> str:
-        """A path as messages and commands give it: from the working directory where it lies in the project."""
-        path = Path(os.path.abspath(path))
-        return os.path.relpath(path) if path.is_relative_to(self.root) else str(path)
+        """A path as messages and commands give it."""
+        return show(path)
 
     def packages(self) -> list[Combination]:
         """The packages that are kept: those of packages.toml or, where there is none, those that have been built.
@@ -78,7 +67,7 @@ class Project:
             LoomError: packages.toml or, where it is needed, a lock cannot be read or says something unknown.
         """
         listed = self.listed()
-        return self._built() if listed is None else listed
+        return self._built if listed is None else listed
 
     def listed(self) -> list[Combination] | None:
         """The packages of packages.toml, None where there is no such file.
@@ -86,28 +75,44 @@ class Project:
         Raises:
             LoomError: the file cannot be read or says something unknown.
         """
-        path = self.generated / PACKAGES
-        if not path.exists():
-            return None
-        from generator.commands.tomlfile import check_keys, read_toml
+        return None if self._list is None else self._list[0]
 
-        shown = self.show(path)
-        table = read_toml(path, shown)
-        check_keys(table, ["package"], shown)
-        entries = table.get("package", [])
+    def own(self) -> list[str]:
+        """The paths below the output folder that packages.toml names as not gen's.
+
+        Raises:
+            LoomError: the file cannot be read or says something unknown.
+        """
+        return [] if self._list is None else self._list[1]
+
+    @cached_property
+    def _list(self) -> tuple[list[Combination], list[str]] | None:
+        path = self.generated / PACKAGES
+        if not os.path.lexists(path):
+            return None
+        shown, table = show(path), _read(path, {"package", "own"})
+        entries, own = table.get("package", []), table.get("own", [])
         if not isinstance(entries, list) or not all(isinstance(entry, dict) for entry in entries):
             raise LoomError("package is not a list of tables", shown, "Write [[package]] above each entry.")
-        result: list[Combination] = []
+        if not isinstance(own, list) or not all(isinstance(entry, str) for entry in own):
+            raise LoomError("own is not a list of paths", shown, 'Write own = ["PACKAGE/FILE"].')
+        for entry in own:
+            try:
+                check_inside(entry)
+            except ValueError as error:
+                raise LoomError(f"own: {error}", shown, "Write it from this folder, with forward slashes.") from None
+        kept: list[Combination] = []
         for number, entry in enumerate(entries, 1):
-            check_keys(entry, ["architecture", "target"], f"{shown} ([[package]] number {number})")
+            where = f"{shown} ([[package]] number {number})"
+            _check_keys(entry, {"architecture", "target"}, where)
             words = entry.get("architecture"), entry.get("target")
             if not all(isinstance(word, str) and word.isidentifier() for word in words):
                 remedy = 'Write architecture = "NAME" and target = "NAME".'
-                raise LoomError(f"[[package]] number {number} does not name its architecture and target", shown, remedy)
-            if Combination(*words) in result:
-                raise LoomError(f"{Combination(*words).name} is listed twice", shown, "Remove one of the two.")
-            result.append(Combination(*words))
-        return result
+                raise LoomError("does not name its architecture and target", where, remedy)
+            if Combination(*words).name in [combination.name for combination in kept]:
+                raise LoomError(f"{Combination(*words).name} is listed twice", where, "Remove one of the two.")
+            kept.append(Combination(*words))
+        return kept, own
 
     def locked_folders(self) -> list[Path]:
         """The folders in the output folder that hold a lock, by name."""
@@ -115,15 +120,11 @@ class Project:
             return []
         return sorted(folder for folder in self.generated.iterdir() if os.path.lexists(folder / LOCK))
 
+    @cached_property
     def _built(self) -> list[Combination]:
-        from generator.commands.lock import read_lock
-
-        result = []
-        for folder in self.locked_folders():
-            lock = read_lock(folder, self.show(folder))
-            if lock.combination.name == folder.name:  # a renamed or copied folder is nobody's output
-                result.append(lock.combination)
-        return result
+        locks = {folder.name: read_lock(folder, sealed=False) for folder in self.locked_folders()}
+        # a renamed or copied folder is nobody's output
+        return [lock.combination for name, lock in locks.items() if lock.combination.name == name]
 
     def library(self) -> Library:
         """The built-in library and the user's as one, read once."""
@@ -143,21 +144,37 @@ def builtin_root() -> Path:
 
 @lru_cache(maxsize=8)
 def _library(roots: tuple[Path, ...]) -> Library:
-    from generator.library import Library
+    from generator.library import Library  # late: it imports libcst
 
     return Library.read(roots)
 
 
-def _generated(settings: Path) -> str:
-    """The output folder that gen.toml names."""
-    if not settings.is_file():
-        return "generated"
-    from generator.commands.tomlfile import check_keys, read_toml
-
-    shown = os.path.relpath(settings)
-    table = read_toml(settings, shown)
-    check_keys(table, ["generated"], shown)
-    folder = table.get("generated", "generated")
-    if not isinstance(folder, str) or not folder:
-        raise LoomError("generated is not the name of a folder", shown, 'Write generated = "generated".')
+def _output_folder(root: Path, name: str) -> Path:
+    """The folder of the packages, which may be anywhere, but not behind a link inside the project."""
+    folder = root / name
+    shown = show(folder)
+    if os.path.lexists(folder) and not folder.is_dir():
+        raise LoomError("is a file where gen needs a folder", shown, f"Move it, or name another in {SETTINGS}.")
+    inside = Path(os.path.abspath(folder)).is_relative_to(root)
+    if inside and not Path(os.path.realpath(folder)).is_relative_to(root):
+        remedy = f'If it is meant, write generated = "{os.path.realpath(folder)}" in {SETTINGS}.'
+        raise LoomError("is a symbolic link that leads out of the project", shown, remedy)
     return folder
+
+
+def _read(path: Path, known: set[str]) -> dict:
+    """The tables of a TOML file that holds no other keys than those known; none where there is no file."""
+    if not os.path.lexists(path):
+        return {}
+    try:
+        table = parse_toml(read_text(Path(os.path.realpath(path))), show(path))
+    except ValueError as error:  # a number of thousands of digits
+        raise LoomError(f"not valid TOML: {error}", show(path), "Write a shorter number.") from None
+    _check_keys(table, known, show(path))
+    return table
+
+
+def _check_keys(table: dict, known: set[str], shown: str) -> None:
+    for key in table:
+        if key not in known:
+            raise LoomError(f"unknown key {key!r}", shown, nearest(key, known))

@@ -4,7 +4,11 @@ from __future__ import annotations
 
 import json
 import os
+import select
+import subprocess
+import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -14,6 +18,24 @@ from generator.commands.write import JOURNAL
 
 PACKAGE = ["docs/README.md", "gen.lock", "gen.map", "kernels.py", "model.py", "train.py"]
 BUILD = ("build", "llama", "--target=cpu")
+
+REPOSITORY = str(Path(__file__).resolve().parents[2])
+# gen build --all in processes that tell their number and then weave for ever
+SLOW = """
+import os, sys, time
+from pathlib import Path
+import generator.commands.build, generator.commands.project
+builtin = Path(sys.argv.pop())
+generator.commands.project.builtin_root = lambda: builtin
+os.sched_getaffinity = lambda process: {0, 1}
+def weave(*_):
+    os.write(1, f"{os.getpid()}\\n".encode())
+    time.sleep(1000)
+generator.commands.build.weave = weave
+from generator.commands.cli import gen
+sys.argv += ["build", "--all"]
+gen()
+"""
 
 
 @pytest.fixture
@@ -99,7 +121,7 @@ class TestWriting:
         other = (tmp_path / "other place/llama_cpu/gen.lock").read_bytes()
         assert workshop.tree("llama_cpu")["gen.lock"] == other
         lock = json.loads(other)
-        assert sorted(lock) == ["architecture", "generator", "inputs", "outputs", "target", "tools"]
+        assert sorted(lock) == ["architecture", "generator", "inputs", "outputs", "seal", "target", "tools"]
         assert sorted(lock["outputs"]) == [path for path in PACKAGE if path != "gen.lock"]
         assert sorted(lock["tools"]) == ["black", "jinja2", "libcst", "pytokens"]
         assert lock["generator"]["sha256"] == generator_hash()
@@ -247,7 +269,7 @@ class TestPlaces:
         docs.parent.mkdir(parents=True)
         docs.write_text("") if kind == "file" else docs.symlink_to(workshop.root)
         stderr = workshop.run(*BUILD, "--force", code=2).stderr
-        assert f"generated/llama_cpu/docs: is a {kind} where the package has a folder" in stderr
+        assert f"generated/llama_cpu/docs: is a {kind} where gen needs a folder" in stderr
 
     def test_linked_file_is_replaced_only_by_force(self, workshop):
         workshop.build("llama_cpu")
@@ -258,6 +280,39 @@ class TestPlaces:
         assert "model.py is a symbolic link" in workshop.run(*BUILD, code=2).stderr
         workshop.run(*BUILD, "--force")
         assert not model.is_symlink() and mine.exists()
+
+    @pytest.mark.parametrize("name", [".gen.tmp", JOURNAL, "gen.lock", "gen.map"])
+    def test_link_is_never_written_through(self, workshop, name):
+        workshop.build("llama_cpu")
+        victim = workshop.root / "victim.py"
+        victim.write_text("mine\n")
+        link = workshop.generated / "llama_cpu" / name
+        link.unlink(missing_ok=True)
+        link.symlink_to(victim)
+        if name != "gen.lock":  # without it gen would not know the changed file for its own
+            workshop.source("fragments/model/rope.py", "x = 1\n")
+        workshop.run(*BUILD)
+        assert victim.read_text() == "mine\n" and not link.is_symlink()
+        workshop.run("check")
+
+    def test_new_does_not_write_through_a_link(self, workshop, monkeypatch):
+        library = SimpleNamespace(architectures=lambda: ())
+        monkeypatch.setattr("generator.commands.project.Project.library", lambda project: library)
+        monkeypatch.setattr("generator.commands.new._families", lambda *_: ["llama"])
+        monkeypatch.setattr("generator.commands.new.fit", lambda *_: 'title = "Mine"\n')
+        link, outside = workshop.root / "templates/architectures/mine.toml", workshop.root / "outside.toml"
+        link.parent.mkdir(parents=True)
+        link.symlink_to(outside)
+        (workshop.root / "config.json").write_text('{"model_type": "llama"}')
+        result = workshop.run("new", "--from-hf", "config.json", "--target=cpu", "--name=mine", code=2)
+        assert "mine.toml: File exists" in result.stderr and not outside.exists()
+
+    def test_output_folder_that_leads_out_of_the_project(self, workshop, tmp_path):
+        (tmp_path / "outside").mkdir()
+        workshop.generated.symlink_to(tmp_path / "outside")
+        for words in BUILD, ("check",):
+            assert "generated: is a symbolic link that leads out of the project" in workshop.run(*words, code=2).stderr
+        assert not list((tmp_path / "outside").iterdir())
 
     def test_folder_that_cannot_be_made(self, workshop):
         result = workshop.run(*BUILD, "--out", "/proc/nowhere", code=2)
@@ -300,6 +355,27 @@ class TestAll:
         result = workshop.run("build", "--all", code=2)
         assert "error: unknown architecture 'lama'" in result.stderr
         assert (workshop.generated / "plain_cpu/model.py").exists()
+
+    @pytest.mark.parametrize("signal", [9, 15])
+    def test_no_process_outlives_the_command(self, workshop, signal):
+        workshop.list_packages("llama_cpu", "plain_cpu")
+        command = [sys.executable, "-c", SLOW, str(workshop.builtin)]
+        parent = subprocess.Popen(command, cwd=workshop.root, env={"PYTHONPATH": REPOSITORY}, stdout=subprocess.PIPE)
+        workers = [int(parent.stdout.readline()) for _ in range(2)]
+        assert parent.pid not in workers
+        parent.send_signal(signal)
+        assert parent.wait() == -signal
+        closed, _, _ = select.select([parent.stdout], [], [], 10)
+        if not closed:
+            for worker in workers:
+                os.kill(worker, 9)
+        assert closed, "the processes still held the pipe"
+        parent.stdout.close()
+
+    def test_process_that_is_killed_is_an_error(self, workshop, monkeypatch):
+        monkeypatch.setattr("generator.commands.build.weave", lambda *_: os.kill(os.getpid(), 9))
+        workshop.list_packages("llama_cpu", "plain_cpu")
+        assert "a process that weaves was killed" in workshop.run("build", "--all", code=2).stderr
 
     def test_nothing_to_build(self, workshop):
         assert "there is no package to build" in workshop.run("build", "--all", code=2).stderr

@@ -53,7 +53,7 @@ class TestTwoPackages:
         assert "Did you mean llama_cpu" in workshop.run("diff", "lama_cpu", "plain_cpu", code=2).stderr
         assert "diff needs two packages or none" in workshop.run("diff", "llama_cpu", code=2).stderr
         (workshop.generated / "llama_cpu/gen.map").write_text("{")
-        assert "gen.map: is not a map of gen" in workshop.run("diff", "llama_cpu", "plain_cpu", code=2).stderr
+        assert "gen.map: is not the map that was built" in workshop.run("diff", "llama_cpu", "plain_cpu", code=2).stderr
         workshop.build("llama_cpu")
         (workshop.generated / "llama_cpu/model.py").unlink()
         assert "model.py: is gone" in workshop.run("diff", "llama_cpu", "plain_cpu", code=2).stderr

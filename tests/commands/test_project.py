@@ -88,8 +88,8 @@ class TestPackages:
         [
             ('[[packag]]\narchitecture = "a"', "unknown key 'packag'\n  Did you mean package?"),
             ('[[package]]\narchitectur = "a"', "unknown key 'architectur'\n  Did you mean architecture?"),
-            ('[[package]]\narchitecture = "a"', "[[package]] number 1 does not name its architecture and target"),
-            ('[[package]]\narchitecture = "../a"\ntarget = "b"', "number 1 does not name"),
+            ('[[package]]\narchitecture = "a"', "([[package]] number 1): does not name its architecture and target"),
+            ('[[package]]\narchitecture = "../a"\ntarget = "b"', "number 1): does not name"),
             ("package = 3", "package is not a list of tables"),
             ('[[package]]\narchitecture = "a"\ntarget = "b"\n' * 2, "a_b is listed twice"),
         ],

@@ -1,0 +1,64 @@
+"""Every module of the generator can be imported by itself, and no two need each other, not even inside a function."""
+
+from __future__ import annotations
+
+import ast
+import subprocess
+import sys
+from functools import lru_cache
+from pathlib import Path
+
+REPOSITORY = Path(__file__).resolve().parents[1]
+FILES = {
+    ".".join(path.relative_to(REPOSITORY).with_suffix("").parts).removesuffix(".__init__"): path
+    for path in sorted((REPOSITORY / "generator").rglob("*.py"))
+    if "_library" not in path.parts
+}
+# config takes `fill` from weave, which takes its fields from config: to be mended
+KNOWN = {"generator.config", "generator.layout", "generator.render", "generator.weave"}
+ALONE = """
+import importlib, sys, traceback
+for name in sys.argv[1:]:
+    for loaded in [loaded for loaded in sys.modules if loaded.partition(".")[0] == "generator"]:
+        del sys.modules[loaded]
+    try:
+        importlib.import_module(name)
+    except ImportError as error:
+        print(f"{name}: {error}")
+"""
+
+
+@lru_cache
+def imported(name: str) -> set[str]:
+    """The modules that one imports anywhere in its text, with the packages that are imported on the way."""
+    found = set()
+    for node in ast.walk(ast.parse(FILES[name].read_text())):
+        if isinstance(node, ast.Import):
+            found |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom):
+            found |= {str(node.module), *(f"{node.module}.{alias.name}" for alias in node.names)}
+    found |= {module.rpartition(".")[0] for module in found}
+    return {module for module in found & FILES.keys() if not f"{name}.".startswith(f"{module}.")}
+
+
+@lru_cache
+def reachable(name: str) -> set[str]:
+    seen: set[str] = set()
+    ahead = [name]
+    while ahead:
+        new = imported(ahead.pop()) - seen
+        seen |= new
+        ahead += new
+    return seen
+
+
+def test_no_circles():
+    assert len(FILES) > 50
+    circles = {name: {other for other in reachable(name) if name in reachable(other)} - KNOWN for name in FILES}
+    assert {name: circle for name, circle in circles.items() if circle} == {}
+
+
+def test_every_module_alone():
+    names = FILES.keys() - KNOWN
+    done = subprocess.run([sys.executable, "-c", ALONE, *names], cwd=REPOSITORY, capture_output=True, text=True)
+    assert (done.stdout, done.stderr) == ("", "")
