@@ -11,7 +11,9 @@ from generator.errors import LoomError
 from generator.parts import Definition
 from generator.syntax import Source
 from generator.traced import Edit, Traced
+from generator.weave.calls import CallGraph
 from generator.weave.functions import Function, read_functions
+from generator.weave.values import Value
 
 WORD = "threaded"
 
@@ -60,3 +62,22 @@ def _asks(parameter: cst.Param) -> bool:
     """Whether a parameter is marked, and has no default of its own."""
     call = parameter.default
     return isinstance(call, cst.Call) and syntax.called(call) == WORD and not call.args
+
+
+def check_calls(graph: CallGraph, values: dict[str, Value], asked: list[tuple[str, str]]) -> None:
+    """No call leaves out a parameter that has no default, unless that asks for a value which is threaded."""
+    for function, name in asked:
+        value = values.get(name)
+        if value is None or not (value.providers or value.given):
+            message = f"{function} asks for {name}, which no selected fragment provides"
+            remedy = f'Select a fragment that has it, or write @provide("SITE") def {name}(...).'
+            raise LoomError(message, graph.functions[function].where, remedy)
+    for call in graph.calls:
+        callee = graph.functions[call.callee]
+        for parameter in () if call.scan or call.starred else callee.filled:
+            name = parameter.name.value
+            if parameter.default or (callee.id, name) in asked or call.supplies(callee, name):
+                continue
+            where = graph.functions[call.caller].source.where(call.node)
+            remedy = f"Pass it, or have it threaded: write `{name}=threaded()` at {callee.where}."
+            raise LoomError(f"this call of {callee.id} leaves out {name}", where, remedy)

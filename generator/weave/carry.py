@@ -14,7 +14,8 @@ from generator.weave.functions import Call, Function
 from generator.weave.names import variables
 from generator.weave.outward import Shapes, return_edits, target_edits
 from generator.weave.plan import Plan
-from generator.weave.provided import expression, inlined, is_own, made, provider_order
+from generator.weave.provided import expression, inlined, made, provider_order
+from generator.weave.values import is_own
 
 
 def carry(plan: Plan) -> dict[str, Traced]:

@@ -14,7 +14,7 @@ from generator.traced import Traced, line_starts
 from generator.weave.flow import Flow
 from generator.weave.functions import Call, Function
 from generator.weave.names import bound_names, inner_parameters, own_bound, variables
-from generator.weave.plan import Plan, wanted
+from generator.weave.plan import Plan
 from generator.weave.uses import check_uses
 from generator.weave.values import Value
 
@@ -86,7 +86,7 @@ def _check_overwriting(plan: Plan, function: Function) -> None:
     carrying: dict[tuple[str, str], list[Call]] = {}
     for call in plan.graph.calls:
         if call.caller == function.id:
-            for value_name, name in zip(plan.returned.get(call.callee, ()), wanted(plan, call), strict=True):
+            for value_name, name in zip(plan.returned.get(call.callee, ()), plan.wanted(call), strict=True):
                 carrying.setdefault((value_name, name), []).append(call)
     for (value_name, name), calls in carrying.items():
         if name == "_":

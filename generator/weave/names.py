@@ -51,11 +51,11 @@ def bound_names(node: cst.CSTNode, comprehensions: bool = True) -> set[str]:
     bound: set[str] = set()
     for child in syntax.walk(node):
         if comprehensions or not isinstance(child, cst.CompFor):
-            bound |= _bound_by(child)
+            bound |= bound_by(child)
     return bound
 
 
-def _bound_by(node: cst.CSTNode) -> set[str]:
+def bound_by(node: cst.CSTNode) -> set[str]:
     """The names that a node itself binds."""
     if type(node) not in _BINDING:  # isinstance takes long for libcst's nodes
         return set()
@@ -91,7 +91,7 @@ def own_bound(function: cst.FunctionDef) -> frozenset[str]:
             continue
         for node in syntax.own_expressions(statement):
             if not isinstance(node, cst.CompFor):
-                bound |= _bound_by(node)
+                bound |= bound_by(node)
     return frozenset(bound)
 
 

@@ -15,7 +15,7 @@ from generator.grammar import own_nodes
 from generator.syntax import Source
 from generator.traced import Edit, Traced
 from generator.weave.functions import Call, Function
-from generator.weave.plan import Plan, wanted
+from generator.weave.plan import Plan
 
 
 class Shapes:
@@ -124,7 +124,7 @@ def packed(names: list[str]) -> str:
 
 def target_edits(plan: Plan, call: Call, shapes: Shapes) -> list[Edit]:
     """`x = f(x)` becomes `x, name = f(x)`; where the name has no use here, `f(x)[0]` does as well."""
-    names = wanted(plan, call)
+    names = plan.wanted(call)
     if not names:
         return []
     caller = plan.graph.functions[call.caller]

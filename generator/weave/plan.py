@@ -11,10 +11,11 @@ from generator.errors import LoomError
 from generator.parts import Provider
 from generator.traced import Origin
 from generator.weave.adapt import Need
+from generator.weave.asked import check_calls
 from generator.weave.calls import CallGraph
 from generator.weave.functions import Call, Function
-from generator.weave.names import own_bound
-from generator.weave.values import Value, read_values
+from generator.weave.names import bound_by, own_bound, own_code
+from generator.weave.values import Value, is_own, read_values
 
 
 @dataclass
@@ -71,6 +72,28 @@ class Plan:
         whose = call.callee.split(".")[-1].removesuffix("_block") if call.scan else syntax.dotted(call.node.func)
         return f"{whose.split('.')[-1]}_{name}"
 
+    def wanted(self, call: Call) -> list[str]:
+        """The name that a caller has for each value that the callee also returns, `_` where it has no use for it."""
+        names = []
+        for name in self.returned.get(call.callee, ()):
+            used = name in self.returned.get(call.caller, ()) or call.caller in self.values[name].receivers
+            names.append(self.taken(call, name) if used else "_")
+        return names
+
+    def check_circles(self) -> None:
+        """A function that calls itself has no one place for what it carries outward, or for the slice of a layer."""
+        steps: dict[str, set[str]] = {}
+        for call in self.graph.calls:
+            if self.carried(call):
+                steps.setdefault(call.caller, set()).add(call.callee)
+        try:
+            TopologicalSorter(steps).prepare()
+        except CycleError as error:
+            circle = error.args[1]
+            (name, *_) = [n for call in self.graph.calls if call.caller in circle for n in self.carried(call)]
+            message = f"{name} is carried through {' -> '.join(circle)}, which calls itself"
+            raise LoomError(message, self.graph.functions[circle[0]].where, "Write a loop or a scan.") from None
+
     def given(self, function: str, name: str) -> str:
         """What a function returns for a value."""
         calls = [c for c in self.split.get((function, name), []) if name in self.returned.get(c.callee, ())]
@@ -98,7 +121,7 @@ def make_plan(
     values = read_values(graph, providers, needs, given or {})
     plan = Plan(graph, values)
     planner = _Planner(plan, asked)
-    _check_calls(plan, asked)
+    check_calls(graph, values, asked)
     for need in needs:
         value = values[need.name]
         if need.function not in graph.functions:
@@ -115,7 +138,7 @@ def make_plan(
                 planner.ask_callers(function, name, optional, None)
     for value in values.values():
         _plan_outward(plan, value)
-    _check_circles(plan)
+    plan.check_circles()
     for caller in graph.functions:
         for name in values:
             calls = [call for call in graph.calls if call.caller == caller and name in plan.carried(call)]
@@ -126,40 +149,6 @@ def make_plan(
         for names in table.values():
             names.sort(key=order.__getitem__)
     return plan
-
-
-def _check_calls(plan: Plan, asked: list[tuple[str, str]]) -> None:
-    """No call leaves out a parameter that has no default, unless that asks for a value which is threaded."""
-    for function, name in asked:
-        value = plan.values.get(name)
-        if value is None or not (value.providers or value.given):
-            message = f"{function} asks for {name}, which no selected fragment provides"
-            remedy = f'Select a fragment that has it, or write @provide("SITE") def {name}(...).'
-            raise LoomError(message, plan.graph.functions[function].where, remedy)
-    for call in plan.graph.calls:
-        callee = plan.graph.functions[call.callee]
-        for parameter in () if call.scan or call.starred else callee.filled:
-            name = parameter.name.value
-            if parameter.default or (callee.id, name) in asked or call.supplies(callee, name):
-                continue
-            where = plan.graph.functions[call.caller].source.where(call.node)
-            remedy = f"Pass it, or have it threaded: write `{name}=threaded()` at {callee.where}."
-            raise LoomError(f"this call of {callee.id} leaves out {name}", where, remedy)
-
-
-def _check_circles(plan: Plan) -> None:
-    """A function that calls itself has no one place for what it carries outward, or for the slice of a layer."""
-    steps: dict[str, set[str]] = {}
-    for call in plan.graph.calls:
-        if plan.carried(call):
-            steps.setdefault(call.caller, set()).add(call.callee)
-    try:
-        TopologicalSorter(steps).prepare()
-    except CycleError as error:
-        circle = error.args[1]
-        (name, *_) = [n for call in plan.graph.calls if call.caller in circle for n in plan.carried(call)]
-        message = f"{name} is carried through {' -> '.join(circle)}, which calls itself"
-        raise LoomError(message, plan.graph.functions[circle[0]].where, "Write a loop or a scan.") from None
 
 
 def _has_default(function: Function, name: str) -> bool:
@@ -180,28 +169,17 @@ class _Planner:
             return
         if function in value.providers:
             self._provide(function, name, need)
-        elif name in node.parameter_names or self._is_local(function, name, need):
-            self._not_it(node, name)
-        elif name in self.plan.optional.get(function, ()):  # it could do without, until now
+            return
+        self._check_own(function, name)
+        if name in self.plan.optional.get(function, ()):  # it could do without, until now
             self.plan.optional[function].remove(name)
-            _add(self.plan.required, function, name)
-            self.ask_callers(function, name, False, need)
         elif node.owner:  # a nested function sees what its enclosing function has
             if value.per_layer and any(call.scan for call in self.graph.callers(function)):
                 _add(self.plan.scanned, function, name)
             self.bring(node.owner, name, need)
-        else:
-            _add(self.plan.required, function, name)
-            self.ask_callers(function, name, False, need)
-
-    def _not_it(self, function: Function, name: str) -> None:
-        """A variable of the function's own is not the value because it has its name."""
-        what = "parameter" if name in function.parameter_names else "variable"
-        message = f"{function.id} must have the value {name}, and has a {what} {name} of its own"
-        remedy = (
-            f'Give it another name; or if it is that value, write `{name}=threaded()` or @provide("{function.id}").'
-        )
-        raise LoomError(message, function.where, remedy)
+            return
+        _add(self.plan.required, function, name)
+        self.ask_callers(function, name, False, need)
 
     def ask_callers(self, function: str, name: str, optional: bool, need: Need | None) -> None:
         """Has each call of `function` pass `name`; a call that can do without it passes it where it is at hand."""
@@ -237,9 +215,9 @@ class _Planner:
             return
         if function in value.providers:
             self._provide(function, name, None)
-        elif name in self._bound[function]:
-            self._not_it(node, name)
-        elif node.owner:
+            return
+        self._check_own(function, name)
+        if node.owner:
             self._offer(node.owner, name)
         else:
             _add(self.plan.optional, function, name)
@@ -249,6 +227,8 @@ class _Planner:
         provider = self.plan.values[name].providers[function]
         if name in self.plan.provided.get(function, ()):
             return
+        if not is_own(self.graph.functions[function], provider):
+            self._check_own(function, name)
         _add(self.plan.provided, function, name)
         for read in provider.reads:
             if read in self.plan.values:
@@ -260,9 +240,22 @@ class _Planner:
     def _takes(self, function: str, name: str) -> bool:
         return name in self.plan.required.get(function, ()) or name in self.plan.optional.get(function, ())
 
-    def _is_local(self, function: str, name: str, need: Need | None) -> bool:
-        """A variable of that name in a host; what a splice binds there is the splice's own."""
-        return name in self._bound[function] and not (need is not None and need.function == function)
+    def _check_own(self, function: str, name: str) -> None:
+        """A variable of the function's own is not the value because it has its name; one of its splices is theirs."""
+        node = self.graph.functions[function]
+        if name not in self._bound[function]:
+            return
+        source = node.source
+        here = source.traced.origin_at(source.span(node.node.name)[0]).path
+        binding = [part for part in own_code(node.node) if name in bound_by(part)]
+        mine = [part for part in binding if source.traced.origin_at(source.span(part)[0]).path == here]
+        if name in node.parameter_names or mine:
+            what = "variable" if mine else "parameter"
+            message = f"{function} must have the value {name}, and has a {what} {name} of its own"
+            remedy = (
+                f'Give it another name; or if it is that value, write `{name}=threaded()` or @provide("{function}").'
+            )
+            raise LoomError(message, source.where(mine[0]) if mine else node.where, remedy)
 
     def _at_hand(self, function: str, name: str, seen: set[str]) -> bool:
         """Whether `function` or any function further out has the value."""
@@ -312,12 +305,3 @@ def _add(table: dict, key: object, name: str) -> None:
     names = table.setdefault(key, [])
     if name not in names:
         names.append(name)
-
-
-def wanted(plan: Plan, call: Call) -> list[str]:
-    """For each value that the callee also returns its name in the caller, or `_` where the caller has no use for it."""
-    names = []
-    for name in plan.returned.get(call.callee, ()):
-        used = name in plan.returned.get(call.caller, ()) or call.caller in plan.values[name].receivers
-        names.append(plan.taken(call, name) if used else "_")
-    return names

@@ -88,12 +88,6 @@ def _check_provider(provider: Provider, function: Function, own: set[str]) -> No
         raise LoomError(message, str(provider.origin), "Give it as a parameter of the provider, or rename one of them.")
 
 
-def is_own(function: Function, provider: Provider) -> bool:
-    """Whether the value is a parameter of the site, under its own name."""
-    name = provider.value
-    return not provider.body.text and provider.result.text.strip() == name and name in function.parameter_names
-
-
 def inlined(plan: Plan, function: Function, name: str) -> bool:
     """A value that is only passed on, made by a name or an attribute, or for one call alone by an item."""
     provider = plan.values[name].providers.get(function.id)

@@ -112,3 +112,9 @@ def _marks(function: Function) -> list[tuple[str, cst.Call]]:
 
     visit(function.node)
     return found
+
+
+def is_own(function: Function, provider: Provider) -> bool:
+    """Whether the value is a parameter of the site, under its own name."""
+    name = provider.value
+    return not provider.body.text and provider.result.text.strip() == name and name in function.parameter_names

@@ -174,6 +174,17 @@ class TestInward:
         text = message(refused(host=host, value=INWARD))
         assert re.fullmatch("between must have the value p, and has a (variable|parameter) p of its own", text)
 
+    def test_the_function_that_provides_it_may_not_bind_it_again(self):
+        host = INNER + 'def site(batch):\n    point("first", batch)\n    p = 3\n    return inner(batch)\n'
+        reads = '@splice("first")\ndef _(batch, p):\n    batch = batch + p\n'
+        text = message(refused(host=host, value=INWARD, reads=reads))
+        assert text == "site must have the value p, and has a variable p of its own"
+
+    def test_a_splice_may_bind_it_again(self):
+        host = INNER + 'def site(batch):\n    point("first", batch)\n    return inner(batch)\n'
+        reads = '@splice("first")\ndef _(batch, p):\n    p = p + 1\n'
+        assert run(woven(host=host, value=INWARD, reads=reads))["site"](1) == 12
+
     def test_a_nested_function_whose_parameter_has_its_name(self):
         host = INNER + "def site(batch):\n    def own(p):\n        return inner(p)\n    return own(batch)\n"
         text = message(refused(host=host, value=INWARD))
