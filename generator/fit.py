@@ -18,7 +18,7 @@ from generator.patterns import holds, is_filled, kinds_by_where, layers_that_fil
 from generator.readers import Readers
 from generator.recipe import Recipe, select
 from generator.rules import Rule
-from generator.weave import weave
+from generator.weaver import weave
 
 
 @dataclass

@@ -8,7 +8,7 @@ from miniature import PACKAGE, files, package, refused_package
 from generator.errors import LoomError
 from generator.library import Library
 from generator.recipe import select
-from generator.weave import weave
+from generator.weaver import weave
 
 MODEL = {
     "model/model": '''

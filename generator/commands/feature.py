@@ -48,7 +48,7 @@ def reach(project: Project, fragment: str, packages: Sequence[Combination]) -> R
     """
     from generator.commands.alternatives import files_with, files_without
     from generator.recipe import select
-    from generator.weave import weave
+    from generator.weaver import weave
 
     library = project.library()
     recipes = [select(*combination, library) for combination in packages]

@@ -11,7 +11,7 @@ import numpy as np
 from flax import nnx
 
 from families.test_parity import LIBRARY, write
-from generator.weave import weave
+from generator.weaver import weave
 
 
 def test_saved_and_read_again(tmp_path, monkeypatch):

@@ -9,7 +9,7 @@ from miniature import PACKAGE, definition, files, run, tidy
 
 from generator.errors import LoomError
 from generator.library import Library
-from generator.weave import weave
+from generator.weaver import weave
 
 BLOCK = """
     from generator.marks import point
