@@ -12,7 +12,7 @@ from generator.fragment import Fragment
 from generator.literals import literal
 from generator.parts import Definition, Field
 from generator.recipe import Recipe
-from generator.traced import Traced
+from generator.traced import Origin, Traced
 from generator.weave.fill import fill
 
 
@@ -82,15 +82,15 @@ def _line(member: Field) -> str:
 
 def config_class(recipe: Recipe, fields: list[Field]) -> Traced:
     """`class Config`, grouped by the folders of the fragments."""
-    table = recipe.package_file.data["config"]
-    origin = recipe.package_file.origin("documentation", "config")
-    head = f'@dataclasses.dataclass(frozen=True, kw_only=True)\nclass Config:\n    """{table["documentation"]}"""\n'
+    table = recipe.package_file.data.config
+    origin = recipe.package_file.origin("config", "documentation")
+    head = f'@dataclasses.dataclass(frozen=True, kw_only=True)\nclass Config:\n    """{table.documentation}"""\n'
     parts = [Traced.insert(head, origin)]
     by_name = {fragment.name: fragment for fragment in recipe.fragments}
     groups: dict[str, list[Field]] = {}
     for member in fields:
         if member.is_field:
-            groups.setdefault(_group(by_name[member.fragment], table), []).append(member)
+            groups.setdefault(_group(by_name[member.fragment], table.groups), []).append(member)
     for group, members in groups.items():
         parts.append(Traced.insert(f"\n    # {group}\n", members[0].text.origin_at(0)))
         parts += [syntax.reindent(member.text, 4) for member in members]
@@ -101,8 +101,8 @@ def config_class(recipe: Recipe, fields: list[Field]) -> Traced:
     return Traced.join(parts)
 
 
-def _group(fragment: Fragment, table: dict) -> str:
-    return table.get("groups", {}).get(fragment.folder, fragment.folder)
+def _group(fragment: Fragment, groups: dict[str, str]) -> str:
+    return groups.get(fragment.folder, fragment.folder)
 
 
 def presets_value(recipe: Recipe, fields: list[Field]) -> Traced:
@@ -113,10 +113,10 @@ def presets_value(recipe: Recipe, fields: list[Field]) -> Traced:
     """
     names = [member.name for member in fields if member.is_field]
     required = [member.name for member in fields if member.is_required]
-    head = recipe.architecture_file.origin("presets")
+    head = Origin(recipe.architecture_file.path, 1)
     parts = [Traced.insert("PRESETS = {\n", head)]
     for preset, values in recipe.presets.items():
-        origin = recipe.architecture_file.origin("", f"presets.{preset}")
+        origin = recipe.architecture_file.origin("presets", preset)
         for name, (_, line) in values.items():
             if name not in names:
                 raise LoomError(f"no selected fragment has the field {name!r}", str(line), nearest(name, names))

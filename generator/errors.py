@@ -36,6 +36,11 @@ class LoomError(Exception):
         return f"{place}{self.message}{remedy}"
 
 
+def short(text: str, most: int = 100) -> str:
+    """A value as messages give it: of a long one the start."""
+    return text if len(text) <= most else f"{text[:most]}…"
+
+
 def nearest(name: str, known: Iterable[str]) -> str:
     """A remedy that names the known names most like `name`, or all of them where none is alike."""
     names = sorted(known)

@@ -31,7 +31,7 @@ def render_text(template: str, path: str, recipe: Recipe, first: int = 1, **cont
         **recipe.settings,
         "preset": next((name for name in recipe.presets if name != "tiny"), "tiny"),  # for examples
         "source": recipe.said("source"),
-        "target_title": recipe.target_file.data["title"],
+        "target_title": recipe.target_file.data.title,
         "title": recipe.said("title"),
         **context,
     }

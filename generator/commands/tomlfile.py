@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from generator.errors import LoomError, nearest
-from generator.toml import parse_toml
+from generator.tomltext import parse_toml
 
 
 def read_toml(path: Path, shown: str) -> dict:
