@@ -20,9 +20,10 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import groupby
+from itertools import accumulate, groupby, pairwise
 
-from generator.errors import LoomError, nearest
+from generator.errors import LoomError, nearest, short
+from generator.expressions import is_count
 from generator.schema import Architecture, GroupTable, KindTable, Package
 from generator.toml import Toml
 from generator.traced import Origin
@@ -244,6 +245,10 @@ def read_groups(
                 raise LoomError(f"unknown kind of layer {kind!r}", where, nearest(kind, kinds))
         if table.name in [group.name for group in groups]:
             raise LoomError("two groups of layers have one name", str(origin), "Give each a `name`.")
+        if table.count and not is_count(table.count):
+            where = str(file.origin(*keys, "layers", number, "count"))
+            remedy = "Write whole numbers and sizes such as config.layers, with + - * // % between them."
+            raise LoomError(f"{short(table.count)!r} is no count of layers", where, remedy)
         every = ALL if len(table.pattern) == 1 else f"{ALL} // {len(table.pattern)}"
         groups.append(Group(table.name, table.pattern, table.count or every, origin))
     names = [kind for group in groups for kind in group.pattern]
@@ -256,14 +261,21 @@ def read_groups(
 
 def find_groups(kinds: list[str]) -> tuple[Group, ...]:
     """The shortest description of the kinds of all layers: some at the start, a period, some at the end."""
+    changes = [0, *accumulate(int(one != other) for one, other in pairwise(kinds))]
+    runs_before = [0, *(1 + change for change in changes)]  # of kinds[:n]
+    runs_after = [*(changes[-1] - change + 1 for change in changes), 0]  # of kinds[n:]
     best: tuple[int, int, int] = (len(kinds), 0, len(kinds))  # start, period, end of the periods
-    cost = (len(_runs(kinds)) + 1, 0)  # what is written out; then the more of it repeats, the better
+    cost = (runs_before[-1] + 1, 0)  # what is written out; then the more of it repeats, the better
     for start in range(len(kinds)):
+        if runs_before[start] >= cost[0]:
+            break  # no later start can do better
+        if start and changes[start - 1] == changes[min(start + 12, len(kinds) - 1)]:
+            continue  # nor can one inside a long run
         for period in range(1, min(len(kinds) - start, 12) + 1):
             unit, end = kinds[start : start + period], start
             while kinds[end : end + period] == unit:
                 end += period
-            here = (len(_runs(kinds[:start])) + period + len(_runs(kinds[end:])), start - end)
+            here = (runs_before[start] + period + runs_after[end], start - end)
             if end - start >= min(2 * period, len(kinds)) and here < cost:
                 best, cost = (start, period, end), here
     start, period, end = best

@@ -10,7 +10,7 @@ from itertools import pairwise
 
 from generator import __version__
 from generator.config import config_class, presets_value
-from generator.errors import LoomError
+from generator.errors import LoomError, short
 from generator.format import format_python
 from generator.fragment import Fragment
 from generator.imports import import_block, reading_case
@@ -274,6 +274,9 @@ def documentation(recipe: Recipe, file: str, fragments: tuple[str, ...]) -> Trac
     else:
         remedy = f'Add `"{file}" = "..."` under [documentation].'
         raise LoomError(f"no documentation for {file}", str(recipe.package_file.origin("documentation")), remedy)
+    if '"""' in text or "\\" in text or "\0" in text or text.endswith('"'):
+        remedy = "Leave out backslashes, three quotes, and quotes at the end."
+        raise LoomError(f"{short(repr(text))} cannot be a docstring", str(origin), remedy)
     quotes = f'"""{text}\n"""\n' if "\n" in text else f'"""{text}"""\n'
     return Traced.insert(quotes, origin)
 

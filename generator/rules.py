@@ -72,7 +72,9 @@ class Rule:
 
     def settings_for(self, hf: dict[str, Any]) -> dict[str, object]:
         """What it sets for the weaver."""
-        return self.settings | {name: hf[setting] for name, setting in self.fills.items() if setting in hf}
+        return self.settings | {
+            name: hf[setting] for name, setting in self.fills.items() if hf.get(setting) is not None
+        }
 
 
 @dataclass(frozen=True)

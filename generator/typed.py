@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import ast
+import builtins
 import re
 from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import Any, Literal, TypeVar
 
 import msgspec
 
@@ -15,6 +17,7 @@ _TYPES = {
     **{"str": "a string", "int": "an integer", "float": "a number", "bool": "true or false", "null": "nothing"},
     **{"array": "a list", "object": "a table"},
 }
+_PLAIN = {"int": int, "float": float, "bool": bool, "str": str}
 AnyTable = TypeVar("AnyTable", bound=Table)
 
 
@@ -52,9 +55,31 @@ def typed(data: dict[str, Any], kind: type[AnyTable], path: str, line_of: Callab
     raise LoomError(f"{shown} is {described(_at(data, keys))}, not {wanted}", where, f"Give {wanted}.")
 
 
-def refusal(value: object, kind: object) -> str:
-    """What a value should be, in words, where it is not of a type."""
-    return _wanted(_refusal(value, kind)) if _refusal(value, kind) else ""
+def is_of(annotation: ast.expr, value: object) -> bool:
+    """Whether a value is of the type that an annotation names; what is not known here may have any."""
+    try:
+        return not _refusal(value, _type(annotation))
+    except TypeError:  # a union that msgspec cannot tell apart
+        return True
+
+
+def _type(node: ast.expr) -> Any:
+    """The type that an annotation names."""
+    match node:
+        case ast.Name(name) if name in _PLAIN:
+            return _PLAIN[name]
+        case ast.Constant(None):
+            return None
+        case ast.BinOp(left, ast.BitOr(), right):
+            return _type(left) | _type(right)
+        case ast.Subscript(ast.Name("tuple"), ast.Tuple([item, ast.Constant(builtins.Ellipsis)])):
+            return tuple[_type(item), ...]  # type: ignore[misc]
+        case ast.Subscript(ast.Name("tuple"), ast.Tuple(items)):
+            return tuple[tuple(map(_type, items))]  # type: ignore[misc]
+        case ast.Subscript(ast.Name("Literal"), choices):
+            found = ast.literal_eval(choices)
+            return Literal[found if isinstance(found, tuple) else (found,)]
+    return Any
 
 
 def described(value: object) -> str:

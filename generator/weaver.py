@@ -13,6 +13,7 @@ from generator.layout import file_of, lay_out
 from generator.library import Library
 from generator.package import Package
 from generator.parts import Definition, Provider, Splice
+from generator.proof import check_files
 from generator.recipe import Recipe, select
 from generator.render import render_files
 from generator.traced import Traced
@@ -60,6 +61,7 @@ def weave(architecture: str, target: str, library: Library, without: Collection[
     layout = lay_out(recipe, {**program, **tests}, fields)
     rendered, templates = render_files(recipe, layout, fields)
     files = {**{path: text.text for path, text in layout.texts.items()}, **rendered}
+    check_files(files, layout.texts, recipe.merged("templates"))
     origins = {path: sourcemap.segments(text) for path, text in layout.texts.items()}
     return Package(
         name=recipe.name,

@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from generator.errors import LoomError, nearest
+from generator.files import read_text
 from generator.tomltext import parse_toml
 
 
@@ -19,13 +20,7 @@ def read_toml(path: Path, shown: str) -> dict:
     Raises:
         LoomError: the file cannot be read, is not UTF-8, or is not TOML; then the line is named.
     """
-    try:
-        text = path.read_bytes().decode("utf-8")
-    except OSError as error:
-        raise LoomError(f"cannot be read: {error.strerror}", shown, "Make it a file that you may read.") from None
-    except UnicodeDecodeError:
-        raise LoomError("is not UTF-8 text", shown, "Save it as UTF-8.") from None
-    return parse_toml(text, shown)
+    return parse_toml(read_text(path, shown), shown)
 
 
 def check_keys(table: dict, known: Iterable[str], shown: str) -> None:
