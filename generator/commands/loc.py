@@ -165,7 +165,8 @@ def _architecture_rows(sources: dict[str, str], kept: list[Combination]) -> list
     there = [
         path.removeprefix(ARCHITECTURES).removesuffix(".toml") for path in sources if path.startswith(ARCHITECTURES)
     ]
-    order = dict.fromkeys([combination.architecture for combination in kept] + there)
+    names = [*(combination.architecture for combination in kept), *there]
+    order = dict.fromkeys(one for name in names for one in _lineage(name, sources))
     common = [path for path in sources if path == PACKAGE or path.endswith("/target.toml")]
     rows, seen = [], {fragment for path in common for fragment in _selected(path, sources[path])}
     for name in (name for name in order if name in there):
@@ -179,6 +180,15 @@ def _architecture_rows(sources: dict[str, str], kept: list[Combination]) -> list
     return rows
 
 
+def _lineage(name: object, sources: dict[str, str]) -> list[str]:
+    """An architecture after those of its bases that there are."""
+    names: list[str] = []
+    while isinstance(name, str) and name not in names and (path := f"{ARCHITECTURES}{name}.toml") in sources:
+        names.insert(0, name)
+        name = parse_toml(sources[path], path).get("base")
+    return names
+
+
 def _preset_lines(path: str, text: str) -> int:
     """The lines of code in [presets.*] tables: sizes, which are data."""
     inside, found = False, 0
@@ -190,13 +200,15 @@ def _preset_lines(path: str, text: str) -> int:
 
 
 def _selected(path: str, text: str) -> list[str]:
-    """The fragments that a TOML file names, for all layers, for a kind of them, or for a target.
+    """The fragments that a TOML file names: for all layers, for a kind of them, for a target, or for a checkpoint.
 
     Raises:
         LoomError: it is not TOML.
     """
     data = parse_toml(text, path)
-    parts = [data, *_tables_in(data, "kinds"), *_tables_in(data, "targets")]
+    rules = data.get("structure", []) if path != PACKAGE else []  # what rules for all families select is nobody's own
+    tables = [data, *(rule for rule in rules if isinstance(rule, dict))]
+    parts = [*tables, *(part for table in tables for part in _tables_in(table, "kinds")), *_tables_in(data, "targets")]
     lists = [part.get("fragments", []) for part in parts]
     named = [name for names in lists if isinstance(names, list) for name in names if isinstance(name, str)]
     return list(dict.fromkeys(named))
@@ -256,7 +268,8 @@ def tables(report: dict) -> list[Table]:
             "What an architecture adds",
             ("architecture", "lines", "code", "without presets", "new fragments"),
             architectures,
-            "Its own file, and the fragments that no architecture above it, no target and not every package selects.",
+            "Its own file, and the fragments that it or its rules select, and no architecture above it, no target and "
+            "not every package.",
         ),
         Table(
             "What a fragment makes",
