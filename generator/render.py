@@ -39,7 +39,7 @@ def render_files(recipe: Recipe, layout: Layout, fields: list[Field]) -> tuple[d
         where = str(file.origin("templates", output))
         if path not in recipe.library.files:
             remedy = f"It is asked for as {output}; write it, or drop the line."
-            raise LoomError("this template is missing", path, remedy)
+            raise LoomError("this template is missing", path or where, remedy)
         for other in (*layout.texts, *files):
             if f"{other}/".startswith(f"{output}/") or output.startswith(f"{other}/"):
                 raise LoomError(f"the package has {other} already, beside {output}", where, "Give it another name.")

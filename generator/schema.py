@@ -119,7 +119,7 @@ class Target(File, frozen=True, kw_only=True):
 class Package(File, frozen=True, kw_only=True):
     """`templates/package.toml`."""
 
-    exports: Names
+    exports: Annotated[Names, msgspec.Meta(min_length=1)]
     folders: dict[str, Annotated[str, msgspec.Meta(pattern=_PLACE)]]
     documentation: dict[str, str]
     config: ConfigTable

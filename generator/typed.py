@@ -100,6 +100,8 @@ def _wanted(message: str) -> str:
     """What a message of msgspec expects, in words."""
     if "matching regex" in message:
         return next(words for pattern, words in WORDS.items() if repr(pattern) in message)
+    if "of length >= 1" in message:
+        return "a list of one or more"
     types = re.match(r"Expected `(.*?)`, got", message)
     return " or ".join(_TYPES.get(name, name) for name in types[1].split(" | ")) if types else message
 
