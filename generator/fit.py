@@ -18,7 +18,7 @@ from generator.patterns import holds, is_filled, kinds_by_where, layers_that_fil
 from generator.readers import Readers
 from generator.recipe import Recipe, select
 from generator.rules import Rule
-from generator.tomltext import toml_text
+from generator.toml import toml_text
 from generator.weaver import weave
 
 MOST_PROBLEMS = 50  # that one error names

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Generic
+
+import tomli_w
 
 from generator.errors import LoomError
 from generator.tomltext import lines_of, parse_toml
@@ -53,3 +56,22 @@ class Toml(Generic[AnyTable]):
 
 
 AnyFile = Toml[Any]
+
+
+def toml_text(tables: dict[str, Any], path: str) -> str:
+    """Tables as TOML, which reads as they are.
+
+    Args:
+        path: of the file that it is for, for the error.
+
+    Raises:
+        LoomError: TOML has no word for a value.
+    """
+    try:
+        text = tomli_w.dumps(tables)
+        same = text.encode() and tomllib.loads(text) == tables
+    except (TypeError, ValueError, RecursionError) as error:
+        raise LoomError(f"cannot be written as TOML: {error}", path, "Give a number, a text or a list.") from None
+    if not same:
+        raise LoomError("cannot be written as TOML: it would read otherwise", path, "Give numbers that are finite.")
+    return text

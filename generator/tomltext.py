@@ -7,8 +7,6 @@ import tomllib
 from functools import lru_cache
 from typing import Any
 
-import tomli_w
-
 from generator.errors import LoomError
 
 DEEPEST = 20  # tables and lists in each other; no file of ours comes near
@@ -34,25 +32,6 @@ def parse_toml(text: str, path: str) -> dict[str, Any]:
     if is_deep(tables):
         raise LoomError("nested too deeply", path, "Write it flatter.")
     return tables
-
-
-def toml_text(tables: dict[str, Any], path: str) -> str:
-    """Tables as TOML, which reads as they are.
-
-    Args:
-        path: of the file that it is for, for the error.
-
-    Raises:
-        LoomError: TOML has no word for a value.
-    """
-    try:
-        text = tomli_w.dumps(tables)
-        same = text.encode() and tomllib.loads(text) == tables
-    except (TypeError, ValueError, RecursionError) as error:
-        raise LoomError(f"cannot be written as TOML: {error}", path, "Give a number, a text or a list.") from None
-    if not same:
-        raise LoomError("cannot be written as TOML: it would read otherwise", path, "Give numbers that are finite.")
-    return text
 
 
 def is_deep(value: object) -> bool:

@@ -20,7 +20,7 @@ from generator import fit as fitting
 from generator.errors import LoomError
 from generator.files import read_text
 from generator.library import Library
-from generator.tomltext import toml_text
+from generator.toml import toml_text
 from generator.weaver import weave
 
 ALL = "ALL_BAD_INPUT" in os.environ
