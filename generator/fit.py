@@ -121,7 +121,8 @@ def fit(
         if problems:
             raise _all_of(problems, hf, shown)
         if reason := package.refusal(full):
-            raise LoomError(f"a package for it would refuse its sizes:\n  {short(reason, 1000)}", shown, "Mend them.")
+            listed = reason.replace("\n", "\n  ")
+            raise LoomError(f"a package for it would refuse its sizes:\n  {listed}", shown, "Mend them.")
         found = {field: full[setting] for setting, field in package.sizes()}
         sizes = {field: [*value] if isinstance(value, tuple) else value for field, value in found.items()}
         return toml_text(tables | {"presets": tables.get("presets", {}) | {name: sizes}}, path)
