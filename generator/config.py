@@ -12,7 +12,8 @@ from generator.fragment import Fragment
 from generator.literals import literal
 from generator.parts import Definition, Field
 from generator.recipe import Recipe
-from generator.traced import Traced
+from generator.traced import Origin, Traced
+from generator.typed import described, is_of
 from generator.weave.fill import fill
 
 
@@ -33,7 +34,30 @@ def merge_fields(recipe: Recipe) -> list[Field]:
                     "Select one of them, or give one field another name.",
                 )
             fields[member.name] = replace(member, text=fill(member.text, recipe.settings))
+            _check_default(fields[member.name])
     return list(fields.values())
+
+
+def _check_default(member: Field) -> None:
+    statement = member.statement
+    if isinstance(statement, ast.AnnAssign) and statement.value is not None:
+        try:
+            default = ast.literal_eval(statement.value)
+        except (ValueError, TypeError, SyntaxError):
+            return  # an expression, which Python evaluates
+        check_value(member, default, _line(member))
+
+
+def check_value(member: Field, value: object, where: str) -> None:
+    """Refuses a value that is not of the type of a field.
+
+    Raises:
+        LoomError: with the place that gives it.
+    """
+    statement = member.statement
+    if isinstance(statement, ast.AnnAssign) and not is_of(statement.annotation, value):
+        message = f"{member.name} is {described(value)}, and {member.fragment} has it as {member.kind}"
+        raise LoomError(message, where, "Give a value of that type.")
 
 
 def check_fields(
@@ -82,15 +106,15 @@ def _line(member: Field) -> str:
 
 def config_class(recipe: Recipe, fields: list[Field]) -> Traced:
     """`class Config`, grouped by the folders of the fragments."""
-    table = recipe.package_file.data["config"]
-    origin = recipe.package_file.origin("documentation", "config")
-    head = f'@dataclasses.dataclass(frozen=True, kw_only=True)\nclass Config:\n    """{table["documentation"]}"""\n'
+    table = recipe.package_file.data.config
+    origin = recipe.package_file.origin("config", "documentation")
+    head = f'@dataclasses.dataclass(frozen=True, kw_only=True)\nclass Config:\n    """{table.documentation}"""\n'
     parts = [Traced.insert(head, origin)]
     by_name = {fragment.name: fragment for fragment in recipe.fragments}
     groups: dict[str, list[Field]] = {}
     for member in fields:
         if member.is_field:
-            groups.setdefault(_group(by_name[member.fragment], table), []).append(member)
+            groups.setdefault(_group(by_name[member.fragment], table.groups), []).append(member)
     for group, members in groups.items():
         parts.append(Traced.insert(f"\n    # {group}\n", members[0].text.origin_at(0)))
         parts += [syntax.reindent(member.text, 4) for member in members]
@@ -101,8 +125,8 @@ def config_class(recipe: Recipe, fields: list[Field]) -> Traced:
     return Traced.join(parts)
 
 
-def _group(fragment: Fragment, table: dict) -> str:
-    return table.get("groups", {}).get(fragment.folder, fragment.folder)
+def _group(fragment: Fragment, groups: dict[str, str]) -> str:
+    return groups.get(fragment.folder, fragment.folder)
 
 
 def presets_value(recipe: Recipe, fields: list[Field]) -> Traced:
@@ -111,12 +135,13 @@ def presets_value(recipe: Recipe, fields: list[Field]) -> Traced:
     Raises:
         LoomError: a preset sets a field that Config does not have, or leaves out one that has no default.
     """
-    names = [member.name for member in fields if member.is_field]
+    by_name = {member.name: member for member in fields if member.is_field}
+    names = list(by_name)
     required = [member.name for member in fields if member.is_required]
-    head = recipe.architecture_file.origin("presets")
+    head = Origin(recipe.architecture_file.path, 1)
     parts = [Traced.insert("PRESETS = {\n", head)]
     for preset, values in recipe.presets.items():
-        origin = recipe.architecture_file.origin("", f"presets.{preset}")
+        origin = recipe.architecture_file.origin("presets", preset)
         for name, (_, line) in values.items():
             if name not in names:
                 raise LoomError(f"no selected fragment has the field {name!r}", str(line), nearest(name, names))
@@ -126,7 +151,9 @@ def presets_value(recipe: Recipe, fields: list[Field]) -> Traced:
             raise LoomError(f"the preset {preset!r} leaves out {', '.join(missing)}", str(origin), remedy)
         parts.append(Traced.insert(f'"{preset}": Config(\n', origin))
         ordered = sorted(values.items(), key=lambda item: names.index(item[0]))
-        parts += [Traced.insert(f"{name}={literal(value, str(line))},\n", line) for name, (value, line) in ordered]
+        for name, (value, line) in ordered:
+            parts.append(Traced.insert(f"{name}={literal(value, str(line))},\n", line))
+            check_value(by_name[name], value, str(line))
         parts.append(Traced.insert("),\n", origin))
     parts.append(Traced.insert("}\n", head))
     return Traced.join(parts)

@@ -33,7 +33,12 @@ class LoomError(Exception):
     def __str__(self) -> str:
         place = f"{self.where}: " if self.where else ""
         remedy = f"\n  {self.remedy}" if self.remedy else ""
-        return f"{place}{self.message}{remedy}"
+        return "\n".join(short(line, 1000) for line in f"{place}{self.message}{remedy}".split("\n"))
+
+
+def short(text: str, most: int = 100) -> str:
+    """A value as messages give it: of a long one the start."""
+    return text if len(text) <= most else f"{text[:most]}…"
 
 
 def nearest(name: str, known: Iterable[str]) -> str:

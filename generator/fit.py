@@ -9,16 +9,19 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
-from typing import Any, cast
+from typing import Any
 
-from generator.errors import LoomError
+from generator.errors import LoomError, short
 from generator.layers import Pattern, find_groups, make_pattern
 from generator.library import Library
-from generator.patterns import holds, is_filled, kinds_by_where, layers_that_fill, other_pattern, pattern_lines
+from generator.patterns import holds, is_filled, kinds_by_where, layers_that_fill, other_pattern, pattern_tables
 from generator.readers import Readers
 from generator.recipe import Recipe, select
 from generator.rules import Rule
-from generator.weave import weave
+from generator.toml import toml_text
+from generator.weaver import weave
+
+MOST_PROBLEMS = 50  # that one error names
 
 
 @dataclass
@@ -46,9 +49,10 @@ class Choice:
     def follow(self, rule: Rule, recipe: Recipe, hf: dict[str, Any]) -> bool:
         """Selects what a rule says; whether that changes anything."""
         selected = {fragment.name for fragment in recipe.fragments}
+        stay = selected - recipe.pattern.of_kinds if rule.kinds else selected
         spare = {name for kind in recipe.pattern.spare.values() for name in kind.fragments}
         without = [name for name in rule.without if name in selected | spare]
-        fragments = [name for name in rule.fragments if name not in selected]
+        fragments = [name for name in rule.fragments if name not in stay]
         settings = {name: it for name, it in rule.settings_for(hf).items() if recipe.settings.get(name) != it}
         if not (without or fragments or settings or rule.kinds):
             return False
@@ -67,17 +71,12 @@ class Choice:
         self.followed.append(rule)
         return True
 
-    def text(self, title: str) -> str:
-        """The architecture file, without the sizes of the checkpoint."""
-        lines = [f'base = "{self.base.architecture}"', f"title = {json.dumps(title)}"]
-        lines += [f"{key} = {json.dumps(names)}" for key, names in self._names() if names]
-        tables = {"settings": self.settings} | {f"presets.{name}": fields for name, fields in self.presets.items()}
-        for name, table in tables.items():
-            if table:
-                lines += ["", f"[{name}]", *(f"{key} = {json.dumps(value)}" for key, value in table.items())]
-        if self.pattern:
-            lines += ["", *pattern_lines(self.pattern)]
-        return "\n".join(lines) + "\n"
+    def tables(self, title: str) -> dict[str, Any]:
+        """The tables of the architecture file, without the sizes of the checkpoint."""
+        pattern = pattern_tables(self.pattern) if self.pattern else {}
+        tables = dict(self._names()) | {"settings": self.settings} | pattern | {"presets": self.presets}
+        said = {key: value for key, value in tables.items() if value}
+        return {"base": self.base.architecture, "title": title, **said}
 
     def _names(self) -> Iterator[tuple[str, list[str]]]:
         """The lists of names; what a kind selects is left out of what all layers have."""
@@ -104,32 +103,39 @@ def fit(
     Raises:
         LoomError: settings that no rule of the family and no fragment covers, all of them.
     """
-    choice = Choice(select(family, target, library))
+    choice, path = Choice(select(family, target, library)), f"templates/architectures/{name}.toml"
     if ignored:
-        choice.settings["ignored"] = sorted({*cast(list[str], choice.base.settings["ignored"]), *ignored})
+        choice.settings["ignored"] = sorted({*_ignored(choice.base), *ignored})
     for _ in range(30):  # a rule may bring the need of another
-        text, recipe = complete(choice, library, target, name, name)
-        package = Readers(weave(name, target, recipe.library).files["huggingface.py"])
+        tables, recipe = complete(choice, library, target, name, name)
+        package = Readers(weave(name, target, recipe.library).files)
         full = package.complete(hf, shown)
-        problems = _problems(package, full, family) + _wrong_values(package, full, recipe)
+        if wrong := _wrong_values(package, full, recipe):
+            raise _all_of(wrong, hf, shown)
+        problems = _problems(package, full, family, shown) + _not_covered(package, recipe, hf, full, shown)
         if _follow_a_rule(choice, recipe, full, problems):
             continue
         if pattern := other_pattern(recipe, choice.left_out, package.config(full), full):
             choice.pattern = pattern
-        elif problems := problems + _not_covered(package, recipe, hf, full):
+            continue
+        if problems:
             raise _all_of(problems, hf, shown)
-        else:
-            return text + _preset(name, package, full)
+        if reason := package.refusal(full):
+            listed = reason.replace("\n", "\n  ")
+            raise LoomError(f"a package for it would refuse its sizes:\n  {listed}", shown, "Mend them.")
+        found = {field: full[setting] for setting, field in package.sizes()}
+        sizes = {field: [*value] if isinstance(value, tuple) else value for field, value in found.items()}
+        return toml_text(tables | {"presets": tables.get("presets", {}) | {name: sizes}}, path)
     raise LoomError("the rules of this family contradict each other", f"templates/architectures/{family}.toml", "Mend.")
 
 
-def complete(choice: Choice, library: Library, target: str, name: str, title: str) -> tuple[str, Recipe]:
-    """The text of an architecture file for what was chosen so far, and what it selects.
+def complete(choice: Choice, library: Library, target: str, name: str, title: str) -> tuple[dict[str, Any], Recipe]:
+    """The tables of an architecture file for what was chosen so far, and what they select.
 
     Presets of the family that lack a field which was added are left out.
     """
     choice.incomplete = []
-    recipe = _select(choice.text(title), library, target, name)
+    recipe = _select(choice.tables(title), library, target, name)
     required = [member.name for fragment in recipe.fragments for member in fragment.fields if member.is_required]
     for preset, given in recipe.presets.items():
         missing = [member for member in required if member not in given]
@@ -144,12 +150,13 @@ def complete(choice: Choice, library: Library, target: str, name: str, title: st
             choice.presets.setdefault("tiny", {})["layers"] = layers
         else:
             choice.incomplete.append(preset)
-    text = choice.text(title)
-    return text, _select(text, library, target, name)
+    tables = choice.tables(title)
+    return tables, _select(tables, library, target, name)
 
 
-def _select(text: str, library: Library, target: str, name: str) -> Recipe:
-    return select(name, target, Library({**library.files, f"templates/architectures/{name}.toml": text}))
+def _select(tables: dict[str, Any], library: Library, target: str, name: str) -> Recipe:
+    path = f"templates/architectures/{name}.toml"
+    return select(name, target, Library({**library.files, path: toml_text(tables, path)}))
 
 
 @dataclass(frozen=True)
@@ -161,12 +168,12 @@ class Problem:
     remedy: str
 
 
-def _problems(package: Readers, hf: dict[str, Any], family: str) -> list[Problem]:
+def _problems(package: Readers, hf: dict[str, Any], family: str, shown: str) -> list[Problem]:
     """The settings that a package cannot read: other structures, then sizes that are not there."""
     problems = []
-    for setting, woven, choice in package.structure(hf):
+    for setting, woven, choice in package.structure(hf, shown):
         if hf.get(setting) != woven:
-            message = f"{setting} is {json.dumps(hf.get(setting))}, and {family} is woven for {json.dumps(woven)}"
+            message = f"{setting} is {_json(hf.get(setting))}, and {family} is woven for {_json(woven)}"
             problems.append(Problem(setting, message, f"No rule covers it. Select {choice.rstrip(',')}."))
     for setting, size in package.sizes():
         if hf.get(setting) is None:
@@ -178,10 +185,14 @@ def _problems(package: Readers, hf: dict[str, Any], family: str) -> list[Problem
 def _wrong_values(package: Readers, hf: dict[str, Any], recipe: Recipe) -> list[Problem]:
     """The sizes that are not of their field's type, or that no model has."""
     kinds = {member.name: member.kind for fragment in recipe.fragments for member in fragment.fields}
+    wanted = {setting: f"{size} is of type {kinds[size]}" for setting, size in package.sizes() if size in kinds}
+    filled = {setting for rule in recipe.rules for setting in rule.fills.values()}
+    found = {setting: hf[setting] for setting in (*wanted, *filled) if hf.get(setting) is not None}
+    wrong = [name for name, size in package.sizes() if name in found and not _is_of(kinds.get(size, ""), found[name])]
+    wrong += [name for name in filled & found.keys() if not isinstance(found[name], (str, int, list))]
     return [
-        Problem(setting, f"{setting} is {json.dumps(hf[setting])}, and {size} is of type {kinds[size]}", "Mend it.")
-        for setting, size in package.sizes()
-        if hf.get(setting) is not None and size in kinds and not _is_of(kinds[size], hf[setting])
+        Problem(name, f"{name} is {_json(found[name])}, and {wanted.get(name, 'no number')}", "Mend it.")
+        for name in wrong
     ]
 
 
@@ -203,10 +214,12 @@ def _follow_a_rule(choice: Choice, recipe: Recipe, hf: dict[str, Any], problems:
     )
 
 
-def _not_covered(package: Readers, recipe: Recipe, hf: dict[str, Any], full: dict[str, Any]) -> list[Problem]:
+def _not_covered(
+    package: Readers, recipe: Recipe, hf: dict[str, Any], full: dict[str, Any], shown: str
+) -> list[Problem]:
     """The settings that are on, and that no fragment reads or was chosen for, and that change something."""
-    known = {setting for setting, _ in package.sizes()} | {setting for setting, *_ in package.structure(full)}
-    known |= package.mentioned | {*cast(list[str], recipe.settings["ignored"])}
+    known = {setting for setting, _ in package.sizes()} | {setting for setting, *_ in package.structure(full, shown)}
+    known |= package.mentioned | {*_ignored(recipe)}
     neutral = {
         name for table in recipe.neutral if holds(table.where, {"hf": full}, table.origin) for name in table.names
     }
@@ -215,7 +228,7 @@ def _not_covered(package: Readers, recipe: Recipe, hf: dict[str, Any], full: dic
     others = {setting: value for setting, value in hf.items() if setting not in neutral}
     remedy = "Write a fragment for it, or take a checkpoint without it."
     return [
-        Problem(setting, f"no fragment covers the setting {setting}, which is {json.dumps(value)}", remedy)
+        Problem(setting, f"no fragment covers the setting {setting}, which is {_json(value)}", remedy)
         for setting, value in _unknown(others, known | neutral)
     ]
 
@@ -228,6 +241,8 @@ def _all_of(problems: list[Problem], hf: dict[str, Any], shown: str) -> LoomErro
         accept = f" Or accept what it would change: --ignore {name}" if name in hf and name != "model_type" else ""
         remedies.append(problem.remedy + accept)
     texts = [f"{problem.message}\n  {remedy}" for problem, remedy in zip(problems, remedies, strict=True)]
+    if len(texts) > MOST_PROBLEMS:
+        texts[MOST_PROBLEMS:] = [f"and {len(texts) - MOST_PROBLEMS} settings more"]
     return LoomError(f"\n{shown}: ".join(texts), shown)
 
 
@@ -243,6 +258,14 @@ def _unknown(settings: dict[str, Any], known: set[str]) -> Iterator[tuple[str, A
             yield from ((f"{setting}.{name}", it) for name, it in _unknown(value, inside))
 
 
-def _preset(name: str, package: Readers, hf: dict[str, Any]) -> str:
-    sizes = [f"{field} = {json.dumps(hf[setting])}" for setting, field in package.sizes()]
-    return "\n".join(["", f"[presets.{name}]", *sizes]) + "\n"
+def _json(value: object) -> str:
+    return short(json.dumps(value))
+
+
+def _ignored(recipe: Recipe) -> list[str]:
+    """The settings of config.json that the architecture accepts though nothing covers them."""
+    found = recipe.settings.get("ignored", [])
+    if not isinstance(found, list) or not all(isinstance(name, str) for name in found):
+        where = recipe.architecture_file.path
+        raise LoomError("the setting `ignored` is no list of strings", where, "Give it as one under [settings].")
+    return found

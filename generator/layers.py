@@ -18,18 +18,18 @@ A kind with a `where` may be in no pattern: then it is for checkpoints that have
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import groupby
-from typing import TYPE_CHECKING
+from itertools import accumulate, groupby, pairwise
 
-from generator.errors import LoomError, nearest
+from generator.errors import LoomError, nearest, short
+from generator.expressions import is_count
+from generator.schema import Architecture, GroupTable, KindTable, Package
+from generator.toml import Toml
 from generator.traced import Origin
 
-if TYPE_CHECKING:
-    from generator.toml import Toml
-
 ALL = "config.layers"  # how many layers a model has
+AnyFile = Toml[Architecture] | Toml[Package]
 
 
 @dataclass(frozen=True)
@@ -181,7 +181,7 @@ def factor(expression: str) -> str:
     return f"({expression})" if "+" in expression or "-" in expression else expression
 
 
-def read_pattern(files: Iterable[Toml]) -> Pattern:
+def read_pattern(files: Iterable[Toml[Architecture]]) -> Pattern:
     """The pattern that an architecture or the nearest of its bases gives; without one all layers are alike.
 
     Args:
@@ -191,12 +191,12 @@ def read_pattern(files: Iterable[Toml]) -> Pattern:
         LoomError: a kind that is not defined or not used, or a pattern that cannot be read.
     """
     newest = list(reversed(list(files)))
-    file = next((file for file in newest if "layers" in file.data), None)
+    file = next((file for file in newest if file.data.layers), None)
     if file is None:
         return Pattern((Group("", ("",), ALL),), {"": Kind("")})
-    source = next((other for other in newest if "kinds" in other.data), file)
-    kinds = read_kinds(source.data, source)
-    return make_pattern(read_groups(file.data, kinds, file), kinds)
+    source = next((other for other in newest if other.data.kinds), file)
+    kinds = read_kinds(source.data.kinds, source)
+    return make_pattern(read_groups(file.data.layers, kinds, file), kinds)
 
 
 def make_pattern(groups: tuple[Group, ...], kinds: dict[str, Kind]) -> Pattern:
@@ -206,76 +206,76 @@ def make_pattern(groups: tuple[Group, ...], kinds: dict[str, Kind]) -> Pattern:
     return Pattern(groups, used, {name: kind for name, kind in kinds.items() if name not in names})
 
 
-def read_kinds(data: dict, file: Toml, prefix: str = "", after: int = 0) -> dict[str, Kind]:
-    """The kinds of layer in a table of a file.
+def read_kinds(tables: dict[str, KindTable], file: AnyFile, *keys: str | int) -> dict[str, Kind]:
+    """Some kinds of layer.
 
     Args:
-        prefix: of the names of the table's own tables.
-        after: the line on which the table begins.
+        keys: of the table of the file that they stand in.
     """
-    return {name: _kind(name, table, file, prefix, after) for name, table in data.get("kinds", {}).items()}
+    kinds = {}
+    for name, table in tables.items():
+        place = (*keys, "kinds", name)
+        lines = {key: file.origin(*place, key) for key in table.__struct_fields__}
+        kinds[name] = Kind(name, table.fragments, table.where, table.init, table.call, file.origin(*place), lines)
+    return kinds
 
 
-def read_groups(data: dict, kinds: dict[str, Kind], file: Toml, prefix: str = "", after: int = 0) -> tuple[Group, ...]:
-    """The groups of layers in a table of a file, none where it gives none.
+def read_groups(
+    tables: Sequence[GroupTable], kinds: dict[str, Kind], file: AnyFile, *keys: str | int
+) -> tuple[Group, ...]:
+    """Some groups of layers.
+
+    Args:
+        keys: of the table of the file that they stand in.
 
     Raises:
         LoomError: a kind that is not defined or that no layer can be of, or a pattern that cannot be read.
     """
-    tables, origin = data.get("layers", ()), file.origin(f"{prefix}layers", after=after)
-    groups = tuple(_group(table, origin, len(tables)) for table in tables)
+    groups: list[Group] = []
+    for number, table in enumerate(tables):
+        origin = file.origin(*keys, "layers", number)
+        if not table.pattern:
+            raise LoomError("a group of layers has no pattern", str(origin), 'Write pattern = ["KIND", ...].')
+        if not table.count and len(tables) > 1:
+            remedy = 'Write count = "an expression over config".'
+            raise LoomError("several groups of layers, and one does not say how often it repeats", str(origin), remedy)
+        for kind in table.pattern:
+            if kind not in kinds:
+                where = str(file.origin(*keys, "layers", number, "pattern"))
+                raise LoomError(f"unknown kind of layer {kind!r}", where, nearest(kind, kinds))
+        if table.name in [group.name for group in groups]:
+            raise LoomError("two groups of layers have one name", str(origin), "Give each a `name`.")
+        if table.count and not is_count(table.count):
+            where = str(file.origin(*keys, "layers", number, "count"))
+            remedy = "Write whole numbers and sizes such as config.layers, with + - * // % between them."
+            raise LoomError(f"{short(table.count)!r} is no count of layers", where, remedy)
+        every = ALL if len(table.pattern) == 1 else f"{ALL} // {len(table.pattern)}"
+        groups.append(Group(table.name, table.pattern, table.count or every, origin))
     names = [kind for group in groups for kind in group.pattern]
-    for name in names:
-        if name not in kinds:
-            raise LoomError(f"unknown kind of layer {name!r}", str(origin), nearest(name, kinds))
-    for name, kind in kinds.items():
-        if name not in names and not kind.where:
+    for name, other in kinds.items():
+        if name not in names and not other.where:
             remedy = "Put it into a pattern, give it a `where`, or remove it."
-            raise LoomError(f"no layer is of the kind {name!r}", str(kind.origin), remedy)
-    titles = [group.name for group in groups]
-    if len(set(titles)) < len(titles):
-        raise LoomError("two groups of layers have one name", str(origin), "Give each a `name`.")
-    return groups
-
-
-def _kind(name: str, table: dict, file: Toml, prefix: str, after: int) -> Kind:
-    title = f"{prefix}kinds.{name}"
-    origin = file.origin(title, after=after)
-    for key in table:
-        if key not in ("where", "fragments", "init", "call"):
-            remedy = "It has where, fragments, init and call."
-            raise LoomError(f"unknown key {key!r} of a kind of layer", str(origin), remedy)
-    if not name.isidentifier():
-        raise LoomError(f"{name!r} cannot name layers in Python", str(origin), "Use letters, digits and _.")
-    given = {key: table[key] for key in ("where", "init", "call") if key in table}
-    lines = {key: file.origin(key, title, after) for key in table}
-    return Kind(name, tuple(table.get("fragments", ())), **given, origin=origin, lines=lines)
-
-
-def _group(table: dict, origin: Origin, groups: int) -> Group:
-    pattern = tuple(table.get("pattern", ()))
-    for key in table:
-        if key not in ("name", "pattern", "count"):
-            raise LoomError(f"unknown key {key!r} of a group of layers", str(origin), "It has name, pattern and count.")
-    if not pattern:
-        raise LoomError("a group of layers has no pattern", str(origin), 'Write pattern = ["KIND", ...].')
-    if "count" not in table and groups > 1:
-        remedy = 'Write count = "an expression over config".'
-        raise LoomError("several groups of layers, and one does not say how often it repeats", str(origin), remedy)
-    every = ALL if len(pattern) == 1 else f"{ALL} // {len(pattern)}"
-    return Group(table.get("name", ""), pattern, table.get("count", every), origin)
+            raise LoomError(f"no layer is of the kind {name!r}", str(other.origin), remedy)
+    return tuple(groups)
 
 
 def find_groups(kinds: list[str]) -> tuple[Group, ...]:
     """The shortest description of the kinds of all layers: some at the start, a period, some at the end."""
+    changes = [0, *accumulate(int(one != other) for one, other in pairwise(kinds))]
+    runs_before = [0, *(1 + change for change in changes)]  # of kinds[:n]
+    runs_after = [*(changes[-1] - change + 1 for change in changes), 0]  # of kinds[n:]
     best: tuple[int, int, int] = (len(kinds), 0, len(kinds))  # start, period, end of the periods
-    cost = (len(_runs(kinds)) + 1, 0)  # what is written out; then the more of it repeats, the better
+    cost = (runs_before[-1] + 1, 0)  # what is written out; then the more of it repeats, the better
     for start in range(len(kinds)):
+        if runs_before[start] >= cost[0]:
+            break  # no later start can do better
+        if start and changes[start - 1] == changes[min(start + 12, len(kinds) - 1)]:
+            continue  # nor can one inside a long run
         for period in range(1, min(len(kinds) - start, 12) + 1):
             unit, end = kinds[start : start + period], start
             while kinds[end : end + period] == unit:
                 end += period
-            here = (len(_runs(kinds[:start])) + period + len(_runs(kinds[end:])), start - end)
+            here = (runs_before[start] + period + runs_after[end], start - end)
             if end - start >= min(2 * period, len(kinds)) and here < cost:
                 best, cost = (start, period, end), here
     start, period, end = best

@@ -10,7 +10,7 @@ from itertools import pairwise
 
 from generator import __version__
 from generator.config import config_class, presets_value
-from generator.errors import LoomError
+from generator.errors import LoomError, short
 from generator.format import format_python
 from generator.fragment import Fragment
 from generator.imports import import_block, reading_case
@@ -45,7 +45,7 @@ def file_of(fragment: Fragment, recipe: Recipe) -> str:
     Raises:
         LoomError: the package file knows no file for the folder.
     """
-    folders = recipe.package_file.data["folders"]
+    folders = recipe.package_file.data.folders
     if fragment.folder not in folders:
         remedy = f"Add `{fragment.folder} = ...` under [folders], or move the fragment."
         raise LoomError(f"no file for fragments in {fragment.folder}/", recipe.package_file.path, remedy)
@@ -66,7 +66,7 @@ def lay_out(recipe: Recipe, definitions: dict[str, Definition], fields: list[Fie
     fragments = {fragment.name: fragment for fragment in recipe.fragments}
     files = {name: file_of(fragment, recipe) for name, fragment in fragments.items()}
     extra = {"Config": f"{CONFIG}:Config", "PRESETS": f"{CONFIG}:PRESETS"}
-    ambient = Import("dataclasses", "", "dataclasses", recipe.package_file.origin("documentation", "config"))
+    ambient = Import("dataclasses", "", "dataclasses", recipe.package_file.origin("config", "documentation"))
     linker = Linker(definitions, recipe.fragments, lambda: recipe.library.everything, extra, (ambient,))
     made = {extra["Config"]: config_class(recipe, fields), extra["PRESETS"]: presets_value(recipe, fields)}
     cache: dict[str, Linked] = {}
@@ -77,7 +77,7 @@ def lay_out(recipe: Recipe, definitions: dict[str, Definition], fields: list[Fie
             cache[key] = linker.link(text, CONFIG if key in made else files[definitions[key].fragment])
         return cache[key]
 
-    exports = [extra.get(name, name) for name in recipe.package_file.data["exports"]]
+    exports = [extra.get(name, name) for name in recipe.package_file.data.exports]
     _check_exports(exports, {**definitions, **made}, recipe)
     own = [key for key in definitions if key.endswith(":__main__") or key.startswith("tests/")]
     reached = reachable([*exports, *own], linked)
@@ -261,9 +261,9 @@ def _blank(text: Traced, count: int) -> Traced:
 
 def documentation(recipe: Recipe, file: str, fragments: tuple[str, ...]) -> Traced:
     """The module docstring: the package file's for this file, else the titles of its fragments."""
-    table = recipe.package_file.data["documentation"]
+    table = recipe.package_file.data.documentation
     if file in table:
-        origin = recipe.package_file.origin(file, "documentation")
+        origin = recipe.package_file.origin("documentation", file)
         opening = recipe.package_file.text.split("\n")[origin.line - 1].rstrip()
         first = origin.line + opening.endswith(('"""', "'''"))  # a long string may begin on the next line
         rendered = render_text(table[file], origin.path, recipe, first).strip()
@@ -274,6 +274,9 @@ def documentation(recipe: Recipe, file: str, fragments: tuple[str, ...]) -> Trac
     else:
         remedy = f'Add `"{file}" = "..."` under [documentation].'
         raise LoomError(f"no documentation for {file}", str(recipe.package_file.origin("documentation")), remedy)
+    if '"""' in text or "\\" in text or "\0" in text or text.endswith('"'):
+        remedy = "Leave out backslashes, three quotes, and quotes at the end."
+        raise LoomError(f"{short(repr(text))} cannot be a docstring", str(origin), remedy)
     quotes = f'"""{text}\n"""\n' if "\n" in text else f'"""{text}"""\n'
     return Traced.insert(quotes, origin)
 

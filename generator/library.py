@@ -5,13 +5,20 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from functools import cached_property
+from keyword import iskeyword
 from pathlib import Path
 
 from generator.errors import LoomError, nearest
+from generator.files import read_text
 from generator.fragment import Fragment, parse_fragment
 
 FOLDERS = ("fragments", "templates", "targets")
 _SUFFIXES = (".py", ".toml", ".jinja")
+
+
+def is_package_name(name: str) -> bool:
+    """Whether an architecture or a target may have this name."""
+    return name.isascii() and name.isidentifier() and not iskeyword(name)
 
 
 class Library:
@@ -37,27 +44,33 @@ class Library:
         for root in roots:
             for path in sorted(p for folder in FOLDERS for p in (root / folder).rglob("*") if p.suffix in _SUFFIXES):
                 name = path.relative_to(root).as_posix()
-                if name.endswith("__init__.py") or not path.is_file():
+                if name.endswith("__init__.py") or path.is_dir():
                     continue
                 if name in seen:
                     raise LoomError(f"also built in, at {seen[name]}", str(path), "Give this file another name.")
-                try:
-                    files[name] = path.read_text(encoding="utf-8")
-                except UnicodeDecodeError:
-                    raise LoomError("not UTF-8 text", str(path), "Save it as UTF-8.") from None
-                except OSError as error:
-                    raise LoomError(f"cannot be read: {error.strerror}", str(path), "Make it readable.") from None
-                seen[name] = path
+                files[name], seen[name] = read_text(path, str(path)), path
         return cls(files)
 
     def architectures(self) -> list[str]:
-        return self._names("templates/architectures/", ".toml")
+        return self._named("templates/architectures/", ".toml")
 
     def targets(self) -> list[str]:
-        return self._names("targets/", "/target.toml")
+        return self._named("targets/", "/target.toml")
 
     def fragments(self) -> list[str]:
         return self._names("fragments/", ".py")
+
+    def _named(self, prefix: str, suffix: str) -> list[str]:
+        """The names of architectures or targets, which become the names of packages.
+
+        Raises:
+            LoomError: one cannot.
+        """
+        for name in self._names(prefix, suffix):
+            if not is_package_name(name):
+                remedy = "Rename it: letters, digits and _, a letter first, and no word of Python."
+                raise LoomError(f"{name!r} cannot be the name of a package", f"{prefix}{name}{suffix}", remedy)
+        return self._names(prefix, suffix)
 
     def _names(self, prefix: str, suffix: str) -> list[str]:
         return [

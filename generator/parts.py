@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 from dataclasses import dataclass
+from functools import cached_property
 
 from generator.traced import Origin, Traced
 
@@ -25,7 +26,7 @@ class Field:
     text: Traced
     fragment: str
 
-    @property
+    @cached_property
     def statement(self) -> ast.stmt:
         (block,) = ast.parse("class _:\n" + self.text.text).body
         return block.body[0] if isinstance(block, ast.ClassDef) else block

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Collection
 from types import SimpleNamespace
 from typing import Any
 
 from generator.errors import LoomError
+from generator.expressions import evaluate
 from generator.layers import Kind, Pattern, find_groups
 from generator.recipe import Recipe
 from generator.traced import Origin
+
+MOST_LAYERS = 10_000  # as packages have it
 
 
 def kinds_by_where(kinds: dict[str, Kind], hf: dict[str, Any]) -> list[str]:
@@ -34,7 +36,7 @@ def kinds_by_where(kinds: dict[str, Kind], hf: dict[str, Any]) -> list[str]:
 def holds(expression: str, names: dict[str, Any], line: Origin) -> bool:
     """Whether a `where` holds; the line is where it stands."""
     try:
-        return bool(eval(expression, dict(names)))
+        return bool(evaluate(expression, names))
     except Exception as error:  # of any class, as the expression is anybody's
         message = f"this `where` cannot be evaluated for the checkpoint: {type(error).__name__}: {error}"
         raise LoomError(message, str(line), "Mend it, or the setting that it reads.") from None
@@ -64,11 +66,11 @@ def _kinds_woven(pattern: Pattern, config: SimpleNamespace) -> list[str]:
     stacks = iter(pattern.numbers().values())
     for group in pattern.groups:
         try:
-            numbers = [eval(next(stacks), {"config": config}) for _ in group.pattern]
-        except (TypeError, AttributeError):
+            numbers = [evaluate(next(stacks), {"config": config}) for _ in group.pattern]
+        except (TypeError, AttributeError, ArithmeticError):
             return []
-        if len(set(map(len, numbers))) > 1:
-            return []  # a last period that is not whole
+        if len(set(map(len, numbers))) > 1 or len(numbers[0]) > MOST_LAYERS:
+            return []  # a last period that is not whole, or more layers than there are
         for kind, layers in zip(group.pattern, numbers, strict=True):
             found |= dict.fromkeys(layers, kind)
     return [found[layer] for layer in sorted(found)]
@@ -78,32 +80,30 @@ def is_filled(pattern: Pattern, preset: dict[str, object]) -> bool:
     """Whether the layers of a preset fill a pattern: each group has some, and none is left over."""
     config = SimpleNamespace(**preset)
     try:
-        counts = [eval(group.count, {"config": config}) for group in pattern.groups]
-    except (AttributeError, TypeError):  # a size that a count needs, and that is not there
+        counts = [evaluate(group.count, {"config": config}) for group in pattern.groups]
+        layers = sum(count * group.period for count, group in zip(counts, pattern.groups, strict=True))
+        return min(counts) > 0 and layers == config.layers
+    except (AttributeError, TypeError, ArithmeticError):  # a size that a count needs, and that is not there
         return False
-    layers = sum(count * group.period for count, group in zip(counts, pattern.groups, strict=True))
-    return min(counts) > 0 and layers == config.layers
 
 
 def layers_that_fill(pattern: Pattern, preset: dict[str, object]) -> int | None:
     """How many layers a preset needs to fill a pattern: as many as it has, or the next number that will do."""
-    first = int(str(preset["layers"]))
-    return next((n for n in range(first, first + 500) if is_filled(pattern, {**preset, "layers": n})), None)
+    first = preset.get("layers")
+    numbers = range(first, first + 500) if isinstance(first, int) else ()
+    return next((n for n in numbers if is_filled(pattern, {**preset, "layers": n})), None)
 
 
-def pattern_lines(pattern: Pattern) -> list[str]:
+def pattern_tables(pattern: Pattern) -> dict[str, Any]:
     """The tables of an architecture file."""
-    lines = []
-    for group in pattern.groups:
-        lines += ["[[layers]]", *([f'name = "{group.name}"'] if group.name else [])]
-        lines += [f"pattern = {json.dumps(group.pattern)}", f'count = "{group.count}"', ""]
-    for name, kind in pattern.every.items():
-        lines.append(f"[kinds.{name}]")
-        lines += [f"where = {json.dumps(kind.where)}"] if kind.where else []
-        lines += [f"{key} = {_inline(value)}" for key, value in (("init", kind.init), ("call", kind.call)) if value]
-        lines += [f"fragments = {json.dumps(kind.fragments)}", ""] if kind.fragments else [""]
-    return lines[:-1]
+    groups = [{"name": group.name, "pattern": [*group.pattern], "count": group.count} for group in pattern.groups]
+    kinds = {
+        name: {"where": kind.where, "init": kind.init, "call": kind.call, "fragments": [*kind.fragments]}
+        for name, kind in pattern.every.items()
+    }
+    return {"layers": [_given(group) for group in groups], "kinds": {name: _given(kinds[name]) for name in kinds}}
 
 
-def _inline(table: dict[str, str]) -> str:
-    return "{ " + ", ".join(f"{key} = {json.dumps(value)}" for key, value in table.items()) + " }"
+def _given(table: dict[str, Any]) -> dict[str, Any]:
+    """A table without what is left out."""
+    return {key: value for key, value in table.items() if value}

@@ -1,32 +1,38 @@
-"""The functions of a woven huggingface.py that say what a config.json asks for, run without its package."""
+"""What a woven package makes of a config.json, run without what the package needs: readers, Config and its check."""
 
 from __future__ import annotations
 import __future__
 
 import ast
 import sys
+from collections.abc import Mapping
+from copy import deepcopy
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
-from generator.errors import LoomError
+from generator.errors import LoomError, short
 
 
 class Readers:
-    """What of a huggingface.py needs nothing but Python and its library.
+    """What of a package's huggingface.py, config.py and errors.py needs nothing but Python and its library.
 
     Attributes:
         mentioned: the settings that `complete` reads.
     """
 
-    def __init__(self, text: str):
-        plain = [node for node in ast.parse(text).body if _is_plain(node)]
+    def __init__(self, files: Mapping[str, str]):
+        self._names: dict[str, Any] = {"__name__": "readers"}
+        for file in "config.py", "errors.py":
+            own = [node for node in ast.parse(files.get(file, "")).body if _is_own(node)]
+            exec(compile(ast.Module(own, []), file, "exec", dont_inherit=True), self._names)
+        plain = [node for node in ast.parse(files["huggingface.py"]).body if _is_plain(node)]
         reading = [node for node in plain if isinstance(node, ast.Assign) or getattr(node, "name", "") == "complete"]
         constants = (node.value for top in reading for node in ast.walk(top) if isinstance(node, ast.Constant))
         self.mentioned = {value for value in constants if isinstance(value, str)}
-        self._names: dict[str, Any] = {}
-        module = ast.Module(plain, [])
         # annotations stay unevaluated: they name what is not imported here
-        exec(compile(module, "huggingface.py", "exec", __future__.annotations.compiler_flag), self._names)
+        flags = __future__.annotations.compiler_flag
+        exec(compile(ast.Module(plain, []), "huggingface.py", "exec", flags), self._names)
 
     def complete(self, hf: dict[str, Any], shown: str) -> dict[str, Any]:
         """config.json with the values of settings that are left out.
@@ -35,11 +41,11 @@ class Readers:
             LoomError: one that has none, or a value of another type than the package reads.
         """
         try:
-            return self._names["complete"](dict(hf))
+            return self._names["complete"](deepcopy(hf))
         except KeyError as setting:
             raise LoomError(f"the setting {setting} is missing", shown, "Give it.") from None
-        except (AttributeError, TypeError, ValueError, ZeroDivisionError) as error:
-            raise LoomError(f"its settings cannot be read: {error}", shown, "Mend the value.") from None
+        except Exception as error:  # of any class, as the value is anybody's
+            raise LoomError(f"its settings cannot be read: {short(str(error))}", shown, "Mend the value.") from None
 
     def sizes(self) -> list[tuple[str, str]]:
         """The settings that are read into Config, and their fields."""
@@ -49,15 +55,37 @@ class Readers:
         """What the sizes of a completed config.json make of Config."""
         return SimpleNamespace(**{field: hf.get(setting) for setting, field in self.sizes()})
 
-    def structure(self, hf: dict[str, Any]) -> list[tuple[str, Any, str]]:
-        """The settings that the package was woven for, their values, and what to select for another."""
+    def structure(self, hf: dict[str, Any], shown: str) -> list[tuple[str, Any, str]]:
+        """The settings that the package was woven for, their values, and what to select for another.
+
+        Raises:
+            LoomError: they follow from sizes that cannot be.
+        """
         found, structure = [], self._names["hf_structure"](self.config(hf))
         try:
             found += structure
-        except TypeError:  # what follows from a size that is missing
+        except Exception as error:  # what follows from a size that is missing, or that no model has
             if all(hf.get(setting) is not None for setting, _ in self.sizes()):
-                raise
+                message = f"its sizes cannot be: {short(str(error))}"
+                raise LoomError(message, shown, "Mend them.") from None
         return found
+
+    def refusal(self, hf: dict[str, Any]) -> str:
+        """Why the package would not take the sizes of a completed config.json."""
+        try:
+            config = self._names["Config"](**vars(self.config(hf)))
+            fitting = {"sequence_length": min(config.sequence_length, config.context_length)}
+            self._names["check_config"](replace(config, **fitting))
+        except Exception as error:  # any other is that of a package which has no such check
+            return str(error) if type(error).__name__ == "InputError" else ""
+        return ""
+
+
+def _is_own(node: ast.stmt) -> bool:
+    """Whether it needs no other package, and no other file of this one."""
+    if isinstance(node, ast.ImportFrom):
+        return not node.level and (node.module or "").partition(".")[0] in sys.stdlib_module_names
+    return not isinstance(node, ast.Import) or all(name.name in sys.stdlib_module_names for name in node.names)
 
 
 def _is_plain(node: ast.stmt) -> bool:

@@ -4,16 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Collection
 from dataclasses import dataclass, replace
+from typing import Any
 
 from generator.errors import LoomError, nearest
 from generator.fragment import Fragment
 from generator.layers import Pattern, read_pattern
 from generator.library import Library
 from generator.rules import Neutral, Rule, read_neutral, read_rules
-from generator.toml import Toml
+from generator.schema import Architecture, Package, Target
+from generator.toml import AnyFile, Toml
 from generator.traced import Origin
 
 PACKAGE_FILE = "templates/package.toml"
+Lineage = tuple[Toml[Architecture], ...]
+Chosen = dict[str, tuple[Fragment, Origin]]  # fragment -> with the line that selects it
+Presets = dict[str, dict[str, tuple[object, Origin]]]
 
 
 @dataclass(frozen=True)
@@ -33,12 +38,12 @@ class Recipe:
     architecture: str
     target: str
     library: Library
-    lineage: tuple[Toml, ...]
-    target_file: Toml
-    package_file: Toml
+    lineage: Lineage
+    target_file: Toml[Target]
+    package_file: Toml[Package]
     fragments: tuple[Fragment, ...]
     settings: dict[str, object]
-    presets: dict[str, dict[str, tuple[object, Origin]]]
+    presets: Presets
     pattern: Pattern
     rules: tuple[Rule, ...] = ()
     neutral: tuple[Neutral, ...] = ()
@@ -48,16 +53,16 @@ class Recipe:
         return f"{self.architecture}_{self.target}"
 
     @property
-    def architecture_file(self) -> Toml:
+    def architecture_file(self) -> Toml[Architecture]:
         return self.lineage[-1]
 
     def said(self, key: str) -> str:
         """What the architecture says of itself, or else the nearest of its bases."""
-        return next((file.data[key] for file in reversed(self.lineage) if key in file.data), "")
+        return next((said for file in reversed(self.lineage) if (said := getattr(file.data, key))), "")
 
     def merged(self, key: str) -> dict:
         """A table of the package file with that of the target on top."""
-        return {**self.package_file.data.get(key, {}), **self.target_file.data.get(key, {})}
+        return {**getattr(self.package_file.data, key), **getattr(self.target_file.data, key)}
 
 
 def select(architecture: str, target: str, library: Library, without: Collection[str] = ()) -> Recipe:
@@ -74,16 +79,17 @@ def select(architecture: str, target: str, library: Library, without: Collection
     if target not in library.targets():
         raise LoomError(f"unknown target {target!r}", None, nearest(target, library.targets()))
     lineage = _lineage(architecture, library)
-    target_file = Toml.read(library, f"targets/{target}/target.toml", "target")
-    package_file = Toml.read(library, PACKAGE_FILE, "package")
-    files, pattern = (*lineage, target_file, package_file), read_pattern(lineage)
+    target_file = Toml.read(library.files, f"targets/{target}/target.toml", Target)
+    package_file = Toml.read(library.files, PACKAGE_FILE, Package)
+    files: tuple[AnyFile, ...] = (*lineage, target_file, package_file)
+    pattern = read_pattern(lineage)
     chosen = {name: item for name, item in _chosen(files, pattern, target, library).items() if name not in without}
     chosen = _where_it_makes_sense(chosen, package_file)
     _check_company(chosen, library)
     fragments = tuple(fragment for fragment, _ in chosen.values())
     settings: dict[str, object] = {}
-    for file in (package_file, *lineage, target_file):
-        settings |= file.data.get("settings", {})
+    for file in (package_file, *files[:-1]):
+        settings |= file.data.settings
     recipe = Recipe(
         architecture=architecture,
         target=target,
@@ -119,40 +125,42 @@ def _layer_settings(recipe: Recipe) -> dict[str, object]:
     return {"period": period, "whole_period": period if one else 1, "few_layers": max(period, 2) if one else tiny}
 
 
-def _lineage(architecture: str, library: Library) -> tuple[Toml, ...]:
+def _lineage(architecture: str, library: Library) -> Lineage:
     """The file of an architecture after those of its bases."""
-    files = [Toml.read(library, f"templates/architectures/{architecture}.toml", "architecture")]
+    files = [Toml.read(library.files, f"templates/architectures/{architecture}.toml", Architecture)]
     names = [architecture]
-    while base := files[0].data.get("base"):
+    while base := files[0].data.base:
         where = str(files[0].origin("base"))
         if base in names:
             raise LoomError(f"{' -> '.join([*names, base])}: bases go in a circle", where, "Name another base.")
         if base not in library.architectures():
             raise LoomError(f"unknown architecture {base!r}", where, nearest(base, library.architectures()))
         names.append(base)
-        files.insert(0, Toml.read(library, f"templates/architectures/{base}.toml", "architecture"))
+        files.insert(0, Toml.read(library.files, f"templates/architectures/{base}.toml", Architecture))
     return tuple(files)
 
 
-def _chosen(
-    files: tuple[Toml, ...], pattern: Pattern, target: str, library: Library
-) -> dict[str, tuple[Fragment, Origin]]:
+def _chosen(files: tuple[AnyFile, ...], pattern: Pattern, target: str, library: Library) -> Chosen:
     """The selected fragments, each with the line that selects it, in order.
 
     An architecture may change for one target what all have chosen, under [targets.NAME].
     """
-    chosen: dict[str, tuple[Fragment, Origin]] = {}
+    chosen: Chosen = {}
     dropped: dict[str, Origin] = {}  # by an architecture, of what the target or every package selects after it
-    tables = [(file, file.data) for file in files]
-    tables += [(file, file.data["targets"][target]) for file in files if target in file.data.get("targets", {})]
-    for file, table in tables:
-        for name in table.get("without", ()):
+    tables: list[tuple[AnyFile, tuple[str, ...], Any]] = [(file, (), file.data) for file in files]
+    changes = [(file, getattr(file.data, "targets", {}).get(target)) for file in files]
+    tables += [(file, ("targets", target), table) for file, table in changes if table]
+    for file, keys, table in tables:
+        for number, name in enumerate(getattr(table, "without", ())):
             if chosen.pop(name, None) is None:
-                dropped[name] = _line_of_name(file, name)
-        kinds = [kind for kind in pattern.kinds.values() if kind.origin and kind.origin.path == file.path]
-        of_kinds = (name for kind in kinds if "kinds" in table for name in kind.fragments)
-        for name in (*table.get("fragments", ()), *dict.fromkeys(of_kinds)):
-            where = _line_of_name(file, name)
+                dropped[name] = file.origin(*keys, "without", number)
+        selected = [(name, file.origin(*keys, "fragments", number)) for number, name in enumerate(table.fragments)]
+        of_kinds: dict[str, Origin] = {}
+        for kind in () if keys else pattern.kinds.values():
+            if kind.origin and kind.origin.path == file.path:
+                for number, name in enumerate(kind.fragments):
+                    of_kinds.setdefault(name, file.origin("kinds", kind.name, "fragments", number))
+        for name, where in (*selected, *of_kinds.items()):
             if name in chosen:
                 raise LoomError(f"fragment {name!r} is also selected at {chosen[name][1]}", str(where), "Remove one.")
             if dropped.pop(name, None) is None:
@@ -160,10 +168,6 @@ def _chosen(
     for name, where in dropped.items():
         raise LoomError(f"nothing selects {name!r}, which is to be left out", str(where), nearest(name, chosen))
     return chosen
-
-
-def _line_of_name(file: Toml, name: str) -> Origin:
-    return _line_of(file.text, file.path, name) or file.origin("fragments")
 
 
 def _line_of(text: str, path: str, name: str) -> Origin | None:
@@ -174,7 +178,7 @@ def _line_of(text: str, path: str, name: str) -> Origin | None:
     return None
 
 
-def _check_company(chosen: dict[str, tuple[Fragment, Origin]], library: Library) -> None:
+def _check_company(chosen: Chosen, library: Library) -> None:
     """`requires` and `excludes` of every selected fragment."""
     names = {name for fragment, _ in chosen.values() for name in (fragment.name, fragment.short)}
     known = {name for path in library.fragments() for name in (path, path.split("/")[-1])}
@@ -196,48 +200,45 @@ def _check_company(chosen: dict[str, tuple[Fragment, Origin]], library: Library)
                 raise LoomError(f"{fragment.name} excludes {other}, selected at {line}", str(where), remedy)
 
 
-def _where_it_makes_sense(
-    chosen: dict[str, tuple[Fragment, Origin]], package_file: Toml
-) -> dict[str, tuple[Fragment, Origin]]:
+def _where_it_makes_sense(chosen: Chosen, package_file: Toml[Package]) -> Chosen:
     """What is selected, without what the package file selects and which requires what nobody does."""
     names = {name for fragment, _ in chosen.values() for name in (fragment.name, fragment.short)}
-    common = package_file.data.get("fragments", ())
+    common = package_file.data.fragments
     return {n: item for n, item in chosen.items() if n not in common or names.issuperset(item[0].requires)}
 
 
 def _fields_left_out(
-    lineage: tuple[Toml, ...], fragments: tuple[Fragment, ...], library: Library, without: Collection[str]
+    lineage: Lineage, fragments: tuple[Fragment, ...], library: Library, without: Collection[str]
 ) -> set[str]:
     """The config fields that went with the fragments which are left out: by an architecture, with a kind of layer that
     its pattern does not have, or on demand."""
-    out = [library.fragment(name, file.path) for file in lineage for name in file.data.get("without", ())]
-    kinds = ((file.path, kind) for file in lineage for kind in file.data.get("kinds", {}).values())
-    out += [library.fragment(name, path) for path, kind in kinds for name in kind.get("fragments", ())]
+    out = [library.fragment(name, file.path) for file in lineage for name in file.data.without]
+    kinds = ((file.path, kind) for file in lineage for kind in file.data.kinds.values())
+    out += [library.fragment(name, path) for path, kind in kinds for name in kind.fragments]
     out += [library.fragment(name, PACKAGE_FILE) for name in without]
     kept = {member.name for fragment in fragments for member in fragment.fields if member.is_field}
     return {member.name for fragment in out for member in fragment.fields} - kept
 
 
-def _presets(
-    lineage: tuple[Toml, ...], target: Toml, left_out: set[str]
-) -> dict[str, dict[str, tuple[object, Origin]]]:
+def _presets(lineage: Lineage, target: Toml[Target], left_out: set[str]) -> Presets:
     """The presets of the architecture and its bases, with what the target sets for a preset of that name on top.
 
     Args:
         left_out: fields that bases may give, and that are passed over.
     """
-    presets: dict[str, dict[str, tuple[object, Origin]]] = {}
-    for file in (*lineage, target):
-        for preset in file.data.get("without_presets", ()):
+    presets: Presets = {}
+    files: tuple[AnyFile, ...] = (*lineage, target)
+    for file in files:
+        for number, preset in enumerate(getattr(file.data, "without_presets", ())):
             if presets.pop(preset, None) is None:
                 message = f"no base has the preset {preset!r}, which is to be left out"
-                raise LoomError(message, str(file.origin("without_presets")), nearest(preset, presets))
-        for preset, fields in file.data.get("presets", {}).items():
+                raise LoomError(message, str(file.origin("without_presets", number)), nearest(preset, presets))
+        for preset, fields in file.data.presets.items():
             if file is target and preset not in presets:
                 continue
             table = presets.setdefault(preset, {})
             for name, value in fields.items():
                 if file is lineage[-1] or name not in left_out:
                     frozen = tuple(value) if isinstance(value, list) else value  # as Config is
-                    table[name] = (frozen, file.origin(name, f"presets.{preset}"))
+                    table[name] = (frozen, file.origin("presets", preset, name))
     return presets

@@ -32,12 +32,17 @@ def render_files(recipe: Recipe, layout: Layout, fields: list[Field]) -> tuple[d
         "modules": sorted(file for file in layout.texts if "/" not in file),
         "documentation": {file: _first_line(text.text) for file, text in layout.texts.items()},
     }
-    files, used = {}, []
+    files: dict[str, str] = {}
+    used = []
     for output, path in recipe.merged("templates").items():
+        file = recipe.target_file if output in recipe.target_file.data.templates else recipe.package_file
+        where = str(file.origin("templates", output))
         if path not in recipe.library.files:
-            raise LoomError(
-                "this template is missing", path, f"It is asked for as {output}; write it, or drop the line."
-            )
+            remedy = f"It is asked for as {output}; write it, or drop the line."
+            raise LoomError("this template is missing", path or where, remedy)
+        for other in (*layout.texts, *files):
+            if f"{other}/".startswith(f"{output}/") or output.startswith(f"{other}/"):
+                raise LoomError(f"the package has {other} already, beside {output}", where, "Give it another name.")
         files[output] = render_text(recipe.library.files[path], path, recipe, **context)
         used.append(path)
     return files, used

@@ -22,17 +22,17 @@ where = "hf['scaling'] is None"        # an expression over config.json; left ou
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+from msgspec import UNSET
 
 from generator.errors import LoomError, nearest
-from generator.layers import Group, Kind, read_groups, read_kinds
+from generator.layers import AnyFile, Group, Kind, read_groups, read_kinds
 from generator.library import Library
+from generator.schema import RuleTable
 from generator.traced import Origin
-
-if TYPE_CHECKING:
-    from generator.toml import Toml
 
 
 @dataclass(frozen=True)
@@ -72,7 +72,9 @@ class Rule:
 
     def settings_for(self, hf: dict[str, Any]) -> dict[str, object]:
         """What it sets for the weaver."""
-        return self.settings | {name: hf[setting] for name, setting in self.fills.items() if setting in hf}
+        return self.settings | {
+            name: hf[setting] for name, setting in self.fills.items() if hf.get(setting) is not None
+        }
 
 
 @dataclass(frozen=True)
@@ -84,53 +86,48 @@ class Neutral:
     origin: Origin
 
 
-def read_rules(files: Iterable[Toml], library: Library) -> tuple[Rule, ...]:
+def read_rules(files: Iterable[AnyFile], library: Library) -> tuple[Rule, ...]:
     """The rules of some files, in order.
 
     Raises:
         LoomError: a rule that does not say for which value, or that names a fragment or a kind which there is not.
     """
-    return tuple(_rule(table, file, after, library) for file in files for table, after in _tables(file, "structure"))
+    return tuple(_rule(table, n, file, library) for file in files for n, table in enumerate(file.data.structure))
 
 
-def read_neutral(files: Iterable[Toml]) -> tuple[Neutral, ...]:
+def read_neutral(files: Iterable[AnyFile]) -> tuple[Neutral, ...]:
     """The settings that some files say to change nothing."""
     return tuple(
-        Neutral(tuple(table["settings"]), table.get("where", "True"), file.origin("where", "neutral", after))
+        Neutral(table.settings, table.where, file.origin("neutral", number, "where"))
         for file in files
-        for table, after in _tables(file, "neutral")
+        for number, table in enumerate(file.data.neutral)
     )
 
 
-def _tables(file: Toml, name: str) -> Iterator[tuple[dict, int]]:
-    """The tables of a list, with the lines on which they begin."""
-    for number, table in enumerate(file.data.get(name, ())):
-        yield table, file.line_of_table(name, number)
-
-
-def _rule(table: dict, file: Toml, after: int, library: Library) -> Rule:
-    origin = Origin(file.path, after)
-    if ("value" in table) == ("given" in table):
-        message = "this rule has " + ("both `value` and `given`" if "value" in table else "neither `value` nor `given`")
+def _rule(table: RuleTable, number: int, file: AnyFile, library: Library) -> Rule:
+    keys = ("structure", number)
+    origin = file.origin(*keys)
+    if (table.value is UNSET) == (table.given is None):
+        message = "this rule has " + (
+            "neither `value` nor `given`" if table.given is None else "both `value` and `given`"
+        )
         raise LoomError(message, str(origin), "Say for which value of the setting it holds by one of them.")
-    kinds = read_kinds(table, file, "structure.", after)
-    groups = read_groups(table, kinds, file, "structure.", after)
-    for key in "without", "fragments":
-        _check_known(table.get(key, ()), file.origin(key, "structure", after), library)
+    kinds = read_kinds(table.kinds, file, *keys)
+    for key, names in (("without", table.without), ("fragments", table.fragments)):
+        _check_known(names, file.origin(*keys, key), library)
     for name, kind in kinds.items():
-        _check_known(kind.fragments, file.origin("fragments", f"structure.kinds.{name}", after), library)
-    names = table["setting"]
+        _check_known(kind.fragments, file.origin(*keys, "kinds", name, "fragments"), library)
     return Rule(
-        names=(names,) if isinstance(names, str) else tuple(names),
-        given=table.get("given"),
-        value=table.get("value"),
-        without=tuple(table.get("without", ())),
-        fragments=tuple(table.get("fragments", ())),
-        settings=table.get("settings", {}),
-        fills=table.get("fills", {}),
-        groups=groups,
+        names=(table.setting,) if isinstance(table.setting, str) else table.setting,
+        given=table.given,
+        value=table.value,
+        without=table.without,
+        fragments=table.fragments,
+        settings=table.settings,
+        fills=table.fills,
+        groups=read_groups(table.layers, kinds, file, *keys),
         kinds=kinds,
-        presets=table.get("presets", {}),
+        presets=table.presets,
         origin=origin,
     )
 

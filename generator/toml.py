@@ -2,101 +2,76 @@
 
 from __future__ import annotations
 
-import re
 import tomllib
-from collections.abc import Callable
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import Any, Generic
+
+import tomli_w
 
 from generator.errors import LoomError
-from generator.tomlkeys import check_tables
+from generator.tomltext import lines_of, parse_toml
 from generator.traced import Origin
-
-if TYPE_CHECKING:
-    from generator.library import Library
-
-
-def parse_toml(text: str, path: str) -> dict:
-    """The tables of a text.
-
-    Args:
-        path: how the error names the file.
-
-    Raises:
-        LoomError: the text is not TOML; the line is named.
-    """
-    try:
-        return tomllib.loads(text)
-    except tomllib.TOMLDecodeError as error:
-        line = re.search(r"at line (\d+)", str(error))
-        number = line[1] if line else max(len(text.splitlines()), 1)  # else it says "at end of document"
-        raise LoomError(f"not valid TOML: {error}", f"{path}:{number}", "Mend the syntax of this line.") from None
-    except RecursionError:
-        raise LoomError("nested too deeply", path, "Write it flatter.") from None
+from generator.typed import AnyTable, typed
 
 
 @dataclass(frozen=True)
-class Toml:
-    """A TOML file with the lines of its keys."""
+class Toml(Generic[AnyTable]):
+    """A TOML file with the lines of its values.
+
+    Attributes:
+        kind: of file: what it may hold.
+    """
 
     path: str
     text: str
-    kind: str
+    kind: type[AnyTable]
 
     @classmethod
-    def read(cls, library: Library, path: str, kind: str) -> Toml:
+    def read(cls, files: Mapping[str, str], path: str, kind: type[AnyTable]) -> Toml[AnyTable]:
         """A file of a library.
-
-        Args:
-            kind: of file: architecture, target or package.
 
         Raises:
             LoomError: there is none.
         """
-        if path not in library.files:
+        if path not in files:
             raise LoomError("this file is missing", path, "Restore it.")
-        return cls(path, library.files[path], kind)
+        return cls(path, files[path], kind)
 
     @cached_property
-    def data(self) -> dict:
+    def data(self) -> AnyTable:
         """The tables.
 
         Raises:
             LoomError: the text is not TOML, or not what its kind of file holds.
         """
-        data = parse_toml(self.text, self.path)
-        check_tables(data, self.kind, self.path, lambda key: self.origin(key).line)
-        for name, kind in (("structure", "rule"), ("neutral", "neutral table")):
-            for index, table in enumerate(data.get(name, ())):
-                check_tables(table, kind, self.path, self._lines_from(name, self.line_of_table(name, index)))
-        return data
+        return typed(parse_toml(self.text, self.path), self.kind, self.path, lambda *keys: self.origin(*keys).line)
 
-    def _lines_from(self, table: str, after: int) -> Callable[[str], int]:
-        """Key of a table that begins on a line -> its own line."""
-        return lambda key: self.origin(key, table, after).line
+    def origin(self, *keys: str | int) -> Origin:
+        """The line on which the value stands that these keys lead to, or else the table that it would stand in."""
+        lines = lines_of(self.text)
+        found = (lines[keys[:end]] for end in range(len(keys), 0, -1) if keys[:end] in lines)
+        return Origin(self.path, next(found, 1))
 
-    def line_of_table(self, name: str, index: int) -> int:
-        """The line of the header of a table in the list `name`."""
-        lines = enumerate(self.text.splitlines(), start=1)
-        headers = [number for number, line in lines if re.match(rf"\s*\[\[\s*{name}\s*\]\]", line)]
-        return headers[index] if index < len(headers) else self.origin(name).line  # it is written inline
 
-    def origin(self, key: str, table: str = "", after: int = 0) -> Origin:
-        """The line on which `key` stands in `[table]`, or the line of the table.
+AnyFile = Toml[Any]
 
-        Args:
-            after: the first line that counts, as a file may have several tables of a name.
-        """
-        current, found = "", 0
-        for number, line in list(enumerate(self.text.splitlines(), start=1))[max(after - 1, 0) :]:
-            header = re.match(r"\s*\[+([^\]]+)\]+", line)
-            if header:
-                current = re.sub(r"[\"' ]", "", header[1])
-                if table and current == f"{table}.{key}":
-                    return Origin(self.path, number)
-                if current in (table, key):
-                    found = found or number
-            elif current == table and re.match(rf"\s*\"?{re.escape(key)}\"?\s*=", line):
-                return Origin(self.path, number)
-        return Origin(self.path, found or max(after, 1))
+
+def toml_text(tables: dict[str, Any], path: str) -> str:
+    """Tables as TOML, which reads as they are.
+
+    Args:
+        path: of the file that it is for, for the error.
+
+    Raises:
+        LoomError: TOML has no word for a value.
+    """
+    try:
+        text = tomli_w.dumps(tables)
+        same = text.encode() and tomllib.loads(text) == tables
+    except (TypeError, ValueError, RecursionError) as error:
+        raise LoomError(f"cannot be written as TOML: {error}", path, "Give a number, a text or a list.") from None
+    if not same:
+        raise LoomError("cannot be written as TOML: it would read otherwise", path, "Give numbers that are finite.")
+    return text

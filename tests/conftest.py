@@ -67,7 +67,7 @@ class Files:
 
 
 def weave_files(architecture: str, target: str, library: Files) -> Package:
-    """A file for each folder of the selected fragments, with their code; a stand-in for `generator.weave.weave`."""
+    """A file for each folder of the selected fragments, with their code; a stand-in for `generator.weaver.weave`."""
     paths = [f"templates/architectures/{architecture}.toml", f"targets/{target}/target.toml"]
     for kind, name, path in zip(("architecture", "target"), (architecture, target), paths, strict=True):
         if path not in library.files:

@@ -14,11 +14,11 @@ from generator.fragment import Fragment, parse_fragment
 from generator.library import Library
 from generator.package import Package
 from generator.traced import Traced
-from generator.weave import weave
 from generator.weave.fill import fill
 from generator.weave.link import collect
 from generator.weave.splice import weave_splices
 from generator.weave.thread import thread, threaded_names
+from generator.weaver import weave
 
 PACKAGE = """\
 exports = ["model"]

@@ -9,7 +9,7 @@ from miniature import PACKAGE, files
 
 from generator.errors import LoomError, nearest
 from generator.library import Library
-from generator.weave import weave
+from generator.weaver import weave
 
 
 class TestText:

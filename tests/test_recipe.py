@@ -8,7 +8,7 @@ from miniature import PACKAGE, files, package, refused_package
 from generator.errors import LoomError
 from generator.library import Library
 from generator.recipe import select
-from generator.weave import weave
+from generator.weaver import weave
 
 MODEL = {
     "model/model": '''
@@ -136,17 +136,17 @@ class TestToml:
             ('title = "T"\nfragments = [\n"a",\n', "targets/any/target.toml:3: not valid TOML"),
             (
                 'title = "T"\nfragments = "model/rope"\n',
-                "targets/any/target.toml:2: fragments is 'model/rope', not a list of st",
+                "targets/any/target.toml:2: fragments is 'model/rope', not a list\n  Give a list.",
             ),
             (
                 'title = "T"\nfragments = [1]\n',
-                "targets/any/target.toml:2: fragments is another list, not a list of strings",
+                "targets/any/target.toml:2: fragments[0] is 1, not a string\n  Give a string.",
             ),
             ("title = 3\n", "targets/any/target.toml:1: title is 3, not a string"),
-            ('title = "T"\npresets = 1\n', "targets/any/target.toml:2: presets is 1, not a table of tables"),
+            ('title = "T"\npresets = 1\n', "targets/any/target.toml:2: presets is 1, not a table\n"),
             (
                 'title = "T"\n[presets]\nsmall = 1\n',
-                "targets/any/target.toml:2: presets is another table, not a table of tabl",
+                "targets/any/target.toml:3: presets.small is 1, not a table\n",
             ),
             ("", "targets/any/target.toml: this target has no title"),
         ],

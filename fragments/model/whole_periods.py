@@ -1,6 +1,7 @@
 """All layers are in periods: a number of layers that leaves some over is refused, as they would be left out."""
 
 from generator.marks import requires, setting, splice
+from generator.roles import check_config
 
 requires("period")
 
@@ -10,3 +11,9 @@ def _(config, problems):
     if setting("whole_period") > 1:
         if config.layers % setting("whole_period"):
             problems.append(f"--layers {config.layers}: must be a multiple of the period, {setting('whole_period')}")
+
+
+@splice("Decoder.parameters")
+def _(config):
+    if setting("whole_period") > 1:
+        check_config(config)  # nobody else does, where a program of its own makes the model

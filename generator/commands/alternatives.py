@@ -13,7 +13,7 @@ from generator.fragment import Fragment
 from generator.layers import Kind, find_groups, make_pattern
 from generator.library import Library
 from generator.recipe import Recipe
-from generator.weave import weave
+from generator.weaver import weave
 
 
 def files_with(recipe: Recipe, fragment: str, tests: list[str], library: Library) -> dict[str, str] | None:

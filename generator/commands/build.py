@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 def weave(architecture: str, target: str, library: Library) -> Package:
     """Weaves in memory; imported late, because the libraries behind it take most of a short command's time."""
-    from generator.weave import weave as run
+    from generator.weaver import weave as run
 
     return run(architecture, target, library)
 

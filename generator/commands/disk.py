@@ -8,6 +8,7 @@ import stat
 from fnmatch import fnmatch
 from pathlib import Path, PurePosixPath
 
+from generator import files
 from generator.errors import LoomError
 
 # what Python, pip and tools leave behind, and what git ignores by habit
@@ -39,14 +40,9 @@ def read_text(path: Path, remedy: str = "Make it a file of UTF-8 text that you m
     Raises:
         LoomError: there is no such file, or it cannot be read.
     """
-    try:
-        if (kind := kind_of(path)) != "file":
-            raise LoomError(f"is a {kind}, not a file" if kind else "is gone", show(path), remedy)
-        return path.read_bytes().decode("utf-8")
-    except OSError as error:
-        raise LoomError(f"cannot be read: {error.strerror}", show(path), remedy) from None
-    except UnicodeDecodeError:
-        raise LoomError("is not UTF-8 text", show(path), remedy) from None
+    if (kind := kind_of(path)) != "file":
+        raise LoomError(f"is a {kind}, not a file" if kind else "is gone", show(path), remedy)
+    return files.read_text(path, show(path), remedy)
 
 
 def is_cache(name: str) -> bool:
@@ -61,10 +57,10 @@ def entries_below(folder: Path) -> list[str]:
             raise error  # os.walk would pass over what it may not read
 
     result = []
-    for place, folders, files in os.walk(folder, onerror=refuse):
+    for place, folders, names in os.walk(folder, onerror=refuse):
         links = [name for name in folders if os.path.islink(os.path.join(place, name))]
         folders[:] = [name for name in folders if not is_cache(name)]
-        result += [Path(place, name).relative_to(folder).as_posix() for name in files + links if not is_cache(name)]
+        result += [Path(place, name).relative_to(folder).as_posix() for name in names + links if not is_cache(name)]
     return sorted(result)
 
 

@@ -48,7 +48,7 @@ def reach(project: Project, fragment: str, packages: Sequence[Combination]) -> R
     """
     from generator.commands.alternatives import files_with, files_without
     from generator.recipe import select
-    from generator.weave import weave
+    from generator.weaver import weave
 
     library = project.library()
     recipes = [select(*combination, library) for combination in packages]
@@ -84,5 +84,5 @@ def _selecting(fragment: str, recipes: Sequence[Recipe]) -> Iterator[int]:
     """How often each architecture file names the fragment among those that it selects."""
     files: dict[str, Toml] = {file.path: file for recipe in recipes for file in recipe.lineage}
     for file in files.values():
-        tables = [file.data, *file.data.get("kinds", {}).values(), *file.data.get("targets", {}).values()]
-        yield sum(table.get("fragments", []).count(fragment) for table in tables)
+        tables = [file.data, *file.data.kinds.values(), *file.data.targets.values()]
+        yield sum(table.fragments.count(fragment) for table in tables)

@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import json
-import re
 from pathlib import Path
 from typing import Any
 
 from generator.commands.project import Project
-from generator.errors import LoomError, nearest
+from generator.errors import LoomError, nearest, short
+from generator.files import read_text
 from generator.fit import fit
-from generator.library import Library
+from generator.library import Library, is_package_name
+from generator.patterns import MOST_LAYERS
 from generator.recipe import select
-
-MOST_LAYERS = 10_000  # as packages have it
+from generator.tomltext import is_deep
 
 
 def new(project: Project, config_path: Path, target: str, name: str, ignored: tuple[str, ...] = ()) -> tuple[str, Path]:
@@ -32,8 +32,9 @@ def new(project: Project, config_path: Path, target: str, name: str, ignored: tu
     """
     shown = project.show(config_path)
     hf, library = _read(config_path, shown), project.library()
-    if not re.fullmatch(r"[a-z][a-z0-9_]*", name):
-        raise LoomError(f"{name!r} cannot name an architecture", None, "Use small letters, digits and _.")
+    if not is_package_name(name) or name != name.lower():
+        remedy = "Use small letters, digits and _, and no word of Python."
+        raise LoomError(f"{name!r} cannot name an architecture", None, remedy)
     path = project.root / "templates/architectures" / f"{name}.toml"
     if name in library.architectures():
         raise LoomError(f"there is an architecture {name!r} already", str(path), "Give another --name.")
@@ -58,14 +59,19 @@ def new(project: Project, config_path: Path, target: str, name: str, ignored: tu
 
 def _read(path: Path, shown: str) -> dict[str, Any]:
     try:
-        hf = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError, RecursionError) as error:
+        hf = json.loads(read_text(path, shown))
+        json.dumps(hf, ensure_ascii=False).encode()  # half a character is none
+    except (ValueError, RecursionError) as error:
         raise LoomError(f"cannot be read: {error}", shown, "Give the config.json of a checkpoint.") from None
+    if is_deep(hf):
+        raise LoomError("is nested too deeply", shown, "Give the config.json of a checkpoint.")
     if not isinstance(hf, dict) or not isinstance(hf.get("model_type"), str):
         raise LoomError("has no model_type", shown, "Give the config.json of a checkpoint.")
     for name in "num_hidden_layers", "n_layer":
         if (layers := hf.get(name)) is not None and not (type(layers) is int and 0 < layers <= MOST_LAYERS):
-            raise LoomError(f"{name} is {json.dumps(layers)}", shown, f"Give a number from 1 to {MOST_LAYERS:,}.")
+            raise LoomError(
+                f"{name} is {short(json.dumps(layers))}", shown, f"Give a number from 1 to {MOST_LAYERS:,}."
+            )
     return hf
 
 
@@ -82,5 +88,5 @@ def _families(library: Library, target: str, hf: dict[str, Any], shown: str) -> 
             )
         else:
             remedy = nearest(hf["model_type"], sorted({kind for kind in types.values() if kind}))
-        raise LoomError(f"no architecture is of the model_type {hf['model_type']!r}", shown, remedy)
+        raise LoomError(f"no architecture is of the model_type {short(repr(hf['model_type']))}", shown, remedy)
     return sorted(found, key=lambda name: len(recipes[name].lineage))

@@ -16,6 +16,7 @@ HEAVY = (
     "concurrent.futures",
     "generator.fragment",
     "generator.weave",
+    "generator.weaver",
     "importlib.metadata",
     "jinja2",
     "libcst",

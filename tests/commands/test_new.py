@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import tomllib
 from pathlib import Path
 
@@ -89,6 +90,8 @@ def test_the_new_architecture_builds(make):
         ({"max_position_embeddings": -1}, "max_position_embeddings is -1, and context_length is of type int"),
         ({"initializer_range": True}, "initializer_range is true, and init_std is of type float"),
         ({"rope_theta": float("nan")}, "rope_theta is NaN, and rope_theta is of type float"),
+        ({"num_attention_heads": 3}, "a package for it would refuse its sizes:\n  --kv-heads 2: must divide --heads 3"),
+        ({"num_hidden_layers": "3"}, 'num_hidden_layers is "3"\n  Give a number from 1 to 10,000.'),
         ({"num_attention_heads": 0}, "its settings cannot be read: integer division or modulo by zero"),
         (
             {"rope_parameters": {"rope_type": "default", "rope_theta": 5000.0, "partial_rotary_factor": 0.5}},
@@ -150,12 +153,45 @@ def test_all_that_is_not_covered_is_told_at_once_and_can_be_accepted(make):
         ('{"model_type": "llama", "x": ' + "[" * 100_000, "cannot be read"),
         ("{}", "has no model_type"),
         ('{"model_type": 0}', "has no model_type"),
+        ('{"model_type": null}', "has no model_type"),
+        ('{"model_type": "llama", "x": "\\ud800"}', "cannot be read"),
+        ('{"model_type": "llama", "x": ' + "[" * 30 + "]" * 30 + "}", "is nested too deeply"),
     ],
-    ids=["half", "deep", "empty", "number"],
+    ids=["half", "deep", "empty", "number", "null", "half a character", "nested"],
 )
 def test_no_config(make, text, message):
     output, code, _ = make(text=text)
     assert code == 2 and message in output
+
+
+def test_a_pipe_is_not_waited_for(make):
+    os.mkfifo("pipe")
+    done = CliRunner().invoke(gen, ["new", "--from-hf", "pipe", "--target", "cpu", "--name", "mine"])
+    assert done.exit_code == 2 and "error: pipe: is no regular file" in done.output
+
+
+def test_no_page_is_long(make):
+    output, code, _ = make(**{f"x{number}": "y" * 10_000 for number in range(1000)})
+    assert code == 2 and len(output) < 50_000 and "and 950 settings more" in output
+
+
+def published(family: str, **settings) -> dict:
+    """A configuration as it was published, with other settings."""
+    path = Path(__file__).parents[1] / f"families/published/{family}.json"
+    return next(iter(json.loads(path.read_text()).values()))["config"] | settings
+
+
+def test_layers_that_are_left_over(make):
+    """A pattern of four has none for the fifth: refused, and not found out when the checkpoint is loaded."""
+    output, code, table = make(text=json.dumps(published("cohere2", num_hidden_layers=5)))
+    assert (code, table) == (2, None)
+    assert "--layers 5: must be a multiple of the period, 4" in output
+
+
+def test_no_dense_layers(make):
+    output, code, table = make(text=json.dumps(published("deepseek_v3", first_k_dense_replace=0)))
+    assert code == 0, output
+    assert "mlp_width" not in table["presets"]["mine"]
 
 
 QWEN = {"model_type": "qwen2", "tie_word_embeddings": False, "max_window_layers": 2}
@@ -254,6 +290,25 @@ def test_a_rule_gives_the_tiny_preset_what_its_fragments_add(make):
     assert set(table["without_presets"]) == {"7b", "13b", "70b"}
 
 
+def test_a_rule_for_a_setting_that_no_fragment_reads(make):
+    add_stripe()
+    path = Path("templates/architectures/added.toml")
+    path.write_text(path.read_text().replace("tie_word_embeddings", "stripes").replace('["model/untied_head"]', "[]"))
+    Path("fragments/model/stripe.py").write_text(READS_STRIPES)
+    output, code, table = make(model_type="added", stripes=True)
+    assert code == 0, output
+    assert table["fragments"] == ["model/stripe"]
+
+
+def test_a_fragment_that_only_the_kinds_had_which_a_rule_replaces(make):
+    Path("templates/architectures").mkdir(parents=True)
+    Path("templates/architectures/striped.toml").write_text(REPLACED)
+    output, code, table = make(model_type="striped", tie_word_embeddings=True)
+    assert code == 0, output
+    assert table["fragments"] == ["model/qk_norm"]
+    assert table["kinds"] == {"full": {}}
+
+
 def test_a_rule_that_does_not(make):
     add_stripe()
     output, code, _ = make(model_type="added", tie_word_embeddings=True, stripe=3)
@@ -269,6 +324,40 @@ def test_a_where_that_cannot_be_evaluated(make):
     assert "striped.toml:11: this `where` cannot be evaluated for the checkpoint: NameError: name 'x'" in output
 
 
+READS_STRIPES = '''"""Stripes."""
+
+from generator.marks import splice
+
+
+@splice("hf.structure")
+def _(config):
+    yield "stripes", True, "model/stripe"
+'''
+REPLACED = """
+base = "llama2"
+title = "Llama 2 with norms on the heads of some layers"
+model_type = "striped"
+fragments = ["model/period"]
+
+[[layers]]
+pattern = ["even", "odd"]
+
+[kinds.even]
+fragments = ["model/qk_norm"]
+
+[kinds.odd]
+
+[[structure]]
+setting = "tie_word_embeddings"
+value = true
+without = ["model/untied_head"]
+fragments = ["model/qk_norm"]
+
+[[structure.layers]]
+pattern = ["full"]
+
+[structure.kinds.full]
+"""
 STRIPED = """
 base = "llama2"
 title = "Llama 2 in stripes"

@@ -21,7 +21,7 @@ from families.cases.deepseek_v3 import FAMILY
 from families.test_parity import LIBRARY, write
 from generator.fit import fit
 from generator.library import Library
-from generator.weave import weave
+from generator.weaver import weave
 
 AHEAD = 2
 LAYERS = FAMILY.settings["num_hidden_layers"]

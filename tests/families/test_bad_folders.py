@@ -13,7 +13,7 @@ from safetensors.numpy import load_file, save_file
 from families import parity
 from families.cases import SMALL
 from families.test_parity import fitted, write
-from generator.weave import weave
+from generator.weaver import weave
 
 CONFIGS = {
     "llama2": transformers.LlamaConfig(**SMALL),

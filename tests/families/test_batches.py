@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from families.test_parity import LIBRARY, write
-from generator.weave import weave
+from generator.weaver import weave
 
 LENGTH = 16
 

@@ -16,7 +16,7 @@ from families.devices import on_eight_devices
 from families.test_experts import choices, densely, small
 from families.test_parity import LIBRARY, write
 from generator.library import Library
-from generator.weave import weave
+from generator.weaver import weave
 
 VARIANT = """
 base = "{base}"

@@ -21,7 +21,7 @@ from families.test_parity import LIBRARY, write
 from generator.commands.new import fit
 from generator.errors import LoomError
 from generator.library import Library
-from generator.weave import weave
+from generator.weaver import weave
 
 KINDS = tomllib.loads(LIBRARY.files["templates/architectures/deepseek_v3.toml"])["kinds"]
 # several stacks with experts, in another order by name than in the model

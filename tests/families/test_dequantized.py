@@ -15,7 +15,7 @@ from transformers.integrations.mxfp4 import convert_moe_packed_tensors
 
 from families import parity
 from families.test_parity import LIBRARY, write
-from generator.weave import weave
+from generator.weaver import weave
 
 
 @pytest.fixture(scope="module")

@@ -1,4 +1,4 @@
-"""A model with whole periods only, whose stack for the layers left over is empty, goes through a checkpoint."""
+"""Layers left over by whole periods: a stack that is empty, and a number of layers that is refused."""
 
 from __future__ import annotations
 
@@ -8,10 +8,11 @@ import sys
 
 import jax
 import numpy as np
+import pytest
 from flax import nnx
 
 from families.test_parity import LIBRARY, write
-from generator.weave import weave
+from generator.weaver import weave
 
 
 def test_saved_and_read_again(tmp_path, monkeypatch):
@@ -30,3 +31,14 @@ def test_saved_and_read_again(tmp_path, monkeypatch):
     assert jax.tree.structure(again) == jax.tree.structure(model)
     for ours, theirs in zip(jax.tree.leaves(again), jax.tree.leaves(model), strict=True):
         np.testing.assert_array_equal(ours, theirs)
+
+
+@pytest.mark.parametrize("architecture", ["cohere2", "smollm3"])
+def test_a_model_does_without_no_layer(architecture, tmp_path, monkeypatch):
+    """Made by hand, without the check of a program: layers that no period holds would be left out in silence."""
+    folder = write(weave(architecture, "cpu", LIBRARY), tmp_path)
+    monkeypatch.setattr(sys, "path", [str(tmp_path), *sys.path])
+    package = importlib.import_module(folder.name)
+    config = dataclasses.replace(package.PRESETS["tiny"], layers=5)
+    with pytest.raises(Exception, match="--layers 5: must be a multiple of the period, 4"):
+        jax.eval_shape(lambda: package.Decoder(config, nnx.Rngs(0)))

@@ -21,7 +21,7 @@ from families.devices import MESHES, compare_with_one, on_eight_devices
 from families.test_parity import FAMILIES, LIBRARY, write
 from generator.fit import fit
 from generator.library import Library
-from generator.weave import weave
+from generator.weaver import weave
 
 VARIANT = 'base = "mixtral"\ntitle = "Mixtral with a router z-loss"\nfragments = ["model/router_z"]\n'
 

@@ -11,7 +11,7 @@ from safetensors.numpy import load_file, save_file
 from families import parity
 from families.cases.gpt2 import SETTINGS
 from families.test_parity import LIBRARY, write
-from generator.weave import weave
+from generator.weaver import weave
 
 
 def test_loaded(tmp_path):

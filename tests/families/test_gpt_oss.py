@@ -17,7 +17,7 @@ from families.devices import MESHES, on_eight_devices
 from families.test_parity import LIBRARY, write
 from generator.commands.new import fit
 from generator.errors import LoomError
-from generator.weave import weave
+from generator.weaver import weave
 
 # the config.json of openai/gpt-oss-20b, but for tokens
 RELEASED = dict(

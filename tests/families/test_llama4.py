@@ -14,7 +14,7 @@ from families import parity
 from families.test_parity import LIBRARY, write
 from generator.commands.new import fit
 from generator.errors import LoomError
-from generator.weave import weave
+from generator.weaver import weave
 
 # text_config of the released files, as far as it bears on the structure
 RELEASED = dict(

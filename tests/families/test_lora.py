@@ -15,7 +15,7 @@ from flax import nnx
 from families import parity
 from families.test_parity import FAMILIES, LIBRARY, write
 from generator.library import Library
-from generator.weave import weave
+from generator.weaver import weave
 
 # plain; queries, keys and values of one projection, with biases; periods of layers; experts; a cache of latents
 NAMES = ["llama2", "gpt2", "gemma2", "qwen3_moe", "deepseek_v3"]

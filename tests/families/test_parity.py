@@ -17,7 +17,7 @@ from families import cases, parity
 from generator.fit import fit
 from generator.library import Library
 from generator.package import Package
-from generator.weave import weave
+from generator.weaver import weave
 
 FAMILIES = {
     module.name: importlib.import_module(f"families.cases.{module.name}").FAMILY

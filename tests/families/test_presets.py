@@ -15,7 +15,7 @@ from flax import nnx
 from families import parity
 from families.test_parity import FAMILIES, LIBRARY, write
 from generator.recipe import select
-from generator.weave import weave
+from generator.weaver import weave
 
 
 @pytest.mark.parametrize("name", FAMILIES)

@@ -23,7 +23,7 @@ from generator import fit as fitting
 from generator.errors import LoomError
 from generator.library import Library
 from generator.recipe import select
-from generator.weave import weave
+from generator.weaver import weave
 
 PUBLISHED = {
     repository: entry["config"]

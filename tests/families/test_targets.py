@@ -10,7 +10,7 @@ import transformers
 from families import parity
 from families.test_parity import FAMILIES, fitted, write
 from generator.errors import LoomError
-from generator.weave import weave
+from generator.weaver import weave
 
 
 @pytest.mark.parametrize("name", FAMILIES)

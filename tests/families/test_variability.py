@@ -15,7 +15,7 @@ from families import parity
 from families.test_parity import LIBRARY, write
 from generator.library import Library
 from generator.recipe import select
-from generator.weave import weave
+from generator.weaver import weave
 
 PAIRS = [(architecture, target) for architecture in LIBRARY.architectures() for target in LIBRARY.targets()]
 

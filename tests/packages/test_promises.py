@@ -14,7 +14,7 @@ import pytest
 from generator import sourcemap
 from generator.commands.project import Project
 from generator.library import Library
-from generator.weave import weave
+from generator.weaver import weave
 
 ROOT = Path(__file__).resolve().parents[2]
 PACKAGES = sorted(path.parent for path in (ROOT / "generated").glob("*/gen.lock"))
@@ -122,7 +122,7 @@ def test_generated_is_what_the_fragments_weave_under_any_hash_seed_and_place(tmp
     script = (
         "import sys, hashlib, pathlib\n"
         "from generator.library import Library\n"
-        "from generator.weave import weave\n"
+        "from generator.weaver import weave\n"
         f"package = weave('llama2', 'tpu', Library.read([pathlib.Path({str(ROOT)!r})]))\n"
         "print(hashlib.sha256(repr((package.files, package.origins)).encode()).hexdigest())\n"
     )

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from generator.library import Library
-from generator.weave import weave
+from generator.weaver import weave
 
 ROOT = Path(__file__).resolve().parents[2]
 

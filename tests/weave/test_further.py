@@ -11,7 +11,7 @@ from miniature import PACKAGE, definition, files, refused, run, tidy
 
 from generator.errors import LoomError
 from generator.library import Library
-from generator.weave import weave
+from generator.weaver import weave
 
 MODEL = """
     import jax

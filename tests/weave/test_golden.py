@@ -20,7 +20,7 @@ from miniature import tidy
 
 from generator.library import Library
 from generator.package import Package
-from generator.weave import weave
+from generator.weaver import weave
 
 GOLDEN = Path(__file__).parent.parent / "golden"
 LIBRARIES = {case.name: Library.read([case / "input"]) for case in sorted(GOLDEN.iterdir()) if case.is_dir()}
@@ -91,7 +91,7 @@ PROGRAM = """
 import json, sys
 from pathlib import Path
 from generator.library import Library
-from generator.weave import weave
+from generator.weaver import weave
 golden, packages = Path(sys.argv[1]), json.loads(sys.argv[2])
 made = [weave(a, t, Library.read([golden / case / "input"])) for case, a, t in packages]
 print(json.dumps([[p.files, p.origins, p.inputs] for p in made]))

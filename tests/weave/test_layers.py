@@ -9,7 +9,7 @@ from miniature import PACKAGE, definition, files, run, tidy
 
 from generator.errors import LoomError
 from generator.library import Library
-from generator.weave import weave
+from generator.weaver import weave
 
 BLOCK = """
     from generator.marks import point
@@ -534,8 +534,8 @@ class TestRefused:
         ("table", "reason"),
         [
             ("[[layers]]\n[kinds.a]\n", "has no pattern"),
-            ('[[layers]]\npattern = ["a"]\nscale = 1\n[kinds.a]\n', "unknown key 'scale' of a group of layers"),
-            ('[[layers]]\npattern = ["a"]\n[kinds.a]\nscale = 1\n', "unknown key 'scale' of a kind of layer"),
+            ('[[layers]]\npattern = ["a"]\nscale = 1\n[kinds.a]\n', "unknown key 'scale' in this group of layers"),
+            ('[[layers]]\npattern = ["a"]\n[kinds.a]\nscale = 1\n', "unknown key 'scale' in this kind of layer"),
         ],
     )
     def test_what_cannot_be_read(self, table, reason):

@@ -10,7 +10,7 @@ from miniature import PACKAGE, files
 from generator.errors import LoomError
 from generator.library import Library
 from generator.recipe import select
-from generator.weave import weave
+from generator.weaver import weave
 
 MODEL = """
     from generator.marks import point

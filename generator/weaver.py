@@ -1,0 +1,124 @@
+"""Weaving: a pure function from an architecture and a target to the files of a package."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Collection
+from dataclasses import replace
+
+from generator import sourcemap
+from generator.config import check_fields, merge_fields
+from generator.fragment import Fragment
+from generator.layout import file_of, lay_out
+from generator.library import Library
+from generator.package import Package
+from generator.parts import Definition, Provider, Splice
+from generator.proof import check_files
+from generator.recipe import Recipe, select
+from generator.render import render_files
+from generator.traced import Traced
+from generator.weave.adapt import Need
+from generator.weave.fill import fill
+from generator.weave.layers import check_given, count_layers, write_out
+from generator.weave.link import collect
+from generator.weave.specialise import specialise
+from generator.weave.splice import weave_splices
+from generator.weave.thread import thread, threaded_names
+
+
+def weave(architecture: str, target: str, library: Library, without: Collection[str] = ()) -> Package:
+    """Weaves one package.
+
+    Args:
+        architecture, target: names in the library.
+        library: every source text; nothing else is read.
+        without: fragments to leave out of what the architecture and the target select.
+
+    Returns:
+        The package without gen.lock and gen.map.
+
+    Raises:
+        LoomError: a mistake in the sources, with its place and what to do.
+    """
+    recipe = select(architecture, target, library, without)
+    fragments = {fragment.name: _filled(fragment, recipe) for fragment in recipe.fragments}
+    splices = [splice for fragment in fragments.values() for splice in fragment.splices]
+    providers = _provided(fragments.values())
+    every = [definition for fragment in fragments.values() for definition in fragment.definitions]
+    threaded = threaded_names(every, splices, providers)
+
+    def spliced(chosen: list[Fragment], without: frozenset[str]) -> tuple[dict[str, Definition], list[Need]]:
+        return weave_splices(*_collected([fragments[f.name] for f in chosen], without, recipe), threaded)
+
+    made = specialise(recipe, providers, spliced)
+    definitions, needs, several = write_out(made.definitions, recipe.pattern, made.blocks, threaded)
+    tests = {key: definition for key, definition in definitions.items() if key.startswith("tests/")}
+    program = {key: definition for key, definition in definitions.items() if key not in tests}
+    imports = {fragment.path: fragment.imports for fragment in fragments.values()}
+    program = thread(program, made.providers, [*made.needs, *needs], imports, several, recipe.pattern.given)
+    check_given(program, recipe.pattern, made.blocks)
+    fields = merge_fields(recipe)
+    check_fields(program.values(), fields, lambda: library.everything)
+    layout = lay_out(recipe, {**program, **tests}, fields)
+    rendered, templates = render_files(recipe, layout, fields)
+    files = {**{path: text.text for path, text in layout.texts.items()}, **rendered}
+    check_files(files, layout.texts, recipe.merged("templates"))
+    origins = {path: sourcemap.segments(text) for path, text in layout.texts.items()}
+    return Package(
+        name=recipe.name,
+        architecture=architecture,
+        target=target,
+        files=dict(sorted(files.items())),
+        origins=dict(sorted(origins.items())),
+        inputs=_inputs(recipe, templates),
+    )
+
+
+def _filled(fragment: Fragment, recipe: Recipe) -> Fragment:
+    """A fragment with its settings filled and its layers counted."""
+
+    def filled(text: Traced) -> Traced:
+        return count_layers(fill(text, recipe.settings), fragment.name, recipe.pattern)
+
+    def result(provider: Provider) -> Traced:  # an expression, which is filled as a statement
+        opening = Traced.insert("_ = ", provider.origin)
+        return filled(opening + provider.result)[len(opening.text) :]
+
+    return replace(
+        fragment,
+        definitions=tuple(replace(d, text=filled(d.text)) for d in fragment.definitions),
+        splices=tuple(replace(s, body=filled(s.body)) for s in fragment.splices),
+        providers=tuple(replace(p, body=filled(p.body), result=result(p)) for p in fragment.providers),
+    )
+
+
+def _provided(fragments: Collection[Fragment]) -> list[Provider]:
+    """The providers of all fragments, those of a site for what is alike too."""
+    providers = [provider for fragment in fragments for provider in fragment.providers]
+    alike = [pair for fragment in fragments for pair in fragment.alike]
+    own = {(provider.site, provider.value) for provider in providers}
+    return providers + [
+        replace(provider, site=function)
+        for function, site in alike
+        for provider in providers
+        if provider.site == site and not provider.optional and (function, provider.value) not in own
+    ]
+
+
+def _collected(
+    fragments: list[Fragment], without: frozenset[str], recipe: Recipe
+) -> tuple[dict[str, Definition], list[Splice]]:
+    """The definitions and splices of some fragments; without some definitions, splices for their points go too."""
+    kept = [
+        replace(f, definitions=tuple(d for d in f.definitions if d.name not in without)) if without else f
+        for f in fragments
+    ]
+    splices = [replace(s, optional=s.optional or bool(without)) for f in kept for s in f.splices]
+    return collect(kept, lambda fragment: file_of(fragment, recipe)), splices
+
+
+def _inputs(recipe: Recipe, templates: list[str]) -> dict[str, str]:
+    """The files that took part, with the SHA-256 of each."""
+    files = [f.path for f in recipe.lineage] + [recipe.target_file.path, recipe.package_file.path]
+    paths = [*files, *(f.path for f in recipe.fragments), *templates]
+    return {path: hashlib.sha256(recipe.library.files[path].encode()).hexdigest() for path in sorted(set(paths))}

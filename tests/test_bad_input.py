@@ -1,0 +1,336 @@
+"""Files that are not what they should be: a message with a place, never a traceback, a hang or another package.
+
+With ALL_BAD_INPUT=1 every value of every file is replaced by a value of every other type.
+"""
+
+from __future__ import annotations
+
+import ast
+import json
+import os
+import random
+import tomllib
+from pathlib import Path
+
+import pytest
+import tomli_w
+from miniature import PACKAGE, files, package, refused_package
+
+from generator import fit as fitting
+from generator.errors import LoomError
+from generator.files import read_text
+from generator.library import Library
+from generator.toml import toml_text
+from generator.weaver import weave
+
+ALL = "ALL_BAD_INPUT" in os.environ
+FIELDS = {
+    "model/model": '''
+        """The model."""
+
+        from typing import Literal
+
+        class Config:
+            width: int = 1  # of the stream
+            layers: int = 1
+            rate: float = 1.0
+            name: str = "a"
+            fast: bool = False
+            kind: Literal["a", "b"] = "a"
+            most: int | None = None
+            shape: tuple[int, ...] = ()
+
+        def model():
+            return 1
+    '''
+}
+EXPORTS = PACKAGE.replace('["model"]', '["model", "PRESETS"]')
+TOY = "templates/architectures/toy.toml"
+
+
+class TestValues:
+    """Values of presets, and defaults, are of their field's type."""
+
+    @pytest.mark.parametrize(
+        "value",
+        [
+            *("width = 2.5", 'width = "32"', "width = true", "width = []", "rate = '1'", "rate = false", "name = 1"),
+            *("fast = 1", "kind = 'c'", "most = 'x'", "shape = 3", "shape = [1, 'a']", "shape = [1.5]", "width = {}"),
+        ],
+    )
+    def test_refused(self, value):
+        text = refused_package(
+            FIELDS, architecture=f'title = "A"\n[presets.tiny]\nlayers = 2\n{value}\n', package=EXPORTS
+        )
+        name = value.partition(" ")[0]
+        assert text.startswith(f"{TOY}:7: {name} is ") and "and model/model has it as " in text
+
+    @pytest.mark.parametrize(
+        "value",
+        [
+            "rate = 2",
+            "rate = 1e-3",
+            "most = 3",
+            "shape = [1, 2]",
+            "shape = []",
+            "kind = 'b'",
+            "fast = true",
+            "name = ''",
+        ],
+    )
+    def test_taken(self, value):
+        architecture = f'title = "A"\n[presets.tiny]\n{value}\n'
+        assert "PRESETS" in package(FIELDS, architecture=architecture, package=EXPORTS).files["config.py"]
+
+    @pytest.mark.parametrize("field", ["x: float = 'a'", "x: int = 1.5", "x: str = None", "x: int = setting('text')"])
+    def test_defaults(self, field):
+        host = f"class Config:\n    # what it is\n    {field}\n\n\ndef model():\n    return 1\n"
+        text = refused_package({"model/model": host}, architecture='title = "A"\n[settings]\ntext = "t"\n')
+        assert text.startswith("fragments/model/model.py:3: x is ")
+
+
+@pytest.mark.parametrize(
+    ("key", "line"),
+    [
+        *[(name, f'"{name}" = "templates/r.jinja"') for name in ("../../evil", "/evil", "a/../b", "a//b", "gen.lock")],
+        ("a\0b", '"a\\u0000b" = "templates/r.jinja"'),
+        *[(name, f'"{name}" = "templates/r.jinja"') for name in ("model.py", "__init__.py", "model.py/x", "config.py")],
+    ],
+)
+def test_outputs_stay_inside_and_apart(key, line):
+    text = refused_package(FIELDS, package=f"{PACKAGE}[templates]\n{line}\n", **{"templates/r.jinja": "x\n"})
+    assert text.startswith("templates/package.toml:14: ")
+
+
+@pytest.mark.parametrize("file", ["../x.py", "/x.py", "config.py", "__init__.py", "x", "a\\u0000.py", "a b/", ""])
+def test_folders_are_files_of_python(file):
+    text = refused_package(FIELDS, package=PACKAGE.replace('"model.py"', f'"{file}"'))
+    assert text.startswith("templates/package.toml:4: folders.model is ")
+
+
+@pytest.mark.parametrize("name", ["my-model", "1x", "class", "a b", "é"])
+@pytest.mark.parametrize("path", ["templates/architectures/{}.toml", "targets/{}/target.toml"])
+def test_names_that_no_package_can_have(name, path):
+    text = refused_package(FIELDS, **{path.format(name): 'title = "A"\n'})
+    assert text.startswith(f"{path.format(name)}: {name!r} cannot be the name of a package\n  ")
+
+
+@pytest.mark.parametrize("title", ['a"""b', "a\\\\b", "a\\u0000b", "a\\nb", 'x"'])
+def test_titles_are_one_line(title):
+    escaped = title.replace('"', '\\"')
+    text = refused_package(FIELDS, architecture=f'title = "{escaped}"\n')
+    assert text.startswith(f"{TOY}:4: title is ")
+
+
+@pytest.mark.parametrize("words", ['\'a """ b\'', "'a \\ b'", '"a\\u0000b"', "'say \"so\"'"])
+def test_documentation_is_a_docstring(words):
+    text = refused_package(FIELDS, package=f'{PACKAGE}"model.py" = {words}\n')
+    assert text.startswith("templates/package.toml:13: ") and "cannot be a docstring" in text
+
+
+@pytest.mark.parametrize(
+    ("name", "template", "reason"),
+    [("x.toml", "a = {{ title }}\n", "x.toml would be no TOML"), ("x.json", "{", "x.json would be no JSON")],
+)
+def test_what_templates_make_is_read(name, template, reason):
+    made = f'{PACKAGE}[templates]\n"{name}" = "templates/r.jinja"\n'
+    assert refused_package(FIELDS, package=made, **{"templates/r.jinja": template}).startswith(
+        f"templates/r.jinja: {reason}"
+    )
+
+
+@pytest.mark.parametrize(
+    "template",
+    [
+        "{% for n in range(10**9) %}{% endfor %}",
+        "{% for n in range(1000000000) %}{% endfor %}",
+        "{{ 'a' * 1000000000 }}",
+        "{{ ''.__class__.__mro__[1].__subclasses__() }}",
+        "{{ title.__class__ }}",
+        "{{ fields.append(1) }}",
+        "{{ cycler.__init__.__globals__.os.system('x') }}",
+    ],
+)
+def test_templates_reach_nothing(template):
+    made = f'{PACKAGE}[templates]\n"R.md" = "templates/r.jinja"\n'
+    text = refused_package(FIELDS, package=made, **{"templates/r.jinja": f"one\n{template}\n"})
+    assert text.startswith("templates/r.jinja:2: ")
+
+
+@pytest.mark.parametrize(
+    "count", ["__import__('os')", "config.layers ** 9", "x", "1 +", "config.layers()", "'a'", "1.5"]
+)
+def test_counts_are_arithmetic(count):
+    layers = f'[[layers]]\npattern = ["a"]\ncount = "{count}"\n[kinds.a]\n'
+    assert refused_package(FIELDS, architecture='title = "A"\n' + layers).startswith(f"{TOY}:7: ")
+
+
+def test_only_regular_files_are_read(tmp_path):
+    os.mkfifo(tmp_path / "pipe")
+    with pytest.raises(LoomError, match="is no regular file"):
+        read_text(tmp_path / "pipe", "pipe")
+    (tmp_path / "fragments").mkdir()
+    os.mkfifo(tmp_path / "fragments/pipe.py")
+    with pytest.raises(LoomError, match="is no regular file"):
+        Library.read([tmp_path])
+
+
+@pytest.mark.parametrize("value", [None, float("nan"), "\ud800", [1, None], object()])
+def test_what_toml_has_no_word_for(value):
+    with pytest.raises(LoomError, match="cannot be written as TOML"):
+        toml_text({"a": {"b": value}}, "x.toml")
+
+
+def test_toml_reads_as_it_was_written():
+    tables = {"a": '🧵 "quoted"\\\n\x00\x7f', "b": {"c": {"d": [[1], ["x"]], "e": 1e-30}}, "f": [{"g": 10**30}]}
+    assert tomllib.loads(toml_text(tables, "x.toml")) == tables
+
+
+# files by the hundred
+
+RICH = files(
+    FIELDS
+    | {
+        "model/block": '"""Block."""\n\nfrom generator.marks import splice\n\n\ndef block(x):\n    return x\n',
+        "train/loop": '"""Loop."""\n\n\ndef loop():\n    return setting("deep")\n',
+    },
+    architecture="""
+title = "Toy"
+source = "Somebody 2020"
+model_type = "toy"
+reference = "Toy"
+[settings]
+deep = [1, { a = "b" }]
+[presets.tiny]
+layers = 2
+shape = [1, 2]
+[[layers]]
+pattern = ["a", "b"]
+count = "config.layers // 2"
+[kinds.a]
+where = "layer < hf['x']"
+[kinds.b]
+fragments = ["model/block2"]
+[targets.any]
+fragments = ["train/loop2"]
+[[structure]]
+setting = "x"
+value = { y = 1 }
+fragments = ["model/block"]
+fills = { deep = "x" }
+[[structure.layers]]
+pattern = ["a"]
+[structure.kinds.a]
+[structure.presets.tiny]
+width = 3
+[[neutral]]
+settings = ["z"]
+where = "hf.get('z') is None"
+""",
+    target='title = "T"\n[settings]\nfast = true\n[presets.tiny]\nwidth = 4\n[requirements]\nnumpy = "numpy>=2"\n'
+    '[extras]\nx = ["numpy>=2"]\n[templates]\n"a/R.md" = "templates/r.jinja"\n',
+    package='exports = ["model", "PRESETS", "loop"]\n'
+    + PACKAGE.partition("\n")[2]
+    + '[config.groups]\nmodel = "sizes"\n[templates]\n"x.toml" = "templates/x.jinja"\n',
+    **{
+        "templates/r.jinja": "# {{ title }}\n{% for f in fields %}{{ f.name }}\n{% endfor %}",
+        "templates/x.jinja": 'title = "{{ title }}"\nextras = {{ extras | list }}\n',
+        "fragments/model/block2.py": '"""Block."""\n\n\ndef block2():\n    return 1\n',
+        "fragments/train/loop2.py": '"""Loop."""\n\n\ndef loop2():\n    return 1\n',
+    },
+)
+OTHERS = [0, -1, 2.5, True, "x", "", 'a"b\\\n', "\x00", "🧵", "../x", [], ["x"], [[1]], {}, {"x": 1}, {"x": {"y": "z"}}]
+OTHERS += [10**30, float("inf"), float("nan"), "x" * 5000]
+
+
+def places(value: object, keys: tuple = ()):
+    """The keys that lead to each value in tables and lists."""
+    items = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+    for key, inner in items:
+        yield (*keys, key)
+        yield from places(inner, (*keys, key))
+
+
+def mutants(value: dict, others: list, seed: str, most: int):
+    """Copies with one value replaced, deleted, renamed or nested: `most` of them, or all with ALL_BAD_INPUT."""
+    chance = random.Random(seed)
+    changes = [(keys, change) for keys in places(value) for change in range(len(others) + 3)]
+    for keys, change in changes if ALL else chance.sample(changes, min(most, len(changes))):
+        other = json.loads(json.dumps(value))
+        table = other
+        for key in keys[:-1]:
+            table = table[key]
+        key = keys[-1]
+        if change < len(others):
+            table[key] = others[change]
+        elif change == len(others):
+            del table[key]
+        elif change == len(others) + 1 and isinstance(table, dict):
+            table[chance.choice(["", "x y", "a.b", '"', "🧵", "x"])] = table.pop(key)
+        else:
+            deep = table[key]
+            for _ in range(chance.choice([1, 30])):
+                deep = chance.choice([[deep], {"x": deep}])
+            table[key] = deep
+        yield keys, other
+
+
+def check(package) -> None:
+    """A package that came out is whole: its files are what they say, and its presets make a Config."""
+    for path, text in package.files.items():
+        assert ".." not in path and not path.startswith("/")
+        if path.endswith(".py"):
+            ast.parse(text)
+        elif path.endswith(".toml"):
+            tomllib.loads(text)
+    exec(compile(package.files["config.py"], "config.py", "exec", dont_inherit=True), {"__name__": "config"})
+
+
+@pytest.mark.parametrize("path", [TOY, "targets/any/target.toml", "templates/package.toml"])
+def test_toml(path):
+    weave("toy", "any", Library(RICH))
+    refused = 0
+    for keys, tables in mutants(tomllib.loads(RICH[path]), OTHERS, path, 60):
+        try:
+            check(weave("toy", "any", Library(RICH | {path: tomli_w.dumps(tables)})))
+        except LoomError as error:
+            refused += 1
+            assert error.where and len(str(error)) < 2000, keys
+    assert refused > 20
+
+
+PUBLISHED = {
+    entry["config"]["model_type"]: entry["config"]
+    for path in sorted((Path(__file__).parent / "families/published").glob("*.json"))
+    for entry in json.loads(path.read_text()).values()
+}
+ROOT = Path(__file__).resolve().parents[1]
+LIBRARY = Library.read([ROOT])
+
+
+@pytest.mark.parametrize("family", list(PUBLISHED) if ALL else ["llama", "cohere2"])
+def test_config_json(family, tmp_path, monkeypatch):
+    """`gen new` writes what reads as it was written and makes a Config that the package takes, or says why not."""
+    from generator.commands.new import new
+    from generator.commands.project import Project
+
+    woven = {}
+
+    def weave_once(name, target, library):
+        text = library.files[f"templates/architectures/{name}.toml"]
+        return woven[text] if text in woven else woven.setdefault(text, weave(name, target, library))
+
+    monkeypatch.setattr(fitting, "weave", weave_once)
+    project = Project((ROOT, tmp_path), tmp_path, tmp_path / "generated")
+    monkeypatch.setattr(Project, "library", lambda project: LIBRARY)
+    refused = 0
+    for number, (keys, hf) in enumerate(mutants(PUBLISHED[family], [*OTHERS, None, 3, 10**9], family, 8)):
+        (tmp_path / "config.json").write_text(json.dumps(hf))
+        try:
+            _, path = new(project, tmp_path / "config.json", "cpu", f"mine{number}")
+            tables = tomllib.loads(path.read_text())
+            assert all(value is not None for value in tables["presets"][f"mine{number}"].values())
+        except LoomError as error:
+            refused += 1
+            assert error.where and len(str(error)) < 20_000, keys
+    assert refused
