@@ -42,12 +42,12 @@ window = 2
 """
 
 
-def config_of(variant: str, base: str = BASE, kinds: bool = False) -> str:
+def config_of(variant: str, base: str = BASE, kinds: bool = False, window: str = WINDOW) -> str:
     """config.py of a variant of an architecture with a window, which all its layers have or those of a kind."""
     package = PACKAGE.replace('"model"]', '"model", "PRESETS"]')
-    selected = {"model/model": MODEL} if kinds else {"model/model": MODEL, "model/window": WINDOW}
+    selected = {"model/model": MODEL} if kinds else {"model/model": MODEL, "model/window": window}
     texts = files(selected, architecture=base, package=package)
-    texts["fragments/model/window.py"] = dedent(WINDOW)
+    texts["fragments/model/window.py"] = dedent(window)
     texts["templates/architectures/variant.toml"] = f'base = "toy"\ntitle = "Variant"\n{variant}'
     return weave("variant", "any", Library(texts)).files["config.py"]
 
@@ -86,8 +86,9 @@ def test_a_pattern_alone_is_of_the_kinds_of_the_base():
 
 
 def test_lists_in_presets_are_as_frozen_as_the_config():
-    assert "window=(2, 3)," in config_of("", BASE.replace("window = 2", "window = [2, 3]"))
-    assert "window=(2,)," in config_of("", BASE.replace("window = 2", "window = [2]"))
+    several = WINDOW.replace("window: int", "window: tuple[int, ...]")
+    assert "window=(2, 3)," in config_of("", BASE.replace("window = 2", "window = [2, 3]"), window=several)
+    assert "window=(2,)," in config_of("", BASE.replace("window = 2", "window = [2]"), window=several)
 
 
 def test_what_every_package_holds_is_left_out_where_it_requires_more():
