@@ -4,8 +4,8 @@ import functools
 from collections.abc import Iterator
 from unittest import mock
 
+import compiling  # noqa: F401
 import pytest
-from compiling import compiled_once  # noqa: F401
 
 from generator.fragment import parse_fragment
 from generator.library import Library
