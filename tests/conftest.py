@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import gc
 import shutil
 import tomllib
 from hashlib import sha256
@@ -16,6 +17,9 @@ from generator.commands.cli import gen
 from generator.errors import LoomError, nearest
 from generator.package import Package
 from generator.traced import Origin
+
+# trees of syntax, torch and jax are millions of objects that stay: they are seldom looked through for garbage
+gc.set_threshold(100_000, 50, 50)
 
 FRAGMENTS = {
     "model/attention": """

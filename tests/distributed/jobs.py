@@ -9,6 +9,8 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+from compiling import FAST
+
 GENERATED = Path(__file__).parents[2] / "generated"
 
 
@@ -20,9 +22,10 @@ def free_port() -> int:
 
 def environment(cache: Path, processes: int, devices: int, **variables: str) -> dict[str, str]:
     """Of one process: programs are compiled fast, and once for all processes and tests."""
-    flags = f"--xla_force_host_platform_device_count={devices} --xla_backend_optimization_level=0"
+    flags = f"{FAST} --xla_force_host_platform_device_count={devices}"
     several = {"JAX_COORDINATOR_ADDRESS": f"127.0.0.1:{free_port()}", "JAX_NUM_PROCESSES": str(processes)}
-    paths = [str(GENERATED), str(Path(__file__).parents[1])]
+    tests = Path(__file__).parents[1]
+    paths = [str(GENERATED), str(tests), str(tests / "without_torch")]
     found = {name: value for name, value in os.environ.items() if not name.startswith(("JAX_", "SLURM_", "OMPI_"))}
     return (
         found

@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from compiling import FAST
 
 GENERATED = Path(__file__).parents[2] / "generated"
 
@@ -74,7 +75,7 @@ def run(directory: Path, fault: str, count: int = 2) -> list[tuple[int, str, str
     with socket.socket() as s:
         s.bind(("127.0.0.1", 0))
         port = s.getsockname()[1]
-    environment = {"JAX_PLATFORMS": "cpu", "PATH": "", "XLA_FLAGS": "--xla_backend_optimization_level=0"}
+    environment = {"JAX_PLATFORMS": "cpu", "PATH": "", "XLA_FLAGS": FAST}
     processes = [
         subprocess.Popen(
             [sys.executable, "-c", DRIVER, str(number), str(count), str(port), str(directory), fault],

@@ -13,6 +13,7 @@ import time
 from pathlib import Path
 
 import pytest
+from compiling import FAST
 
 pytest.importorskip("jax")
 GENERATED = Path(__file__).resolve().parents[2] / "generated"
@@ -32,7 +33,7 @@ def start_job(directory: Path, steps: int, hang_seconds: int) -> list[subprocess
     settings |= dict(data=Path(email.__file__).parent / "*.py", checkpoint_dir=directory)
     settings |= dict(steps=steps, hang_seconds=hang_seconds)
     flags = [x for name, value in settings.items() for x in ("--" + name.replace("_", "-"), str(value))]
-    environment = {"JAX_PLATFORMS": "cpu", "XLA_FLAGS": "--xla_backend_optimization_level=0"}
+    environment = {"JAX_PLATFORMS": "cpu", "XLA_FLAGS": FAST}
     environment |= {"JAX_COMPILATION_CACHE_DIR": str(directory.parent / "cache")}
     return [
         subprocess.Popen(

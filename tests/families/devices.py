@@ -29,8 +29,7 @@ def on_eight_devices(compare: Callable[[SimpleNamespace], None], package: Simple
         f"{compare.__name__}(parity.load_package(pathlib.Path({folder!r})))"
     )
     environment = {
-        "XLA_FLAGS": "--xla_force_host_platform_device_count=8 --xla_backend_optimization_level=0",
-        "JAX_PLATFORMS": "cpu",
+        "XLA_FLAGS": f"{os.environ['XLA_FLAGS']} --xla_force_host_platform_device_count=8",
         "PYTHONPATH": os.pathsep.join(filter(None, sys.path)),
     }
     process = subprocess.run(

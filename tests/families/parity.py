@@ -18,7 +18,9 @@ MODULES = ("config", "errors", "model", "parallel", "huggingface", "generate", "
 
 
 def load_package(folder: Path) -> SimpleNamespace:
-    """The modules of a package, imported from the folder that holds it."""
+    """The modules of a package, imported from the folder that holds it; those of another of its name are forgotten."""
+    for name in [name for name in sys.modules if name.partition(".")[0] == folder.name]:
+        del sys.modules[name]
     sys.path.insert(0, str(folder.parent))
     try:
         return SimpleNamespace(**{name: importlib.import_module(f"{folder.name}.{name}") for name in MODULES})

@@ -28,12 +28,13 @@ CASES = {family: list(FAMILIES[family].cases) for family in FAMILIES}
 
 
 def grouped(family: str, case: str):
-    """A parameter whose tests one process runs, which weaves the package once."""
-    return pytest.param((family, case), marks=pytest.mark.xdist_group(f"{family}-{case}"), id=f"{family}-{case}")
+    """A parameter whose tests one process runs, which weaves the package once, and most of what `fitted` weaves."""
+    return pytest.param((family, case), marks=pytest.mark.xdist_group(family), id=f"{family}-{case}")
 
 
 ALL = [grouped(family, case) for family, names in CASES.items() for case in names]
 FIRST = [grouped(family, names[0]) for family, names in CASES.items()]
+EACH = [pytest.param(family, marks=pytest.mark.xdist_group(family)) for family in FAMILIES]
 
 
 @pytest.fixture(scope="module", params=ALL)
@@ -56,7 +57,7 @@ def compared(request, tmp_path_factory):
 def fitted(family: str, name: str, checkpoint: Path) -> Library:
     """The library with the architecture `name` that `gen new` makes for a checkpoint."""
     hf = json.loads((checkpoint / "config.json").read_text())
-    text = fit(LIBRARY, family, "cpu", hf, name, "config.json")
+    text = fit(LIBRARY, family, "cpu", hf, "fitted", "config.json")  # the same name for all, for what is woven once
     return Library({**LIBRARY.files, f"templates/architectures/{name}.toml": text})
 
 

@@ -6,7 +6,6 @@ the configurations come from. With ALL_PUBLISHED=1 the logits of all of them are
 
 from __future__ import annotations
 
-import functools
 import json
 import os
 from pathlib import Path
@@ -85,13 +84,6 @@ def shrunk(hf: dict) -> dict:
     return small
 
 
-@functools.cache
-def woven(architecture: str):
-    """The package of an architecture file; many checkpoints share one."""
-    library = Library({**LIBRARY.files, "templates/architectures/mine.toml": architecture})
-    return weave("mine", "cpu", library)
-
-
 def fit(hf: dict) -> str:
     """The architecture file of `gen new`, whatever the family that covers it."""
     refusals = []
@@ -101,13 +93,6 @@ def fit(hf: dict) -> str:
         except LoomError as error:
             refusals.append(str(error))
     raise AssertionError(refusals[0])
-
-
-@pytest.fixture(autouse=True)
-def woven_once(monkeypatch):
-    monkeypatch.setattr(
-        fitting, "weave", lambda name, target, library: woven(library.files["templates/architectures/mine.toml"])
-    )
 
 
 packages = {}

@@ -8,12 +8,12 @@ import pytest
 import transformers
 
 from families import parity
-from families.test_parity import FAMILIES, fitted, write
+from families.test_parity import EACH, FAMILIES, fitted, write
 from generator.errors import LoomError
 from generator.weaver import weave
 
 
-@pytest.mark.parametrize("name", FAMILIES)
+@pytest.mark.parametrize("name", EACH)
 def test_logits(name, tmp_path):
     """In fp32 on the CPU: Splash is interpreted, and what cuDNN would compute goes to XLA."""
     family = FAMILIES[name]

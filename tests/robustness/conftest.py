@@ -1,10 +1,6 @@
-"""Compile fast rather than well, and each program once: the arrays are tiny."""
+"""Each program is compiled once."""
 
-import os
-
-os.environ["XLA_FLAGS"] = os.environ.get("XLA_FLAGS", "") + " --xla_backend_optimization_level=0"
-os.environ.setdefault("JAX_PLATFORMS", "cpu")
-
+import compiling  # noqa: F401
 import jax
 import pytest
 
