@@ -58,6 +58,10 @@ class Function:
         """The parameters that calls fill: without `self`."""
         return [*self.positional, *self.node.params.kwonly_params]
 
+    def has_default(self, name: str) -> bool:
+        """Whether calls may leave out a parameter."""
+        return any(p.name.value == name and p.default is not None for p in self.parameters)
+
     @property
     def is_method(self) -> bool:
         static = any(syntax.dotted(decorator.decorator) == "staticmethod" for decorator in self.node.decorators)

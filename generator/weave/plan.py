@@ -13,7 +13,7 @@ from generator.traced import Origin
 from generator.weave.adapt import Need
 from generator.weave.asked import check_calls
 from generator.weave.calls import CallGraph
-from generator.weave.functions import Call, Function
+from generator.weave.functions import Call
 from generator.weave.names import bound_by, own_bound, own_code
 from generator.weave.values import Value, is_own, read_values
 
@@ -97,10 +97,8 @@ class Plan:
     def given(self, function: str, name: str) -> str:
         """What a function returns for a value."""
         calls = [c for c in self.split.get((function, name), []) if name in self.returned.get(c.callee, ())]
-        if not calls:
-            return name
-        names = [self.taken(call, name) for call in calls]
-        return f"({', '.join(names)})" if len(names) > 1 else f"({names[0]},)"
+        names = "".join(f"{self.taken(call, name)}, " for call in calls)
+        return f"({names.removesuffix(' ' if len(calls) == 1 else ', ')})" if calls else name
 
 
 def make_plan(
@@ -134,7 +132,7 @@ def make_plan(
             value.receivers.append(need.function)
     for optional in (False, True):  # first those that cannot do without
         for function, name in asked:
-            if _has_default(graph.functions[function], name) == optional:
+            if graph.functions[function].has_default(name) == optional:
                 planner.ask_callers(function, name, optional, None)
     for value in values.values():
         _plan_outward(plan, value)
@@ -149,10 +147,6 @@ def make_plan(
         for names in table.values():
             names.sort(key=order.__getitem__)
     return plan
-
-
-def _has_default(function: Function, name: str) -> bool:
-    return any(p.name.value == name and p.default is not None for p in function.parameters)
 
 
 class _Planner:
@@ -219,9 +213,9 @@ class _Planner:
         self._check_own(function, name)
         if node.owner:
             self._offer(node.owner, name)
-        else:
-            _add(self.plan.optional, function, name)
-            self.ask_callers(function, name, True, None)
+            return
+        _add(self.plan.optional, function, name)
+        self.ask_callers(function, name, True, None)
 
     def _provide(self, function: str, name: str, need: Need | None) -> None:
         provider = self.plan.values[name].providers[function]
@@ -238,14 +232,14 @@ class _Planner:
             self.ask_callers(function, name, True, need)
 
     def _takes(self, function: str, name: str) -> bool:
-        return name in self.plan.required.get(function, ()) or name in self.plan.optional.get(function, ())
+        return name in (*self.plan.required.get(function, ()), *self.plan.optional.get(function, ()))
 
     def _check_own(self, function: str, name: str) -> None:
         """A variable of the function's own is not the value because it has its name; one of its splices is theirs."""
         node = self.graph.functions[function]
+        source = node.source
         if name not in self._bound[function]:
             return
-        source = node.source
         here = source.traced.origin_at(source.span(node.node.name)[0]).path
         binding = [part for part in own_code(node.node) if name in bound_by(part)]
         mine = [part for part in binding if source.traced.origin_at(source.span(part)[0]).path == here]
