@@ -74,6 +74,19 @@ def list_(as_json: bool) -> None:
     write_json(found) if as_json else click.echo("\n\n".join(plain(table) for table in tables(found)))
 
 
+@gen.command("points", **NO_ONE)
+@click.option("--architecture", metavar="ARCH", help="Only the points of what it selects.")
+@AS_JSON
+def points_(architecture: str | None, as_json: bool) -> None:
+    """List the join points: place, names that a splice sees there, and the fragments that splice."""
+    from generator.commands.points import points, table
+    from generator.commands.project import Project
+    from generator.commands.tables import plain
+
+    found = points(Project.find().library(), architecture)
+    write_json(found) if as_json else click.echo(plain(table(found)))
+
+
 @gen.command("new", **NO_ONE)
 @click.option("--from-hf", "config", metavar="FILE", required=True, type=click.Path(path_type=Path), help="config.json")
 @click.option("--target", metavar="T", required=True, help="What the package is to run on; see gen list.")

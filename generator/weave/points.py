@@ -12,6 +12,7 @@ from generator import syntax
 from generator.errors import LoomError
 from generator.parts import Definition
 from generator.syntax import Source
+from generator.traced import Traced
 from generator.weave.names import bound_names
 
 
@@ -63,16 +64,24 @@ def find_points(definitions: dict[str, Definition]) -> dict[str, Point]:
     """
     points: dict[str, Point] = {}
     for key, definition in definitions.items():
-        if "point(" not in definition.text.text:
-            continue
-        source = Source(definition.text)
-        prefix = key.rsplit(":", 1)[0] + ":" if ":" in key else ""
-        for point in _points_below(source.module, prefix, (), False, key, source):
+        for point in points_of(key, definition.text):
             if point.name in points:
                 remedy = "Give one of them another name, or select only one of the hosts."
                 raise LoomError(f"the point {point.name!r} is also at {points[point.name].where}", point.where, remedy)
             points[point.name] = point
     return points
+
+
+def points_of(key: str, text: Traced) -> Iterable[Point]:
+    """The join points of one definition.
+
+    Raises:
+        LoomError: a point that cannot be read.
+    """
+    if "point(" in text.text:
+        source = Source(text)
+        prefix = key.rsplit(":", 1)[0] + ":" if ":" in key else ""
+        yield from _points_below(source.module, prefix, (), False, key, source)
 
 
 def _points_below(

@@ -1,0 +1,84 @@
+"""The join points of the library: where fragments can put statements, what they see there, and who does."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+from generator.commands.tables import Table
+from generator.errors import LoomError, nearest
+from generator.fragment import Fragment
+from generator.library import Library
+from generator.recipe import select
+from generator.traced import Traced
+from generator.weave.points import Point, points_of
+
+
+def points(library: Library, architecture: str | None = None) -> list[dict]:
+    """Every join point, by name and place.
+
+    Args:
+        architecture: only what it selects, on any target.
+
+    Returns:
+        For each point its `name`, `fragment` and place (`at`), the local names (`shows`) and the expressions that it
+        shows (`named`), whether it holds statements which a splice may replace or wrap (`wraps`), and the `splices`.
+
+    Raises:
+        LoomError: there is no such architecture, or a source cannot be read.
+    """
+    chosen = _selected(library, architecture) if architecture else library.everything
+    splices: dict[str, list[dict]] = {}
+    for fragment in chosen:
+        for splice in fragment.splices:
+            found = {"fragment": fragment.name, "at": str(splice.origin), "optional": splice.optional}
+            splices.setdefault(splice.point, []).append(found)
+    entries = [
+        {
+            "name": point.name,
+            "fragment": fragment.name,
+            "at": point.where,
+            "shows": list(dict.fromkeys(point.shown)),
+            "named": point.named,
+            "wraps": point.is_block,
+            "splices": splices.get(point.name, []),
+        }
+        for fragment in chosen
+        for point in _points(fragment)
+    ]
+    return sorted(entries, key=lambda entry: (entry["name"], entry["at"]))
+
+
+def _selected(library: Library, architecture: str) -> list[Fragment]:
+    """What an architecture selects on any target, in the order of the library."""
+    if architecture not in library.architectures():
+        raise LoomError(f"unknown architecture {architecture!r}", remedy=nearest(architecture, library.architectures()))
+    recipes = [select(architecture, target, library) for target in library.targets()]
+    names = {fragment.name for recipe in recipes for fragment in recipe.fragments}
+    names |= {name for recipe in recipes for name in recipe.pattern.of_kinds}
+    return [fragment for fragment in library.everything if fragment.name in names]
+
+
+def _points(fragment: Fragment) -> Iterator[Point]:
+    """Those of a fragment's definitions, and those in its splices; one that goes to several points has them once."""
+    for definition in fragment.definitions:
+        yield from points_of(definition.name, definition.text)
+    seen = set()
+    for splice in fragment.splices:
+        if splice.origin not in seen:
+            seen.add(splice.origin)
+            yield from points_of("_", Traced.insert("def _():\n", splice.origin) + splice.body)
+
+
+def table(entries: Iterable[dict]) -> Table:
+    """The points for people: a block point in `with` is marked, and a splice that may be left out too."""
+    rows = [
+        (
+            f"with {entry['name']}" if entry["wraps"] else entry["name"],
+            entry["at"],
+            ", ".join([*entry["shows"], *(f"{word}={text}" for word, text in entry["named"].items())]),
+            ", ".join(splice["fragment"] for splice in entry["splices"]),
+        )
+        for entry in entries
+    ]
+    note = "`with`: it holds statements, which a splice replaces, or wraps with proceed()."
+    return Table("Points", ("point", "at", "shows", "spliced by"), rows or [("(none)", "", "", "")], note)
