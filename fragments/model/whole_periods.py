@@ -1,7 +1,7 @@
 """All layers are in periods: a number of layers that leaves some over is refused, as they would be left out."""
 
 from generator.marks import requires, setting, splice
-from generator.roles import check_config
+from generator.roles import InputError
 
 requires("period")
 
@@ -16,4 +16,6 @@ def _(config, problems):
 @splice("Decoder.parameters")
 def _(config):
     if setting("whole_period") > 1:
-        check_config(config)  # nobody else does, where a program of its own makes the model
+        # check_config says so too, but who makes a Decoder need not call it
+        if config.layers % setting("whole_period"):
+            raise InputError(f"{config.layers} layers: must be a multiple of the period, {setting('whole_period')}")

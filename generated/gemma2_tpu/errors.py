@@ -83,6 +83,6 @@ def check_config(config: Config, source: str = "") -> None:
         if size % 2:
             problems.append(f"--head-size {size}: must be even, as pairs of numbers are rotated")
         if config.layers % 2:
-            problems.append(f"--layers {config.layers}: must be a multiple of the period, {2}")
+            problems.append(f"--layers {config.layers}: must be a multiple of the period, 2")
     if problems:
         raise InputError("\n".join(source + problem for problem in problems))

@@ -22,7 +22,7 @@ from jax.experimental.pallas.ops.tpu import splash_attention as splash
 from jax.sharding import PartitionSpec
 
 from .config import Config
-from .errors import check_config
+from .errors import InputError
 from .parallel import RULES, remat_policy, shard
 
 
@@ -291,7 +291,9 @@ class Decoder(nnx.Module):
         keys = jax.random.split(rngs.params(), config.layers // 2)
         self.layers = jax.vmap(lambda key: Period(config, nnx.Rngs(key)))(keys)
         self.norm = Norm(config.width, config.norm_epsilon)
-        check_config(config)  # nobody else does, where a program of its own makes the model
+        # check_config says so too, but who makes a Decoder need not call it
+        if config.layers % 2:
+            raise InputError(f"{config.layers} layers: must be a multiple of the period, 2")
 
     def hidden(
         self,

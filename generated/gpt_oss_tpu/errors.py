@@ -86,7 +86,7 @@ def check_config(config: Config, source: str = "") -> None:
         if size % 2:
             problems.append(f"--head-size {size}: must be even, as pairs of numbers are rotated")
         if config.layers % 2:
-            problems.append(f"--layers {config.layers}: must be a multiple of the period, {2}")
+            problems.append(f"--layers {config.layers}: must be a multiple of the period, 2")
         if config.rope_fast_turns <= config.rope_slow_turns:
             problems.append(f"--rope-fast-turns {config.rope_fast_turns}: must be above --rope-slow-turns")
         if config.experts_per_token > config.experts:

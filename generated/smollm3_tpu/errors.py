@@ -80,7 +80,7 @@ def check_config(config: Config, source: str = "") -> None:
         if config.heads % config.kv_heads:
             problems.append(f"--kv-heads {config.kv_heads}: must divide --heads {config.heads}")
         if config.layers % 4:
-            problems.append(f"--layers {config.layers}: must be a multiple of the period, {4}")
+            problems.append(f"--layers {config.layers}: must be a multiple of the period, 4")
         size = config.head_size
         if size % 2:
             problems.append(f"--head-size {size}: must be even, as pairs of numbers are rotated")

@@ -59,6 +59,9 @@ def _edits(node: cst.CSTNode, source: Source, settings: dict[str, object]) -> li
     if isinstance(node, cst.IfExp) and _is_decided(node.test):
         chosen = source.traced[slice(*source.span(node.body if _holds(node.test, source, settings) else node.orelse))]
         return [Edit(*source.span(node), _in_parentheses(chosen) if node.lpar else chosen)]
+    if isinstance(node, cst.FormattedStringExpression) and (number := _number(node, source, settings)):
+        start, end = source.span(node)
+        return [Edit(start, end, Traced.insert(number, source.traced.origin_at(start)))]
     if isinstance(node, cst.Call) and syntax.called(node) == "setting":
         return [_literal(node, source, settings)]
     return [edit for child in syntax.children(node) for edit in _edits(child, source, settings)]
@@ -77,6 +80,15 @@ def _literal(call: cst.Call, source: Source, settings: dict[str, object]) -> Edi
     alone = text[0] != "-" and not (text[0].isdigit() and source.text[end : end + 1] == ".")
     value = Traced.insert(text, source.traced.origin_at(start))
     return Edit(start, end, value if alone else _in_parentheses(value))
+
+
+def _number(node: cst.FormattedStringExpression, source: Source, settings: dict[str, object]) -> str:
+    """What `{setting("n")}` in an f-string is, where that is a number as it stands; else ''."""
+    plain = not (node.conversion or node.format_spec or node.equal)
+    if not plain or not isinstance(node.expression, cst.Call) or syntax.called(node.expression) != "setting":
+        return ""
+    value = settings[_name(node.expression, source, settings)]
+    return str(value) if isinstance(value, int) else ""
 
 
 def _name(call: cst.Call, source: Source, settings: dict[str, object]) -> str:

@@ -70,7 +70,7 @@ def test_maverick_is_what_its_architecture_says():
     [
         (dict(layer_types=["full_attention"] * 48), "layer_types is"),
         (dict(no_rope_layers=[1] * 48), "attn_temperature_tuning is true"),
-        (dict(no_rope_layers=[0] * 48), "and llama4 reads temperature_scale from it"),
+        (dict(no_rope_layers=[0] * 48), "scaled_rope requires rope"),
         (dict(moe_layers=[]), "dense_layers requires shared_expert"),
         (dict(hidden_act="gelu"), 'hidden_act is "gelu"'),
     ],
