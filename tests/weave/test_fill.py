@@ -43,7 +43,7 @@ class TestLiterals:
             ('setting("axes")', '["data", "fsdp"]'),
             ('setting("table")["batch"]', '{"batch": ["data"], "embed": "fsdp"}["batch"]'),
             ("f\"{setting('kind')} of {setting('heads')}\"", "f\"{'silu'} of 4\""),
-            ("f\"{setting('offset'):+}, {setting('offset')}, {setting('offset')=}\"", 'f"{-1:+}, -1, {-1=}"'),
+            ("f\"{setting('offset'):+}, {setting('offset')}, {setting('offset')=}\"", 'f"{(-1):+}, -1, {(-1)=}"'),
             ('f(setting("kind"), heads=setting("heads"))', 'f("silu", heads=4)'),
         ],
     )
