@@ -37,8 +37,6 @@ _CALLING = frozenset(
     }
 )
 _PLACES = {"jax.lax.cond": (1, 2), "jax.lax.switch": (1,), "jax.lax.fori_loop": (2,), "jax.lax.while_loop": (0, 1)}
-
-
 _OPAQUE = re.compile(r"\b(Any|Callable|object|Module)\b|^(list|tuple|dict|set)$")  # annotations that may be anything
 
 
@@ -242,8 +240,12 @@ class Instances:
         owner, name = call.args[0].value, call.args[1].value
         if isinstance(name, cst.SimpleString):
             return {("attribute", "", str(ast.literal_eval(name.value)))}
-        annotated = {p.name.value for s in self.graph.scopes(function) for p in s.parameters if p.annotation}
-        return {ANY} if syntax.dotted(owner) not in annotated else set()
+        for scope in self.graph.scopes(function):
+            for parameter in scope.parameters:
+                if parameter.annotation and parameter.name.value == syntax.dotted(owner):
+                    annotation = scope.source.code(parameter.annotation.annotation)
+                    return {ANY} if self._mentioned(annotation) or _OPAQUE.search(annotation) else set()
+        return {ANY}
 
     def _is_library(self, node: cst.BaseExpression, function: Function) -> bool:
         """Whether a dotted name is one of Python or of an import."""

@@ -76,6 +76,8 @@ class TestMethods:
             "        return self.rest[0](x)\n\ndef site(batch):\n    return Stack().act(batch)\n",
             "class Stack:\n    def __init__(self):\n        setattr(self, 'one', Block())\n\n    def act(self, x, name):\n"
             "        return getattr(self, name)(x)\n\ndef site(batch):\n    return Stack().act(batch, 'one')\n",
+            "class Stack:\n    def __init__(self):\n        self.one = Block()\n\ndef act(stack: Stack, name: str, x):\n"
+            "    return getattr(stack, name)(x)\n\ndef site(batch):\n    return act(Stack(), 'one', batch)\n",
             "class Stack:\n    def __init__(self):\n        self.block = Block()\n\n    def act(self, x):\n"
             "        return jax.vmap(self.block)(x)\n\ndef site(batch):\n    return Stack().act(batch)\n",
             "class Stack:\n    rest: list[Block]\n\n    def act(self, x):\n        return self.rest[0](x)\n\n"
