@@ -2,7 +2,7 @@
 # Fragments: model/embedding, model/logit_soft_cap, model/scaled_embedding, model/rms_norm, model/zero_centered_norm,
 # model/linear, model/kv_cache, model/sliding_window, model/attention_soft_cap, model/rope, kernels/attend_splash,
 # model/attention, model/query_scalar, model/decoder, data/batches, model/swiglu, model/geglu, model/block,
-# model/post_norms, model/period, model/whole_periods.
+# model/post_norms, model/period, errors/whole_periods.
 """Gemma 2 (Gemma Team 2024, arXiv 2408.00118): the whole model, top to bottom.
 
 Letters in shapes: B batch, T sequence, D width, N heads, K key and value heads, H head size, F feed-forward width,
@@ -22,7 +22,7 @@ from jax.experimental.pallas.ops.tpu import splash_attention as splash
 from jax.sharding import PartitionSpec
 
 from .config import Config
-from .errors import InputError
+from .errors import check_layers
 from .parallel import RULES, remat_policy, shard
 
 
@@ -291,9 +291,7 @@ class Decoder(nnx.Module):
         keys = jax.random.split(rngs.params(), config.layers // 2)
         self.layers = jax.vmap(lambda key: Period(config, nnx.Rngs(key)))(keys)
         self.norm = Norm(config.width, config.norm_epsilon)
-        # check_config says so too, but who makes a Decoder need not call it
-        if config.layers % 2:
-            raise InputError(f"{config.layers} layers: must be a multiple of the period, 2")
+        check_layers(config)
 
     def hidden(
         self,

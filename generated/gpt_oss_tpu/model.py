@@ -3,7 +3,7 @@
 # model/sliding_window, model/attention_sinks, model/rope, model/yarn, model/rope_scale, kernels/attend_splash,
 # model/attention, model/decoder, data/batches, model/expert_linear, model/expert_bias, model/clamped_swiglu,
 # model/dropless, model/expert_load, model/experts, model/normalised_top_k, model/load_balance, model/block,
-# model/period, model/whole_periods.
+# model/period, errors/whole_periods.
 """gpt-oss (OpenAI 2025, arXiv 2508.10925): the whole model, top to bottom.
 
 Letters in shapes: B batch, T sequence, D width, N heads, K key and value heads, H head size, F feed-forward width,
@@ -23,7 +23,7 @@ from jax.experimental.pallas.ops.tpu import splash_attention as splash
 from jax.sharding import PartitionSpec
 
 from .config import Config
-from .errors import InputError
+from .errors import check_layers
 from .parallel import RULES, remat_policy, shard
 
 
@@ -408,9 +408,7 @@ class Decoder(nnx.Module):
         keys = jax.random.split(rngs.params(), config.layers // 2)
         self.layers = jax.vmap(lambda key: Period(config, nnx.Rngs(key)))(keys)
         self.norm = Norm(config.width, config.norm_epsilon)
-        # check_config says so too, but who makes a Decoder need not call it
-        if config.layers % 2:
-            raise InputError(f"{config.layers} layers: must be a multiple of the period, 2")
+        check_layers(config)
 
     def hidden(
         self,

@@ -4,7 +4,7 @@
 # kernels/attend_splash, model/attention, model/decoder, data/batches, model/attention_temperature,
 # model/expert_linear, model/dropless, model/swiglu, model/feed_forward_width, model/expert_load,
 # model/scaled_expert_inputs, model/experts, model/shared_expert, model/sigmoid_top_k, model/load_balance,
-# model/block, model/period, model/whole_periods.
+# model/block, model/period, errors/whole_periods.
 """Llama 4 (Meta 2025, https://ai.meta.com/blog/llama-4-multimodal-intelligence): the whole model, top to bottom.
 
 Letters in shapes: B batch, T sequence, D width, N heads, K key and value heads, H head size, F feed-forward width,
@@ -24,7 +24,7 @@ from jax.experimental.pallas.ops.tpu import splash_attention as splash
 from jax.sharding import PartitionSpec
 
 from .config import Config
-from .errors import InputError
+from .errors import check_layers
 from .parallel import RULES, remat_policy, shard
 
 
@@ -467,9 +467,7 @@ class Decoder(nnx.Module):
         keys = jax.random.split(rngs.params(), config.layers // 4)
         self.layers = jax.vmap(lambda key: Period(config, nnx.Rngs(key)))(keys)
         self.norm = Norm(config.width, config.norm_epsilon)
-        # check_config says so too, but who makes a Decoder need not call it
-        if config.layers % 4:
-            raise InputError(f"{config.layers} layers: must be a multiple of the period, 4")
+        check_layers(config)
 
     def hidden(
         self,

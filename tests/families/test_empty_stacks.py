@@ -40,5 +40,5 @@ def test_a_model_does_without_no_layer(architecture, tmp_path, monkeypatch):
     monkeypatch.setattr(sys, "path", [str(tmp_path), *sys.path])
     package = importlib.import_module(folder.name)
     config = dataclasses.replace(package.PRESETS["tiny"], layers=5)
-    with pytest.raises(Exception, match="5 layers: must be a multiple of the period, 4"):
+    with pytest.raises(Exception, match="--layers 5: must be a multiple of the period, 4"):
         jax.eval_shape(lambda: package.Decoder(config, nnx.Rngs(0)))

@@ -1,0 +1,34 @@
+"""All layers are in periods: a number of layers that leaves some over is refused, as they would be left out."""
+
+from generator.marks import requires, setting, splice
+from generator.roles import Config, InputError
+
+requires("period")
+
+
+def layers_left_over(config: Config) -> list[str]:
+    """What is wrong with a number of layers that does not fill the last period."""
+    whole = config.layers % setting("whole_period") == 0
+    return [] if whole else [f"--layers {config.layers}: must be a multiple of the period, {setting('whole_period')}"]
+
+
+def check_layers(config: Config) -> None:
+    """Refuses layers that are left over, as check_config does, for those who make a Decoder without it.
+
+    Raises:
+        InputError: the number of layers, and the period.
+    """
+    for problem in layers_left_over(config):
+        raise InputError(problem)
+
+
+@splice("check_config.together")
+def _(config, problems):
+    if setting("whole_period") > 1:
+        problems += layers_left_over(config)
+
+
+@splice("Decoder.parameters")
+def _(config):
+    if setting("whole_period") > 1:
+        check_layers(config)
