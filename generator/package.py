@@ -1,4 +1,4 @@
-"""A package in memory, and the only code that writes to disk."""
+"""A package in memory."""
 
 from __future__ import annotations
 

@@ -11,7 +11,7 @@ def title_and_citation(path: str, text: str) -> tuple[str, str]:
     """The title and the citation of a source file; each '' where the file does not say.
 
     A fragment says both in its docstring: the first line, and what follows `Source:` at the start of a line. A TOML
-    file says them as `title` and `paper`.
+    file says them as `title` and `source`.
 
     Args:
         path: of the source, relative to its root.

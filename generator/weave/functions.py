@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -12,6 +13,7 @@ import libcst as cst
 
 from generator import syntax
 from generator.syntax import Source
+from generator.weave.names import bound_by, own_code
 
 
 @dataclass
@@ -24,7 +26,7 @@ class Function:
         owner: id of the enclosing function of a nested one, else ''.
         types: local name -> class, where an annotation says so.
         annotations: of local names that are assigned.
-        bindings: local name -> the expressions that it is assigned.
+        bindings: local name -> the expressions that it is assigned, where that is all that it is bound by.
         twice: whether another function has the same id.
     """
 
@@ -165,6 +167,10 @@ def _read_types(function: Function, names: set[str]) -> None:
             for target in small.targets:
                 if isinstance(target.target, cst.Name):
                     function.bindings.setdefault(target.target.value, []).append(small.value)
+    bound = Counter(name for node in own_code(function.node) for name in bound_by(node))
+    for name, values in function.bindings.items():  # by a loop, an unpacking or a caller it may be anything
+        if bound[name] > len(values) or name in function.parameter_names:
+            values.clear()
 
 
 def named_class(annotation: str, names: set[str]) -> str:

@@ -16,19 +16,19 @@ from generator import syntax
 from generator.syntax import Source
 from generator.weave.calls import CallGraph
 from generator.weave.functions import Function
-from generator.weave.names import own_bound, own_code
+from generator.weave.names import bound_names, own_bound, own_code
+from generator.weave.wrappers import WRAPPERS
 
-Place = tuple[str, str, str]  # ("name", function, name), ("attribute", "", name), ("result", function, ""), a class
+# ("name", function, name), ("attribute", "", name), ("result", function, ""), ("class", "", name), and what is had by
+# calling what a place holds: ("called name", ...)
+Place = tuple[str, str, str]
 ANY: Place = ("any", "", "")  # an attribute whose name is computed
 
 # Functions of libraries that give back a function which calls what they are given first.
-_WRAPPING = frozenset(
-    {
-        *("functools.partial", "jax.checkpoint", "jax.remat", "jax.shard_map", "jax.vmap", "jax.pmap", "jax.jit"),
-        *(f"jax.{name}" for name in ("grad", "value_and_grad", "jacfwd", "jacrev", "hessian")),
-        *(f"flax.nnx.{name}" for name in ("vmap", "pmap", "scan", "remat", "jit", "grad", "value_and_grad")),
-    }
-)
+_WRAPPING = WRAPPERS | {
+    *("functools.partial", "jax.shard_map", "jax.vmap", "jax.pmap", "jax.jacfwd", "jax.jacrev", "jax.hessian"),
+    *("flax.nnx.vmap", "flax.nnx.pmap", "flax.nnx.scan"),
+}
 # Those that call it at once; and those that call what they are given at other places.
 _CALLING = frozenset(
     {
@@ -106,6 +106,9 @@ class Instances:
             self._state(("result", function.id, ""), function.result)
 
     def _read(self, function: Function) -> None:
+        for parameter in function.parameters:
+            if parameter.default:
+                self._give(("name", function.id, parameter.name.value), self._places(parameter.default, function))
         for node in own_code(function.node):
             if isinstance(node, cst.Assign):
                 for target in node.targets:
@@ -121,7 +124,10 @@ class Instances:
                 self._bind(node.target, node.iter, function)
             elif isinstance(node, cst.WithItem) and node.asname:
                 self._bind(node.asname.name, node.item, function)
-            elif isinstance(node, cst.Return) and node.value:
+            elif isinstance(node, cst.Match):
+                for name in {name for case in node.cases for name in bound_names(case.pattern)}:
+                    self._give(self._name(name, function), self._places(node.subject, function))
+            elif isinstance(node, (cst.Return, cst.Yield)) and node.value:
                 self._give(("result", function.id, ""), self._places(node.value, function))
             elif isinstance(node, cst.Call):
                 self._read_call(node, function)
@@ -131,7 +137,8 @@ class Instances:
         every = {place for _, places in given for place in places}
         callee = self._known.get(id(call))
         if callee:
-            self._pass(self.graph.functions[callee], given, every)
+            starred = any(argument.star for argument in call.args)
+            self._pass(self.graph.functions[callee], given, every, starred)
             return
         if isinstance(call.func, cst.Attribute) and not self._is_library(call.func, function):  # `blocks.append(block)`
             for place in self._targets(call.func.value, function):
@@ -147,16 +154,15 @@ class Instances:
                     for name in inner.parameter_names:
                         self._give(("name", inner.id, name), every)
 
-    def _pass(self, callee: Function, given: list[tuple[str, set[Place]]], every: set[Place]) -> None:
+    def _pass(self, callee: Function, given: list[tuple[str, set[Place]]], every: set[Place], starred: bool) -> None:
         """Hands arguments to parameters; to all of them where a scan or a star says less."""
         positional = [parameter.name.value for parameter in callee.positional]
         for number, (keyword, places) in enumerate(given):
             name = keyword or (positional[number] if number < len(positional) else "")
             self._give(("name", callee.id, name), places)
-        if any(call.callee == callee.id and call.scan for call in self.graph.calls):
-            for name in positional:
-                if name not in callee.types:
-                    self._give(("name", callee.id, name), every)
+        if starred or any(call.callee == callee.id and call.scan for call in self.graph.calls):
+            for name in callee.parameter_names:
+                self._give(("name", callee.id, name), every)
 
     def _functions(self, name: str, function: Function) -> Iterator[Function]:
         for scope in self.graph.scopes(function):
@@ -178,12 +184,18 @@ class Instances:
         self._held.setdefault(place, set()).update(places)
 
     def _bind(self, target: cst.BaseExpression, value: cst.BaseExpression, function: Function) -> None:
+        lambdas = [node for node in syntax.walk(value) if isinstance(node, cst.Lambda)]
         for place in self._targets(target, function):
             self._give(place, self._places(value, function))
+            for node in lambdas:
+                self._give(_called(place), self._places(node.body, function))
 
     def _targets(self, target: cst.BaseExpression, function: Function) -> Iterator[Place]:
         if isinstance(target, cst.Name):
             yield self._name(target.value, function)
+            for scope in self.graph.scopes(function)[1:]:  # it may be nonlocal
+                if target.value in own_bound(scope.node):
+                    yield "name", scope.id, target.value
         elif isinstance(target, cst.Attribute):
             yield "attribute", "", target.attr.value
         elif isinstance(target, (cst.Subscript, cst.StarredElement)):
@@ -218,6 +230,8 @@ class Instances:
             library = self._is_library(node.func, function)
             inside = [*([] if library else [node.func]), *(argument.value for argument in node.args)]
             held = {place for child in inside for place in self._places(child, function)}
+            if not isinstance(node.func, cst.Call):  # a lambda that a name or an attribute is bound to
+                held |= {_called(place) for place in self._targets(node.func, function)}
             if isinstance(node.func, cst.Attribute) and not library:  # `blocks.pop()`
                 held |= self._places(node.func.value, function)
             return held.union(*self._called_by(node, function))
@@ -262,3 +276,7 @@ class Instances:
 
 def _class(name: str) -> Place:
     return "class", "", name
+
+
+def _called(place: Place) -> Place:
+    return f"called {place[0]}", *place[1:]

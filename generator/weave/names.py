@@ -102,6 +102,12 @@ def own_code(function: cst.FunctionDef) -> tuple[cst.CSTNode, ...]:
     return tuple(node for statement in own for node in syntax.own_expressions(statement))
 
 
+@lru_cache(maxsize=4096)
+def any_bound(function: cst.FunctionDef) -> frozenset[str]:
+    """What is bound anywhere in a function: in its nested functions, lambdas and comprehensions too."""
+    return frozenset(bound_names(function) | inner_parameters(function))
+
+
 def inner_parameters(node: cst.CSTNode) -> set[str]:
     """The parameters of all functions and lambdas below, and of the node itself."""
     return {parameter.name.value for parameter in syntax.walk(node) if isinstance(parameter, cst.Param)}

@@ -263,15 +263,14 @@ class _Planner:
 
     def _nobody(self, function: str, name: str, need: Need | None) -> None:
         self.graph.check_doubts(function)
-        where = str(need.origin) if need else self.graph.functions[function].where
+        place = self.graph.functions[function].where
         sites = ", ".join(f"{p.site} ({p.origin})" for p in self.plan.values[name].providers.values())
-        raise LoomError(
-            f"{need.fragment if need else function} needs {name!r}, and {function} "
-            f"({self.graph.functions[function].where}), which is called by nobody, does not have it",
-            where,
+        message = f"{need.fragment if need else function} needs {name!r}, and {function} ({place}), which is called by"
+        remedy = (
             f"It is provided at {sites}. Provide it at {function} too, or on the way to it; where {function} is called "
-            "after all, say so by a type: `layer: Block`.",
         )
+        remedy += "after all, say so by a type: `layer: Block`."
+        raise LoomError(f"{message} nobody, does not have it", str(need.origin) if need else place, remedy)
 
 
 def _plan_outward(plan: Plan, value: Value) -> None:

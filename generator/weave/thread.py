@@ -11,8 +11,8 @@ before: `loss` provides segment_ids, a splice in Attention reads it        after
                 return x, None                                          return x, None
 
 Inward, a function that needs a value takes it as a parameter, and so does each of its callers, up to one that has it:
-a provider, a parameter or a variable of that name. Outward, a function returns the value beside its result, and so does
-each caller, up to one that reads it; a scan stacks it over the layers.
+the site of a provider, or a parameter that asks for it. Outward, a function returns the value beside its result, and
+so does each caller, up to one that reads it; a scan stacks it over the layers.
 """
 
 from __future__ import annotations

@@ -10,7 +10,7 @@ from generator import syntax
 from generator.grammar import own_nodes
 from generator.parts import Import
 from generator.weave.functions import Function, Wrapper
-from generator.weave.names import own_bound
+from generator.weave.names import any_bound, own_bound
 
 WRAPPERS = frozenset(
     {
@@ -42,9 +42,7 @@ class Wrappers:
     def meaning(self, node: cst.CSTNode, function: Function) -> str:
         """`jax.lax.scan` of a name in a function that an import gives that meaning, else ''."""
         head, dot, rest = syntax.dotted(node).partition(".")
-        if not head or any(head in own_bound(scope.node) for scope in self._scopes(function)):
-            return ""
-        if head in self._functions:
+        if not head or head in self._functions or head in any_bound(self._scopes(function)[-1].node):
             return ""
         for path in function.source.traced.paths():
             for imported in self._imports.get(path, {}).values():
@@ -92,7 +90,8 @@ class Wrappers:
     def _returned(self, function: Function, seen: frozenset[str]) -> Wrapper | None:
         """What a function of the package wraps its first parameter in, where it does nothing else with it."""
         returns = [node.value for node in own_nodes(function.node) if isinstance(node, cst.Return)]
-        value = returns[0] if len(returns) == 1 and function.id not in seen and function.positional else None
+        plain = len(returns) == 1 and function.id not in seen and not function.node.decorators
+        value = returns[0] if plain and function.positional else None
         if not isinstance(value, cst.Call) or not value.args:
             return None
         first = function.positional[0].name.value

@@ -3,19 +3,8 @@
 from __future__ import annotations
 
 import pytest
-from miniature import message, refused, run, woven
+from miniature import VALUE, message, refused, run, woven
 
-VALUE = """
-    from generator.marks import provide, splice
-
-    @provide("site")
-    def p(batch):
-        return batch * 10
-
-    @splice("here")
-    def _(x, p):
-        x = x + p
-"""
 HEAD = """
 import functools
 import jax
@@ -83,6 +72,18 @@ class TestMethods:
             "class Stack:\n    rest: list[Block]\n\n    def act(self, x):\n        return self.rest[0](x)\n\n"
             "def site(batch):\n    return Stack().act(batch)\n",
             "def act(rest: list[Block], x):\n    return rest[0](x)\n\ndef site(batch):\n    return act([], batch)\n",
+            "def act(x, f=Block()):\n    return f(x)\n\ndef site(batch):\n    return act(batch)\n",
+            "def act(f, x):\n    return f(x)\n\ndef site(batch):\n    return act(*[Block(), batch])\n",
+            "def act(f, x):\n    return f(x)\n\ndef site(batch):\n    return act(**{'f': Block(), 'x': batch})\n",
+            "def layers():\n    yield Block()\n\ndef site(batch):\n    return [layer(batch) for layer in layers()]\n",
+            "def site(batch):\n    make = lambda: Block()\n    return make()(batch)\n",
+            "def site(batch):\n    match [Block()]:\n        case [layer]:\n            return layer(batch)\n",
+            "def site(batch):\n    layer = None\n    def choose():\n        nonlocal layer\n        layer = Block()\n"
+            "    choose()\n    return layer(batch)\n",
+            "class Wide:\n    def __call__(self, x):\n        return x\n\ndef site(batch):\n    layer = Wide()\n"
+            "    for layer in [Block()]:\n        batch = layer(batch)\n    return batch\n",
+            "class Wide:\n    def __call__(self, x):\n        return x\n\ndef act(layer, x):\n    if x:\n"
+            "        layer = Wide()\n    return layer(x)\n\ndef site(batch):\n    return act(Block(), batch)\n",
             "BLOCKS = [Block()]\n\ndef site(batch):\n    return BLOCKS[0](batch)\n",
             "class Wide(Block):\n    pass\n\ndef site(batch):\n    return [Wide()][0](batch)\n",
             "def site(batch):\n    layers = jax.vmap(lambda key: Block())(batch)\n    return layers(batch)\n",
@@ -144,6 +145,11 @@ class TestWrappers:
             "def checkpoint(f, x):\n    return f(x)\n\ndef site(batch):\n    return inner(batch), checkpoint(inner, batch)\n",
             "def site(batch):\n    jit = lambda f: f\n    return inner(batch), jit(inner)(batch)\n",
             "def site(batch, jit):\n    return inner(batch), jit(inner)(batch)\n",
+            "def site(batch):\n    jit = jax.jit\n    for jit in [lambda f: f]:\n        pass\n"
+            "    return inner(batch), jit(inner)(batch)\n",
+            "def site(batch):\n    return inner(batch), (lambda checkpoint: checkpoint(inner)(batch))(lambda f: f)\n",
+            "def twice(f):\n    return f\n\n@twice\ndef save(f):\n    return jax.checkpoint(f)\n\n"
+            "def site(batch):\n    return inner(batch), save(inner)(batch)\n",
             "def save(f):\n    g = jax.checkpoint(f)\n    return jax.checkpoint(f)\n\n"
             "def site(batch):\n    return inner(batch), save(inner)(batch)\n",
             "def site(batch):\n    return inner(batch), functools.partial(jax.jit, inner)()(batch)\n",
