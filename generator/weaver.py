@@ -6,24 +6,24 @@ import hashlib
 from collections.abc import Collection
 from dataclasses import replace
 
-from generator import sourcemap
-from generator.config import check_fields, merge_fields
-from generator.fragment import Fragment
-from generator.layout import file_of, lay_out
-from generator.library import Library
-from generator.package import Package
-from generator.parts import Definition, Provider, Splice
-from generator.proof import check_files
-from generator.recipe import Recipe, select
-from generator.render import render_files
-from generator.traced import Traced
+from generator.code import sourcemap
+from generator.code.traced import Traced
+from generator.language.fragment import Fragment
+from generator.language.parts import Definition, Provider, Splice
+from generator.package.config import check_fields, merge_fields
+from generator.package.layout import file_of, lay_out
+from generator.package.package import Package
+from generator.package.proof import check_files
+from generator.package.render import render_files
+from generator.recipe.library import Library
+from generator.recipe.recipe import Recipe, select
+from generator.thread.thread import thread, threaded_names
 from generator.weave.adapt import Need
+from generator.weave.expand import check_given, count_layers, write_out
 from generator.weave.fill import fill
-from generator.weave.layers import check_given, count_layers, write_out
 from generator.weave.link import collect
 from generator.weave.specialise import specialise
 from generator.weave.splice import weave_splices
-from generator.weave.thread import thread, threaded_names
 
 
 def weave(architecture: str, target: str, library: Library, without: Collection[str] = ()) -> Package:

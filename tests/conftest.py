@@ -13,10 +13,10 @@ from textwrap import dedent
 import pytest
 from click.testing import CliRunner, Result
 
+from generator.code.traced import Origin
 from generator.commands.cli import gen
 from generator.errors import LoomError, nearest
-from generator.package import Package
-from generator.traced import Origin
+from generator.package.package import Package
 
 # trees of syntax, torch and jax are millions of objects that stay: they are seldom looked through for garbage
 gc.set_threshold(100_000, 50, 50)
@@ -150,8 +150,8 @@ class Workshop:
 def workshop(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Workshop:
     """gen in an empty folder with the small library built in."""
     made = Workshop(tmp_path)
-    monkeypatch.setattr("generator.commands.project.builtin_root", lambda: made.builtin)
-    monkeypatch.setattr("generator.commands.project.Project.library", lambda project: Files(project.roots))
+    monkeypatch.setattr("generator.disk.project.builtin_root", lambda: made.builtin)
+    monkeypatch.setattr("generator.disk.project.Project.library", lambda project: Files(project.roots))
     monkeypatch.setattr("generator.commands.build.weave", weave_files)
     monkeypatch.chdir(made.root)
     return made

@@ -8,16 +8,16 @@ from textwrap import dedent
 import black
 import pytest
 
+from generator.code.format import format_python
+from generator.code.traced import Traced
 from generator.errors import LoomError
-from generator.format import format_python
-from generator.fragment import Fragment, parse_fragment
-from generator.library import Library
-from generator.package import Package
-from generator.traced import Traced
+from generator.language.fragment import Fragment, parse_fragment
+from generator.package.package import Package
+from generator.recipe.library import Library
+from generator.thread.thread import thread, threaded_names
 from generator.weave.fill import fill
 from generator.weave.link import collect
 from generator.weave.splice import weave_splices
-from generator.weave.thread import thread, threaded_names
 from generator.weaver import weave
 
 PACKAGE = """\
@@ -37,7 +37,7 @@ documentation = "Settings."
 ARCHITECTURE = 'title = "Toy"\n'
 TARGET = 'title = "Anywhere"\n'
 VALUE = """
-    from generator.marks import provide, splice
+    from generator.language import provide, splice
 
     @provide("site")
     def p(batch):

@@ -16,11 +16,11 @@ import pytest
 import tomli_w
 from miniature import PACKAGE, files, package, refused_package
 
-from generator import fit as fitting
+from generator.checkpoint import fit as fitting
 from generator.errors import LoomError
-from generator.files import read_text
-from generator.library import Library
-from generator.toml import toml_text
+from generator.recipe.files import read_text
+from generator.recipe.library import Library
+from generator.recipe.toml import toml_text
 from generator.weaver import weave
 
 ALL = "ALL_BAD_INPUT" in os.environ
@@ -191,7 +191,7 @@ def test_toml_reads_as_it_was_written():
 RICH = files(
     FIELDS
     | {
-        "model/block": '"""Block."""\n\nfrom generator.marks import splice\n\n\ndef block(x):\n    return x\n',
+        "model/block": '"""Block."""\n\nfrom generator.language import splice\n\n\ndef block(x):\n    return x\n',
         "train/loop": '"""Loop."""\n\n\ndef loop():\n    return setting("deep")\n',
     },
     architecture="""
@@ -312,7 +312,7 @@ LIBRARY = Library.read([ROOT])
 def test_config_json(family, tmp_path, monkeypatch):
     """`gen new` writes what reads as it was written and makes a Config that the package takes, or says why not."""
     from generator.commands.new import new
-    from generator.commands.project import Project
+    from generator.disk.project import Project
 
     woven = {}
 

@@ -8,7 +8,7 @@ import pytest
 from miniature import PACKAGE, files
 
 from generator.errors import LoomError, nearest
-from generator.library import Library
+from generator.recipe.library import Library
 from generator.weaver import weave
 
 
@@ -45,7 +45,7 @@ class TestNearest:
 HOST = '''"""A host."""
 
 import math
-from generator.marks import emit, point, proceed, provide, receive, setting, splice
+from generator.language import emit, point, proceed, provide, receive, setting, splice
 
 class Config:
     width: int = setting("width")  # of the stream

@@ -14,11 +14,11 @@ from textwrap import dedent
 import black
 import pytest
 
-from generator import format as format_module
+from generator.code import format as format_module
+from generator.code.format import format_python, tokenize
+from generator.code.sourcemap import segments
+from generator.code.traced import Origin, Traced
 from generator.errors import LoomError
-from generator.format import format_python, tokenize
-from generator.sourcemap import segments
-from generator.traced import Origin, Traced
 
 MODE = black.Mode(line_length=120, target_versions={black.TargetVersion.PY311})
 

@@ -7,7 +7,7 @@ from textwrap import dedent
 import pytest
 
 from generator.errors import LoomError
-from generator.fragment import Fragment, parse_fragment
+from generator.language.fragment import Fragment, parse_fragment
 
 TEXT = '''
 """Rotary position embedding.
@@ -22,7 +22,7 @@ import jax.numpy as jnp
 import os.path
 from functools import partial as part, cache
 
-from generator.roles import Block
+from generator.language.roles import Block
 
 requires("attention")
 
@@ -145,8 +145,8 @@ class TestRefused:
             ("def f(): return 1\n", 1, "a block on the line of its header"),
             ("from os import *\n", 1, "an import of everything"),
             ("from .rope import rotate\n", 1, "a relative import"),
-            ("import generator.marks as m\n", 1, "a package may not need gen"),
-            ("from generator.roles import A as B\n", 1, "an import under another name"),
+            ("import generator.language as m\n", 1, "a package may not need gen"),
+            ("from generator.language.roles import A as B\n", 1, "an import under another name"),
             ("x = 1\nprint(x)\n", 2, "a fragment holds imports, functions, classes, values, splices and providers"),
             ("a, b = 1, 2\n", 1, "a fragment holds imports"),
             ("for x in y:\n    pass\n", 1, "a fragment holds imports"),

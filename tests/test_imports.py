@@ -6,10 +6,10 @@ from itertools import permutations
 
 import pytest
 
+from generator.code.traced import Origin
 from generator.errors import LoomError
-from generator.imports import import_block
-from generator.parts import Import
-from generator.traced import Origin
+from generator.language.parts import Import
+from generator.package.imports import import_block
 
 
 def imported(module: str, name: str = "", alias: str = "", line: int = 1) -> Import:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import graphlib
 import subprocess
 import sys
 from functools import lru_cache
@@ -59,3 +60,15 @@ def test_no_circles():
 def test_every_module_alone():
     done = subprocess.run([sys.executable, "-c", ALONE, *FILES], cwd=REPOSITORY, capture_output=True, text=True)
     assert (done.stdout, done.stderr) == ("", "")
+
+
+def test_no_circles_of_folders():
+    """A folder is a layer: what stands below it knows nothing of it."""
+    folders: dict[str, set[str]] = {}
+    for name in FILES:
+        folder = name.split(".")[1] if name.count(".") > 1 else name
+        folders.setdefault(folder, set()).update(
+            other.split(".")[1] for other in imported(name) if other.count(".") > 1 and other.split(".")[1] != folder
+        )
+    order = graphlib.TopologicalSorter(folders)
+    assert list(order.static_order())  # raises CycleError

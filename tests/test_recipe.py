@@ -6,8 +6,8 @@ import pytest
 from miniature import PACKAGE, files, package, refused_package
 
 from generator.errors import LoomError
-from generator.library import Library
-from generator.recipe import select
+from generator.recipe.library import Library
+from generator.recipe.recipe import select
 from generator.weaver import weave
 
 MODEL = {

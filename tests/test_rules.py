@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 from miniature import files, refused_package
 
-from generator.library import Library
-from generator.recipe import select
+from generator.recipe.library import Library
+from generator.recipe.recipe import select
 
 MODEL = {"model/model": '"""The model."""\n\ndef model():\n    return 1\n'}
 HEAD = 'title = "A"\n'  # line 4 of the file, after the fragments

@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from generator.code.format import format_python
+from generator.code.sourcemap import decode, dump, encode, load, segments
+from generator.code.traced import Origin, Traced
 from generator.errors import LoomError
-from generator.format import format_python
-from generator.sourcemap import decode, dump, encode, load, segments
-from generator.traced import Origin, Traced
 
 A, B = "fragments/a.py", "fragments/b.py"
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from generator.syntax import Source
-from generator.traced import Origin, Traced
+from generator.code.syntax import Source
+from generator.code.traced import Origin, Traced
 
 
 def test_equal_texts_share_a_tree_and_keep_their_origins():

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from generator.traced import Edit, Origin, Traced, line_starts
+from generator.code.traced import Edit, Origin, Traced, line_starts
 
 Model = list[tuple[str, Origin]]  # each character with its origin
 texts = st.text(alphabet="ab\n\x0c\u2028", max_size=12)

@@ -18,8 +18,8 @@ from flax import nnx
 from jax import Array
 from jax.sharding import Mesh
 
-from generator.marks import point, setting
-from generator.roles import (
+from generator.language import point, setting
+from generator.language.roles import (
     WAITS,
     Batches,
     Damage,

@@ -10,7 +10,7 @@ from etils import epath
 from safetensors import SafetensorError
 from tyro.conf import Positional
 
-from generator.roles import (
+from generator.language.roles import (
     Checkpoints,
     InputError,
     absolute,

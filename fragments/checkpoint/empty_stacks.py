@@ -2,8 +2,8 @@
 
 import jax.numpy as jnp
 
-from generator.marks import splice
-from generator.roles import named_arrays
+from generator.language import splice
+from generator.language.roles import named_arrays
 
 
 @splice("Checkpoints.save")

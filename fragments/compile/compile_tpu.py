@@ -11,8 +11,8 @@ import jax
 import tyro
 from jax.experimental import topologies
 
-from generator.marks import setting
-from generator.roles import (
+from generator.language import setting
+from generator.language.roles import (
     PRESETS,
     Config,
     ExitCode,

@@ -12,8 +12,8 @@ import numpy as np
 from jax import Array
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
-from generator.marks import point, provide, splice
-from generator.roles import RULES, TEXT_BYTES, InputError, load_tokenizer, open_documents
+from generator.language import point, provide, splice
+from generator.language.roles import RULES, TEXT_BYTES, InputError, load_tokenizer, open_documents
 
 
 class Config:

@@ -11,7 +11,7 @@ from pathlib import Path
 import grain
 import numpy as np
 
-from generator.roles import InputError
+from generator.language.roles import InputError
 
 
 class Config:

@@ -5,8 +5,8 @@ Source: Ding et al. 2024, arXiv 2404.10830, section 3.
 
 import grain
 
-from generator.marks import splice
-from generator.roles import Unlist
+from generator.language import splice
+from generator.language.roles import Unlist
 
 PACKING_BINS = 64  # sequences of a row that are packed together; more of them waste less and take longer to fill
 

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from etils import epath
 from tokenizers import Tokenizer
 
-from generator.roles import InputError
+from generator.language.roles import InputError
 
 
 class Config:

@@ -10,8 +10,8 @@ import threading
 import jax
 from etils import epath
 
-from generator.marks import splice
-from generator.roles import ExitCode
+from generator.language import splice
+from generator.language.roles import ExitCode
 
 
 class Config:

@@ -3,8 +3,8 @@
 import dataclasses
 import typing
 
-from generator.marks import point
-from generator.roles import Config, InputError
+from generator.language import point
+from generator.language.roles import Config, InputError
 
 
 def field_problems(settings: object, bounds: dict[str, tuple[float, float]]) -> list[str]:

@@ -1,7 +1,7 @@
 """All layers are in periods: a number of layers that leaves some over is refused, as they would be left out."""
 
-from generator.marks import requires, setting, splice
-from generator.roles import Config, InputError
+from generator.language import requires, setting, splice
+from generator.language.roles import Config, InputError
 
 requires("period")
 

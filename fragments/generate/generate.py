@@ -13,8 +13,8 @@ import numpy as np
 import tyro
 from jax import Array
 
-from generator.marks import provide, receive, stack_layers
-from generator.roles import (
+from generator.language import provide, receive, stack_layers
+from generator.language.roles import (
     ByteTokenizer,
     Cache,
     Decoder,

@@ -1,6 +1,6 @@
 """Attention to earlier tokens only, where the model type has attention in both directions too."""
 
-from generator.marks import splice
+from generator.language import splice
 
 
 @splice("hf.complete")

@@ -1,6 +1,6 @@
 """Settings of DeepSeek's config.json that are said by its released files, or only by the code that reads them."""
 
-from generator.marks import setting, splice
+from generator.language import setting, splice
 
 
 @splice("hf.complete", before="top_k_norm")

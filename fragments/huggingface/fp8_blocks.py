@@ -10,7 +10,7 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 
-from generator.marks import splice
+from generator.language import splice
 
 FP8_BLOCK = 128  # rows and columns
 

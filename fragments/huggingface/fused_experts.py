@@ -2,8 +2,8 @@
 
 import numpy as np
 
-from generator.marks import requires, splice
-from generator.roles import Joined
+from generator.language import requires, splice
+from generator.language.roles import Joined
 
 requires("joined")
 

@@ -1,6 +1,6 @@
 """Query, key and value in one tensor of a checkpoint, gate and up in another."""
 
-from generator.marks import requires, splice
+from generator.language import requires, splice
 
 requires("joined")
 

@@ -1,6 +1,6 @@
 """Names of GPT-2 in checkpoints and config.json; its products keep their weights as [inputs, outputs]."""
 
-from generator.marks import splice
+from generator.language import splice
 
 # what other models call a setting -> what GPT-2 does
 GPT2_SETTINGS = {

@@ -1,6 +1,6 @@
 """Names and defaults of gpt-oss in checkpoints and config.json."""
 
-from generator.marks import splice
+from generator.language import splice
 
 
 @splice("hf.layer_tensors")

@@ -14,8 +14,8 @@ from huggingface_hub import split_state_dict_into_shards_factory
 from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save_file
 
-from generator.marks import layer_numbers, point, setting
-from generator.roles import ByteTokenizer, Config, Decoder, InputError, check_config, named_arrays
+from generator.language import layer_numbers, point, setting
+from generator.language.roles import ByteTokenizer, Config, Decoder, InputError, check_config, named_arrays
 
 
 def hf_tensors() -> Iterator[tuple[str, str, str]]:

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from generator.marks import excludes, splice
+from generator.language import excludes, splice
 
 excludes("joined")
 

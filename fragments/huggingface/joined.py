@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from generator.marks import point, splice
+from generator.language import point, splice
 
 
 class Joined:

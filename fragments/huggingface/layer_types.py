@@ -1,6 +1,6 @@
 """The types of the layers in config.json: the last of each period attends in full, the others through a window."""
 
-from generator.marks import setting, splice
+from generator.language import setting, splice
 
 
 def layer_types(layers: int, period: int = setting("period")) -> list[str]:

@@ -1,6 +1,6 @@
 """The layers of Llama 4 that rotate and attend in chunks, and what else its config.json may have off."""
 
-from generator.marks import own_layers, point, splice
+from generator.language import own_layers, point, splice
 
 
 def attention_types(rotated: list[int]) -> list[str]:

@@ -1,6 +1,6 @@
 """The layers of Llama 4 that have experts, in its config.json."""
 
-from generator.marks import own_layers, splice
+from generator.language import own_layers, splice
 
 
 @splice("hf.complete")

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from generator.marks import splice
+from generator.language import splice
 
 MXFP4_VALUES = (0.0, 0.5, 1.0, 1.5, 2.0, 3.0, 4.0, 6.0)  # by the lower three bits; the fourth is the sign
 

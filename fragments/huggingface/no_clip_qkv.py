@@ -1,6 +1,6 @@
 """Queries, keys and values as they are, where the model type can clip them too."""
 
-from generator.marks import excludes, splice
+from generator.language import excludes, splice
 
 excludes("clip_qkv")
 

@@ -1,6 +1,6 @@
 """No token for padding, where transformers would take one that small vocabularies lack."""
 
-from generator.marks import splice
+from generator.language import splice
 
 
 @splice("hf.export")

@@ -3,7 +3,7 @@
 Source: Yang et al. 2025, arXiv 2501.18795, section 3.
 """
 
-from generator.marks import own_layers, setting, splice
+from generator.language import own_layers, setting, splice
 
 
 def rotated_layers(layers: int, interval: int) -> list[int]:

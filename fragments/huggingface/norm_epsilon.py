@@ -1,6 +1,6 @@
 """A config.json without rms_norm_eps, as the one of OLMoE 1B 7B was published."""
 
-from generator.marks import splice
+from generator.language import splice
 
 
 @splice("hf.complete")

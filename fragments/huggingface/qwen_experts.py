@@ -1,6 +1,6 @@
 """Experts as the config.json of Qwen says them: in every so many-th layer, but for some that it lists."""
 
-from generator.marks import own_layers, setting, splice
+from generator.language import own_layers, setting, splice
 
 
 @splice("hf.complete")

@@ -1,6 +1,6 @@
 """The activation of experts in config.json, where no layer has a dense feed-forward that says it."""
 
-from generator.marks import excludes, splice
+from generator.language import excludes, splice
 
 excludes("swiglu")
 

@@ -1,6 +1,6 @@
 """Whether the weights of the chosen experts sum to one, as config.json says it."""
 
-from generator.marks import point, splice
+from generator.language import point, splice
 
 
 @splice("hf.complete")

@@ -1,6 +1,6 @@
 """Logits without a cap, where config.json would have them capped."""
 
-from generator.marks import excludes, splice
+from generator.language import excludes, splice
 
 excludes("logit_soft_cap")
 

@@ -1,6 +1,6 @@
 """Attention scores without a cap, where config.json would have them capped."""
 
-from generator.marks import excludes, splice
+from generator.language import excludes, splice
 
 excludes("attention_soft_cap")
 

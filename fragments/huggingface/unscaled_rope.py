@@ -1,6 +1,6 @@
 """A rotary embedding as it is, where transformers would scale it unless config.json says otherwise."""
 
-from generator.marks import excludes, splice
+from generator.language import excludes, splice
 
 excludes("scaled_rope")
 

@@ -3,7 +3,7 @@
 Source: Yang et al. 2024, arXiv 2407.10671, section 2.2.1 (its models were released with the window off).
 """
 
-from generator.marks import requires, setting, splice
+from generator.language import requires, setting, splice
 
 requires("sliding_window")
 

@@ -1,6 +1,6 @@
 """Rotation of whole heads, where the model type can rotate a part of them too."""
 
-from generator.marks import excludes, splice
+from generator.language import excludes, splice
 
 excludes("partial_rope")
 

@@ -13,8 +13,8 @@ from jax.ad_checkpoint import checkpoint_name
 from jax.experimental.pallas.ops.tpu import splash_attention as splash
 from jax.sharding import PartitionSpec
 
-from generator.marks import point, threaded
-from generator.roles import RULES
+from generator.language import point, threaded
+from generator.language.roles import RULES
 
 
 def attend(q: Array, k: Array, v: Array, segment_ids: Array | None = threaded()) -> Array:

@@ -5,7 +5,7 @@ import jax.numpy as jnp
 from jax import Array
 from jax.ad_checkpoint import checkpoint_name
 
-from generator.marks import point, threaded
+from generator.language import point, threaded
 
 
 def attend(q: Array, k: Array, v: Array, segment_ids: Array | None = threaded()) -> Array:

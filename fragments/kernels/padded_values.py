@@ -2,8 +2,8 @@
 
 import jax.numpy as jnp
 
-from generator.marks import requires, splice
-from generator.roles import attend
+from generator.language import requires, splice
+from generator.language.roles import attend
 
 requires("latent_attention")
 

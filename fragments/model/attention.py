@@ -7,8 +7,8 @@ from flax import nnx
 from jax import Array
 from jax.ad_checkpoint import checkpoint_name
 
-from generator.marks import point, splice, sum_layers
-from generator.roles import Linear, attend
+from generator.language import point, splice, sum_layers
+from generator.language.roles import Linear, attend
 
 
 class Config:

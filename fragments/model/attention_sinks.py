@@ -12,8 +12,8 @@ from flax import nnx
 from jax import Array
 from jax.experimental.pallas.ops.tpu import splash_attention as splash
 
-from generator.marks import excludes, provide, splice
-from generator.roles import RULES
+from generator.language import excludes, provide, splice
+from generator.language.roles import RULES
 
 excludes("attend_cudnn")  # its kernel knows no sinks, and the gradient of its logsumexp is not there
 

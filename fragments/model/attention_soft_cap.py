@@ -8,7 +8,7 @@ import functools
 import jax.numpy as jnp
 import numpy as np
 
-from generator.marks import excludes, provide, splice
+from generator.language import excludes, provide, splice
 
 excludes("attend_cudnn")  # its kernel knows no caps
 

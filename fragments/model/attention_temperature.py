@@ -6,7 +6,7 @@ Source: Nakanishi 2025, arXiv 2501.19399; growing in steps and from a floor on a
 import jax.numpy as jnp
 from jax import Array
 
-from generator.marks import provide, splice
+from generator.language import provide, splice
 
 
 class Config:

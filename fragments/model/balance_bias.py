@@ -7,7 +7,7 @@ import jax
 import jax.numpy as jnp
 from flax import nnx
 
-from generator.marks import point, splice
+from generator.language import point, splice
 
 
 @splice("MixtureOfExperts.parameters")

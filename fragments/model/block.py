@@ -6,8 +6,8 @@ Source: Xiong et al. 2020, arXiv 2002.04745.
 from flax import nnx
 from jax import Array
 
-from generator.marks import point, splice
-from generator.roles import Attention, Config, FeedForward, Norm, shard
+from generator.language import point, splice
+from generator.language.roles import Attention, Config, FeedForward, Norm, shard
 
 
 class Block(nnx.Module):

@@ -9,7 +9,7 @@ import jax.numpy as jnp
 from jax import Array
 from jax.experimental.pallas.ops.tpu import splash_attention as splash
 
-from generator.marks import provide, setting, splice, sum_layers
+from generator.language import provide, setting, splice, sum_layers
 
 EVERYTHING = 2**30  # the chunk of a layer that sees all tokens
 

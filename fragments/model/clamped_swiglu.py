@@ -6,7 +6,7 @@ Source: OpenAI 2025, arXiv 2508.10925, section 2.2; its numbers are those of the
 import jax
 import jax.numpy as jnp
 
-from generator.marks import splice
+from generator.language import splice
 
 
 class Config:

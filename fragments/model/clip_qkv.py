@@ -5,7 +5,7 @@ Source: Groeneveld et al. 2024, arXiv 2402.00838, table 6 (as in MPT-7B).
 
 import jax.numpy as jnp
 
-from generator.marks import splice
+from generator.language import splice
 
 
 class Config:

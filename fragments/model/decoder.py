@@ -8,8 +8,8 @@ import jax.numpy as jnp
 from flax import nnx
 from jax import Array
 
-from generator.marks import each_group, point, provide, setting, splice
-from generator.roles import Block, Embedding, Norm, remat_policy, shard
+from generator.language import each_group, point, provide, setting, splice
+from generator.language.roles import Block, Embedding, Norm, remat_policy, shard
 
 
 class Config:

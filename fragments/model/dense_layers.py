@@ -1,6 +1,6 @@
 """Layers without experts in a model whose other layers have a shared expert: both are feed-forwards, of two widths."""
 
-from generator.marks import requires, setting, splice, sum_layers
+from generator.language import requires, setting, splice, sum_layers
 
 requires("shared_expert")
 

@@ -7,8 +7,8 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
-from generator.marks import point, provide, requires, splice, threaded
-from generator.roles import Experts
+from generator.language import point, provide, requires, splice, threaded
+from generator.language.roles import Experts
 
 requires("experts")
 

@@ -6,8 +6,8 @@ import numpy as np
 from flax import nnx
 from jax import Array
 
-from generator.marks import point, setting, splice
-from generator.roles import InputError, hf_tensors
+from generator.language import point, setting, splice
+from generator.language.roles import InputError, hf_tensors
 
 
 class Config:

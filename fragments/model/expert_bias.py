@@ -7,8 +7,8 @@ import jax
 import jax.numpy as jnp
 from flax import nnx
 
-from generator.marks import splice
-from generator.roles import of_rows
+from generator.language import splice
+from generator.language.roles import of_rows
 
 
 @splice("Experts.parameters")

@@ -11,8 +11,8 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
-from generator.marks import point, requires, splice
-from generator.roles import RULES, Experts
+from generator.language import point, requires, splice
+from generator.language.roles import RULES, Experts
 
 requires("experts")
 

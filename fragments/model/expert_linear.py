@@ -6,8 +6,8 @@ from flax import nnx
 from jax import Array
 from jax.ad_checkpoint import checkpoint_name
 
-from generator.marks import point, requires
-from generator.roles import Config
+from generator.language import point, requires
+from generator.language.roles import Config
 
 requires("experts")
 

@@ -4,8 +4,8 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
-from generator.marks import emit, splice
-from generator.roles import Config
+from generator.language import emit, splice
+from generator.language.roles import Config
 
 
 def sum_tokens(x: Array, segment_ids: Array | None) -> Array:

@@ -9,8 +9,8 @@ from flax import nnx
 from jax import Array
 from jax.sharding import PartitionSpec
 
-from generator.marks import point, setting, splice, sum_layers
-from generator.roles import RULES, Experts, Linear, dispatch
+from generator.language import point, setting, splice, sum_layers
+from generator.language.roles import RULES, Experts, Linear, dispatch
 
 
 class Config:

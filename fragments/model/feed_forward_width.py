@@ -1,6 +1,6 @@
 """Feed-forwards of several widths in one model: each is made with its own."""
 
-from generator.marks import provide, requires, splice
+from generator.language import provide, requires, splice
 
 requires("swiglu")
 

@@ -3,7 +3,7 @@
 Source: DeepSeek-AI 2024, arXiv 2412.19437, section 4.2.
 """
 
-from generator.marks import requires, splice
+from generator.language import requires, splice
 
 requires("dense_layers")
 

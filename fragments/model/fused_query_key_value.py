@@ -3,8 +3,8 @@
 Source: Radford et al. 2019, "Language Models are Unsupervised Multitask Learners" (its released code).
 """
 
-from generator.marks import requires, splice
-from generator.roles import Linear
+from generator.language import requires, splice
+from generator.language.roles import Linear
 
 requires("multi_head")
 

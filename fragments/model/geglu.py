@@ -5,7 +5,7 @@ Source: Shazeer 2020, arXiv 2002.05202; Hendrycks and Gimpel 2016, arXiv 1606.08
 
 import jax
 
-from generator.marks import splice
+from generator.language import splice
 
 
 @splice("FeedForward.activation")

@@ -5,8 +5,8 @@ Source: Gemma Team 2025, arXiv 2503.19786, section 2; Chen et al. 2023, arXiv 23
 
 from jax import Array
 
-from generator.marks import provide, splice
-from generator.roles import rotary_angles
+from generator.language import provide, splice
+from generator.language.roles import rotary_angles
 
 
 class Config:

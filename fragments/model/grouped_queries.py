@@ -3,7 +3,7 @@
 Source: Ainslie et al. 2023, arXiv 2305.13245.
 """
 
-from generator.marks import splice
+from generator.language import splice
 
 
 class Config:

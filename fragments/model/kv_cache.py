@@ -6,8 +6,8 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
-from generator.marks import emit, point, proceed, provide, splice
-from generator.roles import Config
+from generator.language import emit, point, proceed, provide, splice
+from generator.language.roles import Config
 
 
 class Cache(NamedTuple):

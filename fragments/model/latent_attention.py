@@ -8,8 +8,8 @@ from flax import nnx
 from jax import Array
 from jax.ad_checkpoint import checkpoint_name
 
-from generator.marks import excludes, point, requires, splice, sum_layers
-from generator.roles import Cache, Linear, Norm, attend, attend_cached, rotate
+from generator.language import excludes, point, requires, splice, sum_layers
+from generator.language.roles import Cache, Linear, Norm, attend, attend_cached, rotate
 
 requires("rope")
 excludes("grouped_queries", "multi_head")

@@ -5,7 +5,7 @@ Source: Ba et al. 2016, arXiv 1607.06450, section 3.
 
 import jax.numpy as jnp
 
-from generator.marks import requires, splice
+from generator.language import requires, splice
 
 requires("rms_norm")
 

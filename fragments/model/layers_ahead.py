@@ -10,8 +10,8 @@ import jax.numpy as jnp
 from flax import nnx
 from jax import Array
 
-from generator.marks import further_layers, last_layer, provide, splice
-from generator.roles import Block, Cache, Config, InputError, Linear, Norm
+from generator.language import further_layers, last_layer, provide, splice
+from generator.language.roles import Block, Cache, Config, InputError, Linear, Norm
 
 further_layers("ahead", "config.ahead")
 

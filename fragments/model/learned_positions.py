@@ -7,8 +7,8 @@ import jax
 import jax.numpy as jnp
 from flax import nnx
 
-from generator.marks import splice
-from generator.roles import Config
+from generator.language import splice
+from generator.language.roles import Config
 
 
 @splice("Embedding.parameters")

@@ -7,7 +7,7 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
-from generator.marks import requires, splice
+from generator.language import requires, splice
 
 requires("balance_bias")
 

@@ -5,8 +5,8 @@ import jax.numpy as jnp
 from flax import nnx
 from jax import Array
 
-from generator.marks import point, setting, splice
-from generator.roles import product
+from generator.language import point, setting, splice
+from generator.language.roles import product
 
 
 class Config:

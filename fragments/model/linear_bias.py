@@ -3,7 +3,7 @@
 import jax.numpy as jnp
 from flax import nnx
 
-from generator.marks import splice
+from generator.language import splice
 
 
 @splice("Linear.parameters")

@@ -3,7 +3,7 @@
 Source: Yang et al. 2022, arXiv 2203.03466, table 8.
 """
 
-from generator.marks import splice
+from generator.language import splice
 
 
 class Config:

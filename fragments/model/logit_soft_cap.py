@@ -5,7 +5,7 @@ Source: Gemma Team 2024, arXiv 2408.00118, section 2; Bello et al. 2016, arXiv 1
 
 import jax.numpy as jnp
 
-from generator.marks import splice
+from generator.language import splice
 
 
 class Config:

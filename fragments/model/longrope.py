@@ -9,7 +9,7 @@ import math
 
 import jax.numpy as jnp
 
-from generator.marks import requires, splice
+from generator.language import requires, splice
 
 requires("scaled_rope", "rope_scale")
 

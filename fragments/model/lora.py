@@ -13,8 +13,8 @@ import optax
 from flax import nnx
 from jax import Array
 
-from generator.marks import excludes, splice
-from generator.roles import Decoder, InputError, Linear, loss, make_optimizer, named_arrays, new_state
+from generator.language import excludes, splice
+from generator.language.roles import Decoder, InputError, Linear, loss, make_optimizer, named_arrays, new_state
 
 excludes("muon")
 

@@ -3,8 +3,8 @@
 Source: DeepSeek-AI 2024, arXiv 2405.04434, section 2.1.2.
 """
 
-from generator.marks import requires, splice
-from generator.roles import Linear, Norm
+from generator.language import requires, splice
+from generator.language.roles import Linear, Norm
 
 requires("latent_attention")
 

@@ -3,7 +3,7 @@
 Source: Vaswani et al. 2017, arXiv 1706.03762, section 3.2.2.
 """
 
-from generator.marks import excludes
+from generator.language import excludes
 
 excludes("grouped_queries")
 

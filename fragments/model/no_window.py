@@ -1,6 +1,6 @@
 """Attention to all tokens, where the model type has a sliding window too."""
 
-from generator.marks import excludes, setting, splice
+from generator.language import excludes, setting, splice
 
 excludes("sliding_window")
 

@@ -3,7 +3,7 @@
 import jax.numpy as jnp
 from flax import nnx
 
-from generator.marks import proceed, splice
+from generator.language import proceed, splice
 
 
 @splice("Norm.parameters")

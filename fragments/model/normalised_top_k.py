@@ -3,7 +3,7 @@
 Source: Shazeer et al. 2017, arXiv 1701.06538, section 2.1.
 """
 
-from generator.marks import splice
+from generator.language import splice
 
 
 @splice("MixtureOfExperts.weights")

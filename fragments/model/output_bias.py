@@ -3,7 +3,7 @@
 import jax.numpy as jnp
 from flax import nnx
 
-from generator.marks import requires, splice
+from generator.language import requires, splice
 
 requires("query_key_value_bias")
 

@@ -6,8 +6,8 @@ Source: Chowdhery et al. 2022, arXiv 2204.02311, section 2.
 from flax import nnx
 from jax import Array
 
-from generator.marks import splice
-from generator.roles import Attention, Config, FeedForward, Norm, shard
+from generator.language import splice
+from generator.language.roles import Attention, Config, FeedForward, Norm, shard
 
 
 class Block(nnx.Module):

@@ -6,8 +6,8 @@ Source: Black et al. 2022, arXiv 2204.06745, section 2.1.
 import jax.numpy as jnp
 from jax import Array
 
-from generator.marks import requires, splice
-from generator.roles import rotate
+from generator.language import requires, splice
+from generator.language.roles import rotate
 
 requires("rope")
 

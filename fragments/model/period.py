@@ -3,8 +3,8 @@
 from flax import nnx
 from jax import Array
 
-from generator.marks import each_layer
-from generator.roles import Block, Config
+from generator.language import each_layer
+from generator.language.roles import Block, Config
 
 
 class Period(nnx.Module):

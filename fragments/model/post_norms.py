@@ -3,8 +3,8 @@
 Source: Gemma Team 2024, arXiv 2408.00118, section 2.
 """
 
-from generator.marks import splice
-from generator.roles import Norm
+from generator.language import splice
+from generator.language.roles import Norm
 
 
 @splice("Block.parameters")

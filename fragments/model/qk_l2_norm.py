@@ -7,7 +7,7 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
-from generator.marks import splice
+from generator.language import splice
 
 
 def normalize_heads(x: Array, epsilon: float) -> Array:

@@ -3,8 +3,8 @@
 Source: Dehghani et al. 2023, arXiv 2302.05442, section 3.1.
 """
 
-from generator.marks import point, splice
-from generator.roles import Norm
+from generator.language import point, splice
+from generator.language.roles import Norm
 
 
 @splice("Attention.parameters")

@@ -3,8 +3,8 @@
 Source: Muennighoff et al. 2024, arXiv 2409.02060, section 4.2.4.
 """
 
-from generator.marks import requires, splice
-from generator.roles import Norm
+from generator.language import requires, splice
+from generator.language.roles import Norm
 
 requires("qk_norm")
 

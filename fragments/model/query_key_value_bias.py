@@ -6,7 +6,7 @@ Source: Bai et al. 2023, arXiv 2309.16609, section 2.3.
 import jax.numpy as jnp
 from flax import nnx
 
-from generator.marks import splice
+from generator.language import splice
 
 
 @splice("Attention.parameters")

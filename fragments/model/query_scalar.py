@@ -3,7 +3,7 @@
 Source: Gemma Team 2024, arXiv 2408.00118 (its released code).
 """
 
-from generator.marks import splice
+from generator.language import splice
 
 
 class Config:

@@ -8,7 +8,7 @@ import jax.numpy as jnp
 from flax import nnx
 from jax import Array
 
-from generator.marks import point, splice
+from generator.language import point, splice
 
 
 class Config:

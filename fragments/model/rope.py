@@ -6,7 +6,7 @@ Source: Su et al. 2021, arXiv 2104.09864, section 3.4.2.
 import jax.numpy as jnp
 from jax import Array
 
-from generator.marks import point, provide, splice
+from generator.language import point, provide, splice
 
 
 class Config:

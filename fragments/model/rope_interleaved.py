@@ -5,7 +5,7 @@ Source: Su et al. 2021, arXiv 2104.09864, section 3.4.2, equation 34.
 
 import jax.numpy as jnp
 
-from generator.marks import requires, splice
+from generator.language import requires, splice
 
 requires("rope")
 

@@ -3,7 +3,7 @@
 Source: Chen et al. 2023, arXiv 2306.15595, section 3.2.
 """
 
-from generator.marks import requires, splice
+from generator.language import requires, splice
 
 requires("scaled_rope")
 

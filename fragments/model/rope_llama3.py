@@ -5,7 +5,7 @@ Source: Grattafiori et al. 2024, arXiv 2407.21783, section 3.4.2; its numbers ar
 
 import jax.numpy as jnp
 
-from generator.marks import requires, splice
+from generator.language import requires, splice
 
 requires("scaled_rope")
 

@@ -3,7 +3,7 @@
 Source: Peng et al. 2023, arXiv 2309.00071, section 3.4.
 """
 
-from generator.marks import provide, splice
+from generator.language import provide, splice
 
 
 @provide("Attention.__call__")

@@ -7,8 +7,8 @@ import dataclasses
 
 import jax
 
-from generator.marks import emit, requires, splice
-from generator.roles import join_layers, routed_tokens, sum_tokens
+from generator.language import emit, requires, splice
+from generator.language.roles import join_layers, routed_tokens, sum_tokens
 
 requires("expert_load")
 

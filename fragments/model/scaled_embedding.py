@@ -3,7 +3,7 @@
 Source: Vaswani et al. 2017, arXiv 1706.03762, section 3.4.
 """
 
-from generator.marks import splice
+from generator.language import splice
 
 
 @splice("Embedding.vectors")

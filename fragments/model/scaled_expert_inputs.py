@@ -3,7 +3,7 @@
 Source: Meta 2025, https://ai.meta.com/blog/llama-4-multimodal-intelligence (its released code).
 """
 
-from generator.marks import splice
+from generator.language import splice
 
 
 @splice("dispatch.rows")

@@ -1,6 +1,6 @@
 """Settings of a rotary embedding whose frequencies are scaled: a table of their own in config.json."""
 
-from generator.marks import requires, splice
+from generator.language import requires, splice
 
 requires("rope")
 

@@ -3,7 +3,7 @@
 Source: DeepSeek-AI 2024, arXiv 2412.19437 (its released code).
 """
 
-from generator.marks import splice
+from generator.language import splice
 
 
 class Config:

@@ -3,8 +3,8 @@
 Source: Dai et al. 2024, arXiv 2401.06066, section 3.2.
 """
 
-from generator.marks import provide, requires, setting, splice, sum_layers
-from generator.roles import FeedForward
+from generator.language import provide, requires, setting, splice, sum_layers
+from generator.language.roles import FeedForward
 
 requires("experts", "feed_forward_width")
 

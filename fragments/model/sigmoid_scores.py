@@ -5,7 +5,7 @@ Source: DeepSeek-AI 2024, arXiv 2412.19437, section 2.1.2.
 
 import jax
 
-from generator.marks import splice
+from generator.language import splice
 
 
 @splice("MixtureOfExperts.scores")

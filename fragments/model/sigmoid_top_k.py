@@ -6,7 +6,7 @@ Source: Meta 2025, https://ai.meta.com/blog/llama-4-multimodal-intelligence (its
 import jax
 import jax.numpy as jnp
 
-from generator.marks import splice
+from generator.language import splice
 
 
 @splice("MixtureOfExperts.choice")

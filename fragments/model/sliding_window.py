@@ -7,7 +7,7 @@ import functools
 
 from jax.experimental.pallas.ops.tpu import splash_attention as splash
 
-from generator.marks import provide, splice, sum_layers
+from generator.language import provide, splice, sum_layers
 
 EVERYTHING = 2**30  # the window of a layer that sees all tokens
 

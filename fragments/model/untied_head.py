@@ -3,7 +3,7 @@
 import jax
 from flax import nnx
 
-from generator.marks import splice
+from generator.language import splice
 
 
 @splice("Embedding.parameters")

@@ -7,7 +7,7 @@ import math
 
 import jax.numpy as jnp
 
-from generator.marks import point, requires, setting, splice
+from generator.language import point, requires, setting, splice
 
 requires("scaled_rope", "rope_scale")
 

@@ -5,7 +5,7 @@ Source: DeepSeek-AI 2024, arXiv 2405.04434, section 3.1.4 (its released code).
 
 import math
 
-from generator.marks import proceed, requires, splice
+from generator.language import proceed, requires, splice
 
 requires("yarn")
 

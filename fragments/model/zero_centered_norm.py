@@ -6,7 +6,7 @@ Source: Gemma Team 2024, arXiv 2403.08295 (its released code).
 import jax.numpy as jnp
 from flax import nnx
 
-from generator.marks import splice
+from generator.language import splice
 
 
 @splice("Norm.parameters")

@@ -8,7 +8,7 @@ from flax import nnx
 from jax import Array
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
-from generator.roles import RULES, MeshError
+from generator.language.roles import RULES, MeshError
 
 
 def abstract(create: Callable[[], Any], mesh: Mesh) -> Any:

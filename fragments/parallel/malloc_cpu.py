@@ -3,7 +3,7 @@
 import ctypes
 import sys
 
-from generator.marks import splice
+from generator.language import splice
 
 
 def keep_memory() -> None:

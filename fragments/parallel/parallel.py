@@ -8,8 +8,8 @@ from jax import Array
 from jax.experimental.mesh_utils import create_device_mesh, create_hybrid_device_mesh
 from jax.sharding import AxisType, Mesh, PartitionSpec
 
-from generator.marks import point, setting, splice
-from generator.roles import InputError
+from generator.language import point, setting, splice
+from generator.language.roles import InputError
 
 
 class Config:

@@ -5,8 +5,8 @@ from collections.abc import Callable
 
 from jax.ad_checkpoint import checkpoint_policies as policies
 
-from generator.marks import setting
-from generator.roles import InputError
+from generator.language import setting
+from generator.language.roles import InputError
 
 # what attention takes and gives: its kernel runs once in each direction
 KEEP_ATTENTION = (

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 import jax
 from etils import epath
 
-from generator.roles import WAITS, InputError, together
+from generator.language.roles import WAITS, InputError, together
 
 RENEWAL = 3  # seconds between renewals of a lock
 LEASE = 30  # seconds after which a lock that was not renewed is that of a dead process

@@ -5,7 +5,7 @@ import time
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from generator.roles import InputError, agree
+from generator.language.roles import InputError, agree
 
 
 class Damage(InputError):

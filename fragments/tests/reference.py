@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 from safetensors.numpy import load_file
 
-from generator.roles import Config, Decoder, hf_views, named_arrays
+from generator.language.roles import Config, Decoder, hf_views, named_arrays
 
 
 def read_tensors(directory: Path) -> dict[str, np.ndarray]:

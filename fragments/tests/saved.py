@@ -3,7 +3,7 @@
 import dataclasses
 from pathlib import Path
 
-from generator.roles import SMALL, Checkpoints, TrainState, abstract, make_mesh, new_state
+from generator.language.roles import SMALL, Checkpoints, TrainState, abstract, make_mesh, new_state
 
 
 class Numbers:

@@ -2,8 +2,8 @@
 
 import dataclasses
 
-from generator.marks import setting
-from generator.roles import PRESETS
+from generator.language import setting
+from generator.language.roles import PRESETS
 
 SMALL = dataclasses.replace(
     PRESETS["tiny"], dtype="float32", width=64, layers=setting("few_layers"), sequence_length=32, batch_size=4

@@ -5,8 +5,8 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from generator.marks import point
-from generator.roles import attend
+from generator.language import point
+from generator.language.roles import attend
 
 
 def attend_slowly(q, k, v, segment_ids):

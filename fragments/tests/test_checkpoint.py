@@ -13,8 +13,8 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from generator.marks import point
-from generator.roles import (
+from generator.language import point
+from generator.language.roles import (
     SMALL,
     Checkpoints,
     InputError,

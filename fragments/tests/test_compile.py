@@ -5,7 +5,7 @@ import subprocess
 import pytest
 from jax.experimental import topologies
 
-from generator.roles import PACKAGE, SMALL, InputError, run_python, topology_devices
+from generator.language.roles import PACKAGE, SMALL, InputError, run_python, topology_devices
 
 FLAGS = f"--layers {SMALL.layers} --batch-per-device 1 --mesh-data 1 --mesh-fsdp -1"
 

@@ -14,7 +14,7 @@ import numpy as np
 import orbax.checkpoint
 import pytest
 
-from generator.roles import (
+from generator.language.roles import (
     PRESETS,
     Batches,
     Rows,

@@ -9,7 +9,7 @@ import pytest
 import tokenizers
 from array_record.python.array_record_module import ArrayRecordWriter
 
-from generator.roles import PRESETS, InputError, find_files, load_tokenizer, make_datasets, open_documents
+from generator.language.roles import PRESETS, InputError, find_files, load_tokenizer, make_datasets, open_documents
 
 TEXTS = [f"document {i}: " + "ünï" * (i % 7) * (i % 11) for i in range(120)]  # 13 to 308 bytes
 

@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from generator.roles import (
+from generator.language.roles import (
     SMALL,
     Config,
     InputError,

@@ -1,6 +1,6 @@
 """FLOPs against published counts."""
 
-from generator.roles import PRESETS, flops_per_token
+from generator.language.roles import PRESETS, flops_per_token
 
 
 def test_flops_of_llama2_7b():

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 from flax import nnx
 
-from generator.marks import stack_layers
-from generator.roles import (
+from generator.language import stack_layers
+from generator.language.roles import (
     PRESETS,
     SMALL,
     ByteTokenizer,

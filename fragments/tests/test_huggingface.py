@@ -11,8 +11,8 @@ import pytest
 from flax import nnx
 from safetensors.numpy import load_file, save_file
 
-from generator.marks import point, setting
-from generator.roles import (
+from generator.language import point, setting
+from generator.language.roles import (
     PRESETS,
     SMALL,
     Config,

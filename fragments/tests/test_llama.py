@@ -6,7 +6,7 @@ import jax
 import numpy as np
 import pytest
 
-from generator.roles import InputError, check_logits_and_gradients, load_hf, save_hf
+from generator.language.roles import InputError, check_logits_and_gradients, load_hf, save_hf
 
 torch = pytest.importorskip("torch", reason="parity needs torch and transformers: pip install '.[test]'")
 

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from flax import nnx
 
-from generator.roles import (
+from generator.language.roles import (
     PACKAGE,
     REMAT,
     RULES,

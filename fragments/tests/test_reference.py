@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 from flax import nnx
 
-from generator.marks import point
-from generator.roles import PRESETS, Decoder, load_hf, named_arrays, save_hf
+from generator.language import point
+from generator.language.roles import PRESETS, Decoder, load_hf, named_arrays, save_hf
 
 torch = pytest.importorskip("torch", reason="the reference needs torch and transformers: pip install '.[test]'")
 

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from generator.roles import PACKAGE, PRESETS, SMALL, ExitCode
+from generator.language.roles import PACKAGE, PRESETS, SMALL, ExitCode
 
 TEXT = Path(email.__file__).parent / "*.py"
 

@@ -5,8 +5,8 @@ from types import SimpleNamespace
 import jax.numpy as jnp
 import numpy as np
 
-from generator.marks import requires
-from generator.roles import rotary_angles, rotate
+from generator.language import requires
+from generator.language.roles import rotary_angles, rotate
 
 requires("rope")
 

@@ -8,7 +8,7 @@ import time
 import pytest
 from etils import epath
 
-from generator.roles import PACKAGE, SMALL, InputError, Monitor, beside, locked, restore_state, run_python
+from generator.language.roles import PACKAGE, SMALL, InputError, Monitor, beside, locked, restore_state, run_python
 
 
 def test_a_directory_is_of_one_run_at_a_time(tmp_path, monkeypatch):

@@ -11,8 +11,8 @@ import optax
 import pytest
 import torch
 
-from generator.marks import point
-from generator.roles import (
+from generator.language import point
+from generator.language.roles import (
     PACKAGE,
     PRESETS,
     SMALL,

@@ -3,7 +3,7 @@
 import subprocess
 from pathlib import Path
 
-from generator.roles import PACKAGE, run_python
+from generator.language.roles import PACKAGE, run_python
 
 
 def run_program(directory: Path, limits: str) -> subprocess.CompletedProcess:

@@ -9,8 +9,8 @@ import jax
 import optax
 from flax import nnx
 
-from generator.marks import point, splice
-from generator.roles import learning_rate
+from generator.language import point, splice
+from generator.language.roles import learning_rate
 
 
 class Config:

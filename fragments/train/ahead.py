@@ -11,8 +11,8 @@ import jax.numpy as jnp
 import optax
 from jax import Array
 
-from generator.marks import alike, emit, provide, requires, splice
-from generator.roles import Config, Decoder, LayerAhead, remat_policy
+from generator.language import alike, emit, provide, requires, splice
+from generator.language.roles import Config, Decoder, LayerAhead, remat_policy
 
 requires("layers_ahead")
 alike("hidden_and_ahead", "Decoder.hidden")

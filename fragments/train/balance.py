@@ -7,8 +7,8 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
-from generator.marks import layer_numbers, requires, setting, splice
-from generator.roles import Config, Decoder, named_arrays
+from generator.language import layer_numbers, requires, setting, splice
+from generator.language.roles import Config, Decoder, named_arrays
 
 requires("balance_bias", "expert_load")
 

@@ -6,8 +6,8 @@ Source: Qiu et al. 2025, arXiv 2501.11873.
 import optax
 from jax import Array
 
-from generator.marks import provide, requires
-from generator.roles import Decoder, loss
+from generator.language import provide, requires
+from generator.language.roles import Decoder, loss
 
 requires("expert_load")
 

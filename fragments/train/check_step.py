@@ -11,8 +11,8 @@ from jax import Array
 from jax.experimental import multihost_utils
 from jax.sharding import PartitionSpec
 
-from generator.marks import proceed, splice
-from generator.roles import ExitCode, Stop, TrainState, checksums, named_arrays
+from generator.language import proceed, splice
+from generator.language.roles import ExitCode, Stop, TrainState, checksums, named_arrays
 
 
 class Config:

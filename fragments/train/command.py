@@ -8,8 +8,8 @@ import sys
 import jax
 import tyro
 
-from generator.marks import point
-from generator.roles import PRESETS, Config, ending_with_messages, join_job, newest_config, train
+from generator.language import point
+from generator.language.roles import PRESETS, Config, ending_with_messages, join_job, newest_config, train
 
 
 @dataclasses.dataclass(frozen=True)

@@ -8,7 +8,7 @@ import math
 import optax
 from jax import Array
 
-from generator.marks import splice
+from generator.language import splice
 
 
 class Config:

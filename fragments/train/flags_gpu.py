@@ -2,7 +2,7 @@
 
 import os
 
-from generator.marks import setting, splice
+from generator.language import setting, splice
 
 XLA_FLAGS = setting("xla_flags")
 

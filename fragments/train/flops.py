@@ -1,7 +1,7 @@
 """FLOPs of the model, by two conventions."""
 
-from generator.marks import point
-from generator.roles import Config
+from generator.language import point
+from generator.language.roles import Config
 
 
 def flops_per_token(config: Config, causal: bool) -> float:

@@ -9,8 +9,8 @@ import time
 import jax
 from etils import epath
 
-from generator.marks import point
-from generator.roles import (
+from generator.language import point
+from generator.language.roles import (
     Batches,
     Checkpoints,
     ExitCode,

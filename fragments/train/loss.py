@@ -4,8 +4,8 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
-from generator.marks import point
-from generator.roles import Config, Decoder
+from generator.language import point
+from generator.language.roles import Config, Decoder
 
 
 def loss(model: Decoder, batch: dict[str, Array], config: Config) -> tuple[Array, dict[str, Array]]:

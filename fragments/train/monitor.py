@@ -12,8 +12,8 @@ from matplotlib.figure import Figure
 from rich.progress import BarColumn, Progress, TimeRemainingColumn
 from tensorboardX import SummaryWriter
 
-from generator.marks import splice
-from generator.roles import InputError, flops_per_token, local_folder, peak_flops, upload
+from generator.language import splice
+from generator.language.roles import InputError, flops_per_token, local_folder, peak_flops, upload
 
 
 class Config:

@@ -7,7 +7,7 @@ import jax
 import optax
 from flax import nnx
 
-from generator.marks import splice
+from generator.language import splice
 
 
 class Config:

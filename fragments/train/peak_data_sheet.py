@@ -4,7 +4,7 @@ import math
 
 import jax
 
-from generator.marks import setting
+from generator.language import setting
 
 PEAK_FLOPS = setting("peak_flops")  # kind of device -> dense bf16 FLOP/s
 

@@ -9,8 +9,8 @@ from flax import nnx
 from jax import Array
 from jax.sharding import Mesh
 
-from generator.marks import point
-from generator.roles import Decoder, abstract, learning_rate, loss, make_optimizer
+from generator.language import point
+from generator.language.roles import Decoder, abstract, learning_rate, loss, make_optimizer
 
 
 class Config:

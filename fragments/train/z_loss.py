@@ -5,7 +5,7 @@ Source: Chowdhery et al. 2022, arXiv 2204.02311, section 5.
 
 import jax.numpy as jnp
 
-from generator.marks import splice
+from generator.language import splice
 
 
 class Config:

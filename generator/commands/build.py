@@ -8,17 +8,17 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from generator.commands.disk import sha256
-from generator.commands.lock import LOCK, MAP, Combination, Fingerprints, Lock, read_lock
-from generator.commands.parallel import in_parallel
-from generator.commands.project import Project
-from generator.commands.status import Compared, check_folder, compare
-from generator.commands.write import write_package
+from generator.disk.lock import LOCK, MAP, Combination, Fingerprints, Lock, read_lock
+from generator.disk.look import sha256
+from generator.disk.parallel import in_parallel
+from generator.disk.project import Project
+from generator.disk.status import Compared, check_folder, compare
+from generator.disk.write import write_package
 from generator.errors import LoomError
 
 if TYPE_CHECKING:
-    from generator.library import Library
-    from generator.package import Package
+    from generator.package.package import Package
+    from generator.recipe.library import Library
 
 
 def weave(architecture: str, target: str, library: Library) -> Package:
@@ -59,7 +59,7 @@ class Asked:
         Raises:
             LoomError: a fragment, the architecture or the target is wrong.
         """
-        from generator.sourcemap import dump  # late, as `weave`
+        from generator.code.sourcemap import dump  # late, as `weave`
 
         package = weave(*self.combination, self.project.library())
         files = {path: text.encode() for path, text in package.files.items()}

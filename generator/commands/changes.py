@@ -6,11 +6,11 @@ import re
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
+from generator.code.hunks import hunks
 from generator.commands.build import Asked, each_package
-from generator.commands.disk import kind_of
-from generator.commands.hunks import hunks
-from generator.commands.lock import LOCK, MAP, Combination
-from generator.commands.project import Project
+from generator.disk.lock import LOCK, MAP, Combination
+from generator.disk.look import kind_of
+from generator.disk.project import Project
 from generator.errors import LoomError
 
 CONTEXT = 3

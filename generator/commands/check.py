@@ -9,10 +9,10 @@ from contextlib import suppress
 from typing import NamedTuple
 
 from generator.commands.build import Asked, each_package
-from generator.commands.disk import is_cache, kind_of, show
-from generator.commands.lock import LOCK, Combination, read_lock
-from generator.commands.project import PACKAGES, Project
-from generator.commands.status import EDITED, FOREIGN, MISSING, ORPHAN, RECORDS, STALE
+from generator.disk.lock import LOCK, Combination, read_lock
+from generator.disk.look import is_cache, kind_of, show
+from generator.disk.project import PACKAGES, Project
+from generator.disk.status import EDITED, FOREIGN, MISSING, ORPHAN, RECORDS, STALE
 from generator.errors import LoomError
 
 

@@ -16,7 +16,7 @@ from generator.commands.console import complain, progress, write_json
 from generator.errors import LoomError, nearest
 
 if TYPE_CHECKING:
-    from generator.commands.status import Compared
+    from generator.disk.status import Compared
 
 EXIT_CODES = "Exit codes: 0 all is well; {one}; 2 a mistake in the sources, the command line or the files."
 
@@ -67,8 +67,8 @@ def gen() -> None:
 def list_(as_json: bool) -> None:
     """List the architectures, targets, fragments and packages."""
     from generator.commands.listing import listing, tables
-    from generator.commands.project import Project
     from generator.commands.tables import plain
+    from generator.disk.project import Project
 
     found = listing(Project.find())
     write_json(found) if as_json else click.echo("\n\n".join(plain(table) for table in tables(found)))
@@ -80,8 +80,8 @@ def list_(as_json: bool) -> None:
 def points_(architecture: str | None, as_json: bool) -> None:
     """List the join points: place, names that a splice sees there, and the fragments that splice."""
     from generator.commands.points import points, table
-    from generator.commands.project import Project
     from generator.commands.tables import plain
+    from generator.disk.project import Project
 
     found = points(Project.find().library(), architecture)
     write_json(found) if as_json else click.echo(plain(table(found)))
@@ -100,7 +100,7 @@ def new_(config: Path, target: str, name: str, ignore: tuple[str, ...]) -> None:
     accepts one, and is written to the architecture file.
     """
     from generator.commands.new import new
-    from generator.commands.project import Project
+    from generator.disk.project import Project
 
     project = Project.find()
     family, path = new(project, config, target, name, ignore)
@@ -124,8 +124,8 @@ def build_(
     nothing in that package is written.
     """
     from generator.commands.build import Asked, each_package
-    from generator.commands.lock import Combination, Fingerprints
-    from generator.commands.project import PACKAGES, Project
+    from generator.disk.lock import Combination, Fingerprints
+    from generator.disk.project import PACKAGES, Project
 
     project = Project.find()
     if everything == bool(architecture) or everything == bool(target):
@@ -185,7 +185,7 @@ def check_(as_json: bool, full: bool) -> None:
     believed; --full believes none.
     """
     from generator.commands.check import check
-    from generator.commands.project import Project
+    from generator.disk.project import Project
 
     project = Project.find()
     findings, errors = check(project, full, None if as_json else progress)
@@ -215,7 +215,7 @@ def diff_(before: str | None, after: str | None, as_json: bool) -> None:
     what gen build would change in the packages now; a change that occurs in many places is shown once.
     """
     from generator.commands import diff
-    from generator.commands.project import Project
+    from generator.disk.project import Project
 
     if before and not after:
         raise LoomError("diff needs two packages or none", remedy=f"Name the package to compare {before} with.")
@@ -238,7 +238,7 @@ def explain_(place: str | None, fragment: str | None, as_json: bool) -> None:
     FILE:LINE gives the fragment, its line, the feature's title and its citation; FILE alone gives them for all lines.
     """
     from generator.commands import explain
-    from generator.commands.project import Project
+    from generator.disk.project import Project
 
     if bool(place) == bool(fragment):
         raise LoomError("explain needs a file or --fragment", remedy="Write gen explain FILE:LINE.")
@@ -258,9 +258,10 @@ def loc_(as_json: bool, as_markdown: bool, features: tuple[str, ...]) -> None:
 
     Also what each fragment and each architecture adds, and which code fragments restate from each other.
     """
-    from generator.commands.loc import loc, tables
-    from generator.commands.project import Project
+    from generator.commands.loc import tables
     from generator.commands.tables import markdown, plain
+    from generator.disk.project import Project
+    from generator.measure.loc import loc
 
     if as_json and as_markdown:
         raise LoomError("--json and --markdown are two formats", remedy="Choose one.")

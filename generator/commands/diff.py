@@ -6,13 +6,13 @@ from dataclasses import asdict, dataclass, field
 
 import click
 
+from generator.code.hunks import hunks
 from generator.commands.changes import pending
 from generator.commands.citation import title_and_citation
 from generator.commands.console import complain, progress, write_json
-from generator.commands.hunks import hunks
-from generator.commands.lock import MAP
-from generator.commands.mapped import MappedPackage, Segments, find_package
-from generator.commands.project import Project
+from generator.disk.built import MappedPackage, Segments, find_package
+from generator.disk.lock import MAP
+from generator.disk.project import Project
 
 
 @dataclass

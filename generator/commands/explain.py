@@ -12,9 +12,9 @@ import click
 
 from generator.commands.citation import title_and_citation
 from generator.commands.console import write_json
-from generator.commands.lock import LOCK
-from generator.commands.mapped import MappedPackage, Segments, built_packages
-from generator.commands.project import Project
+from generator.disk.built import MappedPackage, Segments, built_packages
+from generator.disk.lock import LOCK
+from generator.disk.project import Project
 from generator.errors import LoomError, nearest
 
 CONTEXT = 2

@@ -5,10 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 
 from generator.commands.citation import title_and_citation
-from generator.commands.disk import files_below
-from generator.commands.lock import LOCK
-from generator.commands.project import Project
 from generator.commands.tables import Table
+from generator.disk.lock import LOCK
+from generator.disk.look import files_below
+from generator.disk.project import Project
 from generator.errors import LoomError
 
 PLACES = {

@@ -6,14 +6,14 @@ import json
 from pathlib import Path
 from typing import Any
 
-from generator.commands.project import Project
+from generator.checkpoint.fit import fit
+from generator.checkpoint.kinds import MOST_LAYERS
+from generator.disk.project import Project
 from generator.errors import LoomError, nearest, short
-from generator.files import read_text
-from generator.fit import fit
-from generator.library import Library, is_package_name
-from generator.patterns import MOST_LAYERS
-from generator.recipe import select
-from generator.tomltext import is_deep
+from generator.recipe.files import read_text
+from generator.recipe.library import Library, is_package_name
+from generator.recipe.recipe import select
+from generator.recipe.tomltext import is_deep
 
 
 def new(project: Project, config_path: Path, target: str, name: str, ignored: tuple[str, ...] = ()) -> tuple[str, Path]:

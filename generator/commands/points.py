@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
+from generator.code.traced import Traced
 from generator.commands.tables import Table
 from generator.errors import LoomError, nearest
-from generator.fragment import Fragment
-from generator.library import Library
-from generator.recipe import select
-from generator.traced import Traced
+from generator.language.fragment import Fragment
+from generator.recipe.library import Library
+from generator.recipe.recipe import select
 from generator.weave.points import Point, points_of
 
 

@@ -12,13 +12,13 @@ from dataclasses import dataclass, field
 
 import libcst as cst
 
-from generator import syntax
+from generator.code import syntax
+from generator.code.names import as_block, bound_names, inner_parameters, operand, unblocked, variables
+from generator.code.syntax import Source
+from generator.code.traced import Edit, Origin, Traced
 from generator.errors import LoomError
-from generator.grammar import own_nodes
-from generator.parts import Splice
-from generator.syntax import Source
-from generator.traced import Edit, Origin, Traced
-from generator.weave.names import as_block, bound_names, inner_parameters, operand, unblocked, variables
+from generator.language.grammar import own_nodes
+from generator.language.parts import Splice
 from generator.weave.points import Point
 
 

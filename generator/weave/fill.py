@@ -14,11 +14,11 @@ import operator as op
 
 import libcst as cst
 
-from generator import syntax
+from generator.code import syntax
+from generator.code.literals import literal
+from generator.code.syntax import Source
+from generator.code.traced import Edit, Traced
 from generator.errors import LoomError, nearest
-from generator.literals import literal
-from generator.syntax import Source
-from generator.traced import Edit, Traced
 
 _OPERATORS = {
     ast.Eq: op.eq,

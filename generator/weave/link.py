@@ -13,11 +13,11 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import lru_cache
 
+from generator.code.traced import Origin, Traced, line_starts
 from generator.errors import LoomError
-from generator.fragment import Fragment
-from generator.grammar import WORDS
-from generator.parts import Definition, Import
-from generator.traced import Origin, Traced, line_starts
+from generator.language.fragment import Fragment
+from generator.language.grammar import WORDS
+from generator.language.parts import Definition, Import
 
 PRIVATE = frozenset({"main", "__main__"})  # names that each file may have for itself
 MADE = frozenset({"Config", "PRESETS"})  # what config.py holds in every package

@@ -5,9 +5,9 @@ from __future__ import annotations
 from graphlib import CycleError, TopologicalSorter
 from itertools import combinations
 
+from generator.code.names import as_block, bound_names
 from generator.errors import LoomError
-from generator.parts import Splice
-from generator.weave.names import rebound_names
+from generator.language.parts import Splice
 
 
 def in_order(splices: list[Splice], where: str) -> list[Splice]:
@@ -56,7 +56,7 @@ def in_order(splices: list[Splice], where: str) -> list[Splice]:
 
 
 def _demand_order(splices: list[Splice], follows: dict[int, set[int]], where: str) -> None:
-    rebound = [rebound_names(splice) for splice in splices]
+    rebound = [_rebound_names(splice) for splice in splices]
     for first, second in combinations(range(len(splices)), 2):
         shared = sorted(rebound[first] & rebound[second])
         if shared and not (_comes_after(first, second, follows) or _comes_after(second, first, follows)):
@@ -80,3 +80,8 @@ def _comes_after(index: int, earlier: int, follows: dict[int, set[int]]) -> bool
             seen.add(step)
             queue.append(step)
     return False
+
+
+def _rebound_names(splice: Splice) -> set[str]:
+    """The names of its host that a splice rebinds."""
+    return bound_names(as_block(splice.body).module, comprehensions=False) & set(splice.reads)

@@ -8,12 +8,12 @@ from dataclasses import dataclass
 
 import libcst as cst
 
-from generator import syntax
+from generator.code import syntax
+from generator.code.names import bound_names
+from generator.code.syntax import Source
+from generator.code.traced import Traced
 from generator.errors import LoomError
-from generator.parts import Definition
-from generator.syntax import Source
-from generator.traced import Traced
-from generator.weave.names import bound_names
+from generator.language.parts import Definition
 
 
 @dataclass(frozen=True)

@@ -14,13 +14,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
-from generator.fragment import Fragment
-from generator.layers import Kind
-from generator.parts import Definition, Provider
-from generator.recipe import Recipe
-from generator.scopes import rename
-from generator.syntax import Source
-from generator.traced import Traced
+from generator.code.scopes import rename
+from generator.code.syntax import Source
+from generator.code.traced import Traced
+from generator.language.fragment import Fragment
+from generator.language.parts import Definition, Provider
+from generator.recipe.pattern import Kind
+from generator.recipe.recipe import Recipe
 from generator.weave.adapt import Need
 from generator.weave.link import free_names
 

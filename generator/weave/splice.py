@@ -17,12 +17,12 @@ from dataclasses import replace
 
 import libcst as cst
 
-from generator import syntax
+from generator.code import syntax
+from generator.code.names import as_block, unblocked
+from generator.code.traced import Edit, Traced
 from generator.errors import LoomError, nearest
-from generator.parts import Definition, Splice
-from generator.traced import Edit, Traced
+from generator.language.parts import Definition, Splice
 from generator.weave.adapt import Need, Scope, adapt
-from generator.weave.names import as_block, unblocked
 from generator.weave.order import in_order
 from generator.weave.points import Point, find_points
 

@@ -12,9 +12,9 @@ from types import SimpleNamespace
 
 import pytest
 
-from generator.commands import write
-from generator.commands.lock import generator_hash
-from generator.commands.write import JOURNAL
+from generator.disk import write
+from generator.disk.lock import generator_hash
+from generator.disk.write import JOURNAL
 
 PACKAGE = ["docs/README.md", "gen.lock", "gen.map", "kernels.py", "model.py", "train.py"]
 BUILD = ("build", "llama", "--target=cpu")
@@ -24,9 +24,9 @@ REPOSITORY = str(Path(__file__).resolve().parents[2])
 SLOW = """
 import os, sys, time
 from pathlib import Path
-import generator.commands.build, generator.commands.project
+import generator.commands.build, generator.disk.project
 builtin = Path(sys.argv.pop())
-generator.commands.project.builtin_root = lambda: builtin
+generator.disk.project.builtin_root = lambda: builtin
 os.sched_getaffinity = lambda process: {0, 1}
 def weave(*_):
     os.write(1, f"{os.getpid()}\\n".encode())
@@ -297,7 +297,7 @@ class TestPlaces:
 
     def test_new_does_not_write_through_a_link(self, workshop, monkeypatch):
         library = SimpleNamespace(architectures=lambda: ())
-        monkeypatch.setattr("generator.commands.project.Project.library", lambda project: library)
+        monkeypatch.setattr("generator.disk.project.Project.library", lambda project: library)
         monkeypatch.setattr("generator.commands.new._families", lambda *_: ["llama"])
         monkeypatch.setattr("generator.commands.new.fit", lambda *_: 'title = "Mine"\n')
         link, outside = workshop.root / "templates/architectures/mine.toml", workshop.root / "outside.toml"
@@ -386,14 +386,14 @@ class TestFastPath:
 
     def test_generator_changed(self, workshop, count_weaving, monkeypatch):
         workshop.build("llama_cpu")
-        monkeypatch.setattr("generator.commands.lock.generator_hash", lambda: "0" * 64)
+        monkeypatch.setattr("generator.disk.lock.generator_hash", lambda: "0" * 64)
         workshop.run(*BUILD)
         assert len(count_weaving) == 2
 
     def test_tool_changed(self, workshop, count_weaving, monkeypatch):
         workshop.build("llama_cpu")
         versions = {"black": "99", "jinja2": "99", "libcst": "99", "pytokens": "99"}
-        monkeypatch.setattr("generator.commands.lock.tool_versions", lambda: versions)
+        monkeypatch.setattr("generator.disk.lock.tool_versions", lambda: versions)
         workshop.run(*BUILD)
         assert len(count_weaving) == 2
 
@@ -417,7 +417,7 @@ class TestFastPath:
         for path in ("lock.py", "weave/link.py", "_library/fragments/rope.py"):
             (tmp_path / path).parent.mkdir(parents=True, exist_ok=True)
             (tmp_path / path).write_text("1")
-        monkeypatch.setattr("generator.commands.lock.__file__", str(tmp_path / "commands" / "lock.py"))
+        monkeypatch.setattr("generator.disk.lock.__file__", str(tmp_path / "commands" / "lock.py"))
         hashes = [generator_hash()]
         for path in ("_library/fragments/rope.py", "weave/link.py", "lock.py"):
             (tmp_path / path).write_text("2")

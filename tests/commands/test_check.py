@@ -136,19 +136,19 @@ class TestWhatPeersMissed:
             package.files["model.py"] += "# woven otherwise\n"
             return package
 
-        monkeypatch.setattr("generator.commands.lock.generator_hash", lambda: "0" * 64)
+        monkeypatch.setattr("generator.disk.lock.generator_hash", lambda: "0" * 64)
         monkeypatch.setattr("generator.commands.build.weave", weave)
         result = built.run("check", code=1)
         assert "model.py: a build would change this file: the generator's own source changed" in result.stdout
 
     def test_generator_that_makes_the_same_leaves_only_the_lock_stale(self, built, monkeypatch):
-        monkeypatch.setattr("generator.commands.lock.generator_hash", lambda: "0" * 64)
+        monkeypatch.setattr("generator.disk.lock.generator_hash", lambda: "0" * 64)
         assert findings(built) == [("stale", f"{PLACE}/gen.lock", BUILD)]
         assert "the files are right, but the lock is not" in built.run("check", code=1).stdout
 
     def test_tool_version_counts(self, built, monkeypatch):
         versions = {"black": "99", "jinja2": "99", "libcst": "99", "pytokens": "99"}
-        monkeypatch.setattr("generator.commands.lock.tool_versions", lambda: versions)
+        monkeypatch.setattr("generator.disk.lock.tool_versions", lambda: versions)
         assert "became 99" in built.run("check", code=1).stdout
 
     def test_hand_edit_is_seen_though_the_sources_are_the_same(self, built):

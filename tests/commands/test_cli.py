@@ -14,7 +14,7 @@ COMMANDS = ("build", "check", "diff", "explain", "list", "loc", "new", "points")
 HEAVY = (
     "black",
     "concurrent.futures",
-    "generator.fragment",
+    "generator.language.fragment",
     "generator.weave",
     "generator.weaver",
     "importlib.metadata",
@@ -26,9 +26,9 @@ HEAVY = (
 RUN = """
 import sys
 from pathlib import Path
-import generator.commands.project
+import generator.disk.project
 builtin = Path(sys.argv.pop(1))
-generator.commands.project.builtin_root = lambda: builtin
+generator.disk.project.builtin_root = lambda: builtin
 from generator.commands.cli import gen
 try:
     gen()

@@ -6,9 +6,9 @@ import json
 
 from conftest import weave_files
 
+from generator.code.hunks import hunks
+from generator.code.traced import Origin
 from generator.commands.diff import _causes
-from generator.commands.hunks import hunks
-from generator.traced import Origin
 
 
 class TestTwoPackages:
@@ -97,7 +97,7 @@ class TestOfABuild:
             return package
 
         monkeypatch.setattr("generator.commands.build.weave", weave)
-        monkeypatch.setattr("generator.commands.lock.generator_hash", lambda: "0" * 64)
+        monkeypatch.setattr("generator.disk.lock.generator_hash", lambda: "0" * 64)
         assert "(6 places in 2 packages)" in workshop.run("diff", code=1).stdout
 
     def test_whole_files_and_packages(self, workshop):
@@ -112,7 +112,7 @@ class TestOfABuild:
 
     def test_lock_alone(self, workshop, monkeypatch):
         workshop.build("llama_cpu")
-        monkeypatch.setattr("generator.commands.lock.generator_hash", lambda: "0" * 64)
+        monkeypatch.setattr("generator.disk.lock.generator_hash", lambda: "0" * 64)
         assert "a build would renew gen.lock and no other file" in workshop.run("diff", code=1).stdout
 
     def test_edit_would_be_undone(self, workshop):

@@ -7,8 +7,8 @@ import json
 import pytest
 from conftest import weave_files
 
+from generator.code.traced import Origin
 from generator.commands.explain import _line_stretches
-from generator.traced import Origin
 
 MODEL = "generated/llama_cpu/model.py"
 

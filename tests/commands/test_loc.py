@@ -8,11 +8,11 @@ from textwrap import dedent
 import pytest
 from miniature import PACKAGE, files
 
-from generator.commands.clones import clones
-from generator.commands.count import Lines, count
-from generator.commands.feature import Reach, reach
-from generator.commands.project import Combination, Project, builtin_root
 from generator.commands.tables import Table, markdown, plain
+from generator.disk.project import Combination, Project, builtin_root
+from generator.measure.clones import clones
+from generator.measure.count import Lines, count
+from generator.measure.feature import Reach, reach
 
 ROOT = builtin_root()
 
@@ -121,7 +121,7 @@ class TestReport:
 
     def test_features_are_claimed_only_when_measured(self, workshop, report, monkeypatch):
         assert report["features"] == []
-        monkeypatch.setattr("generator.commands.loc.reach", lambda project, name, kept: Reach(0, 1, 2, 2, 0, 31))
+        monkeypatch.setattr("generator.measure.loc.reach", lambda project, name, kept: Reach(0, 1, 2, 2, 0, 31))
         assert "What a feature touches" in workshop.run("loc", "--feature=model/rope").stdout
         assert "unknown fragment 'model/roep'" in workshop.run("loc", "--feature=model/roep", code=2).stderr
 
@@ -139,8 +139,8 @@ class TestReach:
     """What a feature touches, in packages small enough to count by hand."""
 
     MODEL = """
-        from generator.marks import point
-        from generator.roles import activate
+        from generator.language import point
+        from generator.language.roles import activate
 
 
         def model(x):
@@ -148,7 +148,7 @@ class TestReach:
             return activate(x)
         """
     SCALE = """
-        from generator.marks import splice
+        from generator.language import splice
 
 
         @splice("model.input")
@@ -205,7 +205,7 @@ class TestReach:
 
     def test_what_builds_on_it_goes_with_it(self, tmp_path):
         more = """
-            from generator.marks import requires, splice
+            from generator.language import requires, splice
 
             requires("scale")
 
@@ -223,7 +223,7 @@ class TestReach:
     def test_added_where_none_selects_it(self, tmp_path):
         toy = {
             "templates/architectures/rival.toml": 'base = "toy"\ntitle = "Rival"\nfragments = ["model/rival"]\n',
-            "fragments/model/rival.py": 'from generator.marks import excludes\n\nexcludes("scale")\n',
+            "fragments/model/rival.py": 'from generator.language import excludes\n\nexcludes("scale")\n',
         }
         found = self.measure(tmp_path, "model/scale", {"model/relu": self.RELU}, {"model/scale": self.SCALE}, **toy)
         assert found == Reach(others=0, selecting=1, packages=0, without=0, added=1, generated=2 + 1)

@@ -11,7 +11,7 @@ import pytest
 from click.testing import CliRunner
 
 from generator.commands.cli import gen
-from generator.layers import find_groups
+from generator.recipe.pattern import find_groups
 
 LLAMA = {
     "model_type": "llama",
@@ -326,7 +326,7 @@ def test_a_where_that_cannot_be_evaluated(make):
 
 READS_STRIPES = '''"""Stripes."""
 
-from generator.marks import splice
+from generator.language import splice
 
 
 @splice("hf.structure")
@@ -374,7 +374,7 @@ where = "layer % hf['stripe'] == 0"
 where = "layer % hf['stripe'] > 0"
 """
 STRIPE = """
-from generator.marks import splice
+from generator.language import splice
 
 
 @splice("hf.sizes")

@@ -12,7 +12,7 @@ from click.testing import CliRunner
 from generator.commands.cli import gen
 from generator.commands.points import points
 from generator.errors import LoomError
-from generator.library import Library
+from generator.recipe.library import Library
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 LIBRARY = Library.read((REPOSITORY,))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from generator.commands.project import Combination, Project, builtin_root
+from generator.disk.project import Combination, Project, builtin_root
 
 
 def find(workshop) -> Project:
@@ -29,7 +29,7 @@ class TestRoot:
         assert find(workshop).roots == (workshop.builtin,)
 
     def test_the_library_that_an_installed_gen_carries(self, tmp_path, monkeypatch):
-        monkeypatch.setattr("generator.commands.project.__file__", str(tmp_path / "generator/commands/project.py"))
+        monkeypatch.setattr("generator.disk.project.__file__", str(tmp_path / "generator/disk/project.py"))
         assert builtin_root() == tmp_path
         (tmp_path / "generator/_library").mkdir(parents=True)
         assert builtin_root() == tmp_path / "generator/_library"

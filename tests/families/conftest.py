@@ -7,9 +7,9 @@ from unittest import mock
 import compiling  # noqa: F401
 import pytest
 
-from generator.fragment import parse_fragment
-from generator.library import Library
-from generator.package import Package
+from generator.language.fragment import parse_fragment
+from generator.package.package import Package
+from generator.recipe.library import Library
 from generator.weaver import weave
 
 
@@ -26,7 +26,7 @@ def woven(architecture: str, target: str, library: Library) -> Package:
 def woven_once() -> Iterator[None]:
     """Fragments, and the packages that `gen new` asks what they read: its first of a family is the same each time."""
     with (
-        mock.patch("generator.library.parse_fragment", functools.cache(parse_fragment)),
-        mock.patch("generator.fit.weave", woven),
+        mock.patch("generator.recipe.library.parse_fragment", functools.cache(parse_fragment)),
+        mock.patch("generator.checkpoint.fit.weave", woven),
     ):
         yield

@@ -19,8 +19,8 @@ from transformers.modeling_layers import MtpModel
 from families import parity
 from families.cases.deepseek_v3 import FAMILY
 from families.test_parity import LIBRARY, write
-from generator.fit import fit
-from generator.library import Library
+from generator.checkpoint.fit import fit
+from generator.recipe.library import Library
 from generator.weaver import weave
 
 AHEAD = 2

@@ -15,7 +15,7 @@ from families import parity
 from families.devices import on_eight_devices
 from families.test_experts import choices, densely, small
 from families.test_parity import LIBRARY, write
-from generator.library import Library
+from generator.recipe.library import Library
 from generator.weaver import weave
 
 VARIANT = """

@@ -20,7 +20,7 @@ from families.devices import MESHES, compare_with_one, on_eight_devices
 from families.test_parity import LIBRARY, write
 from generator.commands.new import fit
 from generator.errors import LoomError
-from generator.library import Library
+from generator.recipe.library import Library
 from generator.weaver import weave
 
 KINDS = tomllib.loads(LIBRARY.files["templates/architectures/deepseek_v3.toml"])["kinds"]

@@ -19,8 +19,8 @@ from transformers.models.mixtral.modeling_mixtral import load_balancing_loss_fun
 from families import parity
 from families.devices import MESHES, compare_with_one, on_eight_devices
 from families.test_parity import FAMILIES, LIBRARY, write
-from generator.fit import fit
-from generator.library import Library
+from generator.checkpoint.fit import fit
+from generator.recipe.library import Library
 from generator.weaver import weave
 
 VARIANT = 'base = "mixtral"\ntitle = "Mixtral with a router z-loss"\nfragments = ["model/router_z"]\n'

@@ -14,7 +14,7 @@ from flax import nnx
 
 from families import parity
 from families.test_parity import FAMILIES, LIBRARY, write
-from generator.library import Library
+from generator.recipe.library import Library
 from generator.weaver import weave
 
 # plain; queries, keys and values of one projection, with biases; periods of layers; experts; a cache of latents

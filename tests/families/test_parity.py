@@ -14,9 +14,9 @@ import pytest
 import transformers
 
 from families import cases, parity
-from generator.fit import fit
-from generator.library import Library
-from generator.package import Package
+from generator.checkpoint.fit import fit
+from generator.package.package import Package
+from generator.recipe.library import Library
 from generator.weaver import weave
 
 FAMILIES = {

@@ -14,7 +14,7 @@ from flax import nnx
 
 from families import parity
 from families.test_parity import FAMILIES, LIBRARY, write
-from generator.recipe import select
+from generator.recipe.recipe import select
 from generator.weaver import weave
 
 

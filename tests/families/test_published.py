@@ -18,10 +18,10 @@ from safetensors.numpy import load_file, save_file
 
 from families import parity
 from families.test_parity import LIBRARY, write
-from generator import fit as fitting
+from generator.checkpoint import fit as fitting
 from generator.errors import LoomError
-from generator.library import Library
-from generator.recipe import select
+from generator.recipe.library import Library
+from generator.recipe.recipe import select
 from generator.weaver import weave
 
 PUBLISHED = {

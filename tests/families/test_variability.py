@@ -13,8 +13,8 @@ from flax import nnx
 
 from families import parity
 from families.test_parity import LIBRARY, write
-from generator.library import Library
-from generator.recipe import select
+from generator.recipe.library import Library
+from generator.recipe.recipe import select
 from generator.weaver import weave
 
 PAIRS = [(architecture, target) for architecture in LIBRARY.architectures() for target in LIBRARY.targets()]

@@ -13,7 +13,7 @@ from types import SimpleNamespace
 import pytest
 import yaml
 
-from generator.commands.project import Project
+from generator.disk.project import Project
 
 models = pytest.importorskip("kubeflow_trainer_api.models")  # made from the OpenAPI of Kubernetes and of JobSet
 

@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from generator import sourcemap
-from generator.commands.project import Project
-from generator.library import Library
+from generator.code import sourcemap
+from generator.disk.project import Project
+from generator.recipe.library import Library
 from generator.weaver import weave
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -121,7 +121,7 @@ def test_generated_is_what_the_fragments_weave_under_any_hash_seed_and_place(tmp
     """Woven in two processes with different hash seeds, folders, locales and time zones."""
     script = (
         "import sys, hashlib, pathlib\n"
-        "from generator.library import Library\n"
+        "from generator.recipe.library import Library\n"
         "from generator.weaver import weave\n"
         f"package = weave('llama2', 'tpu', Library.read([pathlib.Path({str(ROOT)!r})]))\n"
         "print(hashlib.sha256(repr((package.files, package.origins)).encode()).hexdigest())\n"

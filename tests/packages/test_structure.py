@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from generator.library import Library
+from generator.recipe.library import Library
 from generator.weaver import weave
 
 ROOT = Path(__file__).resolve().parents[2]

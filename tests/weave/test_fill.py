@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from miniature import refused, tidy, woven
 
-from generator.traced import Traced
+from generator.code.traced import Traced
 from generator.weave.fill import fill
 
 SETTINGS = {

@@ -10,14 +10,14 @@ import pytest
 from miniature import PACKAGE, definition, files, refused, run, tidy
 
 from generator.errors import LoomError
-from generator.library import Library
+from generator.recipe.library import Library
 from generator.weaver import weave
 
 MODEL = """
     import jax
     import jax.numpy as jnp
-    from generator.marks import each_group, layer_numbers, point, splice, sum_layers
-    from generator.roles import Block, Config
+    from generator.language import each_group, layer_numbers, point, splice, sum_layers
+    from generator.language.roles import Block, Config
 
     class Config:
         layers: int = 4  # in all
@@ -52,7 +52,7 @@ MODEL = """
         return y, sum_layers(1), layer_numbers()
 """
 SHIFT = """
-    from generator.marks import emit, provide, splice
+    from generator.language import emit, provide, splice
 
     @provide("Model.hidden")
     def shift(x):
@@ -71,8 +71,8 @@ SHIFT = """
 FURTHER = """
     import jax
     import jax.numpy as jnp
-    from generator.marks import alike, further_layers, last_layer, splice
-    from generator.roles import Block, Config, Model
+    from generator.language import alike, further_layers, last_layer, splice
+    from generator.language.roles import Block, Config, Model
 
     further_layers("extra", "config.extra")
     alike("both", "Model.hidden")
@@ -122,7 +122,7 @@ KINDS = """
     init = { mark = "config.extra" }
 """
 MARKED = """
-    from generator.marks import splice
+    from generator.language import splice
 
     @splice("Block.made")
     def _(self, mark):
@@ -215,7 +215,7 @@ def test_without_them_nothing_is_left():
     ],
 )
 def test_declarations_that_cannot_be_read(text, found):
-    assert found in refused(further=f"from generator.marks import alike, further_layers\n{text}\n")
+    assert found in refused(further=f"from generator.language import alike, further_layers\n{text}\n")
 
 
 def test_a_function_that_is_alike_and_not_there():

@@ -18,8 +18,8 @@ from pathlib import Path
 import pytest
 from miniature import tidy
 
-from generator.library import Library
-from generator.package import Package
+from generator.package.package import Package
+from generator.recipe.library import Library
 from generator.weaver import weave
 
 GOLDEN = Path(__file__).parent.parent / "golden"
@@ -90,7 +90,7 @@ class TestInputs:
 PROGRAM = """
 import json, sys
 from pathlib import Path
-from generator.library import Library
+from generator.recipe.library import Library
 from generator.weaver import weave
 golden, packages = Path(sys.argv[1]), json.loads(sys.argv[2])
 made = [weave(a, t, Library.read([golden / case / "input"])) for case, a, t in packages]

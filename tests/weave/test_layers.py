@@ -8,11 +8,11 @@ import pytest
 from miniature import PACKAGE, definition, files, run, tidy
 
 from generator.errors import LoomError
-from generator.library import Library
+from generator.recipe.library import Library
 from generator.weaver import weave
 
 BLOCK = """
-    from generator.marks import point
+    from generator.language import point
 
     class Config:
         layers: int = 6  # in all
@@ -36,8 +36,8 @@ BLOCK = """
             return x
 """
 MODEL = """
-    from generator.marks import each_group, layer_numbers, stack_layers, sum_layers
-    from generator.roles import Block, Config
+    from generator.language import each_group, layer_numbers, stack_layers, sum_layers
+    from generator.language.roles import Block, Config
 
     class Model:
         def __init__(self, config):
@@ -56,8 +56,8 @@ MODEL = """
         return Model(config), layer_numbers(), stack_layers(config.layers * 10), sum_layers(1), sum_layers(min(window, 9))
 """
 PERIOD = """
-    from generator.marks import each_layer
-    from generator.roles import Block
+    from generator.language import each_layer
+    from generator.language.roles import Block
 
     class Period:
         def __init__(self, config, scale):
@@ -70,21 +70,21 @@ PERIOD = """
             return x
 """
 OFFSET = """
-    from generator.marks import splice
+    from generator.language import splice
 
     @splice("Attention.mixed")
     def _(x):
         x = x + 100
 """
 WINDOW = """
-    from generator.marks import splice
+    from generator.language import splice
 
     @splice("Attention.made")
     def _(self, window):
         self.window = window
 """
 CACHE = """
-    from generator.marks import emit, provide, splice
+    from generator.language import emit, provide, splice
 
     @provide("Model.__call__", optional=True, per_layer=True)
     def cache():
@@ -98,8 +98,8 @@ CACHE = """
 SCANNED = """
     import jax
     import jax.numpy as jnp
-    from generator.marks import each_group, receive
-    from generator.roles import Block
+    from generator.language import each_group, receive
+    from generator.language.roles import Block
 
     class Model:
         def __init__(self):
@@ -202,7 +202,7 @@ class TestAPeriod:
 
     def test_how_many_layers_a_period_has(self):
         number = """
-            from generator.marks import setting
+            from generator.language import setting
 
             def every() -> int:
                 return setting("period")
@@ -288,7 +288,7 @@ class TestGroups:
             "def __call__(self, x):\n            x = self.scale * x",
             "def __call__(self, x: Scale):\n            x = self.scale * x",
         )
-        using = using.replace("import point", "import point\n    from generator.roles import Scale")
+        using = using.replace("import point", "import point\n    from generator.language.roles import Scale")
         calling = self.MODEL.replace("import Block", "import Block, no_scale").replace(
             "return x\n", "return no_scale(x)\n", 1
         )
@@ -347,8 +347,8 @@ class TestOwnLayers:
     MARK = (
         OFFSET
         + """
-    from generator.marks import own_layers
-    from generator.roles import Config
+    from generator.language import own_layers
+    from generator.language.roles import Config
 
     def moved(config: Config):
         return list(own_layers())
@@ -379,7 +379,7 @@ class TestOwnLayers:
 
 class TestOrder:
     MIX = """
-        from generator.marks import splice
+        from generator.language import splice
 
         class Zero:
             pass
@@ -423,7 +423,7 @@ class TestValuesThatAreThreaded:
     """A kind of layer is called with a value from further out, which its other calls do not get."""
 
     ANGLES = """
-        from generator.marks import provide, splice
+        from generator.language import provide, splice
 
         @provide("Model.__call__")
         def angles():
@@ -458,7 +458,7 @@ class TestValuesThatAreThreaded:
 
     def test_a_value_that_callers_may_give_keeps_its_place(self):
         ids = """
-            from generator.marks import provide, splice
+            from generator.language import provide, splice
 
             @provide("Model.__call__", optional=True)
             def position() -> int:

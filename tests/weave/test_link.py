@@ -8,7 +8,7 @@ import pytest
 from miniature import PACKAGE, package, refused_package
 
 MODEL = """
-    from generator.roles import attend
+    from generator.language.roles import attend
 
     def model(x):
         return attend(x) + helper(x)
@@ -39,7 +39,9 @@ class TestNames:
         assert "def attend(x):\n    return x * 2\n" in fast
 
     def test_across_files(self):
-        train = "import os\nfrom generator.roles import attend\n\ndef loss(x):\n    return os.fspath(attend(x))\n"
+        train = (
+            "import os\nfrom generator.language.roles import attend\n\ndef loss(x):\n    return os.fspath(attend(x))\n"
+        )
         made = package(
             {"model/model": MODEL, "model/plain": PLAIN, "train/loss": train},
             package=PACKAGE.replace('"model"', '"model", "loss"', 1),

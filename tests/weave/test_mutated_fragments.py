@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from generator.errors import LoomError
-from generator.library import Library
+from generator.recipe.library import Library
 from generator.weaver import weave
 
 ROOT = Path(__file__).parents[1] / "golden" / "operators" / "input"

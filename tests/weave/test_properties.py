@@ -9,8 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from miniature import PACKAGE, operate, package, run
 
+from generator.code.traced import Traced
 from generator.errors import LoomError
-from generator.traced import Traced
 from generator.weave.fill import fill
 
 common = settings(deadline=None, derandomize=True, max_examples=30)

@@ -81,7 +81,7 @@ instances = st.one_of(st.sampled_from(INSTANCE[:4]), st.sampled_from(INSTANCE))
 shapes = st.one_of(st.sampled_from(SHAPES[:5]), st.sampled_from(SHAPES))
 HELPERS = """
 import jax
-from generator.marks import point
+from generator.language import point
 
 def apply(f, x):
     return f(x)
@@ -165,7 +165,7 @@ def host_of(program: dict) -> str:
 
 
 def features_of(program: dict) -> str:
-    text = "from generator.marks import emit, provide, splice\n\n"
+    text = "from generator.language import emit, provide, splice\n\n"
     for number, node in enumerate(program["nodes"]):
         site = f"C{number}.__call__" if node["class"] else f"f{number}"
         if node["provides"]:
@@ -274,7 +274,7 @@ TWO = """
 def blocks(draw) -> dict[str, str]:
     """A Block whose functions and classes are called like one another's parameters, variables and attributes."""
     defined = draw(st.lists(st.sampled_from(["mask", "use", "Scale", "Attention"]), min_size=1, unique=True))
-    text, points = "from generator.marks import point\n\nclass Config:\n    layers: int = 2  # in all\n\n", []
+    text, points = "from generator.language import point\n\nclass Config:\n    layers: int = 2  # in all\n\n", []
     for place, name in enumerate(defined):
         called = draw(st.sampled_from(defined[:place])) if place else ""
         other, local = draw(names), draw(names)
@@ -300,7 +300,7 @@ def blocks(draw) -> dict[str, str]:
         "class Block:\n    def __init__(self, config, size):\n        self.mask = size\n\n    def __call__(self, x):\n"
     )
     text += f"        use_it = {last}(x)\n        point('Block.at', use_it)\n        return use_it + self.mask * 0\n"
-    splice = "from generator.marks import splice\n\n@splice({!r})\ndef _({}):\n    {} = {} * 10 + {}\n"
+    splice = "from generator.language import splice\n\n@splice({!r})\ndef _({}):\n    {} = {} * 10 + {}\n"
     kinds = {}
     for kind, number in (("one_", 3), ("two_", 4)):
         at = draw(st.sampled_from([*points, "Block.at"]))

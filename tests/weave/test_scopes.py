@@ -9,9 +9,9 @@ import pytest
 from miniature import definition, run
 from test_layers import BLOCK, MODEL, OFFSET, PATTERN, PERIOD, WINDOW, model
 
-from generator.scopes import rename, scopes_of
-from generator.syntax import Source
-from generator.traced import Traced
+from generator.code.scopes import rename, scopes_of
+from generator.code.syntax import Source
+from generator.code.traced import Traced
 
 BLOCK = BLOCK.replace(
     "# in all", "# in all\n        dense_layers: int = 1  # of them\n        layers_each: int = 1  # of nothing"

@@ -6,7 +6,7 @@ import pytest
 from miniature import refused, run, tidy, woven
 
 HOST = """
-    from generator.marks import point
+    from generator.language import point
 
     class Attention:
         def __call__(self, x):
@@ -310,7 +310,7 @@ class TestAPointBeforeAReturn:
     """A host names a result only for a point: without a splice it reads as if there had been none."""
 
     HOST = """
-        from generator.marks import point
+        from generator.language import point
 
         def double(x):
             y = 2 * (
@@ -330,7 +330,7 @@ class TestAPointBeforeAReturn:
 
     def test_with_one(self):
         spliced = """
-            from generator.marks import splice
+            from generator.language import splice
 
             @splice("double.result")
             def _(y):
@@ -346,7 +346,7 @@ class TestAPointBeforeAReturn:
         )
 
     BLOCK = """
-        from generator.marks import point
+        from generator.language import point
 
         def double(x):
             with point("double.result", x):

@@ -9,8 +9,8 @@ from miniature import run, tidy, woven
 DECODER = """
     import jax
     import jax.numpy as jnp
-    from generator.marks import point
-    from generator.roles import attend
+    from generator.language import point
+    from generator.language.roles import attend
 
     class Attention:
         def __call__(self, x, mask):
@@ -48,7 +48,7 @@ DECODER = """
         return jnp.sum(logits)
 """
 PACKING = """
-    from generator.marks import provide, splice
+    from generator.language import provide, splice
 
     @provide("loss")
     def segment_ids(batch):
@@ -128,7 +128,7 @@ class TestSegmentIds:
 EXPERTS = """
     import jax
     import jax.numpy as jnp
-    from generator.marks import point
+    from generator.language import point
 
     class Router:
         def __call__(self, x):
@@ -167,7 +167,7 @@ EXPERTS = """
 """
 BALANCE = """
     import jax.numpy as jnp
-    from generator.marks import emit, splice
+    from generator.language import emit, splice
 
     @splice("Block.routed")
     def _(h):

@@ -10,7 +10,7 @@ import functools
 import jax
 from jax import checkpoint, lax
 from flax import nnx
-from generator.marks import point
+from generator.language import point
 
 """
 BLOCK = (

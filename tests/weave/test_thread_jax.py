@@ -9,7 +9,7 @@ from miniature import run, tidy, woven
 CACHED = """
     import jax
     import jax.numpy as jnp
-    from generator.marks import point
+    from generator.language import point
 
     class Attention:
         def __call__(self, x):
@@ -39,7 +39,7 @@ CACHED = """
         return model(x)
 """
 CACHE = """
-    from generator.marks import emit, proceed, provide, receive, splice
+    from generator.language import emit, proceed, provide, receive, splice
 
     @provide("Decoder.__call__", optional=True, per_layer=True)
     def cache() -> float:
@@ -139,7 +139,7 @@ class TestPerLayerCache:
 STEP = """
     import jax
     import jax.numpy as jnp
-    from generator.marks import point
+    from generator.language import point
 
     class Model:
         def __call__(self, x, weights):
@@ -156,7 +156,7 @@ STEP = """
         return value, gradient, derivative(weights, model, batch["x"])
 """
 MASK = """
-    from generator.marks import provide, splice
+    from generator.language import provide, splice
 
     @provide("step")
     def mask(batch):

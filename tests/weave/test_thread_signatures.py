@@ -222,7 +222,7 @@ class TestAnnotations:
             return site(x)
     """
     FALLBACK = """
-        from generator.marks import provide, splice
+        from generator.language import provide, splice
 
         @splice("here")
         def _(x, p):

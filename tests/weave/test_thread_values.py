@@ -47,7 +47,7 @@ class TestDefaults:
     """An optional provider lets callers hand the value in, and makes it for those that do not."""
 
     VALUE = """
-        from generator.marks import provide, splice
+        from generator.language import provide, splice
 
         @provide("model", optional=True)
         def p(x) -> int:

@@ -8,13 +8,13 @@ import pytest
 from miniature import PACKAGE, files
 
 from generator.errors import LoomError
-from generator.library import Library
-from generator.recipe import select
+from generator.recipe.library import Library
+from generator.recipe.recipe import select
 from generator.weaver import weave
 
 MODEL = """
-    from generator.marks import point
-    from generator.roles import Config
+    from generator.language import point
+    from generator.language.roles import Config
 
     class Config:
         width: int  # of it
@@ -25,7 +25,7 @@ MODEL = """
         return size
 """
 WINDOW = """
-    from generator.marks import splice
+    from generator.language import splice
 
     class Config:
         window: int  # in tokens
@@ -93,7 +93,7 @@ def test_lists_in_presets_are_as_frozen_as_the_config():
 
 def test_what_every_package_holds_is_left_out_where_it_requires_more():
     more = {
-        "model/check": 'from generator.marks import requires\n\nrequires("window")\n\n\ndef main():\n    return 1\n'
+        "model/check": 'from generator.language import requires\n\nrequires("window")\n\n\ndef main():\n    return 1\n'
     }
     package = PACKAGE.replace("[folders]", 'fragments = ["model/check"]\n\n[folders]', 1)
     texts = files({"model/model": MODEL, "model/window": WINDOW}, architecture=BASE, package=package)

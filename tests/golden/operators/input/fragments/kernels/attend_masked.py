@@ -1,6 +1,6 @@
 """Attention to the mean of one's own document."""
 
-from generator.marks import threaded
+from generator.language import threaded
 
 
 def attend(h: list[float], segment_ids: list[int] = threaded()) -> list[float]:

@@ -3,8 +3,8 @@
 Source: He et al. 2016, arXiv 1512.03385.
 """
 
-from generator.marks import point
-from generator.roles import attend
+from generator.language import point
+from generator.language.roles import attend
 
 
 class Block:

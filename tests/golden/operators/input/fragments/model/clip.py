@@ -1,6 +1,6 @@
 """Clips what attention sees."""
 
-from generator.marks import proceed, splice
+from generator.language import proceed, splice
 
 
 class Config:

@@ -2,8 +2,8 @@
 
 import functools
 
-from generator.marks import point
-from generator.roles import Block, Config
+from generator.language import point
+from generator.language.roles import Block, Config
 
 
 class Config:

@@ -1,6 +1,6 @@
 """Positions: each place in the sequence has a number."""
 
-from generator.marks import provide, setting, splice
+from generator.language import provide, setting, splice
 
 BASE = setting("base")  # of the numbers
 

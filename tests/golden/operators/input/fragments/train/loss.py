@@ -1,7 +1,7 @@
 """The loss."""
 
-from generator.marks import point, provide
-from generator.roles import Config, Decoder
+from generator.language import point, provide
+from generator.language.roles import Config, Decoder
 
 
 def loss(model: Decoder, batch: dict[str, list]) -> float:

@@ -1,6 +1,6 @@
 """A penalty on large embeddings, carried out to the loss."""
 
-from generator.marks import emit, splice
+from generator.language import emit, splice
 
 
 @splice("Decoder.embedded")

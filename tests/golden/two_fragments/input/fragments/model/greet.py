@@ -3,7 +3,7 @@
 Source: Hello, world.
 """
 
-from generator.roles import name_of
+from generator.language.roles import name_of
 
 
 def greet(person: dict) -> str:

@@ -1,0 +1,1 @@
+"""All that reads or writes a disk for gen: projects, locks, packages."""

@@ -1,0 +1,108 @@
+"""A package on disk together with its map: which source line each line came from."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+
+from generator.code.traced import Origin
+from generator.disk.lock import LOCK, MAP, Lock, read_lock
+from generator.disk.look import read_text, sha256, show
+from generator.disk.project import Project
+from generator.errors import LoomError, nearest
+
+Segments = list[tuple[int, Origin]]
+
+
+@dataclass(frozen=True)
+class MappedPackage:
+    """A built package: its folder and its lock."""
+
+    folder: Path
+    lock: Lock
+
+    @classmethod
+    def read(cls, folder: Path) -> MappedPackage:
+        """The package in a folder.
+
+        Raises:
+            LoomError: there is no lock in it, or it is not as gen wrote it.
+        """
+        return cls(folder, read_lock(folder))
+
+    @property
+    def shown(self) -> str:
+        """How messages name the folder."""
+        return show(self.folder)
+
+    @property
+    def name(self) -> str:
+        return self.lock.combination.name
+
+    @cached_property
+    def origins(self) -> dict[str, list[Segments]]:
+        """For each woven Python file, for each line its segments.
+
+        Raises:
+            LoomError: gen.map is missing or is not what gen writes.
+        """
+        from generator.code.sourcemap import load  # late: most commands need no map
+
+        remedy = f"Build the package again: {self.lock.combination.command}"
+        text = read_text(self.folder / MAP, remedy)
+        try:
+            if sha256(text.encode()) == self.lock.outputs.get(MAP):
+                return load(text)
+        except (LoomError, RecursionError):
+            pass  # with a hash that a hand put in
+        raise LoomError("is not the map that was built", show(self.folder / MAP), remedy)
+
+    def lines(self, path: str) -> list[str]:
+        """The lines of a file of the package.
+
+        Raises:
+            LoomError: it is gone, or is no UTF-8 text.
+        """
+        remedy = f"Build the package again: {self.lock.combination.command} --force"
+        return read_text(self.folder / path, remedy).splitlines()
+
+    def origins_of(self, path: str) -> list[Segments]:
+        """The segments of each line of a file as it is on disk; none for a file that is no woven Python.
+
+        Lines that someone added since the build have none.
+        """
+        segments = self.origins.get(path, [])
+        return segments + [[]] * (len(self.lines(path)) - len(segments)) if segments else []
+
+    def edited(self, path: str) -> bool:
+        """Whether a file differs from what was built, so that its lines may not be those of the map."""
+        return sha256((self.folder / path).read_bytes()) != self.lock.outputs.get(path)
+
+
+def find_package(project: Project, word: str) -> MappedPackage:
+    """A built package by its name or its folder.
+
+    Raises:
+        LoomError: there is none.
+    """
+    for folder in (Path(word), project.generated / word):
+        if (folder / LOCK).is_file():
+            return MappedPackage.read(folder)
+    names = [folder.name for folder in project.locked_folders()]
+    raise LoomError(f"{word} is neither a package nor the folder of one", remedy=nearest(word, names))
+
+
+def built_packages(project: Project) -> list[MappedPackage]:
+    """The packages that are kept and have been built, in the order of the list.
+
+    Raises:
+        LoomError: a list, lock or map cannot be read, or nothing has been built.
+    """
+    folders = [project.generated / combination.name for combination in project.packages()]
+    result = [MappedPackage.read(folder) for folder in folders if folder.is_dir()]
+    if not result:
+        raise LoomError(
+            "no package has been built", project.show(project.generated), "Build one: gen build ARCH --target=T"
+        )
+    return result

@@ -1,0 +1,192 @@
+"""The lock of a package: what it was made from, by which generator, and the hash of every file.
+
+The lock answers two questions without weaving: would a build make the same again, and is a file on disk what a build
+wrote? So it holds every thing that can change the output: the sources (each is named by another or by the
+command, so no folder's content counts), the generator's own source, and the versions of the tools that shape text.
+
+It is sealed by a hash of itself, so that what a merge or a hand made of it is not believed. The seal keeps out
+mistakes, not forgers: who wants certainty weaves again (`gen check --full`).
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import sys
+from dataclasses import dataclass
+from functools import cached_property, lru_cache
+from pathlib import Path
+from typing import NamedTuple
+
+from generator import __version__
+from generator.disk.look import check_inside, files_below, read_text, sha256, show
+from generator.errors import LoomError
+
+LOCK = "gen.lock"
+MAP = "gen.map"
+TOOLS = ("black", "jinja2", "libcst", "pytokens")
+REMEDY = "Build the package again with --force; what gen would overwrite is listed without it."
+
+
+class Combination(NamedTuple):
+    """An architecture on a target: what one package is made from."""
+
+    architecture: str
+    target: str
+
+    @property
+    def name(self) -> str:
+        return f"{self.architecture}_{self.target}"
+
+    @property
+    def command(self) -> str:
+        """The command that builds it."""
+        return f"gen build {self.architecture} --target={self.target}"
+
+
+@dataclass(frozen=True)
+class Lock:
+    """The content of gen.lock, without its seal.
+
+    Attributes:
+        generator: `{"sha256": ..., "version": ...}` of the generator that wove the package.
+        tools: name -> version of the tools that shape text.
+        inputs: source path -> sha256.
+        outputs: path in the package -> sha256, of all files but the lock.
+    """
+
+    architecture: str
+    target: str
+    generator: dict[str, str]
+    tools: dict[str, str]
+    inputs: dict[str, str]
+    outputs: dict[str, str]
+
+    @property
+    def combination(self) -> Combination:
+        return Combination(self.architecture, self.target)
+
+    @cached_property
+    def text(self) -> str:
+        """The file, seal included."""
+        table = {name: getattr(self, name) for name in Lock.__annotations__}
+        seal = sha256(json.dumps(table, sort_keys=True, ensure_ascii=False).encode())
+        return json.dumps(table | {"seal": seal}, indent=2, sort_keys=True, ensure_ascii=False) + "\n"
+
+    @property
+    def files(self) -> dict[str, str]:
+        """Path in the package -> sha256 of all files, the lock too."""
+        return self.outputs | {LOCK: sha256(self.text.encode())}
+
+
+class Fingerprints:
+    """Hashes of what is on disk now; each is taken once and only when asked for.
+
+    Args:
+        roots: as in `Project`.
+    """
+
+    def __init__(self, roots: tuple[Path, ...]):
+        self.roots = roots
+        self._sources: dict[str, str] = {}
+
+    @cached_property
+    def generator(self) -> dict[str, str]:
+        return {"sha256": generator_hash(), "version": __version__}
+
+    @cached_property
+    def tools(self) -> dict[str, str]:
+        return tool_versions()
+
+    def source(self, path: str) -> str:
+        """The hash of a source file, '' where it is in none of the roots or in more than one."""
+        if path not in self._sources:
+            found = [root / path for root in self.roots if (root / path).is_file()]
+            self._sources[path] = sha256(found[0].read_bytes()) if len(found) == 1 else ""
+        return self._sources[path]
+
+    def changes(self, lock: Lock) -> list[str]:
+        """Why a build now could make something else than the lock says; empty where it cannot."""
+        reasons = []
+        if lock.generator.get("version") != __version__:
+            reasons.append(f"gen {lock.generator.get('version')} became {__version__}")
+        elif lock.generator != self.generator:
+            reasons.append("the generator's own source changed")
+        for tool in sorted(lock.tools.keys() | self.tools.keys()):
+            before, now = lock.tools.get(tool, "none"), self.tools.get(tool, "none")
+            if before != now:
+                reasons.append(f"{tool} {before} became {now}")
+        for path, digest in lock.inputs.items():
+            if (now := self.source(path)) != digest:
+                reasons.append(f"{path} {'changed' if now else 'is gone, or there twice'}")
+        return reasons
+
+
+def generator_hash() -> str:
+    """The hash over the generator's own source, without the library that an installed gen carries."""
+    folder = Path(__file__).resolve().parents[1]
+    paths = [path for path in files_below(folder) if path.endswith(".py") and not path.startswith("_library/")]
+    return sha256("".join(f"{path}\0{sha256((folder / path).read_bytes())}\n" for path in paths).encode())
+
+
+def tool_versions() -> dict[str, str]:
+    """The installed versions of the tools that shape text, by the folders that pip leaves beside them.
+
+    Asking importlib.metadata costs 40 ms of start-up.
+
+    Raises:
+        LoomError: one is not installed.
+    """
+    pattern = re.compile(rf"({'|'.join(TOOLS)})-([^-]+)\.dist-info", re.IGNORECASE)
+    names = [name for folder in reversed(sys.path) if os.path.isdir(folder) for name in sorted(os.listdir(folder))]
+    versions = {match[1].lower(): match[2] for match in map(pattern.fullmatch, names) if match}
+    for tool in TOOLS:
+        if tool not in versions:
+            raise LoomError(f"{tool} is not installed", remedy=f"Install it: pip install {tool}.")
+    return versions
+
+
+def read_lock(folder: Path, asked: Combination | None = None, name: str = LOCK, sealed: bool = True) -> Lock:
+    """The lock of the package in a folder.
+
+    Args:
+        asked: what the package must be, where that is known.
+        name: the file.
+        sealed: whether it must be as gen wrote it (a merge may have mixed two).
+
+    Raises:
+        LoomError: there is none, it is not what gen writes, or it is of another package.
+    """
+    text, where = read_text(folder / name, REMEDY), show(folder / name)
+    try:
+        lock = _parse(text)
+        broken = sealed and lock.text != text
+    except (ValueError, RecursionError) as error:
+        raise LoomError(f"is not a lock of gen: {error}", where, REMEDY) from None
+    if broken:
+        raise LoomError("is not as gen wrote it", where, REMEDY)
+    if asked not in (None, lock.combination):
+        raise LoomError(f"is of {lock.combination.name}", where, REMEDY)
+    return lock
+
+
+@lru_cache(maxsize=256)  # a command asks several times
+def _parse(text: str) -> Lock:
+    """Checks what was read: a lock decides which files a build may delete."""
+    table = json.loads(text)
+    fields = Lock.__annotations__
+    if not isinstance(table, dict) or set(table) != {*fields, "seal"}:
+        raise ValueError(f"it must hold {', '.join(sorted(fields))} and seal")
+    for key, kind in fields.items():
+        values = list(table[key].values()) if isinstance(table[key], dict) else [table[key]]
+        if isinstance(table[key], dict) == (kind == "str") or not all(isinstance(value, str) for value in values):
+            raise ValueError(f"{key} is not {'a string' if kind == 'str' else 'a table of strings'}")
+    for path, digest in (table["inputs"] | table["outputs"]).items():
+        check_inside(path)
+        if not re.fullmatch("[0-9a-f]{64}", digest):
+            raise ValueError(f"{path} has no sha256")
+    if not (table["architecture"].isidentifier() and table["target"].isidentifier()):
+        raise ValueError("architecture and target must be names")
+    del table["seal"]
+    return Lock(**table)

@@ -1,0 +1,161 @@
+"""The one place that says how a package on disk stands to what a build makes: `gen check` prints it, `gen build` acts.
+
+A file is gen's own when its bytes are those that a lock names, or the journal of a build that was cut short. A lock
+that is not as gen wrote it, or that is of another package, owns nothing.
+"""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path, PurePosixPath
+from typing import NamedTuple
+
+from generator.disk.lock import LOCK, MAP, Combination, read_lock
+from generator.disk.look import entries_below, kind_of, sha256, show
+from generator.errors import LoomError
+
+JOURNAL = ".gen.pending"
+RECORDS = (LOCK, MAP)  # nobody works on these, and a merge leaves its marks in them
+EDITED, STALE, MISSING, ORPHAN, FOREIGN = "edited", "stale", "missing", "orphan", "foreign"
+
+
+class Status(NamedTuple):
+    """How a file stands.
+
+    Attributes:
+        path: in the package.
+        wanted: whether a build makes it.
+        state: *edited* when someone changed it since it was built, or put it where a build has a file; *stale* when a
+            build would change it; *missing* when it is gone; an *orphan* when gen built it, but nothing makes it any
+            more; *foreign* when gen has nothing to do with it; '' when it is as it should be.
+        reason: the state in words.
+    """
+
+    path: str
+    wanted: bool
+    state: str
+    reason: str
+
+
+@dataclass(frozen=True)
+class Compared:
+    """A package on disk beside what a build makes.
+
+    Attributes:
+        name: of the package.
+        shown: its folder, as messages give it.
+        files: all that is wanted, owned or there, sorted by path.
+        reasons: why the lock could not say what a build makes now.
+        made: path -> bytes of what a build makes, None where the lock said it by hashes.
+    """
+
+    name: str
+    shown: str
+    files: list[Status]
+    reasons: list[str] = field(default_factory=list)
+    made: dict[str, bytes] | None = None
+
+    @property
+    def write(self) -> list[str]:
+        """Files to create or replace."""
+        return [file.path for file in self.files if file.wanted and file.state]
+
+    @property
+    def remove(self) -> list[str]:
+        """Files of an older build that nothing makes any more."""
+        return [file.path for file in self.files if not file.wanted and file.state in (ORPHAN, EDITED)]
+
+    @property
+    def blocked(self) -> list[Status]:
+        """Files to write or remove that are somebody's work."""
+        return [file for file in self.files if file.state == EDITED and file.path not in RECORDS]
+
+    @property
+    def differs(self) -> bool:
+        return bool(self.write or self.remove)
+
+    @property
+    def unchanged(self) -> int:
+        return sum(file.wanted and not file.state for file in self.files)
+
+    @property
+    def summary(self) -> str:
+        removed = f", {len(self.remove)} removed" if self.remove else ""
+        return f"{len(self.write)} written{removed}, {self.unchanged} unchanged" if self.differs else "as it should be"
+
+
+def compare(folder: Path, asked: Combination, wanted: dict[str, str]) -> Compared:
+    """How every file of the package in a folder stands.
+
+    Args:
+        asked: what it is to be.
+        wanted: path in the package -> sha256 of all that a build makes, the lock too.
+
+    Raises:
+        LoomError: something that gen must not replace stands where the package has a folder or a file.
+    """
+    check_folder(folder)
+    owned: dict[str, set[str]] = {}
+    for name in (LOCK, JOURNAL):
+        with suppress(LoomError):
+            for path, built in read_lock(folder, asked, name).files.items():
+                owned.setdefault(path, set()).add(built)
+    named = wanted.keys() | owned.keys()
+    for parent in sorted({parent for path in named for parent in PurePosixPath(path).parents[:-1]}):
+        if (kind := kind_of(folder / parent)) not in ("", "folder"):
+            raise LoomError(
+                f"is a {kind} where gen needs a folder", show(folder / parent), "Move it, then build again."
+            )
+    files = []
+    for path in sorted(named.union(entries_below(folder))):
+        digest = _digest(folder / path) if path in named else ""
+        files.append(Status(path, path in wanted, *_judge(path, digest, wanted.get(path), owned.get(path))))
+    if kind_of(folder / JOURNAL):
+        number = [file.path for file in files].index(LOCK)
+        files[number] = Status(LOCK, True, STALE, "a build was cut short")
+    return Compared(asked.name, show(folder), files)
+
+
+def _judge(path: str, digest: str | None, wanted: str | None, owned: set[str] | None) -> tuple[str, str]:
+    """The state of a file and the reason.
+
+    Args:
+        digest: of what is on disk; None where nothing is, a word where it is no plain file.
+        wanted: what a build makes, None for nothing.
+        owned: what builds have left there, None for nothing.
+    """
+    if digest == wanted:
+        return "", ""
+    if not wanted and not owned:
+        return FOREIGN, "was not made by gen"
+    if digest is None:
+        return (MISSING, "is gone") if owned or path in RECORDS else (STALE, "a build would add this file")
+    if owned and digest in owned:
+        return (STALE, "a build would change this file") if wanted else (ORPHAN, "nothing makes this file any more")
+    if len(digest) < 64:
+        return EDITED, f"is a {digest}"
+    return EDITED, "was edited since it was built" if owned else "was not made by gen"
+
+
+def _digest(path: Path) -> str | None:
+    kind = kind_of(path)
+    if kind == "folder":
+        raise LoomError("is a folder where gen makes a file", show(path), "Move it away.")
+    return sha256(path.read_bytes()) if kind == "file" else kind or None
+
+
+def check_folder(folder: Path) -> None:
+    """Refuses a package folder that gen must not write to.
+
+    Raises:
+        LoomError: it is a symbolic link, or it or a folder above it is a file.
+    """
+    if (kind := kind_of(folder)) not in ("", "folder"):
+        remedy = "Move it away, or build elsewhere with --out."
+        raise LoomError(f"is a {kind} where gen needs a folder of its own", show(folder), remedy)
+    for place in folder.parents:
+        if place.exists() and not place.is_dir():
+            raise LoomError(
+                "is a file where gen needs a folder", show(place), "Move it, or build elsewhere with --out."
+            )

@@ -1,0 +1,88 @@
+"""What a fragment is made of, as the weaver reads it."""
+
+from __future__ import annotations
+
+import ast
+from dataclasses import dataclass
+from functools import cached_property
+
+from generator.code.traced import Origin, Traced
+
+
+@dataclass(frozen=True)
+class Definition:
+    """A top-level function, class or value. The block under `if __name__ == "__main__"` is called `__main__`."""
+
+    name: str
+    text: Traced  # whole lines, with the comments right above
+    fragment: str
+
+
+@dataclass(frozen=True)
+class Field:
+    """A member of `Config`: a field, a property or a method."""
+
+    name: str
+    text: Traced
+    fragment: str
+
+    @cached_property
+    def statement(self) -> ast.stmt:
+        (block,) = ast.parse("class _:\n" + self.text.text).body
+        return block.body[0] if isinstance(block, ast.ClassDef) else block
+
+    @property
+    def kind(self) -> str:
+        """Of a field, its annotation."""
+        statement = self.statement
+        return ast.unparse(statement.annotation) if isinstance(statement, ast.AnnAssign) else ""
+
+    @property
+    def is_field(self) -> bool:
+        """Whether it is a field, which a preset may give, and no property or method."""
+        return isinstance(self.statement, ast.AnnAssign)
+
+    @property
+    def is_required(self) -> bool:
+        """Whether it is a field that every preset gives."""
+        return isinstance(self.statement, ast.AnnAssign) and self.statement.value is None
+
+
+@dataclass(frozen=True)
+class Import:
+    """`import module`, `import module as alias` or `from module import name [as alias]`."""
+
+    module: str
+    name: str  # '' for a plain import
+    alias: str  # the name that the import binds
+    origin: Origin
+
+
+@dataclass(frozen=True)
+class Splice:
+    """Statements for a join point."""
+
+    point: str
+    reads: tuple[str, ...]
+    body: Traced  # whole lines, at the indentation that they have in the fragment
+    before: tuple[str, ...]
+    after: tuple[str, ...]
+    optional: bool
+    fragment: str
+    origin: Origin
+
+
+@dataclass(frozen=True)
+class Provider:
+    """Where a threaded value comes from."""
+
+    value: str
+    site: str
+    reads: tuple[str, ...]
+    body: Traced  # the statements before the return, possibly none
+    result: Traced  # the returned expression, to the end of its line
+    annotation: str  # of the value, '' where the fragment gives none
+    optional: bool
+    per_layer: bool
+    fragment: str
+    origin: Origin

@@ -1,0 +1,37 @@
+"""Names that some selected fragment defines: `from generator.language.roles import attend, Norm`.
+
+A role is a name and nothing more, so this module gives any name that it is asked for. The weaver links the name to
+its one definition among the selected fragments, and says so where there is none or more than one.
+"""
+
+from collections.abc import Iterator
+from typing import Any
+
+
+class _Role:
+    """Stands for a definition that is chosen while weaving: a function, a class or a table."""
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        return _Role()
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        return _Role()
+
+    def __mro_entries__(self, bases: tuple[Any, ...]) -> tuple[type, ...]:
+        return ()  # a role as the base of a class
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(("role",))
+
+    def __or__(self, other: Any) -> Any:
+        return Any
+
+    __ror__ = __or__
+
+
+def __getattr__(name: str) -> Any:
+    if name.startswith("__"):
+        raise AttributeError(name)
+    return _Role()

@@ -1,0 +1,1 @@
+"""What `gen loc` measures."""

@@ -1,0 +1,89 @@
+"""Renders what is not Python, with jinja2."""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+from generator.code.literals import literal
+from generator.errors import LoomError
+from generator.language.parts import Field
+from generator.package.config import described_fields
+from generator.package.layout import Layout
+from generator.package.templating import render_text
+from generator.recipe.recipe import Recipe
+
+
+def render_files(recipe: Recipe, layout: Layout, fields: list[Field]) -> tuple[dict[str, str], list[str]]:
+    """The files of a package that are not Python, and the templates that they were made from.
+
+    Raises:
+        LoomError: a template is missing or wrong.
+    """
+    context: dict[str, Any] = {
+        "features": _features(recipe, layout),
+        "fields": described_fields(fields),
+        "presets": {
+            name: {field: literal(value, str(line)) for field, (value, line) in values.items()}
+            for name, values in recipe.presets.items()
+        },
+        "requirements": _requirements(recipe, layout),
+        "extras": recipe.merged("extras"),
+        "modules": sorted(file for file in layout.texts if "/" not in file),
+        "documentation": {file: _first_line(text.text) for file, text in layout.texts.items()},
+    }
+    files: dict[str, str] = {}
+    used = []
+    for output, path in recipe.merged("templates").items():
+        file = recipe.target_file if output in recipe.target_file.data.templates else recipe.package_file
+        where = str(file.origin("templates", output))
+        if path not in recipe.library.files:
+            remedy = f"It is asked for as {output}; write it, or drop the line."
+            raise LoomError("this template is missing", path or where, remedy)
+        for other in (*layout.texts, *files):
+            if f"{other}/".startswith(f"{output}/") or output.startswith(f"{other}/"):
+                raise LoomError(f"the package has {other} already, beside {output}", where, "Give it another name.")
+        files[output] = render_text(recipe.library.files[path], path, recipe, **context)
+        used.append(path)
+    return files, used
+
+
+def _first_line(text: str) -> str:
+    """The first line of a module's docstring."""
+    start = text.find('"""') + 3
+    return text[start:].split("\n")[0].split('"""')[0]
+
+
+def _features(recipe: Recipe, layout: Layout) -> list[dict[str, object]]:
+    """The fragments that left something in the package, with where."""
+    return [
+        {
+            "name": fragment.name,
+            "title": fragment.title,
+            "citation": fragment.citation,
+            "files": [file for file, names in sorted(layout.fragments.items()) if fragment.name in names],
+        }
+        for fragment in recipe.fragments
+        if fragment.folder != "tests"
+    ]
+
+
+def _requirements(recipe: Recipe, layout: Layout) -> list[str]:
+    """What the package imports outside its tests, as requirements.
+
+    Raises:
+        LoomError: a module for which the package file names no requirement.
+    """
+    table = recipe.merged("requirements")
+    found = set()
+    for file, modules in layout.modules.items():
+        for module in modules:
+            if file.startswith("tests/") or module in sys.stdlib_module_names:
+                continue
+            if module not in table:
+                remedy = f'Add `{module} = "DISTRIBUTION>=VERSION"` under [requirements].'
+                raise LoomError(
+                    f"{file} imports {module}, which no requirement covers", recipe.package_file.path, remedy
+                )
+            found.add(table[module])
+    return sorted(found)

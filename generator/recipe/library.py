@@ -1,0 +1,105 @@
+"""All source files at hand: fragments, templates and targets, as texts in memory."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from functools import cached_property
+from keyword import iskeyword
+from pathlib import Path
+
+from generator.errors import LoomError, nearest
+from generator.language.fragment import Fragment, parse_fragment
+from generator.recipe.files import read_text
+
+FOLDERS = ("fragments", "templates", "targets")
+_SUFFIXES = (".py", ".toml", ".jinja")
+
+
+def is_package_name(name: str) -> bool:
+    """Whether an architecture or a target may have this name."""
+    return name.isascii() and name.isidentifier() and not iskeyword(name)
+
+
+class Library:
+    """Texts by path, and the fragments among them, each parsed once.
+
+    Args:
+        files: path relative to its root, with forward slashes -> text. Lines end as they may; here, in a newline.
+    """
+
+    def __init__(self, files: dict[str, str]):
+        self.files = {path: re.sub(r"\r\n?", "\n", text) for path, text in sorted(files.items())}
+        self._fragments: dict[str, Fragment] = {}
+
+    @classmethod
+    def read(cls, roots: Sequence[Path]) -> Library:
+        """Reads the folders fragments/, templates/ and targets/ of each root.
+
+        Raises:
+            LoomError: two roots have a file of the same path, or a file is not UTF-8 text.
+        """
+        files: dict[str, str] = {}
+        seen: dict[str, Path] = {}
+        for root in roots:
+            for path in sorted(p for folder in FOLDERS for p in (root / folder).rglob("*") if p.suffix in _SUFFIXES):
+                name = path.relative_to(root).as_posix()
+                if name.endswith("__init__.py") or path.is_dir():
+                    continue
+                if name in seen:
+                    raise LoomError(f"also built in, at {seen[name]}", str(path), "Give this file another name.")
+                files[name], seen[name] = read_text(path, str(path)), path
+        return cls(files)
+
+    def architectures(self) -> list[str]:
+        return self._named("templates/architectures/", ".toml")
+
+    def targets(self) -> list[str]:
+        return self._named("targets/", "/target.toml")
+
+    def fragments(self) -> list[str]:
+        return self._names("fragments/", ".py")
+
+    def _named(self, prefix: str, suffix: str) -> list[str]:
+        """The names of architectures or targets, which become the names of packages.
+
+        Raises:
+            LoomError: one cannot.
+        """
+        for name in self._names(prefix, suffix):
+            if not is_package_name(name):
+                remedy = "Rename it: letters, digits and _, a letter first, and no word of Python."
+                raise LoomError(f"{name!r} cannot be the name of a package", f"{prefix}{name}{suffix}", remedy)
+        return self._names(prefix, suffix)
+
+    def _names(self, prefix: str, suffix: str) -> list[str]:
+        return [
+            path[len(prefix) : -len(suffix)] for path in self.files if path.startswith(prefix) and path.endswith(suffix)
+        ]
+
+    def fragment(self, name: str, where: str | None = None) -> Fragment:
+        """The fragment `folder/name`.
+
+        Args:
+            where: the place that asks for it, for the error.
+
+        Raises:
+            LoomError: there is none, or it cannot be parsed.
+        """
+        path = f"fragments/{name}.py"
+        if path not in self.files:
+            raise LoomError(f"unknown fragment {name!r}", where, nearest(name, self.fragments()))
+        if name not in self._fragments:
+            self._fragments[name] = parse_fragment(path, self.files[path])
+        return self._fragments[name]
+
+    @cached_property
+    def everything(self) -> list[Fragment]:
+        """All fragments, selected or not: for suggestions."""
+        found = []
+        for name in self.fragments():
+            try:
+                found.append(self.fragment(name))
+            except LoomError:
+                continue  # its own error comes when it is selected
+        return found

@@ -1,0 +1,1 @@
+"""The threading operator: values that travel through functions which do not name them."""

@@ -1,0 +1,79 @@
+"""The threading operator: carries values to where splices use them, and outward to where they are read.
+
+before: `loss` provides segment_ids, a splice in Attention reads it        after
+    def loss(model: Decoder, batch):                        def loss(model: Decoder, batch):
+        logits = model(batch["tokens"])                         logits = model(batch["tokens"], batch["segment_ids"])
+
+    class Decoder:                                          class Decoder:
+        def __call__(self, tokens):                             def __call__(self, tokens, segment_ids):
+            def block(x, layer: Block):                             def block(x, layer: Block):
+                x = layer(x)                                            x = layer(x, segment_ids)
+                return x, None                                          return x, None
+
+Inward, a function that needs a value takes it as a parameter, and so does each of its callers, up to one that has it:
+the site of a provider, or a parameter that asks for it. Outward, a function returns the value beside its result, and
+so does each caller, up to one that reads it; a scan stacks it over the layers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+
+import libcst as cst
+
+from generator.code import syntax
+from generator.code.names import as_block
+from generator.code.syntax import Source
+from generator.code.traced import Origin
+from generator.language.parts import Definition, Import, Provider, Splice
+from generator.thread.asked import read_asked
+from generator.thread.calls import CallGraph
+from generator.thread.carry import carry
+from generator.thread.plan import make_plan
+from generator.thread.refuse import check_plan, check_result
+from generator.weave.adapt import Need
+
+
+def thread(
+    definitions: dict[str, Definition],
+    providers: Iterable[Provider],
+    needs: Iterable[Need],
+    imports: Mapping[str, Mapping[str, Import]],
+    several: Iterable[str] = (),
+    given: dict[str, Origin] | None = None,
+) -> dict[str, Definition]:
+    """Threads every value that splices and signatures ask for.
+
+    Args:
+        definitions: key -> definition, spliced.
+        providers: of the selected fragments, in order of selection.
+        needs: what splices read beyond what their points show.
+        imports: path of a fragment -> what it imports, by the name that it binds.
+        several: functions that call several layers, in which a value of each layer becomes a tuple of them.
+        given: names that layers of some kind are made or called with.
+
+    Raises:
+        LoomError: a value that nobody provides, or a way that cannot carry it.
+    """
+    definitions, asked = read_asked(definitions)
+    graph = CallGraph(definitions, imports)
+    plan = make_plan(graph, list(providers), list(needs), asked, several, given)
+    check_plan(plan)
+    texts = carry(plan)
+    check_result(plan, texts)
+    return {key: replace(definition, text=texts.get(key, definition.text)) for key, definition in definitions.items()}
+
+
+def threaded_names(
+    definitions: Iterable[Definition], splices: Iterable[Splice], providers: Iterable[Provider]
+) -> frozenset[str]:
+    """Every name that is provided, emitted or received: no splice may have it for its own."""
+    texts = [*(definition.text for definition in definitions), *(splice.body for splice in splices)]
+    names = {provider.value for provider in providers}
+    for text in texts:
+        if "emit(" in text.text or "receive(" in text.text:
+            for node in syntax.walk(as_block(text).module if text.text.startswith(" ") else Source(text).module):
+                if isinstance(node, cst.Call) and syntax.called(node) in ("emit", "receive"):
+                    names |= {syntax.dotted(argument.value) for argument in node.args}
+    return frozenset(names)

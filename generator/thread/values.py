@@ -1,0 +1,120 @@
+"""The values that are threaded: provided by fragments, emitted by functions, and asked for."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import libcst as cst
+
+from generator.code import syntax
+from generator.code.traced import Origin
+from generator.errors import LoomError
+from generator.language.parts import Provider
+from generator.thread.calls import CallGraph
+from generator.thread.functions import Function
+from generator.weave.adapt import Need
+
+
+@dataclass
+class Value:
+    """A threaded value: provided, emitted, or both."""
+
+    name: str
+    origin: Origin  # the fragment line that causes it
+    providers: dict[str, Provider] = field(default_factory=dict)  # site -> provider
+    emitters: list[str] = field(default_factory=list)  # ids of functions
+    receivers: list[str] = field(default_factory=list)
+    given: bool = False  # whether layers of some kind are made or called with it
+    emitted: str = ""  # the type that an emitter gives it: `router_loss: Array = ...`
+    marked: dict[str, Origin] = field(default_factory=dict)  # emit, receive -> the first line that says so
+
+    @property
+    def annotation(self) -> str:
+        """The type on the way; None is one of its values where providers fall back to None, and to nothing else."""
+        kind = next((p.annotation for p in self.providers.values() if p.annotation), self.emitted or "Array")
+        fallbacks = {p.result.text.strip() for p in self.providers.values() if p.optional}
+        return f"{kind} | None" if fallbacks == {"None"} and "None" not in kind else kind
+
+    @property
+    def per_layer(self) -> bool:
+        return any(provider.per_layer for provider in self.providers.values())
+
+
+def read_values(
+    graph: CallGraph, providers: list[Provider], needs: list[Need], given: dict[str, Origin]
+) -> dict[str, Value]:
+    """All threaded values by name.
+
+    Args:
+        given: names that layers of some kind are made or called with.
+
+    Raises:
+        LoomError: a site that does not exist, a value provided twice at one, or one that is read and never provided.
+    """
+    offered = {provider.value for provider in providers if provider.optional}  # whose place is that of their provider
+    values = {name: Value(name, origin, given=True) for name, origin in given.items() if name not in offered}
+    for provider in providers:
+        if provider.site not in graph.functions:
+            raise LoomError(
+                f"{provider.fragment} provides {provider.value} at {provider.site!r}, which no selected fragment has",
+                str(provider.origin),
+                "Name a function or `Class.method` of a selected fragment.",
+                dependent=provider.fragment,
+            )
+        new = Value(provider.value, provider.origin, given=provider.value in given)
+        value = values.setdefault(provider.value, new)
+        if provider.site in value.providers:
+            first = value.providers[provider.site]
+            raise LoomError(
+                f"{first.fragment} ({first.origin}) and {provider.fragment} both provide {provider.value} "
+                f"at {provider.site}",
+                str(provider.origin),
+                "Remove one of them, or exclude one fragment from the other.",
+            )
+        value.providers[provider.site] = provider
+    for function in graph.functions.values():
+        for word, call in _marks(function):
+            if len(call.args) != 1 or call.args[0].keyword or not isinstance(call.args[0].value, cst.Name):
+                remedy = f"Bind a local name, and write {word}(NAME)."
+                raise LoomError(f"{word}() takes one local name", function.source.where(call), remedy)
+            name = call.args[0].value.value
+            origin = function.source.traced.origin_at(function.source.span(call)[0])
+            value = values.setdefault(name, Value(name, origin))
+            value.marked.setdefault(word, origin)
+            if word == "emit":
+                value.emitted = value.emitted or function.annotations.get(name, "")
+            (value.emitters if word == "emit" else value.receivers).append(function.id)
+    for need in needs:
+        if need.name not in values:
+            raise LoomError(
+                f"{need.fragment} reads {need.name!r}, which the point {need.point!r} ({need.point_where}) does not "
+                "show and no selected fragment provides or emits",
+                str(need.origin),
+                f'Show it at the point, or write @provide("SITE") def {need.name}(...) in a fragment that has it.',
+                dependent=need.fragment,
+            )
+    return values
+
+
+def _marks(function: Function) -> list[tuple[str, cst.Call]]:
+    """The emit and receive statements of a function itself, not of functions nested in it."""
+    found: list[tuple[str, cst.Call]] = []
+    if "emit(" not in function.source.text and "receive(" not in function.source.text:
+        return found
+
+    def visit(node: cst.CSTNode) -> None:
+        for child in syntax.children(node):
+            if isinstance(child, cst.FunctionDef):
+                continue
+            if isinstance(child, cst.Call) and syntax.called(child) in ("emit", "receive"):
+                found.append((syntax.called(child), child))
+            visit(child)
+
+    visit(function.node)
+    return found
+
+
+def is_own(function: Function, provider: Provider) -> bool:
+    """Whether the value is a parameter of the site, under its own name."""
+    name = provider.value
+    return not provider.body.text and provider.result.text.strip() == name and name in function.parameter_names
