@@ -19,7 +19,8 @@ from generator.recipe.library import Library
 from generator.recipe.recipe import Recipe, select
 from generator.thread.thread import thread, threaded_names
 from generator.weave.adapt import Need
-from generator.weave.expand import check_given, count_layers, write_out
+from generator.weave.count import count_layers
+from generator.weave.expand import check_given, write_out
 from generator.weave.fill import fill
 from generator.weave.link import collect
 from generator.weave.specialise import specialise

@@ -13,7 +13,7 @@ import numpy as np
 import tyro
 from jax import Array
 
-from generator.language import provide, receive, stack_layers
+from generator.language import layers, provide, receive
 from generator.language.roles import (
     ByteTokenizer,
     Cache,
@@ -99,7 +99,7 @@ def generate(model: Decoder, prompts: Sequence[Sequence[int]], sampling: Samplin
         raise InputError(f"the prompt has token {largest} of another tokenizer: the vocabulary has {config.vocab_size}")
     tokens = np.array([[*prompt] + [0] * (longest - len(prompt)) for prompt in prompts], np.int32)
     positions, last = np.broadcast_to(np.arange(longest, dtype=np.int32), tokens.shape), lengths - 1
-    cache = stack_layers(empty_cache(config, config.layers, len(prompts), longest + sampling.max_tokens))
+    cache = layers.stacked(lambda group: empty_cache(config, group.count, len(prompts), longest + sampling.max_tokens))
     ended = np.zeros(len(prompts), bool)
     for step, key in enumerate(jax.random.split(jax.random.key(sampling.seed), sampling.max_tokens)):
         logits, cache = decode(model, cache, tokens, positions, last)

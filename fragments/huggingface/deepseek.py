@@ -3,9 +3,13 @@
 from generator.language import setting, splice
 
 
-@splice("hf.complete", before="top_k_norm")
+@splice("hf.top_k_norm_default")
 def _(hf):
     hf.setdefault("norm_topk_prob", True)
+
+
+@splice("hf.complete")
+def _(hf):
     hf.setdefault("rope_interleave", True)
     hf.setdefault("scoring_func", "sigmoid")
     hf.setdefault("topk_method", "noaux_tc")

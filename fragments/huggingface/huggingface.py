@@ -14,7 +14,7 @@ from huggingface_hub import split_state_dict_into_shards_factory
 from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save_file
 
-from generator.language import layer_numbers, point, setting
+from generator.language import layers, point, setting
 from generator.language.roles import ByteTokenizer, Config, Decoder, InputError, check_config, named_arrays
 
 
@@ -60,7 +60,7 @@ def complete(hf: dict[str, Any]) -> dict[str, Any]:
 def hf_views(arrays: dict[str, np.ndarray], config: Config) -> dict[str, np.ndarray]:
     """Views of the parameters by Hugging Face name and in its layout: what is written to one is in the parameter."""
     views = {name: rearrange(arrays[parameter], layout) for parameter, name, layout in hf_tensors()}
-    for stack, numbers in layer_numbers().items():
+    for stack, numbers in layers.stacks.items():
         for parameter, name, layout in hf_layer_tensors():
             if setting("has_kinds"):
                 if f"{stack}.{parameter}" not in arrays:

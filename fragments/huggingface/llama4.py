@@ -1,6 +1,6 @@
 """The layers of Llama 4 that rotate and attend in chunks, and what else its config.json may have off."""
 
-from generator.language import own_layers, point, splice
+from generator.language import layers, point, splice
 
 
 def attention_types(rotated: list[int]) -> list[str]:
@@ -26,7 +26,7 @@ def _():
 
 @splice("hf.structure")
 def _(config):
-    rotating = own_layers()
+    rotating = layers.numbers
     rotated = [int(number in rotating) for number in range(config.layers)]
     yield "no_rope_layers", rotated, "layers of that pattern"
     yield "layer_types", attention_types(rotated), "layers that attend in chunks where they rotate"

@@ -1,6 +1,6 @@
 """The layers of Llama 4 that have experts, in its config.json."""
 
-from generator.language import own_layers, splice
+from generator.language import layers, splice
 
 
 @splice("hf.complete")
@@ -11,7 +11,7 @@ def _(hf):
 
 @splice("hf.structure")
 def _(config):
-    yield "moe_layers", list(own_layers()), "experts in layers of that pattern"
+    yield "moe_layers", list(layers.numbers), "experts in layers of that pattern"
 
 
 @splice("hf.export")

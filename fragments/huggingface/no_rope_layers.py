@@ -3,7 +3,7 @@
 Source: Yang et al. 2025, arXiv 2501.18795, section 3.
 """
 
-from generator.language import own_layers, setting, splice
+from generator.language import layers, setting, splice
 
 
 def rotated_layers(layers: int, interval: int) -> list[int]:
@@ -19,6 +19,6 @@ def _(hf):
 
 @splice("hf.structure")
 def _(config):
-    rotated = own_layers()
+    rotated = layers.numbers
     yield "no_rope_layers", [int(layer in rotated) for layer in range(config.layers)], "layers of that pattern"
     yield "no_rope_layer_interval", setting("no_rope_interval"), "the setting no_rope_interval"

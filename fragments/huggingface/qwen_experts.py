@@ -1,6 +1,6 @@
 """Experts as the config.json of Qwen says them: in every so many-th layer, but for some that it lists."""
 
-from generator.language import own_layers, setting, splice
+from generator.language import layers, setting, splice
 
 
 @splice("hf.complete")
@@ -13,7 +13,7 @@ def _(hf):
 
 @splice("hf.structure")
 def _(config):
-    step, sparse = setting("decoder_sparse_step"), own_layers()
+    step, sparse = setting("decoder_sparse_step"), layers.numbers
     yield "decoder_sparse_step", step, "layers with experts in that step"
     dense = [number for number in range(config.layers) if number not in sparse and (number + 1) % step == 0]
     yield "mlp_only_layers", dense, "layers of that pattern"

@@ -5,7 +5,8 @@ from generator.language import point, splice
 
 @splice("hf.complete")
 def _(hf):
-    hf.setdefault("norm_topk_prob", False)
+    with point("hf.top_k_norm_default", hf):
+        hf.setdefault("norm_topk_prob", False)
 
 
 @splice("hf.structure")

@@ -7,7 +7,7 @@ from flax import nnx
 from jax import Array
 from jax.ad_checkpoint import checkpoint_name
 
-from generator.language import point, splice, sum_layers
+from generator.language import layers, point, splice
 from generator.language.roles import Linear, attend
 
 
@@ -47,9 +47,9 @@ class Attention(nnx.Module):
 @splice("flops")
 def _(products, scores, config):
     heads = 2 * (config.heads + config.kv_heads)  # query and output; key and value
-    products["attention"] = sum_layers(1) * config.width * config.head_size * heads
+    products["attention"] = layers.count * config.width * config.head_size * heads
     with point("flops.keys", config):
-        keys = sum_layers(config.sequence_length)
+        keys = layers.count * config.sequence_length
     scores["attention"] = 12 * config.heads * config.head_size * keys
 
 
@@ -72,7 +72,8 @@ def _():
 @splice("hf.complete")
 def _(hf):
     hf.setdefault("head_dim", hf["hidden_size"] // hf["num_attention_heads"])
-    hf.setdefault("attention_bias", False)
+    with point("hf.attention_bias_default", hf):
+        hf.setdefault("attention_bias", False)
 
 
 @splice("hf.structure")

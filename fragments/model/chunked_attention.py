@@ -9,7 +9,7 @@ import jax.numpy as jnp
 from jax import Array
 from jax.experimental.pallas.ops.tpu import splash_attention as splash
 
-from generator.language import provide, setting, splice, sum_layers
+from generator.language import layers, provide, setting, splice
 
 EVERYTHING = 2**30  # the chunk of a layer that sees all tokens
 
@@ -60,7 +60,7 @@ def chunked_keys(length: int, chunk: int) -> float:
 
 @splice("flops.keys")
 def _(keys, config):
-    keys = sum_layers(chunked_keys(config.sequence_length, chunk))
+    keys = layers.sum(lambda layer: chunked_keys(config.sequence_length, layer.chunk))
 
 
 @splice("hf.sizes")

@@ -8,8 +8,8 @@ import jax.numpy as jnp
 from flax import nnx
 from jax import Array
 
-from generator.language import each_group, point, provide, setting, splice
-from generator.language.roles import Block, Embedding, Norm, remat_policy, shard
+from generator.language import layers, point, provide, setting, splice
+from generator.language.roles import Embedding, Norm, remat_policy, shard
 
 
 class Config:
@@ -26,9 +26,9 @@ class Decoder(nnx.Module):
         self.config = config
         self.embedding = Embedding(config, rngs)
         # stacked: each parameter of a layer has a leading axis
-        with each_group():
-            keys = jax.random.split(rngs.params(), config.layers)
-            self.layers = jax.vmap(lambda key: Block(config, nnx.Rngs(key)))(keys)
+        for group in layers.groups:
+            keys = jax.random.split(rngs.params(), group.count)
+            group.stack = jax.vmap(lambda key: group.Block(config, nnx.Rngs(key)))(keys)
         self.norm = Norm(config.width, config.norm_epsilon)
         point("Decoder.parameters", config, rngs)
 
@@ -42,17 +42,17 @@ class Decoder(nnx.Module):
         else:
             # prevent_cse: a scan keeps its forward and backward pass apart by itself
             remat = functools.partial(jax.checkpoint, policy=remat_policy(self.config.remat), prevent_cse=False)
-        with each_group():
+        for group in layers.groups:
 
-            def block(x, layer: Block):
+            def block(x, layer: group.Block):
                 x = layer(x)
                 return x, None
 
             if setting("unroll"):
                 # unrolled, as a loop copies what each layer keeps into arrays of all layers, and out again
-                x, _ = jax.lax.scan(remat(block), x, self.layers, unroll=True)
+                x, _ = jax.lax.scan(remat(block), x, group.stack, unroll=True)
             else:
-                x, _ = jax.lax.scan(remat(block), x, self.layers)
+                x, _ = jax.lax.scan(remat(block), x, group.stack)
         return self.norm(x)
 
     def __call__(self, tokens: Array) -> Array:

@@ -1,13 +1,13 @@
 """Layers without experts in a model whose other layers have a shared expert: both are feed-forwards, of two widths."""
 
-from generator.language import requires, setting, splice, sum_layers
+from generator.language import layers, requires, setting, splice
 
 requires("shared_expert")
 
 
 @splice("flops")
 def _(products, config):
-    products["mlp"] = sum_layers(1) * 3 * config.width * config.mlp_width
+    products["mlp"] = layers.count * 3 * config.width * config.mlp_width
 
 
 @splice("hf.layer_tensors")

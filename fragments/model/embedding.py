@@ -20,7 +20,7 @@ class Embedding(nnx.Module):
     def __init__(self, config: Config, rngs: nnx.Rngs):
         V, D = config.vocab_size, config.width
         self.table = nnx.Param(config.init_std * jax.random.normal(rngs.params(), (V, D)), axes=("vocab", "embed"))
-        point("Embedding.parameters", config, rngs)
+        point("Embedding.parameters", config, rngs, V, D)
 
     def __call__(self, tokens: Array, dtype: str) -> Array:
         """tokens [B, T] -> [B, T, D]."""

@@ -9,7 +9,7 @@ from flax import nnx
 from jax import Array
 from jax.sharding import PartitionSpec
 
-from generator.language import point, setting, splice, sum_layers
+from generator.language import layers, point, setting, splice
 from generator.language.roles import RULES, Experts, Linear, dispatch
 
 
@@ -79,7 +79,7 @@ def _(self, config, rngs):
 @splice("flops")
 def _(products, config):
     active = 3 * config.experts_per_token * config.expert_width
-    products["experts"] = sum_layers(1) * config.width * (active + config.experts)  # and the router
+    products["experts"] = layers.count * config.width * (active + config.experts)  # and the router
 
 
 @splice("hf.layer_tensors")

@@ -8,7 +8,7 @@ from flax import nnx
 from jax import Array
 from jax.ad_checkpoint import checkpoint_name
 
-from generator.language import splice, sum_layers
+from generator.language import layers, splice
 from generator.language.roles import Linear, shard
 
 
@@ -36,4 +36,4 @@ class FeedForward(nnx.Module):
 
 @splice("flops")
 def _(products, config):
-    products["mlp"] = 2 * sum_layers(1) * config.width * config.mlp_width
+    products["mlp"] = 2 * layers.count * config.width * config.mlp_width

@@ -8,7 +8,7 @@ from flax import nnx
 from jax import Array
 from jax.ad_checkpoint import checkpoint_name
 
-from generator.language import excludes, point, requires, splice, sum_layers
+from generator.language import excludes, layers, point, requires, splice
 from generator.language.roles import Cache, Linear, Norm, attend, attend_cached, rotate
 
 requires("rope")
@@ -117,9 +117,9 @@ def _(products, scores, config):
         query = config.width * config.heads * config.head_size
     latent = config.kv_rank * (config.width + config.heads * (config.nope_size + config.value_size))
     rest = config.width * (config.rope_size + config.heads * config.value_size)
-    products["attention"] = sum_layers(1) * (query + latent + rest)
+    products["attention"] = layers.count * (query + latent + rest)
     with point("flops.keys", config):
-        keys = sum_layers(config.sequence_length)
+        keys = layers.count * config.sequence_length
     scores["attention"] = 6 * config.heads * (config.head_size + config.value_size) * keys
 
 

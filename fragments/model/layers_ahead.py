@@ -10,10 +10,10 @@ import jax.numpy as jnp
 from flax import nnx
 from jax import Array
 
-from generator.language import further_layers, last_layer, provide, splice
-from generator.language.roles import Block, Cache, Config, InputError, Linear, Norm
+from generator.language import layers, provide, splice
+from generator.language.roles import Cache, Config, InputError, Linear, Norm
 
-further_layers("ahead", "config.ahead")
+layers.further("ahead", "config.ahead")
 
 
 class Config:
@@ -28,22 +28,20 @@ class LayerAhead(nnx.Module):
         self.token_norm = Norm(D, config.norm_epsilon)
         self.hidden_norm = Norm(D, config.norm_epsilon)
         self.join = Linear("BTJ,JD->BTD", (2 * D, D), ("joined", "embed"), config.init_std, rngs)
-        with last_layer():
-            self.layer = Block(config, rngs)
+        layers.last.module = layers.last.Block(config, rngs)
         self.norm = Norm(D, config.norm_epsilon)
 
     def __call__(self, x: Array, token: Array) -> Array:
         """x, normed, and the embedding of the token that follows, both [B, T, D] -> [B, T, D], normed."""
         x = self.join(jnp.concatenate([self.token_norm(token), self.hidden_norm(x)], axis=-1))
-        with last_layer():
-            x = self.layer(x)
+        x = layers.last.module(x)
         return self.norm(x)
 
 
 @splice("Decoder.parameters", before="lora")
 def _(self, config, rngs):
-    keys = jax.random.split(rngs.params(), config.ahead)
-    self.ahead = jax.vmap(lambda key: LayerAhead(config, nnx.Rngs(key)))(keys)
+    ahead_keys = jax.random.split(rngs.params(), config.ahead)
+    self.ahead = jax.vmap(lambda key: LayerAhead(config, nnx.Rngs(key)))(ahead_keys)
 
 
 @provide("LayerAhead.__call__")

@@ -34,7 +34,7 @@ def _(total, sums, batch_sums, expert_scores, config):
     load, score = whole["expert_load"], join_layers(expert_scores)  # [L, E]
     # of each layer by itself, and the mean over layers, so that its weight holds for any number of them
     balance = jnp.sum(load * score) * load.size / routed_tokens(load, config) ** 2
-    total = total + config.load_balance * balance * whole["targets"]
+    total += config.load_balance * balance * whole["targets"]
 
 
 @splice("test_train.accumulated", "test_train.mean", optional=True)

@@ -32,7 +32,7 @@ def _():
     yield "attention.value_bias", "model.layers.{}.self_attn.v_proj.bias", "k h -> (k h)"
 
 
-@splice("hf.complete", before="attention")
+@splice("hf.attention_bias_default", optional=True)
 def _(hf):
     hf.setdefault("attention_bias", True)
 

@@ -31,7 +31,7 @@ def _(logits, segment_ids):
 @splice("loss.terms", after="load_balance z_loss expert_load")
 def _(total, sums, batch_sums, router_z, config):
     mean_router_z = join_layers(router_z).sum() / routed_tokens((batch_sums or sums)["expert_load"], config)
-    total = total + config.router_z * mean_router_z * (batch_sums or sums)["targets"]
+    total += config.router_z * mean_router_z * (batch_sums or sums)["targets"]
 
 
 @splice("test_train.accumulated", "test_train.mean", after="load_balance", optional=True)

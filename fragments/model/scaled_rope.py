@@ -7,8 +7,8 @@ requires("rope")
 
 @splice("hf.complete", after="rope")
 def _(hf):
-    rope = hf["rope_scaling"] or {"rope_type": "default"}
-    hf |= {f"rope_scaling.{name}": value for name, value in rope.items()}
+    scaling = hf["rope_scaling"] or {"rope_type": "default"}
+    hf |= {f"rope_scaling.{name}": value for name, value in scaling.items()}
 
 
 @splice("hf.export")

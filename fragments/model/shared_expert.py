@@ -3,7 +3,7 @@
 Source: Dai et al. 2024, arXiv 2401.06066, section 3.2.
 """
 
-from generator.language import provide, requires, setting, splice, sum_layers
+from generator.language import layers, provide, requires, setting, splice
 from generator.language.roles import FeedForward
 
 requires("experts", "feed_forward_width")
@@ -31,7 +31,7 @@ def _(self, x, y):
 @splice("flops.mlp")
 def _(products, config):
     shared = 3 * config.shared_experts * config.expert_width
-    products["shared_experts"] = sum_layers(1) * config.width * shared
+    products["shared_experts"] = layers.count * config.width * shared
 
 
 @splice("hf.mlp")

@@ -7,7 +7,7 @@ import functools
 
 from jax.experimental.pallas.ops.tpu import splash_attention as splash
 
-from generator.language import provide, splice, sum_layers
+from generator.language import layers, provide, splice
 
 EVERYTHING = 2**30  # the window of a layer that sees all tokens
 
@@ -54,7 +54,7 @@ def _(seen, t):
 @splice("flops.keys")
 def _(keys, config):
     length = config.sequence_length  # keys on average, twice: the full convention counts the future as well
-    keys = sum_layers(min(window, length) * (2 - min(window, length) / length))
+    keys = layers.sum(lambda layer: min(layer.window, length) * (2 - min(layer.window, length) / length))
 
 
 @splice("hf.sizes")

@@ -8,7 +8,7 @@ from flax import nnx
 from jax import Array
 from jax.ad_checkpoint import checkpoint_name
 
-from generator.language import point, splice, sum_layers
+from generator.language import layers, point, splice
 from generator.language.roles import Linear, shard
 
 
@@ -36,7 +36,7 @@ class FeedForward(nnx.Module):
 @splice("flops")
 def _(products, config):
     with point("flops.mlp", products, config):
-        products["mlp"] = 3 * sum_layers(1) * config.width * config.mlp_width
+        products["mlp"] = 3 * layers.count * config.width * config.mlp_width
 
 
 @splice("hf.layer_tensors")

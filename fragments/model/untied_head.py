@@ -7,9 +7,8 @@ from generator.language import splice
 
 
 @splice("Embedding.parameters")
-def _(self, config, rngs):
-    shape = (config.width, config.vocab_size)
-    self.head = nnx.Param(config.init_std * jax.random.normal(rngs.params(), shape), axes=("embed", "vocab"))
+def _(self, config, rngs, V, D):
+    self.head = nnx.Param(config.init_std * jax.random.normal(rngs.params(), (D, V)), axes=("embed", "vocab"))
 
 
 @splice("Embedding.head")

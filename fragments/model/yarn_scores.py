@@ -36,8 +36,8 @@ def _():
 
 @splice("hf.yarn_scale")
 def _(hf):
-    for name in "rope_scaling.mscale", "rope_scaling.mscale_all_dim":
-        hf[name] = hf.get(name) or 0.0
+    for scale in "rope_scaling.mscale", "rope_scaling.mscale_all_dim":
+        hf[scale] = hf.get(scale) or 0.0
     if hf["rope_scaling.mscale"]:
         hf.setdefault("rope_scaling.attention_factor", 1.0)  # the ratio of two that are the same
     else:

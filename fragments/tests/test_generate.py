@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from flax import nnx
 
-from generator.language import stack_layers
+from generator.language import layers
 from generator.language.roles import (
     PRESETS,
     SMALL,
@@ -67,7 +67,7 @@ def continuations(model, prompts, eos=NO_EOS, **settings):
 
 
 def new_cache(config, batch: int):
-    return stack_layers(empty_cache(config, config.layers, batch, MOST))
+    return layers.stacked(lambda group: empty_cache(config, group.count, batch, MOST))
 
 
 @pytest.mark.parametrize("prompts", [PROMPTS, [LONG]], ids=["short", "long"])

@@ -67,7 +67,7 @@ def _(model, batch, x, config):
 
 @splice("loss.terms", after="z_loss load_balance router_z")
 def _(total, sums, ahead_cross_entropy, ahead_targets, config):
-    total = total + config.ahead_weight * jnp.sum(ahead_cross_entropy)
+    total += config.ahead_weight * jnp.sum(ahead_cross_entropy)
     sums |= {"ahead_cross_entropy": ahead_cross_entropy, "ahead_targets": ahead_targets}  # of each layer ahead
 
 

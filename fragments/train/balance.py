@@ -7,7 +7,7 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
-from generator.language import layer_numbers, requires, setting, splice
+from generator.language import layers, requires, setting, splice
 from generator.language.roles import Config, Decoder, named_arrays
 
 requires("balance_bias", "expert_load")
@@ -29,7 +29,7 @@ def balance(updates: Decoder, load: Array, config: Config) -> Decoder:
     """
     steps = config.balance_rate * jnp.sign(load.mean(axis=-1, keepdims=True) - load)
     arrays, start = named_arrays(updates), 0
-    for stack, numbers in layer_numbers().items():
+    for stack, numbers in layers.stacks.items():
         if setting("has_kinds"):
             if f"{stack}.mlp.balance_bias" not in arrays:
                 continue  # only some kinds of layer have experts

@@ -14,4 +14,4 @@ class Config:
 
 @splice("loss.terms")
 def _(total, log_normalizer, weights, config):
-    total = total + config.z_loss * jnp.sum(log_normalizer**2 * weights)
+    total += config.z_loss * jnp.sum(log_normalizer**2 * weights)

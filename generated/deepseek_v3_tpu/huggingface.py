@@ -3,7 +3,7 @@
 # model/block, model/low_rank_query, model/latent_attention, model/shared_expert, model/layers_ahead,
 # model/dense_layers, model/experts, model/balance_bias, model/rope, model/rms_norm, model/yarn, model/yarn_scores,
 # model/linear, model/first_dense, model/limited_groups, model/scaled_weights, model/swiglu, model/normalised_top_k,
-# huggingface/deepseek, model/scaled_rope, huggingface/top_k_norm.
+# huggingface/deepseek, model/scaled_rope.
 """Hugging Face checkpoints: config.json and safetensors, as `save_pretrained` of transformers writes them."""
 
 import json
@@ -179,13 +179,13 @@ def complete(hf: dict[str, Any]) -> dict[str, Any]:
     hf["rope_theta"] = rope.get("rope_theta", hf.get("rope_theta", 10_000.0))
     rope = {"rope_type": rope.get("type", "default")} | rope
     hf["rope_scaling"] = None if rope["rope_type"] == "default" else rope
-    scaled_rope_rope = hf["rope_scaling"] or {"rope_type": "default"}
-    hf |= {f"rope_scaling.{name}": value for name, value in scaled_rope_rope.items()}
+    scaling = hf["rope_scaling"] or {"rope_type": "default"}
+    hf |= {f"rope_scaling.{name}": value for name, value in scaling.items()}
     hf.setdefault("rope_scaling.beta_fast", 32.0)
     hf.setdefault("rope_scaling.beta_slow", 1.0)
     hf.setdefault("rope_scaling.truncate", True)
-    for yarn_scores_name in "rope_scaling.mscale", "rope_scaling.mscale_all_dim":
-        hf[yarn_scores_name] = hf.get(yarn_scores_name) or 0.0
+    for scale in "rope_scaling.mscale", "rope_scaling.mscale_all_dim":
+        hf[scale] = hf.get(scale) or 0.0
     if hf["rope_scaling.mscale"]:
         hf.setdefault("rope_scaling.attention_factor", 1.0)  # the ratio of two that are the same
     else:
@@ -199,7 +199,6 @@ def complete(hf: dict[str, Any]) -> dict[str, Any]:
     hf.setdefault("moe_layer_freq", 1)
     for name in "ep_size", "seq_aux", "aux_loss_alpha":  # of how its authors trained
         hf.pop(name, None)
-    hf.setdefault("norm_topk_prob", False)
     blocks = {"quant_method": "fp8", "fmt": "e4m3", "weight_block_size": [FP8_BLOCK, FP8_BLOCK]}
     if blocks.items() <= hf.get("quantization_config", {}).items():
         del hf["quantization_config"]  # undone as they are read

@@ -32,8 +32,7 @@ class Embedding(nnx.Module):
     def __init__(self, config: Config, rngs: nnx.Rngs):
         V, D = config.vocab_size, config.width
         self.table = nnx.Param(config.init_std * jax.random.normal(rngs.params(), (V, D)), axes=("vocab", "embed"))
-        shape = (config.width, config.vocab_size)
-        self.head = nnx.Param(config.init_std * jax.random.normal(rngs.params(), shape), axes=("embed", "vocab"))
+        self.head = nnx.Param(config.init_std * jax.random.normal(rngs.params(), (D, V)), axes=("embed", "vocab"))
 
     def __call__(self, tokens: Array, dtype: str) -> Array:
         """tokens [B, T] -> [B, T, D]."""
@@ -451,8 +450,8 @@ class Decoder(nnx.Module):
         keys = jax.random.split(rngs.params(), config.layers - config.dense_layers)
         self.layers = jax.vmap(lambda key: SparseBlock(config, nnx.Rngs(key)))(keys)
         self.norm = Norm(config.width, config.norm_epsilon)
-        layers_ahead_keys = jax.random.split(rngs.params(), config.ahead)
-        self.ahead = jax.vmap(lambda key: LayerAhead(config, nnx.Rngs(key)))(layers_ahead_keys)
+        ahead_keys = jax.random.split(rngs.params(), config.ahead)
+        self.ahead = jax.vmap(lambda key: LayerAhead(config, nnx.Rngs(key)))(ahead_keys)
 
     def hidden(
         self,

@@ -119,8 +119,8 @@ def loss(model: Decoder, batch: dict[str, Array], config: Config) -> tuple[Array
     total = cross_entropy
     sums = {"cross_entropy": cross_entropy, "targets": jnp.sum(batch["weights"])}
     sums["expert_load"] = join_layers(expert_load)  # tokens of each expert, [L, E]
-    total = total + config.z_loss * jnp.sum(log_normalizer**2 * batch["weights"])
-    total = total + config.ahead_weight * jnp.sum(ahead_cross_entropy)
+    total += config.z_loss * jnp.sum(log_normalizer**2 * batch["weights"])
+    total += config.ahead_weight * jnp.sum(ahead_cross_entropy)
     sums |= {"ahead_cross_entropy": ahead_cross_entropy, "ahead_targets": ahead_targets}  # of each layer ahead
     return total, sums
 
@@ -237,12 +237,12 @@ def flops_per_token(config: Config, causal: bool) -> float:
 
 
 PEAK_FLOPS = {
-    "TPU v4": 275000000000000.0,
-    "TPU v5 lite": 197000000000000.0,
-    "TPU v5": 459000000000000.0,
-    "TPU v5p": 459000000000000.0,
-    "TPU v6 lite": 918000000000000.0,
-    "TPU7x": 1153500000000000.0,
+    "TPU v4": 275e12,
+    "TPU v5 lite": 197e12,
+    "TPU v5": 459e12,
+    "TPU v5p": 459e12,
+    "TPU v6 lite": 918e12,
+    "TPU7x": 1153.5e12,
 }  # kind of device -> dense bf16 FLOP/s
 
 

@@ -164,8 +164,8 @@ def complete(hf: dict[str, Any]) -> dict[str, Any]:
     hf["rope_theta"] = rope.get("rope_theta", hf.get("rope_theta", 10_000.0))
     rope = {"rope_type": rope.get("type", "default")} | rope
     hf["rope_scaling"] = None if rope["rope_type"] == "default" else rope
-    scaled_rope_rope = hf["rope_scaling"] or {"rope_type": "default"}
-    hf |= {f"rope_scaling.{name}": value for name, value in scaled_rope_rope.items()}
+    scaling = hf["rope_scaling"] or {"rope_type": "default"}
+    hf |= {f"rope_scaling.{name}": value for name, value in scaling.items()}
     hf.setdefault("rope_scaling.beta_fast", 32.0)
     hf.setdefault("rope_scaling.beta_slow", 1.0)
     hf.setdefault("rope_scaling.truncate", True)

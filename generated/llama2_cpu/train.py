@@ -76,7 +76,7 @@ def loss(model: Decoder, batch: dict[str, Array], config: Config) -> tuple[Array
     cross_entropy = -jnp.sum(log_likelihood * batch["weights"])
     total = cross_entropy
     sums = {"cross_entropy": cross_entropy, "targets": jnp.sum(batch["weights"])}
-    total = total + config.z_loss * jnp.sum(log_normalizer**2 * batch["weights"])
+    total += config.z_loss * jnp.sum(log_normalizer**2 * batch["weights"])
     return total, sums
 
 

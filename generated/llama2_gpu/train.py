@@ -82,7 +82,7 @@ def loss(model: Decoder, batch: dict[str, Array], config: Config) -> tuple[Array
     cross_entropy = -jnp.sum(log_likelihood * batch["weights"])
     total = cross_entropy
     sums = {"cross_entropy": cross_entropy, "targets": jnp.sum(batch["weights"])}
-    total = total + config.z_loss * jnp.sum(log_normalizer**2 * batch["weights"])
+    total += config.z_loss * jnp.sum(log_normalizer**2 * batch["weights"])
     return total, sums
 
 
@@ -147,11 +147,11 @@ def compile_step(state: TrainState, batch: dict[str, Array]) -> jax.stages.Compi
 
 
 PEAK_FLOPS = {
-    "NVIDIA A100-SXM4-40GB": 312000000000000.0,
-    "NVIDIA A100-SXM4-80GB": 312000000000000.0,
-    "NVIDIA H100 80GB HBM3": 989000000000000.0,
-    "NVIDIA H200": 989000000000000.0,
-    "NVIDIA B200": 2250000000000000.0,
+    "NVIDIA A100-SXM4-40GB": 312e12,
+    "NVIDIA A100-SXM4-80GB": 312e12,
+    "NVIDIA H100 80GB HBM3": 989e12,
+    "NVIDIA H200": 989e12,
+    "NVIDIA B200": 2250e12,
 }  # kind of device -> dense bf16 FLOP/s
 
 

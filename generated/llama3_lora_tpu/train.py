@@ -80,7 +80,7 @@ def loss(model: Decoder, batch: dict[str, Array], config: Config) -> tuple[Array
     cross_entropy = -jnp.sum(log_likelihood * batch["weights"])
     total = cross_entropy
     sums = {"cross_entropy": cross_entropy, "targets": jnp.sum(batch["weights"])}
-    total = total + config.z_loss * jnp.sum(log_normalizer**2 * batch["weights"])
+    total += config.z_loss * jnp.sum(log_normalizer**2 * batch["weights"])
     return total, sums
 
 
@@ -165,12 +165,12 @@ def flops_per_token(config: Config, causal: bool) -> float:
 
 
 PEAK_FLOPS = {
-    "TPU v4": 275000000000000.0,
-    "TPU v5 lite": 197000000000000.0,
-    "TPU v5": 459000000000000.0,
-    "TPU v5p": 459000000000000.0,
-    "TPU v6 lite": 918000000000000.0,
-    "TPU7x": 1153500000000000.0,
+    "TPU v4": 275e12,
+    "TPU v5 lite": 197e12,
+    "TPU v5": 459e12,
+    "TPU v5p": 459e12,
+    "TPU v6 lite": 918e12,
+    "TPU7x": 1153.5e12,
 }  # kind of device -> dense bf16 FLOP/s
 
 

@@ -92,8 +92,8 @@ def complete(hf: dict[str, Any]) -> dict[str, Any]:
     rope = {"rope_type": rope.get("type", "default")} | rope
     hf["rope_scaling"] = None if rope["rope_type"] == "default" else rope
     hf.setdefault("mlp_bias", False)
-    scaled_rope_rope = hf["rope_scaling"] or {"rope_type": "default"}
-    hf |= {f"rope_scaling.{name}": value for name, value in scaled_rope_rope.items()}
+    scaling = hf["rope_scaling"] or {"rope_type": "default"}
+    hf |= {f"rope_scaling.{name}": value for name, value in scaling.items()}
     return hf
 
 

@@ -30,8 +30,7 @@ class Embedding(nnx.Module):
     def __init__(self, config: Config, rngs: nnx.Rngs):
         V, D = config.vocab_size, config.width
         self.table = nnx.Param(config.init_std * jax.random.normal(rngs.params(), (V, D)), axes=("vocab", "embed"))
-        shape = (config.width, config.vocab_size)
-        self.head = nnx.Param(config.init_std * jax.random.normal(rngs.params(), shape), axes=("embed", "vocab"))
+        self.head = nnx.Param(config.init_std * jax.random.normal(rngs.params(), (D, V)), axes=("embed", "vocab"))
 
     def __call__(self, tokens: Array, dtype: str) -> Array:
         """tokens [B, T] -> [B, T, D]."""

@@ -86,14 +86,14 @@ def loss(
     total = cross_entropy
     sums = {"cross_entropy": cross_entropy, "targets": jnp.sum(batch["weights"])}
     sums["expert_load"] = join_layers(expert_load)  # tokens of each expert, [L, E]
-    total = total + config.z_loss * jnp.sum(log_normalizer**2 * batch["weights"])
+    total += config.z_loss * jnp.sum(log_normalizer**2 * batch["weights"])
     whole = batch_sums or sums  # of all of the batch, of which this may be a microbatch
     load, score = whole["expert_load"], join_layers(expert_scores)  # [L, E]
     # of each layer by itself, and the mean over layers, so that its weight holds for any number of them
     balance = jnp.sum(load * score) * load.size / routed_tokens(load, config) ** 2
-    total = total + config.load_balance * balance * whole["targets"]
+    total += config.load_balance * balance * whole["targets"]
     mean_router_z = join_layers(router_z).sum() / routed_tokens((batch_sums or sums)["expert_load"], config)
-    total = total + config.router_z * mean_router_z * (batch_sums or sums)["targets"]
+    total += config.router_z * mean_router_z * (batch_sums or sums)["targets"]
     return total, sums
 
 
@@ -196,12 +196,12 @@ def flops_per_token(config: Config, causal: bool) -> float:
 
 
 PEAK_FLOPS = {
-    "TPU v4": 275000000000000.0,
-    "TPU v5 lite": 197000000000000.0,
-    "TPU v5": 459000000000000.0,
-    "TPU v5p": 459000000000000.0,
-    "TPU v6 lite": 918000000000000.0,
-    "TPU7x": 1153500000000000.0,
+    "TPU v4": 275e12,
+    "TPU v5 lite": 197e12,
+    "TPU v5": 459e12,
+    "TPU v5p": 459e12,
+    "TPU v6 lite": 918e12,
+    "TPU7x": 1153.5e12,
 }  # kind of device -> dense bf16 FLOP/s
 
 

@@ -85,15 +85,14 @@ def complete(hf: dict[str, Any]) -> dict[str, Any]:
     hf = {setting: value for setting, value in hf.items() if value is not None}
     hf.setdefault("dtype", hf.get("torch_dtype", "float32"))
     hf.setdefault("tie_word_embeddings", False)
+    hf.setdefault("head_dim", hf["hidden_size"] // hf["num_attention_heads"])
+    hf.setdefault("attention_bias", True)
     hf.setdefault("num_key_value_heads", hf["num_attention_heads"])
     rope = hf.get("rope_scaling") or hf.get("rope_parameters") or {}  # before transformers 5, and since
     hf["rope_theta"] = rope.get("rope_theta", hf.get("rope_theta", 10_000.0))
     rope = {"rope_type": rope.get("type", "default")} | rope
     hf["rope_scaling"] = None if rope["rope_type"] == "default" else rope
     hf.setdefault("mlp_bias", False)
-    hf.setdefault("attention_bias", True)
-    hf.setdefault("head_dim", hf["hidden_size"] // hf["num_attention_heads"])
-    hf.setdefault("attention_bias", False)
     if not hf.get("use_sliding_window", False):
         for name in "sliding_window", "max_window_layers":  # which then say nothing
             hf.pop(name, None)

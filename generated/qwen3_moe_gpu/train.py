@@ -87,12 +87,12 @@ def loss(
     total = cross_entropy
     sums = {"cross_entropy": cross_entropy, "targets": jnp.sum(batch["weights"])}
     sums["expert_load"] = join_layers(expert_load)  # tokens of each expert, [L, E]
-    total = total + config.z_loss * jnp.sum(log_normalizer**2 * batch["weights"])
+    total += config.z_loss * jnp.sum(log_normalizer**2 * batch["weights"])
     whole = batch_sums or sums  # of all of the batch, of which this may be a microbatch
     load, score = whole["expert_load"], join_layers(expert_scores)  # [L, E]
     # of each layer by itself, and the mean over layers, so that its weight holds for any number of them
     balance = jnp.sum(load * score) * load.size / routed_tokens(load, config) ** 2
-    total = total + config.load_balance * balance * whole["targets"]
+    total += config.load_balance * balance * whole["targets"]
     return total, sums
 
 
@@ -177,11 +177,11 @@ def compile_step(state: TrainState, batch: dict[str, Array]) -> jax.stages.Compi
 
 
 PEAK_FLOPS = {
-    "NVIDIA A100-SXM4-40GB": 312000000000000.0,
-    "NVIDIA A100-SXM4-80GB": 312000000000000.0,
-    "NVIDIA H100 80GB HBM3": 989000000000000.0,
-    "NVIDIA H200": 989000000000000.0,
-    "NVIDIA B200": 2250000000000000.0,
+    "NVIDIA A100-SXM4-40GB": 312e12,
+    "NVIDIA A100-SXM4-80GB": 312e12,
+    "NVIDIA H100 80GB HBM3": 989e12,
+    "NVIDIA H200": 989e12,
+    "NVIDIA B200": 2250e12,
 }  # kind of device -> dense bf16 FLOP/s
 
 

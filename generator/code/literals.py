@@ -22,7 +22,7 @@ def literal(value: object, where: str, quote: str = '"') -> str:
     if isinstance(value, int):
         return f"{value:_}" if abs(value) >= 10_000 else str(value)
     if isinstance(value, float):
-        return repr(value) if math.isfinite(value) else f'float("{value}")'
+        return _number(value) if math.isfinite(value) else f'float("{value}")'
     if isinstance(value, str):
         plain = value.isprintable() and not {quote, "\\", "{", "}"} & set(value)
         return f"{quote}{value}{quote}" if plain else repr(value)
@@ -35,3 +35,12 @@ def literal(value: object, where: str, quote: str = '"') -> str:
         pairs = (f"{literal(key, where, quote)}: {literal(item, where, quote)}" for key, item in value.items())
         return f"{{{', '.join(pairs)}}}"
     raise LoomError(f"{value} is no literal of Python", where, "Give it as a string.")
+
+
+def _number(value: float) -> str:
+    """A float; thousands of millions and of billions as engineers write them, `275e12`."""
+    for power in (12, 9):
+        short = f"{value / 10**power:.12g}e{power}"
+        if 10**power <= abs(value) < 10 ** (power + 6) and float(short) == value:
+            return short
+    return repr(value)

@@ -86,53 +86,48 @@ def excludes(*fragments: str) -> None:
     """The fragments that cannot be in one package with this one."""
 
 
-def further_layers(stack: str, count: str) -> None:
-    """Says that a fragment has layers after the last one, which a plain pass of the model leaves out.
-
-    Args:
-        stack: the path of what it stacks; each holds a layer of the kind of the last one as `layer`.
-        count: how many there are, an expression over `config`.
-    """
-
-
 def alike(function: str, site: str) -> None:
     """Says that what is provided at `site`, and cannot be handed in there, is provided at `function` too."""
 
 
-def each_group() -> AbstractContextManager[None]:
-    """`with each_group():` holds statements for the layers that are scanned together, woven once for each group.
+class Layers:
+    """The layers of a model, whatever their kinds and their number: the architecture says both.
 
-    In them, `Block` is the class of a layer, `self.layers` the stacked layers, `config.layers` how many there are, and
-    `layer(...)` the call of one.
-    """
-    return nullcontext()
-
-
-def each_layer() -> AbstractContextManager[None]:
-    """`with each_layer():` holds statements for a layer, `self.layer` of the class `Block`, woven once for each layer
-    of the pattern in which the architecture repeats them."""
-    return nullcontext()
-
-
-def last_layer() -> AbstractContextManager[None]:
-    """`with last_layer():` holds statements for `self.layer` of the class `Block`, of the kind of the last layer."""
-    return nullcontext()
-
-
-def sum_layers(value: Any) -> Any:
-    """The sum of an expression over the layers that have this fragment; `sum_layers(1)` is their number.
-
-    In it, a name that layers of some kind are made with (`window`) stands for what they are made with.
+    Attributes:
+        groups: in `for group in layers.groups:`, the layers that are scanned together: `group.Block` is the class of
+            one, `group.count` how many there are, `group.stack` where they are kept, stacked. What is annotated
+            `layer: group.Block` is called as layers of its kind are.
+        period: in `for layer in layers.period:`, each layer of the pattern of a group: `layer.Block` is its class,
+            `layer.module` where it is kept.
+        last: one layer like the last, `layers.last.Block` and `layers.last.module`.
+        count: how many layers have this fragment.
+        numbers: the numbers of the layers that have this fragment, in order.
+        stacks: the path of each stack of layers -> the numbers of its layers, a dict of ranges.
     """
 
+    groups: Any = ()
+    period: Any = ()
+    last: Any = None
+    count: Any = 0
+    numbers: Any = ()
+    stacks: Any = None
 
-def stack_layers(value: Any) -> Any:
-    """An expression over `config.layers` for each stack of layers, in the structure in which scans take them apart."""
+    def sum(self, value: Any) -> Any:
+        """The sum of `lambda layer: ...` over the layers that have this fragment.
+
+        `layer.window` is what layers of its kind are made with as `window`.
+        """
+
+    def stacked(self, value: Any) -> Any:
+        """`lambda group: ...`, of `group.count` layers, for each group, in the structure that scans take apart."""
+
+    def further(self, stack: str, count: str) -> None:
+        """Says at the top of a fragment that it has layers after the last, which a plain pass of the model leaves out.
+
+        Args:
+            stack: the path of what it stacks; each holds a layer of the kind of the last one.
+            count: how many there are, an expression over `config`.
+        """
 
 
-def layer_numbers() -> Any:
-    """The path of each stack of layers -> the numbers of its layers, a dict of ranges."""
-
-
-def own_layers() -> Any:
-    """The numbers of the layers that have this fragment, in order."""
+layers = Layers()

@@ -17,11 +17,11 @@ from generator.language.marked import literal_of, mark, read_provider, read_spli
 from generator.language.parts import Definition, Field, Import, Provider, Splice
 
 _NAMES, _PAIR = "names of fragments", "two strings"
-_DECLARATIONS = {  # what each takes, and an example
-    "requires": (_NAMES, '"rope", ...'),
-    "excludes": (_NAMES, '"rope", ...'),
-    "further_layers": (_PAIR, '"STACK", "COUNT"'),
-    "alike": (_PAIR, '"FUNCTION", "SITE"'),
+_DECLARATIONS = {  # of each its part of a fragment, what it takes, and an example
+    "requires": ("requires", _NAMES, '"rope", ...'),
+    "excludes": ("excludes", _NAMES, '"rope", ...'),
+    "layers.further": ("further_layers", _PAIR, '"STACK", "COUNT"'),
+    "alike": ("alike", _PAIR, '"FUNCTION", "SITE"'),
 }
 
 
@@ -151,12 +151,12 @@ def _read(statement: cst.BaseStatement, source: Source, fragment: str, parts: _P
 def _read_declaration(call: cst.Call, source: Source, parts: _Parts) -> None:
     """Names of fragments, or a pair of strings."""
     word = syntax.called(call)
-    takes, example = _DECLARATIONS[word]
+    part, takes, example = _DECLARATIONS[word]
     values = [literal_of(argument, source) for argument in call.args if not argument.keyword and not argument.star]
     strings = tuple(value for value in values if isinstance(value, str))
     if len(strings) < len(call.args) or (takes is _PAIR and len(strings) != 2):
         raise LoomError(f"{word} takes {takes}", source.where(call), f"Write {word}({example}).")
-    getattr(parts, word).extend([strings] if takes is _PAIR else strings)
+    getattr(parts, part).extend([strings] if takes is _PAIR else strings)
 
 
 def _defined(statement: cst.BaseStatement, small: cst.BaseSmallStatement | None) -> str:

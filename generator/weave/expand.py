@@ -1,96 +1,31 @@
-"""Writes out what a host says once for all layers, by the pattern in which the architecture repeats them.
+"""Writes out what a host says once of all layers, by the pattern in which the architecture repeats them.
 
 before, in model/period                      after, for pattern = ["local", "full"]
-    with each_layer():                           x = self.local(x)
-        x = self.layer(x)                        x = self.full(x, angles=global_angles)
+    for layer in layers.period:                  x = self.local(x)
+        x = layer.module(x)                      x = self.full(x, angles=global_angles)
 
-`each_group` repeats statements for each group of layers that is scanned, `each_layer` for each layer of a pattern;
-those of `last_layer` are for a layer that is like the last one.
-`sum_layers(x)` is the sum of `x` over the layers that have the fragment, `stack_layers(x)` is `x` for each stack of
-layers, in the structure in which a scan takes them, `layer_numbers()` says which layers are stacked where, and
-`own_layers()` which have the fragment.
+A loop over `layers.groups` is repeated for each group of layers that is scanned, one over `layers.period` for each
+layer of the pattern of a group; `layers.last` is a layer like the last one.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import replace
+from collections.abc import Collection, Iterable
+from dataclasses import dataclass, replace
 
 import libcst as cst
 
 from generator.code import syntax
-from generator.code.names import as_block, in_place, unblocked, variables
+from generator.code.names import as_block, own_bound, unblocked, variables
 from generator.code.scopes import scopes_of
 from generator.code.syntax import Source
 from generator.code.traced import Edit, Origin, Traced
 from generator.errors import LoomError
 from generator.language.parts import Definition
-from generator.recipe.pattern import ALL, Group, Kind, Pattern, factor
+from generator.recipe.pattern import Group, Kind, Pattern
 from generator.weave.adapt import Need
-
-_BLOCKS = "each_group", "each_layer", "last_layer"
-_SUMS = {"sum_layers": 1, "stack_layers": 1, "layer_numbers": 0, "own_layers": 0}  # word -> its arguments
-
-
-def count_layers(text: Traced, fragment: str, pattern: Pattern) -> Traced:
-    """Replaces the expressions that count layers.
-
-    Args:
-        text: whole statements of a fragment, indented or not.
-        fragment: its name: `sum_layers` is over the layers that have it.
-    """
-    if not any(f"{word}(" in text.text for word in _SUMS):
-        return text
-    source = as_block(text) if text.text.startswith(" ") else Source(text)
-    parents = {child: node for node in syntax.walk(source.module) for child in syntax.children(node)}
-    edits = []
-    for node in syntax.walk(source.module):
-        word = syntax.called(node)
-        if word in _SUMS:
-            (start, end), call = source.span(node), cst.ensure_type(node, cst.Call)
-            if len(call.args) != _SUMS[word]:
-                remedy = "Write sum_layers(X), stack_layers(X), layer_numbers() or own_layers()."
-                raise LoomError(f"{word}() cannot be read", source.where(node), remedy)
-            inner = source.code(call.args[0].value).strip() if call.args else ""
-            new = _counted(word, inner, pattern, pattern.having(fragment))
-            new = in_place(new, parents.get(node))
-            edits.append(Edit(start, end, Traced.insert(new, source.traced.origin_at(start))))
-    woven = source.traced.edited(edits)
-    return unblocked(woven) if text.text.startswith(" ") else woven
-
-
-def _counted(word: str, inner: str, pattern: Pattern, kinds: list[Kind]) -> str:
-    if word == "layer_numbers":
-        return "{" + ", ".join(f'"{path}": {numbers}' for path, numbers in pattern.numbers().items()) + "}"
-    if word == "own_layers":
-        return pattern.numbers_of(kind.name for kind in kinds)
-    if word == "stack_layers":
-        stacks = [_stack(inner, group) for group in pattern.groups]
-        return stacks[0] if len(stacks) == 1 else f"({', '.join(stacks)})"
-    summands: dict[str, list[str]] = {}  # what a layer adds -> the kinds that add it
-    for kind in kinds:
-        summands.setdefault(_in_kind(inner, kind), []).append(kind.name)
-    terms = []
-    for summand, names in summands.items():
-        amount = pattern.amount(names)
-        terms.append(amount if summand == "1" else f"{factor(amount)} * {factor(summand)}")
-    joined = " + ".join(terms)
-    return f"({joined})" if len(terms) > 1 or joined != factor(joined) else joined
-
-
-def _stack(inner: str, group: Group) -> str:
-    one = _with(inner, {ALL: group.count})
-    return one if group.period == 1 else f"tuple({one} for _ in range({group.period}))"
-
-
-def _in_kind(inner: str, kind: Kind) -> str:
-    """An expression with what the layers of a kind are made with in place of its names."""
-    return _with(inner, kind.init)
-
-
-def _with(expression: str, replaced: dict[str, str]) -> str:
-    source = Source(Traced.copy(expression, ""))
-    return source.traced.edited(_replacements(source, replaced)).text
+from generator.weave.count import WORD
+from generator.weave.members import member_edits, standing_for
 
 
 def write_out(
@@ -99,7 +34,7 @@ def write_out(
     blocks: dict[str, str],
     threaded: Iterable[str],
 ) -> tuple[dict[str, Definition], list[Need], set[str]]:
-    """Repeats what stands in `with each_group():` and `with each_layer():`, and unwraps `with last_layer():`.
+    """Repeats the loops over layers.
 
     Args:
         blocks: kind of layer -> the name of its class.
@@ -110,49 +45,30 @@ def write_out(
         or scans one after the other, in which a value of each layer is one of a tuple.
 
     Raises:
-        LoomError: groups of which more than one has a pattern of several layers.
+        LoomError: groups of which more than one has a pattern of several layers, or a loop that cannot be read.
     """
     woven, needs, several = dict(definitions), [], set()
+    carried = frozenset(threaded)
     periodic = [group for group in pattern.groups if group.period > 1]
     for key, definition in definitions.items():
-        while any(f"{word}(" in woven[key].text.text for word in _BLOCKS):
-            source = Source(woven[key].text)
-            statement, function = _first(source)
-            word = syntax.called(statement.items[0].item)
-            if word == "each_layer" and not periodic:  # the class of a period, which nothing has
+        while place := _first(Source(woven[key].text)):
+            if place.member == "period" and not periodic:  # the class of a period, which nothing has
                 del woven[key]
                 break
-            if word == "each_layer" and len(periodic) > 1:
+            if place.member == "period" and len(periodic) > 1:
                 message = f"{definition.fragment} writes out a period, and {len(periodic)} groups of layers have one"
-                remedy = "Give one group a pattern of several kinds."
-                raise LoomError(message, source.where(statement), remedy)
-            if word == "each_layer":
-                copies = _each_layer(periodic[0], pattern, blocks)
-            elif word == "last_layer":
-                copies = [_one_layer(pattern.last, "layer", blocks)]
-            else:
-                copies = _each_group(pattern, blocks)
+                raise LoomError(message, place.where, "Give one group a pattern of several kinds.")
+            copies = _copies(place, pattern, blocks)
             if len(copies) > 1:
-                several.add(function)
-            called = {syntax.called(node) for node in syntax.walk(statement)}
+                several.add(place.function)
+            text, reads = _repeated(place, copies)
             needs += [
-                Need(function, name, definition.fragment, copy.origin, word, source.where(statement))
-                for copy in copies
-                for callee, given in _given(copy).items()
-                if callee in called
-                for expression in given.values()
-                for name in _names(expression)
-                if name in threaded
+                Need(place.function, name, definition.fragment, origin, f"{WORD}.{place.member}", place.where)
+                for origin, name in reads
+                if name in carried
             ]
-            woven[key] = replace(woven[key], text=_repeat(statement, source, copies))
+            woven[key] = replace(woven[key], text=text)
     return woven, needs, several
-
-
-class _Copy:
-    """What changes in one copy of repeated statements."""
-
-    def __init__(self, renamed: dict[str, str], init: dict[str, str], call: dict[str, str], origin: Origin):
-        self.renamed, self.init, self.call, self.origin = renamed, init, call, origin
 
 
 def check_given(definitions: dict[str, Definition], pattern: Pattern, blocks: dict[str, str]) -> None:
@@ -182,92 +98,155 @@ def check_given(definitions: dict[str, Definition], pattern: Pattern, blocks: di
                     raise LoomError(message, str(kind.lines[key]), "Select a fragment that takes it, or remove it.")
 
 
-def _each_layer(group: Group, pattern: Pattern, blocks: dict[str, str]) -> list[_Copy]:
-    layers = zip(group.attributes, group.pattern, strict=True)
-    return [_one_layer(pattern.kinds[name], attribute, blocks) for attribute, name in layers]
+@dataclass(frozen=True)
+class _Place:
+    """Where a text speaks of layers: a loop over groups or a period, or all that it says of the last layer.
+
+    Attributes:
+        member: `groups`, `period` or `last`.
+        function: id of the function or method.
+        config: how the config is called there.
+    """
+
+    member: str
+    node: cst.CSTNode
+    function: str
+    config: str
+    source: Source
+
+    @property
+    def where(self) -> str:
+        return self.source.where(self.node)
 
 
-def _one_layer(kind: Kind, attribute: str, blocks: dict[str, str]) -> _Copy:
-    renamed = {"self.layer": f"self.{attribute}", "Block": blocks[kind.name]}
-    return _Copy(renamed, kind.init, kind.call, kind.origin or Origin("", 1))
+@dataclass(frozen=True)
+class _Copy:
+    """One of the copies of what is said of layers.
+
+    Attributes:
+        members: member of a layer or a group -> what it is here.
+        init, call: what a layer is made and called with beyond what all layers are.
+        prefix: of the functions that the copy defines.
+    """
+
+    members: dict[str, str]
+    init: dict[str, str]
+    call: dict[str, str]
+    origin: Origin
+    prefix: str = ""
 
 
-def _each_group(pattern: Pattern, blocks: dict[str, str]) -> list[_Copy]:
-    copies = []
-    for group in pattern.groups:
-        kind = pattern.kinds[group.pattern[0]] if group.period == 1 else Kind("")
-        renamed = {"Block": blocks[kind.name] if group.period == 1 else "Period", ALL: group.count}
-        renamed[f"self.{ALL}"] = _with(group.count, {"config": "self.config"})
-        if group.name:
-            renamed |= {"self.layers": f"self.{group.name}_layers", "block": f"{group.name}_block"}
-        origin = kind.origin or group.origin or Origin("", 1)
-        copies.append(_Copy(renamed, kind.init, kind.call, origin))
-    return copies
-
-
-def _names(expression: str) -> list[str]:
-    return [name.value for name in variables(Source(Traced.copy(expression, "")).module)]
-
-
-def _first(source: Source) -> tuple[cst.With, str]:
-    """The first block to repeat, and the id of the function or method that it stands in."""
-    for statement in source.module.body:
+def _first(source: Source) -> _Place | None:
+    """The first place that is not written out yet."""
+    words = standing_for(WORD, source) if f"{WORD}." in source.text else set()
+    for statement in source.module.body if words else ():
         members = syntax.body(statement) if isinstance(statement, cst.ClassDef) else [statement]
         prefix = f"{statement.name.value}." if isinstance(statement, cst.ClassDef) else ""
-        for member in members:
-            for node in syntax.walk(member):
-                if isinstance(node, cst.With) and syntax.called(node.items[0].item) in _BLOCKS:
-                    return node, prefix + cst.ensure_type(member, cst.FunctionDef).name.value
-    raise LoomError(f"{'(), '.join(_BLOCKS)}() stand in `with`", str(source.traced.origin_at(0)), "Write so.")
+        for function in members:
+            config = "config" if isinstance(function, cst.FunctionDef) and "config" in own_bound(function) else ""
+            for node in syntax.walk(function):
+                said = node.iter if isinstance(node, cst.For) else node
+                if isinstance(said, cst.Attribute) and said.value in words and isinstance(function, cst.FunctionDef):
+                    member, is_loop = said.attr.value, said is not node
+                    if is_loop != (member != "last") or (is_loop and not _is_plain(node)):
+                        remedy = f"Write `for group in {WORD}.groups:`, `for layer in {WORD}.period:` or `{WORD}.last`."
+                        raise LoomError(f"{WORD}.{member} cannot be read here", source.where(node), remedy)
+                    name = prefix + function.name.value
+                    return _Place(member, node, name, config or "self.config", source)
+    if words:
+        place = source.where(next(iter(words)))
+        raise LoomError(f"{WORD} is read here outside of a function", place, "Say it in a function or a method.")
+    return None
 
 
-def _repeat(statement: cst.With, source: Source, copies: list[_Copy]) -> Traced:
-    """The source with copies of the statements in place of the block."""
-    body = syntax.body(statement)
+def _is_plain(loop: cst.CSTNode) -> bool:
+    """Whether a loop has one name for its target, and no `else`."""
+    return isinstance(loop, cst.For) and isinstance(loop.target, cst.Name) and not loop.orelse
+
+
+def _copies(place: _Place, pattern: Pattern, blocks: dict[str, str]) -> list[_Copy]:
+    if place.member == "last":
+        return [_layer(pattern.last, "layer", blocks)]
+    if place.member == "groups":
+        return [_group(group, place.config, pattern, blocks) for group in pattern.groups]
+    (group,) = (group for group in pattern.groups if group.period > 1)
+    layers = zip(group.attributes, group.pattern, strict=True)
+    return [_layer(pattern.kinds[name], attribute, blocks) for attribute, name in layers]
+
+
+def _layer(kind: Kind, attribute: str, blocks: dict[str, str]) -> _Copy:
+    members = {"Block": blocks[kind.name], "module": f"self.{attribute}"}
+    return _Copy(members, kind.init, kind.call, kind.origin or Origin("", 1))
+
+
+def _group(group: Group, config: str, pattern: Pattern, blocks: dict[str, str]) -> _Copy:
+    kind = pattern.kinds[group.pattern[0]] if group.period == 1 else Kind("")
+    count = Source(Traced.copy(group.count, ""))
+    edits = [Edit(*count.span(node), Traced.copy(config, "")) for node in standing_for("config", count)]
+    members = {
+        "Block": blocks[kind.name] if group.period == 1 else "Period",
+        "count": count.traced.edited(edits).text,
+        "stack": f"self.{group.name}_layers" if group.name else "self.layers",
+    }
+    return _Copy(members, kind.init, kind.call, kind.origin or group.origin or Origin("", 1), group.name)
+
+
+def _repeated(place: _Place, copies: list[_Copy]) -> tuple[Traced, list[tuple[Origin, str]]]:
+    """The text with copies in place of what it says of layers, and the names that these read, with why."""
+    source, loop = place.source, place.node
+    if not isinstance(loop, cst.For):
+        (copy,) = copies
+        words = standing_for(WORD, source)
+        said = {n for n in syntax.walk(source.module) if isinstance(n, cst.Attribute) and n.value in words}
+        edits, reads = _edits(source, {n for n in said if n.attr.value == "last"}, copy)
+        return source.traced.edited(edits), [(copy.origin, name) for name in reads]
+    body = syntax.body(loop)
     inside = source.traced[source.lines(body[0])[0] : source.lines(body[-1])[1]]
-    start, end = source.text.rfind("\n", 0, source.span(statement)[0]) + 1, source.lines(statement)[1]
-    width = source.indent(statement)
-    new = Traced.join(syntax.reindent(_changed(inside, copy), width) for copy in copies)
-    return source.traced.edited([Edit(start, end, new)])
+    start, end = source.text.rfind("\n", 0, source.span(loop)[0]) + 1, source.lines(loop)[1]
+    block, written, every = as_block(inside), [], []
+    nodes = standing_for(cst.ensure_type(loop.target, cst.Name).value, block)
+    for copy in copies:
+        edits, reads = _edits(block, nodes, copy)
+        written.append(syntax.reindent(unblocked(block.traced.edited(edits)), source.indent(loop)))
+        every += [(copy.origin, name) for name in reads]
+    return source.traced.edited([Edit(start, end, Traced.join(written))]), every
 
 
-def _changed(inside: Traced, copy: _Copy) -> Traced:
-    source = as_block(inside)
-    edits = _replacements(source, copy.renamed)
+def _edits(source: Source, nodes: Collection[cst.CSTNode], copy: _Copy) -> tuple[list[Edit], list[str]]:
+    """What changes in one copy, and the names that its layers are given."""
+    edits, reads = member_edits(source, nodes, copy.members), []
+    scopes = dict(scopes_of(source.module).occurrences)
+    layers = {}  # function -> its parameter that is a layer
     for node in syntax.walk(source.module):
-        if isinstance(node, cst.Call) and (more := _arguments(node, copy)):
-            end = source.span(node.args[-1].value)[1]
-            edits.append(Edit(end, end, Traced.insert(f", {more}", copy.origin)))
-    return unblocked(source.traced.edited(edits))
+        for parameter in syntax.parameters(node) if isinstance(node, cst.FunctionDef) else ():
+            kind = parameter.annotation.annotation if parameter.annotation else None
+            if isinstance(kind, cst.Attribute) and kind.value in nodes:
+                layers[node] = parameter.name.value
+    for node in syntax.walk(source.module):
+        if not isinstance(node, cst.Call):
+            continue
+        given: dict[str, str] = {}
+        if isinstance(node.func, cst.Attribute) and node.func.value in nodes:
+            given = copy.init if node.func.attr.value == "Block" else copy.call
+        elif isinstance(node.func, cst.Name):
+            scope = scopes[node.func].binder(node.func.value)
+            given = copy.call if scope and layers.get(scope.node) == node.func.value else {}
+        if given:
+            reads += [n.value for text in given.values() for n in variables(Source(Traced.copy(text, "")).module)]
+            more = ", ".join(f"{name}={text}" for name, text in given.items())
+            at = source.span(node.args[-1].value)[1] if node.args else source.span(node)[1] - 1
+            edits.append(Edit(at, at, Traced.insert(f", {more}" if node.args else more, copy.origin)))
+    return edits + _named(source, copy), reads
 
 
-def _replacements(source: Source, replaced: dict[str, str]) -> list[Edit]:
-    """Edits that put expressions in place of names and of attributes of names, where no inner scope binds the name."""
-    scopes, edits = scopes_of(source.module), []
-    names = {name for name, scope in scopes.occurrences if scope.binder(name.value) in (None, scopes.module)}
-
-    def visit(node: cst.CSTNode, parent: cst.CSTNode | None) -> None:
-        path, first = syntax.dotted(node), node
-        while isinstance(first, cst.Attribute):
-            first = first.value
-        if path in replaced and first in names:
-            start, end = source.span(node)
-            new = in_place(replaced[path], parent)
-            edits.append(Edit(start, end, Traced.insert(new, source.traced.origin_at(start))))
-        else:
-            for child in syntax.children(node):
-                visit(child, node)
-
-    visit(source.module, None)
+def _named(source: Source, copy: _Copy) -> list[Edit]:
+    """Edits that name the functions of a copy after it."""
+    if not copy.prefix:
+        return []
+    scopes, edits, (block,) = scopes_of(source.module), [], source.module.body
+    functions = {s.name.value for s in syntax.body(block) if isinstance(s, cst.FunctionDef)}
+    for name, scope in scopes.occurrences:
+        if name.value in functions and scope.binder(name.value) is scopes.module:
+            start = source.span(name)[0]
+            edits.append(Edit(start, start, Traced.insert(f"{copy.prefix}_", source.traced.origin_at(start))))
     return edits
-
-
-def _arguments(call: cst.Call, copy: _Copy) -> str:
-    """What a layer is made or called with beyond what all layers are."""
-    given = _given(copy).get(syntax.called(call), {})
-    return ", ".join(f"{name}={expression}" for name, expression in given.items())
-
-
-def _given(copy: _Copy) -> dict[str, dict[str, str]]:
-    """What is called -> parameter -> the expression that it is given."""
-    return {"Block": copy.init, "layer": copy.call, "self.layer": copy.call}
