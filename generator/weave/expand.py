@@ -154,8 +154,8 @@ def _first(source: Source) -> _Place | None:
                     name = prefix + function.name.value
                     return _Place(member, node, name, config or "self.config", source)
     if words:
-        place = source.where(next(iter(words)))
-        raise LoomError(f"{WORD} is read here outside of a function", place, "Say it in a function or a method.")
+        place, remedy = source.where(next(iter(words))), "Say one of its members, in a function or a method."
+        raise LoomError(f"{WORD} cannot be read here", place, remedy)
     return None
 
 

@@ -40,9 +40,9 @@ def member_edits(source: Source, nodes: Collection[cst.CSTNode], members: Mappin
             new = in_place(members[name], parent)
             edits.append(Edit(start, end, Traced.insert(new, source.traced.origin_at(start))))
         elif owner or node in nodes:
-            known = ", ".join(f"{source.code(owner or node)}.{member}" for member in members)
+            known = ", ".join(f"{syntax.dotted(owner or node)}.{member}" for member in members)
             remedy = f"Say one of {known}." if known else "Layers are made with nothing of their own here."
-            raise LoomError(f"{source.code(node)} cannot be read here", source.where(node), remedy)
+            raise LoomError(f"{syntax.dotted(node)} cannot be read here", source.where(node), remedy)
         else:
             for child in syntax.children(node):
                 visit(child, node)

@@ -16,7 +16,7 @@ from generator.weaver import weave
 MODEL = """
     import jax
     import jax.numpy as jnp
-    from generator.language import each_group, layer_numbers, point, splice, sum_layers
+    from generator.language import layers, point, splice
     from generator.language.roles import Block, Config
 
     class Config:
@@ -33,23 +33,23 @@ MODEL = """
 
     class Model:
         def __init__(self, config):
-            with each_group():
-                self.layers = jax.vmap(lambda key: Block(config, key))(jnp.ones(config.layers))
+            for group in layers.groups:
+                group.stack = jax.vmap(lambda key: group.Block(config, key))(jnp.ones(group.count))
             point("Model.made", config)
 
         def hidden(self, x):
-            with each_group():
+            for group in layers.groups:
                 def block(x, layer: Block):
                     x = layer(x)
                     return x, None
-                x, _ = jax.lax.scan(block, x, self.layers)
+                x, _ = jax.lax.scan(block, x, group.stack)
             return x
 
     def model(model: Model, x, config: Config):
         with point("model.hidden", model, x, config):
             y = model.hidden(x)
         point("model.end", y)
-        return y, sum_layers(1), layer_numbers()
+        return y, layers.count, layers.stacks
 """
 SHIFT = """
     from generator.language import emit, provide, splice
@@ -71,10 +71,10 @@ SHIFT = """
 FURTHER = """
     import jax
     import jax.numpy as jnp
-    from generator.language import alike, further_layers, last_layer, splice
+    from generator.language import alike, layers, splice
     from generator.language.roles import Block, Config, Model
 
-    further_layers("extra", "config.extra")
+    layers.further("extra", "config.extra")
     alike("both", "Model.hidden")
 
     class Config:
@@ -82,12 +82,10 @@ FURTHER = """
 
     class Extra:
         def __init__(self, config, key):
-            with last_layer():
-                self.layer = Block(config, key)
+            layers.last.module = layers.last.Block(config, key)
 
         def __call__(self, x):
-            with last_layer():
-                x = self.layer(x)
+            x = layers.last.module(x)
             return x - 1
 
     @splice("Model.made")
@@ -210,12 +208,12 @@ def test_without_them_nothing_is_left():
 @pytest.mark.parametrize(
     ("text", "found"),
     [
-        ('further_layers("extra")', "further_layers takes two strings"),
+        ('layers.further("extra")', "layers.further takes two strings"),
         ('alike("both", SITE)', "alike takes two strings"),
     ],
 )
 def test_declarations_that_cannot_be_read(text, found):
-    assert found in refused(further=f"from generator.language import alike, further_layers\n{text}\n")
+    assert found in refused(further=f"from generator.language import alike, layers\n{text}\n")
 
 
 def test_a_function_that_is_alike_and_not_there():

@@ -36,37 +36,37 @@ BLOCK = """
             return x
 """
 MODEL = """
-    from generator.language import each_group, layer_numbers, stack_layers, sum_layers
+    from generator.language import layers
     from generator.language.roles import Block, Config
 
     class Model:
         def __init__(self, config):
-            with each_group():
-                self.layers = Block(config, config.layers)
+            for group in layers.groups:
+                group.stack = group.Block(config, group.count)
 
         def __call__(self, x):
-            with each_group():
-                def block(x, layer: Block):
+            for group in layers.groups:
+                def block(x, layer: group.Block):
                     x = layer(x)
                     return x
-                x = block(x, self.layers)
+                x = block(x, group.stack)
             return x
 
     def model(config: Config):
-        return Model(config), layer_numbers(), stack_layers(config.layers * 10), sum_layers(1), sum_layers(min(window, 9))
+        return Model(config), layers.stacks, layers.stacked(lambda group: group.count * 10), layers.count, layers.sum(lambda layer: min(layer.window, 9))
 """
 PERIOD = """
-    from generator.language import each_layer
+    from generator.language import layers
     from generator.language.roles import Block
 
     class Period:
         def __init__(self, config, scale):
-            with each_layer():
-                self.layer = Block(config, scale)
+            for layer in layers.period:
+                layer.module = layer.Block(config, scale)
 
         def __call__(self, x):
-            with each_layer():
-                x = self.layer(x)
+            for layer in layers.period:
+                x = layer.module(x)
             return x
 """
 OFFSET = """
@@ -98,20 +98,20 @@ CACHE = """
 SCANNED = """
     import jax
     import jax.numpy as jnp
-    from generator.language import each_group, receive
+    from generator.language import layers, receive
     from generator.language.roles import Block
 
     class Model:
         def __init__(self):
-            with each_group():
-                self.layers = jax.vmap(lambda key: Block(None, key))(jnp.ones(2))
+            for group in layers.groups:
+                group.stack = jax.vmap(lambda key: group.Block(None, key))(jnp.ones(2))
 
         def __call__(self, x):
-            with each_group():
-                def block(x, inputs: Block):
+            for group in layers.groups:
+                def block(x, inputs: group.Block):
                     x = inputs(x)
                     return x, None
-                x, _ = jax.lax.scan(block, x, self.layers)
+                x, _ = jax.lax.scan(block, x, group.stack)
             return x
 
     def model(x):
@@ -158,14 +158,14 @@ class TestUniform:
     """
 
     def test_woven(self):
-        text = model("", block=BLOCK, model=MODEL.replace(", sum_layers(min(window, 9))", ""))
+        text = model("", block=BLOCK, model=MODEL.replace(", layers.sum(lambda layer: min(layer.window, 9))", ""))
         assert definition(text, "Model") == tidy(self.AFTER)
         numbers = 'Model(config), {"layers": range(config.layers)}, config.layers * 10, config.layers\n'
         assert definition(text, "model").endswith(numbers)
 
 
 def test_without_a_pattern_a_period_leaves_nothing():
-    uniform = MODEL.replace(", sum_layers(min(window, 9))", "")
+    uniform = MODEL.replace(", layers.sum(lambda layer: min(layer.window, 9))", "")
     assert model("", block=BLOCK, period=PERIOD, model=uniform) == model("", block=BLOCK, model=uniform)
 
 
@@ -227,7 +227,7 @@ class TestGroups:
         [kinds.moved]
         fragments = ["model/offset_"]
     """
-    MODEL = MODEL.replace(", sum_layers(min(window, 9))", "")
+    MODEL = MODEL.replace(", layers.sum(lambda layer: min(layer.window, 9))", "")
 
     def woven(self) -> str:
         return model(self.ARCHITECTURE, block=BLOCK, period=PERIOD, model=self.MODEL, offset_=OFFSET)
@@ -319,7 +319,7 @@ class TestKindsThatShare:
 
     def woven(self) -> str:
         block = BLOCK.replace("x = self.attention(x)\n", 'x = self.attention(x)\n            point("Block.mixed", x)\n')
-        host = MODEL.replace(", sum_layers(min(window, 9))", "")
+        host = MODEL.replace(", layers.sum(lambda layer: min(layer.window, 9))", "")
         kinds = dict(offset_=OFFSET, wide_=self.WIDE, double_=self.DOUBLE)
         return model(self.ARCHITECTURE, block=block, period=PERIOD, model=host, **kinds)
 
@@ -342,21 +342,23 @@ class TestKindsThatShare:
 
 
 class TestOwnLayers:
-    """The numbers of the layers that have a fragment, as it says own_layers() itself."""
+    """The numbers of the layers that have a fragment, as it says layers.numbers itself."""
 
     MARK = (
         OFFSET
         + """
-    from generator.language import own_layers
+    from generator.language import layers
     from generator.language.roles import Config
 
     def moved(config: Config):
-        return list(own_layers())
+        return list(layers.numbers)
 """
     )
 
     def moved(self, architecture: str, layers: int, **texts: str) -> list[int]:
-        host = MODEL.replace(", sum_layers(min(window, 9))", ", moved(config)").replace("Config\n", "Config, moved\n")
+        host = MODEL.replace(", layers.sum(lambda layer: min(layer.window, 9))", ", moved(config)").replace(
+            "Config\n", "Config, moved\n"
+        )
 
         class Config:
             pass
@@ -397,7 +399,7 @@ class TestOrder:
             '[[layers]]\npattern = ["plain", "moved"]\n[kinds.plain]\n[kinds.moved]\nfragments = ["model/offset_"]\n'
         )
         fragments = dict(block=BLOCK, period=PERIOD, mix=self.MIX, offset_=OFFSET)
-        host = MODEL.replace(", sum_layers(min(window, 9))", ", before(None)").replace(
+        host = MODEL.replace(", layers.sum(lambda layer: min(layer.window, 9))", ", before(None)").replace(
             "Block, Config", "Block, Config, before"
         )
         text = model(pattern, model=host, **fragments)
@@ -440,7 +442,7 @@ class TestValuesThatAreThreaded:
 
     def test_only_what_calls_a_layer_has_it(self):
         pattern = '[[layers]]\npattern = ["a", "b"]\n[kinds.a]\n[kinds.b]\ncall = { angles = "slow_angles" }\n'
-        plain = MODEL.replace(", sum_layers(min(window, 9))", "")
+        plain = MODEL.replace(", layers.sum(lambda layer: min(layer.window, 9))", "")
         text = model(pattern, block=BLOCK, period=PERIOD, model=plain, angles=self.ANGLES)
         assert definition(text, "Period") == tidy(
             """
@@ -477,7 +479,9 @@ class TestValuesThatAreThreaded:
                 x = x + position + segment
         """
         pattern = '[[layers]]\npattern = ["a"]\n[kinds.a]\ncall = { segment = "chunk" }\n'
-        text = model(pattern, block=BLOCK, model=MODEL.replace(", sum_layers(min(window, 9))", ""), ids=ids)
+        text = model(
+            pattern, block=BLOCK, model=MODEL.replace(", layers.sum(lambda layer: min(layer.window, 9))", ""), ids=ids
+        )
         assert "def __call__(self, x, position, segment):" in definition(text, "Block")
         assert "def __call__(self, x, position=None, segment=None):" in definition(text, "Model")
 
@@ -486,7 +490,7 @@ class TestKindsForCheckpoints:
     """A kind that says `where` its layers are may be in no pattern; nothing of it is woven."""
 
     def test_left_out(self):
-        plain = MODEL.replace(", sum_layers(min(window, 9))", "")
+        plain = MODEL.replace(", layers.sum(lambda layer: min(layer.window, 9))", "")
         pattern = '[[layers]]\npattern = ["a"]\n[kinds.a]\n'
         spare = f'{pattern}[kinds.b]\nwhere = "layer > 3"\nfragments = ["model/offset_"]\n'
         texts = dict(block=BLOCK, model=plain, offset_=OFFSET)
@@ -513,7 +517,7 @@ class TestRefused:
             twice.replace("pattern", 'count = "2"\npattern'),
             block=BLOCK,
             period=PERIOD,
-            model=MODEL.replace(", sum_layers(min(window, 9))", ""),
+            model=MODEL.replace(", layers.sum(lambda layer: min(layer.window, 9))", ""),
         )
         assert "model/period writes out a period, and 2 groups of layers have one" in error
 
@@ -540,3 +544,26 @@ class TestRefused:
     )
     def test_what_cannot_be_read(self, table, reason):
         assert reason in self.refusal(table, block=BLOCK, model=MODEL)
+
+    @pytest.mark.parametrize(
+        ("old", "new", "reason"),
+        [
+            ("group.stack = ", "self.stack = group; group.stack = ", "group cannot be read here"),
+            ("group.count)", "group.size)", "group.size cannot be read here"),
+            ("for group in layers.groups", "for group, _ in layers.groups", "layers.groups cannot be read here"),
+            ("for group in layers.groups", "for group in layers.last", "layers.last cannot be read here"),
+            ("layers.count", "layers.amount", "layers.amount cannot be read"),
+            ("layers.count", "layers", "layers cannot be read here"),
+            ("layers.count", "layers.count(1)", "layers.count cannot be read"),
+            ("layers.count", "len(layers.groups)", "layers.groups cannot be read here"),
+            ("layers.count", "layers.sum(1)", "layers.sum() takes a function of one argument"),
+            ("layers.count", "layers.sum(lambda a, b: 1)", "layers.sum() takes a function of one argument"),
+            ("layers.count", "layers.sum(lambda layer: layer)", "layer cannot be read here"),
+            ("layers.count", "layers.sum(lambda layer: layer.depth)", "layer.depth cannot be read here"),
+            ("def model(", "AMOUNT = layers.last\n\n    def model(", "layers cannot be read here"),
+        ],
+    )
+    def test_words_that_cannot_be_read(self, old, new, reason):
+        changed = MODEL.replace(old, new, 1)
+        error = self.refusal(PATTERN, block=BLOCK, window=WINDOW, period=PERIOD, model=changed)
+        assert changed != MODEL and reason in error and "fragments/model/model.py:" in error

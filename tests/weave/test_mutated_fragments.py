@@ -61,7 +61,7 @@ WORDS += [
     "threaded()",
     "setting('x')",
     "point('x')",
-    "each_group()",
+    "layers.groups",
     "@splice('a')",
 ]
 

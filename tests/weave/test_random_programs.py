@@ -313,7 +313,7 @@ def blocks(draw) -> dict[str, str]:
 @given(blocks())
 def test_kinds_compute_what_each_computes_alone(texts):
     """The layers of two kinds are those of two packages with one kind each."""
-    common = {"block": texts["block"], "model": MODEL.replace(", sum_layers(min(window, 9))", "")}
+    common = {"block": texts["block"], "model": MODEL.replace(", layers.sum(lambda layer: min(layer.window, 9))", "")}
 
     class Config:
         layers = 2

@@ -88,7 +88,7 @@ def test_a_name_from_outside_is_renamed_where_it_is_meant_and_nowhere_else():
 class TestKinds:
     """What is given a kind's name: definitions, wherever they are meant."""
 
-    HOST = MODEL.replace(", sum_layers(min(window, 9))", "")
+    HOST = MODEL.replace(", layers.sum(lambda layer: min(layer.window, 9))", "")
 
     def test_a_parameter_of_the_same_name_stays(self):
         block = BLOCK.replace(
@@ -123,34 +123,26 @@ MASKS = """def mask(x):
 
 
 class TestLayers:
-    """What `with each_group():` and its like replace: whole expressions."""
+    """What `for group in layers.groups:` and its like replace: whole expressions."""
 
     def woven(self, statement: str) -> str:
-        host = MODEL.replace(", sum_layers(min(window, 9))", "").replace(
-            "self.layers = Block(config, config.layers)", f"self.layers = Block(config, 0)\n                {statement}"
+        host = MODEL.replace(", layers.sum(lambda layer: min(layer.window, 9))", "").replace(
+            "group.stack = group.Block(config, group.count)",
+            f"group.stack = group.Block(config, 0)\n                {statement}",
         )
         return definition(model(GROUPS, block=BLOCK, model=host, offset_=OFFSET), "Model")
 
     @pytest.mark.parametrize(
         ("statement", "dense", "sparse"),
         [
-            ("a = 2 * config.layers", "2 * config.dense_layers", "2 * (config.layers - config.dense_layers)"),
-            ("a = -config.layers", "-config.dense_layers", "-(config.layers - config.dense_layers)"),
-            ("a = config.layers.real", "config.dense_layers.real", "(config.layers - config.dense_layers).real"),
-            ("a = max(config.layers)", "max(config.dense_layers)", "max(config.layers - config.dense_layers)"),
-            ("a = config.layers_each", "config.layers_each", "config.layers_each"),
-            ("a = str.config.layers", "str.config.layers", "str.config.layers"),
-            ("a = str.block, dict(block=1)", "str.block, dict(block=1)", "str.block, dict(block=1)"),
-            (
-                "a = self.config.layers + 1",
-                "self.config.dense_layers + 1",
-                "(self.config.layers - self.config.dense_layers) + 1",
-            ),
-            (
-                "a = [config.layers for config in [1]]",
-                "[config.layers for config in [1]]",
-                "[config.layers for config in [1]]",
-            ),
+            ("a = 2 * group.count", "2 * config.dense_layers", "2 * (config.layers - config.dense_layers)"),
+            ("a = -group.count", "-config.dense_layers", "-(config.layers - config.dense_layers)"),
+            ("a = group.count.real", "config.dense_layers.real", "(config.layers - config.dense_layers).real"),
+            ("a = max(group.count)", "max(config.dense_layers)", "max(config.layers - config.dense_layers)"),
+            ("a = str.group.count", "str.group.count", "str.group.count"),
+            ("a = str.block, dict(group=1)", "str.block, dict(group=1)", "str.block, dict(group=1)"),
+            ("a = [group.count for group in [1]]",) + ("[group.count for group in [1]]",) * 2,
+            ("a = lambda group: group.stack",) + ("lambda group: group.stack",) * 2,
         ],
     )
     def test_expressions(self, statement, dense, sparse):
@@ -158,11 +150,12 @@ class TestLayers:
         assert f"a = {dense}\n" in text and f"a = {sparse}\n" in text and text.count("a = ") == 2
 
     @pytest.mark.parametrize(
-        ("expression", "expected"), [("2 * sum_layers(1)", 12), ("-sum_layers(1)", -6), ("sum_layers(2 * window)", 636)]
+        ("expression", "expected"),
+        [("2 * layers.count", 12), ("-layers.count", -6), ("layers.sum(lambda layer: 2 * layer.window)", 636)],
     )
     def test_sums(self, expression, expected):
         init = PATTERN.replace('"config.layers"', '"config.layers + 0"')
-        host = MODEL.replace("sum_layers(min(window, 9))", expression)
+        host = MODEL.replace("layers.sum(lambda layer: min(layer.window, 9))", expression)
         names = run(model(init, block=BLOCK, window=WINDOW, period=PERIOD, model=host))
 
         class Config:
@@ -171,8 +164,9 @@ class TestLayers:
         assert names["model"](Config)[-1] == expected
 
     def test_stacks(self):
-        host = MODEL.replace(", sum_layers(min(window, 9))", "").replace(
-            "stack_layers(config.layers * 10)", "stack_layers((config.layers * 10, config.layers_each))"
+        host = MODEL.replace(", layers.sum(lambda layer: min(layer.window, 9))", "").replace(
+            "layers.stacked(lambda group: group.count * 10)",
+            "layers.stacked(lambda group: (group.count * 10, config.layers_each))",
         )
         names = run(model(GROUPS, block=BLOCK, model=host, offset_=OFFSET))
 
