@@ -74,6 +74,15 @@ class ChangeTable(Table, frozen=True, kw_only=True):
     without: Names = ()
 
 
+class CheckpointTable(Table, frozen=True, kw_only=True):
+    """`[hf]`: what a family's checkpoints and their config.json say otherwise than fragments do."""
+
+    tensors: dict[str, str | tuple[str, str]] = {}
+    names: dict[str, str] = {}
+    settings: dict[str, Any] = {}
+    defaults: dict[str, Any] = {}
+
+
 class ConfigTable(Table, frozen=True, kw_only=True):
     """`[config]`: the docstring of Config, and headings over its fields by folder of the fragment."""
 
@@ -102,6 +111,8 @@ class Architecture(File, frozen=True, kw_only=True):
     layers: tuple[GroupTable, ...] = ()
     kinds: dict[Identifier, KindTable] = {}
     targets: dict[str, ChangeTable] = {}
+    hf: CheckpointTable = CheckpointTable()
+    order: dict[str, Names] = {}
     structure: tuple[RuleTable, ...] = ()
     neutral: tuple[NeutralTable, ...] = ()
 
@@ -136,5 +147,6 @@ TABLES: dict[str, tuple[str, type[Table]]] = {  # key -> what its tables are
     "structure": ("rule", RuleTable),
     "neutral": ("neutral table", NeutralTable),
     "targets": ("change for a target", ChangeTable),
+    "hf": ("table of checkpoints", CheckpointTable),
     "config": ("config", ConfigTable),
 }
