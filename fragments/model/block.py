@@ -22,12 +22,14 @@ class Block(nnx.Module):
         point("Block.parameters", config, rngs)
 
     def __call__(self, x: Array) -> Array:
-        h = self.attention_norm(x)
-        h = self.attention(h)
+        with point("Block.normed_attention", x):
+            h = self.attention_norm(x)
+            h = self.attention(h)
         point("Block.attention", h)
         x = shard(x + h, "batch", "sequence", "residual")
-        h = self.mlp_norm(x)
-        h = self.mlp(h)
+        with point("Block.normed_mlp", x):
+            h = self.mlp_norm(x)
+            h = self.mlp(h)
         point("Block.mlp", h)
         return shard(x + h, "batch", "sequence", "residual")
 

@@ -8,7 +8,7 @@ from flax import nnx
 from jax import Array
 from jax.ad_checkpoint import checkpoint_name
 
-from generator.language import splice, sum_layers
+from generator.language import point, splice, sum_layers
 from generator.language.roles import Linear, shard
 
 
@@ -37,3 +37,10 @@ class FeedForward(nnx.Module):
 @splice("flops")
 def _(products, config):
     products["mlp"] = 2 * sum_layers(1) * config.width * config.mlp_width
+
+
+@splice("hf.layer_tensors")
+def _():
+    with point("hf.mlp"):
+        yield "mlp.up.kernel", "model.layers.{}.mlp.up_proj.weight", "d f -> f d"
+        yield "mlp.down.kernel", "model.layers.{}.mlp.down_proj.weight", "f d -> d f"
