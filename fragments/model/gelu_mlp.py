@@ -22,7 +22,7 @@ def _():
 
 
 class FeedForward(nnx.Module):
-    """down(gelu(up(x)))."""
+    """down(activation(up(x)))."""
 
     def __init__(self, config: Config, rngs: nnx.Rngs):
         D, F = config.width, config.mlp_width
@@ -30,7 +30,9 @@ class FeedForward(nnx.Module):
         self.down = Linear("BTF,FD->BTD", (F, D), ("mlp", "embed"), config.init_std, rngs)
 
     def __call__(self, x: Array) -> Array:
-        h = jax.nn.gelu(checkpoint_name(self.up(x), "gate_up"))  # [B, T, F]
+        up = checkpoint_name(self.up(x), "gate_up")  # [B, T, F]
+        with point("FeedForward.activation", up):
+            h = jax.nn.gelu(up)
         return checkpoint_name(self.down(shard(h, "batch", "sequence", "mlp")), "down")
 
 
