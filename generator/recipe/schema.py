@@ -54,6 +54,7 @@ class RuleTable(Table, frozen=True, kw_only=True):
     without: Names = ()
     fragments: Names = ()
     settings: dict[str, Any] = {}
+    states: dict[str, Any] = {}
     fills: dict[str, str] = {}
     layers: tuple[GroupTable, ...] = ()
     kinds: dict[Identifier, KindTable] = {}
