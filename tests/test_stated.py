@@ -135,3 +135,21 @@ def test_an_order_of_what_is_not_there_is_refused():
         "templates/architectures/toy.toml:4: model/model has no splice for the point 'model.x'\n"
         "  Did you mean model/norm or model/turn?"
     )
+
+
+def test_a_setting_that_a_fragment_only_reads_takes_a_default():
+    reading = FRAGMENTS | {
+        "model/reading": '''
+            """A reading."""
+
+            from generator.language import splice
+
+            @splice("hf.complete")
+            def _(hf):
+                hf["bias"] = hf.get("act")
+        '''
+    }
+    selected = SELECTED.replace('"model/turn"', '"model/turn", "model/reading"')
+    library = Library(files(reading) | {"templates/architectures/toy.toml": selected + '[hf.defaults]\nact = "x"\n'})
+    text = weave("toy", "any", library).files["model.py"]
+    assert 'hf.setdefault("act", "x")' in text and 'hf["bias"] = hf.get("act")' in text

@@ -31,6 +31,12 @@ def _():
     yield "rope_scaling.alpha", "rope_alpha"
 
 
+@splice("hf.complete", after="scaled_rope")
+def _(hf):
+    hf.setdefault("rope_scaling.factor", 1.0)
+
+
 @splice("hf.rope_scaling")
 def _():
     yield "rope_scaling.rope_type", "dynamic", "a rope of that scaling"
+    yield "rope_scaling.factor", 1.0, "a rope of that scaling"

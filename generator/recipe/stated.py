@@ -60,9 +60,8 @@ def state(
         replace(f, splices=tuple(_written(_ordered(splice, order), hf, found) for splice in f.splices))
         for f in fragments
     ]
-    if more := [*_additions(hf, found, made[0].name)]:  # before what fragments say
-        made[0] = replace(made[0], splices=(*more, *made[0].splices))
-    return tuple(made)
+    more = [*_additions(hf, found, made[0].name if made else "")]  # before what fragments say
+    return tuple(replace(f, splices=(*more, *f.splices)) if f is made[0] else f for f in made)
 
 
 def _merged(lineage: Iterable[Toml[Architecture]], *keys: str) -> Said:
@@ -78,9 +77,11 @@ def _merged(lineage: Iterable[Toml[Architecture]], *keys: str) -> Said:
 
 def _written(splice: Splice, hf: dict[str, Said], found: set[tuple[str, str]]) -> Splice:
     """A splice that says of checkpoints what `[hf]` does; `found` gets the tables and keys that had a place in it."""
-    for table, said in hf.items() if splice.point.startswith("hf.") else ():
+    for table, said in hf.items():
+        if not said or not splice.point.startswith("hf."):
+            continue
         source, edits, end = as_block(splice.body), [], 0
-        for key, places in _places(table, source) if said else ():
+        for key, places in _places(table, source):
             if key not in said or source.span(places[0])[0] < end:  # the default of a default went with it
                 continue
             found.add((table, key))
@@ -99,7 +100,8 @@ def _places(table: str, source: Source) -> Iterator[tuple[str, list[cst.BaseExpr
             yield _text(node), [node]
         elif table == "defaults" and isinstance(node, cst.Call) and source.code(node.func) in _READING:
             key, *places = (argument.value for argument in node.args)
-            yield _text(key), places
+            if places:
+                yield _text(key), places
         elif table in ("tensors", "settings") and isinstance(node, cst.Yield) and isinstance(node.value, cst.Tuple):
             key, *places = (element.value for element in node.value.elements)
             if len(places) == 2:  # of a size it is one
@@ -108,17 +110,14 @@ def _places(table: str, source: Source) -> Iterator[tuple[str, list[cst.BaseExpr
 
 def _additions(hf: dict[str, Said], found: set[tuple[str, str]], fragment: str) -> Iterator[Splice]:
     """Splices of the defaults and settings that had no place in any, as if a fragment said them."""
-    lines = {
-        "defaults": ("hf.complete", ("hf",), "    hf.setdefault({}, {})\n"),
-        "settings": ("hf.structure", (), "    yield {}, {}, {}\n"),
-    }
-    for table, (point, reads, line) in lines.items():
+    for table, point, reads, line in (
+        ("defaults", "hf.complete", ("hf",), "    hf.setdefault({}, {})\n"),
+        ("settings", "hf.structure", (), "    yield {}, {}, {}\n"),
+    ):
         for key, (value, origin) in hf[table].items():
             if (table, key) not in found:
-                body = Traced.insert(
-                    line.format(*(literal(it, str(origin)) for it in (key, value, f"fragments for another {key}"))),
-                    origin,
-                )
+                words = (literal(word, str(origin)) for word in (key, value, f"fragments for another {key}"))
+                body = Traced.insert(line.format(*words), origin)
                 yield Splice(point, reads, body, (), (), optional=False, fragment=fragment, origin=origin)
 
 
@@ -129,23 +128,21 @@ def _text(node: cst.CSTNode) -> str:
 
 def _check_known(hf: dict[str, Said], fragments: Iterable[Fragment], left_out: Iterable[Fragment]) -> None:
     """Parameters and settings that are called otherwise are such as a fragment speaks of, or one that went."""
-    for table, pattern, kind in (
-        ("tensors", r'yield "([^"]+)", "[^"]*", "', "parameter"),
-        ("names", r'"([\w.]+)"', "setting of config.json"),
+    for table, kind, pattern in (
+        ("tensors", "parameter", r'yield "([^"]+)", "[^"]*", "'),
+        ("names", "setting of config.json", r'"([\w.]+)"'),
     ):
-        here, gone = (
-            {
-                name
-                for f in group
-                for s in f.splices
-                if s.point.startswith("hf.")
-                for name in re.findall(pattern, s.body.text)
-            }
-            for group in ((fragments, left_out) if hf[table] else ((), ()))
-        )
-        for key, (_, origin) in hf[table].items():
-            if key not in here | gone:
-                raise LoomError(f"no selected fragment speaks of a {kind} {key!r}", str(origin), nearest(key, here))
+        if hf[table]:
+            here, gone = _spoken_of(fragments, pattern), _spoken_of(left_out, pattern)
+            for key in sorted(hf[table].keys() - here - gone):
+                message = f"no selected fragment speaks of a {kind} {key!r}"
+                raise LoomError(message, str(hf[table][key][1]), nearest(key, here))
+
+
+def _spoken_of(fragments: Iterable[Fragment], pattern: str) -> set[str]:
+    """What splices for checkpoints say that is of a pattern."""
+    splices = (splice for f in fragments for splice in f.splices if splice.point.startswith("hf."))
+    return {name for splice in splices for name in re.findall(pattern, splice.body.text)}
 
 
 def _ordered(splice: Splice, order: Said) -> Splice:
