@@ -3,11 +3,6 @@
 from generator.language import setting, splice
 
 
-@splice("hf.top_k_norm_default")
-def _(hf):
-    hf.setdefault("norm_topk_prob", True)
-
-
 @splice("hf.complete")
 def _(hf):
     hf.setdefault("rope_interleave", True)

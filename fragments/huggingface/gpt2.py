@@ -13,29 +13,6 @@ GPT2_SETTINGS = {
 }
 
 
-@splice("hf.embedding")
-def _():
-    yield "embedding.table", "transformer.wte.weight", "v d -> v d"
-
-
-@splice("hf.norm")
-def _():
-    yield "norm.scale", "transformer.ln_f.weight", "d -> d"
-    yield "norm.bias", "transformer.ln_f.bias", "d -> d"
-
-
-@splice("hf.attention_norm")
-def _():
-    yield "attention_norm.scale", "transformer.h.{}.ln_1.weight", "d -> d"
-    yield "attention_norm.bias", "transformer.h.{}.ln_1.bias", "d -> d"
-
-
-@splice("hf.mlp_norm")
-def _():
-    yield "mlp_norm.scale", "transformer.h.{}.ln_2.weight", "d -> d"
-    yield "mlp_norm.bias", "transformer.h.{}.ln_2.bias", "d -> d"
-
-
 @splice("hf.query_key_value")
 def _():
     yield "attention.query_key_value.kernel", "transformer.h.{}.attn.c_attn.weight", "d c n h -> d (c n h)"
@@ -48,7 +25,7 @@ def _():
     yield "attention.out.bias", "transformer.h.{}.attn.c_proj.bias", "d -> d"
 
 
-@splice("hf.layer_tensors")
+@splice("hf.mlp")
 def _():
     yield "mlp.up.kernel", "transformer.h.{}.mlp.c_fc.weight", "d f -> d f"
     yield "mlp.up.bias", "transformer.h.{}.mlp.c_fc.bias", "f -> f"

@@ -5,8 +5,7 @@ from generator.language import point, splice
 
 @splice("hf.complete")
 def _(hf):
-    with point("hf.top_k_norm_default", hf):
-        hf.setdefault("norm_topk_prob", False)
+    hf.setdefault("norm_topk_prob", False)
 
 
 @splice("hf.structure")

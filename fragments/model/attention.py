@@ -72,8 +72,7 @@ def _():
 @splice("hf.complete")
 def _(hf):
     hf.setdefault("head_dim", hf["hidden_size"] // hf["num_attention_heads"])
-    with point("hf.attention_bias_default", hf):
-        hf.setdefault("attention_bias", False)
+    hf.setdefault("attention_bias", False)
 
 
 @splice("hf.structure")

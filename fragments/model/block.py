@@ -11,7 +11,7 @@ from generator.language.roles import Attention, Config, FeedForward, Norm, shard
 
 
 class Block(nnx.Module):
-    """Attention, then feed-forward, each on the normed residual and added to it."""
+    """Attention, then feed-forward, each with its norm and added to the residual."""
 
     def __init__(self, config: Config, rngs: nnx.Rngs):
         self.attention_norm = Norm(config.width, config.norm_epsilon)
@@ -22,12 +22,14 @@ class Block(nnx.Module):
         point("Block.parameters", config, rngs)
 
     def __call__(self, x: Array) -> Array:
-        h = self.attention_norm(x)
-        h = self.attention(h)
+        with point("Block.normed_attention", x):
+            h = self.attention_norm(x)
+            h = self.attention(h)
         point("Block.attention", h)
         x = shard(x + h, "batch", "sequence", "residual")
-        h = self.mlp_norm(x)
-        h = self.mlp(h)
+        with point("Block.normed_mlp", x):
+            h = self.mlp_norm(x)
+            h = self.mlp(h)
         point("Block.mlp", h)
         return shard(x + h, "batch", "sequence", "residual")
 

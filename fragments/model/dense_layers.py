@@ -1,6 +1,6 @@
 """Layers without experts in a model whose other layers have a shared expert: both are feed-forwards, of two widths."""
 
-from generator.language import layers, requires, setting, splice
+from generator.language import layers, requires, splice
 
 requires("shared_expert")
 
@@ -12,6 +12,6 @@ def _(products, config):
 
 @splice("hf.layer_tensors")
 def _():
-    yield "mlp.gate.kernel", setting("hf_dense_gate"), "d f -> f d"
-    yield "mlp.up.kernel", setting("hf_dense_up"), "d f -> f d"
-    yield "mlp.down.kernel", setting("hf_dense_down"), "f d -> d f"
+    yield "mlp.gate.kernel", "model.layers.{}.mlp.gate_proj.weight", "d f -> f d"
+    yield "mlp.up.kernel", "model.layers.{}.mlp.up_proj.weight", "d f -> f d"
+    yield "mlp.down.kernel", "model.layers.{}.mlp.down_proj.weight", "f d -> d f"

@@ -6,7 +6,7 @@ import numpy as np
 from flax import nnx
 from jax import Array
 
-from generator.language import point, setting, splice
+from generator.language import point, splice
 from generator.language.roles import InputError, hf_tensors
 
 
@@ -55,7 +55,7 @@ def _():
 
 @splice("hf.complete")
 def _(hf):
-    hf.setdefault("tie_word_embeddings", setting("tied_unless_said"))
+    hf.setdefault("tie_word_embeddings", False)
 
 
 @splice("hf.structure")

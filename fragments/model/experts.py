@@ -9,7 +9,7 @@ from flax import nnx
 from jax import Array
 from jax.sharding import PartitionSpec
 
-from generator.language import layers, point, setting, splice
+from generator.language import layers, point, splice
 from generator.language.roles import RULES, Experts, Linear, dispatch
 
 
@@ -84,14 +84,14 @@ def _(products, config):
 
 @splice("hf.layer_tensors")
 def _():
-    yield "mlp.router.kernel", setting("hf_router"), "d e -> e d"
-    yield "mlp.experts.gate.kernel", setting("hf_expert_gate"), setting("hf_expert_inner")
-    yield "mlp.experts.up.kernel", setting("hf_expert_up"), setting("hf_expert_inner")
-    yield "mlp.experts.down.kernel", setting("hf_expert_down"), setting("hf_expert_outer")
+    yield "mlp.router.kernel", "model.layers.{}.mlp.gate.weight", "d e -> e d"
+    yield "mlp.experts.gate.kernel", "model.layers.{}.mlp.experts.{}.gate_proj.weight", "d f -> f d"
+    yield "mlp.experts.up.kernel", "model.layers.{}.mlp.experts.{}.up_proj.weight", "d f -> f d"
+    yield "mlp.experts.down.kernel", "model.layers.{}.mlp.experts.{}.down_proj.weight", "f d -> d f"
 
 
 @splice("hf.sizes")
 def _():
-    yield setting("hf_experts"), "experts"
+    yield "num_experts", "experts"
     yield "num_experts_per_tok", "experts_per_token"
-    yield setting("hf_expert_width"), "expert_width"
+    yield "moe_intermediate_size", "expert_width"

@@ -8,7 +8,7 @@ from flax import nnx
 from jax import Array
 from jax.ad_checkpoint import checkpoint_name
 
-from generator.language import layers, splice
+from generator.language import layers, point, splice
 from generator.language.roles import Linear, shard
 
 
@@ -22,7 +22,7 @@ def _():
 
 
 class FeedForward(nnx.Module):
-    """down(gelu(up(x)))."""
+    """down(activation(up(x)))."""
 
     def __init__(self, config: Config, rngs: nnx.Rngs):
         D, F = config.width, config.mlp_width
@@ -30,10 +30,19 @@ class FeedForward(nnx.Module):
         self.down = Linear("BTF,FD->BTD", (F, D), ("mlp", "embed"), config.init_std, rngs)
 
     def __call__(self, x: Array) -> Array:
-        h = jax.nn.gelu(checkpoint_name(self.up(x), "gate_up"))  # [B, T, F]
+        up = checkpoint_name(self.up(x), "gate_up")  # [B, T, F]
+        with point("FeedForward.activation", up):
+            h = jax.nn.gelu(up)
         return checkpoint_name(self.down(shard(h, "batch", "sequence", "mlp")), "down")
 
 
 @splice("flops")
 def _(products, config):
     products["mlp"] = 2 * layers.count * config.width * config.mlp_width
+
+
+@splice("hf.layer_tensors")
+def _():
+    with point("hf.mlp"):
+        yield "mlp.up.kernel", "model.layers.{}.mlp.up_proj.weight", "d f -> f d"
+        yield "mlp.down.kernel", "model.layers.{}.mlp.down_proj.weight", "f d -> d f"

@@ -1,13 +1,13 @@
 """Attention to all tokens, where the model type has a sliding window too."""
 
-from generator.language import excludes, setting, splice
+from generator.language import excludes, splice
 
 excludes("sliding_window")
 
 
 @splice("hf.complete")
 def _(hf):
-    if not hf.get("use_sliding_window", setting("window_unless_said")):
+    if not hf.get("use_sliding_window", True):
         for name in "sliding_window", "max_window_layers":  # which then say nothing
             hf.pop(name, None)
 

@@ -16,3 +16,21 @@ def _(self, size):
 def _(self, y):
     proceed()
     y = y + self.bias
+
+
+@splice("hf.norm")
+def _():
+    proceed()
+    yield "norm.bias", "model.norm.bias", "d -> d"
+
+
+@splice("hf.attention_norm")
+def _():
+    proceed()
+    yield "attention_norm.bias", "model.layers.{}.input_layernorm.bias", "d -> d"
+
+
+@splice("hf.mlp_norm")
+def _():
+    proceed()
+    yield "mlp_norm.bias", "model.layers.{}.post_attention_layernorm.bias", "d -> d"

@@ -44,5 +44,5 @@ def _():
 
 @splice("hf.complete", before="rope")
 def _(hf):
-    rope = hf.get("rope_parameters", {})
-    hf.setdefault("partial_rotary_factor", rope.get("partial_rotary_factor", 1.0))
+    given = hf.get("rope_scaling") or hf.get("rope_parameters") or {}
+    hf["partial_rotary_factor"] = given.get("partial_rotary_factor", hf.get("partial_rotary_factor", 1.0))

@@ -32,11 +32,6 @@ def _():
     yield "attention.value_bias", "model.layers.{}.self_attn.v_proj.bias", "k h -> (k h)"
 
 
-@splice("hf.attention_bias_default", optional=True)
-def _(hf):
-    hf.setdefault("attention_bias", True)
-
-
 @splice("hf.attention_bias")
 def _():
     yield "attention_bias", True, "an attention without biases"

@@ -3,7 +3,7 @@
 Source: Dai et al. 2024, arXiv 2401.06066, section 3.2.
 """
 
-from generator.language import layers, provide, requires, setting, splice
+from generator.language import layers, point, provide, requires, splice
 from generator.language.roles import FeedForward
 
 requires("experts", "feed_forward_width")
@@ -36,12 +36,12 @@ def _(products, config):
 
 @splice("hf.mlp")
 def _():
-    yield "mlp.shared.gate.kernel", setting("hf_shared_gate"), "d f -> f d"
-    yield "mlp.shared.up.kernel", setting("hf_shared_up"), "d f -> f d"
-    yield "mlp.shared.down.kernel", setting("hf_shared_down"), "f d -> d f"
+    yield "mlp.shared.gate.kernel", "model.layers.{}.mlp.shared_experts.gate_proj.weight", "d f -> f d"
+    yield "mlp.shared.up.kernel", "model.layers.{}.mlp.shared_experts.up_proj.weight", "d f -> f d"
+    yield "mlp.shared.down.kernel", "model.layers.{}.mlp.shared_experts.down_proj.weight", "f d -> d f"
 
 
 @splice("hf.mlp_width")
 def _():
-    if setting("hf_shared_experts"):
-        yield setting("hf_shared_experts"), "shared_experts"
+    with point("hf.shared_experts"):
+        yield "n_shared_experts", "shared_experts"

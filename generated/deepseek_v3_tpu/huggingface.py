@@ -3,7 +3,7 @@
 # model/block, model/low_rank_query, model/latent_attention, model/shared_expert, model/layers_ahead,
 # model/dense_layers, model/experts, model/balance_bias, model/rope, model/rms_norm, model/yarn, model/yarn_scores,
 # model/linear, model/first_dense, model/limited_groups, model/scaled_weights, model/swiglu, model/normalised_top_k,
-# huggingface/deepseek, model/scaled_rope.
+# huggingface/deepseek, model/scaled_rope, huggingface/top_k_norm.
 """Hugging Face checkpoints: config.json and safetensors, as `save_pretrained` of transformers writes them."""
 
 import json

@@ -379,7 +379,7 @@ class MixtureOfExperts(nnx.Module):
 
 
 class DenseBlock(nnx.Module):
-    """Attention, then feed-forward, each on the normed residual and added to it."""
+    """Attention, then feed-forward, each with its norm and added to the residual."""
 
     def __init__(self, config: Config, rngs: nnx.Rngs):
         self.attention_norm = Norm(config.width, config.norm_epsilon)
@@ -399,7 +399,7 @@ class DenseBlock(nnx.Module):
 
 
 class SparseBlock(nnx.Module):
-    """Attention, then feed-forward, each on the normed residual and added to it."""
+    """Attention, then feed-forward, each with its norm and added to the residual."""
 
     def __init__(self, config: Config, rngs: nnx.Rngs):
         self.attention_norm = Norm(config.width, config.norm_epsilon)

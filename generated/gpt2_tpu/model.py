@@ -198,7 +198,7 @@ class Attention(nnx.Module):
 
 
 class FeedForward(nnx.Module):
-    """down(gelu(up(x)))."""
+    """down(activation(up(x)))."""
 
     def __init__(self, config: Config, rngs: nnx.Rngs):
         D, F = config.width, config.mlp_width
@@ -206,12 +206,13 @@ class FeedForward(nnx.Module):
         self.down = Linear("BTF,FD->BTD", (F, D), ("mlp", "embed"), config.init_std, rngs)
 
     def __call__(self, x: Array) -> Array:
-        h = jax.nn.gelu(checkpoint_name(self.up(x), "gate_up"))  # [B, T, F]
+        up = checkpoint_name(self.up(x), "gate_up")  # [B, T, F]
+        h = jax.nn.gelu(up)
         return checkpoint_name(self.down(shard(h, "batch", "sequence", "mlp")), "down")
 
 
 class Block(nnx.Module):
-    """Attention, then feed-forward, each on the normed residual and added to it."""
+    """Attention, then feed-forward, each with its norm and added to the residual."""
 
     def __init__(self, config: Config, rngs: nnx.Rngs):
         self.attention_norm = Norm(config.width, config.norm_epsilon)

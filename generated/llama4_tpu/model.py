@@ -369,7 +369,7 @@ class MixtureOfExperts(nnx.Module):
 
 
 class ChunkedBlock(nnx.Module):
-    """Attention, then feed-forward, each on the normed residual and added to it."""
+    """Attention, then feed-forward, each with its norm and added to the residual."""
 
     def __init__(self, config: Config, rngs: nnx.Rngs, chunk: int):
         self.attention_norm = Norm(config.width, config.norm_epsilon)
@@ -389,7 +389,7 @@ class ChunkedBlock(nnx.Module):
 
 
 class FullBlock(nnx.Module):
-    """Attention, then feed-forward, each on the normed residual and added to it."""
+    """Attention, then feed-forward, each with its norm and added to the residual."""
 
     def __init__(self, config: Config, rngs: nnx.Rngs, chunk: int):
         self.attention_norm = Norm(config.width, config.norm_epsilon)

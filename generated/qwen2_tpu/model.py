@@ -227,7 +227,7 @@ class FeedForward(nnx.Module):
 
 
 class Block(nnx.Module):
-    """Attention, then feed-forward, each on the normed residual and added to it."""
+    """Attention, then feed-forward, each with its norm and added to the residual."""
 
     def __init__(self, config: Config, rngs: nnx.Rngs):
         self.attention_norm = Norm(config.width, config.norm_epsilon)

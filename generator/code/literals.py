@@ -38,9 +38,9 @@ def literal(value: object, where: str, quote: str = '"') -> str:
 
 
 def _number(value: float) -> str:
-    """A float; thousands of millions and of billions as engineers write them, `275e12`."""
+    """A float as engineers write it: `275e12`, `1e-5`."""
     for power in (12, 9):
         short = f"{value / 10**power:.12g}e{power}"
         if 10**power <= abs(value) < 10 ** (power + 6) and float(short) == value:
             return short
-    return repr(value)
+    return repr(value).replace("e-0", "e-")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -13,6 +13,7 @@ from generator.recipe.library import Library
 from generator.recipe.pattern import Pattern, read_pattern
 from generator.recipe.rules import Neutral, Rule, read_neutral, read_rules
 from generator.recipe.schema import Architecture, Package, Target
+from generator.recipe.stated import state
 from generator.recipe.toml import AnyFile, Toml
 
 PACKAGE_FILE = "templates/package.toml"
@@ -86,7 +87,8 @@ def select(architecture: str, target: str, library: Library, without: Collection
     chosen = {name: item for name, item in _chosen(files, pattern, target, library).items() if name not in without}
     chosen = _where_it_makes_sense(chosen, package_file)
     _check_company(chosen, library)
-    fragments = tuple(fragment for fragment, _ in chosen.values())
+    left_out = _left_out(lineage, library, without)
+    fragments = state([fragment for fragment, _ in chosen.values()], lineage, left_out)
     settings: dict[str, object] = {}
     for file in (package_file, *files[:-1]):
         settings |= file.data.settings
@@ -99,7 +101,7 @@ def select(architecture: str, target: str, library: Library, without: Collection
         package_file=package_file,
         fragments=fragments,
         settings=settings,
-        presets=_presets(lineage, target_file, _fields_left_out(lineage, fragments, library, without)),
+        presets=_presets(lineage, target_file, _fields(left_out) - _fields(fragments)),
         pattern=replace(pattern, further=tuple(pair for f in fragments for pair in f.further_layers)),
         rules=read_rules((*reversed(lineage), package_file), library),
         neutral=read_neutral((*lineage, package_file)),
@@ -207,17 +209,18 @@ def _where_it_makes_sense(chosen: Chosen, package_file: Toml[Package]) -> Chosen
     return {n: item for n, item in chosen.items() if n not in common or names.issuperset(item[0].requires)}
 
 
-def _fields_left_out(
-    lineage: Lineage, fragments: tuple[Fragment, ...], library: Library, without: Collection[str]
-) -> set[str]:
-    """The config fields that went with the fragments which are left out: by an architecture, with a kind of layer that
-    its pattern does not have, or on demand."""
+def _left_out(lineage: Lineage, library: Library, without: Collection[str]) -> list[Fragment]:
+    """The fragments that are left out: by an architecture, with a kind of layer that its pattern does not have, or on
+    demand; those of kinds that it has are among them."""
     out = [library.fragment(name, file.path) for file in lineage for name in file.data.without]
     kinds = ((file.path, kind) for file in lineage for kind in file.data.kinds.values())
     out += [library.fragment(name, path) for path, kind in kinds for name in kind.fragments]
-    out += [library.fragment(name, PACKAGE_FILE) for name in without]
-    kept = {member.name for fragment in fragments for member in fragment.fields if member.is_field}
-    return {member.name for fragment in out for member in fragment.fields} - kept
+    return out + [library.fragment(name, PACKAGE_FILE) for name in without]
+
+
+def _fields(fragments: Iterable[Fragment]) -> set[str]:
+    """The config fields of some fragments."""
+    return {member.name for fragment in fragments for member in fragment.fields if member.is_field}
 
 
 def _presets(lineage: Lineage, target: Toml[Target], left_out: set[str]) -> Presets:

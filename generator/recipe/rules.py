@@ -6,6 +6,7 @@ given = false                          # it is null or left out; true: it has an
 without = ["model/sliding_window"]
 fragments = ["model/no_window"]
 settings = { unroll = true }           # of the weaver
+states = { attention_bias = true }     # in [hf.settings]
 fills = { step = "sparse_step" }       # settings of the weaver that take the value of one of config.json
 
 [[structure.layers]]                   # as in an architecture; left out, the `where` of the kinds says the pattern
@@ -42,6 +43,7 @@ class Rule:
     Attributes:
         names: of the settings.
         given: whether a setting has a value, or None where `value` says which.
+        states: what config.json says, and must say.
         fills: setting of the weaver -> the setting of config.json whose value it takes.
         groups, kinds: the layers; without groups the `where` of the kinds says their pattern.
         presets: preset -> field -> value, for fields that the fragments add.
@@ -53,6 +55,7 @@ class Rule:
     without: tuple[str, ...]
     fragments: tuple[str, ...]
     settings: dict[str, object]
+    states: dict[str, object]
     fills: dict[str, str]
     groups: tuple[Group, ...]
     kinds: dict[str, Kind]
@@ -124,6 +127,7 @@ def _rule(table: RuleTable, number: int, file: AnyFile, library: Library) -> Rul
         without=table.without,
         fragments=table.fragments,
         settings=table.settings,
+        states=table.states,
         fills=table.fills,
         groups=read_groups(table.layers, kinds, file, *keys),
         kinds=kinds,

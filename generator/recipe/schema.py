@@ -54,6 +54,7 @@ class RuleTable(Table, frozen=True, kw_only=True):
     without: Names = ()
     fragments: Names = ()
     settings: dict[str, Any] = {}
+    states: dict[str, Any] = {}
     fills: dict[str, str] = {}
     layers: tuple[GroupTable, ...] = ()
     kinds: dict[Identifier, KindTable] = {}
@@ -72,6 +73,15 @@ class ChangeTable(Table, frozen=True, kw_only=True):
 
     fragments: Names = ()
     without: Names = ()
+
+
+class CheckpointTable(Table, frozen=True, kw_only=True):
+    """`[hf]`: what a family's checkpoints and their config.json say otherwise than fragments do."""
+
+    tensors: dict[str, str | tuple[str, str]] = {}
+    names: dict[str, str] = {}
+    settings: dict[str, Any] = {}
+    defaults: dict[str, Any] = {}
 
 
 class ConfigTable(Table, frozen=True, kw_only=True):
@@ -102,6 +112,8 @@ class Architecture(File, frozen=True, kw_only=True):
     layers: tuple[GroupTable, ...] = ()
     kinds: dict[Identifier, KindTable] = {}
     targets: dict[str, ChangeTable] = {}
+    hf: CheckpointTable = CheckpointTable()
+    order: dict[str, Names] = {}
     structure: tuple[RuleTable, ...] = ()
     neutral: tuple[NeutralTable, ...] = ()
 
@@ -136,5 +148,6 @@ TABLES: dict[str, tuple[str, type[Table]]] = {  # key -> what its tables are
     "structure": ("rule", RuleTable),
     "neutral": ("neutral table", NeutralTable),
     "targets": ("change for a target", ChangeTable),
+    "hf": ("table of checkpoints", CheckpointTable),
     "config": ("config", ConfigTable),
 }

@@ -102,6 +102,8 @@ def _wanted(message: str) -> str:
         return next(words for pattern, words in WORDS.items() if repr(pattern) in message)
     if "of length >= 1" in message:
         return "a list of one or more"
+    if length := re.match(r"Expected `array` of length (\d+)", message):
+        return f"a list of {length[1]}"
     types = re.match(r"Expected `(.*?)`, got", message)
     return " or ".join(_TYPES.get(name, name) for name in types[1].split(" | ")) if types else message
 

@@ -51,6 +51,17 @@ QUICK = [
     "openai/gpt-oss-20b",
     "meta-llama/Llama-4-Scout-17B-16E-Instruct",
     "deepseek-ai/DeepSeek-V3.1",
+    "allenai/OLMo-2-0325-32B",
+    "ibm-granite/granite-3.3-8b-instruct",
+    "THUDM/GLM-4-9B-0414",
+    "ByteDance-Seed/Seed-OSS-36B-Instruct",
+    "baidu/ERNIE-4.5-0.3B-PT",
+    "nvidia/Nemotron-Mini-4B-Instruct",
+    "LGAI-EXAONE/EXAONE-4.0-32B",
+    "LGAI-EXAONE/EXAONE-4.0-1.2B",
+    "zai-org/GLM-4.5",
+    "zai-org/GLM-4.5-Air",
+    "tencent/Hunyuan-7B-Instruct",
 ]
 TYPES = {name: select(name, "cpu", LIBRARY).said("model_type") for name in LIBRARY.architectures()}
 SIZES = {

@@ -1,0 +1,14 @@
+"""The pattern of EXAONE's layers in config.json: a number or letters, and beside it a list that says it all."""
+
+from generator.language import setting, splice
+
+
+@splice("hf.complete", before="layer_types")
+def _(hf):
+    if "layer_types" in hf:
+        hf.pop("sliding_window_pattern", None)
+
+
+@splice("hf.export")
+def _(hf):
+    hf["sliding_window_pattern"] = setting("period")

@@ -1,0 +1,13 @@
+"""The types of the layers in config.json, where all attend in full."""
+
+from generator.language import splice
+
+
+@splice("hf.complete")
+def _(hf):
+    hf.setdefault("layer_types", ["full_attention"] * hf["num_hidden_layers"])
+
+
+@splice("hf.structure")
+def _(config):
+    yield "layer_types", ["full_attention"] * config.layers, "layers of that pattern"

@@ -1,0 +1,57 @@
+"""Constant factors of embeddings, residual branches, attention scores and logits.
+
+Source: Yang et al. 2022, arXiv 2203.03466, table 8; IBM Granite Team 2024, Granite 3.0 Language Models, section 3.
+"""
+
+from generator.language import splice
+
+
+class Config:
+    embedding_multiplier: float = 1.0  # of the embeddings
+    residual_multiplier: float = 1.0  # of what attention and feed-forward add to the residual
+    attention_multiplier: float  # of the scores, in place of one over the root of the head size
+    logit_divisor: float = 1.0  # of the logits
+
+
+@splice("Embedding.parameters")
+def _(self, config):
+    self.multiplier, self.logit_divisor = config.embedding_multiplier, config.logit_divisor
+
+
+@splice("Embedding.vectors")
+def _(self, x):
+    x = self.multiplier * x
+
+
+@splice("Embedding.logits")
+def _(self, logits):
+    logits = logits / self.logit_divisor
+
+
+@splice("Block.parameters")
+def _(self, config):
+    self.multiplier = config.residual_multiplier
+
+
+@splice("Block.attention", "Block.mlp")
+def _(self, h):
+    h = self.multiplier * h
+
+
+@splice("Attention.parameters")
+def _(self, config):
+    # attend divides by the root of the head size
+    self.query_scale = config.attention_multiplier * config.head_size**0.5
+
+
+@splice("Attention.heads", after="qk_norm rope")
+def _(self, q):
+    q = q * self.query_scale
+
+
+@splice("hf.sizes")
+def _():
+    yield "embedding_multiplier", "embedding_multiplier"
+    yield "residual_multiplier", "residual_multiplier"
+    yield "attention_multiplier", "attention_multiplier"
+    yield "logits_scaling", "logit_divisor"

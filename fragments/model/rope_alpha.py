@@ -1,0 +1,42 @@
+"""Rotary frequencies of a larger base: slow rotations are stretched by alpha, the fastest stays as it is.
+
+Source: Tencent Hunyuan 2024, arXiv 2411.02265 (its released code); bloc97 2023, NTK-aware scaled RoPE.
+"""
+
+import jax.numpy as jnp
+
+from generator.language import requires, splice
+
+requires("scaled_rope")
+
+
+class Config:
+    rope_alpha: float = 1.0  # by which the slowest rotation is stretched
+
+
+@splice("check_config.pairs")
+def _(problems, size):
+    if size < 4:
+        problems.append(f"--head-size {size}: must be at least 4, as the slowest of several rotations is stretched")
+
+
+@splice("rotary_angles.frequencies")
+def _(frequencies, config):
+    slowness = jnp.arange(len(frequencies)) / (len(frequencies) - 1)  # of the fastest 0, of the slowest 1
+    frequencies = frequencies * config.rope_alpha**-slowness
+
+
+@splice("hf.sizes")
+def _():
+    yield "rope_scaling.alpha", "rope_alpha"
+
+
+@splice("hf.complete", after="scaled_rope")
+def _(hf):
+    hf.setdefault("rope_scaling.factor", 1.0)
+
+
+@splice("hf.rope_scaling")
+def _():
+    yield "rope_scaling.rope_type", "dynamic", "a rope of that scaling"
+    yield "rope_scaling.factor", 1.0, "a rope of that scaling"

@@ -1,0 +1,166 @@
+"""What an architecture states of its checkpoints, and of the order of splices: written into the splices of fragments.
+
+[hf.tensors]    # parameter -> its name in checkpoints, or its name and its layout there
+"mlp.router.kernel" = "model.layers.{}.block_sparse_moe.gate.weight"
+
+[hf.names]      # what fragments call a setting of config.json -> what this family calls it
+rms_norm_eps = "norm_eps"
+
+[hf.settings]   # what config.json says, and must say
+hidden_act = "relu2"
+
+[hf.defaults]   # what a setting means that config.json leaves out
+rope_theta = 500_000.0
+
+[order]         # of splices at a point, whatever their fragments declare
+"Attention.heads" = ["model/rope", "model/qk_norm"]
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
+from typing import Any
+
+import libcst as cst
+
+from generator.code import syntax
+from generator.code.literals import literal
+from generator.code.names import as_block, unblocked
+from generator.code.syntax import Source
+from generator.code.traced import Edit, Origin, Traced
+from generator.errors import LoomError, nearest
+from generator.language.fragment import Fragment
+from generator.language.parts import Splice
+from generator.recipe.schema import Architecture
+from generator.recipe.toml import Toml
+
+Said = dict[str, tuple[Any, Origin]]  # with the line that says it
+_READING = "hf.get", "hf.setdefault"
+TABLES = "names", "tensors", "settings", "defaults"  # names first: settings go by what config.json calls them
+
+
+def state(
+    fragments: Sequence[Fragment], lineage: Iterable[Toml[Architecture]], left_out: Sequence[Fragment]
+) -> tuple[Fragment, ...]:
+    """The fragments of an architecture, their splices as the architecture and its bases state them.
+
+    Args:
+        left_out: fragments that went, of which bases may state something still.
+
+    Raises:
+        LoomError: a parameter, a setting or a splice that no fragment has.
+    """
+    order, hf = _merged(lineage, "order"), {name: _merged(lineage, "hf", name) for name in TABLES}
+    _check_order(order, fragments, left_out)
+    _check_known(hf, fragments, left_out)
+    found: set[tuple[str, str]] = set()
+    made = [
+        replace(f, splices=tuple(_written(_ordered(splice, order), hf, found) for splice in f.splices))
+        for f in fragments
+    ]
+    more = [*_additions(hf, found, made[0].name if made else "")]  # before what fragments say
+    return tuple(replace(f, splices=(*more, *f.splices)) if f is made[0] else f for f in made)
+
+
+def _merged(lineage: Iterable[Toml[Architecture]], *keys: str) -> Said:
+    """A table of an architecture on top of those of its bases."""
+    said: Said = {}
+    for file in lineage:
+        table: Any = file.data
+        for key in keys:
+            table = getattr(table, key)
+        said |= {name: (value, file.origin(*keys, name)) for name, value in table.items()}
+    return said
+
+
+def _written(splice: Splice, hf: dict[str, Said], found: set[tuple[str, str]]) -> Splice:
+    """A splice that says of checkpoints what `[hf]` does; `found` gets the tables and keys that had a place in it."""
+    for table, said in hf.items():
+        if not said or not splice.point.startswith("hf."):
+            continue
+        source, edits, end = as_block(splice.body), [], 0
+        for key, places in _places(table, source):
+            if key not in said or source.span(places[0])[0] < end:  # the default of a default went with it
+                continue
+            found.add((table, key))
+            value, origin = said[key]
+            for place, part in zip(places, value if isinstance(value, tuple) else (value,), strict=False):
+                start, end = source.span(place)
+                edits.append(Edit(start, end, Traced.insert(literal(part, str(origin)), origin)))
+        splice = replace(splice, body=unblocked(source.traced.edited(edits))) if edits else splice
+    return splice
+
+
+def _places(table: str, source: Source) -> Iterator[tuple[str, list[cst.BaseExpression]]]:
+    """In statements of fragments, each key that a table may have, and the expressions that it stands for."""
+    for node in syntax.walk(source.module):
+        if table == "names" and isinstance(node, cst.SimpleString):
+            yield _text(node), [node]
+        elif table == "defaults" and isinstance(node, cst.Call) and source.code(node.func) in _READING:
+            key, *places = (argument.value for argument in node.args)
+            if places:
+                yield _text(key), places
+        elif table in ("tensors", "settings") and isinstance(node, cst.Yield) and isinstance(node.value, cst.Tuple):
+            key, *places = (element.value for element in node.value.elements)
+            if len(places) == 2:  # of a size it is one
+                yield _text(key), places[: 1 if table == "settings" else 2]
+
+
+def _additions(hf: dict[str, Said], found: set[tuple[str, str]], fragment: str) -> Iterator[Splice]:
+    """Splices of the defaults and settings that had no place in any, as if a fragment said them."""
+    for table, point, reads, line in (
+        ("defaults", "hf.complete", ("hf",), "    hf.setdefault({}, {})\n"),
+        ("settings", "hf.structure", (), "    yield {}, {}, {}\n"),
+    ):
+        for key, (value, origin) in hf[table].items():
+            if (table, key) not in found:
+                words = (literal(word, str(origin)) for word in (key, value, f"fragments for another {key}"))
+                body = Traced.insert(line.format(*words), origin)
+                yield Splice(point, reads, body, (), (), optional=False, fragment=fragment, origin=origin)
+
+
+def _text(node: cst.CSTNode) -> str:
+    """What a plain string says, or nothing."""
+    return str(node.evaluated_value) if isinstance(node, cst.SimpleString) else ""
+
+
+def _check_known(hf: dict[str, Said], fragments: Iterable[Fragment], left_out: Iterable[Fragment]) -> None:
+    """Parameters and settings that are called otherwise are such as a fragment speaks of, or one that went."""
+    for table, kind, pattern in (
+        ("tensors", "parameter", r'yield "([^"]+)", "[^"]*", "'),
+        ("names", "setting of config.json", r'"([\w.]+)"'),
+    ):
+        if hf[table]:
+            here, gone = _spoken_of(fragments, pattern), _spoken_of(left_out, pattern)
+            for key in sorted(hf[table].keys() - here - gone):
+                message = f"no selected fragment speaks of a {kind} {key!r}"
+                raise LoomError(message, str(hf[table][key][1]), nearest(key, here))
+
+
+def _spoken_of(fragments: Iterable[Fragment], pattern: str) -> set[str]:
+    """What splices for checkpoints say that is of a pattern."""
+    splices = (splice for f in fragments for splice in f.splices if splice.point.startswith("hf."))
+    return {name for splice in splices for name in re.findall(pattern, splice.body.text)}
+
+
+def _ordered(splice: Splice, order: Said) -> Splice:
+    """A splice that comes after those which its architecture names before it."""
+    names = order[splice.point][0] if splice.point in order else ()
+    if splice.fragment not in names:
+        return splice
+    others = {name for full in names for name in (full, full.split("/")[-1])}
+    before = tuple(name for name in splice.before if name not in others)
+    after = tuple(name for name in splice.after if name not in others)
+    return replace(splice, before=before, after=after + names[: names.index(splice.fragment)])
+
+
+def _check_order(order: Said, fragments: Iterable[Fragment], left_out: Iterable[Fragment]) -> None:
+    """Each fragment that is put in order has a splice there, or went."""
+    gone = {fragment.name for fragment in left_out}
+    for point, (names, origin) in order.items():
+        there = {f.name for f in fragments if any(splice.point == point for splice in f.splices)}
+        for name in names:
+            if name not in there | gone:
+                raise LoomError(f"{name} has no splice for the point {point!r}", str(origin), nearest(name, there))
