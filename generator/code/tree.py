@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Mapping, Sequence
-from functools import cached_property, lru_cache
+from functools import cached_property
 from typing import cast
 
 import libcst as cst
 from libcst.metadata import CodeRange, PositionProvider
 
+from generator.code.memory import remembered
 from generator.code.traced import line_starts
 
 
@@ -74,7 +75,7 @@ class Tree:
         return start, self.line_starts[last.end.line - 1] + last.end.column
 
 
-@lru_cache(maxsize=2048)
+@remembered
 def parse(text: str) -> Tree:
     """The tree of a text.
 

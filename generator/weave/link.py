@@ -11,8 +11,8 @@ import builtins
 import symtable
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from functools import lru_cache
 
+from generator.code.memory import remembered
 from generator.code.traced import Origin, Traced, line_starts
 from generator.errors import LoomError
 from generator.language.fragment import Fragment
@@ -78,7 +78,7 @@ def origin_of(text: Traced, name: str) -> Origin:
     return text.origin_at(0)
 
 
-@lru_cache(maxsize=4096)
+@remembered
 def free_names(text: str) -> tuple[str, ...]:
     """The global names that statements read, builtins too, in order of their first use."""
     tree = ast.parse(text)
