@@ -14,11 +14,14 @@ import re
 from collections import defaultdict, deque
 from difflib import SequenceMatcher
 from itertools import accumulate, zip_longest
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from generator.code.memory import remembered
 from generator.code.traced import Origin, Piece, Traced
 from generator.errors import LoomError
+
+if TYPE_CHECKING:
+    import black
 
 LINE_LENGTH = 120
 PUNCTUATION = frozenset(",();")  # what black may add and remove
@@ -78,10 +81,17 @@ def _black(source: Traced) -> str:
 
 @remembered
 def _formatted(text: str) -> str:
+    import black
+
+    return black.format_str(text, mode=_mode())
+
+
+@remembered
+def _mode() -> black.Mode:
+    """One mode for all texts: black remembers by it, and compares modes that are not the same object for long."""
     import black  # takes 0.1 s to import, which a command that formats nothing should not wait for
 
-    mode = black.Mode(line_length=LINE_LENGTH, target_versions={black.TargetVersion.PY311})
-    return black.format_str(text, mode=mode)
+    return black.Mode(line_length=LINE_LENGTH, target_versions={black.TargetVersion.PY311})
 
 
 def tokenize(text: str) -> list[Token]:
