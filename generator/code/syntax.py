@@ -45,7 +45,7 @@ class Source:
         return self.tree.span(node)
 
     def code(self, node: cst.CSTNode) -> str:
-        return self.module.code_for_node(node)
+        return _code(self.module, node)
 
     def where(self, node: cst.CSTNode) -> str:
         """`path:line` of the node, for an error."""
@@ -82,6 +82,11 @@ class Source:
                 position = self.tree.positions[node]
                 inside.update(range(position.start.line, position.end.line))
         return frozenset(inside)
+
+
+@remembered
+def _code(module: cst.Module, node: cst.CSTNode) -> str:
+    return module.code_for_node(node)
 
 
 _NODES = frozenset(kind for kind in vars(cst).values() if isinstance(kind, type) and issubclass(kind, cst.CSTNode))
