@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-
 import libcst as cst
 
 from generator.code import syntax
@@ -43,8 +42,7 @@ def variables(node: cst.CSTNode) -> tuple[cst.Name, ...]:
     return tuple(found)
 
 
-@remembered
-def bound_names(node: cst.CSTNode, comprehensions: bool = True) -> frozenset[str]:
+def bound_names(node: cst.CSTNode, comprehensions: bool = True) -> set[str]:
     """The names that statements bind: by assignment, for, with, import, match, or as a nested function.
 
     Args:
@@ -54,7 +52,7 @@ def bound_names(node: cst.CSTNode, comprehensions: bool = True) -> frozenset[str
     for child in syntax.walk(node):
         if comprehensions or not isinstance(child, cst.CompFor):
             bound |= bound_by(child)
-    return frozenset(bound)
+    return bound
 
 
 def bound_by(node: cst.CSTNode) -> set[str]:
@@ -107,13 +105,12 @@ def own_code(function: cst.FunctionDef) -> tuple[cst.CSTNode, ...]:
 @remembered
 def any_bound(function: cst.FunctionDef) -> frozenset[str]:
     """What is bound anywhere in a function: in its nested functions, lambdas and comprehensions too."""
-    return bound_names(function) | inner_parameters(function)
+    return frozenset(bound_names(function) | inner_parameters(function))
 
 
-@remembered
-def inner_parameters(node: cst.CSTNode) -> frozenset[str]:
+def inner_parameters(node: cst.CSTNode) -> set[str]:
     """The parameters of all functions and lambdas below, and of the node itself."""
-    return frozenset(parameter.name.value for parameter in syntax.walk(node) if type(parameter) is cst.Param)
+    return {parameter.name.value for parameter in syntax.walk(node) if type(parameter) is cst.Param}
 
 
 def operand(text: str) -> str:

@@ -50,7 +50,7 @@ class Tree:
                 if isinstance(block, cst.IndentedBlock):
                     visit(block.body, getattr(node, "body", []))
 
-        visit(self.module.body, ast.parse(self.text).body)
+        visit(self.module.body, parse_ast(self.text).body)
         return found
 
     def _offset(self, line: int, column: int) -> int:
@@ -73,6 +73,12 @@ class Tree:
             first, last = self.positions[node.lpar[0]], self.positions[node.rpar[-1]]
         start = self.line_starts[first.start.line - 1] + first.start.column
         return start, self.line_starts[last.end.line - 1] + last.end.column
+
+
+@remembered
+def parse_ast(text: str) -> ast.Module:
+    """Python's own tree of a text: made in a tenth of the time, without comments and white space."""
+    return ast.parse(text)
 
 
 @remembered

@@ -185,11 +185,9 @@ def _defined(node: ast.stmt) -> str:
     """The name of what a statement defines, '' where it defines nothing."""
     if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
         return node.name
-    target = node.target if isinstance(node, ast.AnnAssign) else None
-    if isinstance(node, ast.Assign) and len(node.targets) == 1:
-        target = node.targets[0]
-    if isinstance(target, ast.Name):
-        return target.id
+    targets = [node.target] if isinstance(node, ast.AnnAssign) else getattr(node, "targets", [])
+    if len(targets) == 1 and isinstance(targets[0], ast.Name):
+        return targets[0].id
     test = ast.walk(node.test) if isinstance(node, ast.If) else ()
     return "__main__" if any(isinstance(part, ast.Name) and part.id == "__name__" for part in test) else ""
 

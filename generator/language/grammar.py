@@ -11,6 +11,7 @@ import warnings
 import libcst as cst
 
 from generator.code import syntax
+from generator.code.memory import remembered
 from generator.code.syntax import Source
 from generator.code.traced import Traced, line_starts
 from generator.errors import LoomError
@@ -19,8 +20,9 @@ WORDS = frozenset({"point", "proceed", "emit", "receive", "setting"})  # they st
 _DECORATORS = frozenset({"splice", "provide"})
 _OURS = frozenset({"generator", "fragments"})
 _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
-_HEADED = frozenset(
-    {*_FUNCTIONS, ast.If, ast.For, ast.AsyncFor, ast.While, ast.With, ast.AsyncWith, ast.Try, ast.ExceptHandler}
+_HEADED = (
+    *(ast.FunctionDef, ast.AsyncFunctionDef, ast.If, ast.For, ast.AsyncFor, ast.While, ast.With, ast.AsyncWith),
+    *(ast.Try, ast.ExceptHandler),
 )
 
 
@@ -58,10 +60,10 @@ def check_style(text: Traced, module: ast.Module) -> None:
     for node in ast.walk(module):
         if isinstance(node, (ast.Import, ast.ImportFrom)):
             _check_import(node, f"{text.origin_at(0).path}:{node.lineno}")
-        blocks = [getattr(node, name, ()) for name in ("body", "orelse", "finalbody")] if type(node) in _HEADED else ()
-        for number, block in enumerate(blocks):
+        for name in ("body", "orelse", "finalbody") if isinstance(node, _HEADED) else ():
+            block = getattr(node, name, [])
             if block and _is_on_header(block[0], lines) and not (isinstance(node, _FUNCTIONS) and _is_stub(block)):
-                where = f"{text.origin_at(0).path}:{block[0].lineno if number else node.lineno}"
+                where = f"{text.origin_at(0).path}:{node.lineno if name == 'body' else block[0].lineno}"
                 raise LoomError("a block on the line of its header", where, "Put it on lines of its own, below.")
 
 
@@ -132,15 +134,16 @@ def check_woven_function(function: cst.FunctionDef, source: Source, word: str) -
             raise LoomError(f"a {word} cannot return here: its host would return", source.where(node), remedy)
 
 
-def own_nodes(function: cst.FunctionDef) -> list[cst.CSTNode]:
+@remembered
+def own_nodes(function: cst.FunctionDef) -> tuple[cst.CSTNode, ...]:
     """The nodes below a function, without those of functions nested in it."""
     found: list[cst.CSTNode] = []
 
     def visit(node: cst.CSTNode) -> None:
         for child in syntax.children(node):
-            if not isinstance(child, (cst.FunctionDef, cst.Lambda, cst.ClassDef)):
+            if type(child) not in (cst.FunctionDef, cst.Lambda, cst.ClassDef):
                 found.append(child)
                 visit(child)
 
     visit(function.body)
-    return found
+    return tuple(found)

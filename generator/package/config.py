@@ -10,6 +10,7 @@ from generator.code import syntax
 from generator.code.literals import literal
 from generator.code.memory import remembered
 from generator.code.traced import Origin, Traced, line_starts
+from generator.code.tree import parse_ast
 from generator.errors import LoomError, nearest
 from generator.language.fragment import Fragment
 from generator.language.parts import Definition, Field
@@ -89,7 +90,7 @@ def check_fields(
 @remembered
 def _read_members(text: str) -> tuple[tuple[str, int], ...]:
     """The members of `config` that a definition reads, each with its line."""
-    nodes = ast.walk(ast.parse(text)) if "config." in text else ()
+    nodes = ast.walk(parse_ast(text)) if "config." in text else ()
     return tuple(
         (node.attr, node.lineno) for node in nodes if isinstance(node, ast.Attribute) and _is_config(node.value)
     )

@@ -12,6 +12,7 @@ from generator import __version__
 from generator.code.format import format_python
 from generator.code.memory import remembered
 from generator.code.traced import Origin, Traced
+from generator.code.tree import parse_ast
 from generator.errors import LoomError, short
 from generator.language.fragment import Fragment
 from generator.language.parts import Definition, Field, Import
@@ -164,7 +165,8 @@ def _defined_before_they_run(keys: list[str], definitions: dict, linked: Link) -
 @remembered
 def _names_at_once(text: str) -> frozenset[str]:
     """The names that are read when the code is: of annotations, defaults, decorators, bases; not in functions."""
-    names, queue = set[str](), [ast.parse(text)]
+    names: set[str] = set()
+    queue: list[ast.AST] = [parse_ast(text)]
     while queue:
         node = queue.pop()
         if isinstance(node, ast.Name):

@@ -59,7 +59,8 @@ def weave_splices(
                 if hosts.setdefault(name, point).key != key:
                     remedy = "Give one of them another name, or select only one of the hosts."
                     raise LoomError(f"the point {name!r} is also at {hosts[name].where}", point.where, remedy)
-            text, more, filled = _spliced(key, text, tuple(s for name in points for s in by_point.get(name, ())), carried)
+            chosen = tuple(splice for name in points for splice in by_point.get(name, ()))
+            text, more, filled = _spliced(key, text, chosen, carried)
             needs += more
             done |= filled
         woven[key] = definition if text is definition.text else replace(definition, text=text)
