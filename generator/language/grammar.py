@@ -20,10 +20,6 @@ WORDS = frozenset({"point", "proceed", "emit", "receive", "setting"})  # they st
 _DECORATORS = frozenset({"splice", "provide"})
 _OURS = frozenset({"generator", "fragments"})
 _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
-_HEADED = (
-    *(ast.FunctionDef, ast.AsyncFunctionDef, ast.If, ast.For, ast.AsyncFor, ast.While, ast.With, ast.AsyncWith),
-    *(ast.Try, ast.ExceptHandler),
-)
 
 
 def check_python(text: str, path: str) -> None:
@@ -60,7 +56,9 @@ def check_style(text: Traced, module: ast.Module) -> None:
     for node in ast.walk(module):
         if isinstance(node, (ast.Import, ast.ImportFrom)):
             _check_import(node, f"{text.origin_at(0).path}:{node.lineno}")
-        for name in ("body", "orelse", "finalbody") if isinstance(node, _HEADED) else ():
+        if not isinstance(node, (ast.stmt, ast.ExceptHandler)) or isinstance(node, ast.ClassDef):
+            continue
+        for name in ("body", "orelse", "finalbody"):
             block = getattr(node, name, [])
             if block and _is_on_header(block[0], lines) and not (isinstance(node, _FUNCTIONS) and _is_stub(block)):
                 where = f"{text.origin_at(0).path}:{node.lineno if name == 'body' else block[0].lineno}"
