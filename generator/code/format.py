@@ -13,12 +13,15 @@ import ast
 import re
 from collections import defaultdict, deque
 from difflib import SequenceMatcher
-from functools import lru_cache
 from itertools import accumulate, zip_longest
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
+from generator.code.memory import remembered
 from generator.code.traced import Origin, Piece, Traced
 from generator.errors import LoomError
+
+if TYPE_CHECKING:
+    import black
 
 LINE_LENGTH = 120
 PUNCTUATION = frozenset(",();")  # what black may add and remove
@@ -30,12 +33,12 @@ class Token(NamedTuple):
     start: int  # offset in the text
 
 
-@lru_cache(maxsize=4096)
+@remembered
 def format_python(source: Traced) -> Traced:
     """Formats a text with black; each token of the result has the origin of its token in the source.
 
     White space, and what black adds, has the origin of the token before it; indentation that of the token after it.
-    Each line of a string has the origin of the string's same line. Cached, since packages share definitions.
+    Each line of a string has the origin of the string's same line.
 
     Args:
         source: Python code.
@@ -57,11 +60,10 @@ def format_python(source: Traced) -> Traced:
 
 
 def _black(source: Traced) -> str:
-    import black  # takes 0.1 s to import, which a command that formats nothing should not wait for
+    import black
 
-    mode = black.Mode(line_length=LINE_LENGTH, target_versions={black.TargetVersion.PY311})
     try:
-        return black.format_str(source.text, mode=mode)
+        return _formatted(source.text)
     except SyntaxError as error:  # an encoding declaration that names no encoding
         raise LoomError(str(error), str(source.origin_at(0)), "Leave out the encoding declaration.") from error
     except black.InvalidInput as error:
@@ -75,6 +77,21 @@ def _black(source: Traced) -> str:
         offset = blank + sum(len(line) + 1 for line in lines[:row]) + min(error.column or 0, len(lines[row]))
         message = f"black cannot parse {lines[row].strip()!r} ({reason})"
         raise LoomError(message, str(source.origin_at(offset)), "Mend this line, or what is woven into it.") from error
+
+
+@remembered
+def _formatted(text: str) -> str:
+    import black
+
+    return black.format_str(text, mode=_mode())
+
+
+@remembered
+def _mode() -> black.Mode:
+    """One mode for all texts: black remembers by it, and compares modes that are not the same object for long."""
+    import black  # takes 0.1 s to import, which a command that formats nothing should not wait for
+
+    return black.Mode(line_length=LINE_LENGTH, target_versions={black.TargetVersion.PY311})
 
 
 def tokenize(text: str) -> list[Token]:
@@ -125,7 +142,7 @@ def _sort(tokens: list[Token]) -> tuple[list[Token], list[Token], list[list[Toke
     return comments, words, marks
 
 
-@lru_cache(maxsize=4096)
+@remembered
 def _kept(old: str, new: str) -> tuple[tuple[int, int], ...]:
     """Which punctuation marks between two words stayed: pairs of an index in `old` and one in `new`."""
     blocks = SequenceMatcher(None, old, new, autojunk=False).get_matching_blocks()

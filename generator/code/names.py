@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from functools import lru_cache
-
 import libcst as cst
 
 from generator.code import syntax
+from generator.code.memory import remembered
 from generator.code.syntax import Source
 from generator.code.traced import Traced
 
@@ -29,16 +27,19 @@ def unblocked(traced: Traced) -> Traced:
     return traced[len(_HEAD) :]
 
 
-def variables(node: cst.CSTNode) -> Iterable[cst.Name]:
+@remembered
+def variables(node: cst.CSTNode) -> tuple[cst.Name, ...]:
     """The names that are variables: not attributes, not keywords of a call."""
+    found: list[cst.Name] = []
     for child in syntax.children(node):
-        if isinstance(child, cst.Name):
+        if type(child) is cst.Name:
             if not (isinstance(node, cst.Attribute) and child is node.attr) and not (
                 isinstance(node, cst.Arg) and child is node.keyword
             ):
-                yield child
+                found.append(child)
         else:
-            yield from variables(child)
+            found += variables(child)
+    return tuple(found)
 
 
 def bound_names(node: cst.CSTNode, comprehensions: bool = True) -> set[str]:
@@ -80,7 +81,7 @@ def _targets(target: cst.CSTNode | None) -> set[str]:
     return set()
 
 
-@lru_cache(maxsize=4096)  # packages share trees
+@remembered
 def own_bound(function: cst.FunctionDef) -> frozenset[str]:
     """The local names of a function itself: its parameters and what its statements bind, in no nested scope."""
     bound = {parameter.name.value for parameter in syntax.walk(function.params) if isinstance(parameter, cst.Param)}
@@ -94,14 +95,14 @@ def own_bound(function: cst.FunctionDef) -> frozenset[str]:
     return frozenset(bound)
 
 
-@lru_cache(maxsize=4096)
+@remembered
 def own_code(function: cst.FunctionDef) -> tuple[cst.CSTNode, ...]:
     """The nodes of a function, those of its lambdas too, without those of functions nested in it."""
     own = [s for s in syntax.statements(function) if not isinstance(s, cst.FunctionDef)]
     return tuple(node for statement in own for node in syntax.own_expressions(statement))
 
 
-@lru_cache(maxsize=4096)
+@remembered
 def any_bound(function: cst.FunctionDef) -> frozenset[str]:
     """What is bound anywhere in a function: in its nested functions, lambdas and comprehensions too."""
     return frozenset(bound_names(function) | inner_parameters(function))
@@ -109,7 +110,7 @@ def any_bound(function: cst.FunctionDef) -> frozenset[str]:
 
 def inner_parameters(node: cst.CSTNode) -> set[str]:
     """The parameters of all functions and lambdas below, and of the node itself."""
-    return {parameter.name.value for parameter in syntax.walk(node) if isinstance(parameter, cst.Param)}
+    return {parameter.name.value for parameter in syntax.walk(node) if type(parameter) is cst.Param}
 
 
 def operand(text: str) -> str:

@@ -5,11 +5,11 @@ from __future__ import annotations
 import ast
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
-from functools import lru_cache
 
 import libcst as cst
 
 from generator.code import syntax
+from generator.code.memory import remembered
 from generator.code.syntax import Source
 from generator.code.traced import Edit, Traced
 
@@ -154,7 +154,7 @@ def _targets(target: cst.CSTNode) -> Iterator[str]:
             yield from _targets(element.value)
 
 
-@lru_cache(maxsize=4096)  # packages share trees
+@remembered
 def scopes_of(module: cst.Module) -> Scopes:
     return Scopes(module)
 

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import dataclasses
 import re
-from collections.abc import Iterator
 from functools import cache
 
 import libcst as cst
 
+from generator.code.memory import remembered
 from generator.code.traced import Traced, line_starts
 from generator.code.tree import parse
 from generator.errors import LoomError
@@ -45,7 +45,7 @@ class Source:
         return self.tree.span(node)
 
     def code(self, node: cst.CSTNode) -> str:
-        return self.module.code_for_node(node)
+        return _code(self.module, node)
 
     def where(self, node: cst.CSTNode) -> str:
         """`path:line` of the node, for an error."""
@@ -84,6 +84,14 @@ class Source:
         return frozenset(inside)
 
 
+@remembered
+def _code(module: cst.Module, node: cst.CSTNode) -> str:
+    return module.code_for_node(node)
+
+
+_NODES = frozenset(kind for kind in vars(cst).values() if isinstance(kind, type) and issubclass(kind, cst.CSTNode))
+
+
 @cache
 def _fields(kind: type[cst.CSTNode]) -> tuple[str, ...]:
     """The fields of a node that can hold code: not white space, commas, parentheses and the like."""
@@ -102,22 +110,27 @@ def _fields(kind: type[cst.CSTNode]) -> tuple[str, ...]:
     return tuple(field.name for field in dataclasses.fields(kind) if not field.name.startswith(skipped))
 
 
-def children(node: cst.CSTNode) -> Iterator[cst.CSTNode]:
+@remembered
+def children(node: cst.CSTNode) -> tuple[cst.CSTNode, ...]:
     """The nodes right below, without white space and punctuation: much faster than libcst's `children`."""
+    found: list[cst.CSTNode] = []
     for name in _fields(type(node)):
         value = getattr(node, name)
-        for item in value if isinstance(value, (tuple, list)) else (value,):
-            if cst.CSTNode in type(item).__mro__:  # isinstance takes long for an abstract class
-                yield item
+        for item in value if type(value) in (tuple, list) else (value,):
+            if type(item) in _NODES:  # isinstance takes long for libcst's nodes
+                found.append(item)
+    return tuple(found)
 
 
-def walk(node: cst.CSTNode) -> Iterator[cst.CSTNode]:
+@remembered
+def walk(node: cst.CSTNode) -> tuple[cst.CSTNode, ...]:
     """The node and all below it."""
-    queue = [node]
+    found, queue = [], [node]
     while queue:
         node = queue.pop()
-        yield node
-        queue += reversed(list(children(node)))
+        found.append(node)
+        queue += reversed(children(node))
+    return tuple(found)
 
 
 def placeholder(statement: cst.CSTNode, source: Source) -> Traced:
@@ -180,7 +193,8 @@ def body(function: cst.CSTNode) -> list[cst.BaseStatement]:
     return list(block.body) if isinstance(block, cst.IndentedBlock) else []
 
 
-def statements(function: cst.FunctionDef | cst.BaseCompoundStatement) -> list[Statement]:
+@remembered
+def statements(function: cst.FunctionDef | cst.BaseCompoundStatement) -> tuple[Statement, ...]:
     """The statements of a function, those in if, for, while, with, try and match too; a nested function is one."""
     found: list[Statement] = []
 
@@ -195,10 +209,11 @@ def statements(function: cst.FunctionDef | cst.BaseCompoundStatement) -> list[St
                 visit(child)
 
     visit(function)
-    return found
+    return tuple(found)
 
 
-def own_expressions(statement: Statement) -> list[cst.CSTNode]:
+@remembered
+def own_expressions(statement: Statement) -> tuple[cst.CSTNode, ...]:
     """The nodes of a statement, without those of the statements inside it."""
     found = []
 
@@ -215,7 +230,7 @@ def own_expressions(statement: Statement) -> list[cst.CSTNode]:
             visit(child)
     else:
         visit(statement)
-    return found
+    return tuple(found)
 
 
 def reindent(traced: Traced, width: int) -> Traced:

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Mapping, Sequence
-from functools import cached_property, lru_cache
+from functools import cached_property
 from typing import cast
 
 import libcst as cst
 from libcst.metadata import CodeRange, PositionProvider
 
+from generator.code.memory import remembered
 from generator.code.traced import line_starts
 
 
@@ -49,7 +50,7 @@ class Tree:
                 if isinstance(block, cst.IndentedBlock):
                     visit(block.body, getattr(node, "body", []))
 
-        visit(self.module.body, ast.parse(self.text).body)
+        visit(self.module.body, parse_ast(self.text).body)
         return found
 
     def _offset(self, line: int, column: int) -> int:
@@ -74,7 +75,13 @@ class Tree:
         return start, self.line_starts[last.end.line - 1] + last.end.column
 
 
-@lru_cache(maxsize=2048)
+@remembered
+def parse_ast(text: str) -> ast.Module:
+    """Python's own tree of a text: made in a tenth of the time, without comments and white space."""
+    return ast.parse(text)
+
+
+@remembered
 def parse(text: str) -> Tree:
     """The tree of a text.
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import gc
 import os
 import sys
 from io import TextIOWrapper
@@ -274,6 +275,7 @@ def loc_(as_json: bool, as_markdown: bool, features: tuple[str, ...]) -> None:
 
 def main() -> None:
     """The console command `gen`."""
+    gc.disable()  # a command ends soon, and the collector would look for circles in trees, which have none
     if not sys.flags.utf8_mode:
         for stream in (sys.stdout, sys.stderr):
             if isinstance(stream, TextIOWrapper):  # a source may hold what the terminal's encoding does not

@@ -10,7 +10,7 @@ from generator.errors import LoomError, nearest
 from generator.language.fragment import Fragment
 from generator.recipe.library import Library
 from generator.recipe.recipe import select
-from generator.weave.points import Point, points_of
+from generator.weave.points import Point, find_points
 
 
 def points(library: Library, architecture: str | None = None) -> list[dict]:
@@ -61,12 +61,12 @@ def _selected(library: Library, architecture: str) -> list[Fragment]:
 def _points(fragment: Fragment) -> Iterator[Point]:
     """Those of a fragment's definitions, and those in its splices; one that goes to several points has them once."""
     for definition in fragment.definitions:
-        yield from points_of(definition.name, definition.text)
+        yield from find_points(definition.name, definition.text).values()
     seen = set()
     for splice in fragment.splices:
         if splice.origin not in seen:
             seen.add(splice.origin)
-            yield from points_of("_", Traced.insert("def _():\n", splice.origin) + splice.body)
+            yield from find_points("_", Traced.insert("def _():\n", splice.origin) + splice.body).values()
 
 
 def table(entries: Iterable[dict]) -> Table:

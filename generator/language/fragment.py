@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import ast
 import inspect
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 import libcst as cst
 
 from generator.code import syntax
 from generator.code.syntax import Source
-from generator.code.traced import Traced
+from generator.code.traced import Origin, Traced, line_starts
 from generator.errors import LoomError
 from generator.language.grammar import check_decorators, check_python, check_style
 from generator.language.marked import literal_of, mark, read_provider, read_splices
@@ -89,12 +90,11 @@ def parse_fragment(path: str, text: str) -> Fragment:
     check_python(text, path)
     if not text.endswith("\n"):  # statements are copied by whole lines
         text += "\n"
-    source = Source(Traced.copy(text, path))
-    check_style(source)
-    parts = _Parts()
-    for statement in source.module.body:
-        _read(statement, source, name, parts)
-    title, citation = _docstring(source.module)
+    traced, module, parts = Traced.copy(text, path), ast.parse(text), _Parts()
+    check_style(traced, module)
+    for statement, lines in _statements(traced, module):
+        _read(statement, lines, name, parts)
+    title, citation = _docstring(module)
     return Fragment(
         name=name,
         path=path,
@@ -112,40 +112,62 @@ def parse_fragment(path: str, text: str) -> Fragment:
     )
 
 
-def _docstring(module: cst.Module) -> tuple[str, str]:
-    text = inspect.cleandoc(module.get_docstring() or "")
+def _statements(text: Traced, module: ast.Module) -> Iterator[tuple[ast.stmt, Traced]]:
+    """The statements of a fragment, each with its lines, its decorators and the comments right above it."""
+    starts, end = line_starts(text.text), 0
+    for node in module.body:
+        first = min(part.lineno for part in (node, *getattr(node, "decorator_list", ()))) - 1
+        if first < end:  # behind a semicolon
+            raise _unreadable(text.origin_at(starts[first]))
+        while first and text.text[starts[first - 1] : starts[first]].strip().startswith("#"):
+            first -= 1
+        end = node.end_lineno or 0
+        yield node, text[starts[first] : starts[end]]
+
+
+def _docstring(module: ast.Module) -> tuple[str, str]:
+    text = inspect.cleandoc(ast.get_docstring(module) or "")
     paragraphs = [" ".join(paragraph.split()) for paragraph in text.split("\n\n")]
     citations = [p.removeprefix("Source:").strip() for p in paragraphs if p.startswith("Source:")]
     return paragraphs[0].rstrip("."), "; ".join(citations).rstrip(".")
 
 
-def _read(statement: cst.BaseStatement, source: Source, fragment: str, parts: _Parts) -> None:
-    small = syntax.simple(statement)
-    call = syntax.expression(statement)
-    if syntax.is_docstring(statement):
+def _read(node: ast.stmt, text: Traced, fragment: str, parts: _Parts) -> None:
+    """Reads a statement; a definition is taken as it stands, and libcst reads it where it is woven."""
+    value, origin = node.value if isinstance(node, ast.Expr) else None, Origin(text.origin_at(0).path, node.lineno)
+    if isinstance(value, ast.Constant) and isinstance(value.value, (str, bytes)):
         return
-    if isinstance(small, (cst.Import, cst.ImportFrom)):
-        _read_import(statement, source, parts)
-    elif syntax.called(call) in _DECLARATIONS:
-        _read_declaration(cst.ensure_type(call, cst.Call), source, parts)
-    elif isinstance(statement, cst.FunctionDef) and mark(statement, "splice"):
-        parts.splices += read_splices(statement, source, fragment)
-    elif isinstance(statement, cst.FunctionDef) and mark(statement, "provide"):
-        parts.providers.append(read_provider(statement, source, fragment))
-    elif isinstance(statement, cst.ClassDef) and statement.name.value == "Config":
-        parts.fields += _read_fields(statement, source, fragment)
+    if isinstance(node, (ast.Import, ast.ImportFrom)):
+        _read_import(node, origin, parts)
+    elif isinstance(value, ast.Call) and ast.unparse(value.func) in _DECLARATIONS:
+        source = Source(text)
+        _read_declaration(cst.ensure_type(syntax.expression(source.module.body[0]), cst.Call), source, parts)
+    elif getattr(node, "decorator_list", ()) and _read_marked(Source(text), fragment, parts):
+        return
+    elif isinstance(node, ast.ClassDef) and node.name == "Config":
+        parts.fields += _read_fields(Source(text), fragment)
+    elif name := _defined(node):
+        parts.definitions.append(Definition(name, text, fragment))
     else:
-        name = _defined(statement, small)
-        if not name:
-            raise LoomError(
-                "a fragment holds imports, functions, classes, values, splices and providers, and nothing else",
-                source.where(statement),
-                "Move this statement into a function.",
-            )
-        if isinstance(statement, (cst.FunctionDef, cst.ClassDef)):
-            check_decorators(statement, source, woven=False)
-        start, end = source.lines(statement)
-        parts.definitions.append(Definition(name, source.traced[start:end], fragment))
+        raise _unreadable(origin)
+
+
+def _read_marked(source: Source, fragment: str, parts: _Parts) -> bool:
+    """Reads a splice or a provider, which their decorators mark; other decorators are the definition's own."""
+    (function,) = source.module.body
+    if isinstance(function, cst.FunctionDef) and mark(function, "splice"):
+        parts.splices += read_splices(function, source, fragment)
+    elif isinstance(function, cst.FunctionDef) and mark(function, "provide"):
+        parts.providers.append(read_provider(function, source, fragment))
+    elif isinstance(function, (cst.FunctionDef, cst.ClassDef)):
+        check_decorators(function, source, woven=False)
+        return False
+    return True
+
+
+def _unreadable(where: Origin) -> LoomError:
+    message = "a fragment holds imports, functions, classes, values, splices and providers, and nothing else"
+    return LoomError(message, str(where), "Move this statement into a function.")
 
 
 def _read_declaration(call: cst.Call, source: Source, parts: _Parts) -> None:
@@ -159,25 +181,19 @@ def _read_declaration(call: cst.Call, source: Source, parts: _Parts) -> None:
     getattr(parts, part).extend([strings] if takes is _PAIR else strings)
 
 
-def _defined(statement: cst.BaseStatement, small: cst.BaseSmallStatement | None) -> str:
-    if isinstance(statement, (cst.FunctionDef, cst.ClassDef)):
-        return statement.name.value
-    if isinstance(small, cst.AnnAssign) and isinstance(small.target, cst.Name):
-        return small.target.value
-    if isinstance(small, cst.Assign) and len(small.targets) == 1 and isinstance(small.targets[0].target, cst.Name):
-        return small.targets[0].target.value
-    if isinstance(statement, cst.If) and any(
-        isinstance(node, cst.Name) and node.value == "__name__" for node in syntax.walk(statement.test)
-    ):
-        return "__main__"
-    return ""
+def _defined(node: ast.stmt) -> str:
+    """The name of what a statement defines, '' where it defines nothing."""
+    if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
+        return node.name
+    targets = [node.target] if isinstance(node, ast.AnnAssign) else getattr(node, "targets", [])
+    if len(targets) == 1 and isinstance(targets[0], ast.Name):
+        return targets[0].id
+    test = ast.walk(node.test) if isinstance(node, ast.If) else ()
+    return "__main__" if any(isinstance(part, ast.Name) and part.id == "__name__" for part in test) else ""
 
 
-def _read_import(statement: cst.BaseStatement, source: Source, parts: _Parts) -> None:
+def _read_import(node: ast.Import | ast.ImportFrom, origin: Origin, parts: _Parts) -> None:
     """The weaver's own words, roles and other fragments are linked by name and leave no import behind."""
-    start, end = source.span(statement)
-    origin = source.traced.origin_at(start)
-    (node,) = ast.parse(source.text[start:end]).body
     if isinstance(node, ast.ImportFrom):
         module = node.module or ""
         if node.level:
@@ -188,16 +204,16 @@ def _read_import(statement: cst.BaseStatement, source: Source, parts: _Parts) ->
         for alias in node.names:
             bound = alias.asname or alias.name
             parts.imports[bound] = Import(module, alias.name, bound, origin)
-    elif isinstance(node, ast.Import):
+    else:
         for alias in node.names:
             bound = alias.asname or alias.name.split(".")[0]
             # `import a.b` binds a; two of them are two lines under one name, so the key is the module
             parts.imports[alias.asname or alias.name] = Import(alias.name, "", bound, origin)
 
 
-def _read_fields(config: cst.ClassDef, source: Source, fragment: str) -> list[Field]:
+def _read_fields(source: Source, fragment: str) -> list[Field]:
     fields = []
-    for statement in syntax.body(config):
+    for statement in syntax.body(source.module.body[0]):
         if syntax.is_docstring(statement):
             continue
         small = syntax.simple(statement)

@@ -5,19 +5,21 @@ The weaver edits text where libcst says that a name or a call stands. What it co
 
 from __future__ import annotations
 
+import ast
 import warnings
 
 import libcst as cst
 
 from generator.code import syntax
+from generator.code.memory import remembered
 from generator.code.syntax import Source
-from generator.code.traced import line_starts
+from generator.code.traced import Traced, line_starts
 from generator.errors import LoomError
 
 WORDS = frozenset({"point", "proceed", "emit", "receive", "setting"})  # they stand in statements
 _DECORATORS = frozenset({"splice", "provide"})
 _OURS = frozenset({"generator", "fragments"})
-_HEADED = (cst.FunctionDef, cst.If, cst.Else, cst.For, cst.While, cst.With, cst.Try, cst.ExceptHandler, cst.Finally)
+_FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 
 
 def check_python(text: str, path: str) -> None:
@@ -39,47 +41,54 @@ def check_python(text: str, path: str) -> None:
             raise LoomError("nested too deeply", path, "Write it flatter.") from None
 
 
-def check_style(source: Source) -> None:
+def check_style(text: Traced, module: ast.Module) -> None:
     """Refuses tabs, blocks on the line of their header, and imports that cannot be linked.
 
     Raises:
         LoomError: with the line and what to write instead.
     """
-    for number, line in enumerate(source.text.split("\n")):
+    lines = text.text.split("\n")
+    for number, line in enumerate(lines):
         blank = line[: len(line) - len(line.lstrip())]
-        if blank.strip(" ") and line.strip() and number not in source.protected_lines():
-            where = str(source.traced.origin_at(line_starts(source.text)[number]))
+        if blank.strip(" ") and line.strip() and number not in Source(text).protected_lines():
+            where = str(text.origin_at(line_starts(text.text)[number]))
             raise LoomError("indented with something else than blanks", where, "Indent with blanks.")
-    for node in syntax.walk(source.module):
-        on_one_line = type(node) in _HEADED and isinstance(getattr(node, "body", None), cst.SimpleStatementSuite)
-        if on_one_line and not (isinstance(node, cst.FunctionDef) and _is_stub(node.body)):
-            remedy = "Put it on lines of its own, below."
-            raise LoomError("a block on the line of its header", source.where(node), remedy)
-        if isinstance(node, (cst.Import, cst.ImportFrom)):
-            _check_import(node, source)
+    for node in ast.walk(module):
+        if isinstance(node, (ast.Import, ast.ImportFrom)):
+            _check_import(node, f"{text.origin_at(0).path}:{node.lineno}")
+        if not isinstance(node, (ast.stmt, ast.ExceptHandler)) or isinstance(node, ast.ClassDef):
+            continue
+        for name in ("body", "orelse", "finalbody"):
+            block = getattr(node, name, [])
+            if block and _is_on_header(block[0], lines) and not (isinstance(node, _FUNCTIONS) and _is_stub(block)):
+                where = f"{text.origin_at(0).path}:{node.lineno if name == 'body' else block[0].lineno}"
+                raise LoomError("a block on the line of its header", where, "Put it on lines of its own, below.")
 
 
-def _is_stub(suite: cst.BaseSuite) -> bool:
+def _is_on_header(first: ast.stmt, lines: list[str]) -> bool:
+    """Whether something stands before the first statement of a block, or the line before it goes on."""
+    row = first.lineno - 1
+    return bool(lines[row].encode()[: first.col_offset].strip()) or lines[row - 1].endswith("\\")
+
+
+def _is_stub(block: list[ast.stmt]) -> bool:
     """`...`, `pass` or a string."""
-    small = next(iter(suite.body))
-    constant = isinstance(small, cst.Expr) and isinstance(small.value, (cst.Ellipsis, cst.SimpleString))
-    return len(suite.body) == 1 and (constant or isinstance(small, cst.Pass))
+    value = block[0].value if isinstance(block[0], ast.Expr) else None
+    constant = isinstance(value, ast.Constant) and isinstance(value.value, (str, bytes, type(...)))
+    return len(block) == 1 and (constant or isinstance(block[0], ast.Pass))
 
 
-def _check_import(node: cst.Import | cst.ImportFrom, source: Source) -> None:
-    if isinstance(node, cst.ImportFrom):
-        module = syntax.dotted(node.module).split(".")[0] if node.module and not node.relative else ""
-        if isinstance(node.names, cst.ImportStar):
-            remedy = "Import each name, so that it can be linked."
-            raise LoomError("an import of everything", source.where(node), remedy)
-        if module in _OURS and any(alias.asname for alias in node.names):
-            remedy = "Fragments link by name: drop the `as`."
-            raise LoomError("an import under another name", source.where(node), remedy)
-    elif any(syntax.dotted(alias.name).split(".")[0] in _OURS for alias in node.names):
-        remedy = (
-            "Import each name: `from generator.language import NAME` or `from generator.language.roles import NAME`."
-        )
-        raise LoomError("a package may not need gen", source.where(node), remedy)
+def _check_import(node: ast.Import | ast.ImportFrom, where: str) -> None:
+    names = [alias.name for alias in node.names]
+    if isinstance(node, ast.Import):
+        if any(name.split(".")[0] in _OURS for name in names):
+            word = "generator.language"
+            remedy = f"Import each name: `from {word} import NAME` or `from {word}.roles import NAME`."
+            raise LoomError("a package may not need gen", where, remedy)
+    elif "*" in names:
+        raise LoomError("an import of everything", where, "Import each name, so that it can be linked.")
+    elif not node.level and (node.module or "").split(".")[0] in _OURS and any(a.asname for a in node.names):
+        raise LoomError("an import under another name", where, "Fragments link by name: drop the `as`.")
 
 
 def check_decorators(function: cst.FunctionDef | cst.ClassDef, source: Source, woven: bool) -> None:
@@ -123,15 +132,16 @@ def check_woven_function(function: cst.FunctionDef, source: Source, word: str) -
             raise LoomError(f"a {word} cannot return here: its host would return", source.where(node), remedy)
 
 
-def own_nodes(function: cst.FunctionDef) -> list[cst.CSTNode]:
+@remembered
+def own_nodes(function: cst.FunctionDef) -> tuple[cst.CSTNode, ...]:
     """The nodes below a function, without those of functions nested in it."""
     found: list[cst.CSTNode] = []
 
     def visit(node: cst.CSTNode) -> None:
         for child in syntax.children(node):
-            if not isinstance(child, (cst.FunctionDef, cst.Lambda, cst.ClassDef)):
+            if type(child) not in (cst.FunctionDef, cst.Lambda, cst.ClassDef):
                 found.append(child)
                 visit(child)
 
     visit(function.body)
-    return found
+    return tuple(found)

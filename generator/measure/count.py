@@ -6,10 +6,10 @@ import ast
 import io
 import re
 import tokenize
-from functools import lru_cache
 from pathlib import PurePosixPath
 from typing import NamedTuple
 
+from generator.code.memory import remembered
 from generator.errors import LoomError
 
 _SILENT = {
@@ -51,7 +51,7 @@ def count(path: str, text: str) -> Lines:
     return Lines(len(text.splitlines()), len(code_lines(path, text)))
 
 
-@lru_cache(maxsize=4096)
+@remembered
 def code_lines(path: str, text: str) -> tuple[int, ...]:
     """The numbers, from 1, of the lines that hold code.
 

@@ -8,7 +8,9 @@ from dataclasses import replace
 
 from generator.code import syntax
 from generator.code.literals import literal
-from generator.code.traced import Origin, Traced
+from generator.code.memory import remembered
+from generator.code.traced import Origin, Traced, line_starts
+from generator.code.tree import parse_ast
 from generator.errors import LoomError, nearest
 from generator.language.fragment import Fragment
 from generator.language.parts import Definition, Field
@@ -75,17 +77,23 @@ def check_fields(
     """
     known = {member.name for member in fields}
     for definition in definitions:
-        if "config." not in definition.text.text:
-            continue
-        lines = definition.text.text.splitlines(keepends=True)
-        for node in ast.walk(ast.parse(definition.text.text)):
-            if isinstance(node, ast.Attribute) and _is_config(node.value) and node.attr not in known:
-                origin = definition.text.origin_at(sum(map(len, lines[: node.lineno - 1])))
-                could = [f for f in others() if any(m.name == node.attr for m in f.fields)]
+        for name, line in _read_members(definition.text.text):
+            if name not in known:
+                origin = definition.text.origin_at(line_starts(definition.text.text)[line - 1])
+                could = [f for f in others() if any(m.name == name for m in f.fields)]
                 shown = ", ".join(f"{fragment.name} ({fragment.path})" for fragment in could)
-                remedy = f"Select a fragment that gives it: {shown}." if could else nearest(node.attr, known)
-                message = f"{definition.fragment} reads config.{node.attr}, which no selected fragment gives"
+                remedy = f"Select a fragment that gives it: {shown}." if could else nearest(name, known)
+                message = f"{definition.fragment} reads config.{name}, which no selected fragment gives"
                 raise LoomError(message, str(origin), remedy, candidates=[fragment.name for fragment in could])
+
+
+@remembered
+def _read_members(text: str) -> tuple[tuple[str, int], ...]:
+    """The members of `config` that a definition reads, each with its line."""
+    nodes = ast.walk(parse_ast(text)) if "config." in text else ()
+    return tuple(
+        (node.attr, node.lineno) for node in nodes if isinstance(node, ast.Attribute) and _is_config(node.value)
+    )
 
 
 def _is_config(node: ast.expr) -> bool:

@@ -10,7 +10,9 @@ from itertools import pairwise
 
 from generator import __version__
 from generator.code.format import format_python
+from generator.code.memory import remembered
 from generator.code.traced import Origin, Traced
+from generator.code.tree import parse_ast
 from generator.errors import LoomError, short
 from generator.language.fragment import Fragment
 from generator.language.parts import Definition, Field, Import
@@ -148,7 +150,7 @@ def _defined_before_they_run(keys: list[str], definitions: dict, linked: Link) -
     def place(key: str, waiting: tuple[str, ...] = ()) -> None:
         if key in ordered or key in waiting:
             return
-        at_once = _names_at_once(ast.parse(definitions[key].text.text))
+        at_once = _names_at_once(definitions[key].text.text)
         for used in linked(key).uses:
             if used in definitions and used in known and used.split(":")[-1] in at_once:
                 place(used, (*waiting, key))
@@ -160,18 +162,21 @@ def _defined_before_they_run(keys: list[str], definitions: dict, linked: Link) -
     return list(ordered)
 
 
-def _names_at_once(node: ast.AST) -> set[str]:
+@remembered
+def _names_at_once(text: str) -> frozenset[str]:
     """The names that are read when the code is: of annotations, defaults, decorators, bases; not in functions."""
     names: set[str] = set()
-    for child in ast.iter_child_nodes(node):
-        if isinstance(child, ast.Name):
-            names.add(child.id)
-        if isinstance(child, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda):
-            parts = [child.args, *getattr(child, "decorator_list", []), getattr(child, "returns", None)]
-            names |= {name for part in parts if part for name in _names_at_once(ast.Expr(part))}
+    queue: list[ast.AST] = [parse_ast(text)]
+    while queue:
+        node = queue.pop()
+        if isinstance(node, ast.Name):
+            names.add(node.id)
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda):
+            parts = [node.args, *getattr(node, "decorator_list", []), getattr(node, "returns", None)]
+            queue += filter(None, parts)
         else:
-            names |= _names_at_once(child)
-    return names
+            queue += ast.iter_child_nodes(node)
+    return frozenset(names)
 
 
 def _as_written(keys: list[str], definitions: dict) -> list[str]:

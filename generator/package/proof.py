@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 import tomllib
 from collections.abc import Callable, Mapping
-from functools import lru_cache
 
+from generator.code.memory import remembered
 from generator.code.traced import Traced, line_starts
 from generator.errors import LoomError, short
 from generator.language.grammar import check_python
@@ -41,7 +41,7 @@ def check_files(files: Mapping[str, str], woven: Mapping[str, Traced], templates
                 raise LoomError(message, templates[path], "Mend the template, or what it is given.") from None
 
 
-@lru_cache(maxsize=4096)
+@remembered
 def _wrong_line(text: str) -> int:
     """The number of the line at which a text is no Python, 0 where it is; packages have most texts in common."""
     try:

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import traceback
-from functools import lru_cache
 from typing import Any
 
 import jinja2
 from jinja2.sandbox import ImmutableSandboxedEnvironment
 
+from generator.code.memory import remembered
 from generator.errors import LoomError, short
 from generator.recipe.recipe import Recipe
 
@@ -34,7 +34,7 @@ _ENVIRONMENT = _Environment(
 )
 
 
-@lru_cache(maxsize=256)
+@remembered
 def _template(text: str) -> jinja2.Template:
     return _ENVIRONMENT.from_string(text)
 

@@ -5,9 +5,10 @@ from __future__ import annotations
 import ast
 import operator as op
 from collections.abc import Callable, Mapping
-from functools import lru_cache
 from itertools import pairwise
 from typing import Any
+
+from generator.code.memory import remembered
 
 _COMPARED: dict[type, Callable[[Any, Any], Any]] = {
     **{ast.Eq: op.eq, ast.NotEq: op.ne, ast.Lt: op.lt, ast.LtE: op.le, ast.Gt: op.gt, ast.GtE: op.ge},
@@ -21,7 +22,7 @@ _COUNTED: dict[type, Callable[[Any, Any], Any]] = {
 _FUNCTIONS: dict[str, Callable[..., Any]] = {"len": len, "max": max, "min": min, "range": range}
 
 
-@lru_cache(maxsize=1024)
+@remembered
 def _parsed(text: str) -> ast.expr:
     return ast.parse(text.strip(), mode="eval").body
 

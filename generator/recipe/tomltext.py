@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import re
 import tomllib
-from functools import lru_cache
 from typing import Any
 
+from generator.code.memory import remembered
 from generator.errors import LoomError
 
 DEEPEST = 20  # tables and lists in each other; no file of ours comes near
@@ -43,7 +43,7 @@ def is_deep(value: object) -> bool:
     return any(isinstance(it, (dict, list)) for it in layer)
 
 
-@lru_cache(maxsize=512)
+@remembered
 def lines_of(text: str) -> dict[tuple[str | int, ...], int]:
     """The keys and places that lead to each value of a TOML text -> the line on which it stands, or begins."""
     found: dict[tuple[str | int, ...], int] = {}

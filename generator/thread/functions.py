@@ -85,7 +85,7 @@ class Wrapper(NamedTuple):
     counts: str
 
 
-@dataclass
+@dataclass(eq=False)
 class Call:
     """One call of `callee` inside `caller`.
 

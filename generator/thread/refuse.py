@@ -11,6 +11,7 @@ import libcst as cst
 from generator.code import syntax
 from generator.code.names import bound_names, inner_parameters, own_bound, variables
 from generator.code.traced import Traced, line_starts
+from generator.code.tree import parse_ast
 from generator.errors import LoomError
 from generator.thread.flow import Flow
 from generator.thread.functions import Call, Function
@@ -32,8 +33,8 @@ def check_plan(plan: Plan) -> None:
     check_uses(plan)
     for value in plan.values.values():
         _check_layers(plan, value)
-    for index, names in plan.passed.items():
-        _check_capture(plan, plan.graph.calls[index], names)
+    for call, names in plan.passed.items():
+        _check_capture(plan, call, names)
     for node in plan.graph.functions.values():
         _check_meaning(plan, node)
         _check_overwriting(plan, node)
@@ -145,7 +146,7 @@ def check_result(plan: Plan, texts: dict[str, Traced]) -> None:
         LoomError: with the source line of the read.
     """
     for key, text in texts.items():
-        tree = ast.parse(text.text)
+        tree = parse_ast(text.text)
         starts = line_starts(text.text)
         for function in (f for f in plan.graph.functions.values() if f.key == key):
             returned = plan.returned.get(function.id, [])

@@ -11,9 +11,10 @@ import builtins
 import symtable
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from functools import lru_cache
 
+from generator.code.memory import remembered
 from generator.code.traced import Origin, Traced, line_starts
+from generator.code.tree import parse_ast
 from generator.errors import LoomError
 from generator.language.fragment import Fragment
 from generator.language.grammar import WORDS
@@ -68,7 +69,7 @@ def _where(definition: Definition) -> Origin:
 
 def origin_of(text: Traced, name: str) -> Origin:
     """Where `name` first stands in a definition as a variable."""
-    tree = ast.parse(text.text)
+    tree = parse_ast(text.text)
     starts = line_starts(text.text)
     for node in ast.walk(tree):
         named = isinstance(node, ast.Name) and node.id == name
@@ -78,10 +79,10 @@ def origin_of(text: Traced, name: str) -> Origin:
     return text.origin_at(0)
 
 
-@lru_cache(maxsize=4096)
+@remembered
 def free_names(text: str) -> tuple[str, ...]:
     """The global names that statements read, builtins too, in order of their first use."""
-    tree = ast.parse(text)
+    tree = parse_ast(text)
     found: set[str] = set()  # for membership only: the order comes from the text
     queue = [symtable.symtable(text, "<definition>", "exec")]
     while queue:
@@ -159,10 +160,11 @@ class Linker:
             LoomError: a name that nobody defines, or that is both defined and imported.
         """
         uses, imports = [], []
+        imported = self._imports(text)
         for name in free_names(text.text):
             keys = f"{file}:{name}", f"{file.rpartition('/')[0]}/:{name}", name
             key = next((key for key in keys if key in self.definitions), self._extra.get(name, ""))
-            found = self._imports(name, text)
+            found = imported.get(name, [])
             if key and found:
                 self._ambiguous(name, key, found[0])
             elif key:
@@ -173,15 +175,14 @@ class Linker:
                 self._undefined(name, text)
         return Linked(tuple(uses), tuple(imports))
 
-    def _imports(self, name: str, text: Traced) -> list[Import]:
-        """The imports of the text's own fragments that bind `name`."""
-        found: dict[tuple[str, str], Import] = {}
-        for path in text.paths():
-            fragment = self._by_path.get(path)
-            for imported in fragment.imports.values() if fragment else ():
-                if imported.alias == name:
-                    found.setdefault((imported.module, imported.name), imported)
-        return list(found.values()) or [imported for imported in self._ambient if imported.alias == name]
+    def _imports(self, text: Traced) -> dict[str, list[Import]]:
+        """The imports of the text's own fragments, by the names that they bind."""
+        own = [i for path in text.paths() if path in self._by_path for i in self._by_path[path].imports.values()]
+        found: dict[str, dict[tuple[str, str], Import]] = {}
+        for item in own:
+            found.setdefault(item.alias, {}).setdefault((item.module, item.name), item)
+        ambient = {item.alias: [item] for item in self._ambient}
+        return ambient | {alias: list(items.values()) for alias, items in found.items()}
 
     def _ambiguous(self, name: str, key: str, imported: Import) -> None:
         definition = self.definitions.get(key)

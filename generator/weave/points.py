@@ -9,11 +9,11 @@ from dataclasses import dataclass
 import libcst as cst
 
 from generator.code import syntax
+from generator.code.memory import remembered
 from generator.code.names import bound_names
 from generator.code.syntax import Source
 from generator.code.traced import Traced
 from generator.errors import LoomError
-from generator.language.parts import Definition
 
 
 @dataclass(frozen=True)
@@ -56,32 +56,23 @@ class Point:
         return {node.id for node in ast.walk(tree) if isinstance(node, ast.Name)}
 
 
-def find_points(definitions: dict[str, Definition]) -> dict[str, Point]:
-    """All join points by name, in the order of the definitions.
+@remembered
+def find_points(key: str, text: Traced) -> dict[str, Point]:
+    """The join points of one definition by name.
 
     Raises:
         LoomError: two points of one name, or a point that cannot be read.
     """
     points: dict[str, Point] = {}
-    for key, definition in definitions.items():
-        for point in points_of(key, definition.text):
-            if point.name in points:
-                remedy = "Give one of them another name, or select only one of the hosts."
-                raise LoomError(f"the point {point.name!r} is also at {points[point.name].where}", point.where, remedy)
-            points[point.name] = point
-    return points
-
-
-def points_of(key: str, text: Traced) -> Iterable[Point]:
-    """The join points of one definition.
-
-    Raises:
-        LoomError: a point that cannot be read.
-    """
     if "point(" in text.text:
         source = Source(text)
         prefix = key.rsplit(":", 1)[0] + ":" if ":" in key else ""
-        yield from _points_below(source.module, prefix, (), False, key, source)
+        for point in _points_below(source.module, prefix, (), False, key, source):
+            if point.name in points:
+                remedy = "Give one of them another name."
+                raise LoomError(f"the point {point.name!r} is also at {points[point.name].where}", point.where, remedy)
+            points[point.name] = point
+    return points
 
 
 def _points_below(

@@ -18,6 +18,7 @@ from dataclasses import replace
 import libcst as cst
 
 from generator.code import syntax
+from generator.code.memory import remembered
 from generator.code.names import as_block, unblocked
 from generator.code.traced import Edit, Traced
 from generator.errors import LoomError, nearest
@@ -44,31 +45,27 @@ def weave_splices(
         LoomError: a point that no host has, two hosts with one point, an order that is missing or goes in a circle, a
             splice whose names would mean something else in the host.
     """
-    splices, carried = list(splices), frozenset(threaded)
-    woven = dict(definitions)
-    needs: list[Need] = []
-    hosts: dict[str, Point] = {}
-    done: set[str] = set()
-    while points := find_points(woven):
-        hosts |= points
-        # the inner ones come next time round
-        outer = {name: p for name, p in points.items() if not any(p.inside(other) for other in points.values())}
-        edits: dict[str, list[Edit]] = {}
-        scopes: dict[cst.FunctionDef, Scope] = {}
-        for name, point in outer.items():
-            if name in done:
-                raise LoomError(f"the point {name!r} is in a splice for itself", point.where, "Remove it there.")
-            chosen = in_order([splice for splice in splices if splice.point == name], point.where)
-            if point.hosts[0] not in scopes:
-                there = {n for n, other in outer.items() if other.hosts[0] is point.hosts[0]}
-                scopes[point.hosts[0]] = Scope.of(point.hosts[0], [s for s in splices if s.point in there])
-            adapted = [(splice, adapt(splice, point, scopes[point.hosts[0]], carried, needs)) for splice in chosen]
-            edits.setdefault(point.key, []).append(_edit(point, adapted))
-        done |= set(outer)
-        for key, changes in edits.items():
-            woven[key] = replace(woven[key], text=woven[key].text.edited(changes))
+    carried, woven, needs = frozenset(threaded), dict(definitions), list[Need]()
+    by_point: dict[str, list[Splice]] = {}
     for splice in splices:
-        if splice.point not in hosts and not splice.optional:
+        by_point.setdefault(splice.point, []).append(splice)
+    hosts: dict[str, Point] = {}
+    for key, definition in definitions.items():
+        text, done = definition.text, set[str]()
+        while points := find_points(key, text):
+            for name, point in points.items():
+                if name in done:
+                    raise LoomError(f"the point {name!r} is in a splice for itself", point.where, "Remove it there.")
+                if hosts.setdefault(name, point).key != key:
+                    remedy = "Give one of them another name, or select only one of the hosts."
+                    raise LoomError(f"the point {name!r} is also at {hosts[name].where}", point.where, remedy)
+            chosen = tuple(splice for name in points for splice in by_point.get(name, ()))
+            text, more, filled = _spliced(key, text, chosen, carried)
+            needs += more
+            done |= filled
+        woven[key] = definition if text is definition.text else replace(definition, text=text)
+    for splice in (splice for name, some in by_point.items() if name not in hosts for splice in some):
+        if not splice.optional:
             raise LoomError(
                 f"{splice.fragment} splices into the point {splice.point!r}, which no selected fragment has",
                 str(splice.origin),
@@ -76,6 +73,32 @@ def weave_splices(
                 dependent=splice.fragment,
             )
     return woven, needs
+
+
+@remembered
+def _spliced(
+    key: str, text: Traced, splices: tuple[Splice, ...], threaded: frozenset[str]
+) -> tuple[Traced, tuple[Need, ...], frozenset[str]]:
+    """A definition with splices at its outer points; the inner ones come next time round.
+
+    Args:
+        splices: of all its points, in order of selection at each.
+
+    Returns:
+        The text, what has to be brought to the splices, and the names of the points that are gone.
+    """
+    points, needs, edits = find_points(key, text), list[Need](), []
+    outer = [p for p in points.values() if not any(p.inside(other) for other in points.values())]
+    scopes: dict[cst.FunctionDef, Scope] = {}
+    for point in outer:
+        host = point.hosts[0]
+        if host not in scopes:
+            there = {other.name for other in outer if other.hosts[0] is host}
+            scopes[host] = Scope.of(host, [splice for splice in splices if splice.point in there])
+        chosen = in_order([splice for splice in splices if splice.point == point.name], point.where)
+        adapted = [(splice, adapt(splice, point, scopes[host], threaded, needs)) for splice in chosen]
+        edits.append(_edit(point, adapted))
+    return text.edited(edits), tuple(needs), frozenset(point.name for point in outer)
 
 
 def _edit(point: Point, bodies: list[tuple[Splice, Traced]]) -> Edit:
