@@ -81,7 +81,7 @@ def complete(hf: dict[str, Any]) -> dict[str, Any]:
     hf.setdefault("dtype", hf.get("torch_dtype", "float32"))
     hf.setdefault("use_bias", False)
     hf.setdefault("initializer_range", 0.02)
-    hf.setdefault("rms_norm_eps", 1e-05)
+    hf.setdefault("rms_norm_eps", 1e-5)
     hf.setdefault("tie_word_embeddings", True)
     hf.setdefault("head_dim", 128)
     hf.setdefault("attention_bias", False)

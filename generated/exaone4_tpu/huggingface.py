@@ -94,7 +94,7 @@ def complete(hf: dict[str, Any]) -> dict[str, Any]:
     """config.json with the values that transformers has for settings that are left out or null."""
     hf = {setting: value for setting, value in hf.items() if value is not None}
     hf.setdefault("dtype", hf.get("torch_dtype", "float32"))
-    hf.setdefault("rms_norm_eps", 1e-05)
+    hf.setdefault("rms_norm_eps", 1e-5)
     hf.setdefault("tie_word_embeddings", False)
     hf.setdefault("head_dim", hf["hidden_size"] // hf["num_attention_heads"])
     hf.setdefault("attention_bias", False)

@@ -100,7 +100,7 @@ def complete(hf: dict[str, Any]) -> dict[str, Any]:
     """config.json with the values that transformers has for settings that are left out or null."""
     hf = {setting: value for setting, value in hf.items() if value is not None}
     hf.setdefault("dtype", hf.get("torch_dtype", "float32"))
-    hf.setdefault("rms_norm_eps", 1.5625e-07)
+    hf.setdefault("rms_norm_eps", 1.5625e-7)
     hf.setdefault("tie_word_embeddings", False)
     hf.setdefault("head_dim", 128)
     hf.setdefault("attention_bias", True)

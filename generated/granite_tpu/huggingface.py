@@ -82,7 +82,7 @@ def complete(hf: dict[str, Any]) -> dict[str, Any]:
     """config.json with the values that transformers has for settings that are left out or null."""
     hf = {setting: value for setting, value in hf.items() if value is not None}
     hf.setdefault("dtype", hf.get("torch_dtype", "float32"))
-    hf.setdefault("rms_norm_eps", 1e-06)
+    hf.setdefault("rms_norm_eps", 1e-6)
     hf.setdefault("embedding_multiplier", 1.0)
     hf.setdefault("residual_multiplier", 1.0)
     hf.setdefault("attention_multiplier", 1.0)

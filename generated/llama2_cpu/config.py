@@ -92,7 +92,7 @@ PRESETS = {
         mlp_width=11_008,
         batch_size=1024,
         learning_rate=0.0003,
-        adam_epsilon=1e-05,
+        adam_epsilon=1e-5,
     ),
     "13b": Config(
         width=5120,
@@ -104,7 +104,7 @@ PRESETS = {
         mlp_width=13_824,
         batch_size=1024,
         learning_rate=0.0003,
-        adam_epsilon=1e-05,
+        adam_epsilon=1e-5,
     ),
     "70b": Config(
         width=8192,
@@ -116,6 +116,6 @@ PRESETS = {
         mlp_width=28_672,
         batch_size=1024,
         learning_rate=0.00015,
-        adam_epsilon=1e-05,
+        adam_epsilon=1e-5,
     ),
 }

@@ -94,7 +94,7 @@ PRESETS = {
         mesh_fsdp=64,
         batch_size=1024,
         learning_rate=0.0003,
-        adam_epsilon=1e-05,
+        adam_epsilon=1e-5,
     ),
     "13b": Config(
         width=5120,
@@ -108,7 +108,7 @@ PRESETS = {
         mesh_fsdp=64,
         batch_size=1024,
         learning_rate=0.0003,
-        adam_epsilon=1e-05,
+        adam_epsilon=1e-5,
     ),
     "70b": Config(
         width=8192,
@@ -120,6 +120,6 @@ PRESETS = {
         mlp_width=28_672,
         batch_size=1024,
         learning_rate=0.00015,
-        adam_epsilon=1e-05,
+        adam_epsilon=1e-5,
     ),
 }

@@ -85,7 +85,7 @@ def complete(hf: dict[str, Any]) -> dict[str, Any]:
     hf.setdefault("dtype", hf.get("torch_dtype", "float32"))
     hf.setdefault("hidden_act", "relu2")
     hf.setdefault("mlp_bias", False)
-    hf.setdefault("norm_eps", 1e-05)
+    hf.setdefault("norm_eps", 1e-5)
     hf.setdefault("tie_word_embeddings", False)
     hf.setdefault("head_dim", hf["hidden_size"] // hf["num_attention_heads"])
     hf.setdefault("attention_bias", False)

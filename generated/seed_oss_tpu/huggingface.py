@@ -85,7 +85,7 @@ def complete(hf: dict[str, Any]) -> dict[str, Any]:
     hf = {setting: value for setting, value in hf.items() if value is not None}
     hf.setdefault("dtype", hf.get("torch_dtype", "float32"))
     hf.setdefault("attention_out_bias", False)
-    hf.setdefault("rms_norm_eps", 1e-06)
+    hf.setdefault("rms_norm_eps", 1e-6)
     hf.setdefault("tie_word_embeddings", False)
     hf.setdefault("head_dim", 128)
     hf.setdefault("attention_bias", True)
