@@ -272,7 +272,8 @@ def documentation(recipe: Recipe, file: str, fragments: tuple[str, ...]) -> Trac
         opening = recipe.package_file.text.split("\n")[origin.line - 1].rstrip()
         first = origin.line + opening.endswith(('"""', "'''"))  # a long string may begin on the next line
         rendered = render_text(table[file], origin.path, recipe, first).strip()
-        text = "\n".join(textwrap.fill(line, 120) if len(line) > 117 else line for line in rendered.split("\n"))
+        lines = (textwrap.fill(line, 120) if len(line) > 117 else line for line in f'"""{rendered}'.split("\n"))
+        text = "\n".join(lines).removeprefix('"""')
     elif fragments:
         fragment = next(f for f in recipe.fragments if f.name == fragments[0])
         origin, text = Origin(fragment.path, 1), f"{fragment.title}."
