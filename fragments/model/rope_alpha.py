@@ -14,15 +14,9 @@ class Config:
     rope_alpha: float = 1.0  # by which the slowest rotation is stretched
 
 
-@splice("check_config.pairs")
-def _(problems, size):
-    if size < 4:
-        problems.append(f"--head-size {size}: must be at least 4, as the slowest of several rotations is stretched")
-
-
 @splice("rotary_angles.frequencies")
 def _(frequencies, config):
-    slowness = jnp.arange(len(frequencies)) / (len(frequencies) - 1)  # of the fastest 0, of the slowest 1
+    slowness = jnp.arange(len(frequencies)) / max(len(frequencies) - 1, 1)  # of the fastest 0, of the slowest 1
     frequencies = frequencies * config.rope_alpha**-slowness
 
 
