@@ -28,10 +28,10 @@ def carry(plan: Plan) -> dict[str, Traced]:
         changes += _opening(plan, function)
         changes += return_edits(plan, function, shapes)
         changes += _marks(function)
-    for call in plan.graph.calls:
+    for index, call in enumerate(plan.graph.calls):
         caller = plan.graph.functions[call.caller]
         changes = edits.setdefault(caller.key, [])
-        changes += _arguments(plan, call, plan.passed.get(call, []))
+        changes += _arguments(plan, call, plan.passed.get(index, []))
         changes += _scan_inputs(plan, call)
         changes += target_edits(plan, call, shapes)
     return {key: plan.graph.sources[key].traced.edited(changes) for key, changes in edits.items() if changes}

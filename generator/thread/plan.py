@@ -26,7 +26,7 @@ class Plan:
     values: dict[str, Value]
     required: dict[str, list[str]] = field(default_factory=dict)  # function -> added parameters
     optional: dict[str, list[str]] = field(default_factory=dict)  # function -> added parameters that default to None
-    passed: dict[Call, list[str]] = field(default_factory=dict)  # call -> added arguments
+    passed: dict[int, list[str]] = field(default_factory=dict)  # index of a call -> added arguments
     provided: dict[str, list[str]] = field(default_factory=dict)  # function -> values that its providers make
     scanned: dict[str, list[str]] = field(default_factory=dict)  # nested function -> values taken apart over layers
     returned: dict[str, list[str]] = field(default_factory=dict)  # function -> values that it also returns
@@ -49,7 +49,7 @@ class Plan:
 
     def carried(self, call: Call) -> list[str]:
         """The values of layers that a call takes or gives."""
-        passed = self.passed.get(call, [])
+        passed = self.passed.get(self.graph.calls.index(call), [])
         scanned = self.scanned.get(call.callee, []) if call.scan else []
         layered = [name for name in (*passed, *scanned) if self.values[name].per_layer]
         return list(dict.fromkeys([*layered, *self.returned.get(call.callee, ())]))
@@ -192,7 +192,7 @@ class _Planner:
                 self._offer(call.caller, name)
             else:
                 self.bring(call.caller, name, need)
-            _add(self.plan.passed, call, name)
+            _add(self.plan.passed, self.graph.calls.index(call), name)
 
     def _scan(self, call: Call, name: str, optional: bool) -> None:
         """A scan passes nothing but the carry and a slice: what is scanned must see the value from where it stands."""

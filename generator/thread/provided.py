@@ -98,7 +98,9 @@ def inlined(plan: Plan, function: Function, name: str) -> bool:
         or not _PATH.fullmatch(provider.result.text.split("#")[0].strip())
     ):
         return False
-    passing = [call for call, names in plan.passed.items() if call.caller == function.id and name in names]
+    passing = [
+        i for i, call in enumerate(plan.graph.calls) if call.caller == function.id and name in plan.passed.get(i, ())
+    ]
     reads = any(node.value == name for node in variables(function.node))
     others = any(name in plan.values[n].providers[function.id].reads for n in plan.provided.get(function.id, ()))
     simple = re.fullmatch(r"[\w.]+", provider.result.text.split("#")[0].strip())  # as short at every call

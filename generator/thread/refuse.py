@@ -33,8 +33,8 @@ def check_plan(plan: Plan) -> None:
     check_uses(plan)
     for value in plan.values.values():
         _check_layers(plan, value)
-    for call, names in plan.passed.items():
-        _check_capture(plan, call, names)
+    for index, names in plan.passed.items():
+        _check_capture(plan, plan.graph.calls[index], names)
     for node in plan.graph.functions.values():
         _check_meaning(plan, node)
         _check_overwriting(plan, node)
