@@ -31,7 +31,18 @@ class Plan:
     scanned: dict[str, list[str]] = field(default_factory=dict)  # nested function -> values taken apart over layers
     returned: dict[str, list[str]] = field(default_factory=dict)  # function -> values that it also returns
     needed: dict[str, list[str]] = field(default_factory=dict)  # function -> values that its splices read
+    asked: list[tuple[str, str]] = field(default_factory=list)  # function and parameter that asks for a value
     split: dict[tuple[str, str], list[Call]] = field(default_factory=dict)  # function, value of each layer -> the calls
+
+    def changed(self) -> dict[str, str]:
+        """The functions that calls must call in another way than before, each with a value that it takes or gives."""
+        elsewhere = {
+            function: [name for name in names if self.values[name].providers.keys() - {function}]
+            for function, names in self.optional.items()
+        }
+        tables = (self.required, self.returned, self.scanned, elsewhere)
+        found = {function: names[0] for table in tables for function, names in table.items() if names}
+        return dict(self.asked) | found
 
     def depth(self, function: str, name: str) -> int:
         """How many tuples are around the value of a layer in a function."""
@@ -117,7 +128,7 @@ def make_plan(
         given: names that layers of some kind are made or called with.
     """
     values = read_values(graph, providers, needs, given or {})
-    plan = Plan(graph, values)
+    plan = Plan(graph, values, asked=asked)
     planner = _Planner(plan, asked)
     check_calls(graph, values, asked)
     for need in needs:
@@ -262,7 +273,6 @@ class _Planner:
         return any(self._at_hand(outer, name, seen) for outer in self.graph.outward(function))
 
     def _nobody(self, function: str, name: str, need: Need | None) -> None:
-        self.graph.check_doubts(function)
         place = self.graph.functions[function].where
         sites = ", ".join(f"{p.site} ({p.origin})" for p in self.plan.values[name].providers.values())
         message = f"{need.fragment if need else function} needs {name!r}, and {function} ({place}), which is called by"

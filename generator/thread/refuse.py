@@ -9,10 +9,10 @@ from itertools import combinations
 import libcst as cst
 
 from generator.code import syntax
+from generator.code.flow import Flow
 from generator.code.names import bound_names, inner_parameters, own_bound, variables
 from generator.code.traced import Traced, line_starts
 from generator.errors import LoomError
-from generator.thread.flow import Flow
 from generator.thread.functions import Call, Function
 from generator.thread.plan import Plan
 from generator.thread.uses import check_uses

@@ -82,7 +82,8 @@ def read_values(
             value = values.setdefault(name, Value(name, origin))
             value.marked.setdefault(word, origin)
             if word == "emit":
-                value.emitted = value.emitted or function.annotations.get(name, "")
+                stated = graph.names.annotations(graph.names.local(function, name), function.key)
+                value.emitted = value.emitted or next(iter(stated), "")
             (value.emitters if word == "emit" else value.receivers).append(function.id)
     for need in needs:
         if need.name not in values:
