@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterable
+from functools import reduce
 
 State = set[str] | None  # the names that have a value, or None after a return or a raise
 
@@ -14,6 +15,7 @@ class Flow:
     Attributes:
         unbound: name and line of each read that may come before the name has a value.
         ends: whether every path ends in a return or a raise.
+        bound: the names that have a value where one comes to its end.
     """
 
     def __init__(self, function: ast.FunctionDef | ast.AsyncFunctionDef, names: Iterable[str]):
@@ -21,7 +23,8 @@ class Flow:
         self.unbound: list[tuple[str, int]] = []
         arguments = function.args
         every = [*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs, arguments.vararg, arguments.kwarg]
-        self.ends = self._block(function.body, {a.arg for a in every if a} & self.names) is None
+        last = self._block(function.body, {a.arg for a in every if a} & self.names)
+        self.ends, self.bound = last is None, self.names if last is None else last
 
     def _block(self, statements: list[ast.stmt], state: State) -> State:
         for statement in statements:
@@ -60,19 +63,15 @@ class Flow:
                 handled = [self._block(handler.body, state) for handler in node.handlers]
                 result = self._block(node.body, state)
                 result = self._block(node.orelse, result) if result is not None else None
-                for other in handled:
-                    result = _join(result, other)
+                result = reduce(_join, handled, result)
                 final = self._block(node.finalbody, state)  # from wherever the rest was left
                 return None if final is None or result is None else result | final
             case ast.Match():
                 state = self._expressions(node.subject, state)
-                result: State = None
-                for case in node.cases:
-                    after = self._block(case.body, state | _stored(case.pattern, self.names))
-                    result = _join(result, after)
+                every = [self._block(case.body, state | _stored(case.pattern, self.names)) for case in node.cases]
                 last = node.cases[-1]
                 whole = isinstance(last.pattern, ast.MatchAs) and last.pattern.pattern is None and not last.guard
-                return result if whole else _join(result, state)
+                return reduce(_join, every if whole else [*every, state])
         return self._expressions(node, state)
 
     def _expressions(self, node: ast.AST, state: set[str]) -> set[str]:
