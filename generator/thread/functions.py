@@ -234,19 +234,20 @@ class Classes:
     def _read_targets(self, node: cst.CSTNode, key: str) -> None:
         """Of `x.a = value` the value; of `x.a, y = ...` and the like nothing that says more."""
         value = node.value if isinstance(node, (cst.Assign, cst.AnnAssign)) else None
-        for target in _targets(node):
+        for target in targets_of(node):
             for part in (target, *_parts(target)):
                 if isinstance(part, cst.Attribute):
                     whole = value if part is target else None
                     self.given.setdefault(part.attr.value, []).append((key, part, whole))
 
 
-def _targets(node: cst.CSTNode) -> Iterator[cst.CSTNode]:
+def targets_of(node: cst.CSTNode) -> Iterator[cst.CSTNode]:
+    """What a statement, a loop or a `with` assigns to, or deletes."""
     if isinstance(node, cst.Assign):
         yield from (target.target for target in node.targets)
     elif isinstance(node, cst.WithItem):
         yield from [node.asname.name] if node.asname else []
-    elif isinstance(node, (cst.AnnAssign, cst.AugAssign, cst.For, cst.CompFor)):
+    elif isinstance(node, (cst.AnnAssign, cst.AugAssign, cst.For, cst.CompFor, cst.Del)):
         yield node.target
 
 
