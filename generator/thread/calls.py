@@ -91,7 +91,8 @@ class CallGraph:
                 kinds = self.classes.family(host.class_name)
                 return {self.method(kind, method, after=host.class_name) for kind in kinds}
         kind = self.class_of(owner, key)
-        return self.methods(kind, method) if kind else None
+        computed = kind and (self.methods(kind, "__getattr__") | self.methods(kind, "__getattribute__"))
+        return self.methods(kind, method) if kind and not computed else None
 
     def class_of(self, node: cst.CSTNode, key: str) -> str:
         """The class that an expression is certain to be an instance of, else ''."""

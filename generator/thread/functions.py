@@ -80,6 +80,15 @@ class Function:
         return self.source.code(self.node.returns.annotation) if self.node.returns else ""
 
     @property
+    def path(self) -> str:
+        """The fragment that it is of."""
+        return self.path_of(self.node.name)
+
+    def path_of(self, node: cst.CSTNode) -> str:
+        """The fragment that a node in it is of."""
+        return self.source.traced.origin_at(self.source.span(node)[0]).path
+
+    @property
     def where(self) -> str:
         return self.source.where(self.node)
 

@@ -45,7 +45,6 @@ _KEEPING = re.compile(r"append|add|extend|insert|update|set|put|push|register|__
 _INERT = frozenset(  # they call nothing that they are given
     {
         *(
-            "type",
             "isinstance",
             "issubclass",
             "len",
@@ -77,7 +76,8 @@ class Instances:
         # what is called: with what, where what it gives goes, and the function whose parameter it is
         self._calls: dict[Place, list[tuple[set[Place], Place, cst.CSTNode | None]]] = {}
         self._scopes = {node: scope for text in graph.names.texts.values() for node, scope in text.scopes.inner.items()}
-        self._classes = {node for source in graph.sources.values() for node in source.module.body}
+        statements = [node for source in graph.sources.values() for node in source.module.body]
+        self._classes = {node: node.name.value for node in statements if isinstance(node, cst.ClassDef)}
         self._stated: set[Place] = set()  # places whose annotation says what they hold
         for (_, attribute), annotation in graph.classes.stated.items():
             if annotation:
@@ -139,7 +139,10 @@ class Instances:
             self._give(variable(node.name, key), self._places(node.default, key))
         elif isinstance(node, cst.FunctionDef):
             scope = variable(node.name, key)[0]
-            if not (scope and scope.node in self._classes):
+            if scope and scope.node in self._classes:  # its `self`, or its `cls`
+                for parameter in node.params.params[:1]:
+                    self._hold(variable(parameter.name, key), self._classes[scope.node])
+            else:
                 for place in self._targets(node.name, key):
                     self._hold(place, node)
             for below in own_nodes(node):
@@ -152,8 +155,8 @@ class Instances:
                     self._read_of(thing, node.attr.value, (node, "itself"))
         elif isinstance(node, cst.Lambda):
             self._give(node, self._places(node.body, key))
-        elif isinstance(node, cst.ClassDef) and node.name.value in self.graph.sources:
-            self._hold(variable(node.name, key), node.name.value)
+        elif node in self._classes:
+            self._hold((None, self._classes[node]), self._classes[node])
         elif isinstance(node, cst.Assign):
             for target in node.targets:
                 self._bind(target.target, node.value, key)
@@ -314,6 +317,8 @@ class Instances:
                 place.add(("class", kind))
             return place
         if isinstance(node, cst.Attribute):
+            if node.attr.value == "__class__":
+                return self._places(node.value, key)
             return (
                 set()
                 if self.graph.names.meaning(node, key)

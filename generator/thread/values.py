@@ -26,6 +26,7 @@ class Value:
     receivers: list[str] = field(default_factory=list)
     given: bool = False  # whether layers of some kind are made or called with it
     emitted: str = ""  # the type that an emitter gives it: `router_loss: Array = ...`
+    readers: set[str] = field(default_factory=set)  # ids of functions in which splices read it
     marked: dict[str, Origin] = field(default_factory=dict)  # emit, receive -> the first line that says so
 
     @property
@@ -94,6 +95,10 @@ def read_values(
                 f'Show it at the point, or write @provide("SITE") def {need.name}(...) in a fragment that has it.',
                 dependent=need.fragment,
             )
+        values[need.name].readers.add(need.function)
+    for name, value in values.items():
+        if name.startswith("__"):
+            raise LoomError(f"{name} is private in a class", str(value.origin), "Let it begin with one _.")
     return values
 
 

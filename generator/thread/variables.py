@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import builtins
 from collections.abc import Iterator, Mapping
 from functools import lru_cache
 
@@ -121,6 +122,13 @@ class Names:
         scope, word = self.variable(name, key)
         local = f"{key.rsplit(':', 1)[0]}:{word}" if ":" in key else word
         return "" if scope else next((found for found in (local, word) if found in self._sources), "")
+
+    def known(self, name: cst.Name, key: str) -> bool:
+        """Whether a name means a definition, what its fragment imports, or what Python has."""
+        source = self._sources[key]
+        path = source.traced.origin_at(source.span(name)[0]).path
+        imported = {imported.alias for imported in self._imports.get(path, {}).values()}
+        return bool(self.definition(name, key)) or name.value in imported or hasattr(builtins, name.value)
 
     def function(self, name: cst.Name, key: str) -> Function | None:
         """The function that a name always means."""
