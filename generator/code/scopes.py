@@ -42,6 +42,8 @@ class Scopes:
 
     Attributes:
         occurrences: each name that is a variable, where it is bound too, and the scope in which it stands.
+        inner: the scope that each function, lambda, class and comprehension is.
+        imports: what is imported, and the scope that binds it.
         quoted: annotations in quotes, and the scopes in which they stand.
     """
 
@@ -49,6 +51,8 @@ class Scopes:
         self.module = Scope(module, None)
         self.occurrences: list[tuple[cst.Name, Scope]] = []
         self.quoted: list[tuple[cst.SimpleString, Scope]] = []
+        self.inner: dict[cst.CSTNode, Scope] = {}
+        self.imports: list[tuple[cst.ImportAlias, Scope]] = []
         self._visit_all(syntax.children(module), self.module)
 
     def meant(self) -> Iterator[tuple[cst.Name, Scope | None]]:
@@ -69,9 +73,9 @@ class Scopes:
         elif isinstance(node, cst.ClassDef):
             self._bind(node.name, scope)
             self._visit_all((*node.decorators, *node.bases, *node.keywords), scope)
-            self._visit(node.body, Scope(node, scope))
+            self._visit(node.body, self._inside(node, scope))
         elif isinstance(node, _COMPREHENSIONS):
-            inner = Scope(node, scope)
+            inner = self._inside(node, scope)
             self._visit(node.for_in.iter, scope)  # the first iterable is read outside
             self._visit_all((child for child in syntax.children(node) if child is not node.for_in), inner)
             self._visit_loop(node.for_in, inner, first=True)
@@ -88,15 +92,20 @@ class Scopes:
             self._bind_by(node, scope)
             self._visit_all(syntax.children(node), scope)
 
+    def _inside(self, node: cst.CSTNode, scope: Scope) -> Scope:
+        self.inner[node] = Scope(node, scope)
+        return self.inner[node]
+
     def _visit_imports(self, aliases: Iterable[cst.ImportAlias], scope: Scope) -> None:
         for alias in aliases:
+            self.imports.append((alias, scope))
             if alias.asname:
                 self._bind_by(alias.asname, scope)
             else:
                 scope.bound.add(alias.evaluated_name.split(".")[0])
 
     def _visit_function(self, node: cst.FunctionDef | cst.Lambda, scope: Scope) -> None:
-        inner = Scope(node, scope)
+        inner = self._inside(node, scope)
         if isinstance(node, cst.FunctionDef):
             self._bind(node.name, scope)
             self._visit_all(node.decorators, scope)

@@ -36,6 +36,11 @@ def read_asked(definitions: dict[str, Definition]) -> tuple[dict[str, Definition
                 edits[function.key].append(_unmarked(parameter, function))
                 asked.append((function.id, parameter.name.value))
     texts = {key: source.traced.edited(edits[key]) for key, source in marked.items()}
+    for source in map(Source, texts.values()):
+        for node in syntax.walk(source.module):
+            if syntax.called(node) == WORD:
+                remedy = "Let a function or a method have the parameter."
+                raise LoomError(f"{WORD}() is the default of a function's parameter", source.where(node), remedy)
     return definitions | {key: replace(definitions[key], text=text) for key, text in texts.items()}, asked
 
 

@@ -2,46 +2,51 @@
 
 `self.attention = Attention(...)` in a class gives the type of `self.attention`; an annotation gives the type of a
 parameter, a variable, an attribute or a result (`layer: Block`); a function is called by its name, or by a local name
-for it (`step = jax.jit(train_step)`); a nested function is called where `jax.lax.scan` gets it.
+for it (`step = jax.jit(train_step)`); a nested function is called where `jax.lax.scan` gets it. Only what is certain is
+followed: a name that is bound in one way, an attribute that is given one type.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping
+from typing import NamedTuple
 
 import libcst as cst
 
 from generator.code import syntax
 from generator.code.syntax import Source
-from generator.errors import LoomError
 from generator.language.parts import Definition, Import
-from generator.thread.functions import Call, Classes, Function, read_functions
+from generator.thread.functions import Call, Classes, Function, Wrapper, read_functions
+from generator.thread.variables import Names, Variable
 from generator.thread.wrappers import SCAN, Wrappers
 
 
-@dataclass(frozen=True)
-class Doubt:
-    """A call that may be one of several functions, as far as the types say."""
+class Target(NamedTuple):
+    """What an expression calls: a function, and what its local names wrap it in."""
 
-    caller: str
-    node: cst.Call
-    callees: tuple[str, ...]
+    callee: str
+    wrappers: tuple[Wrapper, ...] = ()
 
 
 class CallGraph:
-    """All functions of the selected definitions and the calls between them."""
+    """All functions of the selected definitions and the calls between them.
+
+    Attributes:
+        followed: definition and the name in it by which a call calls.
+        aliases: local names for functions.
+    """
 
     def __init__(self, definitions: dict[str, Definition], imports: Mapping[str, Mapping[str, Import]]):
         self.sources = {key: Source(definition.text) for key, definition in definitions.items()}
         self.classes = Classes(self.sources)
         self.functions: dict[str, Function] = read_functions(self.sources)
-        self.wrappers = Wrappers(self.functions, self.scopes, imports)
+        self.names = Names(self.sources, self.functions, imports)
+        self.wrappers = Wrappers(self.names)
         self.calls: list[Call] = []
-        self.doubts: list[Doubt] = []
-        self.aliases: dict[str, list[tuple[str, str]]] = {}  # function -> (where, local name for it)
-        self.followed: set[tuple[str, cst.CSTNode]] = set()  # definition and the name in it by which such a call calls
-        for function in list(self.functions.values()):
+        self.followed: set[tuple[str, cst.CSTNode]] = set()
+        self.aliases: dict[Variable, str] = {}
+        self._types: dict[tuple[str, cst.CSTNode], str] = {}
+        for function in self.functions.values():
             self._read_calls(function)
 
     def callers(self, callee: str) -> list[Call]:
@@ -66,17 +71,38 @@ class CallGraph:
                 queue.append(name)
         return found
 
-    def check_doubts(self, callee: str) -> None:
-        """Refuses a call that may be one of `callee`, or of another function.
+    def methods(self, class_name: str, method: str) -> set[str]:
+        """The functions that a method of an instance of a class may be: its own, an inherited one, a subclass's."""
+        return {found for kind in self.classes.family(class_name) if (found := self.method(kind, method))}
 
-        Raises:
-            LoomError: at the first such call.
-        """
-        for doubt in self.doubts:
-            if callee in doubt.callees:
-                message = f"this may be a call of {' or of '.join(doubt.callees)}, and {callee} is threaded"
-                where = self.functions[doubt.caller].source.where(doubt.node)
-                raise LoomError(message, where, "Use two names, so that each has one type.")
+    def method(self, class_name: str, method: str, after: str = "") -> str:
+        """The function that is a method of a class, its own or inherited, '' for none; of what comes after a base."""
+        lineage = self.classes.lineage(class_name)
+        for name in lineage[lineage.index(after) + 1 :] if after else lineage:
+            if f"{name}.{method}" in self.functions:
+                return f"{name}.{method}"
+        return ""
+
+    def meant(self, owner: cst.BaseExpression, method: str, key: str) -> set[str] | None:
+        """The functions that a method of an expression may be, None where that may be anything."""
+        if isinstance(owner, cst.Call) and syntax.called(owner) == "super" and not owner.args:
+            host = self.names.host((self.names.texts[key].standing[cst.ensure_type(owner.func, cst.Name)], ""), key)
+            if host and host.is_method:
+                kinds = self.classes.family(host.class_name)
+                return {self.method(kind, method, after=host.class_name) for kind in kinds}
+        kind = self.class_of(owner, key)
+        computed = kind and (self.methods(kind, "__getattr__") | self.methods(kind, "__getattribute__"))
+        return self.methods(kind, method) if kind and not computed else None
+
+    def class_of(self, node: cst.CSTNode, key: str) -> str:
+        """The class that an expression is certain to be an instance of, else ''."""
+        if (key, node) not in self._types:
+            self._types[key, node] = ""  # where it depends on itself
+            self._types[key, node] = self._read_class(node, key)
+        return self._types[key, node]
+
+    def is_class(self, node: cst.CSTNode, key: str) -> bool:
+        return self.names.definition(node, key) in self.classes.names
 
     def _read_calls(self, function: Function) -> None:
         for statement in syntax.statements(function.node):
@@ -85,107 +111,81 @@ class CallGraph:
             for node in syntax.own_expressions(statement):
                 if not isinstance(node, cst.Call):
                     continue
-                scan = self.wrappers.meaning(node.func, function) == SCAN and bool(node.args)
-                wrappers, target = self.wrappers.around(_scanned(node) if scan else node.func, function)
-                callees = self._resolve(target, function, frozenset())
-                if len(callees) == 1:
-                    self.calls.append(Call(function.id, callees[0], node, statement, scan, wrappers))
-                    self.followed.add((function.key, target))
-                elif len(callees) > 1:
-                    self.doubts.append(Doubt(function.id, node, tuple(callees)))
-                    self.followed.add((function.key, target))
+                scan = self.names.meaning(node.func, function.key) == SCAN and bool(node.args)
+                wrappers, called = self.wrappers.around(_scanned(node) if scan else node.func, function.key)
+                target = self._target(called, function.key, frozenset())
+                if target:
+                    wrappers += target.wrappers
+                    self.calls.append(Call(function.id, target.callee, node, statement, scan, wrappers))
+                    self.followed.add((function.key, called))
 
-    def _resolve(self, target: cst.BaseExpression, function: Function, seen: frozenset[str]) -> list[str]:
-        if isinstance(target, cst.Attribute) and syntax.called(target.value) == "super":
-            bases = self.classes.bases.get(function.class_name, ())
-            return _distinct(self.method(base, target.attr.value) for base in bases)
-        parts = syntax.dotted(target).split(".")
-        if parts == [""]:
-            return []
-        if len(parts) > 1:
-            classes = self._types(parts[0], function, seen)
-            for attribute in parts[1:-1]:
-                classes = [kind for owner in classes for kind in self.classes.attribute(owner, attribute)]
-            last = [kind for owner in classes for kind in self.classes.attribute(owner, parts[-1])]
-            methods = [self.method(kind, "__call__") for kind in last]
-            return _distinct(methods or [self.method(owner, parts[-1]) for owner in classes])
-        return self._resolve_name(parts[0], function, seen)
+    def _target(self, node: cst.BaseExpression, key: str, seen: frozenset[cst.CSTNode]) -> Target | None:
+        """The function that calling an expression calls for certain."""
+        found: set[str] = set()
+        if isinstance(node, cst.Attribute):
+            kind, method = self.class_of(node, key), node.attr.value
+            if kind:
+                found = self.methods(kind, "__call__")
+            elif (
+                not any(attribute == method for _, attribute in self.classes.stated)
+                and method not in self.classes.given
+            ):
+                found = self.meant(node.value, method, key) or set()
+        elif isinstance(node, cst.Name) and node in self.names.texts[key].standing and node not in seen:
+            if function := self.names.function(node, key):
+                return Target(function.id)
+            if self.is_class(node, key):
+                found = {self.method(node.value, "__init__")}
+            elif kind := self.class_of(node, key):
+                found = self.methods(kind, "__call__")
+            elif value := self.names.value(node, key):
+                wrappers, inner = self.wrappers.around(value, key)
+                target = self._target(inner, key, seen | {node})
+                if target and isinstance(inner, (cst.Name, cst.Attribute)):
+                    self.followed.add((key, inner))
+                    self.aliases[self.names.variable(node, key)] = target.callee
+                    return Target(target.callee, wrappers + target.wrappers)
+        return Target(*found) if len(found) == 1 and found != {""} else None
 
-    def _resolve_name(self, name: str, function: Function, seen: frozenset[str]) -> list[str]:
-        for scope in self.scopes(function):
-            if f"{scope.id}.{name}" in self.functions:
-                return [f"{scope.id}.{name}"]
-            if name in scope.types or name in scope.bindings or name in scope.parameter_names:
-                methods = [self.method(kind, "__call__") for kind in self._types(name, function, seen)]
-                return _distinct(methods + self._aliased(name, scope, seen))
-        if name in self.classes.names:
-            return _distinct([self.method(name, "__init__")])
-        local = f"{function.key.rsplit(':', 1)[0]}:{name}" if ":" in function.key else name
-        return [found for found in (local, name) if found in self.functions][:1]
-
-    def _aliased(self, name: str, scope: Function, seen: frozenset[str]) -> list[str]:
-        """The functions that a local name stands for: `step = jax.jit(train_step)`, `f = self.attention`."""
-        if f"{scope.id} {name}" in seen:
-            return []
-        found = []
-        for value in scope.bindings.get(name, ()):
-            target = self.wrappers.around(value, scope)[1]
-            if isinstance(target, (cst.Name, cst.Attribute)):
-                callees = self._resolve(target, scope, seen | {f"{scope.id} {name}"})
-                found += callees
-                self.followed.add((scope.key, target))
-                for callee in callees:
-                    if (scope.id, name) not in self.aliases.setdefault(callee, []):
-                        self.aliases[callee].append((scope.id, name))
-        return found
-
-    def _types(self, name: str, function: Function, seen: frozenset[str]) -> list[str]:
-        """The classes that a name may have."""
-        if name == "self":
-            return [function.class_name]
-        for scope in self.scopes(function):
-            if name in scope.types:
-                return [scope.types[name]]
-            if name in scope.bindings:
-                if f"{scope.id} {name}" in seen:
-                    return []
-                values = scope.bindings[name]
-                return _distinct(
-                    kind for v in values for kind in self._type_of(v, scope, seen | {f"{scope.id} {name}"})
-                )
-            if name in scope.parameter_names:
-                return []
-        return []
-
-    def _type_of(self, value: cst.BaseExpression, function: Function, seen: frozenset[str]) -> list[str]:
-        if isinstance(value, cst.Call):
-            if syntax.called(value) in self.classes.names:
-                return [syntax.called(value)]
-            results = [self.functions[callee].result for callee in self._resolve(value.func, function, seen)]
-            return [kind for kind in map(self.classes.named, results) if kind]
-        parts = syntax.dotted(value).split(".")
-        classes = self._types(parts[0], function, seen) if parts != [""] else []
-        for attribute in parts[1:]:
-            classes = [kind for owner in classes for kind in self.classes.attribute(owner, attribute)]
-        return classes
-
-    def scopes(self, function: Function) -> list[Function]:
-        """A function and those around it."""
-        scopes = [function]
-        while scopes[-1].owner:
-            scopes.append(self.functions[scopes[-1].owner])
-        return scopes
-
-    def method(self, class_name: str, method: str) -> str:
-        """The function that is a method of a class, its own or inherited, '' for none."""
-        for name in self.classes.lineage(class_name):
-            if f"{name}.{method}" in self.functions:
-                return f"{name}.{method}"
+    def _read_class(self, node: cst.CSTNode, key: str) -> str:
+        if isinstance(node, cst.Name):
+            return self._class_of_name(node, key) if node in self.names.texts[key].standing else ""
+        if isinstance(node, cst.Attribute):
+            kind = self.class_of(node.value, key)
+            return self._class_of_attribute(kind, node.attr.value) if kind else ""
+        if isinstance(node, cst.Call):
+            if self.is_class(node.func, key):
+                return cst.ensure_type(node.func, cst.Name).value
+            target = self._target(node.func, key, frozenset())
+            plain = target and not any("grad" in wrapper.word for wrapper in target.wrappers)
+            return self.classes.named(self.functions[target.callee].result) if target and plain else ""
         return ""
 
+    def _class_of_name(self, name: cst.Name, key: str) -> str:
+        variable = self.names.variable(name, key)
+        binding, host = self.names.binds(variable, key), self.names.host(variable, key)
+        if host and host.is_method and not host.decorated("classmethod") and len(binding) == 1:
+            own = [*host.node.params.posonly_params, *host.node.params.params]
+            if own and binding[0] is own[0]:
+                return host.class_name
+        stated = self.names.annotations(variable, key) if variable[0] else []
+        if stated:
+            return self.classes.named(stated[0])
+        values = [node.value if isinstance(node, cst.Assign) else None for node in binding if variable[0]]
+        kinds = {self.class_of(value, key) if value else "" for value in values}
+        return kinds.pop() if len(kinds) == 1 else ""
 
-def _distinct(names: Iterable[str]) -> list[str]:
-    return list(dict.fromkeys(name for name in names if name))
+    def _class_of_attribute(self, kind: str, attribute: str) -> str:
+        """The class of an attribute: as it is stated, or as every assignment to it says."""
+        for base in self.classes.lineage(kind):
+            if (base, attribute) in self.classes.stated:
+                return self.classes.named(self.classes.stated[base, attribute])
+        kinds, related = set(), {*self.classes.lineage(kind), *self.classes.family(kind)}
+        for key, target, value in self.classes.given.get(attribute, ()):
+            owner = self.class_of(target.value, key)
+            if not owner or owner in related:
+                kinds.add(self.class_of(value, key) if value else "")
+        return kinds.pop() if len(kinds) == 1 else ""
 
 
 def _scanned(call: cst.Call) -> cst.BaseExpression:

@@ -83,9 +83,10 @@ def _written(plan: Plan, function: Function, names: list[str], default: str) -> 
 
 
 def _check_signature(plan: Plan, function: Function, name: str) -> None:
-    """New parameters have no place beside `*args` and `/`."""
+    """New parameters have no place beside `*args` and `/`; `**kwargs` would have taken what calls give by their name."""
     params = function.node.params
-    if params.posonly_params or isinstance(params.star_arg, cst.Param):
+    starred = [c for c in plan.graph.callers(function.id) if c.starred or c.supplies(function, name)]
+    if params.posonly_params or isinstance(params.star_arg, cst.Param) or (params.star_kwarg and starred):
         remedy = "Write out its parameters, without * and /."
         raise LoomError(
             f"{function.id} must take {name}, and its parameters leave no place for it", function.where, remedy

@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import re
-from collections import Counter
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property
 from typing import NamedTuple
 
 import libcst as cst
 
 from generator.code import syntax
-from generator.code.names import bound_by, own_code
 from generator.code.syntax import Source
+from generator.errors import LoomError
 
 
 @dataclass
@@ -24,9 +23,6 @@ class Function:
         id: `loss`, `Decoder.hidden`, `Decoder.hidden.block`.
         key: of the definition that holds it.
         owner: id of the enclosing function of a nested one, else ''.
-        types: local name -> class, where an annotation says so.
-        annotations: of local names that are assigned.
-        bindings: local name -> the expressions that it is assigned, where that is all that it is bound by.
         twice: whether another function has the same id.
     """
 
@@ -36,9 +32,6 @@ class Function:
     owner: str
     node: cst.FunctionDef
     source: Source
-    types: dict[str, str] = field(default_factory=dict)
-    annotations: dict[str, str] = field(default_factory=dict)
-    bindings: dict[str, list[cst.BaseExpression]] = field(default_factory=dict)
     twice: bool = False
 
     @cached_property
@@ -66,12 +59,34 @@ class Function:
 
     @property
     def is_method(self) -> bool:
-        static = any(syntax.dotted(decorator.decorator) == "staticmethod" for decorator in self.node.decorators)
-        return bool(self.class_name) and not self.owner and not static
+        return self.is_member and not self.decorated("staticmethod")
+
+    @property
+    def is_member(self) -> bool:
+        """Whether it is a method, static or not."""
+        return bool(self.class_name) and not self.owner
+
+    @property
+    def is_dunder(self) -> bool:
+        """Whether Python calls it by itself: `__len__`."""
+        name = self.node.name.value
+        return self.is_member and name[:2] == name[-2:] == "__" and name != "__call__"
+
+    def decorated(self, *words: str) -> bool:
+        return any(syntax.dotted(decorator.decorator) in words for decorator in self.node.decorators)
 
     @property
     def result(self) -> str:
         return self.source.code(self.node.returns.annotation) if self.node.returns else ""
+
+    @property
+    def path(self) -> str:
+        """The fragment that it is of."""
+        return self.path_of(self.node.name)
+
+    def path_of(self, node: cst.CSTNode) -> str:
+        """The fragment that a node in it is of."""
+        return self.source.traced.origin_at(self.source.span(node)[0]).path
 
     @property
     def where(self) -> str:
@@ -79,10 +94,10 @@ class Function:
 
 
 class Wrapper(NamedTuple):
-    """A call around a function that gives it back: what it calls, `jax.jit`, and a keyword that counts parameters."""
+    """A call around a function that gives it back: what it calls, `jax.jit`, and what else it is given."""
 
     word: str
-    counts: str
+    arguments: tuple[cst.Arg, ...] = ()
 
 
 @dataclass(eq=False)
@@ -127,14 +142,7 @@ def read_functions(sources: dict[str, Source]) -> dict[str, Function]:
             for member in methods:
                 if isinstance(member, cst.FunctionDef):
                     _read_function(functions, member, key, source, class_name, "")
-    names = {name for source in sources.values() for name in class_names(source)}
-    for function in functions.values():
-        _read_types(function, names)
     return functions
-
-
-def class_names(source: Source) -> list[str]:
-    return [statement.name.value for statement in source.module.body if isinstance(statement, cst.ClassDef)]
 
 
 def _read_function(
@@ -150,29 +158,6 @@ def _read_function(
             _read_function(functions, statement, key, source, class_name, function.id)
 
 
-def _read_types(function: Function, names: set[str]) -> None:
-    for parameter in function.parameters:
-        if parameter.annotation:
-            kind = named_class(function.source.code(parameter.annotation.annotation), names)
-            if kind:
-                function.types[parameter.name.value] = kind
-    for statement in syntax.statements(function.node):
-        small = syntax.simple(statement)
-        if isinstance(small, cst.AnnAssign) and isinstance(small.target, cst.Name):
-            annotation = function.source.code(small.annotation.annotation)
-            function.annotations[small.target.value] = annotation
-            if kind := named_class(annotation, names):
-                function.types[small.target.value] = kind
-        elif isinstance(small, cst.Assign):
-            for target in small.targets:
-                if isinstance(target.target, cst.Name):
-                    function.bindings.setdefault(target.target.value, []).append(small.value)
-    bound = Counter(name for node in own_code(function.node) for name in bound_by(node))
-    for name, values in function.bindings.items():  # by a loop, an unpacking or a caller it may be anything
-        if bound[name] > len(values) or name in function.parameter_names:
-            values.clear()
-
-
 def named_class(annotation: str, names: set[str]) -> str:
     """The class of an annotation: `Block`, `"Block"`, `Block | None`, `Optional[Block]`; else ''."""
     text = annotation.strip("\"' ")
@@ -183,65 +168,100 @@ def named_class(annotation: str, names: set[str]) -> str:
 
 
 class Classes:
-    """The classes of the definitions: their bases, and the classes of their attributes."""
+    """The classes of the definitions: their bases, and what their attributes are given.
+
+    Attributes:
+        names: of all classes.
+        has_config: classes that keep their config as self.config.
+        stated: class and attribute -> the annotation of the attribute.
+        given: attribute -> key, target and value of each assignment, whatever it is an attribute of.
+    """
 
     def __init__(self, sources: dict[str, Source]):
-        self.names = {name for source in sources.values() for name in class_names(source)}
-        self.bases: dict[str, tuple[str, ...]] = {}
-        self.has_config: set[str] = set()  # classes that keep their config as self.config
-        self._attributes: dict[str, dict[str, list[str]]] = {}
-        for source in sources.values():
+        self._bases: dict[str, list[str]] = {}
+        self._kinds: dict[str, type] = {}
+        self._where: dict[str, str] = {}
+        self.has_config: set[str] = set()
+        self.stated: dict[tuple[str, str], str] = {}
+        self.given: dict[str, list[tuple[str, cst.Attribute, cst.BaseExpression | None]]] = {}
+        for key, source in sources.items():
             for statement in source.module.body:
                 if isinstance(statement, cst.ClassDef):
                     self._read(statement, source)
+            for node in syntax.walk(source.module):
+                self._read_targets(node, key)
+        self.names = frozenset(self._bases)
+        for name in sorted(self.names):
+            self._order(name, ())
+
+    def lineage(self, name: str) -> list[str]:
+        """A class and those that it inherits from, in the order in which Python looks for a method."""
+        return [kind.__name__ for kind in self._kinds[name].__mro__ if kind is not object] if name else []
+
+    def family(self, name: str) -> list[str]:
+        """A class and those that inherit from it."""
+        return [other for other in sorted(self.names) if name in self.lineage(other)]
 
     def named(self, annotation: str) -> str:
         return named_class(annotation, self.names)
 
-    def lineage(self, name: str) -> Iterator[str]:
-        """A class and those that it inherits from."""
-        if name:
-            yield name
-        for base in self.bases.get(name, ()):
-            yield from self.lineage(base)
+    def mentioned(self, annotation: str) -> list[str]:
+        """The classes that an annotation names: `list[Block]`."""
+        return sorted(self.names & set(re.findall(r"\w+", annotation)))
 
-    def attribute(self, owner: str, attribute: str) -> list[str]:
-        """The classes that an attribute may have."""
-        for name in self.lineage(owner):
-            if attribute in self._attributes.get(name, {}):
-                return self._attributes[name][attribute]
-        return []
+    def _order(self, name: str, inside: tuple[str, ...]) -> type:
+        if name not in self._kinds:
+            try:
+                if name in inside:
+                    raise TypeError
+                bases = [self._order(base, (*inside, name)) for base in self._bases[name] if base in self.names]
+                self._kinds[name] = type(name, tuple(bases), {})
+            except TypeError:
+                remedy = "Let it inherit from one class."
+                raise LoomError(f"the bases of {name} have no order", self._where[name], remedy) from None
+        return self._kinds[name]
 
     def _read(self, node: cst.ClassDef, source: Source) -> None:
         name = node.name.value
-        self.bases[name] = tuple(
-            b for b in (syntax.dotted(base.value) for base in node.bases) if b in self.names - {name}
-        )
+        self._where[name] = source.where(node)
+        self._bases[name] = [syntax.dotted(base.value) for base in node.bases]
+        for below in syntax.walk(node):
+            if isinstance(below, (cst.AnnAssign, cst.Assign)):
+                target = syntax.dotted(below.target if isinstance(below, cst.AnnAssign) else below.targets[0].target)
+                if target == "self.config":
+                    self.has_config.add(name)
+                if isinstance(below, cst.AnnAssign) and target.startswith("self."):
+                    self.stated[name, target.removeprefix("self.")] = source.code(below.annotation.annotation)
         for statement in syntax.body(node):
             small = syntax.simple(statement)
             if isinstance(small, cst.AnnAssign):
-                self._add(name, syntax.dotted(small.target), self.named(source.code(small.annotation.annotation)))
-            if isinstance(statement, cst.FunctionDef):
-                self._read_method(statement, name, source)
+                self.stated[name, syntax.dotted(small.target)] = source.code(small.annotation.annotation)
+            elif isinstance(small, cst.Assign):
+                for target in small.targets:
+                    self.stated.setdefault((name, syntax.dotted(target.target)), "")
 
-    def _read_method(self, method: cst.FunctionDef, class_name: str, source: Source) -> None:
-        annotated = {
-            p.name.value: source.code(p.annotation.annotation) for p in syntax.parameters(method) if p.annotation
-        }
-        for node in syntax.walk(method):
-            if isinstance(node, cst.AnnAssign):
-                target, kind = syntax.dotted(node.target), self.named(source.code(node.annotation.annotation))
-            elif isinstance(node, cst.Assign) and len(node.targets) == 1:
-                target, kind = syntax.dotted(node.targets[0].target), syntax.called(node.value)
-                kind = kind if kind in self.names else self.named(annotated.get(syntax.dotted(node.value), ""))
-            else:
-                continue
-            if target == "self.config":
-                self.has_config.add(class_name)
-            if target.startswith("self."):
-                self._add(class_name, target.removeprefix("self."), kind)
+    def _read_targets(self, node: cst.CSTNode, key: str) -> None:
+        """Of `x.a = value` the value; of `x.a, y = ...` and the like nothing that says more."""
+        value = node.value if isinstance(node, (cst.Assign, cst.AnnAssign)) else None
+        for target in targets_of(node):
+            for part in (target, *_parts(target)):
+                if isinstance(part, cst.Attribute):
+                    whole = value if part is target else None
+                    self.given.setdefault(part.attr.value, []).append((key, part, whole))
 
-    def _add(self, owner: str, attribute: str, kind: str) -> None:
-        known = self._attributes.setdefault(owner, {}).setdefault(attribute, [])
-        if kind and kind not in known:
-            known.append(kind)
+
+def targets_of(node: cst.CSTNode) -> Iterator[cst.CSTNode]:
+    """What a statement, a loop or a `with` assigns to, or deletes."""
+    if isinstance(node, cst.Assign):
+        yield from (target.target for target in node.targets)
+    elif isinstance(node, cst.WithItem):
+        yield from [node.asname.name] if node.asname else []
+    elif isinstance(node, (cst.AnnAssign, cst.AugAssign, cst.For, cst.CompFor, cst.Del)):
+        yield node.target
+
+
+def _parts(target: cst.CSTNode) -> Iterator[cst.CSTNode]:
+    """The targets in a tuple of them."""
+    for element in target.elements if isinstance(target, (cst.Tuple, cst.List)) else ():
+        yield element.value
+        yield from _parts(element.value)

@@ -6,30 +6,31 @@ may be what it holds, and a call of a function that is not known may give back w
 
 from __future__ import annotations
 
-import ast
 import re
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 
 import libcst as cst
 
 from generator.code import syntax
-from generator.code.names import bound_names, own_bound, own_code
-from generator.code.syntax import Source
+from generator.language.grammar import own_nodes
 from generator.thread.calls import CallGraph
-from generator.thread.functions import Function
+from generator.thread.variables import Variable
 from generator.thread.wrappers import WRAPPERS
 
-# ("name", function, name), ("attribute", "", name), ("result", function, ""), ("class", "", name), and what is had by
-# calling what a place holds: ("called name", ...)
-Place = tuple[str, str, str]
-ANY: Place = ("any", "", "")  # an attribute whose name is computed
+# A variable, the attributes of one name, what a function gives, what a call that is not known gets and gives, a lambda.
+Place = Variable | tuple[str, str] | cst.CSTNode | tuple[cst.CSTNode, str]
+# A class, for its instances too, or a function; and the function whose parameter was called to get it: what that gives
+# comes out of the function at the calls that gave the parameter, and at no others.
+Thing = tuple[str | cst.CSTNode, cst.CSTNode | None]
+ANY, SET = ("any", ""), ("set", "")  # an attribute whose name is computed, where it is read and where it is set
+METHOD: Place = ("method", "")  # a method whose name is computed, which stands for itself
 
 # Functions of libraries that give back a function which calls what they are given first.
 _WRAPPING = WRAPPERS | {
     *("functools.partial", "jax.shard_map", "jax.vmap", "jax.pmap", "jax.jacfwd", "jax.jacrev", "jax.hessian"),
     *("flax.nnx.vmap", "flax.nnx.pmap", "flax.nnx.scan"),
 }
-# Those that call it at once; and those that call what they are given at other places.
+# Those that call at once what they are given first; and those that call what they are given at other places.
 _CALLING = frozenset(
     {
         *("map", "filter", "functools.reduce", "jax.tree.map", "jax.tree_util.tree_map", "jax.eval_shape", "jax.vjp"),
@@ -37,246 +38,317 @@ _CALLING = frozenset(
     }
 )
 _PLACES = {"jax.lax.cond": (1, 2), "jax.lax.switch": (1,), "jax.lax.fori_loop": (2,), "jax.lax.while_loop": (0, 1)}
+_SENDING = ("submit", "map", "starmap", "apply", "apply_async", "imap")  # methods of pools
+_TOOLS = re.compile(r"(functools|itertools)\.")
+_CALLED = re.compile(r"key|f|fun|func|function|fn|\w+_(fun|fn|func)|default_factory|target|callback|initializer|hook")
+_KEEPING = re.compile(r"append|add|extend|insert|update|set|put|push|register|__set")  # methods that keep what they get
+_INERT = frozenset(  # they call nothing that they are given
+    {
+        *(
+            "isinstance",
+            "issubclass",
+            "len",
+            "str",
+            "repr",
+            "print",
+            "int",
+            "float",
+            "bool",
+            "id",
+            "hash",
+            "abs",
+        ),
+        *("hasattr", "range", "sum", "any", "all", "ValueError", "TypeError", "callable", "vars", "dir", "setattr"),
+    }
+)
 _OPAQUE = re.compile(r"\b(Any|Callable|object|Module)\b|^(list|tuple|dict|set)$")  # annotations that may be anything
 
 
 class Instances:
-    """What every place in the functions of a call graph may hold."""
+    """What every place in a package may hold."""
 
     def __init__(self, graph: CallGraph):
         self.graph = graph
-        self._known = {id(call.node): call.callee for call in graph.calls}
-        self._held: dict[Place, set[Place]] = {}
+        self._known = {(graph.functions[call.caller].key, call.node): call for call in graph.calls}
+        self._held: dict[Place, set[Thing]] = {METHOD: {("*", None)}}
+        self._goes: dict[Place, set[tuple[Place, cst.CSTNode | None]]] = {}
+        self._reads: dict[Place, list[tuple[str, Place]]] = {}  # the attributes that are read of what a place holds
+        # what is called: with what, where what it gives goes, and the function whose parameter it is
+        self._calls: dict[Place, list[tuple[set[Place], Place, cst.CSTNode | None]]] = {}
+        self._scopes = {node: scope for text in graph.names.texts.values() for node, scope in text.scopes.inner.items()}
+        statements = [node for source in graph.sources.values() for node in source.module.body]
+        self._classes = {node: node.name.value for node in statements if isinstance(node, cst.ClassDef)}
         self._stated: set[Place] = set()  # places whose annotation says what they hold
-        for function in graph.functions.values():
-            self._read_annotations(function)
-        for function in graph.functions.values():
-            self._read(function)
-        for source in graph.sources.values():
-            for statement in source.module.body:
-                for member in syntax.body(statement) if isinstance(statement, cst.ClassDef) else [statement]:
-                    self._read_value(syntax.simple(member), source)
+        for (_, attribute), annotation in graph.classes.stated.items():
+            if annotation:
+                self._state(("attribute", attribute), annotation)
+        nodes = [(node, key) for key, source in graph.sources.items() for node in syntax.walk(source.module)]
+        self._takers = {  # functions and their parameters that they call
+            (graph.names.taker(node.func, key), node.func.value)
+            for node, key in nodes
+            if isinstance(node, cst.Call) and isinstance(node.func, cst.Name)
+        }
+        for read in (self._read_annotation, self._read):
+            for node, key in nodes:
+                read(node, key)
 
-    def calls(self, function: Function) -> Iterator[tuple[cst.Call, cst.BaseExpression, set[str]]]:
-        """The calls in a function whose callee is not known, with what they call and the classes that it may be of."""
-        for node in own_code(function.node):
-            if isinstance(node, cst.Call) and id(node) not in self._known and not self._is_class(node.func):
-                meaning = self.graph.wrappers.meaning(node.func, function)
-                places = (0,) if meaning in _CALLING | _WRAPPING else _PLACES.get(meaning, ())
-                given = [argument.value for argument in node.args if not argument.keyword and not argument.star]
-                called = [given[place] for place in places if place < len(given)]
-                for expression in (node.func, *called):
-                    yield node, expression, self.classes(expression, function)
+    def calls(self) -> Iterator[tuple[str, cst.BaseExpression, set[str]]]:
+        """What is called though it isn't known: the definition, the expression and the classes it may be of."""
+        for key, source in self.graph.sources.items():
+            for node in syntax.walk(source.module):
+                if isinstance(node, cst.Decorator):
+                    yield key, node.decorator, self.classes(node.decorator, key)
+                if (
+                    isinstance(node, cst.Call)
+                    and (key, node) not in self._known
+                    and not self.graph.is_class(node.func, key)
+                ):
+                    for expression in (node.func, *self._called(node, key)):
+                        yield key, expression, self.classes(expression, key)
 
-    def attributes(self, function: Function, names: Collection[str]) -> Iterator[cst.Attribute]:
-        """The attributes of these names that a function reads."""
-        for node in own_code(function.node):
-            if isinstance(node, cst.Attribute) and node.attr.value in names:
-                yield node
-
-    def classes(self, expression: cst.BaseExpression, function: Function) -> set[str]:
+    def classes(self, expression: cst.BaseExpression, key: str) -> set[str]:
         """The classes that the value of an expression may be of."""
-        seen, queue = set[Place](), list(self._places(expression, function))
-        while queue:
-            place = queue.pop()
-            if place not in seen:
-                seen.add(place)
-                queue += self._held.get(place, ())
-        if ANY in seen:
-            return set(self.graph.classes.names)
-        return {name for word, _, name in seen if word == "class"}
+        held = {thing for place in self._places(expression, key) for thing, _ in self._held.get(place, ())}
+        return {thing for thing in held if isinstance(thing, str)}
 
-    def _read_value(self, statement: cst.BaseSmallStatement | None, source: Source) -> None:
-        """An assignment in a class or beside the functions."""
-        if isinstance(statement, cst.AnnAssign):
-            name, kinds = syntax.dotted(statement.target), self._mentioned(source.code(statement.annotation.annotation))
-        elif isinstance(statement, cst.Assign):
-            name, kinds = syntax.dotted(statement.targets[0].target), self._mentioned(source.code(statement.value))
-        else:
-            return
-        self._give(("attribute", "", name), kinds)
-        self._give(("name", "", name), kinds)
+    def _called(self, call: cst.Call, key: str) -> Iterator[cst.BaseExpression]:
+        """The arguments that a call of something outside the package may call."""
+        meaning = self.graph.names.meaning(call.func, key)
+        calling = meaning in _CALLING | _WRAPPING or (
+            isinstance(call.func, cst.Attribute) and call.func.attr.value in _SENDING
+        )
+        places = range(9) if _TOOLS.match(meaning) else (0,) if calling else _PLACES.get(meaning, ())
+        given = [argument.value for argument in call.args if not argument.keyword and not argument.star]
+        yield from (given[place] for place in places if place < len(given))
+        yield from (a.value for a in call.args if a.keyword and _CALLED.fullmatch(a.keyword.value))
 
-    def _read_annotations(self, function: Function) -> None:
-        for parameter in function.parameters:
-            if parameter.annotation:
-                annotation = function.source.code(parameter.annotation.annotation)
-                self._state(("name", function.id, parameter.name.value), annotation)
-        if function.result:
-            self._state(("result", function.id, ""), function.result)
+    def _read_annotation(self, node: cst.CSTNode, key: str) -> None:
+        source = self.graph.sources[key]
+        if isinstance(node, cst.Param) and node.annotation:
+            self._state(self.graph.names.variable(node.name, key), source.code(node.annotation.annotation))
+        elif isinstance(node, cst.FunctionDef) and node.returns:
+            self._state(node, source.code(node.returns.annotation))
+        elif isinstance(node, cst.AnnAssign):
+            for place in self._targets(node.target, key):
+                self._state(place, source.code(node.annotation.annotation))
 
-    def _read(self, function: Function) -> None:
-        for parameter in function.parameters:
-            if parameter.default:
-                self._give(("name", function.id, parameter.name.value), self._places(parameter.default, function))
-        for node in own_code(function.node):
-            if isinstance(node, cst.Assign):
-                for target in node.targets:
-                    self._bind(target.target, node.value, function)
-            elif isinstance(node, cst.AnnAssign):
-                for place in self._targets(node.target, function):
-                    self._state(place, function.source.code(node.annotation.annotation))
-                if node.value:
-                    self._bind(node.target, node.value, function)
-            elif isinstance(node, (cst.AugAssign, cst.NamedExpr)):
-                self._bind(node.target, node.value, function)
-            elif isinstance(node, (cst.For, cst.CompFor)):
-                self._bind(node.target, node.iter, function)
-            elif isinstance(node, cst.WithItem) and node.asname:
-                self._bind(node.asname.name, node.item, function)
-            elif isinstance(node, cst.Match):
-                for name in {name for case in node.cases for name in bound_names(case.pattern)}:
-                    self._give(self._name(name, function), self._places(node.subject, function))
-            elif isinstance(node, (cst.Return, cst.Yield)) and node.value:
-                self._give(("result", function.id, ""), self._places(node.value, function))
-            elif isinstance(node, cst.Call):
-                self._read_call(node, function)
+    def _read(self, node: cst.CSTNode, key: str) -> None:
+        """What flows where by one node."""
+        variable = self.graph.names.variable
+        if isinstance(node, cst.Param) and node.default:
+            self._give(variable(node.name, key), self._places(node.default, key))
+        elif isinstance(node, cst.FunctionDef):
+            scope = variable(node.name, key)[0]
+            if scope and scope.node in self._classes:  # its `self`, or its `cls`
+                for parameter in node.params.params[:1]:
+                    self._hold(variable(parameter.name, key), self._classes[scope.node])
+            else:
+                for place in self._targets(node.name, key):
+                    self._hold(place, node)
+            for below in own_nodes(node):
+                if isinstance(below, (cst.Return, cst.Yield)) and below.value:
+                    self._give(node, self._places(below.value, key))
+        elif isinstance(node, cst.Attribute) and not self.graph.names.meaning(node, key):
+            for place in self._places(node.value, key):
+                self._reads.setdefault(place, []).append((node.attr.value, (node, "itself")))
+                for thing, _ in list(self._held.get(place, ())):
+                    self._read_of(thing, node.attr.value, (node, "itself"))
+        elif isinstance(node, cst.Lambda):
+            self._give(node, self._places(node.body, key))
+        elif node in self._classes:
+            self._hold((None, self._classes[node]), self._classes[node])
+        elif isinstance(node, cst.Assign):
+            for target in node.targets:
+                self._bind(target.target, node.value, key)
+        elif isinstance(node, (cst.AnnAssign, cst.AugAssign, cst.NamedExpr)) and node.value:
+            self._bind(node.target, node.value, key)
+        elif isinstance(node, (cst.For, cst.CompFor)):
+            self._bind(node.target, node.iter, key)
+        elif isinstance(node, cst.WithItem) and node.asname:
+            self._bind(node.asname.name, node.item, key)
+        elif isinstance(node, cst.Match):
+            for name in (n for case in node.cases for n in syntax.walk(case.pattern) if isinstance(n, cst.Name)):
+                if name in self.graph.names.texts[key].binding:
+                    self._give(variable(name, key), self._places(node.subject, key))
+        elif isinstance(node, cst.Call):
+            self._read_call(node, key)
 
-    def _read_call(self, call: cst.Call, function: Function) -> None:
-        given = [(a.keyword.value if a.keyword else "", self._places(a.value, function)) for a in call.args]
+    def _read_call(self, node: cst.Call, key: str) -> None:
+        given = [(a.keyword.value if a.keyword else "", self._places(a.value, key)) for a in node.args]
         every = {place for _, places in given for place in places}
-        callee = self._known.get(id(call))
-        if callee:
-            starred = any(argument.star for argument in call.args)
-            self._pass(self.graph.functions[callee], given, every, starred)
+        call = self._known.get((key, node))
+        if call:
+            callee = self.graph.functions[call.callee]
+            if call.wrappers:
+                self._give(node, every)
+            if call.scan or call.starred:
+                self._give_all(callee.node, every)
+            names = [parameter.name.value for parameter in callee.positional]
+            for number, (keyword, places) in enumerate(given):
+                name = keyword or (names[number] if number < len(names) else "")
+                if name in callee.parameter_names:
+                    self._give(self.graph.names.local(callee, name), places)
+                if (callee.node, name) in self._takers:
+                    self._give((node, "itself"), places)
+                    self._call((node, "itself"), set(), node)
             return
-        if isinstance(call.func, cst.Attribute) and not self._is_library(call.func, function):  # `blocks.append(block)`
-            for place in self._targets(call.func.value, function):
+        if self.graph.is_class(node.func, key):  # a dataclass, or a tuple with names
+            lineage = self.graph.classes.lineage(cst.ensure_type(node.func, cst.Name).value)
+            for kind, attribute in self.graph.classes.stated:
+                self._give(("attribute", attribute), every if kind in lineage else ())
+            return
+        library = self.graph.names.meaning(node.func, key)
+        if isinstance(node.func, cst.Attribute) and not library:  # `blocks.append(block)`, `blocks.pop()`
+            for place in self._targets(node.func.value, key) if _KEEPING.match(node.func.attr.value) else ():
                 self._give(place, every)
-        if syntax.called(call) == "setattr":
-            self._give(ANY, every)
-        for node in syntax.walk(call):  # a function among what it gets may be called with the rest
-            if isinstance(node, cst.Lambda):
-                for parameter in node.params.params:
-                    self._give(("name", function.id, parameter.name.value), every)
-            elif isinstance(node, cst.Name):
-                for inner in self._functions(node.value, function):
-                    for name in inner.parameter_names:
-                        self._give(("name", inner.id, name), every)
+            self._give(node, self._places(node.func.value, key))
+        if library == "setattr":
+            self._give(SET, every)
+        if library in _WRAPPING:
+            self._give(node, given[0][1] if given else ())
+        elif library != "getattr" and library not in _INERT:
+            self._give(node, every)
+            self._give((node, "itself"), every)
+            self._call((node, "itself"), every, node)
+            if not library:
+                for place in self._places(node.func, key):
+                    self._call(place, every, node, self.graph.names.taker(node.func, key))
+                if not isinstance(node.func, (cst.Name, cst.Attribute)):
+                    self._give(node, self._places(node.func, key))
 
-    def _pass(self, callee: Function, given: list[tuple[str, set[Place]]], every: set[Place], starred: bool) -> None:
-        """Hands arguments to parameters; to all of them where a scan or a star says less."""
-        positional = [parameter.name.value for parameter in callee.positional]
-        for number, (keyword, places) in enumerate(given):
-            name = keyword or (positional[number] if number < len(positional) else "")
-            self._give(("name", callee.id, name), places)
-        if starred or any(call.callee == callee.id and call.scan for call in self.graph.calls):
-            for name in callee.parameter_names:
-                self._give(("name", callee.id, name), every)
+    def _call(self, site: Place, given: set[Place], result: Place, host: cst.CSTNode | None = None) -> None:
+        """A function that comes to a call may be called there, with the rest."""
+        self._calls.setdefault(site, []).append((given, result, host))
+        for thing, _ in list(self._held.get(site, ())):
+            self._called_at(site, thing)
 
-    def _functions(self, name: str, function: Function) -> Iterator[Function]:
-        for scope in self.graph.scopes(function):
-            if f"{scope.id}.{name}" in self.graph.functions:
-                yield self.graph.functions[f"{scope.id}.{name}"]
-                return
-        if name in self.graph.functions:
-            yield self.graph.functions[name]
+    def _called_at(self, site: Place, thing: str | cst.CSTNode) -> None:
+        for given, result, host in self._calls.get(site, ()) if not isinstance(thing, str) else ():
+            self._give(result, [thing], host)
+            self._give_all(thing, given)
+
+    def _read_of(self, thing: Thing, attribute: str, place: Place) -> None:
+        """A method of an instance; what a property gives."""
+        for name in self.graph.methods(thing, attribute) if isinstance(thing, str) and thing != "*" else ():
+            method = self.graph.functions[name].node
+            self._hold(place, method)
+            self._give(place, [method] if method.decorators else ())
+
+    def _give_all(self, function: cst.CSTNode, given: Iterable[Place]) -> None:
+        """Gives all to all parameters of a function."""
+        if isinstance(function, (cst.FunctionDef, cst.Lambda)):
+            for parameter in syntax.walk(function.params):
+                if isinstance(parameter, cst.Param):
+                    self._give((self._scopes[function], parameter.name.value), given)
 
     def _state(self, place: Place, annotation: str) -> None:
         """A place holds what its annotation names; where that may be anything, what it is given too."""
-        self._held.setdefault(place, set()).update(self._mentioned(annotation))
+        for name in self.graph.classes.mentioned(annotation):
+            self._hold(place, name)
         if not _OPAQUE.search(annotation):
             self._stated.add(place)
 
-    def _give(self, place: Place, places: Iterable[Place]) -> None:
-        if place in self._stated:
+    def _give(self, place: Place, places: Iterable[Place], parameter_of: cst.CSTNode | None = None) -> None:
+        for source in places if place not in self._stated else ():
+            if (place, parameter_of) not in self._goes.setdefault(source, set()):
+                self._goes[source].add((place, parameter_of))
+                for thing, tag in list(self._held.get(source, ())):
+                    self._hold(place, thing, parameter_of or tag)
+
+    def _hold(self, place: Place, thing: str | cst.CSTNode, tag: cst.CSTNode | None = None) -> None:
+        """Puts a thing into a place and wherever that goes."""
+        queue = [(place, tag)]
+        while queue:
+            place, tag = queue.pop()
+            held = self._held.setdefault(place, set())
+            if (thing, tag) in held or (thing, None) in held or tag is place:
+                continue
+            held.add((thing, tag))
+            self._called_at(place, thing)
+            for attribute, there in self._reads.get(place, ()):
+                self._read_of(thing, attribute, there)
+            queue += [(other, new or tag) for other, new in self._goes.get(place, ())]
+            if isinstance(place, tuple) and place[0] == "attribute" and isinstance(thing, str):
+                queue.append((ANY, tag))
+
+    def _bind(self, target: cst.BaseExpression, value: cst.BaseExpression, key: str) -> None:
+        kinds = self._elements(value, key)
+        if isinstance(target, cst.Tuple) and len(target.elements) == len(kinds):
+            for element, kind in zip(target.elements, kinds, strict=True):
+                for place in self._targets(element.value, key):
+                    for name in self.graph.classes.mentioned(kind):
+                        self._hold(place, name)
+                    self._give(place, self._places(value, key) if _OPAQUE.search(kind) else ())
             return
-        self._held.setdefault(place, set()).update(places)
+        for place in self._targets(target, key):
+            self._give(place, self._places(value, key))
 
-    def _bind(self, target: cst.BaseExpression, value: cst.BaseExpression, function: Function) -> None:
-        lambdas = [node for node in syntax.walk(value) if isinstance(node, cst.Lambda)]
-        for place in self._targets(target, function):
-            self._give(place, self._places(value, function))
-            for node in lambdas:
-                self._give(_called(place), self._places(node.body, function))
+    def _elements(self, value: cst.BaseExpression, key: str) -> list[str]:
+        """What the annotation of a function says of each element of the tuple that it gives."""
+        if isinstance(value, cst.Name) and value in self.graph.names.texts[key].standing:
+            value = self.graph.names.value(value, key) or value
+        call = self._known.get((key, value)) if isinstance(value, cst.Call) else None
+        if not call or call.wrappers:
+            return []
+        found = re.fullmatch(r"tuple\[([^\[\].]+)\](?: \| None)?", self.graph.functions[call.callee].result)
+        return found[1].split(",") if found else []
 
-    def _targets(self, target: cst.BaseExpression, function: Function) -> Iterator[Place]:
+    def _targets(self, target: cst.CSTNode, key: str) -> Iterator[Place]:
         if isinstance(target, cst.Name):
-            yield self._name(target.value, function)
-            for scope in self.graph.scopes(function)[1:]:  # it may be nonlocal
-                if target.value in own_bound(scope.node):
-                    yield "name", scope.id, target.value
+            if target in self.graph.names.texts[key].standing:
+                variable = self.graph.names.variable(target, key)
+                yield variable
+                if variable[0] and isinstance(variable[0].node, cst.ClassDef):
+                    yield "attribute", target.value
         elif isinstance(target, cst.Attribute):
-            yield "attribute", "", target.attr.value
+            yield "attribute", target.attr.value
         elif isinstance(target, (cst.Subscript, cst.StarredElement)):
-            yield from self._targets(target.value, function)
+            yield from self._targets(target.value, key)
         elif isinstance(target, (cst.Tuple, cst.List)):
             for element in target.elements:
-                yield from self._targets(element.value, function)
+                yield from self._targets(element.value, key)
 
-    def _name(self, name: str, function: Function) -> Place:
-        for scope in self.graph.scopes(function):
-            if name in own_bound(scope.node):
-                return "name", scope.id, name
-        return "name", "" if name in self.graph.sources else function.id, name  # or of a lambda or a comprehension
-
-    def _places(self, node: cst.CSTNode, function: Function) -> set[Place]:
+    def _places(self, node: cst.CSTNode, key: str) -> set[Place]:
         """The places whose values an expression may give."""
         if isinstance(node, cst.Name):
-            owner = {("class", "", function.class_name)} if node.value == "self" and function.class_name else set()
-            return {self._name(node.value, function), *owner}
+            place = set(self._targets(node, key))
+            if kind := self.graph.class_of(node, key):
+                self._hold(("class", kind), kind)
+                place.add(("class", kind))
+            return place
         if isinstance(node, cst.Attribute):
-            return {("attribute", "", node.attr.value)}
+            if node.attr.value == "__class__":
+                return self._places(node.value, key)
+            return (
+                set()
+                if self.graph.names.meaning(node, key)
+                else {("attribute", node.attr.value), SET, (node, "itself")}
+            )
         if isinstance(node, cst.Call):
-            if self._is_class(node.func):
-                return {_class(syntax.dotted(node.func))}
-            callee = self._known.get(id(node))
-            if callee and not callee.endswith(".__init__"):
-                return {("result", callee, "")}
+            call = self._known.get((key, node))
+            if self.graph.is_class(node.func, key):
+                return self._places(node.func, key)
+            if call:
+                return {self.graph.functions[call.callee].node, node}
             if syntax.called(node) == "getattr" and len(node.args) > 1:
-                return self._computed(node, function)
-            if self.graph.wrappers.meaning(node.func, function) in _WRAPPING:
-                return self._places(node.args[0].value, function) if node.args else set()
-            library = self._is_library(node.func, function)
-            inside = [*([] if library else [node.func]), *(argument.value for argument in node.args)]
-            held = {place for child in inside for place in self._places(child, function)}
-            if not isinstance(node.func, cst.Call):  # a lambda that a name or an attribute is bound to
-                held |= {_called(place) for place in self._targets(node.func, function)}
-            if isinstance(node.func, cst.Attribute) and not library:  # `blocks.pop()`
-                held |= self._places(node.func.value, function)
-            return held.union(*self._called_by(node, function))
+                return self._computed(node, key)
+            return {node}
         if isinstance(node, cst.Lambda):
-            return set()  # a function: what it gives is had by calling it
-        return {place for child in syntax.children(node) for place in self._places(child, function)}
+            self._hold((node, "itself"), node)
+            return {(node, "itself")}
+        return {place for child in syntax.children(node) for place in self._places(child, key)}
 
-    def _called_by(self, call: cst.Call, function: Function) -> Iterator[set[Place]]:
-        """What the functions give that a call is given: at once, or where `jax.vmap(f)(x)` calls them."""
-        given = [*call.args, *(call.func.args if isinstance(call.func, cst.Call) else ())]
-        for argument in given:
-            for node in syntax.walk(argument.value):
-                if isinstance(node, cst.Lambda):
-                    yield self._places(node.body, function)
-                elif isinstance(node, cst.Name):
-                    yield {("result", inner.id, "") for inner in self._functions(node.value, function)}
-
-    def _computed(self, call: cst.Call, function: Function) -> set[Place]:
+    def _computed(self, call: cst.Call, key: str) -> set[Place]:
         """What `getattr(x, name)` may give: any attribute, unless `x` is annotated to be of no class of the package."""
         owner, name = call.args[0].value, call.args[1].value
         if isinstance(name, cst.SimpleString):
-            return {("attribute", "", str(ast.literal_eval(name.value)))}
-        for scope in self.graph.scopes(function):
-            for parameter in scope.parameters:
-                if parameter.annotation and parameter.name.value == syntax.dotted(owner):
-                    annotation = scope.source.code(parameter.annotation.annotation)
-                    return {ANY} if self._mentioned(annotation) or _OPAQUE.search(annotation) else set()
-        return {ANY}
+            return {("attribute", str(name.evaluated_value))}
+        return set() if self.is_foreign(owner, key) else {ANY, SET, METHOD}
 
-    def _is_library(self, node: cst.BaseExpression, function: Function) -> bool:
-        """Whether a dotted name is one of Python or of an import."""
-        meaning = self.graph.wrappers.meaning(node, function)
-        return bool(meaning) and syntax.dotted(node).split(".")[0] not in self.graph.sources
-
-    def _is_class(self, node: cst.BaseExpression) -> bool:
-        return syntax.dotted(node) in self.graph.classes.names
-
-    def _mentioned(self, annotation: str) -> set[Place]:
-        """The classes that an annotation names: `list[Block]`."""
-        return {_class(name) for name in self.graph.classes.names if name in annotation}
-
-
-def _class(name: str) -> Place:
-    return "class", "", name
-
-
-def _called(place: Place) -> Place:
-    return f"called {place[0]}", *place[1:]
+    def is_foreign(self, node: cst.CSTNode, key: str) -> bool:
+        """Whether a name is annotated to be of no class of the package."""
+        names = self.graph.names
+        if not isinstance(node, cst.Name) or node not in names.texts[key].standing:
+            return False
+        stated = names.annotations(names.variable(node, key), key)
+        return bool(stated) and not any(_OPAQUE.search(a) or self.graph.classes.mentioned(a) for a in stated)

@@ -16,6 +16,7 @@ from generator.errors import LoomError
 from generator.language.grammar import own_nodes
 from generator.thread.functions import Call, Function
 from generator.thread.plan import Plan
+from generator.thread.variables import variables_of
 
 
 class Shapes:
@@ -95,6 +96,15 @@ def return_edits(plan: Plan, function: Function, shapes: Shapes) -> list[Edit]:
     return edits
 
 
+def _check_unread(function: Function) -> None:
+    """`_` takes what a function has no use for, or gives way: it is no variable that is read."""
+    names = variables_of(function.source.module)
+    for name in syntax.walk(function.node):
+        if isinstance(name, cst.Name) and name.value == "_" and name in names.standing and name not in names.binding:
+            message = f"{function.id} reads _, which a threaded result would overwrite"
+            raise LoomError(message, function.source.where(name), "Give it a name.")
+
+
 def _ends_in(node: cst.CSTNode, name: str) -> bool:
     """Whether a node is a pair whose second element is that name."""
     return isinstance(node, cst.Tuple) and _length(node) == 2 and syntax.dotted(node.elements[1].value) == name
@@ -134,6 +144,8 @@ def target_edits(plan: Plan, call: Call, shapes: Shapes) -> list[Edit]:
         return []
     if unused and (call.scan or (isinstance(small, cst.Expr) and small.value is call.node)):
         return []
+    if "_" in names or call.scan:
+        _check_unread(caller)
     target = _target(call)
     awaited = plan.graph.functions[call.callee].node.asynchronous
     if unused and target is None and not shapes.length(call.callee) and not awaited:

@@ -6,8 +6,9 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from graphlib import CycleError, TopologicalSorter
 
+import libcst as cst
+
 from generator.code import syntax
-from generator.code.names import bound_by, own_bound, own_code
 from generator.code.traced import Origin
 from generator.errors import LoomError
 from generator.language.parts import Provider
@@ -31,7 +32,18 @@ class Plan:
     scanned: dict[str, list[str]] = field(default_factory=dict)  # nested function -> values taken apart over layers
     returned: dict[str, list[str]] = field(default_factory=dict)  # function -> values that it also returns
     needed: dict[str, list[str]] = field(default_factory=dict)  # function -> values that its splices read
+    asked: list[tuple[str, str]] = field(default_factory=list)  # function and parameter that asks for a value
     split: dict[tuple[str, str], list[Call]] = field(default_factory=dict)  # function, value of each layer -> the calls
+
+    def changed(self) -> dict[str, str]:
+        """The functions that calls must call in another way than before, each with a value that it takes or gives."""
+        elsewhere = {
+            function: [name for name in names if self.values[name].providers.keys() - {function}]
+            for function, names in self.optional.items()
+        }
+        tables = (self.required, self.returned, self.scanned, elsewhere)
+        found = {function: names[0] for table in tables for function, names in table.items() if names}
+        return dict(self.asked) | found
 
     def depth(self, function: str, name: str) -> int:
         """How many tuples are around the value of a layer in a function."""
@@ -117,7 +129,7 @@ def make_plan(
         given: names that layers of some kind are made or called with.
     """
     values = read_values(graph, providers, needs, given or {})
-    plan = Plan(graph, values)
+    plan = Plan(graph, values, asked=asked)
     planner = _Planner(plan, asked)
     check_calls(graph, values, asked)
     for need in needs:
@@ -136,6 +148,8 @@ def make_plan(
                 planner.ask_callers(function, name, optional, None)
     for value in values.values():
         _plan_outward(plan, value)
+        for receiver in value.receivers if not value.providers else ():
+            planner.check_own(receiver, value.name)
     plan.check_circles()
     for caller in graph.functions:
         for name in values:
@@ -154,7 +168,6 @@ class _Planner:
 
     def __init__(self, plan: Plan, asked: list[tuple[str, str]]):
         self.plan, self.graph, self._asked = plan, plan.graph, asked
-        self._bound = {id: own_bound(function.node) for id, function in self.graph.functions.items()}
 
     def bring(self, function: str, name: str, need: Need | None) -> None:
         """Makes `name` known inside `function`, which cannot do without it."""
@@ -164,7 +177,7 @@ class _Planner:
         if function in value.providers:
             self._provide(function, name, need)
             return
-        self._check_own(function, name)
+        self.check_own(function, name)
         if name in self.plan.optional.get(function, ()):  # it could do without, until now
             self.plan.optional[function].remove(name)
         elif node.owner:  # a nested function sees what its enclosing function has
@@ -210,7 +223,7 @@ class _Planner:
         if function in value.providers:
             self._provide(function, name, None)
             return
-        self._check_own(function, name)
+        self.check_own(function, name)
         if node.owner:
             self._offer(node.owner, name)
             return
@@ -222,7 +235,7 @@ class _Planner:
         if name in self.plan.provided.get(function, ()):
             return
         if not is_own(self.graph.functions[function], provider):
-            self._check_own(function, name)
+            self.check_own(function, name)
         _add(self.plan.provided, function, name)
         for read in provider.reads:
             if read in self.plan.values:
@@ -234,22 +247,21 @@ class _Planner:
     def _takes(self, function: str, name: str) -> bool:
         return name in (*self.plan.required.get(function, ()), *self.plan.optional.get(function, ()))
 
-    def _check_own(self, function: str, name: str) -> None:
+    def check_own(self, function: str, name: str) -> None:
         """A variable of the function's own is not the value because it has its name; one of its splices is theirs."""
-        node = self.graph.functions[function]
-        source = node.source
-        if name not in self._bound[function]:
+        node, text = self.graph.functions[function], self.graph.names.texts[self.graph.functions[function].key]
+        variable = self.graph.names.local(node, name)
+        if text.scopes.inner[node.node] is not variable[0]:
             return
-        here = source.traced.origin_at(source.span(node.node.name)[0]).path
-        binding = [part for part in own_code(node.node) if name in bound_by(part)]
-        mine = [part for part in binding if source.traced.origin_at(source.span(part)[0]).path == here]
+        bound = [other for other in text.bound[variable] if not isinstance(other, cst.Param)]
+        mine = [other for other in bound if node.path_of(other) == node.path]
         if name in node.parameter_names or mine:
             what = "variable" if mine else "parameter"
             message = f"{function} must have the value {name}, and has a {what} {name} of its own"
             remedy = (
                 f'Give it another name; or if it is that value, write `{name}=threaded()` or @provide("{function}").'
             )
-            raise LoomError(message, source.where(mine[0]) if mine else node.where, remedy)
+            raise LoomError(message, node.source.where(mine[0]) if mine else node.where, remedy)
 
     def _at_hand(self, function: str, name: str, seen: set[str]) -> bool:
         """Whether `function` or any function further out has the value."""
@@ -262,8 +274,11 @@ class _Planner:
         return any(self._at_hand(outer, name, seen) for outer in self.graph.outward(function))
 
     def _nobody(self, function: str, name: str, need: Need | None) -> None:
-        self.graph.check_doubts(function)
-        place = self.graph.functions[function].where
+        node = self.graph.functions[function]
+        place = node.where
+        if node.is_dunder or node.node.decorators:
+            message = f"{function} must take {name}, and Python or a decorator calls it"
+            raise LoomError(message, place, "Do this in an ordinary method, which is called by its name.")
         sites = ", ".join(f"{p.site} ({p.origin})" for p in self.plan.values[name].providers.values())
         message = f"{need.fragment if need else function} needs {name!r}, and {function} ({place}), which is called by"
         remedy = (

@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import re
 
+import libcst as cst
+
 from generator.code import syntax
-from generator.code.names import as_block, bound_names, own_bound, unblocked, variables
-from generator.code.traced import Edit, Traced
+from generator.code.names import as_block, own_bound, unblocked, variables
+from generator.code.scopes import scopes_of
+from generator.code.traced import Traced
 from generator.errors import LoomError
 from generator.language.parts import Provider
-from generator.thread.functions import Function
+from generator.thread.functions import Call, Function, targets_of
 from generator.thread.plan import Plan
+from generator.weave.adapt import replace_names
 
 _PATH = re.compile(r"[\w.]+(\[[\w\"']+\])*")  # a name, an attribute or an item: as short as a name of its own
 
@@ -61,16 +65,10 @@ def _in_names_of(plan: Plan, function: Function, provider: Provider, text: Trace
                 f"It has {', '.join(sorted(known - {'self'}))}.",
             )
     taken = {node.value for node in variables(function.node)} | known
-    own = bound_names(as_block(provider.body).module) if provider.body.text else set()
+    own = scopes_of(as_block(provider.body).module).module.bound if provider.body.text else set()
     replaced |= {local: f"{provider.value}_{local}" for local in sorted(own - set(provider.reads)) if local in taken}
     _check_provider(provider, function, own)
-    source = as_block(text)
-    edits = []
-    for node in variables(source.module):
-        if node.value in replaced:
-            start, end = source.span(node)
-            edits.append(Edit(start, end, Traced.insert(replaced[node.value], source.traced.origin_at(start))))
-    return unblocked(source.traced.edited(edits))
+    return unblocked(replace_names(as_block(text), replaced))
 
 
 def _check_provider(provider: Provider, function: Function, own: set[str]) -> None:
@@ -80,8 +78,10 @@ def _check_provider(provider: Provider, function: Function, own: set[str]) -> No
         message = f"the provider of {provider.value} rebinds {rebound[0]}, which {provider.site} ({function.where}) has"
         raise LoomError(message, str(provider.origin), "Bind another name.")
     texts = [provider.body, Traced.insert(" ", provider.origin) + provider.result]
-    read = {node.value for text in texts if text.text for node in variables(as_block(text).module)}
-    for name in sorted((read - own - set(provider.reads)) & own_bound(function.node)):
+    scopes = [scopes_of(as_block(text).module) for text in texts if text.text]
+    read = {name.value for scope in scopes for name, binder in scope.meant() if binder is None}
+    site = scopes_of(function.source.module).inner[function.node]
+    for name in sorted((read - own - set(provider.reads)) & (own_bound(function.node) | site.outer)):
         message = (
             f"the provider of {provider.value} uses {name}, which is a variable of {provider.site} ({function.where})"
         )
@@ -98,13 +98,51 @@ def inlined(plan: Plan, function: Function, name: str) -> bool:
         or not _PATH.fullmatch(provider.result.text.split("#")[0].strip())
     ):
         return False
-    passing = [
-        i for i, call in enumerate(plan.graph.calls) if call.caller == function.id and name in plan.passed.get(i, ())
+    calls = [
+        call for i, call in enumerate(plan.graph.calls) if call.caller == function.id and name in plan.passed.get(i, ())
     ]
     reads = any(node.value == name for node in variables(function.node))
     others = any(name in plan.values[n].providers[function.id].reads for n in plan.provided.get(function.id, ()))
-    simple = re.fullmatch(r"[\w.]+", provider.result.text.split("#")[0].strip())  # as short at every call
-    return (len(passing) == 1 or (simple is not None and len(passing) > 1)) and not reads and not others
+    text = provider.result.text.split("#")[0].strip()
+    short = re.fullmatch(r"[\w.]+", text)  # as short at every call
+    few = len(calls) == 1 or (short is not None and len(calls) > 1)
+    return few and not reads and not others and all(_keeps(plan, function, call, text) for call in calls)
+
+
+def _keeps(plan: Plan, function: Function, call: Call, text: str) -> bool:
+    """Whether an expression has the value at a call that it has at the top of the function, as far as one can see."""
+    head, *parts = re.findall(r"\w+", text)
+    names, nodes = plan.graph.names.texts[function.key], list(syntax.walk(function.node))
+    variable = plan.graph.names.local(function, head)
+    binding = names.bound.get(variable, [])
+    there = next(names.standing[name] for name in syntax.walk(call.node.func) if name in names.standing)
+    if names.seen(head, there) != variable or len(binding) > 1 or not all(isinstance(n, cst.Param) for n in binding):
+        return False
+    targets = {_root(node) for n in nodes for node in targets_of(n) if not isinstance(node, cst.Name)}
+    called = {_root(n.func) for n in nodes if isinstance(n, cst.Call) and isinstance(n.func, cst.Attribute)}
+    if (parts and head in targets) or ("[" in text and head in called):
+        return False
+    if any(isinstance(n, cst.FormattedString) and call.node in syntax.walk(n) for n in nodes):
+        return "[" not in text
+    given = [(key, target) for part in parts for key, target, _ in plan.graph.classes.given.get(part, ())]
+    return "." not in text or all(_initial(plan, key, target) for key, target in given)
+
+
+def _root(node: cst.CSTNode) -> str:
+    """`batch` of `batch["k"].x`."""
+    while isinstance(node, (cst.Attribute, cst.Subscript)):
+        node = node.value
+    return syntax.dotted(node)
+
+
+def _initial(plan: Plan, key: str, target: cst.Attribute) -> bool:
+    """Whether an attribute is assigned where its object is made."""
+    scope = (
+        plan.graph.names.texts[key].standing.get(cst.ensure_type(target.value, cst.Name))
+        if isinstance(target.value, cst.Name)
+        else None
+    )
+    return scope is not None and isinstance(scope.node, cst.FunctionDef) and scope.node.name.value == "__init__"
 
 
 def expression(plan: Plan, caller: Function, name: str) -> str:

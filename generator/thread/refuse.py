@@ -9,11 +9,11 @@ from itertools import combinations
 import libcst as cst
 
 from generator.code import syntax
-from generator.code.names import bound_names, inner_parameters, own_bound, variables
+from generator.code.flow import Flow
+from generator.code.names import bound_names, inner_parameters, own_bound
 from generator.code.traced import Traced, line_starts
 from generator.code.tree import parse_ast
 from generator.errors import LoomError
-from generator.thread.flow import Flow
 from generator.thread.functions import Call, Function
 from generator.thread.plan import Plan
 from generator.thread.uses import check_uses
@@ -33,6 +33,8 @@ def check_plan(plan: Plan) -> None:
     check_uses(plan)
     for value in plan.values.values():
         _check_layers(plan, value)
+        for function in value.emitters:
+            _check_emitted(plan, value, plan.graph.functions[function])
     for index, names in plan.passed.items():
         _check_capture(plan, plan.graph.calls[index], names)
     for node in plan.graph.functions.values():
@@ -49,6 +51,46 @@ def _check_layers(plan: Plan, value: Value) -> None:
         message = f"{value.name} has a slice for each layer, and no scan over layers is on the way from {provider.site}"
         raise LoomError(message, str(provider.origin), "Drop per_layer=True, or scan the layers with jax.lax.scan.")
 
+    whole = [site for site, p in value.providers.items() if p.per_layer and value.name in plan.provided.get(site, ())]
+    queue, slices = [(site, False) for site in whole], dict[str, bool]()
+    while queue:
+        id, slice = queue.pop()
+        function = plan.graph.functions[id]
+        if slices.setdefault(id, slice) != slice or (
+            not slice and id not in whole and value.name in plan.needed.get(id, ())
+        ):
+            message = f"{id} takes {value.name} of all layers here, and of one layer in a scan"
+            raise LoomError(message, function.where, "Let it be called in the scan over layers alone.")
+        for inner in plan.graph.functions.values():
+            taken = value.name in plan.scanned.get(inner.id, ())
+            if inner.owner == id and taken and (slice or not all(call.scan for call in plan.graph.callers(inner.id))):
+                message = f"{inner.id} takes {value.name} apart, in a scan inside a scan or called without one"
+                raise LoomError(message, inner.where, "Scan over the layers once, and call the function there alone.")
+            if inner.owner == id and inner.id not in slices:
+                queue.append((inner.id, slice or taken))
+        for index, call in enumerate(plan.graph.calls):
+            own = call in plan.split.get((id, value.name), ())
+            if call.caller == id and value.name in plan.passed.get(index, ()) and not own:
+                queue += [(call.callee, slice)] if slices.get(call.callee) != slice else []
+
+
+def _check_emitted(plan: Plan, value: Value, function: Function) -> None:
+    """What is emitted keeps its value until the function returns it."""
+    names, source = plan.graph.names.texts[function.key], function.source
+    variable = plan.graph.names.local(function, value.name)
+    binding = {name for name in names.binding if names.of(name) == variable}
+    statements = syntax.statements(function.node)
+    for mark in (s for s in statements if syntax.called(syntax.expression(s)) == "emit"):
+        if syntax.dotted(cst.ensure_type(syntax.expression(mark), cst.Call).args[0].value) != value.name:
+            continue
+        path, after = _path(function.node, mark), source.span(mark)[0]
+        looped = any(isinstance(node, _LOOPS) for node, _ in path)
+        for name in sorted(binding, key=lambda name: source.span(name)[0]):
+            later = [s for s in statements if name in syntax.walk(s) and not _exclusive(path, _path(function.node, s))]
+            if looped or (source.span(name)[0] > after and later):
+                message = f"{function.id} emits {value.name} and binds it again{', in a loop' if looped else ''}"
+                raise LoomError(message, source.where(mark), "Emit it after that, or under another name.")
+
 
 def _check_capture(plan: Plan, call: Call, names: list[str]) -> None:
     """A lambda or a comprehension around a call must not have the name of what is passed."""
@@ -63,21 +105,15 @@ def _check_capture(plan: Plan, call: Call, names: list[str]) -> None:
 
 def _check_meaning(plan: Plan, function: Function) -> None:
     """A name that is added to a function must not have meant a definition or an import there."""
-    added = [n for table in (plan.required, plan.optional, plan.provided) for n in table.get(function.id, ())]
-    if not added or not set(added) & {node.value for node in variables(function.node)} - own_bound(function.node):
-        return
-    for name in added:
-        if name in plan.needed.get(function.id, ()) or function.id in plan.values[name].receivers:
-            continue
-        inner = [f.id for f in plan.graph.functions.values() if f.owner and f.id.startswith(f"{function.id}.")]
-        if any(name in plan.needed.get(id, ()) for id in inner):
-            continue
-        for node in variables(function.node):
-            if (
-                node.value == name
-                and name not in own_bound(function.node)
-                and name not in inner_parameters(function.node)
-            ):
+    tables = (plan.required, plan.optional, plan.provided, plan.scanned)
+    names, within = plan.graph.names.texts[function.key], set(syntax.walk(function.node))
+    for name in (name for table in tables for name in table.get(function.id, ())):
+        value = plan.values[name]
+        read = any(f"{id}.".startswith(f"{function.id}.") for id in (*value.readers, *value.receivers))
+        for node in names.standing:
+            if node.value != name or names.of(node)[0] or node not in within:
+                continue
+            if plan.graph.names.known(node, function.key) or not read:
                 message = f"{function.id} must take {name}, and uses the name {name} for something else"
                 raise LoomError(message, function.source.where(node), "Give one of them another name.")
 

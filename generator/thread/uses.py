@@ -1,22 +1,33 @@
-"""Refuses to thread a function that is used in a way that cannot be followed: it would be called wrongly there."""
+"""Refuses to thread a function that is used in a way that cannot be followed: it would be called wrongly there.
+
+Every mention of a function that changes, anywhere in the package, must be that by which a call calls it that threading
+edits, or be known to mean something else.
+"""
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterator
+import ast
+from collections.abc import Iterable, Iterator, Set
 
 import libcst as cst
 
 from generator.code import syntax
-from generator.code.names import own_bound
 from generator.errors import LoomError
-from generator.thread.functions import Call, Function
+from generator.language.grammar import own_nodes
+from generator.thread.functions import Function, Wrapper
 from generator.thread.instances import Instances
 from generator.thread.plan import Plan
-from generator.thread.wrappers import counting
 
 _DERIVATIVES = ("grad", "value_and_grad")
 _PLAIN = ("staticmethod", "classmethod")
+_COUNTING = ("argnums", "static_argnums", "donate_argnums")
+_HARMLESS = frozenset(  # what else wrappers are told: nothing about single parameters and results, or by their names
+    {
+        *("static_argnames", "donate_argnames", "inline", "keep_unused", "device", "backend", "compiler_options"),
+        *("prevent_cse", "policy", "concrete", "has_aux", "holomorphic", "allow_int", "reduce_axes", "graph"),
+    }
+)
+_COMPUTED = ("getattr", "operator.attrgetter", "operator.methodcaller")
 
 
 def check_uses(plan: Plan) -> None:
@@ -25,130 +36,181 @@ def check_uses(plan: Plan) -> None:
     Raises:
         LoomError: at the first use that is no call which is followed.
     """
-    changed = {function for table in (plan.required, plan.returned) for function, names in table.items() if names}
+    changed = plan.changed()
     for name in sorted(changed):
-        function = plan.graph.functions[name]
-        if function.twice:
-            raise LoomError(f"{name} is defined twice, and only one could be threaded", function.where, "Rename one.")
-        _check_decorators(plan, function)
-        _check_uses(plan, function)
-        plan.graph.check_doubts(name)
-    _check_instances(plan, changed)
+        _check_function(plan, plan.graph.functions[name], changed[name])
+    if changed:
+        _Uses(plan, changed).check()
     for call in plan.graph.calls:
-        _check_wrappers(plan, call)
+        where = plan.graph.functions[call.caller].source.where(call.node)
+        _check_wrappers(plan, plan.graph.functions[call.callee], call.wrappers, where)
 
 
-def _check_decorators(plan: Plan, function: Function) -> None:
-    """A decorator gives the function back, to be called in the same way."""
-    for decorator in function.node.decorators:
-        known = syntax.dotted(decorator.decorator) in _PLAIN
-        if not known and plan.graph.wrappers.read(decorator.decorator, function) is None:
-            word = syntax.dotted(decorator.decorator) or syntax.called(decorator.decorator)
-            message = f"{function.id} must take or give {_added(plan, function.id)}, and is decorated with {word}"
-            remedy = "Decorate a function around it, or use jax.jit, jax.checkpoint or jax.grad, or a partial of them."
-            raise LoomError(f"{message}, which threading cannot follow", function.source.where(decorator), remedy)
-
-
-def _added(plan: Plan, function: str) -> str:
-    return (plan.required.get(function) or plan.returned.get(function) or [""])[0]
-
-
-def _check_uses(plan: Plan, function: Function) -> None:
-    """Every use of a function that changes must be a call that is followed."""
-    short = function.node.name.value
-    name = function.class_name if short == "__init__" and not function.owner else short
-    if function.class_name and not function.owner and short != "__init__":
-        return  # of a method, only calls with a known type are its uses
-    for scope, alias in plan.graph.aliases.get(function.id, ()):
-        _check_names(plan, function, plan.graph.functions[scope].node, alias, plan.graph.functions[scope].key)
-    for key in [function.key] if function.owner else plan.graph.sources:
-        source = plan.graph.sources[key]
-        if not re.search(rf"\b{name}\b", source.text):
-            continue
-        within = plan.graph.functions[function.owner].node if function.owner else source.module
-        _check_names(plan, function, within, name, key)
-
-
-def _check_names(plan: Plan, function: Function, within: cst.CSTNode, name: str, key: str) -> None:
-    """The uses of a name in a definition, which `key` names, are calls that are followed."""
-    for node in _uses(within, name, top=within):
-        if (key, node) not in plan.graph.followed:
-            message = f"{function.id} must take or give {_added(plan, function.id)}, and is used here in a way that"
-            remedy = f"Call it by its name: {name}(...), in jax.jit, jax.checkpoint, jax.grad or jax.lax.scan at most."
-            raise LoomError(f"{message} threading cannot follow", plan.graph.sources[key].where(node), remedy)
-
-
-def _uses(node: cst.CSTNode, name: str, top: cst.CSTNode) -> Iterator[cst.Name]:
-    """The uses of a name as a value: no annotations, no isinstance, not where a function has it for its own."""
-    if isinstance(node, cst.FunctionDef) and node is not top and name in own_bound(node):
-        return
-    if isinstance(node, cst.Call) and syntax.called(node) in ("isinstance", "issubclass"):
-        return
-    if isinstance(node, cst.Call) and isinstance(node.func, cst.Attribute):  # a use of what it has, not of itself
-        children = [*node.args, *([] if isinstance(node.func.value, cst.Name) else [node.func])]
-    elif isinstance(node, (cst.FunctionDef, cst.ClassDef)):
-        children = [child for child in syntax.children(node) if child is not node.name]
-        children = [child for child in children if not (isinstance(node, cst.ClassDef) and child in node.bases)]
-    else:
-        children = list(syntax.children(node))
-    for child in children:
-        if isinstance(child, cst.Annotation) or (isinstance(node, cst.Attribute) and child is node.attr):
-            continue
-        if (isinstance(node, cst.Arg) and child is node.keyword) or (
-            isinstance(node, cst.Param) and child is node.name
-        ):
-            continue
-        if isinstance(child, cst.Name) and child.value == name and not isinstance(node, cst.AssignTarget):
-            yield child
-        yield from _uses(child, name, top)
-
-
-def _check_instances(plan: Plan, changed: set[str]) -> None:
-    """Every use of a method that changes must be a call that is followed, as far as instances of its class may be."""
-    graph = plan.graph
-    names = {graph.functions[function].node.name.value for function in changed if graph.functions[function].is_method}
-    if not names - {"__init__"}:
-        return
-    instances, doubtful = Instances(graph), {id(doubt.node) for doubt in graph.doubts}
-
-    def check(kinds: set[str], method: str, node: cst.CSTNode, function: Function) -> None:
-        for kind in sorted(kinds):
-            found = graph.method(kind, method)
-            if found in changed:
-                message = f"{found} must take or give {_added(plan, found)}, and this may be a {kind} that is used in a"
-                remedy = "Call it by a name or an attribute of one type, and say which: `layer: Block`."
-                raise LoomError(f"{message} way that threading cannot follow", function.source.where(node), remedy)
-
-    for function in graph.functions.values():
-        for node, expression, kinds in instances.calls(function):
-            if id(node) not in doubtful:
-                check(kinds, "__call__", expression, function)
-        for attribute in instances.attributes(function, names):
-            if (function.key, attribute) not in graph.followed:
-                check(instances.classes(attribute.value, function), attribute.attr.value, attribute, function)
-
-
-def _check_wrappers(plan: Plan, call: Call) -> None:
-    """What wraps a call counts parameters and results."""
-    required, returned = plan.required.get(call.callee), plan.returned.get(call.callee)
-    if not required and not returned:
-        return
-    source, callee = plan.graph.functions[call.caller].source, plan.graph.functions[call.callee]
-    derived = any(wrapper.word.split(".")[-1] in _DERIVATIVES for wrapper in call.wrappers)
-    if returned and derived:
-        message = f"{call.callee} also returns {returned[0]}, and is differentiated here"
-        remedy = f"Receive {returned[0]} in {call.callee} or further in, and add it to the result."
-        raise LoomError(message, source.where(call.node), remedy)
-    counted = [wrapper.counts for wrapper in call.wrappers if wrapper.counts] + _counts(callee.node)
-    if counted and required and any(parameter.default for parameter in callee.positional):
-        message = (
-            f"{call.callee} takes {required[0]} before its parameters with defaults, and {counted[0]} counts parameters"
+def _check_function(plan: Plan, function: Function, value: str) -> None:
+    """A function that changes is defined once, and a decorator gives it back, to be called in the same way."""
+    if function.twice:
+        raise LoomError(
+            f"{function.id} is defined twice, and only one could be threaded", function.where, "Rename one."
         )
-        remedy = "Name them, as in static_argnames, or give the parameters no defaults."
-        raise LoomError(message, source.where(call.node), remedy)
+    if function.is_dunder and (function.id.split(".")[-1] != "__init__" or plan.returned.get(function.id)):
+        message = f"{function.id} must take or give {value}, and Python calls it by itself"
+        raise LoomError(message, function.where, "Do this in an ordinary method.")
+    if plan.returned.get(function.id) and any(isinstance(node, cst.Yield) for node in own_nodes(function.node)):
+        message = f"{function.id} must give {value}, and is a generator"
+        raise LoomError(message, function.where, "Emit it in a function that returns.")
+    for decorator in function.node.decorators:
+        wrapper, where = plan.graph.wrappers.read(decorator.decorator, function.key), function.source.where(decorator)
+        if wrapper:
+            _check_wrappers(plan, function, (wrapper,), where)
+        elif syntax.dotted(decorator.decorator) not in _PLAIN:
+            word = syntax.dotted(decorator.decorator) or syntax.called(decorator.decorator)
+            message = f"{function.id} must take or give {value}, and is decorated with {word}"
+            remedy = "Decorate a function around it, or use jax.jit, jax.checkpoint or jax.grad, or a partial of them."
+            raise LoomError(f"{message}, which threading cannot follow", where, remedy)
 
 
-def _counts(function: cst.FunctionDef) -> list[str]:
-    """The keywords of its decorators that count parameters."""
-    calls = [node for d in function.decorators for node in syntax.walk(d) if isinstance(node, cst.Call)]
-    return [word for word in map(counting, calls) if word]
+def _check_wrappers(plan: Plan, function: Function, wrappers: Iterable[Wrapper], where: str) -> None:
+    """What wraps a function counts its parameters and results: those that it had before stay where they are."""
+    required, returned = plan.required.get(function.id), plan.returned.get(function.id)
+    if function.id not in plan.changed():
+        return
+    kept = sum(1 for parameter in function.positional if parameter.default is None) if required else 1000
+    for wrapper in wrappers:
+        derived = wrapper.word.split(".")[-1] in _DERIVATIVES
+        if returned and derived:
+            message = f"{function.id} also returns {returned[0]}, and is differentiated here"
+            remedy = f"Receive {returned[0]} in {function.id} or further in, and add it to the result."
+            raise LoomError(message, where, remedy)
+        words = {a.keyword.value if a.keyword else "": a.value for a in wrapper.arguments}
+        counted = {word: _numbers(node) for word, node in words.items() if word not in _HARMLESS}
+        if derived and "argnums" not in counted:
+            counted["argnums"] = [0]
+        for word, numbers in counted.items():
+            if word not in _COUNTING or not all(0 <= number < kept for number in numbers or [-1]):
+                what = f"{word or 'another argument'} counts parameters"
+                message = f"{function.id} takes {required[0]} before its parameters with defaults" if required else ""
+                message = message or f"{function.id} must take or give {plan.changed()[function.id]}"
+                remedy = "Name them, as in static_argnames, or give the parameters no defaults."
+                raise LoomError(f"{message}, and {what}", where, remedy)
+
+
+def _numbers(node: cst.BaseExpression) -> list[int]:
+    """The numbers that an expression writes out, none where it does not."""
+    try:
+        value = ast.literal_eval(cst.Module([]).code_for_node(node))
+    except (ValueError, SyntaxError):
+        return []
+    values = value if isinstance(value, (tuple, list)) else [value]
+    return values if all(isinstance(number, int) for number in values) else []
+
+
+class _Uses:
+    """The mentions of functions and methods that change."""
+
+    def __init__(self, plan: Plan, changed: dict[str, str]):
+        self.graph, self.changed, self.instances = plan.graph, changed, Instances(plan.graph)
+        self.methods = {name.split(".")[1] for name in changed if plan.graph.functions[name].is_member}
+        self.made = {kind: self.graph.method(kind, "__init__") for kind in self.graph.classes.names}
+
+    def check(self) -> None:
+        for key in self.graph.sources:
+            self._check_names(key)
+        if not self.methods:
+            return
+        words = {*self.methods, "getattr", "operator", "class "}
+        for key, source in self.graph.sources.items():
+            for node in syntax.walk(source.module) if any(word in source.text for word in words) else ():
+                if isinstance(node, cst.Attribute) and node.attr.value in self.methods:
+                    self._check_attribute(node, node.value, node.attr.value, key)
+                elif isinstance(node, cst.Call) and self.graph.names.meaning(node.func, key) in _COMPUTED and node.args:
+                    self._check_computed(node, key)
+                elif isinstance(node, cst.ClassDef):
+                    self._check_class(node, key)
+        for key, expression, kinds in self.instances.calls():
+            for kind in sorted({other for kind in kinds - {"*"} for other in self.graph.classes.family(kind)}):
+                for method in ("__call__", "__init__"):
+                    self._check_method({self.graph.method(kind, method)}, kind, expression, key)
+            if "*" in kinds:  # a method whose name is computed
+                self._check_method(self.changed.keys(), "class of the package", expression, key)
+
+    def _check_names(self, key: str) -> None:
+        """Every name of a function that changes, or a local name for one, is that by which a call calls it."""
+        text, source = self.graph.names.texts[key], self.graph.sources[key]
+        excused = {id(name) for name in _excused(source.module)}
+        for name in text.standing:
+            function = self._function(name, key)
+            if function not in self.changed or (key, name) in self.graph.followed:
+                continue
+            kind = self.graph.is_class(name, key)
+            if (kind and id(name) in excused) or (
+                name in text.binding and (kind or len(text.bound[text.of(name)]) == 1)
+            ):
+                continue
+            message = f"{function} must take or give {self.changed[function]}, and is used here in a way that"
+            remedy = (
+                f"Call it by its name: {name.value}(...), in jax.jit, jax.checkpoint, jax.grad or jax.lax.scan at most."
+            )
+            raise LoomError(f"{message} threading cannot follow", source.where(name), remedy)
+
+    def _function(self, name: cst.Name, key: str) -> str:
+        """The function that a name may mean."""
+        names = self.graph.names
+        variable, definition = names.variable(name, key), names.definition(name, key)
+        if definition or variable in self.graph.aliases:
+            return self.made.get(definition, definition) or self.graph.aliases.get(variable, "")
+        return next((function.id for function in names.functions(variable, key) if function.id in self.changed), "")
+
+    def _check_attribute(self, node: cst.BaseExpression, owner: cst.BaseExpression, method: str, key: str) -> None:
+        """An attribute with the name of a method that changes is followed, or that of something else."""
+        foreign = self.graph.names.meaning(node, key) or self.instances.is_foreign(owner, key)
+        if method not in self.methods or (key, node) in self.graph.followed or foreign:
+            return
+        meant = self.graph.meant(owner, method, key)
+        if meant is None:
+            meant = {name for name in self.changed if name.endswith(f".{method}")}
+        for found in sorted(meant & self.changed.keys()):
+            self._check_method({found}, found.split(".")[0], node, key)
+
+    def _check_computed(self, call: cst.Call, key: str) -> None:
+        owner, name = call.args[0].value, call.args[1 if len(call.args) > 1 else 0].value
+        if isinstance(name, cst.SimpleString):
+            self._check_attribute(call, owner, str(name.evaluated_value), key)
+
+    def _check_class(self, node: cst.ClassDef, key: str) -> None:
+        """A class is known to have what changes, or not to have it."""
+        graph = self.graph
+        top = node in graph.sources[key].module.body
+        for base in (base.value for base in node.bases):
+            name = base.value if isinstance(base, cst.Subscript) else base
+            if graph.is_class(name, key):
+                kinds = [] if top else [cst.ensure_type(name, cst.Name).value]
+            else:
+                kinds = [] if graph.names.meaning(name, key) else sorted(graph.classes.names)
+            for kind in kinds:
+                self._check_method({graph.method(kind, method) for method in self.methods}, kind, base, key)
+        for decorator in node.decorators if top else ():
+            word = decorator.decorator.func if isinstance(decorator.decorator, cst.Call) else decorator.decorator
+            if not graph.names.meaning(word, key):
+                kind = node.name.value
+                self._check_method({graph.method(kind, method) for method in self.methods}, kind, decorator, key)
+
+    def _check_method(self, meant: Set[str], kind: str, node: cst.CSTNode, key: str) -> None:
+        for found in sorted(meant & self.changed.keys()):
+            message = f"{found} must take or give {self.changed[found]}, and this may be a {kind} that is used in a"
+            remedy = "Call it by a name or an attribute of one type, and say which: `layer: Block`."
+            raise LoomError(f"{message} way that threading cannot follow", self.graph.sources[key].where(node), remedy)
+
+
+def _excused(module: cst.Module) -> Iterator[cst.CSTNode]:
+    """The names of classes where they make no instance: `isinstance(x, Block)`, `x: Block`, `except Block`, `Block.x`."""
+    for node in syntax.walk(module):
+        if isinstance(node, cst.Annotation) or syntax.called(node) in ("isinstance", "issubclass"):
+            yield from syntax.walk(node)
+        elif isinstance(node, cst.ExceptHandler) and node.type:
+            yield from syntax.walk(node.type)
+        elif isinstance(node, cst.MatchClass):
+            yield node.cls
+        elif isinstance(node, cst.Attribute):
+            yield node.value
+        elif isinstance(node, cst.ClassDef):
+            yield from (base.value for base in node.bases)

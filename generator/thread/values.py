@@ -26,6 +26,7 @@ class Value:
     receivers: list[str] = field(default_factory=list)
     given: bool = False  # whether layers of some kind are made or called with it
     emitted: str = ""  # the type that an emitter gives it: `router_loss: Array = ...`
+    readers: set[str] = field(default_factory=set)  # ids of functions in which splices read it
     marked: dict[str, Origin] = field(default_factory=dict)  # emit, receive -> the first line that says so
 
     @property
@@ -82,7 +83,8 @@ def read_values(
             value = values.setdefault(name, Value(name, origin))
             value.marked.setdefault(word, origin)
             if word == "emit":
-                value.emitted = value.emitted or function.annotations.get(name, "")
+                stated = graph.names.annotations(graph.names.local(function, name), function.key)
+                value.emitted = value.emitted or next(iter(stated), "")
             (value.emitters if word == "emit" else value.receivers).append(function.id)
     for need in needs:
         if need.name not in values:
@@ -93,6 +95,10 @@ def read_values(
                 f'Show it at the point, or write @provide("SITE") def {need.name}(...) in a fragment that has it.',
                 dependent=need.fragment,
             )
+        values[need.name].readers.add(need.function)
+    for name, value in values.items():
+        if name.startswith("__"):
+            raise LoomError(f"{name} is private in a class", str(value.origin), "Let it begin with one _.")
     return values
 
 

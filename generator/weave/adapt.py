@@ -7,19 +7,23 @@ expressions that the point shows take the place of their keywords. What cannot b
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 import libcst as cst
 
 from generator.code import syntax
 from generator.code.names import as_block, bound_names, inner_parameters, operand, unblocked, variables
+from generator.code.scopes import scopes_of
 from generator.code.syntax import Source
 from generator.code.traced import Edit, Origin, Traced
 from generator.errors import LoomError
 from generator.language.grammar import own_nodes
 from generator.language.parts import Splice
 from generator.weave.points import Point
+
+_LOOPED = (cst.ListComp, cst.SetComp, cst.DictComp, cst.GeneratorExp)
+_CLOSED = (cst.FunctionDef, cst.Lambda, cst.ClassDef)  # what they bind is their own
 
 
 @dataclass(frozen=True)
@@ -69,10 +73,12 @@ def adapt(splice: Splice, point: Point, scope: Scope, threaded: frozenset[str], 
         LoomError: a name that would mean something else in the host.
     """
     body = as_block(splice.body)
-    bound, inner = bound_names(body.module, comprehensions=False), inner_parameters(body.module)
-    looped = bound_names(body.module) - bound  # known in a comprehension only
-    _check_shown(splice, point, body, bound, inner | looped & set(splice.reads))
-    _check_free(splice, point, {node.value for node in variables(body.module)} - bound - inner - looped, scope)
+    scopes = scopes_of(body.module)
+    bound = scopes.module.bound
+    free = {name.value for name, binder in scopes.meant() if binder is None}
+    captured = _check_shown(splice, point, body)
+    _check_free(splice, point, free - set(splice.reads), scope)
+    _check_rebound(splice, point, bound)
     _check_yield(splice, point, body)
     for name in splice.reads:
         if name not in point.named and name not in point.shown and not (name == "self" and point.method):
@@ -80,45 +86,76 @@ def adapt(splice: Splice, point: Point, scope: Scope, threaded: frozenset[str], 
     own = bound - set(splice.reads)
     emitted = own & _emitted(body.module)
     clashes = own & (scope.taken | threaded - emitted)
-    clashes |= looped & {n for keyword in set(point.named) & set(splice.reads) for n in point.names_in(keyword)}
-    for name in sorted(clashes & (emitted | inner)):
-        what = "emits" if name in emitted else "has a parameter"
-        raise _error(
-            splice, f"{what} {name}, which is also a name in the host at {point.where}", "Give it another name."
-        )
-    renamed = _fresh(clashes, splice, scope.taken | own | set(splice.reads) | threaded)
+    for name in sorted(clashes & emitted):
+        message = f"emits {name}, which is also a name in the host at {point.where}"
+        raise _error(splice, message, "Give it another name.")
+    taken = scope.taken | {name.value for name, _ in scopes.occurrences} | set(splice.reads) | threaded
+    renamed = _fresh(clashes | captured, splice, taken)
     scope.taken |= own - clashes | set(renamed.values())
     shown = {name: operand(text) for name, text in point.named.items() if name in splice.reads}
-    replacements = {**renamed, **shown}
-    edits = []
-    for node in variables(body.module):
-        new = replacements.get(node.value, node.value)
-        if new != node.value:
-            start, end = body.span(node)
-            edits.append(Edit(start, end, Traced.insert(new, body.traced.origin_at(start))))
-    return unblocked(body.traced.edited(edits))
+    replaced = {name: new for name, new in renamed.items() if name in clashes} | shown
+    return unblocked(replace_names(body, replaced, renamed))
+
+
+def replace_names(body: Source, replaced: dict[str, str], looped: Mapping[str, str] | None = None) -> Traced:
+    """Statements with other names, or expressions, for what they read from outside or bind at their top.
+
+    Args:
+        looped: other names for the variables of comprehensions.
+
+    Raises:
+        LoomError: a place where another name would say something else.
+    """
+    scopes, edits = scopes_of(body.module), []
+    for alias, scope in scopes.imports:
+        name = (alias.evaluated_alias or alias.evaluated_name).split(".")[0]
+        if name in replaced and scope is scopes.module:
+            remedy = "Import it at the top of the fragment, or under another name."
+            raise LoomError(f"{name} is imported here, and a name in the host too", body.where(alias), remedy)
+    strings = [node for node in syntax.walk(body.module) if isinstance(node, cst.FormattedStringExpression)]
+    quoted = {name: string for string in strings for name in syntax.walk(string.expression)}
+    for node, scope in scopes.occurrences:
+        binder = scope.binder(node.value)
+        names = replaced if binder in (None, scopes.module) else looped or {}
+        new = names.get(node.value, node.value) if not isinstance(binder and binder.node, _CLOSED) else node.value
+        if new == node.value:
+            continue
+        string = quoted.get(node)
+        if string and (string.equal or re.search(r"[\"'\\\n]", new)):
+            message = f"{node.value} stands for {new} here, which cannot be written in this f-string"
+            raise LoomError(message, body.where(node), "Give it a name of its own in a line above.")
+        start, end = body.span(node)
+        new = f"({new})" if string and new.startswith("{") else new
+        edits.append(Edit(start, end, Traced.insert(new, body.traced.origin_at(start))))
+    return body.traced.edited(edits)
 
 
 def _error(splice: Splice, message: str, remedy: str) -> LoomError:
     return LoomError(f"{splice.fragment} {message}", str(splice.origin), remedy)
 
 
-def _check_shown(splice: Splice, point: Point, body: Source, bound: set[str], inner: set[str]) -> None:
-    """An expression that the point shows is read anew at each use, so nothing in it may change."""
-    for name in set(point.named) & set(splice.reads):
-        message = f"rebinds {name}, which the point {point.name!r} shows as {point.named[name]}"
-        if name in bound:
-            raise _error(splice, message, f"Show the local name at {point.where}, or bind another name.")
-        if name in inner:
-            raise _error(splice, f"has an inner parameter {name}, as the point {point.name!r} shows", "Rename one.")
-        changed = sorted(point.names_in(name) & (_changed_before(name, body, bound & set(splice.reads)) | inner))
+def _check_shown(splice: Splice, point: Point, body: Source) -> set[str]:
+    """An expression that the point shows is read anew at each use, so nothing in it may change.
+
+    Returns:
+        The variables of comprehensions that have the name of one in an expression which is read there.
+    """
+    scopes, captured = scopes_of(body.module), set()
+    for name in sorted(set(point.named) & set(splice.reads)):
+        shown = f"{name}, which the point {point.name!r} shows as {point.named[name]}"
+        if name in scopes.module.bound:
+            remedy = f"Show the local name at {point.where}, or bind another name."
+            raise _error(splice, f"rebinds {shown}", remedy)
+        changed = _changed_before(name, body, scopes.module.bound & set(splice.reads)) & point.names_in(name)
+        for node, scope in scopes.occurrences:
+            for other in point.names_in(name) if node.value == name else ():
+                binder = scope.binder(other)
+                if binder not in (None, scopes.module):
+                    (captured if isinstance(binder.node, _LOOPED) else changed).add(other)
         if changed:
-            message = (
-                f"binds {changed[0]}, and reads {name}, which the point {point.name!r} shows as {point.named[name]}"
-            )
-            raise _error(
-                splice, message, f"Compute {name} before the point, at {point.where}, and show that local name."
-            )
+            remedy = f"Compute {name} before the point, at {point.where}, and show that local name."
+            raise _error(splice, f"binds {min(changed)}, and reads {shown}", remedy)
+    return captured
 
 
 def _changed_before(name: str, body: Source, candidates: set[str]) -> set[str]:
@@ -134,12 +171,24 @@ def _changed_before(name: str, body: Source, candidates: set[str]) -> set[str]:
 
 
 def _check_free(splice: Splice, point: Point, names: set[str], scope: Scope) -> None:
-    """A name of the splice's module must not be a variable of the host."""
-    for name in sorted((names - set(splice.reads)) & scope.bound):
+    """A name of the splice's module must not be a variable of the host; in a class, it must not be private."""
+    for name in sorted(names) if point.in_class else ():
+        if name.startswith("__") and not name.endswith("__"):
+            raise _error(splice, f"uses {name}, which means another name in a class", "Let it begin with one _.")
+    for name in sorted(names & scope.bound):
         shown = name in point.shown or name in point.named
         remedy = f"Add the parameter {name} to the splice." if shown else "Give one of them another name."
         message = f"uses {name}, which is no parameter of the splice, but a variable of the host at {point.where}"
         raise _error(splice, message, remedy)
+
+
+def _check_rebound(splice: Splice, point: Point, bound: set[str]) -> None:
+    """What a splice rebinds is a variable of the function that the point is in."""
+    host = scopes_of(point.source.module).inner[point.hosts[-1]]
+    outer = sorted(name for name in bound & set(point.shown) if name not in host.bound or name in host.outer)
+    if outer:
+        message = f"rebinds {outer[0]}, which is no variable of {point.hosts[-1].name.value} at {point.where}"
+        raise _error(splice, message, "Bind another name, or show a variable of the function.")
 
 
 def _check_yield(splice: Splice, point: Point, body: Source) -> None:

@@ -22,6 +22,8 @@ class Point:
 
     Attributes:
         named: keyword -> expression.
+        method: whether `self` is there.
+        in_class: whether it stands in a class.
         function: id of the enclosing function, as in the call graph.
         hosts: the enclosing functions, the outermost one first.
         key: of the definition that holds it.
@@ -32,6 +34,7 @@ class Point:
     named: dict[str, str]
     function: str
     method: bool
+    in_class: bool
     hosts: tuple[cst.FunctionDef, ...]
     key: str
     statement: cst.BaseStatement
@@ -82,6 +85,9 @@ def _points_below(
         if isinstance(child, (cst.FunctionDef, cst.ClassDef)):
             separator = "." if prefix and not prefix.endswith(":") else ""
             name = f"{prefix}{separator}{child.name.value}"
+            if isinstance(child, cst.ClassDef) and hosts and "point(" in source.code(child):
+                remedy = "Move the class out of the function, and its points into its methods."
+                raise LoomError("a class in a function can have no points", source.where(child), remedy)
             inner = (*hosts, child) if isinstance(child, cst.FunctionDef) else hosts
             yield from _points_below(child, name, inner, method or isinstance(child, cst.ClassDef), key, source)
             continue
@@ -120,6 +126,7 @@ def _read_point(
     shown, named = [], {}
     for argument in call.args[1:]:
         text = source.code(argument.value)
+        text = f"({text})" if "\n" in text else text
         if argument.keyword:
             named[argument.keyword.value] = text
         elif isinstance(argument.value, cst.Name):
@@ -130,4 +137,5 @@ def _read_point(
     if isinstance(statement, cst.With):  # what its statements bind is there to rebind
         shown += sorted(bound_names(statement.body))
     name = ast.literal_eval(source.code(call.args[0].value))
-    return Point(name, tuple(shown), named, function, method, hosts, key, statement, source)
+    first = hosts[0].params.params[0].name.value if hosts[0].params.params else ""
+    return Point(name, tuple(shown), named, function, method and first == "self", method, hosts, key, statement, source)

@@ -12,20 +12,27 @@ before, in a host and in the fragment qk_norm      after
 
 from __future__ import annotations
 
+import ast
 from collections.abc import Iterable
 from dataclasses import replace
+from typing import cast
 
 import libcst as cst
 
 from generator.code import syntax
+from generator.code.flow import Flow
 from generator.code.memory import remembered
-from generator.code.names import as_block, unblocked
+from generator.code.names import as_block, bound_by, bound_names, unblocked, variables
+from generator.code.scopes import scopes_of
 from generator.code.traced import Edit, Traced
 from generator.errors import LoomError, nearest
 from generator.language.parts import Definition, Splice
 from generator.weave.adapt import Need, Scope, adapt
 from generator.weave.order import in_order
 from generator.weave.points import Point, find_points
+
+_LOOPS = (cst.For, cst.While)
+_OTHER_SCOPES = (cst.FunctionDef, cst.Lambda, cst.ClassDef)
 
 
 def weave_splices(
@@ -108,6 +115,7 @@ def _edit(point: Point, bodies: list[tuple[Splice, Traced]]) -> Edit:
     end = source.lines(point.statement)[1]
     if point.is_block:
         inside = _nested(point, bodies)
+        _check_bound(point, inside, [splice for splice, _ in bodies])
         if _is_nothing(inside):
             return Edit(start, end, syntax.placeholder(point.statement, source))
         return _returned_block(point, inside, start) or Edit(start, end, syntax.reindent(inside, width))
@@ -130,7 +138,7 @@ def _returned(point: Point, start: int, end: int) -> Edit | None:
     index = next((i for i, statement in enumerate(block) if statement is point.statement), 0)
     if not 0 < index < len(block) - 1:
         return None
-    value = _returned_value(block[index - 1], block[index + 1])
+    value = _returned_value(block[index - 1], block[index + 1], point)
     if value is None:
         return None
     source = point.source
@@ -149,7 +157,7 @@ def _returned_block(point: Point, inside: Traced, start: int) -> Edit | None:
     statements = syntax.body(source.module.body[0])
     if index == len(block) - 1 or len(statements) > 1 or len(inside.text.strip().splitlines()) > 1:
         return None
-    value = _returned_value(statements[0], block[index + 1])
+    value = _returned_value(statements[0], block[index + 1], point)
     if value is None:
         return None
     margin, origin = " " * point.source.indent(point.statement), point.source.traced.origin_at(start)
@@ -157,14 +165,19 @@ def _returned_block(point: Point, inside: Traced, start: int) -> Edit | None:
     return Edit(start, point.source.lines(block[index + 1])[1], Traced.insert(f"{margin}return ", origin) + written)
 
 
-def _returned_value(first: cst.CSTNode, second: cst.CSTNode) -> cst.BaseExpression | None:
-    """`f(y)` of the statements `x = f(y)` and `return x`."""
+def _returned_value(first: cst.CSTNode, second: cst.CSTNode, point: Point) -> cst.BaseExpression | None:
+    """`f(y)` of the statements `x = f(y)` and `return x`, where x is of no use to anything else."""
     before, after = syntax.simple(first), syntax.simple(second)
     if not (isinstance(before, cst.Assign) and isinstance(after, cst.Return) and len(before.targets) == 1):
         return None
-    name = before.targets[0].target
-    same = isinstance(name, cst.Name) and isinstance(after.value, cst.Name) and name.value == after.value.value
-    return before.value if same else None
+    name, returned, scopes = before.targets[0].target, after.value, scopes_of(point.source.module)
+    if not (isinstance(name, cst.Name) and isinstance(returned, cst.Name) and name.value == returned.value):
+        return None
+    host = scopes.inner[point.hosts[-1]]
+    seen = {
+        scope for node, scope in scopes.occurrences if node.value == name.value and scope.binder(node.value) is host
+    }
+    return before.value if seen <= {host} and name.value not in host.outer else None
 
 
 def _nested(point: Point, bodies: list[tuple[Splice, Traced]]) -> Traced:
@@ -188,22 +201,54 @@ def _nested(point: Point, bodies: list[tuple[Splice, Traced]]) -> Traced:
 
 def _proceeds(splice: Splice, body: Traced, point: Point) -> bool:
     """Whether a splice says `proceed()`; it must be a statement of its own, and the point one with statements."""
-    found = False
-    for node in syntax.walk(as_block(body).module):
-        if isinstance(node, (cst.FunctionDef, cst.Lambda)):
-            inner = any(
-                isinstance(below, cst.Call) and syntax.called(below) == "proceed" for below in syntax.walk(node)
-            )
-            if inner:
-                message = f"{splice.fragment} says proceed() in a function of its own, at {splice.point!r}"
-                raise LoomError(
-                    message, str(splice.origin), "The statements of the host cannot stand there: move it out."
-                )
-        found = found or (isinstance(node, cst.Call) and syntax.called(node) == "proceed")
-    if found and not point.is_block:
+    source = as_block(body)
+    said = [node for node in syntax.walk(source.module) if syntax.called(node) == "proceed"]
+    alone = [statement for statement in syntax.walk(source.module) if syntax.expression(statement) in said]
+    if said and not point.is_block:
         message = f"{splice.fragment} says proceed(), and the point {point.name!r} ({point.where}) holds no statements"
         raise LoomError(message, str(splice.origin), f"Write `with point({point.name!r}, ...):` around them there.")
-    return found
+    if len(said) > len(alone):
+        message = f"{splice.fragment} says proceed() inside a statement, at {point.name!r}"
+        raise LoomError(message, str(splice.origin), "Write it on a line of its own.")
+    for node in syntax.walk(source.module):
+        below = {id(inner) for inner in syntax.walk(node)} if isinstance(node, _OTHER_SCOPES + _LOOPS) else set()
+        if not any(id(statement) in below for statement in alone):
+            continue
+        if isinstance(node, _OTHER_SCOPES):
+            message = f"{splice.fragment} says proceed() in a function or class of its own, at {point.name!r}"
+            raise LoomError(message, str(splice.origin), "The statements of the host cannot stand there: move it out.")
+        if _leaves_loop(point.statement):
+            message = f"{splice.fragment} says proceed() in a loop, and the statements at {point.where} leave theirs"
+            raise LoomError(message, str(splice.origin), "Proceed without a loop around it.")
+    return bool(said)
+
+
+def _leaves_loop(statement: cst.CSTNode) -> bool:
+    """Whether a `break` or `continue` below belongs to a loop around a statement."""
+    if isinstance(statement, _LOOPS):
+        return statement.orelse is not None and _leaves_loop(statement.orelse)
+    inner = (child for child in syntax.children(statement) if not isinstance(child, _OTHER_SCOPES))
+    return isinstance(statement, (cst.Break, cst.Continue)) or any(map(_leaves_loop, inner))
+
+
+def _check_bound(point: Point, inside: Traced, splices: list[Splice]) -> None:
+    """What the statements of a block bind for the rest of their function, is bound by what takes their place."""
+    host, within = point.hosts[-1], {id(node) for node in syntax.walk(point.statement)}
+    read = {name.value for name in variables(host) if id(name) not in within}
+    elsewhere = {name for node in syntax.walk(host) if id(node) not in within for name in bound_by(node)}
+    elsewhere |= {parameter.name.value for parameter in syntax.parameters(host)}
+    names = (bound_names(cst.ensure_type(point.statement, cst.With).body, comprehensions=False) & read) - elsewhere
+    if names and splices:
+        head = "async def _():\n" if host.asynchronous else "def _():\n"
+        (function,) = ast.parse(head + syntax.reindent(inside, 4).text).body
+        missing = sorted(names - Flow(cast(ast.FunctionDef, function), names).bound)
+        if missing:
+            message = (
+                f"{splices[-1].fragment} may leave {missing[0]} without a value, which the statements at {point.where}"
+            )
+            raise LoomError(
+                f"{message} give it", str(splices[-1].origin), "Bind it on every path, or proceed on every path."
+            )
 
 
 def _wrap(body: Traced, inside: Traced) -> Traced:

@@ -220,6 +220,11 @@ class TestNames:
             '        rope_x = 2\n        q = f"{rope_x} {rope_x!r:>{rope_x}} x"\n'
         )
 
+    def test_a_parameter_of_its_own_function_stays(self):
+        assert spliced("x = 1\ng = lambda x: x\nq = g(x)") == (
+            "        rope_x = 1\n        g = lambda x: x\n        q = g(rope_x)\n"
+        )
+
     def test_the_new_name_is_no_other_name(self):
         assert spliced("rope_x = 1\nx = 2\nq = x + rope_x") == (
             "        rope_x = 1\n        rope_x_2 = 2\n        q = rope_x_2 + rope_x\n"
@@ -268,7 +273,6 @@ class TestRefused:
                 "proceed()",
                 "says proceed(), and the point 'Attention.heads' (fragments/model/host.py:7) holds no stat",
             ),
-            ("q", "x = 1\n    g = lambda x: x\n    q = g(x)", "has a parameter x, which is also a name in the host"),
         ],
     )
     def test_splice(self, parameters, body, message):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterable
+from functools import reduce
 
 State = set[str] | None  # the names that have a value, or None after a return or a raise
 
@@ -14,6 +15,7 @@ class Flow:
     Attributes:
         unbound: name and line of each read that may come before the name has a value.
         ends: whether every path ends in a return or a raise.
+        bound: the names that have a value where one comes to its end.
     """
 
     def __init__(self, function: ast.FunctionDef | ast.AsyncFunctionDef, names: Iterable[str]):
@@ -21,7 +23,8 @@ class Flow:
         self.unbound: list[tuple[str, int]] = []
         arguments = function.args
         every = [*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs, arguments.vararg, arguments.kwarg]
-        self.ends = self._block(function.body, {a.arg for a in every if a} & self.names) is None
+        last = self._block(function.body, {a.arg for a in every if a} & self.names)
+        self.ends, self.bound = last is None, self.names if last is None else last
 
     def _block(self, statements: list[ast.stmt], state: State) -> State:
         for statement in statements:
@@ -47,27 +50,28 @@ class Flow:
             case ast.While():
                 state = self._expressions(node.test, state)
                 self._block(node.body, state)
+                if isinstance(node.test, ast.Constant) and node.test.value and not _breaks(node.body):
+                    return None
                 return self._block(node.orelse, state) or state
             case ast.With() | ast.AsyncWith():
+                before = state
                 for item in node.items:
                     state = self._expressions(item, state)
-                return self._block(node.body, state)
-            case ast.Try():
+                after = self._block(node.body, state)
+                return _join(after, before) if any(map(_suppresses, node.items)) else after
+            case ast.Try() | ast.TryStar():
                 handled = [self._block(handler.body, state) for handler in node.handlers]
                 result = self._block(node.body, state)
                 result = self._block(node.orelse, result) if result is not None else None
-                for other in handled:
-                    result = _join(result, other)
-                final = self._block(node.finalbody, result if result is not None else state)
-                return final if result is not None else None
+                result = reduce(_join, handled, result)
+                final = self._block(node.finalbody, state)  # from wherever the rest was left
+                return None if final is None or result is None else result | final
             case ast.Match():
                 state = self._expressions(node.subject, state)
-                result = state
-                for case in node.cases:
-                    whole = isinstance(case.pattern, ast.MatchAs) and case.pattern.pattern is None and not case.guard
-                    after = self._block(case.body, state | _stored(case.pattern, self.names))
-                    result = after if case is node.cases[0] and whole else _join(result, after)
-                return result
+                every = [self._block(case.body, state | _stored(case.pattern, self.names)) for case in node.cases]
+                last = node.cases[-1]
+                whole = isinstance(last.pattern, ast.MatchAs) and last.pattern.pattern is None and not last.guard
+                return reduce(_join, every if whole else [*every, state])
         return self._expressions(node, state)
 
     def _expressions(self, node: ast.AST, state: set[str]) -> set[str]:
@@ -82,6 +86,23 @@ def _join(first: State, second: State) -> State:
     if first is None or second is None:
         return second if first is None else first
     return first & second
+
+
+def _breaks(statements: Iterable[ast.AST]) -> bool:
+    """Whether a `break` of a loop is among its statements."""
+    inner = (ast.For, ast.AsyncFor, ast.While, ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
+    return any(
+        isinstance(node, ast.Break)
+        or _breaks(node.orelse if isinstance(node, inner[:3]) else ast.iter_child_nodes(node))
+        for node in statements
+        if not isinstance(node, inner[3:])
+    )
+
+
+def _suppresses(item: ast.withitem) -> bool:
+    """Whether a block may be left by an error that goes no further: `with suppress(...)`, `with raises(...)`."""
+    called = item.context_expr.func if isinstance(item.context_expr, ast.Call) else item.context_expr
+    return ast.unparse(called).split(".")[-1] in ("suppress", "raises", "ExitStack")
 
 
 def _loaded(node: ast.AST) -> Iterable[tuple[str, int]]:

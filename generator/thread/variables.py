@@ -1,0 +1,186 @@
+"""What each name in a package means: a definition, an import, or a variable and what binds it."""
+
+from __future__ import annotations
+
+import builtins
+from collections.abc import Iterator, Mapping
+from functools import lru_cache
+
+import libcst as cst
+
+from generator.code import syntax
+from generator.code.scopes import Scope, scopes_of
+from generator.code.syntax import Source
+from generator.language.parts import Import
+from generator.thread.functions import Function
+
+Variable = tuple[Scope | None, str]  # None: known in the whole package
+_USUAL = {"nnx": "flax.nnx", "lax": "jax.lax", "partial": "functools.partial"}  # where no import says more
+
+
+class Variables:
+    """The variables of a text.
+
+    Attributes:
+        standing: each name that is a variable, and the scope in which it stands.
+        bound: what binds a variable: an assignment of one value to it alone, its parameter, its function, and so on.
+    """
+
+    def __init__(self, module: cst.Module):
+        self.scopes = scopes_of(module)
+        self.standing = dict(self.scopes.occurrences)
+        self.bound: dict[Variable, list[cst.CSTNode]] = {}
+        self.binding: set[cst.Name] = set()  # the names by which nodes bind
+        for node in syntax.walk(module):
+            for name, how in _binders(node):
+                if name in self.standing:
+                    self.bound.setdefault(self.of(name), []).append(how)
+                    self.binding.add(name)
+        for alias, scope in self.scopes.imports:
+            name = (alias.evaluated_alias or alias.evaluated_name).split(".")[0]
+            self.bound.setdefault(self.seen(name, scope), []).append(alias)
+
+    def of(self, name: cst.Name) -> Variable:
+        """The variable that a name is."""
+        return self.seen(name.value, self.standing[name])
+
+    def seen(self, name: str, scope: Scope) -> Variable:
+        """The variable that a name is where it stands in a scope."""
+        binder = scope.binder(name)
+        return (None if binder is self.scopes.module else binder), name
+
+
+def _binders(node: cst.CSTNode) -> Iterator[tuple[cst.Name, cst.CSTNode]]:
+    """The names that a node binds, each with what says how: the node itself, or a part of a tuple."""
+    if isinstance(node, cst.Assign):
+        for target in node.targets:
+            for name in _names(target.target):
+                yield name, node if name is target.target else target
+    elif isinstance(node, (cst.AnnAssign, cst.AugAssign, cst.For, cst.CompFor, cst.NamedExpr, cst.Del)):
+        for name in _names(node.target):
+            yield name, node
+    elif isinstance(node, (cst.AsName, cst.MatchAs, cst.MatchStar)) and node.name:
+        for name in _names(node.name):
+            yield name, node
+    elif isinstance(node, cst.MatchMapping) and node.rest:
+        yield node.rest, node
+    elif isinstance(node, (cst.FunctionDef, cst.ClassDef, cst.Param)):
+        yield node.name, node
+    elif isinstance(node, (cst.Global, cst.Nonlocal)):
+        for item in node.names:
+            yield item.name, node
+
+
+def _names(target: cst.CSTNode) -> Iterator[cst.Name]:
+    """The names in a target of an assignment: not those of `a.b` and `a[b]`."""
+    if isinstance(target, cst.Name):
+        yield target
+    elif isinstance(target, (cst.Tuple, cst.List)):
+        for element in target.elements:
+            yield from _names(element.value)
+
+
+@lru_cache(maxsize=4096)  # packages share trees
+def variables_of(module: cst.Module) -> Variables:
+    return Variables(module)
+
+
+class Names:
+    """Knows what names mean in each text of a package.
+
+    Args:
+        sources: key -> text, of all definitions.
+        functions: id -> function.
+        imports: path of a fragment -> the name that an import binds -> the import.
+    """
+
+    def __init__(
+        self,
+        sources: dict[str, Source],
+        functions: dict[str, Function],
+        imports: Mapping[str, Mapping[str, Import]],
+    ):
+        self._sources, self._functions, self._imports = sources, functions, imports
+        self.texts = {key: variables_of(source.module) for key, source in sources.items()}
+        self._nodes = {(function.key, function.node): function for function in functions.values()}
+
+    def variable(self, name: cst.Name, key: str) -> Variable:
+        return self.texts[key].of(name)
+
+    def local(self, function: Function, name: str) -> Variable:
+        """The variable that a name is in a function."""
+        text = self.texts[function.key]
+        return text.seen(name, text.scopes.inner[function.node])
+
+    def binds(self, variable: Variable, key: str) -> list[cst.CSTNode]:
+        return self.texts[key].bound.get(variable, [])
+
+    def definition(self, name: cst.CSTNode, key: str) -> str:
+        """The key of the definition that a name means, '' for none."""
+        if not isinstance(name, cst.Name) or name not in self.texts[key].standing:
+            return ""
+        scope, word = self.variable(name, key)
+        local = f"{key.rsplit(':', 1)[0]}:{word}" if ":" in key else word
+        return "" if scope else next((found for found in (local, word) if found in self._sources), "")
+
+    def known(self, name: cst.Name, key: str) -> bool:
+        """Whether a name means a definition, what its fragment imports, or what Python has."""
+        source = self._sources[key]
+        path = source.traced.origin_at(source.span(name)[0]).path
+        imported = {imported.alias for imported in self._imports.get(path, {}).values()}
+        return bool(self.definition(name, key)) or name.value in imported or hasattr(builtins, name.value)
+
+    def function(self, name: cst.Name, key: str) -> Function | None:
+        """The function that a name always means."""
+        variable = self.variable(name, key)
+        if variable[0] is None:
+            return self._functions.get(self.definition(name, key))
+        binding = self.binds(variable, key)
+        return self._nodes.get((key, binding[0])) if len(binding) == 1 else None
+
+    def functions(self, variable: Variable, key: str) -> list[Function]:
+        """The functions among what a variable is bound to."""
+        return [self._nodes[key, node] for node in self.binds(variable, key) if (key, node) in self._nodes]
+
+    def taker(self, name: cst.CSTNode, key: str) -> cst.CSTNode | None:
+        """The function of which a name is a parameter, and nothing else."""
+        if not isinstance(name, cst.Name) or name not in self.texts[key].standing:
+            return None
+        variable = self.variable(name, key)
+        binding = self.binds(variable, key)
+        return variable[0].node if variable[0] and len(binding) == 1 and isinstance(binding[0], cst.Param) else None
+
+    def host(self, variable: Variable, key: str) -> Function | None:
+        """The function whose local name a variable is."""
+        return self._nodes.get((key, variable[0].node)) if variable[0] else None
+
+    def value(self, name: cst.Name, key: str) -> cst.BaseExpression | None:
+        """The one expression that a local name is bound to."""
+        binding = self.binds(self.variable(name, key), key) if self.variable(name, key)[0] else []
+        plain = len(binding) == 1 and isinstance(binding[0], (cst.Assign, cst.AnnAssign))
+        return binding[0].value if plain else None
+
+    def annotations(self, variable: Variable, key: str) -> list[str]:
+        """What annotations say that a variable is."""
+        found = [getattr(node, "annotation", None) for node in self.binds(variable, key)]
+        return [self._sources[key].code(a.annotation) for a in found if isinstance(a, cst.Annotation)]
+
+    def meaning(self, node: cst.CSTNode, key: str) -> str:
+        """`jax.lax.scan` of a name that an import gives that meaning, or that nothing in the package binds; else ''."""
+        head = node
+        while isinstance(head, cst.Attribute):
+            head = head.value
+        word, dot, rest = syntax.dotted(node).partition(".")
+        if (
+            not word
+            or head not in self.texts[key].standing
+            or self.variable(head, key)[0]
+            or self.definition(head, key)
+        ):
+            return ""
+        for path in self._sources[key].traced.paths():
+            for imported in self._imports.get(path, {}).values():
+                if imported.alias == word:
+                    full = f"{imported.module}.{imported.name}" if imported.name else imported.module
+                    return (word if imported.module.startswith(f"{word}.") else full) + dot + rest
+        return _USUAL.get(word, word) + dot + rest
