@@ -107,6 +107,36 @@ def new_(config: Path, target: str, name: str, ignore: tuple[str, ...]) -> None:
     click.echo(f"{project.show(path)}: as {family}; next: gen build {name} --target={target}")
 
 
+@gen.command("parity", **exit_codes("1 a comparison failed"))
+@click.argument("architecture", metavar="ARCH")
+@click.argument("folder", metavar="HF_DIR", type=click.Path(path_type=Path))
+@click.option("--target", metavar="T", default="cpu", show_default=True, help="What the package is woven for.")
+@click.option(
+    "--tokens", metavar="N", type=click.IntRange(16), default=64, show_default=True, help="In each of two rows."
+)
+@AS_JSON
+def parity_(architecture: str, folder: Path, target: str, tokens: int, as_json: bool) -> None:
+    """Compare a package with the model of transformers that it stands for.
+
+    HF_DIR is a folder that AutoModelForCausalLM of transformers loads; with its config.json alone, weights are random.
+    The package is woven to a temporary folder and loads the same checkpoint. Compared are logits, loss and the gradient
+    of each tensor, all in fp32; what an export gives back; and greedy decoding with a cache. Nothing is made smaller.
+    """
+    from generator.commands.parity import parity, table
+    from generator.commands.tables import plain
+    from generator.disk.project import Project
+
+    found = parity(Project.find(), architecture, folder, target, tokens, lambda line: click.echo(line, err=True))
+    failed = [row.what for row in found if not row.holds]
+    if as_json:
+        write_json([{**row._asdict(), "holds": row.holds} for row in found])
+    else:
+        click.echo(plain(table(found)))
+        click.echo(f"{len(found) - len(failed)} of {len(found)} hold" if failed else f"all {len(found)} hold")
+    if failed:
+        raise click.exceptions.Exit(1)
+
+
 @gen.command("build", **NO_ONE)
 @click.argument("architecture", metavar="[ARCH]", required=False)
 @click.option("--target", metavar="T", help="What the package is to run on; see gen list.")

@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
+from generator.checkpoint.config_json import read_config
 from generator.checkpoint.fit import fit
-from generator.checkpoint.kinds import MOST_LAYERS
 from generator.disk.project import Project
 from generator.errors import LoomError, nearest, short
-from generator.recipe.files import read_text
 from generator.recipe.library import Library, is_package_name
-from generator.recipe.recipe import select
-from generator.recipe.tomltext import is_deep
+from generator.recipe.recipe import lineage_of, said
 
 
 def new(project: Project, config_path: Path, target: str, name: str, ignored: tuple[str, ...] = ()) -> tuple[str, Path]:
@@ -31,7 +28,7 @@ def new(project: Project, config_path: Path, target: str, name: str, ignored: tu
         LoomError: a config.json that cannot be read, or settings that no fragment covers.
     """
     shown = project.show(config_path)
-    hf, library = _read(config_path, shown), project.library()
+    hf, library = read_config(config_path, shown), project.library()
     if not is_package_name(name) or name != name.lower():
         remedy = "Use small letters, digits and _, and no word of Python."
         raise LoomError(f"{name!r} cannot name an architecture", None, remedy)
@@ -57,28 +54,10 @@ def new(project: Project, config_path: Path, target: str, name: str, ignored: tu
     raise refusals[0]
 
 
-def _read(path: Path, shown: str) -> dict[str, Any]:
-    try:
-        hf = json.loads(read_text(path, shown))
-        json.dumps(hf, ensure_ascii=False).encode()  # half a character is none
-    except (ValueError, RecursionError) as error:
-        raise LoomError(f"cannot be read: {error}", shown, "Give the config.json of a checkpoint.") from None
-    if is_deep(hf):
-        raise LoomError("is nested too deeply", shown, "Give the config.json of a checkpoint.")
-    if not isinstance(hf, dict) or not isinstance(hf.get("model_type"), str):
-        raise LoomError("has no model_type", shown, "Give the config.json of a checkpoint.")
-    for name in "num_hidden_layers", "n_layer":
-        if (layers := hf.get(name)) is not None and not (type(layers) is int and 0 < layers <= MOST_LAYERS):
-            raise LoomError(
-                f"{name} is {short(json.dumps(layers))}", shown, f"Give a number from 1 to {MOST_LAYERS:,}."
-            )
-    return hf
-
-
 def _families(library: Library, target: str, hf: dict[str, Any], shown: str) -> list[str]:
     """The architectures of this model_type, those without a base first."""
-    recipes = {name: select(name, target, library) for name in library.architectures()}
-    types = {name: recipe.said("model_type") for name, recipe in recipes.items()}
+    lineages = {name: lineage_of(name, library) for name in library.architectures()}
+    types = {name: said(lineage, "model_type") for name, lineage in lineages.items()}
     found = [name for name, kind in types.items() if kind == hf["model_type"]]
     if not found:
         inner = hf["text_config"].get("model_type") if isinstance(hf.get("text_config"), dict) else None
@@ -89,4 +68,4 @@ def _families(library: Library, target: str, hf: dict[str, Any], shown: str) -> 
         else:
             remedy = nearest(hf["model_type"], sorted({kind for kind in types.values() if kind}))
         raise LoomError(f"no architecture is of the model_type {short(repr(hf['model_type']))}", shown, remedy)
-    return sorted(found, key=lambda name: len(recipes[name].lineage))
+    return sorted(found, key=lambda name: len(lineages[name]))
