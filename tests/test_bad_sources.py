@@ -332,7 +332,7 @@ def test_config_json(family, tmp_path, monkeypatch):
     for keys, hf in mutants(PUBLISHED[family], [*OTHERS, None, 3, 10**9], family, 8):
         (tmp_path / "config.json").write_text(json.dumps(hf))
         try:
-            _, path = new(project, tmp_path / "config.json", "cpu", "mine")
+            _, path, _ = new(project, tmp_path / "config.json", "cpu", "mine")
         except LoomError as error:
             refused += 1
             assert error.where and len(str(error)) < 20_000, keys
