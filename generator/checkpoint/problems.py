@@ -70,7 +70,8 @@ def not_covered(
     neutral = {
         name for table in recipe.neutral if holds(table.where, {"hf": full}, table.origin) for name in table.names
     }
-    if set(hf.get("layer_types") or ()) == {"full_attention"}:
+    types = hf.get("layer_types")
+    if isinstance(types, list) and types == ["full_attention"] * len(types):
         known.add("layer_types")  # as without it
     others = {setting: value for setting, value in hf.items() if setting not in neutral}
     remedy = "Write a fragment for it, or take a checkpoint without it."

@@ -108,7 +108,7 @@ def _check_shown(splice: Splice, point: Point, body: Source, bound: set[str], in
     for name in set(point.named) & set(splice.reads):
         message = f"rebinds {name}, which the point {point.name!r} shows as {point.named[name]}"
         if name in bound:
-            raise _error(splice, message, f"Show the local name at {point.where}, or bind another name.")
+            raise _error(splice, message, "Bind another name; or show the local name, in a host of yours.")
         if name in inner:
             raise _error(splice, f"has an inner parameter {name}, as the point {point.name!r} shows", "Rename one.")
         changed = sorted(point.names_in(name) & (_changed_before(name, body, bound & set(splice.reads)) | inner))
@@ -116,9 +116,8 @@ def _check_shown(splice: Splice, point: Point, body: Source, bound: set[str], in
             message = (
                 f"binds {changed[0]}, and reads {name}, which the point {point.name!r} shows as {point.named[name]}"
             )
-            raise _error(
-                splice, message, f"Compute {name} before the point, at {point.where}, and show that local name."
-            )
+            remedy = f"Read {name} before {changed[0]} is bound; or compute it before the point, in a host of yours."
+            raise _error(splice, message, remedy)
 
 
 def _changed_before(name: str, body: Source, candidates: set[str]) -> set[str]:

@@ -12,7 +12,7 @@ before, in a host and in the fragment qk_norm      after
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 
 import libcst as cst
@@ -28,7 +28,10 @@ from generator.weave.points import Point, find_points
 
 
 def weave_splices(
-    definitions: dict[str, Definition], splices: Iterable[Splice], threaded: Iterable[str] = ()
+    definitions: dict[str, Definition],
+    splices: Iterable[Splice],
+    threaded: Iterable[str] = (),
+    elsewhere: Callable[[str], str] = lambda point: "",
 ) -> tuple[dict[str, Definition], list[Need]]:
     """Puts all splices in place and removes the points.
 
@@ -36,6 +39,7 @@ def weave_splices(
         definitions: key -> definition.
         splices: of the selected fragments, in order of selection.
         threaded: names of the values that travel through functions.
+        elsewhere: what to say of a point that is in no host here, if anything.
 
     Returns:
         The definitions, and what the threading operator has to bring to spliced statements.
@@ -58,7 +62,9 @@ def weave_splices(
         for name, point in outer.items():
             if name in done:
                 raise LoomError(f"the point {name!r} is in a splice for itself", point.where, "Remove it there.")
-            chosen = in_order([splice for splice in splices if splice.point == name], point.where)
+            chosen = [splice for splice in splices if splice.point == name]
+            _check_one_replaces(chosen, point)
+            chosen = in_order(chosen, point.where)
             if point.hosts[0] not in scopes:
                 there = {n for n, other in outer.items() if other.hosts[0] is point.hosts[0]}
                 scopes[point.hosts[0]] = Scope.of(point.hosts[0], [s for s in splices if s.point in there])
@@ -72,7 +78,7 @@ def weave_splices(
             raise LoomError(
                 f"{splice.fragment} splices into the point {splice.point!r}, which no selected fragment has",
                 str(splice.origin),
-                f"{nearest(splice.point, hosts)} Or say optional=True.",
+                elsewhere(splice.point) or f"{nearest(splice.point, hosts)} Or say optional=True.",
                 dependent=splice.fragment,
             )
     return woven, needs
@@ -158,9 +164,18 @@ def _nested(point: Point, bodies: list[tuple[Splice, Traced]]) -> Traced:
                 f"{splice.fragment} replaces the statements at {point.where}, among them those of "
                 f"{bodies[number - 1][0].fragment} ({bodies[number - 1][0].origin})",
                 str(splice.origin),
-                "Say proceed() where they go, put this splice before the other, or select one of the two.",
+                "Say proceed() where they go, or put this splice first: before=...",
             )
     return inside
+
+
+def _check_one_replaces(splices: list[Splice], point: Point) -> None:
+    """Of the splices at a block point, one may replace its statements: in no order can two."""
+    replacing = [splice for splice in splices if point.is_block and not _proceeds(splice, splice.body, point)]
+    for other in replacing[1:]:
+        one = replacing[0]
+        message = f"{one.fragment} ({one.origin}) and {other.fragment} both replace the statements at {point.where}"
+        raise LoomError(message, str(other.origin), "Select one of the two, or say proceed() in one, to wrap them.")
 
 
 def _proceeds(splice: Splice, body: Traced, point: Point) -> bool:
@@ -179,7 +194,8 @@ def _proceeds(splice: Splice, body: Traced, point: Point) -> bool:
         found = found or (isinstance(node, cst.Call) and syntax.called(node) == "proceed")
     if found and not point.is_block:
         message = f"{splice.fragment} says proceed(), and the point {point.name!r} ({point.where}) holds no statements"
-        raise LoomError(message, str(splice.origin), f"Write `with point({point.name!r}, ...):` around them there.")
+        remedy = "Drop proceed(): there is nothing to wrap. The points that gen points marks `with` hold statements."
+        raise LoomError(message, str(splice.origin), remedy)
     return found
 
 

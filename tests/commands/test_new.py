@@ -191,6 +191,19 @@ def test_layers_that_are_left_over(make):
     assert "--layers 5: must be a multiple of the period, 4" in output
 
 
+@pytest.mark.parametrize(
+    ("family", "settings", "message"),
+    [
+        ("deepseek_v3", {"num_hidden_layers": None}, "num_hidden_layers is null or left out"),
+        ("gpt_oss", {"layer_types": -1}, "layer_types is -1, and gpt_oss is woven for"),
+        ("gpt_oss", {"layer_types": [[1]]}, "layer_types is [[1]], and gpt_oss is woven for"),
+    ],
+)
+def test_what_says_the_layers_is_no_such_thing(make, family, settings, message):
+    output, code, _ = make(text=json.dumps(published(family, **settings)))
+    assert code == 2 and f"error: config.json: {message}" in output
+
+
 def test_no_dense_layers(make):
     output, code, table = make(text=json.dumps(published("deepseek_v3", first_k_dense_replace=0)))
     assert code == 0, output
@@ -225,7 +238,7 @@ def test_an_unknown_model_type_is_not_what_it_is_spelt_like(make):
 
 def test_a_file_to_start_from(make):
     """What differs stands in it as comments; what rules cover, they cover; and it builds."""
-    header = json.dumps(dict.fromkeys(OLMO_TENSORS, {})).encode()
+    header = json.dumps({name: {} for name in OLMO_TENSORS}).encode()
     Path("model.safetensors").write_bytes(len(header).to_bytes(8, "little") + header)
     output, code, table = make(**OLMO, family="llama2", **{"a\nb": 1})
     assert (code, "mine.toml: as llama2; next: work through the 5 differences" in output) == (0, True), output
