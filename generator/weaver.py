@@ -8,8 +8,9 @@ from dataclasses import replace
 
 from generator.code import sourcemap
 from generator.code.traced import Traced
+from generator.errors import LoomError
 from generator.language.fragment import Fragment
-from generator.language.parts import Definition, Provider, Splice
+from generator.language.parts import Definition, Field, Provider, Splice
 from generator.package.config import check_fields, merge_fields
 from generator.package.layout import file_of, lay_out
 from generator.package.package import Package
@@ -23,6 +24,7 @@ from generator.weave.count import count_layers
 from generator.weave.expand import check_given, write_out
 from generator.weave.fill import fill
 from generator.weave.link import collect
+from generator.weave.points import find_points
 from generator.weave.specialise import specialise
 from generator.weave.splice import weave_splices
 
@@ -49,16 +51,20 @@ def weave(architecture: str, target: str, library: Library, without: Collection[
     threaded = threaded_names(every, splices, providers)
 
     def spliced(chosen: list[Fragment], without: frozenset[str]) -> tuple[dict[str, Definition], list[Need]]:
-        return weave_splices(*_collected([fragments[f.name] for f in chosen], without, recipe), threaded)
+        definitions, splices = _collected([fragments[f.name] for f in chosen], without, recipe)
+        return weave_splices(definitions, splices, threaded, lambda point: _host_of(point, recipe))
 
     made = specialise(recipe, providers, spliced)
     definitions, needs, several = write_out(made.definitions, recipe.pattern, made.blocks, threaded)
     tests = {key: definition for key, definition in definitions.items() if key.startswith("tests/")}
     program = {key: definition for key, definition in definitions.items() if key not in tests}
     imports = {fragment.path: fragment.imports for fragment in fragments.values()}
-    program = thread(program, made.providers, [*made.needs, *needs], imports, several, recipe.pattern.given)
-    check_given(program, recipe.pattern, made.blocks)
     fields = merge_fields(recipe)
+    try:
+        program = thread(program, made.providers, [*made.needs, *needs], imports, several, recipe.pattern.given)
+    except LoomError as error:  # perhaps for want of a definition on the way
+        raise _undefined(recipe, {**program, **tests}, fields) or error from None
+    check_given(program, recipe.pattern, made.blocks)
     check_fields(program.values(), fields, lambda: library.everything)
     layout = lay_out(recipe, {**program, **tests}, fields)
     rendered, templates = render_files(recipe, layout, fields)
@@ -91,6 +97,26 @@ def _filled(fragment: Fragment, recipe: Recipe) -> Fragment:
         splices=tuple(replace(s, body=filled(s.body)) for s in fragment.splices),
         providers=tuple(replace(p, body=filled(p.body), result=result(p)) for p in fragment.providers),
     )
+
+
+def _host_of(point: str, recipe: Recipe) -> str:
+    """Where a point is that no selected fragment has, and what stands in that fragment's place."""
+    for fragment in recipe.library.everything:
+        if any(point in find_points(definition.name, definition.text) for definition in fragment.definitions):
+            names = {definition.name for definition in fragment.definitions}
+            others = [f.name for f in recipe.fragments if names & {definition.name for definition in f.definitions}]
+            instead = f"; {others[0]} stands in its place: repeat the point there" if others else ""
+            return f"It is a point of {fragment.name}, which is not selected{instead}."
+    return ""
+
+
+def _undefined(recipe: Recipe, definitions: dict[str, Definition], fields: list[Field]) -> LoomError | None:
+    """The error for a role that no selected fragment plays, if there is one: values cannot pass through it either."""
+    try:
+        lay_out(recipe, definitions, fields)
+    except LoomError as error:
+        return error if error.candidates else None
+    return None
 
 
 def _provided(fragments: Collection[Fragment]) -> list[Provider]:

@@ -6,22 +6,20 @@ family's package is woven, asked what it cannot read, and woven again with what 
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
-from generator.checkpoint.kinds import holds, is_filled, kinds_by_where, layers_that_fill, other_pattern, pattern_tables
+from generator.checkpoint.kinds import is_filled, kinds_by_where, layers_that_fill, other_pattern, pattern_tables
 from generator.checkpoint.probe import Readers
-from generator.errors import LoomError, short
+from generator.checkpoint.problems import Problem, all_of, ignored_by, not_covered, unread, wrong_values
+from generator.errors import LoomError
 from generator.recipe.library import Library
 from generator.recipe.pattern import Pattern, find_groups, make_pattern
 from generator.recipe.recipe import Recipe, select
 from generator.recipe.rules import Rule
 from generator.recipe.toml import toml_text
 from generator.weaver import weave
-
-MOST_PROBLEMS = 50  # that one error names
 
 
 @dataclass
@@ -95,6 +93,33 @@ class Choice:
         yield "fragments", added
 
 
+@dataclass(frozen=True)
+class Fitted:
+    """A family's package, structured as a checkpoint asks for as far as rules know how.
+
+    Attributes:
+        tables: of the architecture file, without the sizes of the checkpoint.
+        full: the settings of config.json, with those that are left out.
+        problems: what no rule covers.
+    """
+
+    tables: dict[str, Any]
+    package: Readers
+    full: dict[str, Any]
+    problems: list[Problem]
+
+    def text(self, name: str, sizes: dict[str, object]) -> str:
+        """The architecture file, with the sizes as a preset of its name."""
+        presets = self.tables.get("presets", {}) | {name: sizes}
+        return toml_text(self.tables | {"presets": presets}, f"templates/architectures/{name}.toml")
+
+    def sizes(self) -> dict[str, object]:
+        """Fields of Config, where config.json has a value."""
+        found = {field: self.full.get(setting) for setting, field in self.package.sizes()}
+        plain = {field: [*value] if isinstance(value, tuple) else value for field, value in found.items()}
+        return {field: value for field, value in plain.items() if value is not None}
+
+
 def fit(
     library: Library, family: str, target: str, hf: dict[str, Any], name: str, shown: str, ignored: Iterable[str] = ()
 ) -> str:
@@ -107,29 +132,41 @@ def fit(
     Raises:
         LoomError: settings that no rule of the family and no fragment covers, all of them.
     """
-    choice, path = Choice(select(family, target, library)), f"templates/architectures/{name}.toml"
+    fitted = settle(library, family, target, hf, name, shown, ignored)
+    if fitted.problems:
+        raise all_of(fitted.problems, hf, shown)
+    if reason := fitted.package.refusal(fitted.full):
+        listed = reason.replace("\n", "\n  ")
+        raise LoomError(f"a package for it would refuse its sizes:\n  {listed}", shown, "Mend them.")
+    return fitted.text(name, fitted.sizes())
+
+
+def settle(
+    library: Library, family: str, target: str, hf: dict[str, Any], name: str, shown: str, ignored: Iterable[str] = ()
+) -> Fitted:
+    """Weaves a family's package, and follows the rules for what it cannot read, until none is left to follow.
+
+    Raises:
+        LoomError: values that are of no size, or rules that go in a circle.
+    """
+    choice = Choice(select(family, target, library))
     if ignored:
-        choice.settings["ignored"] = sorted({*_ignored(choice.base), *ignored})
+        choice.settings["ignored"] = sorted({*ignored_by(choice.base), *ignored})
     for _ in range(30):  # a rule may bring the need of another
         tables, recipe = complete(choice, library, target, name, name)
         package = Readers(weave(name, target, recipe.library).files)
         full = package.complete(hf, shown)
-        if wrong := _wrong_values(package, full, recipe):
-            raise _all_of(wrong, hf, shown)
-        problems = _problems(package, full, family, shown) + _not_covered(package, recipe, hf, full, shown)
+        if wrong := wrong_values(package, full, recipe):
+            raise all_of(wrong, hf, shown)
+        problems = unread(package, full, family, shown) + not_covered(package, recipe, hf, full, shown)
         if _follow_a_rule(choice, recipe, full, problems):
             continue
-        if pattern := other_pattern(recipe, choice.left_out, package.config(full), full):
+        if "num_hidden_layers" in full and (
+            pattern := other_pattern(recipe, choice.left_out, package.config(full), full)
+        ):
             choice.pattern = pattern
             continue
-        if problems:
-            raise _all_of(problems, hf, shown)
-        if reason := package.refusal(full):
-            listed = reason.replace("\n", "\n  ")
-            raise LoomError(f"a package for it would refuse its sizes:\n  {listed}", shown, "Mend them.")
-        found = {field: full[setting] for setting, field in package.sizes()}
-        sizes = {field: [*value] if isinstance(value, tuple) else value for field, value in found.items()}
-        return toml_text(tables | {"presets": tables.get("presets", {}) | {name: sizes}}, path)
+        return Fitted(tables, package, full, problems)
     raise LoomError("the rules of this family contradict each other", f"templates/architectures/{family}.toml", "Mend.")
 
 
@@ -163,52 +200,6 @@ def _select(tables: dict[str, Any], library: Library, target: str, name: str) ->
     return select(name, target, Library({**library.files, path: toml_text(tables, path)}))
 
 
-@dataclass(frozen=True)
-class Problem:
-    """A setting for which a package was not woven, and what to do where no rule covers it."""
-
-    setting: str
-    message: str
-    remedy: str
-
-
-def _problems(package: Readers, hf: dict[str, Any], family: str, shown: str) -> list[Problem]:
-    """The settings that a package cannot read: other structures, then sizes that are not there."""
-    problems = []
-    for setting, woven, choice in package.structure(hf, shown):
-        if hf.get(setting) != woven:
-            message = f"{setting} is {_json(hf.get(setting))}, and {family} is woven for {_json(woven)}"
-            problems.append(Problem(setting, message, f"No rule covers it. Select {choice.rstrip(',')}."))
-    for setting, size in package.sizes():
-        if hf.get(setting) is None:
-            message = f"{setting} is null or left out, and {family} reads {size} from it"
-            problems.append(Problem(setting, message, "No rule covers it. Give it a value."))
-    return problems
-
-
-def _wrong_values(package: Readers, hf: dict[str, Any], recipe: Recipe) -> list[Problem]:
-    """The sizes that are not of their field's type, or that no model has."""
-    kinds = {member.name: member.kind for fragment in recipe.fragments for member in fragment.fields}
-    wanted = {setting: f"{size} is of type {kinds[size]}" for setting, size in package.sizes() if size in kinds}
-    filled = {setting for rule in recipe.rules for setting in rule.fills.values()}
-    found = {setting: hf[setting] for setting in (*wanted, *filled) if hf.get(setting) is not None}
-    wrong = [name for name, size in package.sizes() if name in found and not _is_of(kinds.get(size, ""), found[name])]
-    wrong += [name for name in filled & found.keys() if not isinstance(found[name], (str, int, list))]
-    return [
-        Problem(name, f"{name} is {_json(found[name])}, and {wanted.get(name, 'no number')}", "Mend it.")
-        for name in wrong
-    ]
-
-
-def _is_of(kind: str, value: object) -> bool:
-    """Whether a field of this type takes a value; types but of one number or text take any."""
-    if kind == "int":
-        return type(value) is int and 0 <= value < 2**31
-    if kind == "float":
-        return isinstance(value, (int, float)) and not isinstance(value, bool) and abs(value) < 1e30
-    return kind != "str" or isinstance(value, str)
-
-
 def _follow_a_rule(choice: Choice, recipe: Recipe, hf: dict[str, Any], problems: list[Problem]) -> bool:
     """Follows the nearest rule for the first setting that has one, each rule once; whether there is one."""
     return any(
@@ -216,60 +207,3 @@ def _follow_a_rule(choice: Choice, recipe: Recipe, hf: dict[str, Any], problems:
         for problem in problems
         for rule in recipe.rules
     )
-
-
-def _not_covered(
-    package: Readers, recipe: Recipe, hf: dict[str, Any], full: dict[str, Any], shown: str
-) -> list[Problem]:
-    """The settings that are on, and that no fragment reads or was chosen for, and that change something."""
-    known = {setting for setting, _ in package.sizes()} | {setting for setting, *_ in package.structure(full, shown)}
-    known |= package.mentioned | {*_ignored(recipe)}
-    neutral = {
-        name for table in recipe.neutral if holds(table.where, {"hf": full}, table.origin) for name in table.names
-    }
-    if set(hf.get("layer_types") or ()) == {"full_attention"}:
-        known.add("layer_types")  # as without it
-    others = {setting: value for setting, value in hf.items() if setting not in neutral}
-    remedy = "Write a fragment for it, or take a checkpoint without it."
-    return [
-        Problem(setting, f"no fragment covers the setting {setting}, which is {_json(value)}", remedy)
-        for setting, value in _unknown(others, known | neutral)
-    ]
-
-
-def _all_of(problems: list[Problem], hf: dict[str, Any], shown: str) -> LoomError:
-    """One error that names all problems, each with its remedy and how to accept it."""
-    remedies = []
-    for problem in problems:
-        name = problem.setting.partition(".")[0]
-        accept = f" Or accept what it would change: --ignore {name}" if name in hf and name != "model_type" else ""
-        remedies.append(problem.remedy + accept)
-    texts = [f"{problem.message}\n  {remedy}" for problem, remedy in zip(problems, remedies, strict=True)]
-    if len(texts) > MOST_PROBLEMS:
-        texts[MOST_PROBLEMS:] = [f"and {len(texts) - MOST_PROBLEMS} settings more"]
-    return LoomError(f"\n{shown}: ".join(texts), shown)
-
-
-def _unknown(settings: dict[str, Any], known: set[str]) -> Iterator[tuple[str, Any]]:
-    """The settings that are on and not known, those in tables too: `rope_scaling.factor` is known as such."""
-    inside = known | {name.rpartition(".")[2] for name in known}
-    for setting, value in sorted(settings.items()):
-        if value in (None, False, 0, 0.0, [], {}, "") or setting.startswith("_"):
-            continue
-        if setting not in known:
-            yield setting, value
-        elif isinstance(value, dict):
-            yield from ((f"{setting}.{name}", it) for name, it in _unknown(value, inside))
-
-
-def _json(value: object) -> str:
-    return short(json.dumps(value))
-
-
-def _ignored(recipe: Recipe) -> list[str]:
-    """The settings of config.json that the architecture accepts though nothing covers them."""
-    found = recipe.settings.get("ignored", [])
-    if not isinstance(found, list) or not all(isinstance(name, str) for name in found):
-        where = recipe.architecture_file.path
-        raise LoomError("the setting `ignored` is no list of strings", where, "Give it as one under [settings].")
-    return found

@@ -14,6 +14,14 @@ from typing import Any
 from generator.errors import LoomError, short
 
 
+class MissingSetting(LoomError):
+    """A setting that config.json lacks, and that has no value of its own."""
+
+    def __init__(self, setting: str, shown: str):
+        super().__init__(f"the setting {setting!r} is missing", shown, "Give it.")
+        self.setting = setting
+
+
 class Readers:
     """What of a package's huggingface.py, config.py and errors.py needs nothing but Python and its library.
 
@@ -43,13 +51,21 @@ class Readers:
         try:
             return self._names["complete"](deepcopy(hf))
         except KeyError as setting:
-            raise LoomError(f"the setting {setting} is missing", shown, "Give it.") from None
+            raise MissingSetting(str(setting.args[0]), shown) from None
         except Exception as error:  # of any class, as the value is anybody's
             raise LoomError(f"its settings cannot be read: {short(str(error))}", shown, "Mend the value.") from None
 
     def sizes(self) -> list[tuple[str, str]]:
         """The settings that are read into Config, and their fields."""
         return list(self._names["hf_sizes"]())
+
+    def tensors(self) -> set[str]:
+        """The names of its tensors in checkpoints, with {} for numbers."""
+        return {name for list_of in ("hf_tensors", "hf_layer_tensors") for _, name, _ in self._names[list_of]()}
+
+    def buffers(self) -> tuple[str, ...]:
+        """Ends of the names of tensors that checkpoints may have besides."""
+        return tuple(self._names["hf_buffers"]())
 
     def config(self, hf: dict[str, Any]) -> SimpleNamespace:
         """What the sizes of a completed config.json make of Config."""

@@ -2,36 +2,39 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
+from generator.checkpoint.config_json import read_config
+from generator.checkpoint.draft import draft, tensors_beside
 from generator.checkpoint.fit import fit
-from generator.checkpoint.kinds import MOST_LAYERS
+from generator.checkpoint.nearest import nearest_family
+from generator.checkpoint.problems import MOST
 from generator.disk.project import Project
 from generator.errors import LoomError, nearest, short
-from generator.recipe.files import read_text
 from generator.recipe.library import Library, is_package_name
-from generator.recipe.recipe import select
-from generator.recipe.tomltext import is_deep
+from generator.recipe.recipe import lineage_of, said
 
 
-def new(project: Project, config_path: Path, target: str, name: str, ignored: tuple[str, ...] = ()) -> tuple[str, Path]:
+def new(
+    project: Project, config_path: Path, target: str, name: str, ignored: tuple[str, ...] = (), family: str = ""
+) -> tuple[str, Path, int]:
     """Writes `templates/architectures/NAME.toml` for the checkpoint that a config.json describes.
 
     Args:
         target: what its package must weave for.
         name: of the architecture.
         ignored: settings of config.json that are accepted though no fragment covers them.
+        family: an architecture to start from, whatever the model_type; what differs from it is written as comments.
 
     Returns:
-        The architecture that it is based on, and the file.
+        The architecture that it is based on, the file, and how many differences there are to work through.
 
     Raises:
         LoomError: a config.json that cannot be read, or settings that no fragment covers.
     """
     shown = project.show(config_path)
-    hf, library = _read(config_path, shown), project.library()
+    hf, library = read_config(config_path, shown), project.library()
     if not is_package_name(name) or name != name.lower():
         remedy = "Use small letters, digits and _, and no word of Python."
         raise LoomError(f"{name!r} cannot name an architecture", None, remedy)
@@ -41,52 +44,54 @@ def new(project: Project, config_path: Path, target: str, name: str, ignored: tu
     for setting in ignored:
         if setting not in hf:
             raise LoomError(f"has no setting {setting!r}, which --ignore names", shown, nearest(setting, hf))
-    families = _families(library, target, hf, shown)
+    differences: list[str] = []
+    if family:
+        tensors = tensors_beside(config_path.parent, shown)
+        differences, text = draft(library, family, target, hf, tensors, name, shown, ignored)
+    elif families := _families(library, hf, shown):
+        family, text = _fit_one(library, families, target, hf, name, shown, ignored)
+    else:
+        raise _unknown_type(library, target, hf, tensors_beside(config_path.parent, shown), name, shown)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with path.open("x", encoding="utf-8") as file:  # never through a link to somewhere else
+        file.write(text)
+    project.forget_library()
+    return family, path, len(differences)
+
+
+def _fit_one(library: Library, families: list[str], *arguments: Any) -> tuple[str, str]:
+    """The first family that fits, and the text of the file; or else why the first does not."""
     refusals = []
     for family in families:
         try:
-            text = fit(library, family, target, hf, name, shown, ignored)
+            return family, fit(library, family, *arguments)
         except LoomError as error:
             refusals.append(error)
-            continue
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with path.open("x", encoding="utf-8") as file:  # never through a link to somewhere else
-            file.write(text)
-        project.forget_library()
-        return family, path
     raise refusals[0]
 
 
-def _read(path: Path, shown: str) -> dict[str, Any]:
-    try:
-        hf = json.loads(read_text(path, shown))
-        json.dumps(hf, ensure_ascii=False).encode()  # half a character is none
-    except (ValueError, RecursionError) as error:
-        raise LoomError(f"cannot be read: {error}", shown, "Give the config.json of a checkpoint.") from None
-    if is_deep(hf):
-        raise LoomError("is nested too deeply", shown, "Give the config.json of a checkpoint.")
-    if not isinstance(hf, dict) or not isinstance(hf.get("model_type"), str):
-        raise LoomError("has no model_type", shown, "Give the config.json of a checkpoint.")
-    for name in "num_hidden_layers", "n_layer":
-        if (layers := hf.get(name)) is not None and not (type(layers) is int and 0 < layers <= MOST_LAYERS):
-            raise LoomError(
-                f"{name} is {short(json.dumps(layers))}", shown, f"Give a number from 1 to {MOST_LAYERS:,}."
-            )
-    return hf
-
-
-def _families(library: Library, target: str, hf: dict[str, Any], shown: str) -> list[str]:
+def _families(library: Library, hf: dict[str, Any], shown: str) -> list[str]:
     """The architectures of this model_type, those without a base first."""
-    recipes = {name: select(name, target, library) for name in library.architectures()}
-    types = {name: recipe.said("model_type") for name, recipe in recipes.items()}
+    lineages = {name: lineage_of(name, library) for name in library.architectures()}
+    types = {name: said(lineage, "model_type") for name, lineage in lineages.items()}
     found = [name for name, kind in types.items() if kind == hf["model_type"]]
-    if not found:
-        inner = hf["text_config"].get("model_type") if isinstance(hf.get("text_config"), dict) else None
-        if inner in types.values():  # of a model of images and text
-            remedy = (
-                f"Its text_config is of {inner!r}: save the language model by itself, with that as its config.json."
-            )
-        else:
-            remedy = nearest(hf["model_type"], sorted({kind for kind in types.values() if kind}))
-        raise LoomError(f"no architecture is of the model_type {short(repr(hf['model_type']))}", shown, remedy)
-    return sorted(found, key=lambda name: len(recipes[name].lineage))
+    inner = hf["text_config"].get("model_type") if isinstance(hf.get("text_config"), dict) else None
+    if not found and inner in types.values():
+        message = f"is of a model of text and more, whose text_config is of the model_type {inner!r}"
+        raise LoomError(message, shown, "Save the language model by itself, with that as its config.json.")
+    return sorted(found, key=lambda name: len(lineages[name]))
+
+
+def _unknown_type(
+    library: Library, target: str, hf: dict[str, Any], tensors: set[str], name: str, shown: str
+) -> LoomError:
+    """The error for a model_type that no architecture has: it names the nearest, and what differs from it."""
+    family = nearest_family(library, target, hf, tensors)
+    differences = draft(library, family, target, hf, tensors, name, shown).differences
+    listed = "\n".join(f"- {difference}" for difference in differences[:MOST])
+    more = f"\n- and {len(differences) - MOST} more" if len(differences) > MOST else ""
+    remedy = (
+        f"The nearest is {family}. What differs from it:\n{listed}{more}\n"
+        f"Add --as {family} to write an architecture file that lists these as comments to work through."
+    ).replace("\n", "\n  ")
+    return LoomError(f"no architecture is of the model_type {short(repr(hf['model_type']))}", shown, remedy)

@@ -150,7 +150,11 @@ def presets_value(recipe: Recipe, fields: list[Field]) -> Traced:
     parts = [Traced.insert("PRESETS = {\n", head)]
     for preset, values in recipe.presets.items():
         origin = recipe.architecture_file.origin("presets", preset)
-        for name, (_, line) in values.items():
+        for name, (value, line) in values.items():
+            if name not in names and isinstance(value, dict):
+                message = f"the preset {preset!r} holds a table {name!r}, and a preset holds fields"
+                remedy = f'If the preset is called {preset}.{name}, write [presets."{preset}.{name}"].'
+                raise LoomError(message, str(line), remedy)
             if name not in names:
                 raise LoomError(f"no selected fragment has the field {name!r}", str(line), nearest(name, names))
         missing = [name for name in required if name not in values]

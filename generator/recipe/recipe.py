@@ -59,7 +59,7 @@ class Recipe:
 
     def said(self, key: str) -> str:
         """What the architecture says of itself, or else the nearest of its bases."""
-        return next((said for file in reversed(self.lineage) if (said := getattr(file.data, key))), "")
+        return said(self.lineage, key)
 
     def merged(self, key: str) -> dict:
         """A table of the package file with that of the target on top."""
@@ -79,7 +79,7 @@ def select(architecture: str, target: str, library: Library, without: Collection
         raise LoomError(f"unknown architecture {architecture!r}", None, nearest(architecture, library.architectures()))
     if target not in library.targets():
         raise LoomError(f"unknown target {target!r}", None, nearest(target, library.targets()))
-    lineage = _lineage(architecture, library)
+    lineage = lineage_of(architecture, library)
     target_file = Toml.read(library.files, f"targets/{target}/target.toml", Target)
     package_file = Toml.read(library.files, PACKAGE_FILE, Package)
     files: tuple[AnyFile, ...] = (*lineage, target_file, package_file)
@@ -127,7 +127,12 @@ def _layer_settings(recipe: Recipe) -> dict[str, object]:
     return {"period": period, "whole_period": period if one else 1, "few_layers": max(period, 2) if one else tiny}
 
 
-def _lineage(architecture: str, library: Library) -> Lineage:
+def said(lineage: Lineage, key: str) -> str:
+    """What an architecture says of itself, or else the nearest of its bases."""
+    return next((found for file in reversed(lineage) if (found := getattr(file.data, key))), "")
+
+
+def lineage_of(architecture: str, library: Library) -> Lineage:
     """The file of an architecture after those of its bases."""
     files = [Toml.read(library.files, f"templates/architectures/{architecture}.toml", Architecture)]
     names = [architecture]

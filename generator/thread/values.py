@@ -92,7 +92,7 @@ def read_values(
                 f"{need.fragment} reads {need.name!r}, which the point {need.point!r} ({need.point_where}) does not "
                 "show and no selected fragment provides or emits",
                 str(need.origin),
-                f'Show it at the point, or write @provide("SITE") def {need.name}(...) in a fragment that has it.',
+                f'Write @provide("SITE") def {need.name}(...) where it is known, or show it in a host of yours.',
                 dependent=need.fragment,
             )
         values[need.name].readers.add(need.function)

@@ -144,7 +144,7 @@ def _check_shown(splice: Splice, point: Point, body: Source) -> set[str]:
     for name in sorted(set(point.named) & set(splice.reads)):
         shown = f"{name}, which the point {point.name!r} shows as {point.named[name]}"
         if name in scopes.module.bound:
-            remedy = f"Show the local name at {point.where}, or bind another name."
+            remedy = "Bind another name; or show the local name, in a host of yours."
             raise _error(splice, f"rebinds {shown}", remedy)
         changed = _changed_before(name, body, scopes.module.bound & set(splice.reads)) & point.names_in(name)
         for node, scope in scopes.occurrences:
@@ -153,7 +153,7 @@ def _check_shown(splice: Splice, point: Point, body: Source) -> set[str]:
                 if binder not in (None, scopes.module):
                     (captured if isinstance(binder.node, _LOOPED) else changed).add(other)
         if changed:
-            remedy = f"Compute {name} before the point, at {point.where}, and show that local name."
+            remedy = f"Read {name} before {min(changed)} is bound; or compute it before the point, in a host of yours."
             raise _error(splice, f"binds {min(changed)}, and reads {shown}", remedy)
     return captured
 

@@ -13,7 +13,7 @@ before, in a host and in the fragment qk_norm      after
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from typing import cast
 
@@ -36,7 +36,10 @@ _OTHER_SCOPES = (cst.FunctionDef, cst.Lambda, cst.ClassDef)
 
 
 def weave_splices(
-    definitions: dict[str, Definition], splices: Iterable[Splice], threaded: Iterable[str] = ()
+    definitions: dict[str, Definition],
+    splices: Iterable[Splice],
+    threaded: Iterable[str] = (),
+    elsewhere: Callable[[str], str] = lambda point: "",
 ) -> tuple[dict[str, Definition], list[Need]]:
     """Puts all splices in place and removes the points.
 
@@ -44,6 +47,7 @@ def weave_splices(
         definitions: key -> definition.
         splices: of the selected fragments, in order of selection.
         threaded: names of the values that travel through functions.
+        elsewhere: what to say of a point that is in no host here, if anything.
 
     Returns:
         The definitions, and what the threading operator has to bring to spliced statements.
@@ -76,7 +80,7 @@ def weave_splices(
             raise LoomError(
                 f"{splice.fragment} splices into the point {splice.point!r}, which no selected fragment has",
                 str(splice.origin),
-                f"{nearest(splice.point, hosts)} Or say optional=True.",
+                elsewhere(splice.point) or f"{nearest(splice.point, hosts)} Or say optional=True.",
                 dependent=splice.fragment,
             )
     return woven, needs
@@ -102,7 +106,9 @@ def _spliced(
         if host not in scopes:
             there = {other.name for other in outer if other.hosts[0] is host}
             scopes[host] = Scope.of(host, [splice for splice in splices if splice.point in there])
-        chosen = in_order([splice for splice in splices if splice.point == point.name], point.where)
+        chosen = [splice for splice in splices if splice.point == point.name]
+        _check_one_replaces(chosen, point)
+        chosen = in_order(chosen, point.where)
         adapted = [(splice, adapt(splice, point, scopes[host], threaded, needs)) for splice in chosen]
         edits.append(_edit(point, adapted))
     return text.edited(edits), tuple(needs), frozenset(point.name for point in outer)
@@ -194,9 +200,18 @@ def _nested(point: Point, bodies: list[tuple[Splice, Traced]]) -> Traced:
                 f"{splice.fragment} replaces the statements at {point.where}, among them those of "
                 f"{bodies[number - 1][0].fragment} ({bodies[number - 1][0].origin})",
                 str(splice.origin),
-                "Say proceed() where they go, put this splice before the other, or select one of the two.",
+                "Say proceed() where they go, or put this splice first: before=...",
             )
     return inside
+
+
+def _check_one_replaces(splices: list[Splice], point: Point) -> None:
+    """Of the splices at a block point, one may replace its statements: in no order can two."""
+    replacing = [splice for splice in splices if point.is_block and not _proceeds(splice, splice.body, point)]
+    for other in replacing[1:]:
+        one = replacing[0]
+        message = f"{one.fragment} ({one.origin}) and {other.fragment} both replace the statements at {point.where}"
+        raise LoomError(message, str(other.origin), "Select one of the two, or say proceed() in one, to wrap them.")
 
 
 def _proceeds(splice: Splice, body: Traced, point: Point) -> bool:
@@ -206,7 +221,8 @@ def _proceeds(splice: Splice, body: Traced, point: Point) -> bool:
     alone = [statement for statement in syntax.walk(source.module) if syntax.expression(statement) in said]
     if said and not point.is_block:
         message = f"{splice.fragment} says proceed(), and the point {point.name!r} ({point.where}) holds no statements"
-        raise LoomError(message, str(splice.origin), f"Write `with point({point.name!r}, ...):` around them there.")
+        remedy = "Drop proceed(): there is nothing to wrap. The points that gen points marks `with` hold statements."
+        raise LoomError(message, str(splice.origin), remedy)
     if len(said) > len(alone):
         message = f"{splice.fragment} says proceed() inside a statement, at {point.name!r}"
         raise LoomError(message, str(splice.origin), "Write it on a line of its own.")

@@ -10,8 +10,11 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
+from generator.checkpoint.nearest import nearest_family
 from generator.commands.cli import gen
+from generator.recipe.library import Library
 from generator.recipe.pattern import find_groups
+from generator.recipe.recipe import lineage_of, said
 
 LLAMA = {
     "model_type": "llama",
@@ -37,9 +40,9 @@ def make(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "gen.toml").write_text('generated = "generated"\n')
 
-    def run(name: str = "mine", text: str | None = None, ignore: tuple[str, ...] = (), **settings):
+    def run(name: str = "mine", text: str | None = None, ignore: tuple[str, ...] = (), family: str = "", **settings):
         Path("config.json").write_text(json.dumps(LLAMA | settings) if text is None else text)
-        accepted = [f"--ignore={setting}" for setting in ignore]
+        accepted = [f"--ignore={setting}" for setting in ignore] + ([f"--as={family}"] if family else [])
         command = ["new", "--from-hf", "config.json", "--target", "cpu", "--name", name, *accepted]
         done = CliRunner().invoke(gen, command)
         path = Path(f"templates/architectures/{name}.toml")
@@ -103,10 +106,10 @@ def test_the_new_architecture_builds(make):
             {"original_max_position_embeddings": 64},
             "no fragment covers the setting original_max_position_embeddings, which is 64",
         ),
-        ({"model_type": "lama"}, "no architecture is of the model_type 'lama'"),
+        ({"model_type": "lama"}, "no architecture is of the model_type 'lama'\n  The nearest is llama2. What differs"),
         (
             {"model_type": "llama4", "text_config": {"model_type": "llama4_text"}},
-            "no architecture is of the model_type 'llama4'\n  Its text_config is of 'llama4_text': save the",
+            "is of a model of text and more, whose text_config is of the model_type 'llama4_text'\n  Save the",
         ),
     ],
 )
@@ -188,10 +191,91 @@ def test_layers_that_are_left_over(make):
     assert "--layers 5: must be a multiple of the period, 4" in output
 
 
+@pytest.mark.parametrize(
+    ("family", "settings", "message"),
+    [
+        ("deepseek_v3", {"num_hidden_layers": None}, "num_hidden_layers is null or left out"),
+        ("gpt_oss", {"layer_types": -1}, "layer_types is -1, and gpt_oss is woven for"),
+        ("gpt_oss", {"layer_types": [[1]]}, "layer_types is [[1]], and gpt_oss is woven for"),
+    ],
+)
+def test_what_says_the_layers_is_no_such_thing(make, family, settings, message):
+    output, code, _ = make(text=json.dumps(published(family, **settings)))
+    assert code == 2 and f"error: config.json: {message}" in output
+
+
 def test_no_dense_layers(make):
     output, code, table = make(text=json.dumps(published("deepseek_v3", first_k_dense_replace=0)))
     assert code == 0, output
     assert "mlp_width" not in table["presets"]["mine"]
+
+
+OLMO = {"model_type": "olmo2", "architectures": ["Olmo2ForCausalLM"], "tie_word_embeddings": True}
+OLMO_LAYER = ["self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj", "self_attn.o_proj", "self_attn.q_norm"]
+OLMO_LAYER += ["self_attn.k_norm", "mlp.gate_proj", "mlp.up_proj", "mlp.down_proj"]
+OLMO_LAYER += ["post_attention_layernorm", "post_feedforward_layernorm"]
+OLMO_TENSORS = ["model.norm.weight", "model.embed_tokens.weight"]
+OLMO_TENSORS += [f"model.layers.{layer}.{name}.weight" for layer in range(3) for name in OLMO_LAYER]
+
+
+def test_an_unknown_model_type_is_not_what_it_is_spelt_like(make):
+    """olmo2 has nothing of the experts of olmoe; by its settings it is a llama, by its tensors a qwen3."""
+    output, code, table = make(**OLMO)
+    assert (code, table) == (2, None)
+    assert "The nearest is llama2. What differs from it:\n  - tensors were not compared: there is" in output
+    Path("model.safetensors.index.json").write_text(json.dumps({"weight_map": dict.fromkeys(OLMO_TENSORS, "x")}))
+    output, code, _ = make(**OLMO, stripes=3)
+    assert code == 2
+    assert (
+        "The nearest is qwen3. What differs from it:\n"
+        "  - no fragment covers the setting stripes, which is 3\n"
+        "  Write a fragment for it, or take a checkpoint without it.\n"
+        "  - no fragment has a place for the tensor model.layers.{}.post_feedforward_layernorm.weight\n"
+        "  - the checkpoint has no tensor model.layers.{}.input_layernorm.weight, which the package has\n"
+        "  Add --as qwen3 to write" in output
+    )
+
+
+def test_a_file_to_start_from(make):
+    """What differs stands in it as comments; what rules cover, they cover; and it builds."""
+    header = json.dumps({name: {} for name in OLMO_TENSORS}).encode()
+    Path("model.safetensors").write_bytes(len(header).to_bytes(8, "little") + header)
+    output, code, table = make(**OLMO, family="llama2", **{"a\nb": 1})
+    assert (code, "mine.toml: as llama2; next: work through the 5 differences" in output) == (0, True), output
+    text = Path("templates/architectures/mine.toml").read_text()
+    assert "# - no fragment has a place for the tensor model.layers.{}.self_attn.q_norm.weight\n" in text
+    assert "# - no fragment covers the setting a, which is 1\n" not in text
+    assert (table["base"], table["model_type"], table["reference"]) == ("llama2", "olmo2", "Olmo2ForCausalLM")
+    assert table["without"] == ["model/untied_head"] and table["presets"]["mine"]["width"] == 64
+    assert CliRunner().invoke(gen, ["build", "mine", "--target=cpu"]).exit_code == 0
+    output, code, _ = make(name="next", **OLMO)
+    assert (code, "next.toml: as mine" in output) == (0, True), output  # the family is known now
+
+
+def test_a_family_that_takes_for_granted_what_is_left_out(make):
+    text = json.dumps({"model_type": "mpt", "d_model": 64, "n_layers": 2, "vocab_size": 100})
+    output, code, _ = make(text=text, family="cohere2")
+    assert code == 0, output
+    text = Path("templates/architectures/mine.toml").read_text()
+    assert "# - the setting hidden_size is left out, and cohere2 needs it\n" in text
+    assert "no fragment covers the setting d_model, which is 64" in text
+    assert "width" not in tomllib.loads(text)["presets"]["mine"]
+
+
+@pytest.mark.parametrize("data", [b"[]", b"{", b'{"weight_map": 3}', b"{}", b"\xff", b'{"weight_map": {}'])
+def test_an_index_that_is_none(make, data):
+    Path("model.safetensors.index.json").write_bytes(data)
+    output, code, _ = make(**OLMO)
+    assert code == 2 and "config.json: model.safetensors.index.json beside it cannot be read" in output
+
+
+def test_the_nearest_of_each_published_family_is_that_family(make):
+    """By settings alone, under a model_type that nothing has; what two families read alike is either's."""
+    library = Library.read([Path(__file__).parents[2]])
+    alike = {"mistral": "qwen2", "qwen3": "qwen2", "gemma3": "gemma3_text", "llama4": "llama4_text"}
+    for path in (Path(__file__).parents[1] / "families/published").glob("*.json"):
+        found = nearest_family(library, "cpu", published(path.stem, model_type="nobodys"), set())
+        assert said(lineage_of(found, library), "model_type") == alike.get(path.stem, path.stem)
 
 
 QWEN = {"model_type": "qwen2", "tie_word_embeddings": False, "max_window_layers": 2}

@@ -3,91 +3,34 @@
 from __future__ import annotations
 
 import dataclasses
-import importlib
 import json
-import sys
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import jax
 import numpy as np
 import torch
 
-MODULES = ("config", "errors", "model", "parallel", "huggingface", "generate", "train")
+from generator.checkpoint import comparisons
+from generator.checkpoint.comparisons import as_torch, load_package, saved_gradients
 
-
-def load_package(folder: Path) -> SimpleNamespace:
-    """The modules of a package, imported from the folder that holds it; those of another of its name are forgotten."""
-    for name in [name for name in sys.modules if name.partition(".")[0] == folder.name]:
-        del sys.modules[name]
-    sys.path.insert(0, str(folder.parent))
-    try:
-        return SimpleNamespace(**{name: importlib.import_module(f"{folder.name}.{name}") for name in MODULES})
-    finally:
-        sys.path.remove(str(folder.parent))
+__all__ = ["as_torch", "load_package", "saved_gradients"]
 
 
 def make_reference(reference_class: Any, config: Any) -> torch.nn.Module:
     """A random model in eval mode; norms, biases and the like are random too, so that each moves the logits."""
     torch.manual_seed(0)
     reference = reference_class(config).eval().float()
-    with torch.no_grad():
-        for name, parameter in reference.named_parameters():
-            if parameter.ndim == 1 and "norm" in name.lower():
-                parameter.add_(torch.empty_like(parameter).uniform_(-0.4, 0.4))
-            elif parameter.ndim == 1 or "sink" in name or "bias" in name:
-                parameter.uniform_(-0.4, 0.4)
-        for name, buffer in reference.named_buffers():
-            if "bias" in name and buffer.is_floating_point():  # a router's correction
-                buffer.uniform_(-0.1, 0.1)
+    comparisons.vary(reference)
     return reference
-
-
-def as_torch(tokens: np.ndarray) -> torch.Tensor:
-    return torch.from_numpy(np.asarray(tokens)).long()
 
 
 def check_logits_and_gradients(package, reference, folder: Path, tokens: np.ndarray, atol: float) -> None:
     """Logits within `atol`, and the gradient of the mean cross-entropy of each tensor within 1e-3 of its norm."""
-    config, model = package.huggingface.load_hf(folder)
-
-    def mean_loss(model):
-        logits = model(tokens)
-        log_probabilities = jax.nn.log_softmax(logits[:, :-1])
-        return -jax.numpy.take_along_axis(log_probabilities, tokens[:, 1:, None], axis=-1).mean(), logits
-
-    gradients, logits = jax.jit(jax.grad(mean_loss, has_aux=True))(model)
-    expected = reference(as_torch(tokens), use_cache=False).logits
-    np.testing.assert_allclose(logits, expected.detach().numpy(), atol=atol, rtol=0)
-    assert np.abs(logits).max() > 0.5  # else the tolerance would say nothing
-    torch.nn.functional.cross_entropy(expected[:, :-1].flatten(0, 1), as_torch(tokens)[:, 1:].flatten()).backward()
-    arrays = {name: np.asarray(x) for name, x in package.parallel.named_arrays(gradients).items()}
-    ours = {name: np.asarray(view) for name, view in package.huggingface.hf_views(arrays, config).items()}
-    saved = saved_gradients(reference, folder)
-    assert ours.keys() == saved.keys()
-    for name, theirs in saved.items():
-        error = np.linalg.norm(ours[name] - theirs) / max(np.linalg.norm(theirs), 1e-6)
-        assert error < 1e-3, f"{name}: relative error {error}"
-
-
-def saved_gradients(reference: torch.nn.Module, folder: Path) -> dict[str, np.ndarray]:
-    """The gradients by the names and in the layout that checkpoints have, as `save_pretrained` writes parameters.
-
-    Buffers that are saved, such as a router's correction, have none: zero.
-    """
-    from safetensors.numpy import load_file
-
-    values = {name: parameter.detach().clone() for name, parameter in reference.named_parameters()}
-    with torch.no_grad():
-        for parameter in reference.parameters():
-            parameter.copy_(torch.zeros_like(parameter) if parameter.grad is None else parameter.grad)
-        reference.save_pretrained(folder / "gradients")
-        for name, parameter in reference.named_parameters():
-            parameter.copy_(values[name])
-    trained = load_file(folder / "gradients/model.safetensors")
-    buffers = {name for name, _ in reference.named_buffers()}
-    return {name: np.zeros_like(value) if name in buffers else value for name, value in trained.items()}
+    loaded = package.huggingface.load_hf(folder)
+    found = comparisons.compare_passes(package, loaded, reference, tokens, folder / "gradients", atol)
+    assert np.abs(loaded[1](tokens)).max() > 0.5  # else the tolerance would say nothing
+    assert [row for row in found if not row.holds] == []
 
 
 def check_round_trip(package, reference, folder: Path, follows: dict[str, Any]) -> None:
@@ -96,13 +39,10 @@ def check_round_trip(package, reference, folder: Path, follows: dict[str, Any]) 
     Without the one that was imported, an export writes every setting but of tokens, and what follows from them.
     """
     config, model = package.huggingface.load_hf(folder)
-    package.huggingface.save_hf(config, model, folder / "ours")
+    found = comparisons.compare_round_trip(package, (config, model), folder, folder / "ours")
+    assert [row for row in found if not row.holds] == []
     assert json.loads((folder / "ours/config.json").read_text()) == json.loads((folder / "config.json").read_text())
     again = type(reference).from_pretrained(folder / "ours")
-    ours, theirs = again.state_dict(), reference.state_dict()
-    assert ours.keys() == theirs.keys()
-    for name in theirs:
-        assert torch.equal(ours[name], theirs[name]), name
     ours, theirs = again.config.to_dict(), reference.config.to_dict()
     assert ours | {"_name_or_path": ""} == theirs | {"_name_or_path": ""}
     package.huggingface.save_hf(dataclasses.replace(config, tokenizer="bytes"), model, folder / "anew")

@@ -189,12 +189,26 @@ class TestABlock:
     def test_two_that_replace_are_refused(self):
         one = '@splice("attend")\ndef _(q, context):\n    context = q\n'
         two = '@splice("attend", after="one")\ndef _(q, context):\n    context = -q\n'
-        assert refused(host=self.HOST, one=one, two=two) == (
-            "fragments/model/two.py:2: model/two replaces the statements at "
-            "fragments/model/host.py:2, among them those of "
-            "model/one (fragments/model/one.py:2)\n"
-            "  Say proceed() where they go, put this splice before the other, or select one of the two."
+        said = (
+            "fragments/model/two.py:2: model/one (fragments/model/one.py:2) and model/two both replace the statements "
+            "at fragments/model/host.py:2\n  Select one of the two, or say proceed() in one, to wrap them."
         )
+        assert refused(host=self.HOST, one=one, two=two) == said
+        for other in 'before="one"', "optional=True":  # no order helps
+            assert refused(host=self.HOST, one=one, two=two.replace('after="one"', other)) == said
+        two = two.replace("context = -q", "proceed()")
+        assert woven(host=self.HOST, one=one, two=two) == tidy("def attend(q):\n    return q\n")
+
+    def test_one_that_replaces_goes_first(self):
+        one = '@splice("attend")\ndef _():\n    with scope():\n        proceed()\n'
+        two = '@splice("attend", after="one")\ndef _(q, context):\n    context = -q\n'
+        assert refused(host=self.HOST, one=one, two=two) == (
+            "fragments/model/two.py:2: model/two replaces the statements at fragments/model/host.py:2, among them "
+            "those of model/one (fragments/model/one.py:2)\n"
+            "  Say proceed() where they go, or put this splice first: before=..."
+        )
+        text = woven(host=self.HOST, one=one, two=two.replace("after", "before"))
+        assert "with scope():\n        context = -q" in text
 
 
 class TestNames:

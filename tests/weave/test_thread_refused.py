@@ -92,7 +92,7 @@ class TestInward:
             "fragments/model/value.py:2: model/value reads 'p', which the point 'here' "
             "(fragments/model/host.py:2) does not "
             "show and no selected fragment provides or emits\n"
-            '  Show it at the point, or write @provide("SITE") def p(...) in a fragment that has it.'
+            '  Write @provide("SITE") def p(...) where it is known, or show it in a host of yours.'
         )
 
     def test_two_provide_it(self):

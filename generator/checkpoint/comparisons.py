@@ -1,0 +1,226 @@
+"""How far a woven package is from the model of transformers that it stands for: for `gen parity` and the tests.
+
+Imports jax, torch and transformers, which take seconds and may not be there: import it late.
+"""
+
+from __future__ import annotations
+
+import importlib
+import json
+import re
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, NamedTuple
+
+import jax
+import numpy as np
+import torch
+from safetensors.numpy import load_file
+
+STEPS = 8  # of decoding
+MODULES = ("config", "errors", "model", "parallel", "huggingface", "generate", "train")
+
+
+class Compared(NamedTuple):
+    """How far two sides are apart.
+
+    Attributes:
+        what: is compared.
+        difference: the largest.
+        bound: up to which it counts as rounding.
+    """
+
+    what: str
+    difference: float
+    bound: float
+
+    @property
+    def holds(self) -> bool:
+        return self.difference <= self.bound  # not where it is no number
+
+
+def load_package(folder: Path) -> SimpleNamespace:
+    """The modules of a package, imported from the folder that holds it; those of another of its name are forgotten."""
+    for name in [name for name in sys.modules if name.partition(".")[0] == folder.name]:
+        del sys.modules[name]
+    sys.path.insert(0, str(folder.parent))
+    try:
+        return SimpleNamespace(**{name: importlib.import_module(f"{folder.name}.{name}") for name in MODULES})
+    finally:
+        sys.path.remove(str(folder.parent))
+
+
+@torch.no_grad()
+def vary(reference: Any) -> None:
+    """Gives norms, biases and the like of a new model random values too, so that each moves the logits."""
+    for name, parameter in reference.named_parameters():
+        if parameter.ndim == 1 and "norm" in name.lower():
+            parameter.add_(torch.empty_like(parameter).uniform_(-0.4, 0.4))
+        elif parameter.ndim == 1 or "sink" in name or "bias" in name:
+            parameter.uniform_(-0.4, 0.4)
+    for name, buffer in reference.named_buffers():
+        if "bias" in name and buffer.is_floating_point():  # a router's correction
+            buffer.uniform_(-0.1, 0.1)
+
+
+def as_torch(tokens: np.ndarray) -> Any:
+    return torch.from_numpy(np.asarray(tokens)).long()
+
+
+def compare(package: SimpleNamespace, reference: Any, scratch: Path, length: int) -> list[Compared]:
+    """All of them, for the folder `checkpoint` in a scratch folder.
+
+    Raises:
+        the package's InputError: it does not load the checkpoint.
+    """
+    loaded = config, model = package.huggingface.load_hf(scratch / "checkpoint")
+    length = min(length, config.context_length)
+    tokens = np.setdiff1d(np.arange(config.vocab_size), reference.config.pad_token_id)  # which gets no gradient
+    rows = np.random.default_rng(0).choice(tokens, (2, length)).astype(np.int32)
+    with torch.no_grad():
+        largest = reference(as_torch(rows), use_cache=False).logits.abs().max().item()
+    atol = 2e-4 * largest
+    prompts = [rows[0, : length // 2].tolist(), rows[1, : length - STEPS].tolist()]
+    return [
+        *compare_passes(package, loaded, reference, rows, scratch / "gradients", atol),
+        *compare_round_trip(package, loaded, scratch / "checkpoint", scratch / "exported"),
+        *compare_decoding(package, model, reference, prompts, atol),
+    ]
+
+
+def compare_passes(
+    package: SimpleNamespace, loaded: tuple[Any, Any], reference: Any, tokens: np.ndarray, scratch: Path, atol: float
+) -> list[Compared]:
+    """Logits, their mean cross-entropy, and its gradient by each parameter, relative to the gradient's norm.
+
+    Args:
+        loaded: Config and model, as the package reads them from the reference's checkpoint.
+        scratch: a new folder, for gradients.
+        atol: the bound of logits.
+    """
+    config, model = loaded
+
+    def mean_loss(model: Any) -> tuple[Any, Any]:
+        logits = model(tokens)
+        log_probabilities = jax.nn.log_softmax(logits[:, :-1])
+        return -jax.numpy.take_along_axis(log_probabilities, tokens[:, 1:, None], axis=-1).mean(), logits
+
+    (loss, logits), gradients = jax.jit(jax.value_and_grad(mean_loss, has_aux=True))(model)
+    expected = reference(as_torch(tokens), use_cache=False).logits
+    targets = as_torch(tokens)[:, 1:].flatten()
+    expected_loss = torch.nn.functional.cross_entropy(expected[:, :-1].flatten(0, 1), targets)
+    expected_loss.backward()
+    arrays = {name: np.asarray(x) for name, x in package.parallel.named_arrays(gradients).items()}
+    ours, theirs = package.huggingface.hf_views(arrays, config), saved_gradients(reference, scratch)
+    return [
+        Compared("logits", float(np.abs(logits - expected.detach().numpy()).max()), atol),
+        Compared("loss", abs(float(loss) - expected_loss.item()), 1e-4),
+        *_compare_gradients(ours, theirs),
+    ]
+
+
+def _compare_gradients(ours: Mapping[str, Any], theirs: Mapping[str, Any]) -> list[Compared]:
+    """By the names of checkpoints, those of all layers as one; without its tensor a side is infinitely far off."""
+    errors: dict[str, float] = {}
+    for name in sorted(ours.keys() | theirs.keys()):
+        if name in ours and name in theirs:
+            error = float(np.linalg.norm(ours[name] - theirs[name])) / max(float(np.linalg.norm(theirs[name])), 1e-6)
+        else:  # layers that make no logits have none
+            error = float("inf") if name in theirs or np.any(ours[name]) else 0.0
+        row = re.sub(r"\.\d+(?=\.)", ".*", f"gradient of {name}")
+        errors[row] = float(np.maximum(errors.get(row, 0.0), error))  # which keeps what is no number
+    return [Compared(row, error, 1e-3) for row, error in errors.items()]
+
+
+def saved_gradients(reference: Any, scratch: Path) -> dict[str, np.ndarray]:
+    """The gradients by the names and in the layout that checkpoints have, as `save_pretrained` writes parameters.
+
+    Buffers that are saved, such as a router's correction, have none: zero.
+    """
+    values = {name: parameter.detach().clone() for name, parameter in reference.named_parameters()}
+    with torch.no_grad():
+        for parameter in reference.parameters():
+            parameter.copy_(torch.zeros_like(parameter) if parameter.grad is None else parameter.grad)
+        reference.save_pretrained(scratch)
+        for name, parameter in reference.named_parameters():
+            parameter.copy_(values[name])
+    buffers = {name for name, _ in reference.named_buffers()}
+    return {name: np.zeros_like(x) if name in buffers else x for name, x in read_tensors(scratch).items()}
+
+
+def read_tensors(folder: Path) -> dict[str, np.ndarray]:
+    """The tensors of all safetensors files of a folder."""
+    return {name: x for file in sorted(folder.glob("*.safetensors")) for name, x in load_file(file).items()}
+
+
+def compare_round_trip(
+    package: SimpleNamespace, loaded: tuple[Any, Any], folder: Path, exported: Path
+) -> list[Compared]:
+    """What an export of what was imported from a folder has otherwise: names, dtypes and bytes of tensors, settings.
+
+    Args:
+        exported: a new folder.
+    """
+    config, model = loaded
+    theirs = read_tensors(folder)
+    widest = max(theirs.values(), key=lambda x: x.dtype.itemsize).dtype.name
+    package.huggingface.save_hf(config, model, exported, widest)
+    ours = read_tensors(exported)
+    left_out = {name for name in theirs if name.endswith(tuple(package.huggingface.hf_buffers()))}
+    both = [name for name in ours if name in theirs]
+    settings = [json.loads((place / "config.json").read_text()) for place in (exported, folder)]
+    other = {name for name in settings[0] | settings[1] if settings[0].get(name) != settings[1].get(name)}
+    counts = {
+        "tensors that one side lacks": len((ours.keys() ^ theirs.keys()) - left_out),
+        "tensors of another dtype": sum(ours[name].dtype != theirs[name].dtype for name in both),
+        "tensors of other bytes": sum(ours[name].tobytes() != theirs[name].tobytes() for name in both),
+        "settings of another value": len(other - {"dtype", "torch_dtype"}),
+    }
+    return [Compared(f"round trip: {what}", count, 0) for what, count in counts.items()]
+
+
+def compare_decoding(
+    package: SimpleNamespace, model: Any, reference: Any, prompts: list[list[int]], atol: float
+) -> list[Compared]:
+    """Greedy decoding with a cache against `generate` of transformers: logits of each step, and tokens.
+
+    Logits are compared up to the first token that differs, after which each side reads another text.
+    """
+    ours, seen = _decode(package, model, prompts, STEPS)
+    most, others = 0.0, 0
+    reference.generation_config = type(reference.generation_config)()  # by which no token ends a text
+    for row, prompt in enumerate(prompts):
+        ids = as_torch(np.array([prompt]))
+        made = reference.generate(
+            ids,
+            attention_mask=torch.ones_like(ids),
+            max_new_tokens=len(seen),
+            do_sample=False,
+            output_logits=True,
+            return_dict_in_generate=True,
+        )
+        same = int((ours[row] == made.sequences[0, len(prompt) :].numpy()).cumprod().sum())
+        others += len(seen) - same
+        for step in range(min(same + 1, len(seen))):
+            most = float(np.maximum(most, np.abs(seen[step][row] - made.logits[step][0].numpy()).max()))
+    return [Compared("cached decoding: logits", most, atol), Compared("cached decoding: other tokens", others, 0)]
+
+
+def _decode(package: SimpleNamespace, model: Any, prompts: list[list[int]], steps: int) -> tuple[Any, list[Any]]:
+    """The tokens that a package adds to each prompt, and the logits of each step."""
+    seen: list[Any] = []
+    sample = package.generate.sample
+
+    def watched(logits: Any, *rest: Any) -> Any:
+        seen.append(logits)
+        return sample(logits, *rest)
+
+    package.generate.sample = watched
+    try:
+        settings = package.generate.Sampling(max_tokens=steps)
+        added = list(package.generate.generate(model, prompts, settings, eos=-1))
+    finally:
+        package.generate.sample = sample
+    return np.stack(added, axis=1), [np.asarray(logits) for logits in seen]

@@ -1,0 +1,119 @@
+"""What of a config.json a woven package cannot read, and nothing covers."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from generator.checkpoint.kinds import holds
+from generator.checkpoint.probe import Readers
+from generator.errors import LoomError, short
+from generator.recipe.recipe import Recipe
+
+MOST = 50  # that one error names
+
+
+@dataclass(frozen=True)
+class Problem:
+    """A setting for which a package was not woven, and what to do where no rule covers it."""
+
+    setting: str
+    message: str
+    remedy: str
+
+
+def unread(package: Readers, hf: dict[str, Any], family: str, shown: str) -> list[Problem]:
+    """The settings that a package cannot read: other structures, then sizes that are not there."""
+    problems = []
+    for setting, woven, choice in package.structure(hf, shown):
+        if hf.get(setting) != woven:
+            message = f"{setting} is {_json(hf.get(setting))}, and {family} is woven for {_json(woven)}"
+            problems.append(Problem(setting, message, f"No rule covers it. Select {choice.rstrip(',')}."))
+    for setting, size in package.sizes():
+        if hf.get(setting) is None:
+            message = f"{setting} is null or left out, and {family} reads {size} from it"
+            problems.append(Problem(setting, message, "No rule covers it. Give it a value."))
+    return problems
+
+
+def wrong_values(package: Readers, hf: dict[str, Any], recipe: Recipe) -> list[Problem]:
+    """The sizes that are not of their field's type, or that no model has."""
+    kinds = {member.name: member.kind for fragment in recipe.fragments for member in fragment.fields}
+    wanted = {setting: f"{size} is of type {kinds[size]}" for setting, size in package.sizes() if size in kinds}
+    filled = {setting for rule in recipe.rules for setting in rule.fills.values()}
+    found = {setting: hf[setting] for setting in (*wanted, *filled) if hf.get(setting) is not None}
+    wrong = [name for name, size in package.sizes() if name in found and not _is_of(kinds.get(size, ""), found[name])]
+    wrong += [name for name in filled & found.keys() if not isinstance(found[name], (str, int, list))]
+    return [
+        Problem(name, f"{name} is {_json(found[name])}, and {wanted.get(name, 'no number')}", "Mend it.")
+        for name in wrong
+    ]
+
+
+def _is_of(kind: str, value: object) -> bool:
+    """Whether a field of this type takes a value; types but of one number or text take any."""
+    if kind == "int":
+        return type(value) is int and 0 <= value < 2**31
+    if kind == "float":
+        return isinstance(value, (int, float)) and not isinstance(value, bool) and abs(value) < 1e30
+    return kind != "str" or isinstance(value, str)
+
+
+def not_covered(
+    package: Readers, recipe: Recipe, hf: dict[str, Any], full: dict[str, Any], shown: str
+) -> list[Problem]:
+    """The settings that are on, and that no fragment reads or was chosen for, and that change something."""
+    known = {setting for setting, _ in package.sizes()} | {setting for setting, *_ in package.structure(full, shown)}
+    known |= package.mentioned | {*ignored_by(recipe)}
+    neutral = {
+        name for table in recipe.neutral if holds(table.where, {"hf": full}, table.origin) for name in table.names
+    }
+    types = hf.get("layer_types")
+    if isinstance(types, list) and types == ["full_attention"] * len(types):
+        known.add("layer_types")  # as without it
+    others = {setting: value for setting, value in hf.items() if setting not in neutral}
+    remedy = "Write a fragment for it, or take a checkpoint without it."
+    return [
+        Problem(setting, f"no fragment covers the setting {setting}, which is {_json(value)}", remedy)
+        for setting, value in unknown(others, known | neutral)
+    ]
+
+
+def all_of(problems: list[Problem], hf: dict[str, Any], shown: str) -> LoomError:
+    """One error that names all problems, each with its remedy and how to accept it."""
+    remedies = []
+    for problem in problems:
+        name = problem.setting.partition(".")[0]
+        accept = f" Or accept what it would change: --ignore {name}" if name in hf and name != "model_type" else ""
+        remedies.append(problem.remedy + accept)
+    texts = [f"{problem.message}\n  {remedy}" for problem, remedy in zip(problems, remedies, strict=True)]
+    if len(texts) > MOST:
+        texts[MOST:] = [f"and {len(texts) - MOST} settings more"]
+    return LoomError(f"\n{shown}: ".join(texts), shown)
+
+
+def unknown(settings: dict[str, Any], known: set[str]) -> Iterator[tuple[str, Any]]:
+    """The settings that are on and not known, those in tables too: `rope_scaling.factor` is known as such."""
+    inside = known | {name.rpartition(".")[2] for name in known}
+    for setting, value in sorted(settings.items()):
+        if value in (None, False, 0, 0.0, [], {}, "") or setting.startswith("_"):
+            continue
+        if setting not in known:
+            yield setting, value
+        elif isinstance(value, dict):
+            yield from ((f"{setting}.{name}", it) for name, it in unknown(value, inside))
+
+
+def _json(value: object) -> str:
+    return short(json.dumps(value))
+
+
+def ignored_by(recipe: Recipe) -> list[str]:
+    """The settings of config.json that the architecture accepts though nothing covers them."""
+    found = recipe.settings.get("ignored", [])
+    if not isinstance(found, list) or not all(isinstance(name, str) for name in found):
+        where = recipe.architecture_file.path
+        raise LoomError("the setting `ignored` is no list of strings", where, "Give it as one under [settings].")
+    return found

@@ -1,0 +1,88 @@
+"""Compares a package with the model of transformers that it stands for: `gen parity`."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from generator.checkpoint.config_json import read_config
+from generator.commands.tables import Table
+from generator.disk.project import Project
+from generator.errors import LoomError
+from generator.weaver import weave
+
+if TYPE_CHECKING:
+    from generator.checkpoint.comparisons import Compared
+
+NEEDED = ("torch", "transformers", "jax", "flax", "grain", "optax", "orbax", "safetensors", "tyro")
+
+
+def parity(
+    project: Project, architecture: str, folder: Path, target: str, length: int, say: Callable[[str], None]
+) -> list[Compared]:
+    """Weaves a package, has it load a checkpoint, and compares it with the model that transformers makes of that.
+
+    Args:
+        folder: with config.json and safetensors, or with config.json alone: then weights are random.
+        length: tokens in each of the two rows that are read.
+        say: is told what is compared, and how large it is, before that starts.
+
+    Raises:
+        LoomError: something is not installed, or one of the two cannot load the checkpoint.
+    """
+    if missing := [name for name in NEEDED if importlib.util.find_spec(name) is None]:
+        remedy = "Install what is missing: pip install 'loomax[packages]' torch transformers"
+        raise LoomError(f"gen parity needs {', '.join(missing)}", None, remedy)
+    shown = project.show(folder)
+    hf = read_config(folder / "config.json", project.show(folder / "config.json"))
+    if hf.get("quantization_config"):
+        remedy = "Load it with transformers, which dequantizes, save it to another folder, and give that one."
+        raise LoomError("its tensors are quantized, and parity compares in fp32", shown, remedy)
+    woven = weave(architecture, target, project.library())
+    if target == "cpu":
+        os.environ.setdefault("JAX_PLATFORMS", "cpu")
+    # late, as torch and jax take seconds
+    from generator.checkpoint.comparisons import compare, load_package
+    from generator.checkpoint.reference import count_parameters, load_reference
+
+    with tempfile.TemporaryDirectory(prefix="gen_parity_") as name:
+        scratch = Path(name)
+        for path, text in woven.files.items():
+            (scratch / woven.name / path).parent.mkdir(parents=True, exist_ok=True)
+            (scratch / woven.name / path).write_text(text, encoding="utf-8")
+        size = count_parameters(folder, shown)
+        say(
+            f"{woven.name} against {hf['model_type']} of transformers: {size:,} parameters, 2 x {length} tokens; "
+            f"takes about {_bytes(40 * size)} of memory and {_bytes(12 * size)} in {scratch.parent}"
+        )
+        for setting, reach in _longer(hf, length):
+            say(f"note: {setting} is {reach:,}, and {length} tokens do not reach it: see --tokens")
+        reference = load_reference(folder, shown, hf, scratch / "checkpoint")
+        package = load_package(scratch / woven.name)
+        try:
+            return compare(package, reference, scratch, length)
+        except package.errors.InputError as error:
+            listed = str(error).replace(str(scratch / "checkpoint"), shown)
+            remedy = "Mend the fragments that say so, or the architecture that selects them."
+            raise LoomError(f"{woven.name} does not load it:\n  {listed}", shown, remedy) from None
+
+
+def _longer(hf: dict[str, Any], length: int) -> list[tuple[str, int]]:
+    """The windows and chunks of attention that so many tokens do not fill."""
+    reaches = {name: value for name, value in hf.items() if name.endswith(("sliding_window", "attention_chunk_size"))}
+    return [(name, value) for name, value in reaches.items() if isinstance(value, int) and value >= length]
+
+
+def _bytes(count: float) -> str:
+    return f"{count / 1e9:,.0f} GB" if count > 1e10 else f"{count / 1e6:,.0f} MB"
+
+
+def table(found: list[Compared]) -> Table:
+    """The comparisons for people."""
+    rows = [(row.what, f"{row.difference:.2g}", f"{row.bound:.2g}", "ok" if row.holds else "FAILED") for row in found]
+    note = "Gradients: relative to the norm of the tensor's; of all layers the largest."
+    return Table("", ("what", "largest difference", "bound", ""), rows, note)

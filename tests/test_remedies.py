@@ -1,0 +1,87 @@
+"""Mistakes that a user of the built-in library makes: the error names the cause, and its remedy is one that helps."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from generator.errors import LoomError
+from generator.recipe.library import Library
+from generator.weaver import weave
+
+FILES = Library.read([Path(__file__).parents[1]]).files
+WINDOW = 'fragments = ["model/sliding_window"]\nwithout_presets = ["7b", "13b", "70b"]\n[presets.tiny]\nwindow = 5\n'
+LAYERS = '[[layers]]\npattern = ["all"]\n[kinds.all]\n'
+BLOCK = '''"""Another block."""
+
+from flax import nnx
+
+from generator.language.roles import Attention, FeedForward
+
+
+class Block(nnx.Module):
+    """Another block."""
+
+    def __init__(self, config, rngs):
+        self.attention = Attention(config, rngs)
+        self.mlp = FeedForward(config, rngs)
+
+    def __call__(self, x):
+        return x + self.mlp(self.attention(x))
+'''
+
+
+def said(architecture: str, base: str = "llama2", **fragments: str) -> str:
+    """The error of a variant of a built-in architecture."""
+    text = f'base = "{base}"\ntitle = "Mine"\n{architecture}'
+    own = {f"fragments/model/{name}.py": fragment for name, fragment in fragments.items()}
+    with pytest.raises(LoomError) as raised:
+        weave("mine", "cpu", Library({**FILES, "templates/architectures/mine.toml": text, **own}))
+    return str(raised.value)
+
+
+@pytest.mark.parametrize("layers", ["", LAYERS])
+def test_a_window_that_no_kind_of_layer_gives(layers):
+    text = said(WINDOW + layers)
+    assert "needs 'window' where Attention is made, and no kind of layer gives it\n  Write init = { window = " in text
+
+
+def test_it_is_given():
+    text = f'base = "llama2"\ntitle = "Mine"\n{WINDOW}{LAYERS}init = {{ window = "config.window" }}\n'
+    files = weave("mine", "cpu", Library({**FILES, "templates/architectures/mine.toml": text})).files
+    assert "config.window" in files["model.py"]
+
+
+def test_a_block_that_is_left_out():
+    text = said('without = ["model/block"]\n')
+    assert "decoder.py:47: model/decoder uses Block, which no selected fragment defines\n  Select a fragment" in text
+
+
+def test_a_block_without_the_points_of_the_one_that_it_replaces():
+    text = said('without = ["model/block"]\nfragments = ["model/other"]\n', base="gemma2", other=BLOCK)
+    assert "splices into the point 'Block.parameters', which no selected fragment has\n" in text
+    assert "It is a point of model/block, which is not selected; model/other stands in its place: repeat the" in text
+
+
+def test_a_preset_with_a_dot_in_its_name():
+    text = said("[presets.0.3b]\nwidth = 64\n")
+    assert text == (
+        "templates/architectures/mine.toml:3: the preset '0' holds a table '3b', and a preset holds fields\n"
+        '  If the preset is called 0.3b, write [presets."0.3b"].'
+    )
+
+
+@pytest.mark.parametrize(
+    "fragment",
+    [
+        '@splice("Block.mlp")\ndef _(self, h):\n    proceed()\n',
+        '@splice("Block.mlp")\ndef _(self, nothing, h):\n    h = h + nothing\n',
+    ],
+)
+def test_no_remedy_is_to_edit_a_built_in_file(fragment):
+    text = said(
+        'fragments = ["model/own"]\n', own=f'"""Own."""\n\nfrom generator.language import splice\n\n\n{fragment}'
+    )
+    remedy = text.partition("\n")[2]
+    assert remedy and "fragments/model/block.py" not in remedy and "around them there" not in remedy
