@@ -2,16 +2,6 @@
 
 from generator.language import splice
 
-# what other models call a setting -> what GPT-2 does
-GPT2_SETTINGS = {
-    "hidden_size": "n_embd",
-    "num_hidden_layers": "n_layer",
-    "num_attention_heads": "n_head",
-    "max_position_embeddings": "n_positions",
-    "intermediate_size": "n_inner",
-    "layer_norm_eps": "layer_norm_epsilon",
-}
-
 
 @splice("hf.query_key_value")
 def _():
@@ -49,7 +39,6 @@ def _(tensors):
 def _(hf):
     hf = {"scale_attn_weights": True, "scale_attn_by_inverse_layer_idx": False, "add_cross_attention": False} | hf
     hf = {"n_inner": 4 * hf["n_embd"], "activation_function": "gelu_new"} | hf
-    hf |= {setting: hf[name] for setting, name in GPT2_SETTINGS.items()}
 
 
 @splice("hf.attention_bias")
@@ -62,4 +51,4 @@ def _():
 
 @splice("hf.export")
 def _(hf):
-    hf = {GPT2_SETTINGS.get(setting, setting): value for setting, value in hf.items() if setting != "head_dim"}
+    hf.pop("head_dim")
