@@ -18,7 +18,7 @@ from generator.errors import LoomError
 
 _LONG_STRING = re.compile(r"\"\"\"|\'\'\'|\\\n")  # what a string that spans lines has
 _SKIPPED = ("whitespace", "leading_", "lines_", "lpar", "rpar", "lbracket", "rbracket", "comma", "semicolon", "header")
-_NODES = frozenset(kind for kind in vars(cst).values() if isinstance(kind, type) and issubclass(kind, cst.CSTNode))
+_NODES = frozenset(kind for kind in vars(cst).values() if isinstance(kind, type) and cst.CSTNode in kind.__mro__)
 Statement = cst.BaseStatement | cst.SimpleStatementSuite
 _VANISHING = frozenset({"point", "emit", "receive"})  # statements that may leave nothing
 
