@@ -60,10 +60,10 @@ def format_python(source: Traced) -> Traced:
 
 
 def _black(source: Traced) -> str:
-    import black
+    import black  # takes 0.1 s to import, which a command that formats nothing should not wait for
 
     try:
-        return _formatted(source.text)
+        return black.format_str(source.text, mode=_mode())
     except SyntaxError as error:  # an encoding declaration that names no encoding
         raise LoomError(str(error), str(source.origin_at(0)), "Leave out the encoding declaration.") from error
     except black.InvalidInput as error:
@@ -80,16 +80,9 @@ def _black(source: Traced) -> str:
 
 
 @remembered
-def _formatted(text: str) -> str:
-    import black
-
-    return black.format_str(text, mode=_mode())
-
-
-@remembered
 def _mode() -> black.Mode:
-    """One mode for all texts: black remembers by it, and compares modes that are not the same object for long."""
-    import black  # takes 0.1 s to import, which a command that formats nothing should not wait for
+    """One for all texts: black remembers by it, and takes long to compare it with another one."""
+    import black
 
     return black.Mode(line_length=LINE_LENGTH, target_versions={black.TargetVersion.PY311})
 

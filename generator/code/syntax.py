@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import dataclasses
 import re
-from functools import cache
 
 import libcst as cst
 
@@ -18,6 +17,8 @@ from generator.code.tree import parse
 from generator.errors import LoomError
 
 _LONG_STRING = re.compile(r"\"\"\"|\'\'\'|\\\n")  # what a string that spans lines has
+_SKIPPED = ("whitespace", "leading_", "lines_", "lpar", "rpar", "lbracket", "rbracket", "comma", "semicolon", "header")
+_NODES = frozenset(kind for kind in vars(cst).values() if isinstance(kind, type) and cst.CSTNode in kind.__mro__)
 Statement = cst.BaseStatement | cst.SimpleStatementSuite
 _VANISHING = frozenset({"point", "emit", "receive"})  # statements that may leave nothing
 
@@ -89,37 +90,18 @@ def _code(module: cst.Module, node: cst.CSTNode) -> str:
     return module.code_for_node(node)
 
 
-_NODES = frozenset(kind for kind in vars(cst).values() if isinstance(kind, type) and issubclass(kind, cst.CSTNode))
-
-
-@cache
+@remembered
 def _fields(kind: type[cst.CSTNode]) -> tuple[str, ...]:
     """The fields of a node that can hold code: not white space, commas, parentheses and the like."""
-    skipped = (
-        "whitespace",
-        "leading_",
-        "lines_",
-        "lpar",
-        "rpar",
-        "lbracket",
-        "rbracket",
-        "comma",
-        "semicolon",
-        "header",
-    )
-    return tuple(field.name for field in dataclasses.fields(kind) if not field.name.startswith(skipped))
+    return tuple(field.name for field in dataclasses.fields(kind) if not field.name.startswith(_SKIPPED))
 
 
 @remembered
 def children(node: cst.CSTNode) -> tuple[cst.CSTNode, ...]:
     """The nodes right below, without white space and punctuation: much faster than libcst's `children`."""
-    found: list[cst.CSTNode] = []
-    for name in _fields(type(node)):
-        value = getattr(node, name)
-        for item in value if type(value) in (tuple, list) else (value,):
-            if type(item) in _NODES:  # isinstance takes long for libcst's nodes
-                found.append(item)
-    return tuple(found)
+    values = [getattr(node, name) for name in _fields(type(node))]
+    items = [item for value in values for item in (value if type(value) in (tuple, list) else (value,))]
+    return tuple(item for item in items if type(item) in _NODES)  # isinstance takes long for libcst's nodes
 
 
 @remembered

@@ -6,6 +6,7 @@ import ast
 import inspect
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from typing import Any
 
 import libcst as cst
 
@@ -95,21 +96,8 @@ def parse_fragment(path: str, text: str) -> Fragment:
     for statement, lines in _statements(traced, module):
         _read(statement, lines, name, parts)
     title, citation = _docstring(module)
-    return Fragment(
-        name=name,
-        path=path,
-        title=title,
-        citation=citation,
-        imports=parts.imports,
-        definitions=tuple(parts.definitions),
-        fields=tuple(parts.fields),
-        splices=tuple(parts.splices),
-        providers=tuple(parts.providers),
-        requires=tuple(parts.requires),
-        excludes=tuple(parts.excludes),
-        further_layers=tuple(parts.further_layers),
-        alike=tuple(parts.alike),
-    )
+    found: dict[str, Any] = {key: value if key == "imports" else tuple(value) for key, value in vars(parts).items()}
+    return Fragment(name=name, path=path, title=title, citation=citation, **found)
 
 
 def _statements(text: Traced, module: ast.Module) -> Iterator[tuple[ast.stmt, Traced]]:
