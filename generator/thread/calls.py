@@ -16,7 +16,7 @@ import libcst as cst
 from generator.code import syntax
 from generator.code.syntax import Source
 from generator.language.parts import Definition, Import
-from generator.thread.functions import Call, Classes, Function, Wrapper, named_class, read_functions
+from generator.thread.functions import Call, Classes, Function, Wrapper, read_functions
 from generator.thread.variables import Names, Variable
 from generator.thread.wrappers import SCAN, Wrappers
 

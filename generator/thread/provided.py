@@ -120,7 +120,7 @@ def _keeps(plan: Plan, function: Function, call: Call, text: str) -> bool:
         return False
     targets = {_root(node) for n in nodes for node in targets_of(n) if not isinstance(node, cst.Name)}
     called = {_root(n.func) for n in nodes if isinstance(n, cst.Call) and isinstance(n.func, cst.Attribute)}
-    if parts and head in targets or "[" in text and head in called:
+    if (parts and head in targets) or ("[" in text and head in called):
         return False
     if any(isinstance(n, cst.FormattedString) and call.node in syntax.walk(n) for n in nodes):
         return "[" not in text

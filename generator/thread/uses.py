@@ -142,7 +142,7 @@ class _Uses:
             if function not in self.changed or (key, name) in self.graph.followed:
                 continue
             kind = self.graph.is_class(name, key)
-            if kind and id(name) in excused or name in text.binding and (kind or len(text.bound[text.of(name)]) == 1):
+            if (kind and id(name) in excused) or (name in text.binding and (kind or len(text.bound[text.of(name)]) == 1)):
                 continue
             message = f"{function} must take or give {self.changed[function]}, and is used here in a way that"
             remedy = (

@@ -22,7 +22,6 @@ from generator.language.grammar import own_nodes
 from generator.language.parts import Splice
 from generator.weave.points import Point
 
-
 _LOOPED = (cst.ListComp, cst.SetComp, cst.DictComp, cst.GeneratorExp)
 _CLOSED = (cst.FunctionDef, cst.Lambda, cst.ClassDef)  # what they bind is their own
 
