@@ -145,7 +145,7 @@ class CallGraph:
                     self.followed.add((key, inner))
                     self.aliases[self.names.variable(node, key)] = target.callee
                     return Target(target.callee, wrappers + target.wrappers)
-        return Target(*found) if len(found) == 1 and found != {""} else None
+        return Target(found.pop()) if len(found) == 1 and found != {""} else None
 
     def _read_class(self, node: cst.CSTNode, key: str) -> str:
         if isinstance(node, cst.Name):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Set
 from dataclasses import dataclass
 from functools import cached_property
 from typing import NamedTuple
@@ -158,7 +158,7 @@ def _read_function(
             _read_function(functions, statement, key, source, class_name, function.id)
 
 
-def named_class(annotation: str, names: set[str]) -> str:
+def named_class(annotation: str, names: Set[str]) -> str:
     """The class of an annotation: `Block`, `"Block"`, `Block | None`, `Optional[Block]`; else ''."""
     text = annotation.strip("\"' ")
     optional = re.fullmatch(r"(?:typing\.)?Optional\[(.*)\]", text)
@@ -237,8 +237,8 @@ class Classes:
             if isinstance(small, cst.AnnAssign):
                 self.stated[name, syntax.dotted(small.target)] = source.code(small.annotation.annotation)
             elif isinstance(small, cst.Assign):
-                for target in small.targets:
-                    self.stated.setdefault((name, syntax.dotted(target.target)), "")
+                for assigned in small.targets:
+                    self.stated.setdefault((name, syntax.dotted(assigned.target)), "")
 
     def _read_targets(self, node: cst.CSTNode, key: str) -> None:
         """Of `x.a = value` the value; of `x.a, y = ...` and the like nothing that says more."""

@@ -73,7 +73,11 @@ class Instances:
         for node, key in self._nodes:
             if isinstance(node, cst.Decorator):
                 yield key, node.decorator, self.classes(node.decorator, key)
-            if isinstance(node, cst.Call) and (key, node) not in self._known and not self.graph.is_class(node.func, key):
+            if (
+                isinstance(node, cst.Call)
+                and (key, node) not in self._known
+                and not self.graph.is_class(node.func, key)
+            ):
                 for expression in (node.func, *self._called(node, key)):
                     yield key, expression, self.classes(expression, key)
 
@@ -131,9 +135,10 @@ class Instances:
         elif isinstance(node, cst.Call):
             self._read_call(node, key)
         for target in targets_of(node):
-            value = getattr(node, "value", None) or getattr(node, "iter", None) or getattr(node, "item", None)
-            for place in self._targets(target, key) if value else ():
-                self._give(place, self._places(value, key))
+            for value in (getattr(node, field, None) for field in ("value", "iter", "item")):
+                if value:
+                    for place in self._targets(target, key):
+                        self._give(place, self._places(value, key))
 
     def _read_function(self, node: cst.FunctionDef, key: str) -> None:
         scope = self.names.variable(node.name, key)[0]

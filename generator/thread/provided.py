@@ -115,7 +115,7 @@ def _keeps(plan: Plan, function: Function, call: Call, text: str) -> bool:
     names, nodes = plan.graph.names.texts[function.key], list(syntax.walk(function.node))
     variable = plan.graph.names.local(function, head)
     binding = names.bound.get(variable, [])
-    there = next(names.standing[name] for name in syntax.walk(call.node.func) if name in names.standing)
+    there = next(scope for name, scope in names.standing.items() if name in syntax.walk(call.node.func))
     if names.seen(head, there) != variable or len(binding) > 1 or not all(isinstance(n, cst.Param) for n in binding):
         return False
     targets = {_root(node) for n in nodes for node in targets_of(n) if not isinstance(node, cst.Name)}

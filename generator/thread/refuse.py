@@ -85,7 +85,8 @@ def _check_emitted(plan: Plan, value: Value, function: Function) -> None:
         path, after = _path(function.node, mark), source.span(mark)[0]
         looped = any(isinstance(node, _LOOPS) for node, _ in path)
         for name in sorted(binding, key=lambda name: source.span(name)[0]):
-            later = [s for s in statements if name in syntax.walk(s) and not _exclusive(path, _path(function.node, s))]
+            of = [s for s in statements if name in syntax.own_expressions(s)]
+            later = [s for s in of if not _exclusive(path, _path(function.node, s))]
             if looped or (source.span(name)[0] > after and later):
                 message = f"{function.id} emits {value.name} and binds it again{', in a loop' if looped else ''}"
                 raise LoomError(message, source.where(mark), "Emit it after that, or under another name.")

@@ -36,14 +36,24 @@ def check_uses(plan: Plan) -> None:
     Raises:
         LoomError: at the first use that is no call which is followed.
     """
-    changed = plan.changed()
+    changed = _changed(plan)
     for name in sorted(changed):
         _check_function(plan, plan.graph.functions[name], changed[name])
     if changed:
         _Uses(plan, changed).check()
-    for call in plan.graph.calls:
+    for call in (call for call in plan.graph.calls if call.callee in changed):
         where = plan.graph.functions[call.caller].source.where(call.node)
-        _check_wrappers(plan, plan.graph.functions[call.callee], call.wrappers, where)
+        _check_wrappers(plan, plan.graph.functions[call.callee], changed[call.callee], call.wrappers, where)
+
+
+def _changed(plan: Plan) -> dict[str, str]:
+    """The functions that calls must call in another way than before, each with a value that it takes or gives."""
+    elsewhere = {  # it can do without, and there is somebody who has it
+        function: [name for name in names if plan.values[name].providers.keys() - {function}]
+        for function, names in plan.optional.items()
+    }
+    tables = (plan.required, plan.returned, plan.scanned, elsewhere)
+    return dict(plan.asked) | {function: names[0] for table in tables for function, names in table.items() if names}
 
 
 def _check_function(plan: Plan, function: Function, value: str) -> None:
@@ -61,7 +71,7 @@ def _check_function(plan: Plan, function: Function, value: str) -> None:
     for decorator in function.node.decorators:
         wrapper, where = plan.graph.wrappers.read(decorator.decorator, function.key), function.source.where(decorator)
         if wrapper:
-            _check_wrappers(plan, function, (wrapper,), where)
+            _check_wrappers(plan, function, value, (wrapper,), where)
         elif syntax.dotted(decorator.decorator) not in _PLAIN:
             word = syntax.dotted(decorator.decorator) or syntax.called(decorator.decorator)
             message = f"{function.id} must take or give {value}, and is decorated with {word}"
@@ -69,11 +79,9 @@ def _check_function(plan: Plan, function: Function, value: str) -> None:
             raise LoomError(f"{message}, which threading cannot follow", where, remedy)
 
 
-def _check_wrappers(plan: Plan, function: Function, wrappers: Iterable[Wrapper], where: str) -> None:
+def _check_wrappers(plan: Plan, function: Function, value: str, wrappers: Iterable[Wrapper], where: str) -> None:
     """What wraps a function counts its parameters and results: those that it had before stay where they are."""
     required, returned = plan.required.get(function.id), plan.returned.get(function.id)
-    if function.id not in plan.changed():
-        return
     kept = sum(1 for parameter in function.positional if parameter.default is None) if required else 1000
     for wrapper in wrappers:
         derived = wrapper.word.split(".")[-1] in _DERIVATIVES
@@ -89,7 +97,7 @@ def _check_wrappers(plan: Plan, function: Function, wrappers: Iterable[Wrapper],
             if word not in _COUNTING or not all(0 <= number < kept for number in numbers or [-1]):
                 what = f"{word or 'another argument'} counts parameters"
                 message = f"{function.id} takes {required[0]} before its parameters with defaults" if required else ""
-                message = message or f"{function.id} must take or give {plan.changed()[function.id]}"
+                message = message or f"{function.id} must take or give {value}"
                 remedy = "Name them, as in static_argnames, or give the parameters no defaults."
                 raise LoomError(f"{message}, and {what}", where, remedy)
 
@@ -100,7 +108,7 @@ def _numbers(node: cst.BaseExpression) -> list[int]:
         value = ast.literal_eval(cst.Module([]).code_for_node(node))
     except (ValueError, SyntaxError):
         return []
-    values = value if isinstance(value, (tuple, list)) else [value]
+    values = list(value) if isinstance(value, (tuple, list)) else [value]
     return values if all(isinstance(number, int) for number in values) else []
 
 
@@ -127,7 +135,7 @@ class _Uses:
                 elif isinstance(node, cst.ClassDef):
                     self._check_class(node, key)
         for key, expression, kinds in self.instances.calls():
-            for kind in sorted({other for kind in kinds - {"*"} for other in self.graph.classes.family(kind)}):
+            for kind in sorted({other for held in kinds - {"*"} for other in self.graph.classes.family(held)}):
                 for method in ("__call__", "__init__"):
                     self._check_method({self.graph.method(kind, method)}, kind, expression, key)
             if "*" in kinds:  # a method whose name is computed
@@ -142,7 +150,8 @@ class _Uses:
             if function not in self.changed or (key, name) in self.graph.followed:
                 continue
             kind = self.graph.is_class(name, key)
-            if (kind and id(name) in excused) or (name in text.binding and (kind or len(text.bound[text.of(name)]) == 1)):
+            once = name in text.binding and (kind or len(text.bound[text.of(name)]) == 1)
+            if once or (kind and id(name) in excused):
                 continue
             message = f"{function} must take or give {self.changed[function]}, and is used here in a way that"
             remedy = (
@@ -200,7 +209,7 @@ class _Uses:
 
 
 def _excused(module: cst.Module) -> Iterator[cst.CSTNode]:
-    """The names of classes where they make no instance: `isinstance(x, Block)`, `x: Block`, `except Block`, `Block.x`."""
+    """The names of classes where they make no instance: `x: Block`, `isinstance(x, Block)`, `except Block`."""
     for node in syntax.walk(module):
         if isinstance(node, cst.Annotation) or syntax.called(node) in ("isinstance", "issubclass"):
             yield from syntax.walk(node)

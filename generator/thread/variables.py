@@ -37,8 +37,8 @@ class Variables:
                     self.bound.setdefault(self.of(name), []).append(how)
                     self.binding.add(name)
         for alias, scope in self.scopes.imports:
-            name = (alias.evaluated_alias or alias.evaluated_name).split(".")[0]
-            self.bound.setdefault(self.seen(name, scope), []).append(alias)
+            imported = (alias.evaluated_alias or alias.evaluated_name).split(".")[0]
+            self.bound.setdefault(self.seen(imported, scope), []).append(alias)
 
     def of(self, name: cst.Name) -> Variable:
         """The variable that a name is."""
@@ -102,7 +102,7 @@ class Names:
     ):
         self._sources, self._functions, self._imports = sources, functions, imports
         self.texts = {key: variables_of(source.module) for key, source in sources.items()}
-        self._nodes = {(function.key, function.node): function for function in functions.values()}
+        self._nodes: dict[tuple[str, cst.CSTNode], Function] = {(f.key, f.node): f for f in functions.values()}
 
     def variable(self, name: cst.Name, key: str) -> Variable:
         return self.texts[key].of(name)
@@ -157,8 +157,7 @@ class Names:
     def value(self, name: cst.Name, key: str) -> cst.BaseExpression | None:
         """The one expression that a local name is bound to."""
         binding = self.binds(self.variable(name, key), key) if self.variable(name, key)[0] else []
-        plain = len(binding) == 1 and isinstance(binding[0], (cst.Assign, cst.AnnAssign))
-        return binding[0].value if plain else None
+        return binding[0].value if len(binding) == 1 and isinstance(binding[0], (cst.Assign, cst.AnnAssign)) else None
 
     def annotations(self, variable: Variable, key: str) -> list[str]:
         """What annotations say that a variable is."""
@@ -171,12 +170,9 @@ class Names:
         while isinstance(head, cst.Attribute):
             head = head.value
         word, dot, rest = syntax.dotted(node).partition(".")
-        if (
-            not word
-            or head not in self.texts[key].standing
-            or self.variable(head, key)[0]
-            or self.definition(head, key)
-        ):
+        if not isinstance(head, cst.Name) or head not in self.texts[key].standing:
+            return ""
+        if self.variable(head, key)[0] or self.definition(head, key):
             return ""
         for path in self._sources[key].traced.paths():
             for imported in self._imports.get(path, {}).values():
