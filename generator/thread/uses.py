@@ -39,8 +39,13 @@ def check_uses(plan: Plan) -> None:
     changed = _changed(plan)
     for name in sorted(changed):
         _check_function(plan, plan.graph.functions[name], changed[name])
-    if changed:
-        _Uses(plan, changed).check()
+    instances = Instances(plan.graph)
+    _Uses(plan, instances, changed).check()
+    for value in plan.values.values():  # a function that gives it to nobody may be called where it is received
+        giving = plan.graph.reach(set(value.emitters), inward=False) - plan.returned.keys() - {*value.receivers}
+        _Uses(
+            plan, instances, dict.fromkeys(giving, value.name), plan.graph.reach({*value.receivers}, inward=True)
+        ).check()
     for call in (call for call in plan.graph.calls if call.callee in changed):
         where = plan.graph.functions[call.caller].source.where(call.node)
         _check_wrappers(plan, plan.graph.functions[call.callee], changed[call.callee], call.wrappers, where)
@@ -113,15 +118,16 @@ def _numbers(node: cst.BaseExpression) -> list[int]:
 
 
 class _Uses:
-    """The mentions of functions and methods that change."""
+    """The mentions of functions and methods that change, anywhere or in some functions."""
 
-    def __init__(self, plan: Plan, changed: dict[str, str]):
-        self.graph, self.changed, self.instances = plan.graph, changed, Instances(plan.graph)
+    def __init__(self, plan: Plan, instances: Instances, changed: dict[str, str], within: Set[str] | None = None):
+        self.graph, self.changed, self.instances = plan.graph, changed, instances
+        self.within = None if within is None else [plan.graph.functions[name] for name in within]
         self.methods = {name.split(".")[1] for name in changed if plan.graph.functions[name].is_member}
         self.made = {kind: self.graph.method(kind, "__init__") for kind in self.graph.classes.names}
 
     def check(self) -> None:
-        for key in self.graph.sources:
+        for key in self.graph.sources if self.changed else ():
             self._check_names(key)
         if not self.methods:
             return
@@ -143,8 +149,8 @@ class _Uses:
 
     def _check_names(self, key: str) -> None:
         """Every name of a function that changes, or a local name for one, is that by which a call calls it."""
-        text, source = self.graph.names.texts[key], self.graph.sources[key]
-        excused = {id(name) for name in _excused(source.module)}
+        text = self.graph.names.texts[key]
+        excused = {id(name) for name in _excused(self.graph.sources[key].module)}
         for name in text.standing:
             function = self._function(name, key)
             if function not in self.changed or (key, name) in self.graph.followed:
@@ -153,11 +159,8 @@ class _Uses:
             once = name in text.binding and (kind or len(text.bound[text.of(name)]) == 1)
             if once or (kind and id(name) in excused):
                 continue
-            message = f"{function} must take or give {self.changed[function]}, and is used here in a way that"
-            remedy = (
-                f"Call it by its name: {name.value}(...), in jax.jit, jax.checkpoint, jax.grad or jax.lax.scan at most."
-            )
-            raise LoomError(f"{message} threading cannot follow", source.where(name), remedy)
+            remedy = f"Call it by its name: {name.value}(...), in jax.jit, jax.checkpoint, jax.grad or jax.lax.scan"
+            self._refuse(function, "is used here in a way that", name, key, f"{remedy} at most.")
 
     def _function(self, name: cst.Name, key: str) -> str:
         """The function that a name may mean."""
@@ -203,9 +206,13 @@ class _Uses:
 
     def _check_method(self, meant: Set[str], kind: str, node: cst.CSTNode, key: str) -> None:
         for found in sorted(meant & self.changed.keys()):
-            message = f"{found} must take or give {self.changed[found]}, and this may be a {kind} that is used in a"
             remedy = "Call it by a name or an attribute of one type, and say which: `layer: Block`."
-            raise LoomError(f"{message} way that threading cannot follow", self.graph.sources[key].where(node), remedy)
+            self._refuse(found, f"this may be a {kind} that is used in a way that", node, key, remedy)
+
+    def _refuse(self, function: str, what: str, node: cst.CSTNode, key: str, remedy: str) -> None:
+        if self.within is None or any(f.key == key and node in syntax.walk(f.node) for f in self.within):
+            message = f"{function} must take or give {self.changed[function]}, and {what} threading cannot follow"
+            raise LoomError(message, self.graph.sources[key].where(node), remedy)
 
 
 def _excused(module: cst.Module) -> Iterator[cst.CSTNode]:
