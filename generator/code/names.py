@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from functools import lru_cache
 
 import libcst as cst
 
@@ -78,33 +77,6 @@ def _targets(target: cst.CSTNode | None) -> set[str]:
     if isinstance(target, (cst.StarredElement, cst.Element)):
         return _targets(target.value)
     return set()
-
-
-@lru_cache(maxsize=4096)  # packages share trees
-def own_bound(function: cst.FunctionDef) -> frozenset[str]:
-    """The local names of a function itself: its parameters and what its statements bind, in no nested scope."""
-    bound = {parameter.name.value for parameter in syntax.walk(function.params) if isinstance(parameter, cst.Param)}
-    for statement in syntax.statements(function):
-        if isinstance(statement, (cst.FunctionDef, cst.ClassDef)):
-            bound.add(statement.name.value)
-            continue
-        for node in syntax.own_expressions(statement):
-            if not isinstance(node, cst.CompFor):
-                bound |= bound_by(node)
-    return frozenset(bound)
-
-
-@lru_cache(maxsize=4096)
-def own_code(function: cst.FunctionDef) -> tuple[cst.CSTNode, ...]:
-    """The nodes of a function, those of its lambdas too, without those of functions nested in it."""
-    own = [s for s in syntax.statements(function) if not isinstance(s, cst.FunctionDef)]
-    return tuple(node for statement in own for node in syntax.own_expressions(statement))
-
-
-@lru_cache(maxsize=4096)
-def any_bound(function: cst.FunctionDef) -> frozenset[str]:
-    """What is bound anywhere in a function: in its nested functions, lambdas and comprehensions too."""
-    return frozenset(bound_names(function) | inner_parameters(function))
 
 
 def inner_parameters(node: cst.CSTNode) -> set[str]:

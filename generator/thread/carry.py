@@ -15,7 +15,7 @@ from generator.thread.functions import Call, Function
 from generator.thread.outward import Shapes, return_edits, target_edits
 from generator.thread.plan import Plan
 from generator.thread.provided import expression, inlined, made, provider_order
-from generator.thread.values import is_own
+from generator.thread.values import is_own, marks_of
 
 
 def carry(plan: Plan) -> dict[str, Traced]:
@@ -225,9 +225,9 @@ def _scan_inputs(plan: Plan, call: Call) -> list[Edit]:
 
 def _marks(function: Function) -> list[Edit]:
     """The lines of emit and receive go."""
-    edits, source = [], function.source
-    for statement in syntax.statements(function.node) if "emit(" in source.text or "receive(" in source.text else ():
-        if syntax.called(syntax.expression(statement)) in ("emit", "receive"):
+    edits, source, marks = [], function.source, {call for _, call in marks_of(function)}
+    for statement in syntax.statements(function.node) if marks else ():
+        if syntax.expression(statement) in marks:
             start = source.text.rfind("\n", 0, source.span(statement)[0]) + 1
             edits.append(Edit(start, source.lines(statement)[1], syntax.placeholder(statement, source)))
     return edits

@@ -244,24 +244,24 @@ class Classes:
         """Of `x.a = value` the value; of `x.a, y = ...` and the like nothing that says more."""
         value = node.value if isinstance(node, (cst.Assign, cst.AnnAssign)) else None
         for target in targets_of(node):
-            for part in (target, *_parts(target)):
+            for part in (target, *parts_of(target)):
                 if isinstance(part, cst.Attribute):
                     whole = value if part is target else None
                     self.given.setdefault(part.attr.value, []).append((key, part, whole))
 
 
 def targets_of(node: cst.CSTNode) -> Iterator[cst.CSTNode]:
-    """What a statement, a loop or a `with` assigns to, or deletes."""
+    """What a node assigns to, or deletes."""
     if isinstance(node, cst.Assign):
         yield from (target.target for target in node.targets)
     elif isinstance(node, cst.WithItem):
         yield from [node.asname.name] if node.asname else []
-    elif isinstance(node, (cst.AnnAssign, cst.AugAssign, cst.For, cst.CompFor, cst.Del)):
+    elif isinstance(node, (cst.AnnAssign, cst.AugAssign, cst.NamedExpr, cst.For, cst.CompFor, cst.Del)):
         yield node.target
 
 
-def _parts(target: cst.CSTNode) -> Iterator[cst.CSTNode]:
+def parts_of(target: cst.CSTNode) -> Iterator[cst.CSTNode]:
     """The targets in a tuple of them."""
     for element in target.elements if isinstance(target, (cst.Tuple, cst.List)) else ():
         yield element.value
-        yield from _parts(element.value)
+        yield from parts_of(element.value)

@@ -7,7 +7,7 @@ import re
 import libcst as cst
 
 from generator.code import syntax
-from generator.code.names import as_block, own_bound, unblocked, variables
+from generator.code.names import as_block, unblocked, variables
 from generator.code.scopes import scopes_of
 from generator.code.traced import Traced
 from generator.errors import LoomError
@@ -81,7 +81,7 @@ def _check_provider(provider: Provider, function: Function, own: set[str]) -> No
     scopes = [scopes_of(as_block(text).module) for text in texts if text.text]
     read = {name.value for scope in scopes for name, binder in scope.meant() if binder is None}
     site = scopes_of(function.source.module).inner[function.node]
-    for name in sorted((read - own - set(provider.reads)) & (own_bound(function.node) | site.outer)):
+    for name in sorted((read - own - set(provider.reads)) & (site.bound | site.outer)):
         message = (
             f"the provider of {provider.value} uses {name}, which is a variable of {provider.site} ({function.where})"
         )
