@@ -119,9 +119,10 @@ def _keeps(plan: Plan, function: Function, call: Call, text: str) -> bool:
     if names.seen(head, there) != variable or len(binding) > 1 or not all(isinstance(n, cst.Param) for n in binding):
         return False
     targets = {_root(node) for n in nodes for node in targets_of(n) if not isinstance(node, cst.Name)}
-    called = {_root(n.func) for n in nodes if isinstance(n, cst.Call) and isinstance(n.func, cst.Attribute)}
-    if (parts and head in targets) or ("[" in text and head in called):
-        return False
+    items = [n.value for n in nodes if isinstance(n, cst.Subscript)]
+    passed = [n for n in nodes if isinstance(n, cst.Name) and n in names.standing and names.of(n) == variable]
+    if (parts and head in targets) or ("[" in text and not {*passed} <= {*items, *names.binding}):
+        return False  # what has it otherwise may change it
     if any(isinstance(n, cst.FormattedString) and call.node in syntax.walk(n) for n in nodes):
         return "[" not in text
     given = [(key, target) for part in parts for key, target, _ in plan.graph.classes.given.get(part, ())]
