@@ -2,8 +2,7 @@
 # Fragments: model/embedding, model/untied_head, model/rms_norm, model/zero_centered_norm, model/norm_bias,
 # model/layer_norm, model/linear, model/kv_cache, model/rope, model/partial_rope, kernels/attend_splash,
 # model/attention, model/decoder, data/batches, model/gelu_mlp, model/squared_relu, model/block.
-"""Nemotron (Parmar et al. 2024, arXiv 2402.16819; Muralidharan et al. 2024, arXiv 2407.14679): the whole model, top to
-bottom.
+"""Nemotron (Parmar et al. 2024, arXiv 2402.16819): the whole model, top to bottom.
 
 Letters in shapes: B batch, T sequence, D width, N heads, K key and value heads, H head size, F feed-forward width,
 V vocabulary, L layers, S cache slots.

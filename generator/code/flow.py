@@ -19,11 +19,10 @@ class Flow:
     """
 
     def __init__(self, function: ast.FunctionDef | ast.AsyncFunctionDef, names: Iterable[str]):
-        self.names = set(names)
+        parameters = {argument.arg for argument in ast.walk(function.args) if isinstance(argument, ast.arg)}
+        self.names = set(names) & parameters.union(*(_stored(statement, None) for statement in function.body))
         self.unbound: list[tuple[str, int]] = []
-        arguments = function.args
-        every = [*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs, arguments.vararg, arguments.kwarg]
-        last = self._block(function.body, {a.arg for a in every if a} & self.names)
+        last = self._block(function.body, parameters & self.names)
         self.ends, self.bound = last is None, self.names if last is None else last
 
     def _block(self, statements: list[ast.stmt], state: State) -> State:
@@ -130,7 +129,9 @@ def _stored(node: ast.AST, names: set[str] | None) -> set[str]:
             found.add(part.id)
         if isinstance(part, (ast.MatchAs, ast.MatchStar)) and part.name:
             found.add(part.name)
-        if not isinstance(part, ast.Lambda):
+        if isinstance(part, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
+            found |= {part.name} if here else set()
+        elif not isinstance(part, ast.Lambda):
             inside = here and not isinstance(part, ast.comprehension)
             queue += [(child, inside) for child in ast.iter_child_nodes(part)]
     return found if names is None else found & names

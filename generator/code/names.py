@@ -81,33 +81,6 @@ def _targets(target: cst.CSTNode | None) -> set[str]:
     return set()
 
 
-@remembered
-def own_bound(function: cst.FunctionDef) -> frozenset[str]:
-    """The local names of a function itself: its parameters and what its statements bind, in no nested scope."""
-    bound = {parameter.name.value for parameter in syntax.walk(function.params) if isinstance(parameter, cst.Param)}
-    for statement in syntax.statements(function):
-        if isinstance(statement, (cst.FunctionDef, cst.ClassDef)):
-            bound.add(statement.name.value)
-            continue
-        for node in syntax.own_expressions(statement):
-            if not isinstance(node, cst.CompFor):
-                bound |= bound_by(node)
-    return frozenset(bound)
-
-
-@remembered
-def own_code(function: cst.FunctionDef) -> tuple[cst.CSTNode, ...]:
-    """The nodes of a function, those of its lambdas too, without those of functions nested in it."""
-    own = [s for s in syntax.statements(function) if not isinstance(s, cst.FunctionDef)]
-    return tuple(node for statement in own for node in syntax.own_expressions(statement))
-
-
-@remembered
-def any_bound(function: cst.FunctionDef) -> frozenset[str]:
-    """What is bound anywhere in a function: in its nested functions, lambdas and comprehensions too."""
-    return frozenset(bound_names(function) | inner_parameters(function))
-
-
 def inner_parameters(node: cst.CSTNode) -> set[str]:
     """The parameters of all functions and lambdas below, and of the node itself."""
     return {parameter.name.value for parameter in syntax.walk(node) if type(parameter) is cst.Param}

@@ -145,7 +145,7 @@ class CallGraph:
                     self.followed.add((key, inner))
                     self.aliases[self.names.variable(node, key)] = target.callee
                     return Target(target.callee, wrappers + target.wrappers)
-        return Target(*found) if len(found) == 1 and found != {""} else None
+        return Target(found.pop()) if len(found) == 1 and found != {""} else None
 
     def _read_class(self, node: cst.CSTNode, key: str) -> str:
         if isinstance(node, cst.Name):
@@ -168,11 +168,10 @@ class CallGraph:
             own = [*host.node.params.posonly_params, *host.node.params.params]
             if own and binding[0] is own[0]:
                 return host.class_name
-        stated = self.names.annotations(variable, key) if variable[0] else []
-        if stated:
-            return self.classes.named(stated[0])
-        values = [node.value if isinstance(node, cst.Assign) else None for node in binding if variable[0]]
-        kinds = {self.class_of(value, key) if value else "" for value in values}
+        stated = {self.classes.named(annotation) for annotation in self.names.annotations(variable, key)}
+        others = [node for node in binding if not isinstance(getattr(node, "annotation", None), cst.Annotation)]
+        assigned = {self.class_of(node.value, key) if isinstance(node, cst.Assign) else "" for node in others}
+        kinds = stated | assigned if variable[0] else set()
         return kinds.pop() if len(kinds) == 1 else ""
 
     def _class_of_attribute(self, kind: str, attribute: str) -> str:

@@ -15,7 +15,7 @@ from generator.thread.functions import Call, Function
 from generator.thread.outward import Shapes, return_edits, target_edits
 from generator.thread.plan import Plan
 from generator.thread.provided import expression, inlined, made, provider_order
-from generator.thread.values import is_own
+from generator.thread.values import is_own, marks_of
 
 
 def carry(plan: Plan) -> dict[str, Traced]:
@@ -83,7 +83,7 @@ def _written(plan: Plan, function: Function, names: list[str], default: str) -> 
 
 
 def _check_signature(plan: Plan, function: Function, name: str) -> None:
-    """New parameters have no place beside `*args` and `/`; `**kwargs` would have taken what calls give by their name."""
+    """New parameters have no place beside `*args` and `/`, nor beside `**kwargs` that calls give their name to."""
     params = function.node.params
     starred = [c for c in plan.graph.callers(function.id) if c.starred or c.supplies(function, name)]
     if params.posonly_params or isinstance(params.star_arg, cst.Param) or (params.star_kwarg and starred):
@@ -225,17 +225,9 @@ def _scan_inputs(plan: Plan, call: Call) -> list[Edit]:
 
 def _marks(function: Function) -> list[Edit]:
     """The lines of emit and receive go."""
-    edits, source = [], function.source
-    for statement in syntax.walk(function.node) if "emit(" in source.text or "receive(" in source.text else ():
-        if syntax.called(syntax.expression(statement)) in ("emit", "receive") and not _nested(function, statement):
+    edits, source, marks = [], function.source, {call for _, call in marks_of(function)}
+    for statement in syntax.statements(function.node) if marks else ():
+        if syntax.expression(statement) in marks:
             start = source.text.rfind("\n", 0, source.span(statement)[0]) + 1
             edits.append(Edit(start, source.lines(statement)[1], syntax.placeholder(statement, source)))
     return edits
-
-
-def _nested(function: Function, statement: cst.CSTNode) -> bool:
-    """Whether the statement belongs to a function nested in this one."""
-    return any(
-        isinstance(inner, cst.FunctionDef) and inner is not function.node and statement in syntax.walk(inner)
-        for inner in syntax.walk(function.node)
-    )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Set
 from dataclasses import dataclass
 from functools import cached_property
 from typing import NamedTuple
@@ -158,7 +158,7 @@ def _read_function(
             _read_function(functions, statement, key, source, class_name, function.id)
 
 
-def named_class(annotation: str, names: set[str]) -> str:
+def named_class(annotation: str, names: Set[str]) -> str:
     """The class of an annotation: `Block`, `"Block"`, `Block | None`, `Optional[Block]`; else ''."""
     text = annotation.strip("\"' ")
     optional = re.fullmatch(r"(?:typing\.)?Optional\[(.*)\]", text)
@@ -237,31 +237,31 @@ class Classes:
             if isinstance(small, cst.AnnAssign):
                 self.stated[name, syntax.dotted(small.target)] = source.code(small.annotation.annotation)
             elif isinstance(small, cst.Assign):
-                for target in small.targets:
-                    self.stated.setdefault((name, syntax.dotted(target.target)), "")
+                for assigned in small.targets:
+                    self.stated.setdefault((name, syntax.dotted(assigned.target)), "")
 
     def _read_targets(self, node: cst.CSTNode, key: str) -> None:
         """Of `x.a = value` the value; of `x.a, y = ...` and the like nothing that says more."""
         value = node.value if isinstance(node, (cst.Assign, cst.AnnAssign)) else None
         for target in targets_of(node):
-            for part in (target, *_parts(target)):
+            for part in (target, *parts_of(target)):
                 if isinstance(part, cst.Attribute):
                     whole = value if part is target else None
                     self.given.setdefault(part.attr.value, []).append((key, part, whole))
 
 
 def targets_of(node: cst.CSTNode) -> Iterator[cst.CSTNode]:
-    """What a statement, a loop or a `with` assigns to, or deletes."""
+    """What a node assigns to, or deletes."""
     if isinstance(node, cst.Assign):
         yield from (target.target for target in node.targets)
     elif isinstance(node, cst.WithItem):
         yield from [node.asname.name] if node.asname else []
-    elif isinstance(node, (cst.AnnAssign, cst.AugAssign, cst.For, cst.CompFor, cst.Del)):
+    elif isinstance(node, (cst.AnnAssign, cst.AugAssign, cst.NamedExpr, cst.For, cst.CompFor, cst.Del)):
         yield node.target
 
 
-def _parts(target: cst.CSTNode) -> Iterator[cst.CSTNode]:
+def parts_of(target: cst.CSTNode) -> Iterator[cst.CSTNode]:
     """The targets in a tuple of them."""
     for element in target.elements if isinstance(target, (cst.Tuple, cst.List)) else ():
         yield element.value
-        yield from _parts(element.value)
+        yield from parts_of(element.value)

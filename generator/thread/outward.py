@@ -144,12 +144,12 @@ def target_edits(plan: Plan, call: Call, shapes: Shapes) -> list[Edit]:
         return []
     if unused and (call.scan or (isinstance(small, cst.Expr) and small.value is call.node)):
         return []
-    if "_" in names or call.scan:
-        _check_unread(caller)
     target = _target(call)
     awaited = plan.graph.functions[call.callee].node.asynchronous
     if unused and target is None and not shapes.length(call.callee) and not awaited:
         return [_insert(plan, source.span(call.node)[1], "[0]", value)]
+    if "_" in names or call.scan:
+        _check_unread(caller)
     if target is None:
         message = f"{call.callee} also returns {', '.join(plan.returned[call.callee])}, and its result has no name here"
         raise LoomError(message, where, "Write the call as a statement of its own: `name = call(...)`.")

@@ -35,16 +35,6 @@ class Plan:
     asked: list[tuple[str, str]] = field(default_factory=list)  # function and parameter that asks for a value
     split: dict[tuple[str, str], list[Call]] = field(default_factory=dict)  # function, value of each layer -> the calls
 
-    def changed(self) -> dict[str, str]:
-        """The functions that calls must call in another way than before, each with a value that it takes or gives."""
-        elsewhere = {
-            function: [name for name in names if self.values[name].providers.keys() - {function}]
-            for function, names in self.optional.items()
-        }
-        tables = (self.required, self.returned, self.scanned, elsewhere)
-        found = {function: names[0] for table in tables for function, names in table.items() if names}
-        return dict(self.asked) | found
-
     def depth(self, function: str, name: str) -> int:
         """How many tuples are around the value of a layer in a function."""
         carrying = [c for c in self.graph.calls if c.caller == function and name in self.carried(c)]
@@ -275,10 +265,9 @@ class _Planner:
 
     def _nobody(self, function: str, name: str, need: Need | None) -> None:
         node = self.graph.functions[function]
-        place = node.where
         if node.is_dunder or node.node.decorators:
             message = f"{function} must take {name}, and Python or a decorator calls it"
-            raise LoomError(message, place, "Do this in an ordinary method, which is called by its name.")
+            raise LoomError(message, node.where, "Do this in an ordinary method, which is called by its name.")
         if need and need.function.endswith(".__init__"):
             made = need.function.removesuffix(".__init__")
             message = f"{need.fragment} needs {name!r} where {made} is made, and no kind of layer gives it"
@@ -286,12 +275,12 @@ class _Planner:
             remedy += f"[[layers]]; or provide {name} on the way from {function}."
             raise LoomError(message, str(need.origin), remedy)
         sites = ", ".join(f"{p.site} ({p.origin})" for p in self.plan.values[name].providers.values())
-        message = f"{need.fragment if need else function} needs {name!r}, and {function} ({place}), which is called by"
-        remedy = (
-            f"It is provided at {sites}. Provide it at {function} too, or on the way to it; where {function} is called "
+        message = (
+            f"{need.fragment if need else function} needs {name!r}, and {function} ({node.where}), which is called"
         )
-        remedy += "after all, say so by a type: `layer: Block`."
-        raise LoomError(f"{message} nobody, does not have it", str(need.origin) if need else place, remedy)
+        remedy = f"It is provided at {sites}. Provide it at {function} too, or on the way to it; where {function} is "
+        remedy += "called after all, say so by a type: `layer: Block`."
+        raise LoomError(f"{message} by nobody, does not have it", str(need.origin) if need else node.where, remedy)
 
 
 def _plan_outward(plan: Plan, value: Value) -> None:

@@ -7,7 +7,7 @@ import re
 import libcst as cst
 
 from generator.code import syntax
-from generator.code.names import as_block, own_bound, unblocked, variables
+from generator.code.names import as_block, unblocked, variables
 from generator.code.scopes import scopes_of
 from generator.code.traced import Traced
 from generator.errors import LoomError
@@ -81,7 +81,7 @@ def _check_provider(provider: Provider, function: Function, own: set[str]) -> No
     scopes = [scopes_of(as_block(text).module) for text in texts if text.text]
     read = {name.value for scope in scopes for name, binder in scope.meant() if binder is None}
     site = scopes_of(function.source.module).inner[function.node]
-    for name in sorted((read - own - set(provider.reads)) & (own_bound(function.node) | site.outer)):
+    for name in sorted((read - own - set(provider.reads)) & (site.bound | site.outer)):
         message = (
             f"the provider of {provider.value} uses {name}, which is a variable of {provider.site} ({function.where})"
         )
@@ -115,13 +115,14 @@ def _keeps(plan: Plan, function: Function, call: Call, text: str) -> bool:
     names, nodes = plan.graph.names.texts[function.key], list(syntax.walk(function.node))
     variable = plan.graph.names.local(function, head)
     binding = names.bound.get(variable, [])
-    there = next(names.standing[name] for name in syntax.walk(call.node.func) if name in names.standing)
+    there = next(scope for name, scope in names.standing.items() if name in syntax.walk(call.node.func))
     if names.seen(head, there) != variable or len(binding) > 1 or not all(isinstance(n, cst.Param) for n in binding):
         return False
     targets = {_root(node) for n in nodes for node in targets_of(n) if not isinstance(node, cst.Name)}
-    called = {_root(n.func) for n in nodes if isinstance(n, cst.Call) and isinstance(n.func, cst.Attribute)}
-    if (parts and head in targets) or ("[" in text and head in called):
-        return False
+    items = [n.value for n in nodes if isinstance(n, cst.Subscript)]
+    passed = [n for n in nodes if isinstance(n, cst.Name) and n in names.standing and names.of(n) == variable]
+    if (parts and head in targets) or ("[" in text and not {*passed} <= {*items, *names.binding}):
+        return False  # what has it otherwise may change it
     if any(isinstance(n, cst.FormattedString) and call.node in syntax.walk(n) for n in nodes):
         return "[" not in text
     given = [(key, target) for part in parts for key, target, _ in plan.graph.classes.given.get(part, ())]

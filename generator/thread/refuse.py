@@ -10,18 +10,17 @@ import libcst as cst
 
 from generator.code import syntax
 from generator.code.flow import Flow
-from generator.code.names import bound_names, inner_parameters, own_bound
+from generator.code.names import bound_names, inner_parameters
+from generator.code.scopes import scopes_of
 from generator.code.traced import Traced, line_starts
-from generator.code.tree import parse_ast
 from generator.errors import LoomError
 from generator.thread.functions import Call, Function
 from generator.thread.plan import Plan
 from generator.thread.uses import check_uses
-from generator.thread.values import Value
+from generator.thread.values import Value, marks_of
 
 _LOOPS = (cst.For, cst.While)
 _COMPREHENSIONS = (cst.ListComp, cst.SetComp, cst.DictComp, cst.GeneratorExp)
-_DERIVATIVES = ("grad", "value_and_grad")
 
 
 def check_plan(plan: Plan) -> None:
@@ -80,13 +79,14 @@ def _check_emitted(plan: Plan, value: Value, function: Function) -> None:
     variable = plan.graph.names.local(function, value.name)
     binding = {name for name in names.binding if names.of(name) == variable}
     statements = syntax.statements(function.node)
-    for mark in (s for s in statements if syntax.called(syntax.expression(s)) == "emit"):
-        if syntax.dotted(cst.ensure_type(syntax.expression(mark), cst.Call).args[0].value) != value.name:
-            continue
+    marks: dict[cst.CSTNode | None, cst.CSTNode]
+    marks = {call: call.args[0].value for word, call in marks_of(function) if word == "emit"}
+    for mark in (s for s in statements if syntax.dotted(marks.get(syntax.expression(s), s)) == value.name):
         path, after = _path(function.node, mark), source.span(mark)[0]
         looped = any(isinstance(node, _LOOPS) for node, _ in path)
         for name in sorted(binding, key=lambda name: source.span(name)[0]):
-            later = [s for s in statements if name in syntax.walk(s) and not _exclusive(path, _path(function.node, s))]
+            of = [s for s in statements if name in syntax.own_expressions(s)]
+            later = [s for s in of if not _exclusive(path, _path(function.node, s))]
             if looped or (source.span(name)[0] > after and later):
                 message = f"{function.id} emits {value.name} and binds it again{', in a loop' if looped else ''}"
                 raise LoomError(message, source.where(mark), "Emit it after that, or under another name.")
@@ -144,7 +144,8 @@ def _check_overwriting(plan: Plan, function: Function) -> None:
             message = f"{function.id} emits {name}, and {calls[0].callee}, which it calls, gives {name} too"
             remedy = "Emit one of them under another name."
             raise LoomError(message, where(calls[0].node), remedy)
-        mine = own_bound(function.node) - (set(function.parameter_names) if value.providers else set())
+        mine = scopes_of(function.source.module).inner[function.node].bound
+        mine = mine - set(function.parameter_names) if value.providers else mine
         if name in mine and function.id not in value.receivers:
             message = f"{calls[0].callee} gives {name} here, and {function.id} has a variable {name} of its own"
             raise LoomError(message, where(calls[0].node), "Rename the variable.")
@@ -182,56 +183,25 @@ def check_result(plan: Plan, texts: dict[str, Traced]) -> None:
         LoomError: with the source line of the read.
     """
     for key, text in texts.items():
-        tree = parse_ast(text.text)
-        starts = line_starts(text.text)
-        for function in (f for f in plan.graph.functions.values() if f.key == key):
-            returned = plan.returned.get(function.id, [])
-            for node in _found(tree, function, plan):
-                flow = Flow(node, set(plan.values) & _bound_in(node))
-                for name, line in flow.unbound:
-                    message = f"{function.id} reads {name} here, and {name} may not have a value yet"
-                    remedy = "Bind it on every path before; a loop or a branch without else may be passed by."
-                    raise LoomError(message, str(text.origin_at(starts[line - 1])), remedy)
-                if returned and not flow.ends:
-                    message = f"{function.id} must return {returned[0]}, and may end without a return"
-                    raise LoomError(message, function.where, "Return a value at its end.")
+        starts, prefix = line_starts(text.text), key.rsplit(":", 1)[0] + ":" if ":" in key else ""
+        for id, node in _functions(parse_ast(text.text), prefix):
+            flow = Flow(node, plan.values)
+            for name, line in flow.unbound:
+                message = f"{id} reads {name} here, and {name} may not have a value yet"
+                remedy = "Bind it on every path before; a loop or a branch without else may be passed by."
+                raise LoomError(message, str(text.origin_at(starts[line - 1])), remedy)
+            if plan.returned.get(id) and not flow.ends:
+                message = f"{id} must return {plan.returned[id][0]}, and may end without a return"
+                raise LoomError(message, plan.graph.functions[id].where, "Return a value at its end.")
 
 
-def _found(tree: ast.Module, function: Function, plan: Plan) -> list[ast.FunctionDef | ast.AsyncFunctionDef]:
-    """The nodes of a function in the woven text."""
-    names = [function.node.name.value]
-    while function.owner:
-        function = plan.graph.functions[function.owner]
-        names.insert(0, function.node.name.value)
-    if function.class_name:
-        names.insert(0, function.class_name)
-    level: list[ast.AST] = [tree]
-    for name in names:
-        level = [node for parent in level for node in _below(parent) if node.name == name]
-    return [node for node in level if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef))]
-
-
-def _below(parent: ast.AST) -> Iterator[ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef]:
-    """The functions and classes directly in a scope."""
+def _functions(parent: ast.AST, prefix: str) -> Iterator[tuple[str, ast.FunctionDef | ast.AsyncFunctionDef]]:
+    """The functions of a text by id: not those of classes in functions."""
     for child in ast.iter_child_nodes(parent):
-        if isinstance(child, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
-            yield child
-        elif not isinstance(child, ast.expr):
-            yield from _below(child)
-
-
-def _bound_in(function: ast.FunctionDef | ast.AsyncFunctionDef) -> set[str]:
-    """The names that are local to a function: what it binds itself, and its parameters."""
-    found = {argument.arg for argument in ast.walk(function.args) if isinstance(argument, ast.arg)}
-
-    def visit(node: ast.AST) -> None:
-        for child in ast.iter_child_nodes(node):
-            if isinstance(child, ast.Name) and isinstance(child.ctx, ast.Store):
-                found.add(child.id)
-            scopes = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda, ast.ClassDef, ast.comprehension)
-            if not isinstance(child, scopes):
-                visit(child)
-
-    for statement in function.body:
-        visit(ast.Module([statement], []))
-    return found
+        if isinstance(child, (ast.FunctionDef, ast.AsyncFunctionDef)):
+            yield prefix + child.name, child
+            yield from _functions(child, f"{prefix}{child.name}.")
+        elif isinstance(child, ast.ClassDef) and isinstance(parent, ast.Module):
+            yield from _functions(child, f"{child.name}.")
+        elif not isinstance(child, (ast.expr, ast.ClassDef)):
+            yield from _functions(child, prefix)

@@ -36,14 +36,29 @@ def check_uses(plan: Plan) -> None:
     Raises:
         LoomError: at the first use that is no call which is followed.
     """
-    changed = plan.changed()
+    changed = _changed(plan)
     for name in sorted(changed):
         _check_function(plan, plan.graph.functions[name], changed[name])
-    if changed:
-        _Uses(plan, changed).check()
-    for call in plan.graph.calls:
+    instances = Instances(plan.graph)
+    _Uses(plan, instances, changed).check()
+    for value in plan.values.values():  # a function that gives it to nobody may be called where it is received
+        giving = plan.graph.reach(set(value.emitters), inward=False) - plan.returned.keys() - {*value.receivers}
+        _Uses(
+            plan, instances, dict.fromkeys(giving, value.name), plan.graph.reach({*value.receivers}, inward=True)
+        ).check()
+    for call in (call for call in plan.graph.calls if call.callee in changed):
         where = plan.graph.functions[call.caller].source.where(call.node)
-        _check_wrappers(plan, plan.graph.functions[call.callee], call.wrappers, where)
+        _check_wrappers(plan, plan.graph.functions[call.callee], changed[call.callee], call.wrappers, where)
+
+
+def _changed(plan: Plan) -> dict[str, str]:
+    """The functions that calls must call in another way than before, each with a value that it takes or gives."""
+    elsewhere = {  # it can do without, and there is somebody who has it
+        function: [name for name in names if plan.values[name].providers.keys() - {function}]
+        for function, names in plan.optional.items()
+    }
+    tables = (plan.required, plan.returned, plan.scanned, elsewhere)
+    return dict(plan.asked) | {function: names[0] for table in tables for function, names in table.items() if names}
 
 
 def _check_function(plan: Plan, function: Function, value: str) -> None:
@@ -61,7 +76,7 @@ def _check_function(plan: Plan, function: Function, value: str) -> None:
     for decorator in function.node.decorators:
         wrapper, where = plan.graph.wrappers.read(decorator.decorator, function.key), function.source.where(decorator)
         if wrapper:
-            _check_wrappers(plan, function, (wrapper,), where)
+            _check_wrappers(plan, function, value, (wrapper,), where)
         elif syntax.dotted(decorator.decorator) not in _PLAIN:
             word = syntax.dotted(decorator.decorator) or syntax.called(decorator.decorator)
             message = f"{function.id} must take or give {value}, and is decorated with {word}"
@@ -69,11 +84,9 @@ def _check_function(plan: Plan, function: Function, value: str) -> None:
             raise LoomError(f"{message}, which threading cannot follow", where, remedy)
 
 
-def _check_wrappers(plan: Plan, function: Function, wrappers: Iterable[Wrapper], where: str) -> None:
+def _check_wrappers(plan: Plan, function: Function, value: str, wrappers: Iterable[Wrapper], where: str) -> None:
     """What wraps a function counts its parameters and results: those that it had before stay where they are."""
     required, returned = plan.required.get(function.id), plan.returned.get(function.id)
-    if function.id not in plan.changed():
-        return
     kept = sum(1 for parameter in function.positional if parameter.default is None) if required else 1000
     for wrapper in wrappers:
         derived = wrapper.word.split(".")[-1] in _DERIVATIVES
@@ -89,7 +102,7 @@ def _check_wrappers(plan: Plan, function: Function, wrappers: Iterable[Wrapper],
             if word not in _COUNTING or not all(0 <= number < kept for number in numbers or [-1]):
                 what = f"{word or 'another argument'} counts parameters"
                 message = f"{function.id} takes {required[0]} before its parameters with defaults" if required else ""
-                message = message or f"{function.id} must take or give {plan.changed()[function.id]}"
+                message = message or f"{function.id} must take or give {value}"
                 remedy = "Name them, as in static_argnames, or give the parameters no defaults."
                 raise LoomError(f"{message}, and {what}", where, remedy)
 
@@ -100,20 +113,21 @@ def _numbers(node: cst.BaseExpression) -> list[int]:
         value = ast.literal_eval(cst.Module([]).code_for_node(node))
     except (ValueError, SyntaxError):
         return []
-    values = value if isinstance(value, (tuple, list)) else [value]
+    values = list(value) if isinstance(value, (tuple, list)) else [value]
     return values if all(isinstance(number, int) for number in values) else []
 
 
 class _Uses:
-    """The mentions of functions and methods that change."""
+    """The mentions of functions and methods that change, anywhere or in some functions."""
 
-    def __init__(self, plan: Plan, changed: dict[str, str]):
-        self.graph, self.changed, self.instances = plan.graph, changed, Instances(plan.graph)
+    def __init__(self, plan: Plan, instances: Instances, changed: dict[str, str], within: Set[str] | None = None):
+        self.graph, self.changed, self.instances = plan.graph, changed, instances
+        self.within = None if within is None else [plan.graph.functions[name] for name in within]
         self.methods = {name.split(".")[1] for name in changed if plan.graph.functions[name].is_member}
         self.made = {kind: self.graph.method(kind, "__init__") for kind in self.graph.classes.names}
 
     def check(self) -> None:
-        for key in self.graph.sources:
+        for key in self.graph.sources if self.changed else ():
             self._check_names(key)
         if not self.methods:
             return
@@ -127,7 +141,7 @@ class _Uses:
                 elif isinstance(node, cst.ClassDef):
                     self._check_class(node, key)
         for key, expression, kinds in self.instances.calls():
-            for kind in sorted({other for kind in kinds - {"*"} for other in self.graph.classes.family(kind)}):
+            for kind in sorted({other for held in kinds - {"*"} for other in self.graph.classes.family(held)}):
                 for method in ("__call__", "__init__"):
                     self._check_method({self.graph.method(kind, method)}, kind, expression, key)
             if "*" in kinds:  # a method whose name is computed
@@ -135,22 +149,18 @@ class _Uses:
 
     def _check_names(self, key: str) -> None:
         """Every name of a function that changes, or a local name for one, is that by which a call calls it."""
-        text, source = self.graph.names.texts[key], self.graph.sources[key]
-        excused = {id(name) for name in _excused(source.module)}
+        text = self.graph.names.texts[key]
+        excused = {id(name) for name in _excused(self.graph.sources[key].module)}
         for name in text.standing:
             function = self._function(name, key)
             if function not in self.changed or (key, name) in self.graph.followed:
                 continue
             kind = self.graph.is_class(name, key)
-            if (kind and id(name) in excused) or (
-                name in text.binding and (kind or len(text.bound[text.of(name)]) == 1)
-            ):
+            once = name in text.binding and (kind or len(text.bound[text.of(name)]) == 1)
+            if once or (kind and id(name) in excused):
                 continue
-            message = f"{function} must take or give {self.changed[function]}, and is used here in a way that"
-            remedy = (
-                f"Call it by its name: {name.value}(...), in jax.jit, jax.checkpoint, jax.grad or jax.lax.scan at most."
-            )
-            raise LoomError(f"{message} threading cannot follow", source.where(name), remedy)
+            remedy = f"Call it by its name: {name.value}(...), in jax.jit, jax.checkpoint, jax.grad or jax.lax.scan"
+            self._refuse(function, "is used here in a way that", name, key, f"{remedy} at most.")
 
     def _function(self, name: cst.Name, key: str) -> str:
         """The function that a name may mean."""
@@ -196,13 +206,17 @@ class _Uses:
 
     def _check_method(self, meant: Set[str], kind: str, node: cst.CSTNode, key: str) -> None:
         for found in sorted(meant & self.changed.keys()):
-            message = f"{found} must take or give {self.changed[found]}, and this may be a {kind} that is used in a"
             remedy = "Call it by a name or an attribute of one type, and say which: `layer: Block`."
-            raise LoomError(f"{message} way that threading cannot follow", self.graph.sources[key].where(node), remedy)
+            self._refuse(found, f"this may be a {kind} that is used in a way that", node, key, remedy)
+
+    def _refuse(self, function: str, what: str, node: cst.CSTNode, key: str, remedy: str) -> None:
+        if self.within is None or any(f.key == key and node in syntax.walk(f.node) for f in self.within):
+            message = f"{function} must take or give {self.changed[function]}, and {what} threading cannot follow"
+            raise LoomError(message, self.graph.sources[key].where(node), remedy)
 
 
 def _excused(module: cst.Module) -> Iterator[cst.CSTNode]:
-    """The names of classes where they make no instance: `isinstance(x, Block)`, `x: Block`, `except Block`, `Block.x`."""
+    """The names of classes where they make no instance: `x: Block`, `isinstance(x, Block)`, `except Block`."""
     for node in syntax.walk(module):
         if isinstance(node, cst.Annotation) or syntax.called(node) in ("isinstance", "issubclass"):
             yield from syntax.walk(node)

@@ -74,7 +74,7 @@ def read_values(
             )
         value.providers[provider.site] = provider
     for function in graph.functions.values():
-        for word, call in _marks(function):
+        for word, call in marks_of(function):
             if len(call.args) != 1 or call.args[0].keyword or not isinstance(call.args[0].value, cst.Name):
                 remedy = f"Bind a local name, and write {word}(NAME)."
                 raise LoomError(f"{word}() takes one local name", function.source.where(call), remedy)
@@ -102,22 +102,12 @@ def read_values(
     return values
 
 
-def _marks(function: Function) -> list[tuple[str, cst.Call]]:
+def marks_of(function: Function) -> list[tuple[str, cst.Call]]:
     """The emit and receive statements of a function itself, not of functions nested in it."""
-    found: list[tuple[str, cst.Call]] = []
     if "emit(" not in function.source.text and "receive(" not in function.source.text:
-        return found
-
-    def visit(node: cst.CSTNode) -> None:
-        for child in syntax.children(node):
-            if isinstance(child, cst.FunctionDef):
-                continue
-            if isinstance(child, cst.Call) and syntax.called(child) in ("emit", "receive"):
-                found.append((syntax.called(child), child))
-            visit(child)
-
-    visit(function.node)
-    return found
+        return []
+    calls = [syntax.expression(statement) for statement in syntax.statements(function.node)]
+    return [(syntax.called(c), c) for c in calls if isinstance(c, cst.Call) and syntax.called(c) in ("emit", "receive")]
 
 
 def is_own(function: Function, provider: Provider) -> bool:

@@ -12,7 +12,7 @@ from generator.code import syntax
 from generator.code.scopes import Scope, scopes_of
 from generator.code.syntax import Source
 from generator.language.parts import Import
-from generator.thread.functions import Function
+from generator.thread.functions import Function, parts_of, targets_of
 
 Variable = tuple[Scope | None, str]  # None: known in the whole package
 _USUAL = {"nnx": "flax.nnx", "lax": "jax.lax", "partial": "functools.partial"}  # where no import says more
@@ -37,8 +37,8 @@ class Variables:
                     self.bound.setdefault(self.of(name), []).append(how)
                     self.binding.add(name)
         for alias, scope in self.scopes.imports:
-            name = (alias.evaluated_alias or alias.evaluated_name).split(".")[0]
-            self.bound.setdefault(self.seen(name, scope), []).append(alias)
+            imported = (alias.evaluated_alias or alias.evaluated_name).split(".")[0]
+            self.bound.setdefault(self.seen(imported, scope), []).append(alias)
 
     def of(self, name: cst.Name) -> Variable:
         """The variable that a name is."""
@@ -51,33 +51,20 @@ class Variables:
 
 
 def _binders(node: cst.CSTNode) -> Iterator[tuple[cst.Name, cst.CSTNode]]:
-    """The names that a node binds, each with what says how: the node itself, or a part of a tuple."""
-    if isinstance(node, cst.Assign):
-        for target in node.targets:
-            for name in _names(target.target):
-                yield name, node if name is target.target else target
-    elif isinstance(node, (cst.AnnAssign, cst.AugAssign, cst.For, cst.CompFor, cst.NamedExpr, cst.Del)):
-        for name in _names(node.target):
-            yield name, node
-    elif isinstance(node, (cst.AsName, cst.MatchAs, cst.MatchStar)) and node.name:
-        for name in _names(node.name):
-            yield name, node
+    """The names that a node binds, each with what says how: the node itself, or a tuple that it is a part of."""
+    for target in targets_of(node):
+        for part in (target, *parts_of(target)):
+            if isinstance(part, cst.Name):
+                yield part, node if part is target else target
+    if isinstance(node, cst.ExceptHandler) and node.name:
+        yield cst.ensure_type(node.name.name, cst.Name), node
+    elif isinstance(node, (cst.MatchAs, cst.MatchStar, cst.FunctionDef, cst.ClassDef, cst.Param)) and node.name:
+        yield cst.ensure_type(node.name, cst.Name), node
     elif isinstance(node, cst.MatchMapping) and node.rest:
         yield node.rest, node
-    elif isinstance(node, (cst.FunctionDef, cst.ClassDef, cst.Param)):
-        yield node.name, node
     elif isinstance(node, (cst.Global, cst.Nonlocal)):
         for item in node.names:
             yield item.name, node
-
-
-def _names(target: cst.CSTNode) -> Iterator[cst.Name]:
-    """The names in a target of an assignment: not those of `a.b` and `a[b]`."""
-    if isinstance(target, cst.Name):
-        yield target
-    elif isinstance(target, (cst.Tuple, cst.List)):
-        for element in target.elements:
-            yield from _names(element.value)
 
 
 @lru_cache(maxsize=4096)  # packages share trees
@@ -102,7 +89,7 @@ class Names:
     ):
         self._sources, self._functions, self._imports = sources, functions, imports
         self.texts = {key: variables_of(source.module) for key, source in sources.items()}
-        self._nodes = {(function.key, function.node): function for function in functions.values()}
+        self._nodes: dict[tuple[str, cst.CSTNode], Function] = {(f.key, f.node): f for f in functions.values()}
 
     def variable(self, name: cst.Name, key: str) -> Variable:
         return self.texts[key].of(name)
@@ -157,8 +144,7 @@ class Names:
     def value(self, name: cst.Name, key: str) -> cst.BaseExpression | None:
         """The one expression that a local name is bound to."""
         binding = self.binds(self.variable(name, key), key) if self.variable(name, key)[0] else []
-        plain = len(binding) == 1 and isinstance(binding[0], (cst.Assign, cst.AnnAssign))
-        return binding[0].value if plain else None
+        return binding[0].value if len(binding) == 1 and isinstance(binding[0], (cst.Assign, cst.AnnAssign)) else None
 
     def annotations(self, variable: Variable, key: str) -> list[str]:
         """What annotations say that a variable is."""
@@ -171,12 +157,9 @@ class Names:
         while isinstance(head, cst.Attribute):
             head = head.value
         word, dot, rest = syntax.dotted(node).partition(".")
-        if (
-            not word
-            or head not in self.texts[key].standing
-            or self.variable(head, key)[0]
-            or self.definition(head, key)
-        ):
+        if not isinstance(head, cst.Name) or head not in self.texts[key].standing:
+            return ""
+        if self.variable(head, key)[0] or self.definition(head, key):
             return ""
         for path in self._sources[key].traced.paths():
             for imported in self._imports.get(path, {}).values():

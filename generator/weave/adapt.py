@@ -140,7 +140,7 @@ def _check_shown(splice: Splice, point: Point, body: Source) -> set[str]:
     Returns:
         The variables of comprehensions that have the name of one in an expression which is read there.
     """
-    scopes, captured = scopes_of(body.module), set()
+    scopes, captured = scopes_of(body.module), set[str]()
     for name in sorted(set(point.named) & set(splice.reads)):
         shown = f"{name}, which the point {point.name!r} shows as {point.named[name]}"
         if name in scopes.module.bound:

@@ -16,7 +16,7 @@ from dataclasses import dataclass, replace
 import libcst as cst
 
 from generator.code import syntax
-from generator.code.names import as_block, own_bound, unblocked, variables
+from generator.code.names import as_block, unblocked, variables
 from generator.code.scopes import scopes_of
 from generator.code.syntax import Source
 from generator.code.traced import Edit, Origin, Traced
@@ -143,7 +143,8 @@ def _first(source: Source) -> _Place | None:
         members = syntax.body(statement) if isinstance(statement, cst.ClassDef) else [statement]
         prefix = f"{statement.name.value}." if isinstance(statement, cst.ClassDef) else ""
         for function in members:
-            config = "config" if isinstance(function, cst.FunctionDef) and "config" in own_bound(function) else ""
+            inner = [scope for _, scope in scopes_of(source.module).occurrences if scope.node is function]
+            config = "config" if inner and "config" in inner[0].bound else "self.config"
             for node in syntax.walk(function):
                 said = node.iter if isinstance(node, cst.For) else node
                 if isinstance(said, cst.Attribute) and said.value in words and isinstance(function, cst.FunctionDef):
@@ -152,7 +153,7 @@ def _first(source: Source) -> _Place | None:
                         remedy = f"Write `for group in {WORD}.groups:`, `for layer in {WORD}.period:` or `{WORD}.last`."
                         raise LoomError(f"{WORD}.{member} cannot be read here", source.where(node), remedy)
                     name = prefix + function.name.value
-                    return _Place(member, node, name, config or "self.config", source)
+                    return _Place(member, node, name, config, source)
     if words:
         place, remedy = source.where(next(iter(words))), "Say one of its members, in a function or a method."
         raise LoomError(f"{WORD} cannot be read here", place, remedy)
