@@ -13,6 +13,7 @@ from generator.code.flow import Flow
 from generator.code.names import bound_names, inner_parameters
 from generator.code.scopes import scopes_of
 from generator.code.traced import Traced, line_starts
+from generator.code.tree import parse_ast
 from generator.errors import LoomError
 from generator.thread.functions import Call, Function
 from generator.thread.plan import Plan
