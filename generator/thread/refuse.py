@@ -11,7 +11,6 @@ import libcst as cst
 from generator.code import syntax
 from generator.code.names import bound_names, inner_parameters, own_bound, variables
 from generator.code.traced import Traced, line_starts
-from generator.code.tree import parse_ast
 from generator.errors import LoomError
 from generator.thread.flow import Flow
 from generator.thread.functions import Call, Function
@@ -146,7 +145,7 @@ def check_result(plan: Plan, texts: dict[str, Traced]) -> None:
         LoomError: with the source line of the read.
     """
     for key, text in texts.items():
-        tree = parse_ast(text.text)
+        tree = ast.parse(text.text)
         starts = line_starts(text.text)
         for function in (f for f in plan.graph.functions.values() if f.key == key):
             returned = plan.returned.get(function.id, [])
