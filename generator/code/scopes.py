@@ -15,6 +15,13 @@ from generator.code.traced import Edit, Traced
 
 _COMPREHENSIONS = (cst.ListComp, cst.SetComp, cst.DictComp, cst.GeneratorExp)
 _TARGETS = (cst.AssignTarget, cst.AnnAssign, cst.AugAssign, cst.For, cst.CompFor)
+_SCOPED = frozenset(  # nodes that scopes look at; of others at what is below them
+    {
+        *(cst.Name, cst.Attribute, cst.Arg, cst.FunctionDef, cst.Lambda, cst.ClassDef, cst.Import, cst.ImportFrom),
+        *(cst.Global, cst.Nonlocal, cst.NamedExpr, cst.AsName, cst.MatchKeywordElement, cst.MatchAs, cst.MatchStar),
+        *(cst.MatchMapping, *_COMPREHENSIONS, *_TARGETS),
+    }
+)
 
 
 @dataclass(eq=False)
@@ -64,7 +71,9 @@ class Scopes:
             self._visit(node, scope)
 
     def _visit(self, node: cst.CSTNode, scope: Scope) -> None:
-        if isinstance(node, cst.Name):
+        if type(node) not in _SCOPED:  # isinstance takes long for libcst's nodes
+            self._visit_all(syntax.children(node), scope)
+        elif isinstance(node, cst.Name):
             self.occurrences.append((node, scope))
         elif isinstance(node, (cst.Attribute, cst.Arg)):
             self._visit(node.value, scope)

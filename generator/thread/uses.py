@@ -7,11 +7,12 @@ edits, or be known to mean something else.
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterable, Iterator, Set
+from collections.abc import Iterable, Set
 
 import libcst as cst
 
 from generator.code import syntax
+from generator.code.memory import remembered
 from generator.errors import LoomError
 from generator.language.grammar import own_nodes
 from generator.thread.functions import Function, Wrapper
@@ -124,6 +125,8 @@ class _Uses:
         self.graph, self.changed, self.instances = plan.graph, changed, instances
         self.within = None if within is None else [plan.graph.functions[name] for name in within]
         self.methods = {name.split(".")[1] for name in changed if plan.graph.functions[name].is_member}
+        aliases = (name for (_, name), function in plan.graph.aliases.items() if function in changed)
+        self.words = {part for name in changed for part in name.rpartition(":")[2].split(".")}.union(aliases)
         self.made = {kind: self.graph.method(kind, "__init__") for kind in self.graph.classes.names}
 
     def check(self) -> None:
@@ -150,14 +153,16 @@ class _Uses:
     def _check_names(self, key: str) -> None:
         """Every name of a function that changes, or a local name for one, is that by which a call calls it."""
         text = self.graph.names.texts[key]
-        excused = {id(name) for name in _excused(self.graph.sources[key].module)}
-        for name in text.standing:
+        excused = _excused(self.graph.sources[key].module)
+        for name in text.standing if self.words & text.words else ():
+            if name.value not in self.words:
+                continue
             function = self._function(name, key)
             if function not in self.changed or (key, name) in self.graph.followed:
                 continue
             kind = self.graph.is_class(name, key)
             once = name in text.binding and (kind or len(text.bound[text.of(name)]) == 1)
-            if once or (kind and id(name) in excused):
+            if once or (kind and name in excused):
                 continue
             remedy = f"Call it by its name: {name.value}(...), in jax.jit, jax.checkpoint, jax.grad or jax.lax.scan"
             self._refuse(function, "is used here in a way that", name, key, f"{remedy} at most.")
@@ -215,16 +220,20 @@ class _Uses:
             raise LoomError(message, self.graph.sources[key].where(node), remedy)
 
 
-def _excused(module: cst.Module) -> Iterator[cst.CSTNode]:
+@remembered
+def _excused(module: cst.Module) -> frozenset[cst.CSTNode]:
     """The names of classes where they make no instance: `x: Block`, `isinstance(x, Block)`, `except Block`."""
+    found: list[cst.CSTNode] = []
     for node in syntax.walk(module):
-        if isinstance(node, cst.Annotation) or syntax.called(node) in ("isinstance", "issubclass"):
-            yield from syntax.walk(node)
+        kind = type(node)  # isinstance takes long for libcst's nodes
+        if kind is cst.Annotation or (kind is cst.Call and syntax.called(node) in ("isinstance", "issubclass")):
+            found += syntax.walk(node)
         elif isinstance(node, cst.ExceptHandler) and node.type:
-            yield from syntax.walk(node.type)
+            found += syntax.walk(node.type)
         elif isinstance(node, cst.MatchClass):
-            yield node.cls
+            found.append(node.cls)
         elif isinstance(node, cst.Attribute):
-            yield node.value
+            found.append(node.value)
         elif isinstance(node, cst.ClassDef):
-            yield from (base.value for base in node.bases)
+            found += (base.value for base in node.bases)
+    return frozenset(found)

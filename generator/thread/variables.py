@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import builtins
 from collections.abc import Iterator, Mapping
-from functools import lru_cache
 
 import libcst as cst
 
 from generator.code import syntax
+from generator.code.memory import remembered
 from generator.code.scopes import Scope, scopes_of
 from generator.code.syntax import Source
 from generator.language.parts import Import
@@ -18,17 +18,27 @@ Variable = tuple[Scope | None, str]  # None: known in the whole package
 _USUAL = {"nnx": "flax.nnx", "lax": "jax.lax", "partial": "functools.partial"}  # where no import says more
 
 
+_NAMED = frozenset(
+    {
+        *(cst.ExceptHandler, cst.MatchAs, cst.MatchStar, cst.MatchMapping),
+        *(cst.FunctionDef, cst.ClassDef, cst.Param, cst.Global, cst.Nonlocal),
+    }
+)
+
+
 class Variables:
     """The variables of a text.
 
     Attributes:
         standing: each name that is a variable, and the scope in which it stands.
+        words: these names.
         bound: what binds a variable: an assignment of one value to it alone, its parameter, its function, and so on.
     """
 
     def __init__(self, module: cst.Module):
         self.scopes = scopes_of(module)
         self.standing = dict(self.scopes.occurrences)
+        self.words = frozenset(name.value for name in self.standing)
         self.bound: dict[Variable, list[cst.CSTNode]] = {}
         self.binding: set[cst.Name] = set()  # the names by which nodes bind
         for node in syntax.walk(module):
@@ -56,6 +66,8 @@ def _binders(node: cst.CSTNode) -> Iterator[tuple[cst.Name, cst.CSTNode]]:
         for part in (target, *parts_of(target)):
             if isinstance(part, cst.Name):
                 yield part, node if part is target else target
+    if type(node) not in _NAMED:  # isinstance takes long for libcst's nodes
+        return
     if isinstance(node, cst.ExceptHandler) and node.name:
         yield cst.ensure_type(node.name.name, cst.Name), node
     elif isinstance(node, (cst.MatchAs, cst.MatchStar, cst.FunctionDef, cst.ClassDef, cst.Param)) and node.name:
@@ -67,7 +79,7 @@ def _binders(node: cst.CSTNode) -> Iterator[tuple[cst.Name, cst.CSTNode]]:
             yield item.name, node
 
 
-@lru_cache(maxsize=4096)  # packages share trees
+@remembered
 def variables_of(module: cst.Module) -> Variables:
     return Variables(module)
 
