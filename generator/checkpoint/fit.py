@@ -227,7 +227,7 @@ def _not_covered(
     neutral = {
         name for table in recipe.neutral if holds(table.where, {"hf": full}, table.origin) for name in table.names
     }
-    if set(hf.get("layer_types") or ()) == {"full_attention"}:
+    if isinstance(types := hf.get("layer_types"), list) and all(kind == "full_attention" for kind in types):
         known.add("layer_types")  # as without it
     others = {setting: value for setting, value in hf.items() if setting not in neutral}
     remedy = "Write a fragment for it, or take a checkpoint without it."
