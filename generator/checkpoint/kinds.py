@@ -51,7 +51,7 @@ def other_pattern(
         left_out: fragments that its kinds do not get.
     """
     kinds = {name: kind for name, kind in recipe.pattern.every.items() if kind.where}
-    if not kinds or "num_hidden_layers" not in hf:
+    if not kinds or hf.get("num_hidden_layers") is None:
         return None
     asked = kinds_by_where(kinds, hf)
     if asked == _kinds_woven(recipe.pattern, config) and is_filled(recipe.pattern, vars(config)):

@@ -184,6 +184,19 @@ def published(family: str, **settings) -> dict:
     return next(iter(json.loads(path.read_text()).values()))["config"] | settings
 
 
+def test_types_and_numbers_of_layers_that_are_none(make):
+    output, code, _ = make(layer_types=3)
+    assert code == 2 and "no fragment covers the setting layer_types, which is 3" in output
+    output, code, _ = make(text=json.dumps(published("deepseek_v3", num_hidden_layers=None)))
+    assert code == 2 and "num_hidden_layers is null or left out" in output
+
+
+def test_a_rule_states_what_config_json_says(make):
+    _, code, table = make(text=json.dumps(published("glm4_moe", use_qk_norm=False)))
+    assert code == 0 and table["hf"] == {"settings": {"use_qk_norm": False}}
+    assert table["without"] == ["model/qk_norm"]
+
+
 def test_layers_that_are_left_over(make):
     """A pattern of four has none for the fifth: refused, and not found out when the checkpoint is loaded."""
     output, code, table = make(text=json.dumps(published("cohere2", num_hidden_layers=5)))
