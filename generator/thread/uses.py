@@ -145,7 +145,7 @@ class _Uses:
                 for method in ("__call__", "__init__"):
                     self._check_method({self.graph.method(kind, method)}, kind, expression, key)
             if "*" in kinds:  # a method whose name is computed
-                self._check_method(self.changed.keys(), "class of the package", expression, key)
+                self._check_method(self.changed.keys(), "any class", expression, key)
 
     def _check_names(self, key: str) -> None:
         """Every name of a function that changes, or a local name for one, is that by which a call calls it."""
@@ -207,7 +207,7 @@ class _Uses:
     def _check_method(self, meant: Set[str], kind: str, node: cst.CSTNode, key: str) -> None:
         for found in sorted(meant & self.changed.keys()):
             remedy = "Call it by a name or an attribute of one type, and say which: `layer: Block`."
-            self._refuse(found, f"this may be a {kind} that is used in a way that", node, key, remedy)
+            self._refuse(found, f"this may be an instance of {kind} that is used in a way that", node, key, remedy)
 
     def _refuse(self, function: str, what: str, node: cst.CSTNode, key: str, remedy: str) -> None:
         if self.within is None or any(f.key == key and node in syntax.walk(f.node) for f in self.within):

@@ -269,6 +269,12 @@ def test_a_provider_gives_its_value_at_the_top(body, value, argument, expected):
     check(f"{INNER}\ndef site(batch):\n{body}", value, expected, argument)
 
 
+@pytest.mark.parametrize("change", ["change(batch)", "b = batch\n    b['k'] = 100", "del batch['k']"])
+def test_an_item_that_something_else_may_change(change):
+    host = f"{INNER}\ndef change(b):\n    b['k'] = 100\n\ndef site(batch):\n    {change}\n    return inner(1)\n"
+    check(host, ITEM, 6, {"k": 5})
+
+
 def test_an_attribute_that_changes_before_it_is_passed():
     host = (
         INNER + "class Site:\n    def __init__(self):\n        self.k = 5\n    def go(self, x):\n        self.set()\n"
@@ -637,6 +643,23 @@ def test_inward(host, expected):
     check(host, PROVIDED, expected)
 
 
+def test_a_parameter_of_a_type_that_is_bound_again():
+    host = (
+        STEP
+        + "class Q:\n    def step(self, x):\n        return x\n\ndef go(b: Block, x):\n    b = Q()\n    return b.step(x)\n"
+    )
+    check(host + "\ndef site(batch):\n    b: Block = Block()\n    return b.step(batch) + go(b, 1)\n", PROVIDED, FOLLOW)
+
+
+def test_a_value_that_a_call_would_lose():
+    """`between` gives c to nobody where it is called in a way that is not followed."""
+    host = (
+        OUT
+        + "def between(x):\n    y = f(x)\n    return y\n\ndef site(batch):\n    y = f(batch)\n    z = list(map(between, [batch]))\n"
+    )
+    check(host + '    point("read", y)\n    return y\n', EMITTED, OF_IT)
+
+
 def test_a_private_value():
     value = PROVIDED.replace("def p(", "def __p(").replace("x, p", "x, __p").replace("+ p", "+ __p")
     check(f"{INNER}\ndef site(batch):\n    return inner(batch)\n", value, "refused: __p is private in a class")
@@ -662,7 +685,7 @@ SLICED = PROVIDED.replace('"site"', '"site", per_layer=True').replace("batch * 1
 def test_a_value_with_a_slice_for_each_layer(body, expected, monkeypatch):
     """A14"""
     scan = staticmethod(
-        lambda f, x, xs: functools.reduce(lambda carry, i: (f(carry[0], i)[0], None), zip(*xs), (x, None))
+        lambda f, x, xs: functools.reduce(lambda carry, i: (f(carry[0], i)[0], None), zip(*xs, strict=True), (x, None))
     )
     monkeypatch.setattr(_Jax, "lax", type("lax", (), {"scan": scan}), raising=False)
     nested = "" if "outer" in body else "    def body(x, i):\n        x = inner(x)\n        return x, None\n"
