@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import ast
+import itertools
 from collections.abc import Iterator
-from itertools import combinations
 
 import libcst as cst
 
@@ -105,9 +105,10 @@ def _check_capture(plan: Plan, call: Call, names: list[str]) -> None:
 
 def _check_meaning(plan: Plan, function: Function) -> None:
     """A name that is added to a function must not have meant a definition or an import there."""
-    tables = (plan.required, plan.optional, plan.provided, plan.scanned)
+    tables = (plan.required, plan.optional, plan.provided, plan.scanned, plan.returned)
+    received = [value.name for value in plan.values.values() if function.id in value.receivers]
     names, within = plan.graph.names.texts[function.key], set(syntax.walk(function.node))
-    for name in (name for table in tables for name in table.get(function.id, ())):
+    for name in itertools.chain(received, *(table.get(function.id, ()) for table in tables)):
         value = plan.values[name]
         read = any(f"{id}.".startswith(f"{function.id}.") for id in (*value.readers, *value.receivers))
         for node in names.standing:
@@ -130,7 +131,7 @@ def _check_overwriting(plan: Plan, function: Function) -> None:
             continue
         value, where = plan.values[value_name], function.source.where
         paths = {id(call): _path(function.node, call.statement) for call in calls}
-        for first, second in combinations(calls, 2):
+        for first, second in itertools.combinations(calls, 2):
             if not _exclusive(paths[id(first)], paths[id(second)]):
                 message = f"two calls in {function.id} give {name}, here and at {where(first.node)}: one would be lost"
                 remedy = f"Receive {name} in a function around one of the calls, or emit the values under two names."

@@ -152,6 +152,8 @@ def _check_shown(splice: Splice, point: Point, body: Source) -> set[str]:
                 binder = scope.binder(other)
                 if binder not in (None, scopes.module):
                     (captured if isinstance(binder.node, _LOOPED) else changed).add(other)
+                elif other in scopes.module.bound and scope.is_late:
+                    changed.add(other)
         if changed:
             remedy = f"Compute {name} before the point, at {point.where}, and show that local name."
             raise _error(splice, f"binds {min(changed)}, and reads {shown}", remedy)

@@ -343,6 +343,11 @@ def test_a_result_that_others_see_keeps_its_name(inner, then, block):
             OUT + "def site(batch):\n    y = f(batch)\n    c = 3\n    receive(c)\n    return y + c\n",
             "refused: site must have the value c, and has a variable c of its own",
         ),
+        (
+            "def c():\n    return 1\n" + OUT + "def site(batch):\n    y = f(batch)\n    z = c()\n    point('read', y)\n"
+            "    return y + z\n",
+            "refused: site must take c, and uses the name c for something else",
+        ),
         # A13
         (
             "class Block:\n    def f(self, x):\n        point('out', x)\n        return x\n\ndef site(batch):\n    b: Block = Block()\n"
@@ -430,6 +435,11 @@ HELD = 'def site(batch):\n    x = batch\n    with point("here", x):\n        y =
             'def site(batch):\n    x = batch\n    point("here", x, size=x\n        .real)\n    return x\n',
             "x = x + size",
             2,
+        ),
+        (
+            'def site(batch):\n    x = batch\n    point("here", x, size=x + 1)\n    return x\n',
+            "g = lambda: size\nx = 100\nx = g()",
+            "refused: model/value binds x, and reads size",
         ),
         # B13, B18
         (
