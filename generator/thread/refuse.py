@@ -10,7 +10,6 @@ import libcst as cst
 
 from generator.code import syntax
 from generator.code.flow import Flow
-from generator.code.names import bound_names, inner_parameters
 from generator.code.scopes import scopes_of
 from generator.code.traced import Traced, line_starts
 from generator.errors import LoomError
@@ -94,13 +93,13 @@ def _check_emitted(plan: Plan, value: Value, function: Function) -> None:
 
 def _check_capture(plan: Plan, call: Call, names: list[str]) -> None:
     """A lambda or a comprehension around a call must not have the name of what is passed."""
-    source = plan.graph.functions[call.caller].source
-    for node in syntax.own_expressions(call.statement):
-        if isinstance(node, (cst.Lambda, *_COMPREHENSIONS)) and call.node in syntax.walk(node):
-            inner = inner_parameters(node) if isinstance(node, cst.Lambda) else bound_names(node)
-            for name in sorted(inner & set(names)):
-                message = f"{call.callee} must be passed {name} here, where {name} is something else"
-                raise LoomError(message, source.where(call.node), "Rename the inner one.")
+    caller = plan.graph.functions[call.caller]
+    text = plan.graph.names.texts[caller.key]
+    for name in names:
+        scope = text.seen(name, text.around(call.node.func))[0]
+        if scope and isinstance(scope.node, (cst.Lambda, *_COMPREHENSIONS)):
+            message = f"{call.callee} must be passed {name} here, where {name} is something else"
+            raise LoomError(message, caller.source.where(call.node), "Rename the inner one.")
 
 
 def _check_meaning(plan: Plan, function: Function) -> None:

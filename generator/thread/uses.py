@@ -166,8 +166,10 @@ class _Uses:
         """The function that a name may mean."""
         names = self.graph.names
         variable, definition = names.variable(name, key), names.definition(name, key)
+        if self.graph.is_class(name, key):
+            return self.made[name.value]
         if definition or variable in self.graph.aliases:
-            return self.made.get(definition, definition) or self.graph.aliases.get(variable, "")
+            return definition or self.graph.aliases[variable]
         return next((function.id for function in names.functions(variable, key) if function.id in self.changed), "")
 
     def _check_attribute(self, node: cst.BaseExpression, owner: cst.BaseExpression, method: str, key: str) -> None:
