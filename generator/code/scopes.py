@@ -33,6 +33,12 @@ class Scope:
     bound: set[str] = field(default_factory=set)
     outer: set[str] = field(default_factory=set)  # declared global or nonlocal
 
+    @property
+    def is_late(self) -> bool:
+        """Whether what stands here is read when a function is called."""
+        own = isinstance(self.node, (cst.FunctionDef, cst.Lambda))
+        return own or (self.parent is not None and self.parent.is_late)
+
     def binder(self, name: str) -> Scope | None:
         """The scope whose variable a name means here, or None where nothing in the text binds it."""
         scope: Scope | None = self

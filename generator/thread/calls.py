@@ -102,7 +102,8 @@ class CallGraph:
         return self._types[key, node]
 
     def is_class(self, node: cst.CSTNode, key: str) -> bool:
-        return self.names.definition(node, key) in self.classes.names
+        definition = self.names.definition(node, key)
+        return bool(definition) and any(isinstance(s, cst.ClassDef) for s in self.sources[definition].module.body)
 
     def _read_calls(self, function: Function) -> None:
         for statement in syntax.statements(function.node):

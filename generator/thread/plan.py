@@ -300,8 +300,9 @@ def _plan_outward(plan: Plan, value: Value) -> None:
             _add(plan.returned, function, value.name)
     unreached = [r for r in value.receivers if not any(c.callee in out for c in plan.graph.calls if c.caller == r)]
     if unreached:
-        where = plan.graph.functions[unreached[0]].where
-        raise LoomError(f"no call here leads to where {value.name!r} is emitted", where, "Check the types on the way.")
+        reader = plan.graph.functions[unreached[0]]
+        remedy = f"Read it in {reader.owner}, and pass it on." if reader.owner else "Check the types on the way."
+        raise LoomError(f"no call here leads to where {value.name!r} is emitted", reader.where, remedy)
 
 
 def _add(table: dict, key: object, name: str) -> None:

@@ -114,9 +114,8 @@ def _keeps(plan: Plan, function: Function, call: Call, text: str) -> bool:
     head, *parts = re.findall(r"\w+", text)
     names, nodes = plan.graph.names.texts[function.key], list(syntax.walk(function.node))
     variable = plan.graph.names.local(function, head)
-    binding = names.bound.get(variable, [])
-    there = next(scope for name, scope in names.standing.items() if name in syntax.walk(call.node.func))
-    if names.seen(head, there) != variable or len(binding) > 1 or not all(isinstance(n, cst.Param) for n in binding):
+    binding, there = names.bound.get(variable, []), names.seen(head, names.around(call.node.func))
+    if there != variable or len(binding) > 1 or not all(isinstance(n, cst.Param) for n in binding):
         return False
     targets = {_root(node) for n in nodes for node in targets_of(n) if not isinstance(node, cst.Name)}
     items = [n.value for n in nodes if isinstance(n, cst.Subscript)]

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import ast
+import itertools
 from collections.abc import Iterator
-from itertools import combinations
 
 import libcst as cst
 
 from generator.code import syntax
 from generator.code.flow import Flow
-from generator.code.names import bound_names, inner_parameters
 from generator.code.scopes import scopes_of
 from generator.code.traced import Traced, line_starts
 from generator.code.tree import parse_ast
@@ -95,20 +94,21 @@ def _check_emitted(plan: Plan, value: Value, function: Function) -> None:
 
 def _check_capture(plan: Plan, call: Call, names: list[str]) -> None:
     """A lambda or a comprehension around a call must not have the name of what is passed."""
-    source = plan.graph.functions[call.caller].source
-    for node in syntax.own_expressions(call.statement):
-        if isinstance(node, (cst.Lambda, *_COMPREHENSIONS)) and call.node in syntax.walk(node):
-            inner = inner_parameters(node) if isinstance(node, cst.Lambda) else bound_names(node)
-            for name in sorted(inner & set(names)):
-                message = f"{call.callee} must be passed {name} here, where {name} is something else"
-                raise LoomError(message, source.where(call.node), "Rename the inner one.")
+    caller = plan.graph.functions[call.caller]
+    text = plan.graph.names.texts[caller.key]
+    for name in names:
+        scope = text.seen(name, text.around(call.node.func))[0]
+        if scope and isinstance(scope.node, (cst.Lambda, *_COMPREHENSIONS)):
+            message = f"{call.callee} must be passed {name} here, where {name} is something else"
+            raise LoomError(message, caller.source.where(call.node), "Rename the inner one.")
 
 
 def _check_meaning(plan: Plan, function: Function) -> None:
     """A name that is added to a function must not have meant a definition or an import there."""
-    tables = (plan.required, plan.optional, plan.provided, plan.scanned)
+    tables = (plan.required, plan.optional, plan.provided, plan.scanned, plan.returned)
+    received = [value.name for value in plan.values.values() if function.id in value.receivers]
     names, within = plan.graph.names.texts[function.key], set(syntax.walk(function.node))
-    for name in (name for table in tables for name in table.get(function.id, ())):
+    for name in itertools.chain(received, *(table.get(function.id, ()) for table in tables)):
         value = plan.values[name]
         read = any(f"{id}.".startswith(f"{function.id}.") for id in (*value.readers, *value.receivers))
         for node in names.standing:
@@ -131,7 +131,7 @@ def _check_overwriting(plan: Plan, function: Function) -> None:
             continue
         value, where = plan.values[value_name], function.source.where
         paths = {id(call): _path(function.node, call.statement) for call in calls}
-        for first, second in combinations(calls, 2):
+        for first, second in itertools.combinations(calls, 2):
             if not _exclusive(paths[id(first)], paths[id(second)]):
                 message = f"two calls in {function.id} give {name}, here and at {where(first.node)}: one would be lost"
                 remedy = f"Receive {name} in a function around one of the calls, or emit the values under two names."

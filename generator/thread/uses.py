@@ -148,7 +148,7 @@ class _Uses:
                 for method in ("__call__", "__init__"):
                     self._check_method({self.graph.method(kind, method)}, kind, expression, key)
             if "*" in kinds:  # a method whose name is computed
-                self._check_method(self.changed.keys(), "class of the package", expression, key)
+                self._check_method(self.changed.keys(), "any class", expression, key)
 
     def _check_names(self, key: str) -> None:
         """Every name of a function that changes, or a local name for one, is that by which a call calls it."""
@@ -171,8 +171,10 @@ class _Uses:
         """The function that a name may mean."""
         names = self.graph.names
         variable, definition = names.variable(name, key), names.definition(name, key)
+        if self.graph.is_class(name, key):
+            return self.made[name.value]
         if definition or variable in self.graph.aliases:
-            return self.made.get(definition, definition) or self.graph.aliases.get(variable, "")
+            return definition or self.graph.aliases[variable]
         return next((function.id for function in names.functions(variable, key) if function.id in self.changed), "")
 
     def _check_attribute(self, node: cst.BaseExpression, owner: cst.BaseExpression, method: str, key: str) -> None:
@@ -212,7 +214,7 @@ class _Uses:
     def _check_method(self, meant: Set[str], kind: str, node: cst.CSTNode, key: str) -> None:
         for found in sorted(meant & self.changed.keys()):
             remedy = "Call it by a name or an attribute of one type, and say which: `layer: Block`."
-            self._refuse(found, f"this may be a {kind} that is used in a way that", node, key, remedy)
+            self._refuse(found, f"this may be an instance of {kind} that is used in a way that", node, key, remedy)
 
     def _refuse(self, function: str, what: str, node: cst.CSTNode, key: str, remedy: str) -> None:
         if self.within is None or any(f.key == key and node in syntax.walk(f.node) for f in self.within):

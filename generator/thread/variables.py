@@ -50,6 +50,10 @@ class Variables:
             imported = (alias.evaluated_alias or alias.evaluated_name).split(".")[0]
             self.bound.setdefault(self.seen(imported, scope), []).append(alias)
 
+    def around(self, node: cst.CSTNode) -> Scope:
+        """The scope in which an expression stands."""
+        return next(self.standing[n] for n in syntax.walk(node) if isinstance(n, cst.Name) and n in self.standing)
+
     def of(self, name: cst.Name) -> Variable:
         """The variable that a name is."""
         return self.seen(name.value, self.standing[name])

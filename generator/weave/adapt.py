@@ -152,6 +152,8 @@ def _check_shown(splice: Splice, point: Point, body: Source) -> set[str]:
                 binder = scope.binder(other)
                 if binder not in (None, scopes.module):
                     (captured if isinstance(binder.node, _LOOPED) else changed).add(other)
+                elif other in scopes.module.bound and scope.is_late:
+                    changed.add(other)
         if changed:
             remedy = f"Read {name} before {min(changed)} is bound; or compute it before the point, in a host of yours."
             raise _error(splice, f"binds {min(changed)}, and reads {shown}", remedy)

@@ -269,6 +269,12 @@ def test_a_provider_gives_its_value_at_the_top(body, value, argument, expected):
     check(f"{INNER}\ndef site(batch):\n{body}", value, expected, argument)
 
 
+@pytest.mark.parametrize("change", ["change(batch)", "b = batch\n    b['k'] = 100", "del batch['k']"])
+def test_an_item_that_something_else_may_change(change):
+    host = f"{INNER}\ndef change(b):\n    b['k'] = 100\n\ndef site(batch):\n    {change}\n    return inner(1)\n"
+    check(host, ITEM, 6, {"k": 5})
+
+
 def test_an_attribute_that_changes_before_it_is_passed():
     host = (
         INNER + "class Site:\n    def __init__(self):\n        self.k = 5\n    def go(self, x):\n        self.set()\n"
@@ -336,6 +342,11 @@ def test_a_result_that_others_see_keeps_its_name(inner, then, block):
         (
             OUT + "def site(batch):\n    y = f(batch)\n    c = 3\n    receive(c)\n    return y + c\n",
             "refused: site must have the value c, and has a variable c of its own",
+        ),
+        (
+            "def c():\n    return 1\n" + OUT + "def site(batch):\n    y = f(batch)\n    z = c()\n    point('read', y)\n"
+            "    return y + z\n",
+            "refused: site must take c, and uses the name c for something else",
         ),
         # A13
         (
@@ -424,6 +435,11 @@ HELD = 'def site(batch):\n    x = batch\n    with point("here", x):\n        y =
             'def site(batch):\n    x = batch\n    point("here", x, size=x\n        .real)\n    return x\n',
             "x = x + size",
             2,
+        ),
+        (
+            'def site(batch):\n    x = batch\n    point("here", x, size=x + 1)\n    return x\n',
+            "g = lambda: size\nx = 100\nx = g()",
+            "refused: model/value binds x, and reads size",
         ),
         # B13, B18
         (
@@ -635,6 +651,23 @@ def test_a_provider_above_a_global():
 )
 def test_inward(host, expected):
     check(host, PROVIDED, expected)
+
+
+def test_a_parameter_of_a_type_that_is_bound_again():
+    host = (
+        STEP
+        + "class Q:\n    def step(self, x):\n        return x\n\ndef go(b: Block, x):\n    b = Q()\n    return b.step(x)\n"
+    )
+    check(host + "\ndef site(batch):\n    b: Block = Block()\n    return b.step(batch) + go(b, 1)\n", PROVIDED, FOLLOW)
+
+
+def test_a_value_that_a_call_would_lose():
+    """`between` gives c to nobody where it is called in a way that is not followed."""
+    host = (
+        OUT
+        + "def between(x):\n    y = f(x)\n    return y\n\ndef site(batch):\n    y = f(batch)\n    z = list(map(between, [batch]))\n"
+    )
+    check(host + '    point("read", y)\n    return y\n', EMITTED, OF_IT)
 
 
 def test_a_private_value():

@@ -31,10 +31,8 @@ class Again:
 """
 IMPORTS = "import functools, jax\nfrom jax import checkpoint, lax\nfrom flax import nnx\n"
 OTHER = "\ndef other(batch: Block):\n    return batch(1)\n"  # calls the method by its type
-FOLLOW = (
-    "Block.__call__ must take or give p, and this may be a Block that is used in a way that threading cannot follow"
-)
-METHOD = FOLLOW.replace("Block.__call__", "Again.again").replace("a Block", "a Again")
+FOLLOW = "Block.__call__ must take or give p, and this may be an instance of Block that is used in a way that threading cannot follow"
+METHOD = FOLLOW.replace("Block.__call__", "Again.again").replace("of Block", "of Again")
 
 
 def text_of(host: str) -> str:
@@ -92,7 +90,7 @@ class TestMethods:
     def test_instances(self, host):
         provided = VALUE + '\n    @provide("other")\n    def p(batch):\n        return 1\n'
         text = message(refused(host=text_of(host + OTHER), value=provided))
-        assert text.replace("may be a Wide", "may be a Block") == FOLLOW
+        assert text.replace("may be an instance of Wide", "may be an instance of Block") == FOLLOW
 
     @pytest.mark.parametrize(
         "use",

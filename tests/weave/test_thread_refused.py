@@ -74,7 +74,7 @@ class TestInward:
                 "class B:\n    def act(self, x):\n        return x\n\n"
                 "def site(batch):\n    a = A()\n    if batch:\n        a = B()\n    return "
                 "a.act(batch), A().act(batch)\n",
-                "A.act must take or give p, and this may be a A that is used in a way that threading cannot follow",
+                "A.act must take or give p, and this may be an instance of A that is used in a way that threading cannot follow",
             ),
             (
                 "@partial(jax.jit, static_argnums=(1,))\ndef inner(x, y=1):\n    point('here', x)\n    return x\n\n"
