@@ -67,7 +67,9 @@ def parity(
             return compare(package, reference, scratch, length)
         except package.errors.InputError as error:
             listed = str(error).replace(str(scratch / "checkpoint"), shown)
-            remedy = "Mend the fragments that say so, or the architecture that selects them."
+            remedy = (
+                "Fragments name tensors at hf.layer_tensors, and what they make has the shapes: mend or select others."
+            )
             raise LoomError(f"{woven.name} does not load it:\n  {listed}", shown, remedy) from None
 
 
