@@ -36,7 +36,7 @@ def tensors_beside(folder: Path, shown: str) -> set[str]:
                     size = min(int.from_bytes(file.read(8), "little"), LARGEST)
                     names |= json.loads(file.read(size)).keys() - {"__metadata__"}
         except (ValueError, KeyError, AttributeError, TypeError, RecursionError):
-            remedy = "Fetch it again, or take it away: then only settings are compared."
+            remedy = "Fetch it again, or remove it: then only settings are compared."
             raise LoomError(f"{path.name} beside it cannot be read", shown, remedy) from None
     return {re.sub(r"\.\d+(?=\.|$)", ".{}", name) for name in names}
 

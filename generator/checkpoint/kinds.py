@@ -30,7 +30,7 @@ def kinds_by_where(kinds: dict[str, Kind], hf: dict[str, Any]) -> list[str]:
             message = (
                 f"layer {layer} of the checkpoint is of {' and of '.join(of) or 'no kind'}, by the `where` of each kind"
             )
-            raise LoomError(message, where, "A layer is of one kind: mend the settings of config.json that these read.")
+            raise LoomError(message, where, "A layer is of one kind: fix the settings of config.json that these read.")
         found += of
     return found
 
@@ -42,7 +42,7 @@ def holds(expression: str, names: dict[str, Any], line: Origin) -> bool:
     except Exception as error:  # of any class, as the expression is anybody's
         message = f"this `where` cannot be evaluated for the checkpoint: {type(error).__name__}: {error}"
         raise LoomError(
-            message, str(line), "Mend the setting of config.json that it reads; or the `where`, if it is yours."
+            message, str(line), "Fix the setting of config.json that it reads; or the `where`, if it is yours."
         ) from None
 
 

@@ -67,9 +67,7 @@ def parity(
             return compare(package, reference, scratch, length)
         except package.errors.InputError as error:
             listed = str(error).replace(str(scratch / "checkpoint"), shown)
-            remedy = (
-                "Fragments name tensors at hf.layer_tensors, and what they make has the shapes: mend or select others."
-            )
+            remedy = "Splices at hf.layer_tensors give the names, the layers the shapes: fix those."
             raise LoomError(f"{woven.name} does not load it:\n  {listed}", shown, remedy) from None
 
 

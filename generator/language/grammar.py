@@ -32,7 +32,7 @@ def check_python(text: str, path: str) -> None:
             compile(text, path, "exec", dont_inherit=True)
         except SyntaxError as error:
             line = min(error.lineno or 1, text.count("\n") + 1)
-            raise LoomError(f"not valid Python: {error.msg}", f"{path}:{line}", "Mend this line.") from None
+            raise LoomError(f"not valid Python: {error.msg}", f"{path}:{line}", "Fix this line.") from None
         except (ValueError, OverflowError) as error:  # a null byte, or a number that is too long
             raise LoomError(f"not valid Python: {error}", path, "Save it as text.") from None
         except (RecursionError, MemoryError):
@@ -49,7 +49,7 @@ def check_style(source: Source) -> None:
         blank = line[: len(line) - len(line.lstrip())]
         if blank.strip(" ") and line.strip() and number not in source.protected_lines():
             where = str(source.traced.origin_at(line_starts(source.text)[number]))
-            raise LoomError("indented with something else than blanks", where, "Indent with blanks.")
+            raise LoomError("indented with something other than spaces", where, "Indent with spaces.")
     for node in syntax.walk(source.module):
         on_one_line = type(node) in _HEADED and isinstance(getattr(node, "body", None), cst.SimpleStatementSuite)
         if on_one_line and not (isinstance(node, cst.FunctionDef) and _is_stub(node.body)):

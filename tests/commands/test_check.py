@@ -1,4 +1,4 @@
-"""gen check: edited, stale, missing, orphan and foreign, each with the command that mends it."""
+"""gen check: edited, stale, missing, orphan and foreign, each with the command that fixes it."""
 
 from __future__ import annotations
 
