@@ -169,11 +169,11 @@ def test_counts_are_arithmetic(count):
 
 def test_only_regular_files_are_read(tmp_path):
     os.mkfifo(tmp_path / "pipe")
-    with pytest.raises(LoomError, match="is no regular file"):
+    with pytest.raises(LoomError, match="is not a regular file"):
         read_text(tmp_path / "pipe", "pipe")
     (tmp_path / "fragments").mkdir()
     os.mkfifo(tmp_path / "fragments/pipe.py")
-    with pytest.raises(LoomError, match="is no regular file"):
+    with pytest.raises(LoomError, match="is not a regular file"):
         Library.read([tmp_path])
 
 

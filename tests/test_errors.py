@@ -16,10 +16,10 @@ class TestText:
     """Place, what is wrong, and below it what to do."""
 
     def test_all(self):
-        assert str(LoomError("wrong", "fragments/a.py:3", "Mend it.")) == "fragments/a.py:3: wrong\n  Mend it."
+        assert str(LoomError("wrong", "fragments/a.py:3", "Fix it.")) == "fragments/a.py:3: wrong\n  Fix it."
 
     def test_without_a_place(self):
-        assert str(LoomError("wrong", remedy="Mend it.")) == "wrong\n  Mend it."
+        assert str(LoomError("wrong", remedy="Fix it.")) == "wrong\n  Fix it."
 
     def test_message_alone(self):
         assert str(LoomError("wrong")) == "wrong"

@@ -140,7 +140,7 @@ class TestRefused:
             ("def f(a, a):\n    return 1\n", 1, "not valid Python: duplicate argument 'a'"),
             ("x = 1\nreturn x\n", 2, "not valid Python: 'return' outside function"),
             ('x = "\\d"\n', 1, 'not valid Python: '),
-            ("def f():\n\treturn 1\n", 2, "indented with something else than blanks"),
+            ("def f():\n\treturn 1\n", 2, "indented with something other than spaces"),
             ("x = 1\nif x: y = 2\n", 2, "a block on the line of its header"),
             ("def f(): return 1\n", 1, "a block on the line of its header"),
             ("if x:\\\n  y = 2\n", 1, "a block on the line of its header"),

@@ -224,7 +224,7 @@ class TestConfig:
 
     def test_a_date_in_a_preset(self):
         text = refused_package(MODEL, architecture='title = "A"\n[presets.small]\nwidth = 2024-01-02\n')
-        assert text == "templates/architectures/toy.toml:6: 2024-01-02 is no literal of Python\n  Give it as a string."
+        assert text == "templates/architectures/toy.toml:6: 2024-01-02 is not a Python literal\n  Give it as a string."
 
 
 class TestTemplates:

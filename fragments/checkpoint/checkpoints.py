@@ -37,7 +37,7 @@ from generator.language.roles import (
 
 
 class Config:
-    # checkpoints, TensorBoard events and plot; a run goes on from what is there; "": runs/DATE-TIME, new
+    # checkpoints, TensorBoard events and plot; a run continues from what is there; "": runs/DATE-TIME, new
     checkpoint_dir: str = ""
     keep_last: int = 3  # newest checkpoints that are kept
     keep_every: int = 0  # checkpoints at multiples of this many steps are kept for good; 0: none
@@ -65,7 +65,7 @@ class Checkpoints:
     """The checkpoints in a directory; `config` None: only to read."""
 
     def __init__(self, directory: str, config: Config | None):
-        absl.logging.set_verbosity(absl.logging.FATAL)  # Orbax tells all of its work, and prints what it raises
+        absl.logging.set_verbosity(absl.logging.FATAL)  # Orbax logs all of its work, and prints what it raises
         # where one array fails, Orbax drops the others, each of which would print a page of text
         dropped = re.compile("<coroutine|loop is closed").search
         sys.unraisablehook = lambda it: dropped(f"{it.object} {it.exc_value}") or sys.__unraisablehook__(it)
@@ -137,7 +137,7 @@ class Checkpoints:
             if here != there:
                 settings = changes(self.read_config(step), self.config) if self.config else ""
                 difference = f"{name} is {there} there, {here} here; settings there -> here: {settings or 'the same'}"
-                raise InputError(f"{folder} is of another model: {difference}: mend these, or give another directory")
+                raise InputError(f"{folder} is of another model: {difference}: fix these, or give another directory")
         target = {"arrays": wanted, "checksums": np.zeros(len(wanted), np.uint32)}
         found = self.read(step, item, ocp.args.StandardRestore(target))
         return {name: found["arrays"][name] for name in wanted}, found["checksums"]
@@ -148,7 +148,7 @@ class Checkpoints:
         """Step, Config, and the items of the abstract trees `targets(Config)`, of the newest good checkpoint, or None.
 
         `data` is set to where it was. A run that goes on puts damaged ones aside under another name, so that their
-        steps can be saved again. No process waits for another while it reads: one that cannot read tells all others.
+        steps can be saved again. No process waits for another while it reads: one that cannot read says so to all.
         """
 
         def list_steps():
@@ -190,7 +190,7 @@ class Checkpoints:
                     self.manager.reload()
                 return step, config, trees
         if damaged:
-            raise InputError(f"{self.directory}: every checkpoint is damaged: mend one, or give another directory")
+            raise InputError(f"{self.directory}: every checkpoint is damaged: restore one, or give another directory")
         return None
 
     def restore(self, model: Decoder, training: Any, data: Batches) -> tuple[int, Config, Decoder, Any] | None:

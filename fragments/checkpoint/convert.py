@@ -30,7 +30,7 @@ def beside(directory: str) -> Iterator[tuple[epath.Path, epath.Path]]:
     """A new directory, and one beside it to write to: it gets the other's name when all is written, or goes."""
     whole = absolute(directory)
     if whole.exists():
-        raise InputError(f"{directory}: is there already: give a new directory")
+        raise InputError(f"{directory}: already exists: give a new directory")
     half = whole.with_name(f"{whole.name}.half")
     half.rmtree(missing_ok=True)  # of a program that was killed
     try:

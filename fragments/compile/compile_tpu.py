@@ -58,7 +58,7 @@ def topology_devices(topology: str, slices: int) -> list[jax.Device]:
 
 @dataclasses.dataclass(frozen=True)
 class CompileCommand:
-    """Compiles the training step for TPUs that are not here, and tells its memory and FLOPs."""
+    """Compiles the training step for TPUs that are not here, and reports its memory and FLOPs."""
 
     config: tyro.conf.OmitArgPrefixes[Config]
     preset: tyro.extras.literal_type_from_choices(PRESETS) = "tiny"  # settings that those below replace

@@ -32,21 +32,21 @@ def read_bytes(path: Path, start: int, stop: int) -> bytes:
 
 
 def as_text(value: object, source: str) -> str:
-    """A document from what its file holds: a string, or UTF-8. `source` tells in an error where it is from."""
+    """A document from what its file holds: a string, or UTF-8. `source` says in an error where it is from."""
     try:
         value = value.decode() if isinstance(value, bytes) else value
     except UnicodeDecodeError as error:
         raise InputError(f"{source}: byte {error.start} is not UTF-8: convert it to UTF-8, or leave it out") from None
     if not isinstance(value, str):
-        raise InputError(f"{source}: the text is {value!r}, not a string: mend it, or leave it out")
+        raise InputError(f"{source}: the text is {value!r}, not a string: fix it, or leave it out")
     # half a surrogate pair, which JSON can hold and UTF-8 cannot, becomes U+FFFD
     return value.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
 
 
 def open_text(path: Path) -> grain.MapDataset:
     size = path.stat().st_size
-    if b"\0" in read_bytes(path, 0, min(size, 8192)):  # as git tells binary files
-        raise InputError(f"{path}: not text, nor of another suffix that is known: unpack it, or choose: 'DIR/**/*.txt'")
+    if b"\0" in read_bytes(path, 0, min(size, 8192)):  # as git recognises binary files
+        raise InputError(f"{path}: neither text nor a file type that is known: unpack it, or choose: 'DIR/**/*.txt'")
     count = -(-size // TEXT_BYTES)
     bounds = {0, size}
     for offset in (size * i // count for i in range(1, count)):
@@ -70,7 +70,7 @@ def open_jsonl(path: Path) -> grain.MapDataset:
             return as_text(json.loads(read_bytes(path, stop - lengths[lines[i]], stop))["text"], source)
         except (ValueError, RecursionError, KeyError, TypeError) as error:  # no JSON, no field text, no object
             problem = f"{source}: must be JSON with a field text: {type(error).__name__}: {error}"
-            raise InputError(f"{problem}: mend it, or leave it out") from None
+            raise InputError(f"{problem}: fix it, or leave it out") from None
 
     return grain.MapDataset.range(len(lines)).map(read)
 
@@ -110,7 +110,7 @@ def find_files(data: str) -> list[Path]:
     if not files:
         raise InputError(f"data {data}: no such file: give a file, a folder that holds files, or a pattern 'DIR/*.txt'")
     if odd := [file for file in files if not file.is_file()]:
-        raise InputError(f"data {odd[0]}: is no file, or a link to none: mend it, or take it away")
+        raise InputError(f"data {odd[0]}: is not a file, or is a broken link: fix it, or remove it")
     return files
 
 

@@ -36,7 +36,7 @@ class FileTokenizer:
             names = [settings.get("bos_token", "<s>"), settings.get("eos_token", "</s>")]
             names = [name["content"] if isinstance(name, dict) else name for name in names]
             if not self.encode("text"):
-                raise ValueError("it makes no tokens of a text")
+                raise ValueError("it makes no tokens from a text")
         except Exception as error:
             problem = f"tokenizer {path} with its {beside.name}: {error!r}"
             raise InputError(f"{problem}: give the path of a tokenizer.json, or bytes") from None
@@ -44,7 +44,7 @@ class FileTokenizer:
         names[0] = names[1] if names[0] is None else names[0]  # what ends a document begins one too, as in GPT-2
         vocabulary = self.tokenizer.get_vocab()
         if not all(isinstance(name, str) and name in vocabulary for name in names):
-            raise InputError(f"tokenizer {path}: has not both of {names}: set bos_token and eos_token in {beside}")
+            raise InputError(f"tokenizer {path}: lacks one of {names}: set bos_token and eos_token in {beside}")
         self.bos, self.eos = (vocabulary[name] for name in names)
         self.vocab_size = max(vocabulary.values()) + 1
 

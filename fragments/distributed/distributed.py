@@ -13,7 +13,7 @@ from jax.experimental import multihost_utils
 from generator.language.roles import InputError
 
 SETTINGS = "JAX_COORDINATOR_ADDRESS", "JAX_NUM_PROCESSES", "JAX_PROCESS_ID"
-# what launchers tell -> what it is for a process that is alone
+# what launchers say -> what it is for a process that is alone
 LAUNCHERS = {"SLURM_NTASKS": "1", "OMPI_COMM_WORLD_SIZE": "1", "MEGASCALE_NUM_SLICES": "1", "JOB_COMPLETION_INDEX": "0"}
 # seconds that a process waits for the others to start, for a sign of life, and for them to end; what waits for one that
 # is gone is then ended by JAX.
@@ -63,7 +63,7 @@ def join_job() -> None:
             jax.distributed.initialize(**all_gpus, **TIMEOUTS)
     except Exception as error:  # each way of finding processes has errors of its own
         if told:
-            problem = f"{', '.join(told)} tells of several processes, which JAX does not find: {error}"
+            problem = f"{', '.join(told)} announces several processes, which JAX does not find: {error}"
             raise InputError(f"{problem} Start them by srun or mpirun, or set {', '.join(SETTINGS)}") from None
 
 

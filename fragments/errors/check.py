@@ -27,7 +27,7 @@ def field_problems(settings: object, bounds: dict[str, tuple[float, float]]) -> 
 
 
 def check_config(config: Config, source: str = "") -> None:
-    """Raises InputError, which lists all that cannot be used; `source` tells where it is from, if not from flags."""
+    """Raises InputError, which lists all that cannot be used; `source` says where it is from, if not from flags."""
     bounds = {"layers": (1, 10_000)}
     point("check_config.bounds", bounds)
     problems = field_problems(config, bounds)

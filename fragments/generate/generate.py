@@ -85,7 +85,7 @@ def sample(logits: Array, key: Array, sampling: Sampling) -> Array:
 
 
 def generate(model: Decoder, prompts: Sequence[Sequence[int]], sampling: Sampling, eos: int) -> Iterator[np.ndarray]:
-    """Yields the next token of each prompt, [B] int32, until all have ended; one that has ended goes on with `eos`."""
+    """Yields the next token of each prompt, [B] int32, until all have ended; one that has ended gets `eos`."""
     lengths = np.array([len(prompt) for prompt in prompts], np.int32)
     config, longest = model.config, max(lengths)
     if problems := field_problems(sampling, {"top_p": (1e-6, 1), "top_k": (0, config.vocab_size)}):

@@ -107,7 +107,7 @@ def read_hf_config(hf_dir: Path) -> Config:
     except KeyError as setting:
         raise InputError(f"{path}: the setting {setting} is missing: add it") from None
     except (ArithmeticError, AttributeError, IndexError, TypeError, ValueError) as error:
-        raise InputError(f"{path}: its settings cannot be read: {error}: mend them") from None
+        raise InputError(f"{path}: its settings cannot be read: {error}: fix them") from None
 
 
 def open_hf(hf_dir: Path) -> dict[str, Any]:
@@ -115,7 +115,7 @@ def open_hf(hf_dir: Path) -> dict[str, Any]:
     index = hf_dir / "model.safetensors.index.json"
     shards = read_json(index).get("weight_map") if index.exists() else {"": "model.safetensors"}
     if not isinstance(shards, dict) or not all(isinstance(x, str) and Path(x).name == x for x in shards.values()):
-        raise InputError(f"{index}: its weight_map is not one of tensors to the names of files beside it: mend it")
+        raise InputError(f"{index}: its weight_map is not one of tensors to the names of files beside it: fix it")
     tensors = {}
     for path in sorted(hf_dir / file for file in set(shards.values())):
         try:
@@ -142,7 +142,7 @@ def load_hf(hf_dir: str | Path) -> tuple[Config, Decoder]:
     model = jax.eval_shape(lambda: Decoder(config, nnx.Rngs(0)))
     sizes = sum(x.size for x in jax.tree.leaves(model)), sum(np.prod(x.get_shape()) for x in tensors.values())
     if sizes[0] > 1000 * sizes[1]:  # more than memory may hold
-        raise InputError("{}: config.json asks for {:,} numbers, its tensors hold {:,}: mend it".format(hf_dir, *sizes))
+        raise InputError("{}: config.json asks for {:,} numbers, its tensors hold {:,}: fix one".format(hf_dir, *sizes))
     arrays = {name: np.empty(x.shape, x.dtype) for name, x in named_arrays(model).items()}
     point("load_hf.arrays", arrays)
     views = hf_views(arrays, config)
@@ -158,7 +158,7 @@ def load_hf(hf_dir: str | Path) -> tuple[Config, Decoder]:
     for name in list(views):
         tensor = tensors[name][...]
         if not np.isfinite(tensor).all():
-            raise InputError(f"{hf_dir}: {name} has numbers that are not finite: take a checkpoint from before that")
+            raise InputError(f"{hf_dir}: {name} has numbers that are not finite: use an earlier checkpoint")
         views.pop(name)[...] = tensor
     leaves = [jnp.asarray(arrays.pop(name)) for name in list(arrays)]  # no array outlives its copy on the device
     return config, jax.tree.unflatten(jax.tree.structure(model), leaves)
@@ -190,7 +190,7 @@ def save_hf(
     """Writes what `from_pretrained` of transformers reads to a new directory."""
     directory = Path(hf_dir)
     if directory.exists():
-        raise InputError(f"{directory}: is there already: give a new directory")
+        raise InputError(f"{directory}: already exists: give a new directory")
     directory.mkdir(parents=True)
     point("save_hf.model", model)
     views = hf_views({name: np.asarray(x) for name, x in named_arrays(model).items()}, config)

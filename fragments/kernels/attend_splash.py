@@ -34,7 +34,7 @@ def attend(q: Array, k: Array, v: Array, segment_ids: Array | None = threaded())
 
     rows = PartitionSpec(RULES["batch"], RULES["sequence"])
     heads = PartitionSpec(RULES["batch"], RULES["sequence"], RULES["heads"])
-    # check_vma: the kernel does not tell over which mesh axes its results vary
+    # check_vma: the kernel does not say over which mesh axes its results vary
     return jax.shard_map(local, in_specs=(heads, heads, heads, rows), out_specs=heads, check_vma=False)(
         q, k, v, segment_ids
     )

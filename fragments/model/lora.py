@@ -162,7 +162,7 @@ def _(config):
 
 @splice("Checkpoints.save", before="empty_stacks")
 def _(arrays, step):
-    if step == 0:  # imported weights: what adapters they get, the run that goes on from them decides
+    if step == 0:  # imported weights: what adapters they get, the run that continues from them decides
         arrays = {name: x for name, x in arrays.items() if ".adapter." not in name}
 
 

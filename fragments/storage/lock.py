@@ -59,7 +59,7 @@ def locked(directory: epath.Path) -> Iterator[Callable[[], None]]:
 
     def renew() -> None:
         while not released.wait(RENEWAL):
-            with contextlib.suppress(InputError, OSError):  # the next save tells of them
+            with contextlib.suppress(InputError, OSError):  # the next save reports them
                 check()
                 write()
 

@@ -31,7 +31,7 @@ from generator.language.roles import (
     save_state,
 )
 
-# Orbax drops coroutines when a read fails; Python tells of them whenever it collects them, in any test.
+# Orbax drops coroutines when a read fails; Python reports them whenever it collects them, in any test.
 pytestmark = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 
 

@@ -108,9 +108,7 @@ def test_tokenizer_json_round_trip(tmp_path, tokenizer_json):
     tokenizer_json.with_name("tokenizer_config.json").write_text(json.dumps(settings))
     assert (load_tokenizer(str(tokenizer_json)).bos, load_tokenizer(str(tokenizer_json)).eos) == (1, 0)
     tokenizer_json.with_name("tokenizer_config.json").write_text('{"bos_token": "[CLS]"}')
-    with pytest.raises(
-        InputError, match=r"has not both of \['\[CLS\]', '</s>'\]: set bos_token and eos_token in .*json"
-    ):
+    with pytest.raises(InputError, match=r"lacks one of \['\[CLS\]', '</s>'\]: set bos_token and eos_token in .*json"):
         load_tokenizer(str(tokenizer_json))
 
 
@@ -135,7 +133,7 @@ def error_of(config) -> str:
             r"t\.jsonl:1: must be JSON .*: RecursionError",
         ),
         ("t.txt", b"\xe4" * 70_000, r"t\.txt from byte 0: byte 0 is not UTF-8: convert it to UTF-8"),
-        ("t.gz", b"\x1f\x8b\0\0", r"t\.gz: not text, nor of another suffix that is known: unpack it"),
+        ("t.gz", b"\x1f\x8b\0\0", r"t\.gz: neither text nor a file type that is known: unpack it"),
         ("t.parquet", b"PAR1", r"t\.parquet: must be Parquet with a column text: "),
         ("t.array_record", b"abc", r"t\.array_record: must be an ArrayRecord file: "),
         ("t.txt", b"short", r"t\.txt: 1 documents, 1 of them held out, are too few: give more"),
@@ -170,7 +168,7 @@ def test_a_file_that_is_cut_while_it_is_read_is_named(tmp_path, name):
 
 def test_a_link_to_nothing_is_named(tmp_path):
     (tmp_path / "t.txt").symlink_to(tmp_path / "gone")
-    assert "t.txt: is no file, or a link to none" in error_of(make_config(str(tmp_path)))
+    assert "t.txt: is not a file, or is a broken link" in error_of(make_config(str(tmp_path)))
 
 
 @pytest.mark.parametrize("bos", [None, [], 3, {"content": 3}, "nothing"])

@@ -69,7 +69,7 @@ def test_skipped_steps_are_counted_and_too_many_end_the_run(tmp_path):
     monitor.close()
 
     def no_constant(name):
-        raise ValueError(f"{name} is no JSON")
+        raise ValueError(f"{name} is not JSON")
 
     lines = (tmp_path / "metrics.jsonl").read_text().splitlines()
     records = [json.loads(line, parse_constant=no_constant) for line in lines]

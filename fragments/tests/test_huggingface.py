@@ -182,7 +182,7 @@ def test_unreadable_files_are_named(copied, damage, found):
 
 
 def test_export_overwrites_nothing(model, exported):
-    with pytest.raises(InputError, match="is there already: give a new directory"):
+    with pytest.raises(InputError, match="already exists: give a new directory"):
         save_hf(CONFIG, model, exported)
 
 
@@ -222,7 +222,7 @@ def test_import_and_export_from_the_command_line(model, copied, tmp_path, monkey
     for arguments in (["import", copied, tmp_path / "run"], ["export", tmp_path / "run", tmp_path / "ours"]):
         with pytest.raises(SystemExit) as ended:
             run(monkeypatch, *arguments)
-        assert ended.value.code == 2 and "is there already: give a new directory" in capsys.readouterr().err
+        assert ended.value.code == 2 and "already exists: give a new directory" in capsys.readouterr().err
 
 
 def test_changed_settings_are_written_over_those_that_were_imported(model, copied, tmp_path):

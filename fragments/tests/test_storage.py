@@ -75,7 +75,7 @@ def test_a_folder_is_whole_or_not_there(tmp_path):
     with beside(str(tmp_path / "new" / "run")) as (_, half):
         half.mkdir(parents=True)
     assert [p.name for p in (tmp_path / "new").iterdir()] == ["run"]
-    with pytest.raises(InputError, match="is there already"), beside(str(tmp_path / "new" / "run")):
+    with pytest.raises(InputError, match="already exists"), beside(str(tmp_path / "new" / "run")):
         pass
 
 

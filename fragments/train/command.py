@@ -16,7 +16,7 @@ from generator.language.roles import PRESETS, Config, ending_with_messages, join
 class CommandLine:
     """Trains a model.
 
-    Given a --checkpoint-dir that holds a checkpoint, it goes on from there, with its settings but for those given here.
+    Given a --checkpoint-dir that holds a checkpoint, it continues there, with its settings but for those given here.
     """
 
     config: tyro.conf.OmitArgPrefixes[Config]
@@ -27,7 +27,7 @@ class CommandLine:
 def main() -> None:
     point("command.start")
     parse = functools.partial(tyro.cli, CommandLine, prog=f"python -m {__package__}.train")
-    # the preset, or else the checkpoint that is gone on with, decides the defaults of the rest
+    # the preset, or else the checkpoint that is continued, decides the defaults of the rest
     given, _ = parse(default=CommandLine(PRESETS["tiny"]), add_help=False, return_unknown_args=True)
     join_job()
     default = PRESETS.get(given.preset) or newest_config(given.config.checkpoint_dir) or PRESETS["tiny"]

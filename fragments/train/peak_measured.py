@@ -1,4 +1,4 @@
-"""Peak FLOP/s, measured: for processors whose data sheet does not tell it."""
+"""Peak FLOP/s, measured: for processors whose data sheet does not give it."""
 
 import timeit
 

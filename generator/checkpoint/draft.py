@@ -13,6 +13,7 @@ from generator.checkpoint.fit import Fitted, settle
 from generator.checkpoint.probe import MissingSetting
 from generator.errors import LoomError
 from generator.recipe.library import Library
+from generator.recipe.recipe import select
 
 INDEX = "model.safetensors.index.json"
 LARGEST = 10**8  # bytes of a header, by the format of safetensors
@@ -35,7 +36,7 @@ def tensors_beside(folder: Path, shown: str) -> set[str]:
                     size = min(int.from_bytes(file.read(8), "little"), LARGEST)
                     names |= json.loads(file.read(size)).keys() - {"__metadata__"}
         except (ValueError, KeyError, AttributeError, TypeError, RecursionError):
-            remedy = "Fetch it again, or take it away: then only settings are compared."
+            remedy = "Fetch it again, or remove it: then only settings are compared."
             raise LoomError(f"{path.name} beside it cannot be read", shown, remedy) from None
     return {re.sub(r"\.\d+(?=\.|$)", ".{}", name) for name in names}
 
@@ -87,7 +88,8 @@ def draft(
         *(f"{it.message}\n{it.remedy}" for it in fitted.problems if it.setting not in passed_over),
         *_other_tensors(fitted, tensors),
     ]
-    own = {"model_type": hf["model_type"]}
+    others = [preset for preset in select(family, target, library).presets if preset != "tiny"]
+    own = {"model_type": hf["model_type"], "without_presets": others}
     match hf.get("architectures"):
         case [str(reference), *_]:
             own["reference"] = reference

@@ -137,7 +137,7 @@ def fit(
         raise all_of(fitted.problems, hf, shown)
     if reason := fitted.package.refusal(fitted.full):
         listed = reason.replace("\n", "\n  ")
-        raise LoomError(f"a package for it would refuse its sizes:\n  {listed}", shown, "Mend them.")
+        raise LoomError(f"a package for it would refuse its sizes:\n  {listed}", shown, "Fix them.")
     return fitted.text(name, fitted.sizes())
 
 
@@ -167,7 +167,9 @@ def settle(
             choice.pattern = pattern
             continue
         return Fitted(tables, package, full, problems)
-    raise LoomError("the rules of this family contradict each other", f"templates/architectures/{family}.toml", "Mend.")
+    raise LoomError(
+        "the rules of this family contradict each other", f"templates/architectures/{family}.toml", "Fix one of them."
+    )
 
 
 def complete(choice: Choice, library: Library, target: str, name: str, title: str) -> tuple[dict[str, Any], Recipe]:

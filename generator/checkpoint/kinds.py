@@ -27,8 +27,10 @@ def kinds_by_where(kinds: dict[str, Kind], hf: dict[str, Any]) -> list[str]:
         of = [name for name, kind in kinds.items() if holds(kind.where, names, kind.lines["where"])]
         if len(of) != 1:
             where = str(kinds[of[0] if of else next(iter(kinds))].lines["where"])
-            message = f"layer {layer} of the checkpoint is of the kinds {of}, by their `where`"
-            raise LoomError(message, where, "A layer is of one kind: mend them.")
+            message = (
+                f"layer {layer} of the checkpoint is of {' and of '.join(of) or 'no kind'}, by the `where` of each kind"
+            )
+            raise LoomError(message, where, "A layer is of one kind: fix the settings of config.json that these read.")
         found += of
     return found
 
@@ -39,7 +41,9 @@ def holds(expression: str, names: dict[str, Any], line: Origin) -> bool:
         return bool(evaluate(expression, names))
     except Exception as error:  # of any class, as the expression is anybody's
         message = f"this `where` cannot be evaluated for the checkpoint: {type(error).__name__}: {error}"
-        raise LoomError(message, str(line), "Mend it, or the setting that it reads.") from None
+        raise LoomError(
+            message, str(line), "Fix the setting of config.json that it reads; or the `where`, if it is yours."
+        ) from None
 
 
 def other_pattern(

@@ -53,7 +53,7 @@ class Readers:
         except KeyError as setting:
             raise MissingSetting(str(setting.args[0]), shown) from None
         except Exception as error:  # of any class, as the value is anybody's
-            raise LoomError(f"its settings cannot be read: {short(str(error))}", shown, "Mend the value.") from None
+            raise LoomError(f"its settings cannot be read: {short(str(error))}", shown, "Fix the value.") from None
 
     def sizes(self) -> list[tuple[str, str]]:
         """The settings that are read into Config, and their fields."""
@@ -82,8 +82,8 @@ class Readers:
             found += structure
         except Exception as error:  # what follows from a size that is missing, or that no model has
             if all(hf.get(setting) is not None for setting, _ in self.sizes()):
-                message = f"its sizes cannot be: {short(str(error))}"
-                raise LoomError(message, shown, "Mend them.") from None
+                message = f"its sizes are impossible: {short(str(error))}"
+                raise LoomError(message, shown, "Fix them.") from None
         return found
 
     def refusal(self, hf: dict[str, Any]) -> str:

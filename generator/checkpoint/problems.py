@@ -47,7 +47,7 @@ def wrong_values(package: Readers, hf: dict[str, Any], recipe: Recipe) -> list[P
     wrong = [name for name, size in package.sizes() if name in found and not _is_of(kinds.get(size, ""), found[name])]
     wrong += [name for name in filled & found.keys() if not isinstance(found[name], (str, int, list))]
     return [
-        Problem(name, f"{name} is {_json(found[name])}, and {wanted.get(name, 'no number')}", "Mend it.")
+        Problem(name, f"{name} is {_json(found[name])}, and {wanted.get(name, 'no number')}", "Fix it.")
         for name in wrong
     ]
 
@@ -74,7 +74,7 @@ def not_covered(
     if isinstance(types, list) and types == ["full_attention"] * len(types):
         known.add("layer_types")  # as without it
     others = {setting: value for setting, value in hf.items() if setting not in neutral}
-    remedy = "Write a fragment for it, or take a checkpoint without it."
+    remedy = "Write a fragment for it, or use a checkpoint without it."
     return [
         Problem(setting, f"no fragment covers the setting {setting}, which is {_json(value)}", remedy)
         for setting, value in unknown(others, known | neutral)
@@ -115,5 +115,7 @@ def ignored_by(recipe: Recipe) -> list[str]:
     found = recipe.settings.get("ignored", [])
     if not isinstance(found, list) or not all(isinstance(name, str) for name in found):
         where = recipe.architecture_file.path
-        raise LoomError("the setting `ignored` is no list of strings", where, "Give it as one under [settings].")
+        raise LoomError(
+            "the setting `ignored` is not a list of strings", where, "Give a list of strings under [settings]."
+        )
     return found

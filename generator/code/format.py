@@ -76,7 +76,7 @@ def _black(source: Traced) -> str:
         row = min(error.lineno or 1, len(lines)) - 1
         offset = blank + sum(len(line) + 1 for line in lines[:row]) + min(error.column or 0, len(lines[row]))
         message = f"black cannot parse {lines[row].strip()!r} ({reason})"
-        raise LoomError(message, str(source.origin_at(offset)), "Mend this line, or what is woven into it.") from error
+        raise LoomError(message, str(source.origin_at(offset)), "Fix this line, or what is woven into it.") from error
 
 
 @remembered

@@ -34,7 +34,7 @@ def literal(value: object, where: str, quote: str = '"') -> str:
     if isinstance(value, dict):
         pairs = (f"{literal(key, where, quote)}: {literal(item, where, quote)}" for key, item in value.items())
         return f"{{{', '.join(pairs)}}}"
-    raise LoomError(f"{value} is no literal of Python", where, "Give it as a string.")
+    raise LoomError(f"{value} is not a Python literal", where, "Give it as a string.")
 
 
 def _number(value: float) -> str:

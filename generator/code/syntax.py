@@ -38,7 +38,7 @@ class Source:
             starts = line_starts(self.text)
             where = str(traced.origin_at(starts[min(error.raw_line, len(starts)) - 1])) if self.text else None
             reason = " ".join(error.message.split())
-            raise LoomError(f"not valid Python: {reason}", where, "Mend the syntax of this line.") from None
+            raise LoomError(f"not valid Python: {reason}", where, "Fix the syntax of this line.") from None
         self.module = self.tree.module
 
     def span(self, node: cst.CSTNode) -> tuple[int, int]:

@@ -1,4 +1,4 @@
-"""Tells whether the packages on disk are what a build makes, and which command mends each that is not."""
+"""Says whether the packages on disk are what a build makes, and which command fixes each that is not."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ class Finding(NamedTuple):
     Attributes:
         state: edited, stale, missing, orphan or foreign, as in `Status`.
         path: of the file or the package's folder, as messages give it.
-        reason: what is wrong and, where no command mends it, what to do.
-        command: what mends it, '' where somebody has to decide.
+        reason: what is wrong and, where no command fixes it, what to do.
+        command: what fixes it, '' where somebody has to decide.
     """
 
     state: str
@@ -111,7 +111,7 @@ def _strangers(project: Project, own: list[str]) -> list[Finding]:
     for name in os.listdir(project.generated) if project.generated.is_dir() else ():
         if name in names or is_cache(name) or _is_own(name, own):
             continue
-        shown, state, reason = show(project.generated / name), FOREIGN, "is no package that is kept here"
+        shown, state, reason = show(project.generated / name), FOREIGN, "is not a package that is kept here"
         with suppress(LoomError):
             if read_lock(project.generated / name).combination.name == name:
                 state, reason = ORPHAN, f"{PACKAGES} does not list this package"

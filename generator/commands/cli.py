@@ -216,7 +216,7 @@ def _report_built(built: Compared, command: str, force: bool, dry_run: bool) -> 
 def check_(as_json: bool, full: bool) -> None:
     """Check that every package is what a build makes now.
 
-    Five states are told apart, with the command that mends each: edited (changed by hand since the build), stale (its
+    There are five states, each with the command that fixes it: edited (changed by hand since the build), stale (its
     sources, gen or a tool changed), missing, orphan (generated once, but nothing makes it any more), and foreign (not
     gen's; what is yours is named in packages.toml: own = ["PACKAGE/FILE"]). Locks that are as gen wrote them are
     believed; --full believes none.

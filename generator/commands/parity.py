@@ -67,7 +67,7 @@ def parity(
             return compare(package, reference, scratch, length)
         except package.errors.InputError as error:
             listed = str(error).replace(str(scratch / "checkpoint"), shown)
-            remedy = "Mend the fragments that say so, or the architecture that selects them."
+            remedy = "Splices at hf.layer_tensors give the names, the layers the shapes: fix those."
             raise LoomError(f"{woven.name} does not load it:\n  {listed}", shown, remedy) from None
 
 

@@ -107,7 +107,7 @@ class Fingerprints:
         return self._sources[path]
 
     def changes(self, lock: Lock) -> list[str]:
-        """Why a build now could make something else than the lock says; empty where it cannot."""
+        """Why a build now could make something other than what the lock says; empty where it cannot."""
         reasons = []
         if lock.generator.get("version") != __version__:
             reasons.append(f"gen {lock.generator.get('version')} became {__version__}")

@@ -1,7 +1,7 @@
 """Writes a package to disk, and never over work that is not gen's own.
 
 A build first leaves the new lock as a hidden journal, then replaces each file whose bytes differ, and last turns the
-journal into the lock. So a build that was cut short can be told from one that someone edited, and the next mends it.
+journal into the lock. So a build that was cut short can be told from one that someone edited: the next finishes it.
 """
 
 from __future__ import annotations
@@ -41,7 +41,9 @@ def write_package(folder: Path, asked: Combination, files: dict[str, bytes], for
                 _apply(folder, found, files)
             return found
     except OSError as error:
-        remedy = "Make room and the folder writable, then build again: that mends a build that was cut short."
+        remedy = (
+            "Free some space or make the folder writable, then build again: that finishes a build that was cut short."
+        )
         raise LoomError(f"cannot be written: {error.strerror}", show(Path(error.filename or folder)), remedy) from None
 
 

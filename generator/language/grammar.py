@@ -34,7 +34,7 @@ def check_python(text: str, path: str) -> None:
             compile(text, path, "exec", dont_inherit=True)
         except SyntaxError as error:
             line = min(error.lineno or 1, text.count("\n") + 1)
-            raise LoomError(f"not valid Python: {error.msg}", f"{path}:{line}", "Mend this line.") from None
+            raise LoomError(f"not valid Python: {error.msg}", f"{path}:{line}", "Fix this line.") from None
         except (ValueError, OverflowError) as error:  # a null byte, or a number that is too long
             raise LoomError(f"not valid Python: {error}", path, "Save it as text.") from None
         except (RecursionError, MemoryError):
@@ -52,7 +52,7 @@ def check_style(text: Traced, module: ast.Module) -> None:
         blank = line[: len(line) - len(line.lstrip())]
         if blank.strip(" ") and line.strip() and number not in Source(text).protected_lines():
             where = str(text.origin_at(line_starts(text.text)[number]))
-            raise LoomError("indented with something else than blanks", where, "Indent with blanks.")
+            raise LoomError("indented with something other than spaces", where, "Indent with spaces.")
     for node in ast.walk(module):
         if isinstance(node, (ast.Import, ast.ImportFrom)):
             _check_import(node, f"{text.origin_at(0).path}:{node.lineno}")

@@ -42,7 +42,7 @@ def count(path: str, text: str) -> Lines:
     """The number of lines of a file.
 
     Args:
-        path: tells the language by its suffix; in `job.yaml.jinja` that is YAML with jinja comments.
+        path: its suffix says the language; in `job.yaml.jinja` that is YAML with jinja comments.
         text: what the file holds.
 
     Raises:

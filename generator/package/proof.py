@@ -32,13 +32,13 @@ def check_files(files: Mapping[str, str], woven: Mapping[str, Traced], templates
             if line := _wrong_line(body):
                 where = woven[path].origin_at(line_starts(text)[line]) if path in woven else templates[path]
                 message = f"{path}, line {line + 1}, would be no Python: {short(text.split(chr(10))[line].strip())}"
-                raise LoomError(message, str(where), "Mend this line, or what is woven into it.")
+                raise LoomError(message, str(where), "Fix this line, or what is woven into it.")
         elif suffix in _READERS:
             try:
                 _READERS[suffix](text)
             except (ValueError, RecursionError) as error:
                 message = f"{path} would be no {suffix[1:].upper()}: {short(str(error), 300)}"
-                raise LoomError(message, templates[path], "Mend the template, or what it is given.") from None
+                raise LoomError(message, templates[path], "Fix the template, or what it is given.") from None
 
 
 @remembered

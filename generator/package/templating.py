@@ -63,14 +63,14 @@ def render_text(template: str, path: str, recipe: Recipe, first: int = 1, **cont
         return _template(template).render(names)
     except jinja2.TemplateSyntaxError as error:
         where = f"{path}:{first + error.lineno - 1}"
-        raise LoomError(f"not a valid template: {error.message}", where, "Mend the syntax of this line.") from None
+        raise LoomError(f"not a valid template: {error.message}", where, "Fix the syntax of this line.") from None
     except jinja2.UndefinedError as error:
         message = f"the template uses a name that is not there: {error.message}"
         where = f"{path}:{first + _line(error) - 1}"
         raise LoomError(message, where, f"A template may use {', '.join(sorted(names))}.") from None
     except Exception as error:  # a template is a program, and can fail in any way
         reason = f"{type(error).__name__}: {short(str(error), 300)}"
-        raise LoomError(f"the template fails: {reason}", f"{path}:{first + _line(error) - 1}", "Mend it.") from None
+        raise LoomError(f"the template fails: {reason}", f"{path}:{first + _line(error) - 1}", "Fix it.") from None
 
 
 def _line(error: BaseException) -> int:

@@ -16,11 +16,11 @@ def read_text(path: Path, shown: str, remedy: str = "Make it a file of UTF-8 tex
         shown: how messages name it.
 
     Raises:
-        LoomError: it is no regular file, cannot be read, is too long, or is not UTF-8.
+        LoomError: it is not a regular file, cannot be read, is too long, or is not UTF-8.
     """
     try:
         if path.exists() and not path.is_file():  # reading a pipe or a device may never end
-            raise LoomError("is no regular file", shown, "Put a file in its place.")
+            raise LoomError("is not a regular file", shown, "Put a file in its place.")
         with path.open("rb") as file:
             data = file.read(MOST_BYTES + 1)
     except OSError as error:

@@ -248,7 +248,7 @@ def read_groups(
         if table.count and not is_count(table.count):
             where = str(file.origin(*keys, "layers", number, "count"))
             remedy = "Write whole numbers and sizes such as config.layers, with + - * // % between them."
-            raise LoomError(f"{short(table.count)!r} is no count of layers", where, remedy)
+            raise LoomError(f"{short(table.count)!r} is not a number of layers", where, remedy)
         every = ALL if len(table.pattern) == 1 else f"{ALL} // {len(table.pattern)}"
         groups.append(Group(table.name, table.pattern, table.count or every, origin))
     names = [kind for group in groups for kind in group.pattern]

@@ -73,5 +73,7 @@ def toml_text(tables: dict[str, Any], path: str) -> str:
     except (TypeError, ValueError, RecursionError) as error:
         raise LoomError(f"cannot be written as TOML: {error}", path, "Give a number, a text or a list.") from None
     if not same:
-        raise LoomError("cannot be written as TOML: it would read otherwise", path, "Give numbers that are finite.")
+        raise LoomError(
+            "cannot be written as TOML: it would read back differently", path, "Give numbers that are finite."
+        )
     return text

@@ -26,7 +26,7 @@ def parse_toml(text: str, path: str) -> dict[str, Any]:
     except tomllib.TOMLDecodeError as error:
         line = re.search(r"at line (\d+)", str(error))
         number = line[1] if line else max(len(text.splitlines()), 1)  # else it says "at end of document"
-        raise LoomError(f"not valid TOML: {error}", f"{path}:{number}", "Mend the syntax of this line.") from None
+        raise LoomError(f"not valid TOML: {error}", f"{path}:{number}", "Fix the syntax of this line.") from None
     except (ValueError, RecursionError) as error:  # a number of too many digits; or tables in tables in tables
         raise LoomError(f"not valid TOML: {error}", path, "Write shorter numbers and flatter tables.") from None
     if is_deep(tables):

@@ -124,7 +124,7 @@ def _keys(data: dict[str, Any], kind: type[Table], message: str) -> list[str | i
 
 
 def _culprit(data: dict[str, Any], keys: list[str | int], kind: type[Table], message: str) -> str:
-    """The key of a table that a message is about, which msgspec does not tell: it says the same of this key alone."""
+    """The key of a table that a message is about, which msgspec does not name: it says the same of this key alone."""
     table = _at(data, keys)
     every = dict(table)
     for key, value in every.items():

@@ -180,7 +180,7 @@ def _check_free(splice: Splice, point: Point, names: set[str], scope: Scope) -> 
     for name in sorted(names & scope.bound):
         shown = name in point.shown or name in point.named
         remedy = f"Add the parameter {name} to the splice." if shown else "Give one of them another name."
-        message = f"uses {name}, which is no parameter of the splice, but a variable of the host at {point.where}"
+        message = f"uses {name}, which is not a parameter of the splice, but a variable of the host at {point.where}"
         raise _error(splice, message, remedy)
 
 

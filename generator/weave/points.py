@@ -133,7 +133,7 @@ def _read_point(
             shown.append(text)
         else:
             remedy = f"Name the expression: point(..., name={text})."
-            raise LoomError(f"a point shows {text}, which is no local name", where, remedy)
+            raise LoomError(f"a point shows {text}, which is not a local name", where, remedy)
     if isinstance(statement, cst.With):  # what its statements bind is there to rebind
         shown += sorted(bound_names(statement.body))
     name = ast.literal_eval(source.code(call.args[0].value))

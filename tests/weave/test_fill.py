@@ -161,4 +161,4 @@ class TestRefused:
         import datetime
 
         text = refused({"day": datetime.date(2024, 1, 2)}, host='X = setting("day")\n')
-        assert text == "fragments/model/host.py:1: 2024-01-02 is no literal of Python\n  Give it as a string."
+        assert text == "fragments/model/host.py:1: 2024-01-02 is not a Python literal\n  Give it as a string."

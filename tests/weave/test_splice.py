@@ -275,7 +275,7 @@ class TestRefused:
         ("parameters", "body", "message"),
         [
             ("q", "scale = 1\n    x = 1\n    emit(x)", "emits x, which is also a name in the host"),
-            ("q", "q = x + 1", "uses x, which is no parameter of the splice, but a variable of the host"),
+            ("q", "q = x + 1", "uses x, which is not a parameter of the splice, but a variable of the host"),
             ("size", "size = 2", "rebinds size, which the point 'Attention.heads' shows as self.sizes[0] + 1"),
             ("q", "return q", "a splice cannot return here: its host would return"),
             ("q", "yield q", "yields, which would make a generator of the host"),
@@ -300,7 +300,7 @@ class TestRefused:
         [
             ("point()", "a point needs a name"),
             ("point(x)", "a point needs a name"),
-            ('point("a", x.y)', "a point shows x.y, which is no local name"),
+            ('point("a", x.y)', "a point shows x.y, which is not a local name"),
             ('point("a", *x)', "a point needs a name"),
             ('with point("a"), open(x):\n        y = 1', "a point shares its `with`"),
             ('with point("a") as p:\n        y = 1', "a point shares its `with`"),

@@ -1,0 +1,78 @@
+"""docs/add-a-family.md, done as it says: each command prints what the page shows, numbers of parity aside."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+import torch
+import transformers
+from click.testing import CliRunner
+
+from generator.commands.cli import gen
+from generator.disk.project import Project
+
+PAGE = (Path(__file__).parents[2] / "docs/add-a-family.md").read_text()
+BLOCKS = re.findall(r"```(\w+)\n(.*?)```", PAGE, re.DOTALL)
+SETTINGS = dict(
+    architectures=["Olmo2ForCausalLM"],
+    attention_bias=False,
+    attention_dropout=0.0,
+    eos_token_id=100257,
+    hidden_act="silu",
+    hidden_size=2048,
+    initializer_range=0.02,
+    intermediate_size=8192,
+    max_position_embeddings=4096,
+    model_type="olmo2",
+    num_attention_heads=16,
+    num_hidden_layers=16,
+    num_key_value_heads=16,
+    pad_token_id=100277,
+    rms_norm_eps=1e-06,
+    rope_scaling=None,
+    rope_theta=500000,
+    tie_word_embeddings=False,
+    torch_dtype="float32",
+    transformers_version="4.51.3",
+    use_cache=True,
+    vocab_size=100352,
+)
+
+
+def plain(text: str) -> str:
+    """Without the numbers that differ between machines."""
+    return re.sub(r"\d[\d.e-]*(?= +[\d.e-]+ +ok\n)|(?<= )0\.000\d+(?= +ok\n)", "N", re.sub(" +", " ", text))
+
+
+def test_the_page(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    Path("gen.toml").write_text('generated = "generated"\n')
+    Path("hf").mkdir()
+    Path("hf/config.json").write_text(json.dumps(SETTINGS))
+    with torch.device("meta"):
+        model = transformers.AutoModelForCausalLM.from_config(transformers.AutoConfig.from_pretrained("hf"))
+    index = {"weight_map": dict.fromkeys(model.state_dict(), "model.safetensors")}
+    Path("hf/model.safetensors.index.json").write_text(json.dumps(index))
+    architecture, commands = Path("templates/architectures/olmo2.toml"), 0
+    for language, text in BLOCKS:
+        if "<<'END'" in text:
+            Path("small").mkdir()
+            subprocess.run([sys.executable, "-c", text.split("<<'END'\n")[1].split("END\n")[0]], check=True)
+        elif language == "python":
+            Path("fragments/model").mkdir(parents=True)
+            Path("fragments/model/norms_after.py").write_text(text)
+        elif language == "toml":
+            presets = "[presets" + architecture.read_text().partition("[presets")[2]
+            architecture.write_text(f"{text}\n{presets}")
+        elif language == "console":
+            command, expected = text.removeprefix("$ gen ").split("\n", 1)
+            Project.find().forget_library()  # as a new process has
+            output = CliRunner().invoke(gen, command.split()).output.replace(tempfile.gettempdir(), "/tmp")
+            assert plain(output) == plain(expected)
+            commands += 1
+    assert commands == 4
