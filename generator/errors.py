@@ -1,4 +1,7 @@
-"""What a user of gen can meet: one exception, always with a place, a reason and a remedy."""
+"""What a user of gen can meet: one exception, always with a place, a reason and a remedy.
+
+Any function of the generator may raise it, for what a user has written; docstrings name only other exceptions.
+"""
 
 from __future__ import annotations
 

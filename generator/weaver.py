@@ -39,9 +39,6 @@ def weave(architecture: str, target: str, library: Library, without: Collection[
 
     Returns:
         The package without gen.lock and gen.map.
-
-    Raises:
-        LoomError: a mistake in the sources, with its place and what to do.
     """
     recipe = select(architecture, target, library, without)
     fragments = {fragment.name: _filled(fragment, recipe) for fragment in recipe.fragments}

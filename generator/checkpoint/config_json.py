@@ -19,9 +19,6 @@ def read_config(path: Path, shown: str) -> dict[str, Any]:
 
     Args:
         shown: the path, for errors.
-
-    Raises:
-        LoomError: it cannot be read, or is not the config.json of a model.
     """
     try:
         hf = json.loads(read_text(path, shown))

@@ -20,11 +20,7 @@ LARGEST = 10**8  # bytes of a header, by the format of safetensors
 
 
 def tensors_beside(folder: Path, shown: str) -> set[str]:
-    """The names of the tensors in a checkpoint's folder, with {} for numbers; none where it has none of their files.
-
-    Raises:
-        LoomError: a file that is not what its name says.
-    """
+    """The names of the tensors in a checkpoint's folder, with {} for numbers; none where it has none of their files."""
     names: set[str] = set()
     index = folder / INDEX
     for path in [index] if index.is_file() else sorted(folder.glob("*.safetensors")):
@@ -69,9 +65,6 @@ def draft(
         tensors: names, with {} for numbers; empty where they are not known.
         name: of the architecture.
         shown: the path of config.json, for errors.
-
-    Raises:
-        LoomError: settings that are no sizes.
     """
     lacking: dict[str, int] = {}  # what the family takes for granted; any number will do to go on
     while True:

@@ -128,9 +128,6 @@ def fit(
     Args:
         shown: the path of config.json, for errors.
         ignored: settings that are accepted though nothing covers them; the architecture file and the package say so.
-
-    Raises:
-        LoomError: settings that no rule of the family and no fragment covers, all of them.
     """
     fitted = settle(library, family, target, hf, name, shown, ignored)
     if fitted.problems:
@@ -144,11 +141,7 @@ def fit(
 def settle(
     library: Library, family: str, target: str, hf: dict[str, Any], name: str, shown: str, ignored: Iterable[str] = ()
 ) -> Fitted:
-    """Weaves a family's package, and follows the rules for what it cannot read, until none is left to follow.
-
-    Raises:
-        LoomError: values that are of no size, or rules that go in a circle.
-    """
+    """Weaves a family's package, and follows the rules for what it cannot read, until none is left to follow."""
     choice = Choice(select(family, target, library))
     if ignored:
         choice.settings["ignored"] = sorted({*ignored_by(choice.base), *ignored})

@@ -16,11 +16,7 @@ MOST_LAYERS = 10_000  # as packages have it
 
 
 def kinds_by_where(kinds: dict[str, Kind], hf: dict[str, Any]) -> list[str]:
-    """The kind of each layer of a checkpoint, by the `where` of the kinds.
-
-    Raises:
-        LoomError: a `where` that cannot be evaluated, or a layer that is not of one kind.
-    """
+    """The kind of each layer of a checkpoint, by the `where` of the kinds."""
     found = []
     for layer in range(hf["num_hidden_layers"]):
         names = {"hf": hf, "layer": layer}

@@ -43,11 +43,7 @@ class Readers:
         exec(compile(ast.Module(plain, []), "huggingface.py", "exec", flags), self._names)
 
     def complete(self, hf: dict[str, Any], shown: str) -> dict[str, Any]:
-        """config.json with the values of settings that are left out.
-
-        Raises:
-            LoomError: one that has none, or a value of another type than the package reads.
-        """
+        """config.json with the values of settings that are left out."""
         try:
             return self._names["complete"](deepcopy(hf))
         except KeyError as setting:
@@ -72,11 +68,7 @@ class Readers:
         return SimpleNamespace(**{field: hf.get(setting) for setting, field in self.sizes()})
 
     def structure(self, hf: dict[str, Any], shown: str) -> list[tuple[str, Any, str]]:
-        """The settings that the package was woven for, their values, and what to select for another.
-
-        Raises:
-            LoomError: they follow from sizes that cannot be.
-        """
+        """The settings that the package was woven for, their values, and what to select for another."""
         found, structure = [], self._names["hf_structure"](self.config(hf))
         try:
             found += structure

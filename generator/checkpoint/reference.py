@@ -17,11 +17,7 @@ from generator.errors import LoomError, short
 
 
 def count_parameters(folder: Path, shown: str) -> int:
-    """Of the model that transformers makes of a folder's config.json; none is allocated.
-
-    Raises:
-        LoomError: transformers cannot make one.
-    """
+    """Of the model that transformers makes of a folder's config.json; none is allocated."""
     with _by_transformers(shown), torch.device("meta"):
         model = AutoModelForCausalLM.from_config(AutoConfig.from_pretrained(folder))
     return sum(parameter.numel() for parameter in model.parameters())
@@ -33,9 +29,6 @@ def load_reference(folder: Path, shown: str, hf: dict[str, Any], scratch: Path) 
     Args:
         hf: the settings of its config.json.
         scratch: the new folder.
-
-    Raises:
-        LoomError: transformers cannot load it, or makes up a part of it.
     """
     scratch.mkdir()
     how: dict[str, Any] = {"attn_implementation": "eager", "dtype": torch.float32}

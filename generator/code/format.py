@@ -46,9 +46,6 @@ def format_python(source: Traced) -> Traced:
     Returns:
         Exactly what black makes of the text: the source where black changes nothing, else inserted pieces, one for
         each run of one origin.
-
-    Raises:
-        LoomError: black cannot parse the text, or changed it in a way that is not known here.
     """
     text = _black(source)
     if text == source.text:  # most are, as fragments are formatted

@@ -13,9 +13,6 @@ def literal(value: object, where: str, quote: str = '"') -> str:
     Args:
         where: the place that gives it, for the error.
         quote: to put around strings that hold nothing special.
-
-    Raises:
-        LoomError: a date, or what else is not a literal in Python.
     """
     if isinstance(value, bool):
         return repr(value)

@@ -26,9 +26,6 @@ def segments(text: Traced) -> Lines:
 
     The first starts at column 0 and has the origin of the first character that is not white space. A blank line has the
     first origin of the line before it, and blank lines at the start have that of the first line that is not blank.
-
-    Raises:
-        LoomError: all lines are blank, so that none has an origin.
     """
     lines: Lines = [[]]
     column = 0
@@ -82,11 +79,7 @@ def _dump_file(path: str, lines: Lines) -> str:
 
 
 def load(text: str) -> dict[str, Lines]:
-    """What was dumped as this text.
-
-    Raises:
-        LoomError: it is not such a text.
-    """
+    """What was dumped as this text."""
     try:
         return {path: _load_file(record) for path, record in json.loads(text)["files"].items()}
     except (ValueError, KeyError, TypeError, AttributeError, IndexError) as error:

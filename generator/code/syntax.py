@@ -24,11 +24,7 @@ _VANISHING = frozenset({"point", "emit", "receive"})  # statements that may leav
 
 
 class Source:
-    """A traced text and its tree.
-
-    Raises:
-        LoomError: the text is not Python; the place is the source line that the offending text came from.
-    """
+    """A traced text and its tree."""
 
     def __init__(self, traced: Traced):
         self.traced, self.text = traced, traced.text

@@ -54,11 +54,7 @@ class Asked:
             return [f"{LOCK} {error.message}"]
 
     def woven(self) -> dict[str, bytes]:
-        """The bytes of all files, the map and the lock included.
-
-        Raises:
-            LoomError: a fragment, the architecture or the target is wrong.
-        """
+        """The bytes of all files, the map and the lock included."""
         from generator.code.sourcemap import dump  # late, as `weave`
 
         package = weave(*self.combination, self.project.library())
@@ -73,9 +69,6 @@ class Asked:
 
         Args:
             full: weave it again, whatever its lock says.
-
-        Raises:
-            LoomError: the sources are wrong, or something stands in the folder that gen must not replace.
         """
         check_folder(self.folder)
         reasons = self.reasons()
@@ -93,9 +86,6 @@ class Asked:
 
         Returns:
             How its files stood; where some are blocked and `force` is not given, nothing was written.
-
-        Raises:
-            LoomError: the sources are wrong, or the folder cannot be written.
         """
         found = self.survey()
         if dry_run or not found.differs:

@@ -41,9 +41,6 @@ def pending(
 
     Returns:
         The changes in the order of packages, paths and lines, and the errors that kept a package from being woven.
-
-    Raises:
-        LoomError: the list of packages cannot be read.
     """
     changes: dict[str, Change] = {}
     errors = []
@@ -60,11 +57,7 @@ def pending(
 
 
 def package_changes(asked: Asked) -> list[tuple[str, str, str]]:
-    """The changes of one package: for each a key that is the same for the same change elsewhere, its text, its place.
-
-    Raises:
-        LoomError: the package cannot be woven.
-    """
+    """The changes of one package: for each a key that is the same for the same change elsewhere, its text and place."""
     folder, found = asked.folder, asked.survey()
     if not found.differs:
         return []

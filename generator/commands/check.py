@@ -44,9 +44,6 @@ def check(
 
     Returns:
         What was found, by package and path, and the errors that kept a package from being checked.
-
-    Raises:
-        LoomError: the list of packages cannot be read.
     """
     own = own_paths(project)
     findings, errors = _strangers(project, own), []
@@ -59,11 +56,7 @@ def check(
 
 
 def check_package(asked: Asked, own: list[str], full: bool) -> list[Finding]:
-    """What is wrong with one package.
-
-    Raises:
-        LoomError: the package cannot be woven, or something stands in its folder that gen must not replace.
-    """
+    """What is wrong with one package."""
     name, build, shown = asked.combination.name, asked.combination.command, show(asked.folder)
     if not kind_of(asked.folder):
         return [Finding(MISSING, name, shown, "this package was never built, or is gone", build)]
@@ -128,11 +121,7 @@ def _is_own(path: str, own: list[str]) -> bool:
 
 
 def own_paths(project: Project) -> list[str]:
-    """The paths that packages.toml names as not gen's.
-
-    Raises:
-        LoomError: nothing is there, or a lock says that gen makes it.
-    """
+    """The paths that packages.toml names as not gen's."""
     shown = show(project.generated / PACKAGES)
     made = [PACKAGES]
     for name in (combination.name for combination in project.packages()):

@@ -2,49 +2,21 @@
 
 from __future__ import annotations
 
-import errno
 import gc
 import os
 import sys
 from io import TextIOWrapper
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
 from generator import __version__
-from generator.commands.console import complain, progress, write_json
-from generator.errors import LoomError, nearest
+from generator.commands.console import Commands, complain, exit_codes, progress, write_json
+from generator.errors import LoomError
 
 if TYPE_CHECKING:
     from generator.disk.status import Compared
-
-EXIT_CODES = "Exit codes: 0 all is well; {one}; 2 a mistake in the sources, the command line or the files."
-
-
-class Commands(click.Group):
-    """Turns a user's mistake into `error: ...` and exit code 2, and names the nearest command for an unknown one."""
-
-    def resolve_command(self, ctx: click.Context, args: list[str]) -> Any:
-        if args and not args[0].startswith("-") and args[0] not in self.commands:
-            raise LoomError(f"there is no command {args[0]!r}", remedy=nearest(args[0], self.commands))
-        return super().resolve_command(ctx, args)
-
-    def invoke(self, ctx: click.Context) -> Any:
-        try:
-            return super().invoke(ctx)
-        except LoomError as error:
-            complain(error)
-        except OSError as error:
-            if error.errno == errno.EPIPE:  # `gen list | head`: click ends it quietly
-                raise
-            complain(LoomError(error.strerror or str(error), error.filename and str(error.filename)))
-        ctx.exit(2)
-
-
-def exit_codes(one: str) -> dict[str, str]:
-    return {"epilog": EXIT_CODES.format(one=one)}
-
 
 NO_ONE = exit_codes("1 is not used")
 AS_JSON = click.option("--json", "as_json", is_flag=True, help="Write JSON.")

@@ -1,13 +1,16 @@
-"""What every command prints alike."""
+"""What every command does and prints alike."""
 
 from __future__ import annotations
 
+import errno
 import json
 from typing import Any
 
 import click
 
-from generator.errors import LoomError
+from generator.errors import LoomError, nearest
+
+EXIT_CODES = "Exit codes: 0 all is well; {one}; 2 a mistake in the sources, the command line or the files."
 
 
 def complain(error: LoomError) -> None:
@@ -22,3 +25,27 @@ def progress(number: int, total: int, text: str) -> None:
 
 def write_json(value: Any) -> None:
     click.echo(json.dumps(value, indent=2, ensure_ascii=False))
+
+
+class Commands(click.Group):
+    """Turns a user's mistake into `error: ...` and exit code 2, and names the nearest command for an unknown one."""
+
+    def resolve_command(self, ctx: click.Context, args: list[str]) -> Any:
+        if args and not args[0].startswith("-") and args[0] not in self.commands:
+            raise LoomError(f"there is no command {args[0]!r}", remedy=nearest(args[0], self.commands))
+        return super().resolve_command(ctx, args)
+
+    def invoke(self, ctx: click.Context) -> Any:
+        try:
+            return super().invoke(ctx)
+        except LoomError as error:
+            complain(error)
+        except OSError as error:
+            if error.errno == errno.EPIPE:  # `gen list | head`: click ends it quietly
+                raise
+            complain(LoomError(error.strerror or str(error), error.filename and str(error.filename)))
+        ctx.exit(2)
+
+
+def exit_codes(one: str) -> dict[str, str]:
+    return {"epilog": EXIT_CODES.format(one=one)}

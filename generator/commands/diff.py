@@ -49,9 +49,6 @@ def between(project: Project, before: str, after: str, as_json: bool) -> int:
 
     Returns:
         The exit code.
-
-    Raises:
-        LoomError: one is no package, or cannot be read.
     """
     packages = find_package(project, before), find_package(project, after)
     causes = compare(*packages)
@@ -89,9 +86,6 @@ def by_a_build(project: Project, as_json: bool) -> int:
 
     Returns:
         The exit code.
-
-    Raises:
-        LoomError: the list of packages cannot be read.
     """
     changes, errors = pending(project, None if as_json else progress)
     if as_json:
@@ -116,9 +110,6 @@ def compare(before: MappedPackage, after: MappedPackage) -> list[Cause]:
 
     Returns:
         The causes by source path, that of files without a line map last.
-
-    Raises:
-        LoomError: a file or a map cannot be read.
     """
     causes: dict[str, Cause] = {}
     for path in sorted(before.lock.outputs.keys() | after.lock.outputs.keys()):

@@ -65,11 +65,7 @@ class Place:
 
 
 def file(project: Project, place: str, as_json: bool) -> None:
-    """Prints the sources of a file or of one of its lines.
-
-    Raises:
-        LoomError: there is no such file or line, or it has no line map.
-    """
+    """Prints the sources of a file or of one of its lines."""
     explained = explain_file(project, place)
     if as_json:
         stretches = [stretch._asdict() for stretch in explained.stretches]
@@ -108,11 +104,7 @@ def _range(first: int, last: int) -> str:
 
 
 def fragment(project: Project, word: str, as_json: bool) -> None:
-    """Prints a fragment's lines as they stand in the packages.
-
-    Raises:
-        LoomError: there is no such fragment, or no package.
-    """
+    """Prints a fragment's lines as they stand in the packages."""
     source = find_fragment(project, word)
     places = explain_fragment(built_packages(project), source)
     title, citation = title_and_citation(source, project.library().files[source])
@@ -136,9 +128,6 @@ def explain_file(project: Project, word: str) -> Explained:
 
     Args:
         word: `FILE`, `FILE:LINE` or, as editors copy it, `FILE:LINE:COLUMN`.
-
-    Raises:
-        LoomError: there is no such file or line, or it is no woven Python of a built package.
     """
     file, line = _split(word)
     package, path = _package_of(project, file)
@@ -210,11 +199,7 @@ def _file_stretches(origins: list[Segments], texts: dict[str, str]) -> list[Stre
 
 
 def find_fragment(project: Project, word: str) -> str:
-    """The source path of a fragment, by its name with or without its folder.
-
-    Raises:
-        LoomError: there is none, or more than one.
-    """
+    """The source path of a fragment, by its name with or without its folder."""
     paths = [path for path in project.library().files if path.startswith("fragments/") and path.endswith(".py")]
     names = {path.removeprefix("fragments/").removesuffix(".py"): path for path in sorted(paths)}
     word = word.removeprefix("fragments/").removesuffix(".py")
@@ -237,9 +222,6 @@ def explain_fragment(packages: list[MappedPackage], source: str) -> list[Place]:
 
     Returns:
         The places by path in the package and line; the same text in several packages is one place.
-
-    Raises:
-        LoomError: a file or a map cannot be read.
     """
     places: dict[tuple, Place] = {}
     for package in packages:

@@ -19,11 +19,7 @@ PLACES = {
 
 
 def listing(project: Project) -> dict[str, list[dict]]:
-    """The architectures, targets and fragments by name, and the packages that are kept.
-
-    Raises:
-        LoomError: the list of packages or a source cannot be read.
-    """
+    """The architectures, targets and fragments by name, and the packages that are kept."""
     found: dict[str, list[dict]] = {kind: [] for kind in PLACES}
     for kind, (folder, suffix) in PLACES.items():
         for root in project.roots:

@@ -29,9 +29,6 @@ def new(
 
     Returns:
         The architecture that it is based on, the file, and how many differences there are to work through.
-
-    Raises:
-        LoomError: a config.json that cannot be read, or settings that no fragment covers.
     """
     shown = project.show(config_path)
     hf, library = read_config(config_path, shown), project.library()

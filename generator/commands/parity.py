@@ -30,9 +30,6 @@ def parity(
         folder: with config.json and safetensors, or with config.json alone: then weights are random.
         length: tokens in each of the two rows that are read.
         say: is told what is compared, and how large it is, before that starts.
-
-    Raises:
-        LoomError: something is not installed, or one of the two cannot load the checkpoint.
     """
     if missing := [name for name in NEEDED if importlib.util.find_spec(name) is None]:
         remedy = "Install what is missing: pip install 'loomax[packages]' torch transformers"

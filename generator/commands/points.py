@@ -22,9 +22,6 @@ def points(library: Library, architecture: str | None = None) -> list[dict]:
     Returns:
         For each point its `name`, `fragment` and place (`at`), the local names (`shows`) and the expressions that it
         shows (`named`), whether it holds statements which a splice may replace or wrap (`wraps`), and the `splices`.
-
-    Raises:
-        LoomError: there is no such architecture, or a source cannot be read.
     """
     chosen = _selected(library, architecture) if architecture else library.everything
     splices: dict[str, list[dict]] = {}

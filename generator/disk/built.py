@@ -24,11 +24,7 @@ class MappedPackage:
 
     @classmethod
     def read(cls, folder: Path) -> MappedPackage:
-        """The package in a folder.
-
-        Raises:
-            LoomError: there is no lock in it, or it is not as gen wrote it.
-        """
+        """The package in a folder."""
         return cls(folder, read_lock(folder))
 
     @property
@@ -42,11 +38,7 @@ class MappedPackage:
 
     @cached_property
     def origins(self) -> dict[str, list[Segments]]:
-        """For each woven Python file, for each line its segments.
-
-        Raises:
-            LoomError: gen.map is missing or is not what gen writes.
-        """
+        """For each woven Python file, for each line its segments."""
         from generator.code.sourcemap import load  # late: most commands need no map
 
         remedy = f"Build the package again: {self.lock.combination.command}"
@@ -59,11 +51,7 @@ class MappedPackage:
         raise LoomError("is not the map that was built", show(self.folder / MAP), remedy)
 
     def lines(self, path: str) -> list[str]:
-        """The lines of a file of the package.
-
-        Raises:
-            LoomError: it is gone, or is no UTF-8 text.
-        """
+        """The lines of a file of the package."""
         remedy = f"Build the package again: {self.lock.combination.command} --force"
         return read_text(self.folder / path, remedy).splitlines()
 
@@ -81,11 +69,7 @@ class MappedPackage:
 
 
 def find_package(project: Project, word: str) -> MappedPackage:
-    """A built package by its name or its folder.
-
-    Raises:
-        LoomError: there is none.
-    """
+    """A built package by its name or its folder."""
     for folder in (Path(word), project.generated / word):
         if (folder / LOCK).is_file():
             return MappedPackage.read(folder)
@@ -94,11 +78,7 @@ def find_package(project: Project, word: str) -> MappedPackage:
 
 
 def built_packages(project: Project) -> list[MappedPackage]:
-    """The packages that are kept and have been built, in the order of the list.
-
-    Raises:
-        LoomError: a list, lock or map cannot be read, or nothing has been built.
-    """
+    """The packages that are kept and have been built, in the order of the list."""
     folders = [project.generated / combination.name for combination in project.packages()]
     result = [MappedPackage.read(folder) for folder in folders if folder.is_dir()]
     if not result:

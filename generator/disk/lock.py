@@ -134,9 +134,6 @@ def tool_versions() -> dict[str, str]:
     """The installed versions of the tools that shape text, by the folders that pip leaves beside them.
 
     Asking importlib.metadata costs 40 ms of start-up.
-
-    Raises:
-        LoomError: one is not installed.
     """
     pattern = re.compile(rf"({'|'.join(TOOLS)})-([^-]+)\.dist-info", re.IGNORECASE)
     names = [name for folder in reversed(sys.path) if os.path.isdir(folder) for name in sorted(os.listdir(folder))]
@@ -154,9 +151,6 @@ def read_lock(folder: Path, asked: Combination | None = None, name: str = LOCK, 
         asked: what the package must be, where that is known.
         name: the file.
         sealed: whether it must be as gen wrote it (a merge may have mixed two).
-
-    Raises:
-        LoomError: there is none, it is not what gen writes, or it is of another package.
     """
     text, where = read_text(folder / name, REMEDY), show(folder / name)
     try:

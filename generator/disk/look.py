@@ -35,11 +35,7 @@ def show(path: Path) -> str:
 
 
 def read_text(path: Path, remedy: str = "Make it a file of UTF-8 text that you may read.") -> str:
-    """The text of a plain file, with the line ends that it has.
-
-    Raises:
-        LoomError: there is no such file, or it cannot be read.
-    """
+    """The text of a plain file, with the line ends that it has."""
     if (kind := kind_of(path)) != "file":
         raise LoomError(f"is a {kind}, not a file" if kind else "is gone", show(path), remedy)
     return files.read_text(path, show(path), remedy)

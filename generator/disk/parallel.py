@@ -15,9 +15,6 @@ def in_parallel(job: Callable, arguments: Sequence[tuple], heavy: Sequence[bool]
     Args:
         job: a function at the top of a module.
         heavy: which of the jobs take long; processes are started for two or more.
-
-    Raises:
-        LoomError: a process was killed.
     """
     workers = min(sum(heavy), len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1)
     if workers < 2:

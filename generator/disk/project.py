@@ -41,9 +41,6 @@ class Project:
         Args:
             start: where to look from, upward; the working directory by default.
             builtin: the built-in root, for tests.
-
-        Raises:
-            LoomError: gen.toml cannot be read or says something unknown, or packages cannot go where it says.
         """
         start = Path(start or Path.cwd()).resolve()
         builtin = builtin or builtin_root()
@@ -61,28 +58,16 @@ class Project:
         return show(path)
 
     def packages(self) -> list[Combination]:
-        """The packages that are kept: those of packages.toml or, where there is none, those that have been built.
-
-        Raises:
-            LoomError: packages.toml or, where it is needed, a lock cannot be read or says something unknown.
-        """
+        """The packages that are kept: those of packages.toml or, where there is none, those that have been built."""
         listed = self.listed()
         return self._built if listed is None else listed
 
     def listed(self) -> list[Combination] | None:
-        """The packages of packages.toml, None where there is no such file.
-
-        Raises:
-            LoomError: the file cannot be read or says something unknown.
-        """
+        """The packages of packages.toml, None where there is no such file."""
         return None if self._list is None else self._list[0]
 
     def own(self) -> list[str]:
-        """The paths below the output folder that packages.toml names as not gen's.
-
-        Raises:
-            LoomError: the file cannot be read or says something unknown.
-        """
+        """The paths below the output folder that packages.toml names as not gen's."""
         return [] if self._list is None else self._list[1]
 
     @cached_property

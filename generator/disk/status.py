@@ -91,9 +91,6 @@ def compare(folder: Path, asked: Combination, wanted: dict[str, str]) -> Compare
     Args:
         asked: what it is to be.
         wanted: path in the package -> sha256 of all that a build makes, the lock too.
-
-    Raises:
-        LoomError: something that gen must not replace stands where the package has a folder or a file.
     """
     check_folder(folder)
     owned: dict[str, set[str]] = {}
@@ -146,11 +143,7 @@ def _digest(path: Path) -> str | None:
 
 
 def check_folder(folder: Path) -> None:
-    """Refuses a package folder that gen must not write to.
-
-    Raises:
-        LoomError: it is a symbolic link, or it or a folder above it is a file.
-    """
+    """Refuses a package folder that gen must not write to."""
     if (kind := kind_of(folder)) not in ("", "folder"):
         remedy = "Move it away, or build elsewhere with --out."
         raise LoomError(f"is a {kind} where gen needs a folder of its own", show(folder), remedy)

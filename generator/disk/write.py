@@ -29,9 +29,6 @@ def write_package(folder: Path, asked: Combination, files: dict[str, bytes], for
 
     Returns:
         How the files stood; where some are blocked and `force` is not given, nothing was written.
-
-    Raises:
-        LoomError: the folder cannot be written.
     """
     try:
         folder.mkdir(parents=True, exist_ok=True)

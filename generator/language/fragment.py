@@ -83,9 +83,6 @@ def parse_fragment(path: str, text: str) -> Fragment:
     Args:
         path: `fragments/FOLDER/NAME.py`.
         text: what the file holds.
-
-    Raises:
-        LoomError: the text is not Python, or holds a top-level statement that a fragment cannot have.
     """
     name = path.removeprefix("fragments/").removesuffix(".py")
     check_python(text, path)

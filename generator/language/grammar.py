@@ -23,11 +23,7 @@ _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 
 
 def check_python(text: str, path: str) -> None:
-    """Refuses what Python refuses, and what it warns of.
-
-    Raises:
-        LoomError: with the line and Python's reason.
-    """
+    """Refuses what Python refuses, and what it warns of."""
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         try:
@@ -42,11 +38,7 @@ def check_python(text: str, path: str) -> None:
 
 
 def check_style(text: Traced, module: ast.Module) -> None:
-    """Refuses tabs, blocks on the line of their header, and imports that cannot be linked.
-
-    Raises:
-        LoomError: with the line and what to write instead.
-    """
+    """Refuses tabs, blocks on the line of their header, and imports that cannot be linked."""
     lines = text.text.split("\n")
     for number, line in enumerate(lines):
         blank = line[: len(line) - len(line.lstrip())]

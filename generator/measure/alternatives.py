@@ -57,11 +57,7 @@ class _Trial(NamedTuple):
 
 
 def _woven(choice: Choice, library: Library) -> dict[str, str]:
-    """The files of what was chosen, which calls itself as the package does that it is made from.
-
-    Raises:
-        LoomError: it does not weave.
-    """
+    """The files of what was chosen, which calls itself as the package does that it is made from."""
     recipe = choice.base
     name = f"{recipe.architecture}_other"
     _, trial = complete(choice, library, recipe.target, name, recipe.said("title"))

@@ -35,9 +35,6 @@ def clones(fragments: dict[str, str]) -> tuple[int, list[Clone]]:
 
     Returns:
         The number of lines of code that stand in an earlier fragment too (by path), and the runs, longest first.
-
-    Raises:
-        LoomError: a fragment does not parse.
     """
     codes = {path: _normalised(path, text) for path, text in sorted(fragments.items())}
     windows: dict[tuple[str, ...], list[tuple[str, int]]] = defaultdict(list)

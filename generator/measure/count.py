@@ -44,9 +44,6 @@ def count(path: str, text: str) -> Lines:
     Args:
         path: its suffix says the language; in `job.yaml.jinja` that is YAML with jinja comments.
         text: what the file holds.
-
-    Raises:
-        LoomError: a Python file does not parse.
     """
     return Lines(len(text.splitlines()), len(code_lines(path, text)))
 
@@ -57,9 +54,6 @@ def code_lines(path: str, text: str) -> tuple[int, ...]:
 
     In Python comments, docstrings and blank lines hold none. In a template jinja's comments, in TOML, YAML and shell
     lines that are comments, and everywhere blank lines hold none.
-
-    Raises:
-        LoomError: a Python file does not parse.
     """
     name = PurePosixPath(path)
     template = name.suffix in (".jinja", ".j2")
@@ -78,11 +72,7 @@ def code_lines(path: str, text: str) -> tuple[int, ...]:
 
 
 def python_code_lines(path: str, text: str) -> tuple[int, ...]:
-    """`code_lines` for Python.
-
-    Raises:
-        LoomError: the text does not parse.
-    """
+    """`code_lines` for Python."""
     try:
         tree = ast.parse(text)
         tokens = list(tokenize.generate_tokens(io.StringIO(text).readline))

@@ -26,9 +26,6 @@ def loc(project: Project, features: Sequence[str] = ()) -> dict:
 
     Args:
         features: fragments to measure by weaving with and without them.
-
-    Raises:
-        LoomError: a source or a package cannot be read, or is not Python where it should be.
     """
     sources = read_sources(project)
     kept = project.packages()
@@ -52,11 +49,7 @@ def loc(project: Project, features: Sequence[str] = ()) -> dict:
 
 
 def read_sources(project: Project) -> dict[str, str]:
-    """Every source file: path -> text.
-
-    Raises:
-        LoomError: one is not UTF-8 text.
-    """
+    """Every source file: path -> text."""
     sources = {}
     for root in project.roots:
         for folder in ("fragments", "templates", "targets"):
@@ -190,11 +183,7 @@ def _preset_lines(path: str, text: str) -> int:
 
 
 def _selected(path: str, text: str) -> list[str]:
-    """The fragments that a TOML file names: for all layers, for a kind of them, for a target, or for a checkpoint.
-
-    Raises:
-        LoomError: it is not TOML.
-    """
+    """The fragments that a TOML file names: for all layers, for a kind of them, for a target, or for a checkpoint."""
     data = parse_toml(text, path)
     rules = data.get("structure", []) if path != PACKAGE else []  # what rules for all families select is nobody's own
     tables = [data, *(rule for rule in rules if isinstance(rule, dict))]

@@ -20,11 +20,7 @@ from generator.weave.fill import fill
 
 
 def merge_fields(recipe: Recipe) -> list[Field]:
-    """The members of `Config` in order of selection, their settings filled.
-
-    Raises:
-        LoomError: two fragments give one member.
-    """
+    """The members of `Config` in order of selection, their settings filled."""
     fields: dict[str, Field] = {}
     for fragment in recipe.fragments:
         for member in fragment.fields:
@@ -51,11 +47,7 @@ def _check_default(member: Field) -> None:
 
 
 def check_value(member: Field, value: object, where: str) -> None:
-    """Refuses a value that is not of the type of a field.
-
-    Raises:
-        LoomError: with the place that gives it.
-    """
+    """Refuses a value that is not of the type of a field."""
     statement = member.statement
     if isinstance(statement, ast.AnnAssign) and not is_of(statement.annotation, value):
         message = f"{member.name} is {described(value)}, and {member.fragment} has it as {member.kind}"
@@ -71,9 +63,6 @@ def check_fields(
         definitions: woven; a member is read as `config.NAME` or `….config.NAME`.
         fields: the members of the selected fragments.
         others: every fragment there is, for suggestions.
-
-    Raises:
-        LoomError: it lists the fragments that could give the member.
     """
     known = {member.name for member in fields}
     for definition in definitions:
@@ -138,11 +127,7 @@ def _group(fragment: Fragment, groups: dict[str, str]) -> str:
 
 
 def presets_value(recipe: Recipe, fields: list[Field]) -> Traced:
-    """`PRESETS = {"7b": Config(...), ...}`.
-
-    Raises:
-        LoomError: a preset sets a field that Config does not have, or leaves out one that has no default.
-    """
+    """`PRESETS = {"7b": Config(...), ...}`."""
     by_name = {member.name: member for member in fields if member.is_field}
     names = list(by_name)
     required = [member.name for member in fields if member.is_required]

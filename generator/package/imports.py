@@ -15,9 +15,6 @@ def import_block(imports: Iterable[Import]) -> Traced:
 
     Args:
         imports: what the file's definitions use, in any order; a name may come several times.
-
-    Raises:
-        LoomError: one name is imported from two places.
     """
     chosen: dict[tuple[str, str, str], Import] = {}
     bound: dict[str, Import] = {}

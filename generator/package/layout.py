@@ -42,11 +42,7 @@ class Layout:
 
 
 def file_of(fragment: Fragment, recipe: Recipe) -> str:
-    """The file that a fragment's definitions go to, by its folder.
-
-    Raises:
-        LoomError: the package file knows no file for the folder.
-    """
+    """The file that a fragment's definitions go to, by its folder."""
     folders = recipe.package_file.data.folders
     if fragment.folder not in folders:
         remedy = f"Add `{fragment.folder} = ...` under [folders], or move the fragment."
@@ -61,9 +57,6 @@ def lay_out(recipe: Recipe, definitions: dict[str, Definition], fields: list[Fie
     Args:
         definitions: key -> woven definition.
         fields: the members of Config, filled.
-
-    Raises:
-        LoomError: a name that nobody defines, files that import each other in a circle.
     """
     fragments = {fragment.name: fragment for fragment in recipe.fragments}
     files = {name: file_of(fragment, recipe) for name, fragment in fragments.items()}

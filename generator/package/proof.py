@@ -21,9 +21,6 @@ def check_files(files: Mapping[str, str], woven: Mapping[str, Traced], templates
         files: path in the package -> text.
         woven: those of Python, with their origins.
         templates: path in the package -> template, of the others.
-
-    Raises:
-        LoomError: it names the source of the line.
     """
     for path, text in files.items():
         suffix = path[path.rfind(".") :]

@@ -15,11 +15,7 @@ from generator.recipe.recipe import Recipe
 
 
 def render_files(recipe: Recipe, layout: Layout, fields: list[Field]) -> tuple[dict[str, str], list[str]]:
-    """The files of a package that are not Python, and the templates that they were made from.
-
-    Raises:
-        LoomError: a template is missing or wrong.
-    """
+    """The files of a package that are not Python, and the templates that they were made from."""
     context: dict[str, Any] = {
         "features": _features(recipe, layout),
         "fields": described_fields(fields),
@@ -69,11 +65,7 @@ def _features(recipe: Recipe, layout: Layout) -> list[dict[str, object]]:
 
 
 def _requirements(recipe: Recipe, layout: Layout) -> list[str]:
-    """What the package imports outside its tests, as requirements.
-
-    Raises:
-        LoomError: a module for which the package file names no requirement.
-    """
+    """What the package imports outside its tests, as requirements."""
     table = recipe.merged("requirements")
     found = set()
     for file, modules in layout.modules.items():

@@ -47,9 +47,6 @@ def render_text(template: str, path: str, recipe: Recipe, first: int = 1, **cont
         path: of the file that it stands in, and
         first: the line on which it begins there, for errors.
         context: names beside those that every template has.
-
-    Raises:
-        LoomError: a syntax error or an undefined name, with the line.
     """
     names = {
         **recipe.settings,

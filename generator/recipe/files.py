@@ -14,9 +14,6 @@ def read_text(path: Path, shown: str, remedy: str = "Make it a file of UTF-8 tex
 
     Args:
         shown: how messages name it.
-
-    Raises:
-        LoomError: it is not a regular file, cannot be read, is too long, or is not UTF-8.
     """
     try:
         if path.exists() and not path.is_file():  # reading a pipe or a device may never end

@@ -34,11 +34,7 @@ class Library:
 
     @classmethod
     def read(cls, roots: Sequence[Path]) -> Library:
-        """Reads the folders fragments/, templates/ and targets/ of each root.
-
-        Raises:
-            LoomError: two roots have a file of the same path, or a file is not UTF-8 text.
-        """
+        """Reads the folders fragments/, templates/ and targets/ of each root."""
         files: dict[str, str] = {}
         seen: dict[str, Path] = {}
         for root in roots:
@@ -61,11 +57,7 @@ class Library:
         return self._names("fragments/", ".py")
 
     def _named(self, prefix: str, suffix: str) -> list[str]:
-        """The names of architectures or targets, which become the names of packages.
-
-        Raises:
-            LoomError: one cannot.
-        """
+        """The names of architectures or targets, which become the names of packages."""
         for name in self._names(prefix, suffix):
             if not is_package_name(name):
                 remedy = "Rename it: letters, digits and _, a letter first, and no word of Python."
@@ -82,9 +74,6 @@ class Library:
 
         Args:
             where: the place that asks for it, for the error.
-
-        Raises:
-            LoomError: there is none, or it cannot be parsed.
         """
         path = f"fragments/{name}.py"
         if path not in self.files:

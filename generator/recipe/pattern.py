@@ -186,9 +186,6 @@ def read_pattern(files: Iterable[Toml[Architecture]]) -> Pattern:
 
     Args:
         files: the lineage of the architecture, the first base first.
-
-    Raises:
-        LoomError: a kind that is not defined or not used, or a pattern that cannot be read.
     """
     newest = list(reversed(list(files)))
     file = next((file for file in newest if file.data.layers), None)
@@ -227,9 +224,6 @@ def read_groups(
 
     Args:
         keys: of the table of the file that they stand in.
-
-    Raises:
-        LoomError: a kind that is not defined or that no layer can be of, or a pattern that cannot be read.
     """
     groups: list[Group] = []
     for number, table in enumerate(tables):

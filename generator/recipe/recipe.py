@@ -71,9 +71,6 @@ def select(architecture: str, target: str, library: Library, without: Collection
 
     Args:
         without: fragments to leave out of what they select.
-
-    Raises:
-        LoomError: an unknown architecture, target, fragment or key, or a broken `requires` or `excludes`.
     """
     if architecture not in library.architectures():
         raise LoomError(f"unknown architecture {architecture!r}", None, nearest(architecture, library.architectures()))

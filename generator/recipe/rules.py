@@ -90,11 +90,7 @@ class Neutral:
 
 
 def read_rules(files: Iterable[AnyFile], library: Library) -> tuple[Rule, ...]:
-    """The rules of some files, in order.
-
-    Raises:
-        LoomError: a rule that does not say for which value, or that names a fragment or a kind which there is not.
-    """
+    """The rules of some files, in order."""
     return tuple(_rule(table, n, file, library) for file in files for n, table in enumerate(file.data.structure))
 
 

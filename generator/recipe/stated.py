@@ -48,9 +48,6 @@ def state(
 
     Args:
         left_out: fragments that went, of which bases may state something still.
-
-    Raises:
-        LoomError: a parameter, a setting or a splice that no fragment has.
     """
     order, hf = _merged(lineage, "order"), {name: _merged(lineage, "hf", name) for name in TABLES}
     _check_order(order, fragments, left_out)

@@ -30,22 +30,14 @@ class Toml(Generic[AnyTable]):
 
     @classmethod
     def read(cls, files: Mapping[str, str], path: str, kind: type[AnyTable]) -> Toml[AnyTable]:
-        """A file of a library.
-
-        Raises:
-            LoomError: there is none.
-        """
+        """A file of a library."""
         if path not in files:
             raise LoomError("this file is missing", path, "Restore it.")
         return cls(path, files[path], kind)
 
     @cached_property
     def data(self) -> AnyTable:
-        """The tables.
-
-        Raises:
-            LoomError: the text is not TOML, or not what its kind of file holds.
-        """
+        """The tables."""
         return typed(parse_toml(self.text, self.path), self.kind, self.path, lambda *keys: self.origin(*keys).line)
 
     def origin(self, *keys: str | int) -> Origin:
@@ -63,9 +55,6 @@ def toml_text(tables: dict[str, Any], path: str) -> str:
 
     Args:
         path: of the file that it is for, for the error.
-
-    Raises:
-        LoomError: TOML has no word for a value.
     """
     try:
         text = tomli_w.dumps(tables)

@@ -17,9 +17,6 @@ def parse_toml(text: str, path: str) -> dict[str, Any]:
 
     Args:
         path: how the error names the file.
-
-    Raises:
-        LoomError: the text is not TOML; the line is named.
     """
     try:
         tables = tomllib.loads(text)

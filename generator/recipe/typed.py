@@ -27,9 +27,6 @@ def typed(data: dict[str, Any], kind: type[AnyTable], path: str, line_of: Callab
     Args:
         path: how the error names the file.
         line_of: the keys that lead to a value -> the line on which it stands.
-
-    Raises:
-        LoomError: a key that is unknown, missing or of another type; it names the key, its line and what belongs there.
     """
     message = _refusal(data, kind)
     if not message:

@@ -23,9 +23,6 @@ def read_asked(definitions: dict[str, Definition]) -> tuple[dict[str, Definition
 
     Returns:
         The definitions as they read without them, and the function and name of each parameter that has one.
-
-    Raises:
-        LoomError: a mark that cannot be read, or that leaves a parameter without a default after one with.
     """
     marked = {key: Source(d.text) for key, d in definitions.items() if f"{WORD}(" in d.text.text}
     edits: dict[str, list[Edit]] = {key: [] for key in marked}

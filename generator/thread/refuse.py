@@ -24,11 +24,7 @@ _COMPREHENSIONS = (cst.ListComp, cst.SetComp, cst.DictComp, cst.GeneratorExp)
 
 
 def check_plan(plan: Plan) -> None:
-    """Refuses a plan that the edits could not carry out rightly.
-
-    Raises:
-        LoomError: with the place, and what to write instead.
-    """
+    """Refuses a plan that the edits could not carry out rightly."""
     check_uses(plan)
     for value in plan.values.values():
         _check_layers(plan, value)
@@ -178,11 +174,7 @@ def _exclusive(first: list[tuple[cst.CSTNode, cst.CSTNode]], second: list[tuple[
 
 
 def check_result(plan: Plan, texts: dict[str, Traced]) -> None:
-    """Refuses woven functions in which a threaded value may be read before it is there, or not returned.
-
-    Raises:
-        LoomError: with the source line of the read.
-    """
+    """Refuses woven functions in which a threaded value may be read before it is there, or not returned."""
     for key, text in texts.items():
         starts, prefix = line_starts(text.text), key.rsplit(":", 1)[0] + ":" if ":" in key else ""
         for id, node in _functions(parse_ast(text.text), prefix):

@@ -30,7 +30,7 @@ from generator.language.parts import Definition, Import, Provider, Splice
 from generator.thread.asked import read_asked
 from generator.thread.calls import CallGraph
 from generator.thread.carry import carry
-from generator.thread.plan import make_plan
+from generator.thread.planner import make_plan
 from generator.thread.refuse import check_plan, check_result
 from generator.weave.adapt import Need
 
@@ -52,9 +52,6 @@ def thread(
         imports: path of a fragment -> what it imports, by the name that it binds.
         several: functions that call several layers, in which a value of each layer becomes a tuple of them.
         given: names that layers of some kind are made or called with.
-
-    Raises:
-        LoomError: a value that nobody provides, or a way that cannot carry it.
     """
     definitions, asked = read_asked(definitions)
     graph = CallGraph(definitions, imports)

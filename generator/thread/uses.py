@@ -32,11 +32,7 @@ _COMPUTED = ("getattr", "operator.attrgetter", "operator.methodcaller")
 
 
 def check_uses(plan: Plan) -> None:
-    """Checks every use of every function that takes or gives more than before.
-
-    Raises:
-        LoomError: at the first use that is no call which is followed.
-    """
+    """Checks every use of every function that takes or gives more than before."""
     changed = _changed(plan)
     for name in sorted(changed):
         _check_function(plan, plan.graph.functions[name], changed[name])

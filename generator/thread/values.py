@@ -48,9 +48,6 @@ def read_values(
 
     Args:
         given: names that layers of some kind are made or called with.
-
-    Raises:
-        LoomError: a site that does not exist, a value provided twice at one, or one that is read and never provided.
     """
     offered = {provider.value for provider in providers if provider.optional}  # whose place is that of their provider
     values = {name: Value(name, origin, given=True) for name, origin in given.items() if name not in offered}

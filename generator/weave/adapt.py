@@ -68,9 +68,6 @@ def adapt(splice: Splice, point: Point, scope: Scope, threaded: frozenset[str], 
         scope: of the host; the splice's names are added.
         threaded: every name that is carried through functions, which no splice may have for its own.
         needs: what the splice reads beyond what the point shows is added.
-
-    Raises:
-        LoomError: a name that would mean something else in the host.
     """
     body = as_block(splice.body)
     scopes = scopes_of(body.module)
@@ -102,9 +99,6 @@ def replace_names(body: Source, replaced: dict[str, str], looped: Mapping[str, s
 
     Args:
         looped: other names for the variables of comprehensions.
-
-    Raises:
-        LoomError: a place where another name would say something else.
     """
     scopes, edits = scopes_of(body.module), []
     for alias, scope in scopes.imports:

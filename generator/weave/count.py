@@ -32,9 +32,6 @@ def count_layers(text: Traced, fragment: str, pattern: Pattern) -> Traced:
     Args:
         text: whole statements of a fragment, indented or not.
         fragment: its name.
-
-    Raises:
-        LoomError: an expression that cannot be read.
     """
     if f"{WORD}." not in text.text:
         return text

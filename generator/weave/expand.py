@@ -43,9 +43,6 @@ def write_out(
     Returns:
         The definitions; what threading has to bring to the calls of layers; and the functions that call several layers
         or scans one after the other, in which a value of each layer is one of a tuple.
-
-    Raises:
-        LoomError: groups of which more than one has a pattern of several layers, or a loop that cannot be read.
     """
     woven, needs, several = dict(definitions), [], set()
     carried = frozenset(threaded)
@@ -77,9 +74,6 @@ def check_given(definitions: dict[str, Definition], pattern: Pattern, blocks: di
     Args:
         definitions: threaded.
         blocks: kind of layer -> the name of its class.
-
-    Raises:
-        LoomError: at the line of the kind's `init` or `call`.
     """
     for kind in pattern.kinds.values():
         for key, given, method in (("init", kind.init, "__init__"), ("call", kind.call, "__call__")):

@@ -39,9 +39,6 @@ def fill(text: Traced, settings: dict[str, object]) -> Traced:
     Args:
         text: Python statements, indented or not.
         settings: name -> a string, number, boolean or list of them.
-
-    Raises:
-        LoomError: no selected architecture or target has the setting.
     """
     if "setting(" not in text.text:
         return text

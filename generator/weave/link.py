@@ -29,9 +29,6 @@ def collect(fragments: Iterable[Fragment], file_of: Callable[[Fragment], str]) -
     """All definitions by key: the name, or `file:name` for one that is private to its file.
 
     What tests share, in the files of tests/ that are no tests themselves, is `tests/:name`: private to their folder.
-
-    Raises:
-        LoomError: two fragments define one name, or one defines a name that has a meaning everywhere.
     """
     definitions: dict[str, Definition] = {}
     for fragment in fragments:
@@ -154,11 +151,7 @@ class Linker:
         self._by_path = {fragment.path: fragment for fragment in fragments}
 
     def link(self, text: Traced, file: str) -> Linked:
-        """What a text in `file` uses.
-
-        Raises:
-            LoomError: a name that nobody defines, or that is both defined and imported.
-        """
+        """What a text in `file` uses."""
         uses, imports = [], []
         imported = self._imports(text)
         for name in free_names(text.text):

@@ -26,9 +26,6 @@ def member_edits(source: Source, nodes: Collection[cst.CSTNode], members: Mappin
     Args:
         nodes: what stands for it.
         members: name -> expression.
-
-    Raises:
-        LoomError: another member, or a use without one.
     """
     edits: list[Edit] = []
 

@@ -16,9 +16,6 @@ def in_order(splices: list[Splice], where: str) -> list[Splice]:
     Args:
         splices: in order of selection.
         where: the place of the point.
-
-    Raises:
-        LoomError: two splices rebind one name and neither declares an order, or the declared orders go in a circle.
     """
     if len(splices) < 2:
         return splices

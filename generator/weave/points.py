@@ -61,11 +61,7 @@ class Point:
 
 @remembered
 def find_points(key: str, text: Traced) -> dict[str, Point]:
-    """The join points of one definition by name.
-
-    Raises:
-        LoomError: two points of one name, or a point that cannot be read.
-    """
+    """The join points of one definition by name."""
     points: dict[str, Point] = {}
     if "point(" in text.text:
         source = Source(text)

@@ -51,10 +51,6 @@ def weave_splices(
 
     Returns:
         The definitions, and what the threading operator has to bring to spliced statements.
-
-    Raises:
-        LoomError: a point that no host has, two hosts with one point, an order that is missing or goes in a circle, a
-            splice whose names would mean something else in the host.
     """
     carried, woven, needs = frozenset(threaded), dict(definitions), list[Need]()
     by_point: dict[str, list[Splice]] = {}
