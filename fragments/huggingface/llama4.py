@@ -24,11 +24,6 @@ def _():
     yield "intermediate_size_mlp", "mlp_width"  # there even if all layers have experts
 
 
-@splice("hf.shared_experts")
-def _():
-    pass
-
-
 @splice("hf.structure")
 def _(config):
     rotating = layers.numbers

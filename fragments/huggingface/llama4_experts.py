@@ -9,6 +9,11 @@ def _(hf):
     hf.setdefault("moe_layers", list(range(step - 1, hf["num_hidden_layers"], step)))
 
 
+@splice("hf.shared_experts")
+def _():
+    pass
+
+
 @splice("hf.structure")
 def _(config):
     yield "moe_layers", list(layers.numbers), "experts in layers of that pattern"
