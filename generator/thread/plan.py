@@ -59,8 +59,9 @@ class Plan:
     def is_stacked(self, call: Call, name: str) -> bool:
         """Whether what a call gives for a value came through scans over layers."""
         inner = [c for c in self.graph.calls if c.caller == call.callee and name in self.returned.get(c.callee, ())]
-        given = name in self.returned.get(call.callee, ())
-        return given and (call.scan or any(self.is_stacked(c, name) for c in inner))
+        return name in self.returned.get(call.callee, ()) and (
+            call.scan or any(self.is_stacked(c, name) for c in inner)
+        )
 
     def item(self, call: Call, name: str) -> str:
         """A value as a call takes it: one of a tuple, where each of several calls has its own."""
@@ -76,11 +77,11 @@ class Plan:
 
     def wanted(self, call: Call) -> list[str]:
         """The name that a caller has for each value that the callee also returns, `_` where it has no use for it."""
-        names = []
-        for name in self.returned.get(call.callee, ()):
-            used = name in self.returned.get(call.caller, ()) or call.caller in self.values[name].receivers
-            names.append(self.taken(call, name) if used else "_")
-        return names
+        kept = {
+            *self.returned.get(call.caller, ()),
+            *(v.name for v in self.values.values() if call.caller in v.receivers),
+        }
+        return [self.taken(call, name) if name in kept else "_" for name in self.returned.get(call.callee, ())]
 
     def check_circles(self) -> None:
         """A function that calls itself has no one place for what it carries outward, or for the slice of a layer."""
@@ -120,7 +121,7 @@ def make_plan(
     """
     values = read_values(graph, providers, needs, given or {})
     plan = Plan(graph, values, asked=asked)
-    planner = _Planner(plan, asked)
+    planner = _Planner(plan)
     check_calls(graph, values, asked)
     for need in needs:
         value = values[need.name]
@@ -146,18 +147,18 @@ def make_plan(
             calls = [call for call in graph.calls if call.caller == caller and name in plan.carried(call)]
             if len(calls) > 1 and (caller in several or all(plan.is_stacked(call, name) for call in calls)):
                 plan.split[caller, name] = calls
-    order = {name: index for index, name in enumerate(values)}
+    order = list(values)
     for table in (plan.required, plan.optional, plan.passed, plan.provided, plan.scanned, plan.returned):
         for names in table.values():
-            names.sort(key=order.__getitem__)
+            names.sort(key=order.index)
     return plan
 
 
 class _Planner:
     """Walks outward from each need."""
 
-    def __init__(self, plan: Plan, asked: list[tuple[str, str]]):
-        self.plan, self.graph, self._asked = plan, plan.graph, asked
+    def __init__(self, plan: Plan):
+        self.plan, self.graph, self._asked = plan, plan.graph, plan.asked
 
     def bring(self, function: str, name: str, need: Need | None) -> None:
         """Makes `name` known inside `function`, which cannot do without it."""
@@ -201,9 +202,9 @@ class _Planner:
         """A scan passes nothing but the carry and a slice: what is scanned must see the value from where it stands."""
         callee = self.graph.functions[call.callee]
         if name not in callee.parameter_names and not optional:
-            where = self.graph.functions[call.caller].source.where(call.node)
-            remedy = f"Scan a function that is nested in {call.caller}, and call {call.callee} there."
-            raise LoomError(f"a scan cannot pass {name} to {call.callee} ({callee.where})", where, remedy)
+            message, caller = f"a scan cannot pass {name} to {call.callee} ({callee.where})", call.caller
+            remedy = f"Scan a function that is nested in {caller}, and call {call.callee} there."
+            raise LoomError(message, self.graph.functions[caller].source.where(call.node), remedy)
 
     def _offer(self, function: str, name: str) -> None:
         """Makes `name` known inside `function`, as a parameter that its callers may leave out."""
@@ -239,18 +240,16 @@ class _Planner:
 
     def check_own(self, function: str, name: str) -> None:
         """A variable of the function's own is not the value because it has its name; one of its splices is theirs."""
-        node, text = self.graph.functions[function], self.graph.names.texts[self.graph.functions[function].key]
-        variable = self.graph.names.local(node, name)
+        node = self.graph.functions[function]
+        text, variable = self.graph.names.texts[node.key], self.graph.names.local(node, name)
         if text.scopes.inner[node.node] is not variable[0]:
             return
-        bound = [other for other in text.bound[variable] if not isinstance(other, cst.Param)]
+        bound = (other for other in text.bound[variable] if not isinstance(other, cst.Param))
         mine = [other for other in bound if node.path_of(other) == node.path]
         if name in node.parameter_names or mine:
             what = "variable" if mine else "parameter"
             message = f"{function} must have the value {name}, and has a {what} {name} of its own"
-            remedy = (
-                f'Give it another name; or if it is that value, write `{name}=threaded()` or @provide("{function}").'
-            )
+            remedy = f'Rename it; or if it is that value, write `{name}=threaded()` or @provide("{function}").'
             raise LoomError(message, node.source.where(mine[0]) if mine else node.where, remedy)
 
     def _at_hand(self, function: str, name: str, seen: set[str]) -> bool:
@@ -259,9 +258,8 @@ class _Planner:
             return False
         seen.add(function)
         mine = function in self.plan.values[name].providers or (function, name) in self._asked
-        if mine or self._takes(function, name):
-            return True
-        return any(self._at_hand(outer, name, seen) for outer in self.graph.outward(function))
+        further = self.graph.outward(function)
+        return mine or self._takes(function, name) or any(self._at_hand(outer, name, seen) for outer in further)
 
     def _nobody(self, function: str, name: str, need: Need | None) -> None:
         node = self.graph.functions[function]
@@ -272,8 +270,9 @@ class _Planner:
         message = (
             f"{need.fragment if need else function} needs {name!r}, and {function} ({node.where}), which is called"
         )
-        remedy = f"It is provided at {sites}. Provide it at {function} too, or on the way to it; where {function} is "
-        remedy += "called after all, say so by a type: `layer: Block`."
+        remedy = (
+            f"It is provided at {sites}. Provide it at {function} too, or say by a type who calls it: `layer: Block`."
+        )
         raise LoomError(f"{message} by nobody, does not have it", str(need.origin) if need else node.where, remedy)
 
 
