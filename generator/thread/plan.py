@@ -58,10 +58,9 @@ class Plan:
 
     def is_stacked(self, call: Call, name: str) -> bool:
         """Whether what a call gives for a value came through scans over layers."""
-        inner = [c for c in self.graph.calls if c.caller == call.callee and name in self.returned.get(c.callee, ())]
-        return name in self.returned.get(call.callee, ()) and (
-            call.scan or any(self.is_stacked(c, name) for c in inner)
-        )
+        inner = (c for c in self.graph.calls if c.caller == call.callee)
+        through = call.scan or any(self.is_stacked(c, name) for c in inner)
+        return through and name in self.returned.get(call.callee, ())
 
     def item(self, call: Call, name: str) -> str:
         """A value as a call takes it: one of a tuple, where each of several calls has its own."""
@@ -267,13 +266,10 @@ class _Planner:
             message = f"{function} must take {name}, and Python or a decorator calls it"
             raise LoomError(message, node.where, "Do this in an ordinary method, which is called by its name.")
         sites = ", ".join(f"{p.site} ({p.origin})" for p in self.plan.values[name].providers.values())
-        message = (
-            f"{need.fragment if need else function} needs {name!r}, and {function} ({node.where}), which is called"
-        )
-        remedy = (
-            f"It is provided at {sites}. Provide it at {function} too, or say by a type who calls it: `layer: Block`."
-        )
-        raise LoomError(f"{message} by nobody, does not have it", str(need.origin) if need else node.where, remedy)
+        who = need.fragment if need else function
+        message = f"{who} needs {name!r}, and {function} ({node.where}), which is called by nobody, does not have it"
+        remedy = f"It is provided at {sites}. Provide it at {function} too, or say by a type who calls it: `x: Block`."
+        raise LoomError(message, str(need.origin) if need else node.where, remedy)
 
 
 def _plan_outward(plan: Plan, value: Value) -> None:
