@@ -179,15 +179,15 @@ class _Planner:
 
     def _nobody(self, function: str, name: str, need: Need | None) -> None:
         node = self.graph.functions[function]
-        if node.is_dunder or node.node.decorators:
-            message = f"{function} must take {name}, and Python or a decorator calls it"
-            raise LoomError(message, node.where, "Do this in an ordinary method, which is called by its name.")
         if need and need.function.endswith(".__init__"):
             made = need.function.removesuffix(".__init__")
             message = f"{need.fragment} needs {name!r} where {made} is made, and no kind of layer gives it"
             remedy = f'Write init = {{ {name} = "..." }} in the architecture, under [kinds.KIND] for each kind in its '
             remedy += f"[[layers]]; or provide {name} on the way from {function}."
             raise LoomError(message, str(need.origin), remedy)
+        if node.is_dunder or node.node.decorators:
+            message = f"{function} must take {name}, and Python or a decorator calls it"
+            raise LoomError(message, node.where, "Do this in an ordinary method, which is called by its name.")
         sites = ", ".join(f"{p.site} ({p.origin})" for p in self.plan.values[name].providers.values())
         message = (
             f"{need.fragment if need else function} needs {name!r}, and {function} ({node.where}), which is called"

@@ -30,7 +30,7 @@ def modules(package: Path) -> list[Path]:
 class TestReading:
     def test_model_is_short(self, package):
         """400 lines where attention and feed-forward are of one kind; families that bring another have 550."""
-        most = 550 if package.name.removesuffix("_tpu") in ("deepseek_v3", "gpt_oss", "llama4") else 400
+        most = 550 if package.name.removesuffix("_tpu") in ("deepseek_v3", "glm4_moe", "gpt_oss", "llama4") else 400
         assert len((package / "model.py").read_text().splitlines()) <= most
 
     def test_llama2_does_not_grow(self, package):
