@@ -32,6 +32,20 @@ class Block(nnx.Module):
 '''
 
 
+DEPTH = """from generator.language import provide, splice
+
+
+@splice("Attention.parameters")
+def _(self, depth):
+    self.depth = depth
+
+
+@provide("Attention.__call__")
+def depth(self) -> int:
+    return self.depth
+"""
+
+
 def said(architecture: str, base: str = "llama2", **fragments: str) -> str:
     """The error of a variant of a built-in architecture."""
     text = f'base = "{base}"\ntitle = "Mine"\n{architecture}'
@@ -44,7 +58,15 @@ def said(architecture: str, base: str = "llama2", **fragments: str) -> str:
 @pytest.mark.parametrize("layers", ["", LAYERS])
 def test_a_window_that_no_kind_of_layer_gives(layers):
     text = said(WINDOW + layers)
-    assert "needs 'window' where Attention is made, and no kind of layer gives it\n  Write init = { window = " in text
+    assert (
+        "layer.window is read here, and some kind of layer is made without 'window'\n  Write init = { window = " in text
+    )
+
+
+def test_a_parameter_that_no_kind_of_layer_gives():
+    """The same where nothing sums over layers."""
+    text = said('fragments = ["model/depth"]\n' + LAYERS, depth=DEPTH)
+    assert "needs 'depth' where Attention is made, and no kind of layer gives it\n  Write init = { depth = " in text
 
 
 def test_it_is_given():

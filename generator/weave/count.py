@@ -21,6 +21,7 @@ from generator.recipe.pattern import Kind, Pattern, factor
 from generator.weave.members import member_edits, standing_for
 
 WORD = "layers"
+GIVE_IT = 'Write init = {{ {} = "..." }} in the architecture, under [kinds.KIND] for each kind in its [[layers]].'
 LATER = "groups", "period", "last"  # members that are written out when the kinds of layer are known
 _CALLED = {"sum": "layer", "stacked": "group"}
 _PLAIN = "count", "stacks", "numbers"
@@ -57,7 +58,7 @@ def count_layers(text: Traced, fragment: str, pattern: Pattern) -> Traced:
 def _counted(node: cst.CSTNode, member: str, source: Source, pattern: Pattern, having: list[Kind]) -> str:
     if member in _CALLED and isinstance(node, cst.Call):
         if member == "sum":
-            return _sum({kind.name: _applied(node, kind.init, source) for kind in having}, pattern)
+            return _sum({kind.name: _applied(node, kind.init, source, GIVE_IT) for kind in having}, pattern)
         stacks = []
         for group in pattern.groups:
             one = _applied(node, {"count": group.count}, source)
@@ -88,7 +89,7 @@ def _sum(summands: dict[str, str], pattern: Pattern) -> str:
     return f"({joined})" if len(terms) > 1 or joined != factor(joined) else joined
 
 
-def _applied(call: cst.Call, members: dict[str, str], source: Source) -> str:
+def _applied(call: cst.Call, members: dict[str, str], source: Source, advice: str = "") -> str:
     """The body of the lambda that a call is given, with expressions in place of the members of its parameter."""
     function = call.args[0].value if len(call.args) == 1 and not call.args[0].star else None
     parameters = [*function.params.params, *function.params.kwonly_params] if isinstance(function, cst.Lambda) else []
@@ -99,5 +100,5 @@ def _applied(call: cst.Call, members: dict[str, str], source: Source) -> str:
     start, end = source.span(function.body)
     origin = source.traced.origin_at(start)
     body = Source(Traced.insert("(", origin) + source.traced[start:end] + Traced.insert(")\n", origin))
-    edits = member_edits(body, standing_for(parameters[0].name.value, body), members)
+    edits = member_edits(body, standing_for(parameters[0].name.value, body), members, advice)
     return body.traced.edited(edits).text.strip()[1:-1]

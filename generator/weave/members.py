@@ -20,12 +20,15 @@ def standing_for(name: str, source: Source) -> set[cst.CSTNode]:
     return {node for node, scope in scopes.occurrences if node.value == name and scope.binder(name) is None}
 
 
-def member_edits(source: Source, nodes: Collection[cst.CSTNode], members: Mapping[str, str]) -> list[Edit]:
+def member_edits(
+    source: Source, nodes: Collection[cst.CSTNode], members: Mapping[str, str], advice: str = ""
+) -> list[Edit]:
     """Edits that put expressions in place of the members of what stands for a layer or a group.
 
     Args:
         nodes: what stands for it.
         members: name -> expression.
+        advice: what gives a member that is missing, with {} for its name.
     """
     edits: list[Edit] = []
 
@@ -38,7 +41,10 @@ def member_edits(source: Source, nodes: Collection[cst.CSTNode], members: Mappin
             edits.append(Edit(start, end, Traced.insert(new, source.traced.origin_at(start))))
         elif owner or node in nodes:
             known = ", ".join(f"{syntax.dotted(owner or node)}.{member}" for member in members)
-            remedy = f"Say one of {known}." if known else "Layers are made with nothing of their own here."
+            if advice and name:
+                message = f"{syntax.dotted(node)} is read here, and some kind of layer is made without {name!r}"
+                raise LoomError(message, source.where(node), advice.format(name))
+            remedy = f"Say one of {known}." if known else "Say what layers are made with, as layer.window."
             raise LoomError(f"{syntax.dotted(node)} cannot be read here", source.where(node), remedy)
         else:
             for child in syntax.children(node):

@@ -559,7 +559,11 @@ class TestRefused:
             ("layers.count", "layers.sum(1)", "layers.sum() takes a function of one argument"),
             ("layers.count", "layers.sum(lambda a, b: 1)", "layers.sum() takes a function of one argument"),
             ("layers.count", "layers.sum(lambda layer: layer)", "layer cannot be read here"),
-            ("layers.count", "layers.sum(lambda layer: layer.depth)", "layer.depth cannot be read here"),
+            (
+                "layers.count",
+                "layers.sum(lambda layer: layer.depth)",
+                "layer.depth is read here, and some kind of layer is made without 'depth'",
+            ),
             ("def model(", "AMOUNT = layers.last\n\n    def model(", "layers cannot be read here"),
         ],
     )
