@@ -90,8 +90,9 @@ def draft(
     ]
     recipe = select(family, target, library)
     others = [preset for preset in recipe.presets if preset != "tiny"]
-    tests = {name for file in recipe.lineage for name in file.data.fragments if name.startswith("tests/")}
-    without = [*fitted.tables.get("without", ()), *sorted(tests & {fragment.name for fragment in recipe.fragments})]
+    theirs = {name for file in recipe.lineage for name in file.data.fragments}  # and not every package's
+    tests = [it.name for it in recipe.fragments if it.name.startswith("tests/") and it.name in theirs]
+    without = [*fitted.tables.get("without", ()), *tests]
     own = {"model_type": hf["model_type"], "without": without, "without_presets": others}
     match hf.get("architectures"):
         case [str(reference), *_]:
