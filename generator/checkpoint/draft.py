@@ -81,13 +81,18 @@ def draft(
         *(f"{it.message}\n{it.remedy}" for it in fitted.problems if it.setting not in passed_over),
         *_other_tensors(fitted, tensors),
     ]
-    others = [preset for preset in select(family, target, library).presets if preset != "tiny"]
-    own = {"model_type": hf["model_type"], "without_presets": others}
+    recipe = select(family, target, library)
+    others = [preset for preset in recipe.presets if preset != "tiny"]
+    theirs = {name for file in recipe.lineage for name in file.data.fragments}  # and not every package's
+    tests = [it.name for it in recipe.fragments if it.name.startswith("tests/") and it.name in theirs]
+    without = [*fitted.tables.get("without", ()), *tests]
+    own = {"model_type": hf["model_type"], "without": without, "without_presets": others}
     match hf.get("architectures"):
         case [str(reference), *_]:
             own["reference"] = reference
     unknown = {field for setting, field in fitted.package.sizes() if setting in lacking}
     sizes = {field: value for field, value in fitted.sizes().items() if field not in unknown}
+    own = {key: value for key, value in own.items() if value}
     text = replace(fitted, tables=fitted.tables | own).text(name, sizes)
     return Draft(differences, _comments(family, differences) + text)
 

@@ -88,7 +88,7 @@ def _unknown_type(
     listed = "\n".join(f"- {difference}" for difference in differences[:MOST])
     more = f"\n- and {len(differences) - MOST} more" if len(differences) > MOST else ""
     remedy = (
-        f"The nearest is {family}. What differs from it:\n{listed}{more}\n"
+        f"Going by names, the nearest is {family}. What differs from it:\n{listed}{more}\n"
         f"Add --as {family} to write an architecture file that lists these as comments to work through."
     ).replace("\n", "\n  ")
     return LoomError(f"no architecture is of the model_type {short(repr(hf['model_type']))}", shown, remedy)

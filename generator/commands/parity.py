@@ -64,7 +64,7 @@ def parity(
             return compare(package, reference, scratch, length)
         except package.errors.InputError as error:
             listed = str(error).replace(str(scratch / "checkpoint"), shown)
-            remedy = "Splices at hf.layer_tensors give the names, the layers the shapes: fix those."
+            remedy = "Splices at hf.sizes name settings, at hf.layer_tensors tensors; layers give shapes: fix those."
             raise LoomError(f"{woven.name} does not load it:\n  {listed}", shown, remedy) from None
 
 

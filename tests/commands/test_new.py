@@ -106,7 +106,10 @@ def test_the_new_architecture_builds(make):
             {"original_max_position_embeddings": 64},
             "no fragment covers the setting original_max_position_embeddings, which is 64",
         ),
-        ({"model_type": "lama"}, "no architecture is of the model_type 'lama'\n  The nearest is llama2. What differs"),
+        (
+            {"model_type": "lama"},
+            "no architecture is of the model_type 'lama'\n  Going by names, the nearest is llama2. What differs",
+        ),
         (
             {"model_type": "llama4", "text_config": {"model_type": "llama4_text"}},
             "is of a model of text and more, whose text_config is of the model_type 'llama4_text'\n  Save the",
@@ -223,7 +226,7 @@ def test_no_dense_layers(make):
     assert "mlp_width" not in table["presets"]["mine"]
 
 
-OLMO = {"model_type": "olmo2", "architectures": ["Olmo2ForCausalLM"], "tie_word_embeddings": True}
+OLMO = {"model_type": "olmo3", "architectures": ["Olmo3ForCausalLM"], "tie_word_embeddings": True}
 OLMO_LAYER = ["self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj", "self_attn.o_proj", "self_attn.q_norm"]
 OLMO_LAYER += ["self_attn.k_norm", "mlp.gate_proj", "mlp.up_proj", "mlp.down_proj"]
 OLMO_LAYER += ["post_attention_layernorm", "post_feedforward_layernorm"]
@@ -232,20 +235,20 @@ OLMO_TENSORS += [f"model.layers.{layer}.{name}.weight" for layer in range(3) for
 
 
 def test_an_unknown_model_type_is_not_what_it_is_spelt_like(make):
-    """olmo2 has nothing of the experts of olmoe; by its settings it is a llama, by its tensors a qwen3."""
+    """By its settings olmo3 is a llama, by its tensors an olmo2."""
     output, code, table = make(**OLMO)
     assert (code, table) == (2, None)
-    assert "The nearest is llama2. What differs from it:\n  - tensors were not compared: there is" in output
-    Path("model.safetensors.index.json").write_text(json.dumps({"weight_map": dict.fromkeys(OLMO_TENSORS, "x")}))
+    assert "the nearest is llama2. What differs from it:\n  - tensors were not compared: there is" in output
+    weights = dict.fromkeys([*OLMO_TENSORS, "model.stripes.weight"], "x")
+    Path("model.safetensors.index.json").write_text(json.dumps({"weight_map": weights}))
     output, code, _ = make(**OLMO, stripes=3)
     assert code == 2
     assert (
-        "The nearest is qwen3. What differs from it:\n"
+        "Going by names, the nearest is olmo2. What differs from it:\n"
         "  - no fragment covers the setting stripes, which is 3\n"
         "  Write a fragment for it, or use a checkpoint without it.\n"
-        "  - no fragment has a place for the tensor model.layers.{}.post_feedforward_layernorm.weight\n"
-        "  - the checkpoint has no tensor model.layers.{}.input_layernorm.weight, which the package has\n"
-        "  Add --as qwen3 to write" in output
+        "  - no fragment has a place for the tensor model.stripes.weight\n"
+        "  Add --as olmo2 to write" in output
     )
 
 
@@ -258,8 +261,9 @@ def test_a_file_to_start_from(make):
     text = Path("templates/architectures/mine.toml").read_text()
     assert "# - no fragment has a place for the tensor model.layers.{}.self_attn.q_norm.weight\n" in text
     assert "# - no fragment covers the setting a, which is 1\n" not in text
-    assert (table["base"], table["model_type"], table["reference"]) == ("llama2", "olmo2", "Olmo2ForCausalLM")
-    assert table["without"] == ["model/untied_head"] and table["presets"]["mine"]["width"] == 64
+    assert (table["base"], table["model_type"], table["reference"]) == ("llama2", "olmo3", "Olmo3ForCausalLM")
+    assert table["without"] == ["model/untied_head", "tests/test_flops", "tests/test_llama", "tests/test_rope"]
+    assert table["presets"]["mine"]["width"] == 64
     assert CliRunner().invoke(gen, ["build", "mine", "--target=cpu"]).exit_code == 0
     output, code, _ = make(name="next", **OLMO)
     assert (code, "next.toml: as mine" in output) == (0, True), output  # the family is known now

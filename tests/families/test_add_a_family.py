@@ -19,28 +19,28 @@ from generator.disk.project import Project
 PAGE = (Path(__file__).parents[2] / "docs/add-a-family.md").read_text()
 BLOCKS = re.findall(r"```(\w+)\n(.*?)```", PAGE, re.DOTALL)
 SETTINGS = dict(
-    architectures=["Olmo2ForCausalLM"],
+    architectures=["OlmoForCausalLM"],
     attention_bias=False,
     attention_dropout=0.0,
-    eos_token_id=100257,
+    clip_qkv=None,
+    eos_token_id=50279,
     hidden_act="silu",
     hidden_size=2048,
     initializer_range=0.02,
     intermediate_size=8192,
-    max_position_embeddings=4096,
-    model_type="olmo2",
+    max_position_embeddings=2048,
+    model_type="olmo",
     num_attention_heads=16,
     num_hidden_layers=16,
     num_key_value_heads=16,
-    pad_token_id=100277,
-    rms_norm_eps=1e-06,
+    pad_token_id=1,
     rope_scaling=None,
-    rope_theta=500000,
-    tie_word_embeddings=False,
+    rope_theta=10000.0,
+    tie_word_embeddings=True,
     torch_dtype="float32",
-    transformers_version="4.51.3",
+    transformers_version="4.40.0.dev0",
     use_cache=True,
-    vocab_size=100352,
+    vocab_size=50304,
 )
 
 
@@ -56,16 +56,16 @@ def test_the_page(tmp_path, monkeypatch):
     Path("hf/config.json").write_text(json.dumps(SETTINGS))
     with torch.device("meta"):
         model = transformers.AutoModelForCausalLM.from_config(transformers.AutoConfig.from_pretrained("hf"))
-    index = {"weight_map": dict.fromkeys(model.state_dict(), "model.safetensors")}
+    index = {"weight_map": dict.fromkeys(model.state_dict().keys() - {"lm_head.weight"}, "model.safetensors")}
     Path("hf/model.safetensors.index.json").write_text(json.dumps(index))
-    architecture, commands = Path("templates/architectures/olmo2.toml"), 0
+    architecture, commands = Path("templates/architectures/olmo.toml"), 0
     for language, text in BLOCKS:
         if "<<'END'" in text:
             Path("small").mkdir()
             subprocess.run([sys.executable, "-c", text.split("<<'END'\n")[1].split("END\n")[0]], check=True)
         elif language == "python":
             Path("fragments/model").mkdir(parents=True)
-            Path("fragments/model/norms_after.py").write_text(text)
+            Path("fragments/model/plain_norm.py").write_text(text)
         elif language == "toml":
             presets = "[presets" + architecture.read_text().partition("[presets")[2]
             architecture.write_text(f"{text}\n{presets}")
@@ -76,3 +76,11 @@ def test_the_page(tmp_path, monkeypatch):
             assert plain(output) == plain(expected)
             commands += 1
     assert commands == 4
+    # another checkpoint of the family, by the page's rule
+    other = json.loads(Path("small/config.json").read_text()) | {"clip_qkv": 0.5, "tie_word_embeddings": False}
+    Path("small/config.json").write_text(json.dumps(other))
+    for command in "new --from-hf small/config.json --target=cpu --name=clipped", "parity clipped small":
+        Project.find().forget_library()
+        result = CliRunner().invoke(gen, command.split())
+        assert result.exit_code == 0, result.output
+    assert '"model/clip_qkv"' in Path("templates/architectures/clipped.toml").read_text()
