@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import replace
 from textwrap import dedent
 
-import black
 import pytest
 
 from generator.code.format import format_python
+from generator.code.ruff import run_ruff
 from generator.code.traced import Traced
 from generator.errors import LoomError
 from generator.language.fragment import Fragment, parse_fragment
@@ -51,7 +51,7 @@ VALUE = """
 
 def tidy(text: str) -> str:
     """A text without the indentation that it has in a test, formatted."""
-    return black.format_str(dedent(text), mode=black.Mode(line_length=120))
+    return run_ruff([Traced.copy(dedent(text), "a.py")])[0]
 
 
 def fragments(**texts: str) -> list[Fragment]:
@@ -74,7 +74,7 @@ def operate(settings: dict[str, object] | None = None, /, **texts: str) -> dict[
 
 def woven(settings: dict[str, object] | None = None, /, **texts: str) -> str:
     """All that `operate` gives as one text, formatted."""
-    return format_python(Traced.join(operate(settings, **texts).values())).text
+    return format_python([Traced.join(operate(settings, **texts).values())])[0].text
 
 
 def definition(text: str, name: str) -> str:

@@ -144,7 +144,7 @@ class TestFile:
         source = (
             Traced.copy("def f(x,\n y", A, 4) + Traced.insert(", z", Origin(B, 7)) + Traced.copy("):\n  pass", A, 5)
         )
-        lines = segments(format_python(source))
+        lines = segments(format_python([source])[0])
         assert lines == [
             [(0, Origin(A, 4)), (9, Origin(A, 5)), (10, Origin(B, 7)), (13, Origin(A, 5))],
             [(0, Origin(A, 6))],

@@ -25,7 +25,7 @@ from generator.errors import LoomError
 
 LOCK = "gen.lock"
 MAP = "gen.map"
-TOOLS = ("black", "jinja2", "libcst", "pytokens")
+TOOLS = ("jinja2", "libcst", "pytokens", "ruff")
 REMEDY = "Build the package again with --force; what gen would overwrite is listed without it."
 
 

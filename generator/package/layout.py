@@ -81,7 +81,7 @@ def lay_out(recipe: Recipe, definitions: dict[str, Definition], fields: list[Fie
         placed.setdefault(files[definitions[key].fragment], []).append(key)
     placed = {CONFIG: [key for key in made if key in reached], **placed}
     home = {key: file for file, keys in placed.items() for key in keys}
-    texts, modules, named = {}, {}, {}
+    raw, modules, named = {}, {}, {}
     for file, keys in placed.items():
         own_texts = [made[key] if key in made else definitions[key].text for key in keys]
         outside = [item for key in keys for item in linked(key).imports]
@@ -92,10 +92,15 @@ def lay_out(recipe: Recipe, definitions: dict[str, Definition], fields: list[Fie
             if home[used] != file
         ]
         named[file] = _fragments_in(own_texts, recipe)
-        texts[file] = _file(recipe, file, own_texts, import_block([*outside, *inside]), named[file])
+        raw[file] = [import_block([*outside, *inside]), *own_texts]
         modules[file] = tuple(sorted({item.module.split(".")[0] for item in outside}))
     _check_circles(placed, linked, home, {**{key: d.text for key, d in definitions.items()}, **made})
-    texts["__init__.py"] = _surface(recipe, exports, home)
+    raw["__init__.py"] = _surface(recipe, exports, home)
+    formatted = iter(format_python([text for parts in raw.values() for text in parts]))  # in one go, which is fast
+    texts = {
+        file: _file(recipe, file, next(formatted), [next(formatted) for _ in parts[1:]], named.get(file, ()))
+        for file, parts in raw.items()
+    }
     for folder in sorted({file.rsplit("/", 1)[0] for file in placed if "/" in file}):
         path = f"{folder}/__init__.py"
         texts[path] = Traced.join([header(recipe, ()), documentation(recipe, path, ())])
@@ -231,20 +236,20 @@ def header(recipe: Recipe, fragments: Iterable[str]) -> Traced:
     return Traced.insert(first + (f"{listed}\n" if names else ""), origin)
 
 
-def _file(recipe: Recipe, file: str, texts: list[Traced], imports: Traced, fragments: tuple[str, ...]) -> Traced:
+def _file(recipe: Recipe, file: str, imports: Traced, texts: list[Traced], fragments: tuple[str, ...]) -> Traced:
+    """A file of formatted texts."""
     parts = [header(recipe, fragments), documentation(recipe, file, fragments)]
     if imports.text:
-        parts += [_blank(imports, 1), format_python(imports)]
+        parts += [_blank(imports, 1), imports]
     before = None  # the definition above, where it is a small one
     for number, text in enumerate(texts):
-        formatted = format_python(text)
-        small = not any(line.startswith(("def ", "class ", "@", "async ")) for line in formatted.text.splitlines())
-        if before and small and _is_next_line(before, formatted):
+        small = not any(line.startswith(("def ", "class ", "@", "async ")) for line in text.text.splitlines())
+        if before and small and _is_next_line(before, text):
             count = 0
         else:
             count = 1 if small and (before or number == 0) else 2
-        parts += [_blank(formatted, count), formatted]
-        before = formatted if small else None
+        parts += [_blank(text, count), text]
+        before = text if small else None
     return Traced.join(parts)
 
 
@@ -281,8 +286,8 @@ def documentation(recipe: Recipe, file: str, fragments: tuple[str, ...]) -> Trac
     return Traced.insert(quotes, origin)
 
 
-def _surface(recipe: Recipe, exports: list[str], home: dict[str, str]) -> Traced:
-    """`__init__.py`: the public names."""
+def _surface(recipe: Recipe, exports: list[str], home: dict[str, str]) -> list[Traced]:
+    """What stands in `__init__.py`, the public names: imports and `__all__`."""
     origin = recipe.package_file.origin("exports")
     names = [key.split(":")[-1] for key in exports]
     imports = [
@@ -290,7 +295,4 @@ def _surface(recipe: Recipe, exports: list[str], home: dict[str, str]) -> Traced
         for key, name in zip(exports, names, strict=True)
     ]
     listed = ", ".join(f'"{name}"' for name in sorted(names, key=reading_case))
-    public = Traced.insert(f"__all__ = [{listed}]\n", origin)
-    parts = [header(recipe, ()), documentation(recipe, "__init__.py", ())]
-    block = format_python(import_block(imports))
-    return Traced.join([*parts, _blank(block, 1), block, _blank(block, 1), format_python(public)])
+    return [import_block(imports), Traced.insert(f"__all__ = [{listed}]\n", origin)]

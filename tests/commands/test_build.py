@@ -123,7 +123,7 @@ class TestWriting:
         lock = json.loads(other)
         assert sorted(lock) == ["architecture", "generator", "inputs", "outputs", "seal", "target", "tools"]
         assert sorted(lock["outputs"]) == [path for path in PACKAGE if path != "gen.lock"]
-        assert sorted(lock["tools"]) == ["black", "jinja2", "libcst", "pytokens"]
+        assert sorted(lock["tools"]) == ["jinja2", "libcst", "pytokens", "ruff"]
         assert lock["generator"]["sha256"] == generator_hash()
 
 
@@ -392,7 +392,7 @@ class TestFastPath:
 
     def test_tool_changed(self, workshop, count_weaving, monkeypatch):
         workshop.build("llama_cpu")
-        versions = {"black": "99", "jinja2": "99", "libcst": "99", "pytokens": "99"}
+        versions = {"jinja2": "99", "libcst": "99", "pytokens": "99", "ruff": "99"}
         monkeypatch.setattr("generator.disk.lock.tool_versions", lambda: versions)
         workshop.run(*BUILD)
         assert len(count_weaving) == 2

@@ -149,7 +149,7 @@ class TestWhatPeersMissed:
         assert "the files are right, but the lock is not" in built.run("check", code=1).stdout
 
     def test_tool_version_counts(self, built, monkeypatch):
-        versions = {"black": "99", "jinja2": "99", "libcst": "99", "pytokens": "99"}
+        versions = {"jinja2": "99", "libcst": "99", "pytokens": "99", "ruff": "99"}
         monkeypatch.setattr("generator.disk.lock.tool_versions", lambda: versions)
         assert "became 99" in built.run("check", code=1).stdout
 

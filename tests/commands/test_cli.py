@@ -12,7 +12,7 @@ import pytest
 REPOSITORY = Path(__file__).resolve().parents[2]
 COMMANDS = ("build", "check", "diff", "explain", "list", "loc", "new", "points")
 HEAVY = (
-    "black",
+    "ruff",
     "concurrent.futures",
     "generator.language.fragment",
     "generator.weave",

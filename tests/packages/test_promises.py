@@ -113,7 +113,7 @@ def test_every_line_has_an_origin_and_copied_lines_are_their_source(package):
             if line.strip():
                 total += 1
                 same += line.strip() in source[origin.line - 1]
-    # the rest is what weaving changed: threaded parameters, imports, presets, lines that black broke anew
+    # the rest is what weaving changed: threaded parameters, imports, presets, lines that ruff broke anew
     assert same / total > 0.8
 
 

@@ -173,7 +173,7 @@ def squeezed(line: str) -> str:
 
 
 def test_expected_packages_are_formatted():
-    """They read as if written by hand: black has nothing to change."""
+    """They read as if written by hand: ruff has nothing to change."""
     for path in sorted(GOLDEN.glob("*/expected/*/*.py")):
         assert path.read_text() == tidy(path.read_text()), path
         ast.parse(path.read_text())
