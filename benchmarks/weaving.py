@@ -9,6 +9,7 @@ most; machines are noisy, so each is also given as a multiple of `python -c pass
 from __future__ import annotations
 
 import argparse
+import os
 import resource
 import shutil
 import statistics
@@ -21,6 +22,8 @@ from typing import NamedTuple
 
 ROOT = Path(__file__).resolve().parents[1]
 GEN = [sys.executable, "-m", "generator"]
+# an installed program has its bytecode beside it
+ENVIRONMENT = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
 AGAIN = """
 import time
 from generator.disk.project import Project
@@ -46,7 +49,7 @@ def measured(command: list[str], runs: int, before=lambda: None) -> list[Times]:
     for _ in range(runs + 1):
         before()
         start, used = time.perf_counter(), _children()
-        subprocess.run(command, check=True, cwd=ROOT, capture_output=True)
+        subprocess.run(command, check=True, cwd=ROOT, env=ENVIRONMENT, capture_output=True)
         times.append(Times(time.perf_counter() - start, _children() - used))
     return times[1:]
 

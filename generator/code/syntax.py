@@ -111,6 +111,12 @@ def walk(node: cst.CSTNode) -> tuple[cst.CSTNode, ...]:
     return tuple(found)
 
 
+@remembered
+def below(node: cst.CSTNode, *kinds: type[cst.CSTNode]) -> tuple[cst.CSTNode, ...]:
+    """The nodes of exactly these types, the node itself and all below it."""
+    return tuple(found for found in walk(node) if type(found) in kinds)  # isinstance takes long for libcst's nodes
+
+
 def placeholder(statement: cst.CSTNode, source: Source) -> Traced:
     """What stays of a statement that goes: `pass` where its block holds nothing else, so that the block stays one."""
     for node in walk(source.module):

@@ -250,14 +250,12 @@ class Classes:
                     self.given.setdefault(part.attr.value, []).append((key, part, whole))
 
 
-_ASSIGNING = frozenset(
-    {cst.Assign, cst.WithItem, cst.AnnAssign, cst.AugAssign, cst.NamedExpr, cst.For, cst.CompFor, cst.Del}
-)
+ASSIGNING = (cst.Assign, cst.WithItem, cst.AnnAssign, cst.AugAssign, cst.NamedExpr, cst.For, cst.CompFor, cst.Del)
 
 
 def targets_of(node: cst.CSTNode) -> Iterator[cst.CSTNode]:
     """What a node assigns to, or deletes."""
-    if type(node) not in _ASSIGNING:  # isinstance takes long for libcst's nodes
+    if type(node) not in ASSIGNING:  # isinstance takes long for libcst's nodes
         return
     if isinstance(node, cst.Assign):
         yield from (target.target for target in node.targets)

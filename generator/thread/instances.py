@@ -14,7 +14,7 @@ import libcst as cst
 from generator.code import syntax
 from generator.language.grammar import own_nodes
 from generator.thread.calls import CallGraph
-from generator.thread.functions import targets_of
+from generator.thread.functions import ASSIGNING, targets_of
 from generator.thread.wrappers import WRAPPERS
 
 # A variable; ("attribute", name); a function or a lambda, for what it gives; a call that is not known, for what that
@@ -38,6 +38,10 @@ _SENDING = ("submit", "map", "starmap", "apply", "apply_async", "imap")
 _PLACES = {"jax.lax.cond": (1, 2), "jax.lax.switch": (1,), "jax.lax.fori_loop": (2,), "jax.lax.while_loop": (0, 1)}
 _CALLED = re.compile(r"key|f|fun|func|function|fn|\w+_(fun|fn|func)|default_factory|target|callback|initializer|hook")
 _KEEPING = re.compile(r"append|add|extend|insert|update|set|put|push|register|__set")  # methods that keep what they get
+_READ = (  # the nodes by which something flows
+    *(cst.Param, cst.FunctionDef, cst.Lambda, cst.ClassDef, cst.Attribute, cst.Match, cst.Call, cst.Decorator),
+    *ASSIGNING,
+)
 _OPAQUE = re.compile(r"\b(Any|Callable|object|Module)\b|^(list|tuple|dict|set)$")  # annotations that may be anything
 
 
@@ -59,7 +63,7 @@ class Instances:
         self._scopes = {node: scope for text in self.names.texts.values() for node, scope in text.scopes.inner.items()}
         statements = [node for source in graph.sources.values() for node in source.module.body]
         self._classes = {node: node.name.value for node in statements if isinstance(node, cst.ClassDef)}
-        self._nodes = [(node, key) for key, source in graph.sources.items() for node in syntax.walk(source.module)]
+        self._nodes = [(node, key) for key, source in graph.sources.items() for node in syntax.below(source.module, *_READ)]
         calls = [(node, key) for node, key in self._nodes if isinstance(node, cst.Call)]
         self._takers = {(self.names.taker(node.func, key), syntax.dotted(node.func)) for node, key in calls}
         for (_, attribute), annotation in graph.classes.stated.items():

@@ -28,6 +28,7 @@ _HARMLESS = frozenset(  # what else wrappers are told: nothing about single para
         *("prevent_cse", "policy", "concrete", "has_aux", "holomorphic", "allow_int", "reduce_axes", "graph"),
     }
 )
+_EXCUSING = (cst.Annotation, cst.Call, cst.ExceptHandler, cst.MatchClass, cst.Attribute, cst.ClassDef)
 _COMPUTED = ("getattr", "operator.attrgetter", "operator.methodcaller")
 
 
@@ -132,7 +133,8 @@ class _Uses:
             return
         words = {*self.methods, "getattr", "operator", "class "}
         for key, source in self.graph.sources.items():
-            for node in syntax.walk(source.module) if any(word in source.text for word in words) else ():
+            nodes = syntax.below(source.module, cst.Attribute, cst.Call, cst.ClassDef)
+            for node in nodes if any(word in source.text for word in words) else ():
                 if isinstance(node, cst.Attribute) and node.attr.value in self.methods:
                     self._check_attribute(node, node.value, node.attr.value, key)
                 elif isinstance(node, cst.Call) and self.graph.names.meaning(node.func, key) in _COMPUTED and node.args:
@@ -222,9 +224,8 @@ class _Uses:
 def _excused(module: cst.Module) -> frozenset[cst.CSTNode]:
     """The names of classes where they make no instance: `x: Block`, `isinstance(x, Block)`, `except Block`."""
     found: list[cst.CSTNode] = []
-    for node in syntax.walk(module):
-        kind = type(node)  # isinstance takes long for libcst's nodes
-        if kind is cst.Annotation or (kind is cst.Call and syntax.called(node) in ("isinstance", "issubclass")):
+    for node in syntax.below(module, *_EXCUSING):
+        if isinstance(node, cst.Annotation) or syntax.called(node) in ("isinstance", "issubclass"):
             found += syntax.walk(node)
         elif isinstance(node, cst.ExceptHandler) and node.type:
             found += syntax.walk(node.type)
