@@ -63,7 +63,9 @@ class Instances:
         self._scopes = {node: scope for text in self.names.texts.values() for node, scope in text.scopes.inner.items()}
         statements = [node for source in graph.sources.values() for node in source.module.body]
         self._classes = {node: node.name.value for node in statements if isinstance(node, cst.ClassDef)}
-        self._nodes = [(node, key) for key, source in graph.sources.items() for node in syntax.below(source.module, *_READ)]
+        self._nodes = [
+            (node, key) for key, source in graph.sources.items() for node in syntax.below(source.module, *_READ)
+        ]
         calls = [(node, key) for node, key in self._nodes if isinstance(node, cst.Call)]
         self._takers = {(self.names.taker(node.func, key), syntax.dotted(node.func)) for node, key in calls}
         for (_, attribute), annotation in graph.classes.stated.items():
