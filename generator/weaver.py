@@ -49,7 +49,7 @@ def weave(architecture: str, target: str, library: Library, without: Collection[
 
     def spliced(chosen: list[Fragment], without: frozenset[str]) -> tuple[dict[str, Definition], list[Need]]:
         definitions, splices = _collected([fragments[f.name] for f in chosen], without, recipe)
-        return weave_splices(definitions, splices, threaded, lambda point: _host_of(point, recipe))
+        return weave_splices(definitions, splices, threaded, lambda splice: _host_of(splice, chosen, recipe))
 
     made = specialise(recipe, providers, spliced)
     definitions, needs, several = write_out(made.definitions, recipe.pattern, made.blocks, threaded)
@@ -96,14 +96,21 @@ def _filled(fragment: Fragment, recipe: Recipe) -> Fragment:
     )
 
 
-def _host_of(point: str, recipe: Recipe) -> str:
-    """Where a point is that no selected fragment has, and what stands in that fragment's place."""
-    for fragment in recipe.library.everything:
-        if any(point in find_points(definition.name, definition.text) for definition in fragment.definitions):
-            names = {definition.name for definition in fragment.definitions}
-            others = [f.name for f in recipe.fragments if names & {definition.name for definition in f.definitions}]
-            instead = f"; {others[0]} stands in its place: repeat the point there" if others else ""
-            return f"It is a point of {fragment.name}, which is not selected{instead}."
+def _host_of(splice: Splice, chosen: list[Fragment], recipe: Recipe) -> str:
+    """Where the point is that no chosen fragment has, and what stands in that fragment's place.
+
+    An optional splice misses the point only if its fragment has no splice for what stands there.
+    """
+    said = {other.point for fragment in chosen if fragment.name == splice.fragment for other in fragment.splices}
+    for host in recipe.library.everything:
+        for name in (d.name for d in host.definitions if splice.point in find_points(d.name, d.text)):
+            others = (f for f in chosen if name in (d.name for d in f.definitions))
+            other = next((f for f in others if file_of(f, recipe) == file_of(host, recipe)), None)
+            points = {point for d in other.definitions for point in find_points(d.name, d.text)} if other else set()
+            if splice.optional and (other in (None, host) or said & points):
+                continue
+            instead = f"; {other.name} stands in its place: repeat the point there" if other else ""
+            return f"It is a point of {host.name}, which is not selected{instead}."
     return ""
 
 

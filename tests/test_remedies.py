@@ -86,6 +86,17 @@ def test_a_block_without_the_points_of_the_one_that_it_replaces():
     assert "It is a point of model/block, which is not selected; model/other stands in its place: repeat the" in text
 
 
+def test_a_kernel_without_the_points_of_the_one_that_it_replaces():
+    """Of a window, all splices are optional, as each kernel has points of its own: it must not vanish in silence."""
+    kernel = (
+        '"""Another kernel."""\n\nimport jax\n\n\n'
+        "def attend(q, k, v):\n    return jax.nn.dot_product_attention(q, k, v, is_causal=True)\n"
+    )
+    text = said('without = ["kernels/attend_xla"]\nfragments = ["model/other"]\n', base="mistral", other=kernel)
+    assert "model/sliding_window splices into the point 'attend.mask', which no selected fragment has\n" in text
+    assert "It is a point of kernels/attend_xla, which is not selected; model/other stands in its place" in text
+
+
 def test_a_preset_with_a_dot_in_its_name():
     text = said("[presets.0.3b]\nwidth = 64\n")
     assert text == (

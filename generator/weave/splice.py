@@ -39,7 +39,7 @@ def weave_splices(
     definitions: dict[str, Definition],
     splices: Iterable[Splice],
     threaded: Iterable[str] = (),
-    elsewhere: Callable[[str], str] = lambda point: "",
+    elsewhere: Callable[[Splice], str] = lambda splice: "",
 ) -> tuple[dict[str, Definition], list[Need]]:
     """Puts all splices in place and removes the points.
 
@@ -47,7 +47,7 @@ def weave_splices(
         definitions: key -> definition.
         splices: of the selected fragments, in order of selection.
         threaded: names of the values that travel through functions.
-        elsewhere: what to say of a point that is in no host here, if anything.
+        elsewhere: what to say of a splice whose point is in no host here; of an optional one, if it should have one.
 
     Returns:
         The definitions, and what the threading operator has to bring to spliced statements.
@@ -72,11 +72,12 @@ def weave_splices(
             done |= filled
         woven[key] = definition if text is definition.text else replace(definition, text=text)
     for splice in (splice for name, some in by_point.items() if name not in hosts for splice in some):
-        if not splice.optional:
+        remedy = elsewhere(splice)
+        if remedy or not splice.optional:
             raise LoomError(
                 f"{splice.fragment} splices into the point {splice.point!r}, which no selected fragment has",
                 str(splice.origin),
-                elsewhere(splice.point) or f"{nearest(splice.point, hosts)} Or say optional=True.",
+                remedy or f"{nearest(splice.point, hosts)} Or say optional=True.",
                 dependent=splice.fragment,
             )
     return woven, needs
