@@ -43,7 +43,7 @@ def weave(architecture: str, target: str, library: Library, without: Collection[
     recipe = select(architecture, target, library, without)
     fragments = {fragment.name: _filled(fragment, recipe) for fragment in recipe.fragments}
     splices = [splice for fragment in fragments.values() for splice in fragment.splices]
-    providers = _provided(fragments.values())
+    providers = _provided(fragments.values(), list(recipe.package_file.data.folders))
     every = [definition for fragment in fragments.values() for definition in fragment.definitions]
     threaded = threaded_names(every, splices, providers)
 
@@ -123,9 +123,20 @@ def _undefined(recipe: Recipe, definitions: dict[str, Definition], fields: list[
     return None
 
 
-def _provided(fragments: Collection[Fragment]) -> list[Provider]:
-    """The providers of all fragments, those of a site for what is alike too."""
-    providers = [provider for fragment in fragments for provider in fragment.providers]
+def _provided(fragments: Collection[Fragment], folders: list[str]) -> list[Provider]:
+    """The providers of all fragments, those of a site for what is alike too, in the order that their values get.
+
+    It is the same whatever the order of selection: folder by folder, what callers may hand in first, what each layer
+    has for itself last, then by name.
+    """
+    of_layers = {provider.value for fragment in fragments for provider in fragment.providers if provider.per_layer}
+
+    def place(provider: Provider) -> tuple[int, bool, bool, str]:
+        folder = provider.fragment.split("/")[0]
+        number = folders.index(folder) if folder in folders else len(folders)
+        return number, provider.value in of_layers, not provider.optional, provider.value
+
+    providers = sorted((provider for fragment in fragments for provider in fragment.providers), key=place)
     alike = [pair for fragment in fragments for pair in fragment.alike]
     own = {(provider.site, provider.value) for provider in providers}
     return providers + [

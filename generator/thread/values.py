@@ -49,8 +49,7 @@ def read_values(
     Args:
         given: names that layers of some kind are made or called with.
     """
-    offered = {provider.value for provider in providers if provider.optional}  # whose place is that of their provider
-    values = {name: Value(name, origin, given=True) for name, origin in given.items() if name not in offered}
+    values: dict[str, Value] = {}
     for provider in providers:
         if provider.site not in graph.functions:
             raise LoomError(
@@ -70,6 +69,8 @@ def read_values(
                 "Remove one of them, or exclude one fragment from the other.",
             )
         value.providers[provider.site] = provider
+    for name, origin in given.items():
+        values.setdefault(name, Value(name, origin, given=True))
     for function in graph.functions.values():
         for word, call in marks_of(function):
             if len(call.args) != 1 or call.args[0].keyword or not isinstance(call.args[0].value, cst.Name):

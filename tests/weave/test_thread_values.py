@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from miniature import VALUE, check_value, message, refused, run, tidy, woven
+from miniature import PACKAGE, VALUE, check_value, message, package, refused, run, tidy, woven
 
 
 class TestNestedFunctions:
@@ -275,3 +275,42 @@ class TestSeveralValues:
                 return a + b
             """)
         assert run("from typing import Any as Array\n" + text)["site"](1) == 1 + 2 + 20
+
+
+class TestTheOrderOfValues:
+    """It is that of their providers, whatever the order of selection: folder by folder, what callers may hand in first,
+    what each layer has for itself last, then by name."""
+
+    FRAGMENTS = {
+        "data/batches": ("'site', optional=True", "segments"),
+        "model/cache": ("'site', optional=True, per_layer=True", "cache"),
+        "model/chunks": ("'site'", "chunks"),
+        "model/positions": ("'site', optional=True", "positions"),
+        "model/rope": ("'site'", "angles"),
+    }
+    HOST = """
+        import jax
+        from generator.language import point
+
+        def inner(x):
+            point("inner.here", x)
+            return x
+
+        def site(x, layers):
+            def step(x, layer):
+                return inner(x), None
+
+            return jax.lax.scan(step, x, layers)[0]
+    """
+
+    @pytest.mark.parametrize("step", [1, -1])
+    def test_it(self, step):
+        head = "from generator.language import provide, splice\n\n@provide({})\ndef {}(x):\n    return None\n\n"
+        texts = {
+            name: head.format(site, value) + f"@splice('inner.here')\ndef _(x, {value}):\n    print({value})\n"
+            for name, (site, value) in list(self.FRAGMENTS.items())[::step]
+        }
+        more = 'data = "data.py"\n\n[requirements]\njax = "jax>=0.7"\n\n[config]'
+        made = PACKAGE.replace('["model"]', '["site"]').replace("\n[config]", more)
+        text = package({"model/host": self.HOST, **texts}, package=made).files["model.py"]
+        assert "def inner(x, positions, angles, chunks, cache, segments):" in text
