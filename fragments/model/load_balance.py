@@ -28,7 +28,7 @@ def _(scores, segment_ids):
     emit(expert_scores)
 
 
-@splice("loss.terms", after="expert_load z_loss")
+@splice("loss.terms", after="expert_load")
 def _(total, sums, batch_sums, expert_scores, config):
     whole = batch_sums or sums  # of all of the batch, of which this may be a microbatch
     load, score = whole["expert_load"], join_layers(expert_scores)  # [L, E]

@@ -11,11 +11,10 @@ from generator.language import splice
 
 @splice("Attention.parameters")
 def _(self, config):
-    heads, kv_heads = (config.heads, config.head_size), (config.kv_heads, config.head_size)
     # one axis is named: like vectors, they do not decay
-    self.query_bias = nnx.Param(jnp.zeros(heads), axes=("head_size",))
-    self.key_bias = nnx.Param(jnp.zeros(kv_heads), axes=("head_size",))
-    self.value_bias = nnx.Param(jnp.zeros(kv_heads), axes=("head_size",))
+    self.query_bias = nnx.Param(jnp.zeros((config.heads, config.head_size)), axes=("head_size",))
+    self.key_bias = nnx.Param(jnp.zeros((config.kv_heads, config.head_size)), axes=("head_size",))
+    self.value_bias = nnx.Param(jnp.zeros((config.kv_heads, config.head_size)), axes=("head_size",))
 
 
 @splice("Attention.heads", before="rope qk_norm attention_temperature")

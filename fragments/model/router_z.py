@@ -28,7 +28,7 @@ def _(logits, segment_ids):
     emit(router_z)
 
 
-@splice("loss.terms", after="load_balance z_loss expert_load")
+@splice("loss.terms", after="load_balance expert_load")
 def _(total, sums, batch_sums, router_z, config):
     mean_router_z = join_layers(router_z).sum() / routed_tokens((batch_sums or sums)["expert_load"], config)
     total += config.router_z * mean_router_z * (batch_sums or sums)["targets"]

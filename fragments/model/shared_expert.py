@@ -3,7 +3,7 @@
 Source: Dai et al. 2024, arXiv 2401.06066, section 3.2.
 """
 
-from generator.language import layers, point, provide, requires, splice
+from generator.language import layers, point, requires, splice
 from generator.language.roles import FeedForward
 
 requires("experts", "feed_forward_width")
@@ -15,12 +15,7 @@ class Config:
 
 @splice("MixtureOfExperts.parameters")
 def _(self, config, rngs):
-    self.shared = FeedForward(config, rngs)
-
-
-@provide("MixtureOfExperts.__init__")
-def width(config) -> int:
-    return config.shared_experts * config.expert_width
+    self.shared = FeedForward(config, rngs, width=config.shared_experts * config.expert_width)
 
 
 @splice("MixtureOfExperts.result")

@@ -65,7 +65,7 @@ def _(model, batch, x, config):
     x = hidden_and_ahead(model, batch["tokens"], batch["targets"], batch["weights"], batch["positions"], config)
 
 
-@splice("loss.terms", after="z_loss load_balance router_z")
+@splice("loss.terms", after="expert_load load_balance router_z")
 def _(total, sums, ahead_cross_entropy, ahead_targets, config):
     total += config.ahead_weight * jnp.sum(ahead_cross_entropy)
     sums |= {"ahead_cross_entropy": ahead_cross_entropy, "ahead_targets": ahead_targets}  # of each layer ahead

@@ -18,7 +18,8 @@ def loss(model: Decoder, batch: dict[str, Array], config: Config) -> tuple[Array
     is_target = batch["targets"][..., None] == jnp.arange(config.vocab_size)
     log_likelihood = jnp.sum(jnp.where(is_target, logits, 0), axis=-1) - log_normalizer
     cross_entropy = -jnp.sum(log_likelihood * batch["weights"])
-    total = cross_entropy
+    with point("loss.total", cross_entropy, log_normalizer, weights=batch["weights"], config=config):
+        total = cross_entropy
     sums = {"cross_entropy": cross_entropy, "targets": jnp.sum(batch["weights"])}
-    point("loss.terms", total, sums, log_normalizer, weights=batch["weights"], config=config)
+    point("loss.terms", total, sums, config=config)
     return total, sums

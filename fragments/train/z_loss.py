@@ -12,6 +12,6 @@ class Config:
     z_loss: float = 0.0  # weight of the squared log of the softmax's normalizer in the loss; 0: none
 
 
-@splice("loss.terms")
-def _(total, log_normalizer, weights, config):
-    total += config.z_loss * jnp.sum(log_normalizer**2 * weights)
+@splice("loss.total")
+def _(total, cross_entropy, log_normalizer, weights, config):
+    total = cross_entropy + config.z_loss * jnp.sum(log_normalizer**2 * weights)
