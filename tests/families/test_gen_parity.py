@@ -25,6 +25,16 @@ from generator.language import splice
 def _(q):
     q = q * 1.001
 '''
+EPSILON = '''"""Norms that add ten times as much to the mean of squares."""
+
+from generator.language import splice
+
+
+@splice("hf.complete")
+def _(hf):
+    hf["rms_norm_eps"] = 1e-5
+'''
+COARSE = 'base = "qwen3"\ntitle = "Qwen 3, wrong"\nfragments = ["model/epsilon"]\n'
 WRONG = 'base = "llama2"\ntitle = "Llama 2, wrong"\nfragments = ["model/stretched"]\n'
 
 
@@ -36,6 +46,8 @@ def folder(tmp_path, monkeypatch):
         "gen.toml": 'generated = "generated"\n',
         "fragments/model/stretched.py": STRETCHED,
         "templates/architectures/wrong.toml": WRONG,
+        "fragments/model/epsilon.py": EPSILON,
+        "templates/architectures/coarse.toml": COARSE,
     }.items():
         (tmp_path / path).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / path).write_text(text)
@@ -70,6 +82,16 @@ def test_what_differs_is_named(folder):
     assert not rows["logits"]["holds"] and not rows["cached decoding: logits"]["holds"]
     assert all(row["holds"] for what, row in rows.items() if what.startswith("round trip"))
     assert "\n  logits  " in (said := run("wrong", "hf", code=1).stdout) and " FAILED\n" in said
+
+
+def test_an_epsilon_of_norms_that_is_too_large(folder):
+    """It moves logits by little more than rounding does."""
+    (folder / "model.safetensors").unlink()
+    (folder / "config.json").unlink()
+    transformers.Qwen3Config(**SMALL, head_dim=8, rms_norm_eps=1e-6).save_pretrained(folder)
+    assert all(row["holds"] for row in json.loads(run("qwen3", "hf", "--json", code=0).stdout))
+    rows = {row["what"]: row for row in json.loads(run("coarse", "hf", "--json", code=1).stdout)}
+    assert not rows["logits"]["holds"] and not rows["cached decoding: logits"]["holds"]
 
 
 def lacking(folder: Path) -> None:
