@@ -135,6 +135,59 @@ class TestReport:
         assert json.loads(workshop.run("loc", "--json").stdout)["ratio"]["code"] == 0
 
 
+class TestCharges:
+    """An architecture is charged with its file, and with what it selects and neither a base nor every package does."""
+
+    PACKAGE = 'fragments = ["model/common"]\n[[structure]]\nsetting = "a"\nfragments = ["model/anybodys"]\n'
+    BASE = """
+        title = "Base"
+        fragments = ["model/own", "model/common"]
+        [[structure]]  # a checkpoint with a window selects more
+        setting = "window"
+        fragments = ["model/ruled"]
+        [kinds.local]
+        fragments = ["model/of_kind"]
+        [targets.cpu]
+        fragments = ["model/of_target", "kernels/gpu"]
+
+        # sizes
+        [presets.tiny]
+        width = 8
+        layers = 2
+        [presets."7b"]
+        width = 4096
+        """
+    VARIANT = """
+        base = "base"
+        title = "Variant"
+        fragments = ["model/own", "model/more", "model/nowhere"]
+        [presets.tiny]
+        layers = 3
+        [[structure]]
+        setting = "window"
+        fragments = ["model/ruled", "model/anybodys"]
+        """
+
+    def test_them(self, workshop):
+        for name in "common", "own", "ruled", "of_kind", "of_target", "more", "anybodys":
+            workshop.source(f"fragments/model/{name}.py", f"def {name}():\n    return 1  # one\n")
+        for path, text in {"package": self.PACKAGE, "architectures/base": self.BASE}.items():
+            workshop.source(f"templates/{path}.toml", dedent(text))
+        workshop.source("templates/architectures/variant.toml", dedent(self.VARIANT))
+        workshop.list_packages("variant_cpu")
+        rows = json.loads(workshop.run("loc", "--json").stdout)["architectures"]
+        assert rows[:2] == [
+            {  # 14 lines of its own, with a comment and two blank ones; four fragments of two lines
+                **{"architecture": "base", "physical": 17 + 8, "code": 14 + 8, "presets": 5},
+                "new_fragments": ["model/own", "model/ruled", "model/of_kind", "model/of_target"],
+            },
+            {  # 8 lines, with one blank one; two fragments, as one of the three is not there
+                **{"architecture": "variant", "physical": 9 + 4, "code": 8 + 4, "presets": 2},
+                "new_fragments": ["model/more", "model/nowhere", "model/anybodys"],
+            },
+        ]
+
+
 class TestReach:
     """What a feature touches, in packages small enough to count by hand."""
 
