@@ -129,14 +129,14 @@ def _provided(fragments: Collection[Fragment], folders: list[str]) -> list[Provi
     It is the same whatever the order of selection: folder by folder, what callers may hand in first, what each layer
     has for itself last, then by name.
     """
-    of_layers = {provider.value for fragment in fragments for provider in fragment.providers if provider.per_layer}
+    providers = [provider for fragment in fragments for provider in fragment.providers]
+    of_layers = {provider.value for provider in providers if provider.per_layer}
 
     def place(provider: Provider) -> tuple[int, bool, bool, str]:
         folder = provider.fragment.split("/")[0]
-        number = folders.index(folder) if folder in folders else len(folders)
-        return number, provider.value in of_layers, not provider.optional, provider.value
+        return [*folders, folder].index(folder), provider.value in of_layers, not provider.optional, provider.value
 
-    providers = sorted((provider for fragment in fragments for provider in fragment.providers), key=place)
+    providers.sort(key=place)
     alike = [pair for fragment in fragments for pair in fragment.alike]
     own = {(provider.site, provider.value) for provider in providers}
     return providers + [

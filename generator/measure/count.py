@@ -30,9 +30,6 @@ class Lines(NamedTuple):
     physical: int = 0
     code: int = 0
 
-    def plus(self, other: Lines) -> Lines:
-        return Lines(self.physical + other.physical, self.code + other.code)
-
 
 def total(counts: list[Lines]) -> Lines:
     return Lines(sum(count.physical for count in counts), sum(count.code for count in counts))

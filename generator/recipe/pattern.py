@@ -103,10 +103,6 @@ class Pattern:
     further: tuple[tuple[str, ...], ...] = ()
 
     @property
-    def is_uniform(self) -> bool:
-        return len(self.groups) == 1 and self.groups[0].period == 1
-
-    @property
     def given(self) -> dict[str, Origin]:
         """What layers of some kind are made or called with."""
         return {name: kind.origin or Origin("", 1) for kind in self.kinds.values() for name in (*kind.init, *kind.call)}

@@ -281,13 +281,6 @@ class TestTheOrderOfValues:
     """It is that of their providers, whatever the order of selection: folder by folder, what callers may hand in first,
     what each layer has for itself last, then by name."""
 
-    FRAGMENTS = {
-        "data/batches": ("'site', optional=True", "segments"),
-        "model/cache": ("'site', optional=True, per_layer=True", "cache"),
-        "model/chunks": ("'site'", "chunks"),
-        "model/positions": ("'site', optional=True", "positions"),
-        "model/rope": ("'site'", "angles"),
-    }
     HOST = """
         import jax
         from generator.language import point
@@ -301,16 +294,32 @@ class TestTheOrderOfValues:
                 return inner(x), None
 
             return jax.lax.scan(step, x, layers)[0]
-    """
+        """
+    VALUES = (
+        ("data/batches", "segments", ", optional=True"),
+        ("model/cache", "cache", ", optional=True, per_layer=True"),
+        ("model/chunks", "chunks", ""),
+        ("model/decoder", "positions", ", optional=True"),
+        ("model/rope", "angles", ""),
+    )
 
     @pytest.mark.parametrize("step", [1, -1])
     def test_it(self, step):
-        head = "from generator.language import provide, splice\n\n@provide({})\ndef {}(x):\n    return None\n\n"
         texts = {
-            name: head.format(site, value) + f"@splice('inner.here')\ndef _(x, {value}):\n    print({value})\n"
-            for name, (site, value) in list(self.FRAGMENTS.items())[::step]
+            name: f"""
+                from generator.language import provide, splice
+
+                @provide("site"{options})
+                def {value}(x):
+                    return None
+
+                @splice("inner.here")
+                def _(x, {value}):
+                    print({value})
+                """
+            for name, value, options in self.VALUES[::step]
         }
         more = 'data = "data.py"\n\n[requirements]\njax = "jax>=0.7"\n\n[config]'
-        made = PACKAGE.replace('["model"]', '["site"]').replace("\n[config]", more)
-        text = package({"model/host": self.HOST, **texts}, package=made).files["model.py"]
+        described = PACKAGE.replace('["model"]', '["site"]').replace("\n[config]", more)
+        text = package({"model/host": self.HOST, **texts}, package=described).files["model.py"]
         assert "def inner(x, positions, angles, chunks, cache, segments):" in text
