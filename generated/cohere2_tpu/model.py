@@ -195,7 +195,7 @@ class LocalAttention(nnx.Module):
         self.window = window
 
     def __call__(
-        self, x: Array, positions: Array, cache: Cache | None, angles: Array, segment_ids: Array | None
+        self, x: Array, positions: Array, angles: Array, cache: Cache | None, segment_ids: Array | None
     ) -> tuple[Array, Cache | None]:
         q = self.query(x)  # [B, T, N, H]
         k = self.key(x)  # [B, T, K, H]
@@ -264,10 +264,10 @@ class LocalBlock(nnx.Module):
         self.mlp = FeedForward(config, rngs)
 
     def __call__(
-        self, x: Array, positions: Array, cache: Cache | None, angles: Array, segment_ids: Array | None
+        self, x: Array, positions: Array, angles: Array, cache: Cache | None, segment_ids: Array | None
     ) -> tuple[Array, Cache | None]:
         h = self.norm(x)
-        attended, cache = self.attention(h, positions, cache, angles, segment_ids)
+        attended, cache = self.attention(h, positions, angles, cache, segment_ids)
         return shard(x + attended + self.mlp(h), "batch", "sequence", "residual"), cache
 
 
@@ -300,12 +300,12 @@ class Period(nnx.Module):
         self.full = FullBlock(config, rngs, window=EVERYTHING)
 
     def __call__(
-        self, x: Array, positions: Array, cache: tuple[Cache, ...] | None, angles: Array, segment_ids: Array | None
+        self, x: Array, positions: Array, angles: Array, cache: tuple[Cache, ...] | None, segment_ids: Array | None
     ) -> tuple[Array, tuple[Cache, ...] | None]:
         cache = cache or (None,) * 4
-        x, local_0_cache = self.local_0(x, positions, cache[0], angles, segment_ids)
-        x, local_1_cache = self.local_1(x, positions, cache[1], angles, segment_ids)
-        x, local_2_cache = self.local_2(x, positions, cache[2], angles, segment_ids)
+        x, local_0_cache = self.local_0(x, positions, angles, cache[0], segment_ids)
+        x, local_1_cache = self.local_1(x, positions, angles, cache[1], segment_ids)
+        x, local_2_cache = self.local_2(x, positions, angles, cache[2], segment_ids)
         x, full_cache = self.full(x, positions, cache[3], segment_ids)
         return x, (local_0_cache, local_1_cache, local_2_cache, full_cache)
 
@@ -341,7 +341,7 @@ class Decoder(nnx.Module):
 
         def block(x, inputs):
             layer, cache = inputs
-            x, cache = layer(x, positions, cache, angles, segment_ids)
+            x, cache = layer(x, positions, angles, cache, segment_ids)
             return x, cache
 
         x, cache = jax.lax.scan(remat(block), x, (self.layers, cache))

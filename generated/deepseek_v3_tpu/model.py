@@ -2,8 +2,8 @@
 # Fragments: model/embedding, model/untied_head, model/rms_norm, model/linear, model/kv_cache, model/latent_attention,
 # model/rope, model/yarn, model/rope_scale, model/rope_interleaved, kernels/attend_splash, model/low_rank_query,
 # model/yarn_scores, model/decoder, data/batches, model/swiglu, model/feed_forward_width, model/expert_linear,
-# model/dropless, model/limited_groups, model/expert_load, model/experts, model/shared_expert, model/balance_bias,
-# model/scaled_weights, model/sigmoid_scores, model/normalised_top_k, model/block, model/layers_ahead.
+# model/dropless, model/limited_groups, model/expert_load, model/experts, model/balance_bias, model/scaled_weights,
+# model/shared_expert, model/sigmoid_scores, model/normalised_top_k, model/block, model/layers_ahead.
 """DeepSeek V3 (DeepSeek-AI 2024, arXiv 2412.19437): the whole model, top to bottom.
 
 Letters in shapes: B batch, T sequence, D width, N heads, K key and value heads, H head size, F feed-forward width,
@@ -350,7 +350,6 @@ class MixtureOfExperts(nnx.Module):
     """A router, and the experts that it sends tokens to."""
 
     def __init__(self, config: Config, rngs: nnx.Rngs):
-        width = config.shared_experts * config.expert_width
         D, E = config.width, config.experts
         self.active = config.experts_per_token
         self.router = Linear("BTD,DE->BTE", (D, E), ("embed", None), config.init_std, rngs)
@@ -359,7 +358,7 @@ class MixtureOfExperts(nnx.Module):
         self.balance_bias = nnx.Param(jnp.zeros(config.experts), axes=(None,))
         self.groups, self.kept_groups = config.expert_groups, config.groups_per_token
         self.scale = config.expert_scale
-        self.shared = FeedForward(config, rngs, width)
+        self.shared = FeedForward(config, rngs, width=config.shared_experts * config.expert_width)
 
     def __call__(self, x: Array, segment_ids: Array | None) -> tuple[Array, Array]:
         with jax.default_matmul_precision("highest"):  # in fp32 on TPUs too, and backwards

@@ -116,10 +116,9 @@ def loss(model: Decoder, batch: dict[str, Array], config: Config) -> tuple[Array
     is_target = batch["targets"][..., None] == jnp.arange(config.vocab_size)
     log_likelihood = jnp.sum(jnp.where(is_target, logits, 0), axis=-1) - log_normalizer
     cross_entropy = -jnp.sum(log_likelihood * batch["weights"])
-    total = cross_entropy
+    total = cross_entropy + config.z_loss * jnp.sum(log_normalizer**2 * batch["weights"])
     sums = {"cross_entropy": cross_entropy, "targets": jnp.sum(batch["weights"])}
     sums["expert_load"] = join_layers(expert_load)  # tokens of each expert, [L, E]
-    total += config.z_loss * jnp.sum(log_normalizer**2 * batch["weights"])
     total += config.ahead_weight * jnp.sum(ahead_cross_entropy)
     sums |= {"ahead_cross_entropy": ahead_cross_entropy, "ahead_targets": ahead_targets}  # of each layer ahead
     return total, sums

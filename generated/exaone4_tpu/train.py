@@ -78,9 +78,8 @@ def loss(model: Decoder, batch: dict[str, Array], config: Config) -> tuple[Array
     is_target = batch["targets"][..., None] == jnp.arange(config.vocab_size)
     log_likelihood = jnp.sum(jnp.where(is_target, logits, 0), axis=-1) - log_normalizer
     cross_entropy = -jnp.sum(log_likelihood * batch["weights"])
-    total = cross_entropy
+    total = cross_entropy + config.z_loss * jnp.sum(log_normalizer**2 * batch["weights"])
     sums = {"cross_entropy": cross_entropy, "targets": jnp.sum(batch["weights"])}
-    total += config.z_loss * jnp.sum(log_normalizer**2 * batch["weights"])
     return total, sums
 
 

@@ -2,8 +2,8 @@
 # Fragments: model/embedding, model/untied_head, model/rms_norm, model/linear, model/kv_cache, model/rope,
 # model/partial_rope, kernels/attend_splash, model/attention, model/query_key_value_bias, model/qk_norm,
 # model/decoder, data/batches, model/swiglu, model/feed_forward_width, model/expert_linear, model/dropless,
-# model/limited_groups, model/expert_load, model/experts, model/shared_expert, model/balance_bias,
-# model/scaled_weights, model/sigmoid_scores, model/normalised_top_k, model/block, model/layers_ahead.
+# model/limited_groups, model/expert_load, model/experts, model/balance_bias, model/scaled_weights,
+# model/shared_expert, model/sigmoid_scores, model/normalised_top_k, model/block, model/layers_ahead.
 """GLM 4.5 (GLM-4.5 Team 2025, arXiv 2508.06471): the whole model, top to bottom.
 
 Letters in shapes: B batch, T sequence, D width, N heads, K key and value heads, H head size, F feed-forward width,
@@ -193,11 +193,10 @@ class Attention(nnx.Module):
         self.key = Linear("BTD,DKH->BTKH", (D, K, H), ("embed", "kv_heads", "head_size"), std, rngs)
         self.value = Linear("BTD,DKH->BTKH", (D, K, H), ("embed", "kv_heads", "head_size"), std, rngs)
         self.out = Linear("BTNH,NHD->BTD", (N, H, D), ("heads", "head_size", "embed"), std, rngs)
-        heads, kv_heads = (config.heads, config.head_size), (config.kv_heads, config.head_size)
         # one axis is named: like vectors, they do not decay
-        self.query_bias = nnx.Param(jnp.zeros(heads), axes=("head_size",))
-        self.key_bias = nnx.Param(jnp.zeros(kv_heads), axes=("head_size",))
-        self.value_bias = nnx.Param(jnp.zeros(kv_heads), axes=("head_size",))
+        self.query_bias = nnx.Param(jnp.zeros((config.heads, config.head_size)), axes=("head_size",))
+        self.key_bias = nnx.Param(jnp.zeros((config.kv_heads, config.head_size)), axes=("head_size",))
+        self.value_bias = nnx.Param(jnp.zeros((config.kv_heads, config.head_size)), axes=("head_size",))
         self.query_norm = Norm(config.head_size, config.norm_epsilon)
         self.key_norm = Norm(config.head_size, config.norm_epsilon)
 
@@ -319,7 +318,6 @@ class MixtureOfExperts(nnx.Module):
     """A router, and the experts that it sends tokens to."""
 
     def __init__(self, config: Config, rngs: nnx.Rngs):
-        width = config.shared_experts * config.expert_width
         D, E = config.width, config.experts
         self.active = config.experts_per_token
         self.router = Linear("BTD,DE->BTE", (D, E), ("embed", None), config.init_std, rngs)
@@ -328,7 +326,7 @@ class MixtureOfExperts(nnx.Module):
         self.balance_bias = nnx.Param(jnp.zeros(config.experts), axes=(None,))
         self.groups, self.kept_groups = config.expert_groups, config.groups_per_token
         self.scale = config.expert_scale
-        self.shared = FeedForward(config, rngs, width)
+        self.shared = FeedForward(config, rngs, width=config.shared_experts * config.expert_width)
 
     def __call__(self, x: Array, segment_ids: Array | None) -> tuple[Array, Array]:
         with jax.default_matmul_precision("highest"):  # in fp32 on TPUs too, and backwards

@@ -206,7 +206,7 @@ class ChunkedAttention(nnx.Module):
         self.norm_epsilon = config.norm_epsilon
 
     def __call__(
-        self, x: Array, positions: Array, cache: Cache | None, angles: Array, segment_ids: Array | None
+        self, x: Array, positions: Array, angles: Array, cache: Cache | None, segment_ids: Array | None
     ) -> tuple[Array, Cache | None]:
         q = self.query(x)  # [B, T, N, H]
         k = self.key(x)  # [B, T, K, H]
@@ -237,7 +237,7 @@ class FullAttention(nnx.Module):
         self.chunk = chunk
 
     def __call__(
-        self, x: Array, positions: Array, cache: Cache | None, query_scales: Array, segment_ids: Array | None
+        self, x: Array, positions: Array, query_scales: Array, cache: Cache | None, segment_ids: Array | None
     ) -> tuple[Array, Cache | None]:
         q = self.query(x)  # [B, T, N, H]
         k = self.key(x)  # [B, T, K, H]
@@ -347,12 +347,11 @@ class MixtureOfExperts(nnx.Module):
     """A router, and the experts that it sends tokens to."""
 
     def __init__(self, config: Config, rngs: nnx.Rngs):
-        width = config.shared_experts * config.expert_width
         D, E = config.width, config.experts
         self.active = config.experts_per_token
         self.router = Linear("BTD,DE->BTE", (D, E), ("embed", None), config.init_std, rngs)
         self.experts = Experts(config, rngs)
-        self.shared = FeedForward(config, rngs, width)
+        self.shared = FeedForward(config, rngs, width=config.shared_experts * config.expert_width)
 
     def __call__(self, x: Array, segment_ids: Array | None) -> tuple[Array, Array, Array]:
         with jax.default_matmul_precision("highest"):  # in fp32 on TPUs too, and backwards
@@ -378,10 +377,10 @@ class ChunkedBlock(nnx.Module):
         self.mlp = MixtureOfExperts(config, rngs)
 
     def __call__(
-        self, x: Array, positions: Array, cache: Cache | None, angles: Array, segment_ids: Array | None
+        self, x: Array, positions: Array, angles: Array, cache: Cache | None, segment_ids: Array | None
     ) -> tuple[Array, Cache | None, Array, Array]:
         h = self.attention_norm(x)
-        h, cache = self.attention(h, positions, cache, angles, segment_ids)
+        h, cache = self.attention(h, positions, angles, cache, segment_ids)
         x = shard(x + h, "batch", "sequence", "residual")
         h = self.mlp_norm(x)
         h, expert_load, expert_scores = self.mlp(h, segment_ids)
@@ -398,10 +397,10 @@ class FullBlock(nnx.Module):
         self.mlp = MixtureOfExperts(config, rngs)
 
     def __call__(
-        self, x: Array, positions: Array, cache: Cache | None, query_scales: Array, segment_ids: Array | None
+        self, x: Array, positions: Array, query_scales: Array, cache: Cache | None, segment_ids: Array | None
     ) -> tuple[Array, Cache | None, Array, Array]:
         h = self.attention_norm(x)
-        h, cache = self.attention(h, positions, cache, query_scales, segment_ids)
+        h, cache = self.attention(h, positions, query_scales, cache, segment_ids)
         x = shard(x + h, "batch", "sequence", "residual")
         h = self.mlp_norm(x)
         h, expert_load, expert_scores = self.mlp(h, segment_ids)
@@ -429,24 +428,24 @@ class Period(nnx.Module):
         self,
         x: Array,
         positions: Array,
-        cache: tuple[Cache, ...] | None,
-        chunk_ids: Array,
         angles: Array,
+        chunk_ids: Array,
         query_scales: Array,
+        cache: tuple[Cache, ...] | None,
         segment_ids: Array | None,
     ) -> tuple[Array, tuple[Cache, ...] | None, tuple[Array, ...], tuple[Array, ...]]:
         cache = cache or (None,) * 4
         x, chunked_0_cache, chunked_0_expert_load, chunked_0_expert_scores = self.chunked_0(
-            x, segment_ids=chunk_ids, positions=positions, cache=cache[0], angles=angles
+            x, segment_ids=chunk_ids, positions=positions, angles=angles, cache=cache[0]
         )
         x, chunked_1_cache, chunked_1_expert_load, chunked_1_expert_scores = self.chunked_1(
-            x, segment_ids=chunk_ids, positions=positions, cache=cache[1], angles=angles
+            x, segment_ids=chunk_ids, positions=positions, angles=angles, cache=cache[1]
         )
         x, chunked_2_cache, chunked_2_expert_load, chunked_2_expert_scores = self.chunked_2(
-            x, segment_ids=chunk_ids, positions=positions, cache=cache[2], angles=angles
+            x, segment_ids=chunk_ids, positions=positions, angles=angles, cache=cache[2]
         )
         x, full_cache, full_expert_load, full_expert_scores = self.full(
-            x, positions, cache[3], query_scales, segment_ids
+            x, positions, query_scales, cache[3], segment_ids
         )
         return (
             x,
@@ -494,7 +493,7 @@ class Decoder(nnx.Module):
         def block(x, inputs):
             layer, cache = inputs
             x, cache, expert_load, expert_scores = layer(
-                x, positions, cache, chunk_ids, angles, query_scales, segment_ids
+                x, positions, angles, chunk_ids, query_scales, cache, segment_ids
             )
             return x, (cache, expert_load, expert_scores)
 

@@ -185,11 +185,10 @@ class Attention(nnx.Module):
         self.key = Linear("BTD,DKH->BTKH", (D, K, H), ("embed", "kv_heads", "head_size"), std, rngs)
         self.value = Linear("BTD,DKH->BTKH", (D, K, H), ("embed", "kv_heads", "head_size"), std, rngs)
         self.out = Linear("BTNH,NHD->BTD", (N, H, D), ("heads", "head_size", "embed"), std, rngs)
-        heads, kv_heads = (config.heads, config.head_size), (config.kv_heads, config.head_size)
         # one axis is named: like vectors, they do not decay
-        self.query_bias = nnx.Param(jnp.zeros(heads), axes=("head_size",))
-        self.key_bias = nnx.Param(jnp.zeros(kv_heads), axes=("head_size",))
-        self.value_bias = nnx.Param(jnp.zeros(kv_heads), axes=("head_size",))
+        self.query_bias = nnx.Param(jnp.zeros((config.heads, config.head_size)), axes=("head_size",))
+        self.key_bias = nnx.Param(jnp.zeros((config.kv_heads, config.head_size)), axes=("head_size",))
+        self.value_bias = nnx.Param(jnp.zeros((config.kv_heads, config.head_size)), axes=("head_size",))
 
     def __call__(
         self, x: Array, positions: Array, angles: Array, cache: Cache | None, segment_ids: Array | None

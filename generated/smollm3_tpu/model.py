@@ -186,7 +186,7 @@ class RotatedAttention(nnx.Module):
         self.out = Linear("BTNH,NHD->BTD", (N, H, D), ("heads", "head_size", "embed"), std, rngs)
 
     def __call__(
-        self, x: Array, positions: Array, cache: Cache | None, angles: Array, segment_ids: Array | None
+        self, x: Array, positions: Array, angles: Array, cache: Cache | None, segment_ids: Array | None
     ) -> tuple[Array, Cache | None]:
         q = self.query(x)  # [B, T, N, H]
         k = self.key(x)  # [B, T, K, H]
@@ -255,10 +255,10 @@ class RotatedBlock(nnx.Module):
         self.mlp = FeedForward(config, rngs)
 
     def __call__(
-        self, x: Array, positions: Array, cache: Cache | None, angles: Array, segment_ids: Array | None
+        self, x: Array, positions: Array, angles: Array, cache: Cache | None, segment_ids: Array | None
     ) -> tuple[Array, Cache | None]:
         h = self.attention_norm(x)
-        h, cache = self.attention(h, positions, cache, angles, segment_ids)
+        h, cache = self.attention(h, positions, angles, cache, segment_ids)
         x = shard(x + h, "batch", "sequence", "residual")
         h = self.mlp_norm(x)
         h = self.mlp(h)
@@ -295,12 +295,12 @@ class Period(nnx.Module):
         self.plain = PlainBlock(config, rngs)
 
     def __call__(
-        self, x: Array, positions: Array, cache: tuple[Cache, ...] | None, angles: Array, segment_ids: Array | None
+        self, x: Array, positions: Array, angles: Array, cache: tuple[Cache, ...] | None, segment_ids: Array | None
     ) -> tuple[Array, tuple[Cache, ...] | None]:
         cache = cache or (None,) * 4
-        x, rotated_0_cache = self.rotated_0(x, positions, cache[0], angles, segment_ids)
-        x, rotated_1_cache = self.rotated_1(x, positions, cache[1], angles, segment_ids)
-        x, rotated_2_cache = self.rotated_2(x, positions, cache[2], angles, segment_ids)
+        x, rotated_0_cache = self.rotated_0(x, positions, angles, cache[0], segment_ids)
+        x, rotated_1_cache = self.rotated_1(x, positions, angles, cache[1], segment_ids)
+        x, rotated_2_cache = self.rotated_2(x, positions, angles, cache[2], segment_ids)
         x, plain_cache = self.plain(x, positions, cache[3], segment_ids)
         return x, (rotated_0_cache, rotated_1_cache, rotated_2_cache, plain_cache)
 
@@ -336,7 +336,7 @@ class Decoder(nnx.Module):
 
         def block(x, inputs):
             layer, cache = inputs
-            x, cache = layer(x, positions, cache, angles, segment_ids)
+            x, cache = layer(x, positions, angles, cache, segment_ids)
             return x, cache
 
         x, cache = jax.lax.scan(remat(block), x, (self.layers, cache))
