@@ -33,7 +33,8 @@ def sizes(experts, chosen) -> Array:
 
 @splice("ExpertLinear.product", optional=True)
 def _(x, kernel, y, sizes):
-    y = jax.lax.ragged_dot(x, kernel, sizes)  # x [R, I]: the first sizes[0] rows are for expert 0, and so on
+    with point("ExpertLinear.grouped", x, kernel, sizes):
+        y = jax.lax.ragged_dot(x, kernel, sizes)  # x [R, I]: the first sizes[0] rows are for expert 0, and so on
 
 
 def of_rows(values: Array, x: Array, sizes: Array = threaded()) -> Array:

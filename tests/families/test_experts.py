@@ -26,10 +26,19 @@ from generator.weaver import weave
 VARIANT = 'base = "mixtral"\ntitle = "Mixtral with a router z-loss"\nfragments = ["model/router_z"]\n'
 
 
+def woven(target: str, folder):
+    library = Library({**LIBRARY.files, "templates/architectures/experts.toml": VARIANT})
+    return parity.load_package(write(weave("experts", target, library), folder))
+
+
 @pytest.fixture(scope="module")
 def package(tmp_path_factory):
-    library = Library({**LIBRARY.files, "templates/architectures/experts.toml": VARIANT})
-    return parity.load_package(write(weave("experts", "cpu", library), tmp_path_factory.mktemp("experts")))
+    return woven("cpu", tmp_path_factory.mktemp("experts"))
+
+
+@pytest.fixture(scope="module", params=["cpu", "tpu"])
+def of_each_target(request, tmp_path_factory):
+    return woven(request.param, tmp_path_factory.mktemp("experts"))
 
 
 @pytest.fixture(scope="module")
@@ -64,9 +73,14 @@ def choices(which: str, rows: int, length: int, experts: int, active: int) -> np
 
 @pytest.mark.parametrize(
     ("which", "rows", "length", "active"),
-    [("all", 2, 19, 3), ("one expert", 2, 7, 1), ("some get none", 1, 13, 2), ("one token", 1, 1, 3), ("all", 1, 9, 5)],
+    [
+        *(("all", 2, 19, 3), ("one expert", 2, 7, 1), ("some get none", 1, 13, 2), ("one token", 1, 1, 3)),
+        *(("all", 1, 9, 5), ("some get none", 4, 41, 3)),
+    ],
 )
-def test_experts_are_a_loop_over_them(package, config, which, rows, length, active):
+def test_experts_are_a_loop_over_them(of_each_target, which, rows, length, active):
+    package = of_each_target
+    config = small(package)
     experts = package.model.Experts(dataclasses.replace(config, init_std=0.5), nnx.Rngs(0))
     chosen = jnp.asarray(choices(which, rows, length, config.experts, active))
     rng = np.random.default_rng(1)
