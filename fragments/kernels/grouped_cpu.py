@@ -14,7 +14,7 @@ def grouped_product(x: Array, kernel: Array, sizes: Array) -> Array:
 
     The rows of each group fill blocks of S rows, the last one with zeros: a batch of products, which are fast.
     """
-    (R, I), E = x.shape, len(sizes)
+    R, E = len(x), len(sizes)
     S = max(8, R // (4 * E))
     N = min(R, R // S + E)  # at most so many blocks
     blocks = -(-sizes // S)  # [E]
@@ -22,8 +22,8 @@ def grouped_product(x: Array, kernel: Array, sizes: Array) -> Array:
     group = jnp.searchsorted(ends, jnp.arange(N), side="right")  # [N]
     padding = (ends - blocks) * S - (jnp.cumsum(sizes) - sizes)  # [E], rows added before each group
     slots = jnp.arange(R) + jnp.repeat(padding, sizes, total_repeat_length=R)
-    x = jnp.zeros((N * S, I), x.dtype).at[slots].set(x, unique_indices=True).reshape(N, S, I)
-    y = jnp.einsum("NSI,NIO->NSO", x, kernel.at[group].get(mode="clip"))
+    x = jnp.zeros((N * S, x.shape[1]), x.dtype).at[slots].set(x, unique_indices=True)
+    y = jnp.einsum("NSI,NIO->NSO", x.reshape(N, S, -1), kernel.at[group].get(mode="clip"))
     return y.reshape(N * S, -1).at[slots].get(unique_indices=True)
 
 
