@@ -1,5 +1,6 @@
 """The training loop: evaluates, saves, resumes, stops on a signal."""
 
+import contextlib
 import dataclasses
 import signal
 import statistics
@@ -29,9 +30,11 @@ from generator.language.roles import (
     locked,
     make_mesh,
     new_state,
+    profile_window,
     require_equal,
     start_watchdog,
     together,
+    trace,
 )
 
 
@@ -78,15 +81,22 @@ def train(config: Config) -> None:
         # process 0 speaks for all
         monitor = Monitor(directory if jax.process_index() == 0 else epath.Path(tempfile.mkdtemp()), config, step)
         watchdog = start_watchdog(directory)
+        window, tracing = profile_window(config, step), contextlib.ExitStack()
         pending, stopping = None, False  # pending: the last step, which the device is still working on
         try:
             while step < config.steps and not stopping:
                 limit = max(config.hang_seconds, config.hang_factor * statistics.median(monitor.seconds or [0]))
                 watchdog.put(config.hang_seconds and limit)
                 batch = to_devices(next(data))
-                with point("train.step", compiled_step, state, batch, step, config):
-                    state, metrics = compiled_step(state, batch)
+                if step + 1 in window[:1] and jax.process_index() == 0:
+                    tracing.enter_context(trace(directory))
+                with jax.profiler.StepTraceAnnotation("train", step_num=step + 1):
+                    with point("train.step", compiled_step, state, batch, step, config):
+                        state, metrics = compiled_step(state, batch)
                 step += 1
+                if step in window[-1:]:
+                    jax.block_until_ready(metrics)
+                    tracing.close()
                 if pending:
                     monitor.step(*pending)
                 pending = step, metrics
@@ -109,6 +119,7 @@ def train(config: Config) -> None:
                     checkpoints.save(step, state.model, dataclasses.replace(state, model=None), data)
                 monitor.flush()
         finally:
+            tracing.close()
             monitor.close()
             checkpoints.close()
             watchdog.put(None)

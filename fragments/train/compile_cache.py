@@ -1,0 +1,19 @@
+"""A folder of compiled programs, so that a second start compiles nothing."""
+
+from jax import config as jax_settings
+
+from generator.language import splice
+from generator.language.roles import absolute
+
+
+class Config:
+    # compiled programs, from which a later start takes them; "": where JAX_COMPILATION_CACHE_DIR says, or nowhere
+    compile_cache: str = ""
+
+
+@splice("train.settings")
+def _(config):
+    if config.compile_cache:
+        (cache := absolute(config.compile_cache)).mkdir(parents=True, exist_ok=True)
+        jax_settings.update("jax_compilation_cache_dir", str(cache))
+        jax_settings.update("jax_persistent_cache_min_compile_time_secs", 0.0)  # small programs too
