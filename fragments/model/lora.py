@@ -229,6 +229,6 @@ def _(config, state):
     state = new_state(dataclasses.replace(config, init_std=0.3))
 
 
-@splice("test_train.parameters", optional=True)
+@splice("test_adamw.parameters", optional=True)
 def _(parameters):
     parameters = adapters_of(parameters)

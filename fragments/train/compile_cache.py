@@ -14,6 +14,6 @@ class Config:
 @splice("train.settings")
 def _(config):
     if config.compile_cache:
-        (cache := absolute(config.compile_cache)).mkdir(parents=True, exist_ok=True)
-        jax_settings.update("jax_compilation_cache_dir", str(cache))
+        absolute(config.compile_cache).mkdir(parents=True, exist_ok=True)
+        jax_settings.update("jax_compilation_cache_dir", str(absolute(config.compile_cache)))
         jax_settings.update("jax_persistent_cache_min_compile_time_secs", 0.0)  # small programs too

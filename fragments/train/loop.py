@@ -73,6 +73,7 @@ def train(config: Config) -> None:
             step, saved, model, training = found
             print(f"continues after step {step} in {directory}; settings changed: {changes(saved, config) or 'none'}")
             state = dataclasses.replace(training, model=model) if training else create_state(config, mesh, model)
+        point("train.restored", state)
         if step >= config.steps:
             print(f"all {config.steps} steps are done: give more --steps to train on")
             return
@@ -109,14 +110,15 @@ def train(config: Config) -> None:
                 pending = None
                 # steps that are skipped take no old checkpoint's place, and come again in a run that is started again
                 saves &= not monitor.skipped or step == config.steps or stopping
-                if evaluates:
-                    sums = [evaluate(state.model, to_devices(batch)) for batch in held_out]
-                    total, targets = (sum(float(x[name]) for x in sums) for name in ("cross_entropy", "targets"))
-                    monitor.record(step, {"eval/loss": total / targets})
-                    print(f"step {step}: loss on held-out data {total / targets:.4f}", flush=True)
-                if saves:
-                    check_lock()
-                    checkpoints.save(step, state.model, dataclasses.replace(state, model=None), data)
+                with point("train.recorded", state):
+                    if evaluates:
+                        sums = [evaluate(state.model, to_devices(batch)) for batch in held_out]
+                        total, targets = (sum(float(x[name]) for x in sums) for name in ("cross_entropy", "targets"))
+                        monitor.record(step, {"eval/loss": total / targets})
+                        print(f"step {step}: loss on held-out data {total / targets:.4f}", flush=True)
+                    if saves:
+                        check_lock()
+                        checkpoints.save(step, state.model, dataclasses.replace(state, model=None), data)
                 monitor.flush()
         finally:
             tracing.close()

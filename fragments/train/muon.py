@@ -44,6 +44,7 @@ def _(rate, b1, b2, epsilon, decay, rule, config):
         rate,
         beta=config.muon_beta,
         eps=epsilon,
+        mu_dtype=config.moments_dtype,
         weight_decay=decay,
         adam_b1=b1,
         adam_b2=b2,

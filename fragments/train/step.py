@@ -34,7 +34,9 @@ def new_state(config: Config, model: Decoder | None = None) -> TrainState:
     model = Decoder(config, nnx.Rngs(config.seed)) if model is None else model
     with point("new_state.optimizer", config, model):
         opt_state = make_optimizer(config).init(model)
-    return TrainState(jnp.zeros((), jnp.int32), model, opt_state)
+    with point("new_state.state", model, opt_state):
+        state = TrainState(jnp.zeros((), jnp.int32), model, opt_state)
+    return state
 
 
 def create_state(config: Config, mesh: Mesh, model: Decoder | None = None) -> TrainState:
@@ -70,7 +72,8 @@ def train_step(state: TrainState, batch: dict[str, Array]) -> tuple[TrainState, 
         "train/skipped": ~finite,
     }
     point("train_step.metrics", metrics, sums=sums)
-    return TrainState(state.step + 1, model, opt_state), metrics
+    point("train_step.state", state, model, finite, config=config)
+    return dataclasses.replace(state, step=state.step + 1, model=model, opt_state=opt_state), metrics
 
 
 def eval_step(model: Decoder, batch: dict[str, Array]) -> dict[str, Array]:

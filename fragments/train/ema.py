@@ -1,0 +1,58 @@
+"""A moving average of the parameters, which is evaluated, generated from and exported in their place.
+
+Source: Polyak and Juditsky 1992, SIAM J. Control Optim. 30(4), 838-855.
+"""
+
+import dataclasses
+
+import jax
+import jax.numpy as jnp
+import optax
+
+from generator.language import proceed, splice
+from generator.language.roles import Decoder, TrainState
+
+
+class Config:
+    ema_decay: float = 0.999  # share of the average that a step keeps, where it adds 1 - ema_decay of the parameters
+
+
+@splice("check_config.bounds")
+def _(bounds):
+    bounds.update(ema_decay=(0, 0.9999999))
+
+
+@jax.tree_util.register_dataclass
+@dataclasses.dataclass(frozen=True)
+class AveragedState(TrainState):
+    """All that a step changes, and the average of its parameters."""
+
+    average: Decoder
+
+
+def exchange(state: AveragedState) -> AveragedState:
+    """The state with its average for its model, as checkpoints have it and evaluation wants it, and back again."""
+    return dataclasses.replace(state, model=state.average, average=state.model)
+
+
+@splice("new_state.state")
+def _(state, model, opt_state):
+    state = AveragedState(jnp.zeros((), jnp.int32), model, opt_state, jax.tree.map(jnp.copy, model))
+
+
+@splice("train_step.state")
+def _(state, model, finite, config):
+    average = optax.incremental_update(model, state.average, 1 - config.ema_decay)
+    state = dataclasses.replace(state, average=optax.tree.where(finite, average, state.average))
+
+
+@splice("train.restored")
+def _(state):
+    state = exchange(state)
+
+
+@splice("train.recorded")
+def _(state):
+    state = exchange(state)
+    proceed()
+    state = exchange(state)

@@ -1,0 +1,31 @@
+"""Learning rate: a linear warm-up, then its peak for long, then an exponential decay over the last steps.
+
+Source: Hu et al. 2024, arXiv 2404.06395, section 4.
+"""
+
+import math
+
+import jax.numpy as jnp
+from jax import Array
+
+from generator.language import splice
+
+
+class Config:
+    learning_rate: float = 3e-4  # at its peak
+    warmup_ratio: float = 0.01  # share of the steps over which the learning rate rises from 0 to its peak
+    decay_ratio: float = 0.1  # share of the steps, the last ones, over which it falls
+    final_ratio: float = 0.1  # learning rate of the last step over its peak
+
+
+@splice("check_config.bounds")
+def _(bounds):
+    bounds.update(warmup_ratio=(0, 1), decay_ratio=(1e-9, 1), final_ratio=(1e-9, 1))
+
+
+def learning_rate(done: Array, config: Config) -> Array:
+    """The rate of the step after `done` ones; with more `steps` a run goes on from a checkpoint before the decay."""
+    warmup = max(1, math.ceil(config.warmup_ratio * config.steps))
+    decay = math.ceil(config.decay_ratio * config.steps)
+    decayed = jnp.clip((done + 1 - (config.steps - decay)) / decay, 0, 1)
+    return config.learning_rate * jnp.minimum(1, (done + 1) / warmup) * config.final_ratio**decayed
