@@ -1,15 +1,22 @@
-"""What a run leaves beside checkpoints: a trace of some steps, and compiled programs for the next start."""
+"""What a run leaves beside checkpoints: a trace of some steps, compiled programs, metrics, where its time went."""
 
 import dataclasses
 import email
 import importlib
+import json
 import os
+import time
 from pathlib import Path
 
 import jax
+import numpy as np
 import pytest
 
 from generator.language.roles import PACKAGE, PRESETS, SMALL, InputError, run_python
+
+
+def train_module():
+    return importlib.import_module("..train", __package__)
 
 
 @pytest.fixture(scope="module")
@@ -42,9 +49,15 @@ def test_the_trace_has_the_steps_of_the_window(run):
 def test_windows_that_there_are_not(window, tmp_path):
     """They are told before anything is made."""
     config = dataclasses.replace(SMALL, steps=20, profile_steps=window, checkpoint_dir=str(tmp_path / "run"))
-    with pytest.raises(InputError, match=f"^--profile-steps {window}: must be FIRST:LAST, two steps from 1 to 20, "):
-        importlib.import_module("..train", __package__).train(config)
+    with pytest.raises(InputError, match=f"^--profile-steps {window}: must be FIRST:LAST, steps from 1 to 20$"):
+        train_module().train(config)
     assert not os.listdir(tmp_path)
+
+
+def test_a_cache_that_cannot_be_made(tmp_path):
+    (tmp_path / "file").touch()
+    with pytest.raises(NotADirectoryError):
+        train_module().train(dataclasses.replace(SMALL, compile_cache=str(tmp_path / "file/cache")))
 
 
 def test_a_second_start_compiles_nothing(run):
@@ -55,3 +68,43 @@ def test_a_second_start_compiles_nothing(run):
     found, wanted = (second.count(x) for x in ("Persistent compilation cache hit", "Finished XLA compilation"))
     assert found == wanted > 0
     assert "Persistent compilation cache hit for 'jit_train_step'" not in first
+
+
+def test_all_time_is_told(run):
+    """In the last line of a run and in its metrics; the parts are all the time that there was."""
+    folder, first, _ = run
+    records = map(json.loads, (folder / "first/metrics.jsonl").read_text().splitlines())
+    (shares,) = ({n: x for n, x in r.items() if n.startswith("goodput/")} for r in records if "goodput/steps" in r)
+    assert set(shares) == {f"goodput/{part}" for part in train_module().Goodput.PARTS} and min(shares.values()) >= 0
+    np.testing.assert_allclose(sum(shares.values()), 1)
+    assert shares["goodput/compiling"] > shares["goodput/steps"] > 0  # of six small steps
+    assert "\ngoodput: steps " in first and ", start-up " in first
+
+
+def test_the_time_goes_to_what_took_it(tmp_path, monkeypatch):
+    """Readers of data, checkpoints and evaluation that sleep: their parts have these seconds, and no others do."""
+    module, slow = train_module(), 0.5
+
+    def sleeping(do):
+        return lambda *arguments, **keywords: (time.sleep(slow), do(*arguments, **keywords))[1]
+
+    monkeypatch.setattr(module.Batches, "__next__", sleeping(module.Batches.__next__), raising=False)
+    monkeypatch.setattr(module.Checkpoints, "save", sleeping(module.Checkpoints.save))
+    monkeypatch.setattr(module.Monitor, "flush", sleeping(module.Monitor.flush))
+    totals = {}
+    monkeypatch.setattr(module.Goodput, "shares", lambda self: totals.update(self.seconds) or dict(self.seconds))
+    data = Path(email.__file__).parent / "*.py"
+    config = dataclasses.replace(SMALL, steps=6, checkpoint_every=3, eval_every=99, eval_batches=1, data=str(data))
+    module.train(dataclasses.replace(config, checkpoint_dir=str(tmp_path)))
+    for part, times in {"data": 6, "checkpoints": 2, "other": 2}.items():
+        assert times * slow <= totals[part] < times * slow + 2, totals
+    assert totals["steps"] < 2, totals
+
+
+def test_metrics_go_through_one_function(tmp_path, monkeypatch):
+    module, logged = train_module(), []
+    monkeypatch.setattr(module, "log_metrics", lambda _, step, values: logged.append({"step": step, **values}))
+    monitor = module.Monitor(module.absolute(str(tmp_path)), SMALL, 0)
+    monitor.record(1, {"train/loss": 2.0, "nothing": float("nan")})
+    monitor.close()
+    assert logged == [{"step": 1, "train/loss": 2.0}] == [json.loads((tmp_path / "metrics.jsonl").read_text())]

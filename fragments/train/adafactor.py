@@ -34,7 +34,8 @@ def with_axes(state: optax.FactoredState, model, factored: bool) -> optax.Factor
         if x.size == 1:  # there is no such factor
             return x.replace(axes=())
         axes = (None,) * (param.ndim - len(param.axes)) + param.axes
-        return x.replace(axes=tuple(np.delete(axes, np.argsort(param.shape)[place])))
+        left_out = np.argsort(param.shape)[place]
+        return x.replace(axes=axes[:left_out] + axes[left_out + 1 :])
 
     def relabel_all(tree, place: int | None = None):
         each = functools.partial(relabel, place=place)

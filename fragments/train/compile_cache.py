@@ -7,8 +7,7 @@ from generator.language.roles import absolute
 
 
 class Config:
-    # compiled programs, from which a later start takes them; "": where JAX_COMPILATION_CACHE_DIR says, or nowhere
-    compile_cache: str = ""
+    compile_cache: str = ""  # a folder of compiled programs, for later starts; "": JAX_COMPILATION_CACHE_DIR, if set
 
 
 @splice("train.settings")

@@ -15,6 +15,7 @@ from generator.language.roles import (
     Batches,
     Checkpoints,
     ExitCode,
+    Goodput,
     InputError,
     Monitor,
     absolute,
@@ -27,6 +28,7 @@ from generator.language.roles import (
     eval_step,
     find_files,
     held_out_batches,
+    local_folder,
     locked,
     make_mesh,
     new_state,
@@ -34,7 +36,7 @@ from generator.language.roles import (
     require_equal,
     start_watchdog,
     together,
-    trace,
+    upload,
 )
 
 
@@ -46,6 +48,7 @@ class Config:
 
 def train(config: Config) -> None:
     """Trains up to `config.steps`, from the newest checkpoint where the directory holds one."""
+    goodput = Goodput()
     require_equal("settings", config)
     check_config(config)
     point("train.settings", config)
@@ -62,7 +65,7 @@ def train(config: Config) -> None:
     require_equal("data", [path.stat().st_size for path in files])
     held_out, to_devices = together(lambda: held_out_batches(config, data.rows)), data.to_devices
     directory = absolute(config.checkpoint_dir or time.strftime("runs/%Y%m%d-%H%M%S"))
-    with locked(directory) as check_lock, jax.set_mesh(mesh):
+    with locked(directory) as check_lock, jax.set_mesh(mesh), contextlib.ExitStack() as tracing:
         checkpoints = Checkpoints(str(directory), config)
         target = abstract(lambda: new_state(config), mesh)
         found = checkpoints.restore(target.model, dataclasses.replace(target, model=None), data)
@@ -77,20 +80,26 @@ def train(config: Config) -> None:
         if step >= config.steps:
             print(f"all {config.steps} steps are done: give more --steps to train on")
             return
+        goodput.spent("start-up")
         compiled_step = compile_step(state, batches)
         evaluate = jax.jit(eval_step)
         # process 0 speaks for all
         monitor = Monitor(directory if jax.process_index() == 0 else epath.Path(tempfile.mkdtemp()), config, step)
         watchdog = start_watchdog(directory)
-        window, tracing = profile_window(config, step), contextlib.ExitStack()
+        window = profile_window(config, step)
         pending, stopping = None, False  # pending: the last step, which the device is still working on
+        goodput.spent("compiling")
         try:
             while step < config.steps and not stopping:
                 limit = max(config.hang_seconds, config.hang_factor * statistics.median(monitor.seconds or [0]))
                 watchdog.put(config.hang_seconds and limit)
+                goodput.spent("steps")
                 batch = to_devices(next(data))
+                goodput.spent("data" if not pending or pending[1]["train/loss"].is_ready() else "steps")  # idle or busy
                 if step + 1 in window[:1] and jax.process_index() == 0:
-                    tracing.enter_context(trace(directory))
+                    traces = local_folder(directory / "profile")
+                    tracing.callback(upload, traces, directory / "profile")
+                    tracing.enter_context(jax.profiler.trace(traces))
                 with jax.profiler.StepTraceAnnotation("train", step_num=step + 1):
                     with point("train.step", compiled_step, state, batch, step, config):
                         state, metrics = compiled_step(state, batch)
@@ -98,6 +107,7 @@ def train(config: Config) -> None:
                 if step in window[-1:]:
                     jax.block_until_ready(metrics)
                     tracing.close()
+                    goodput.spent("other")
                 if pending:
                     monitor.step(*pending)
                 pending = step, metrics
@@ -107,6 +117,7 @@ def train(config: Config) -> None:
                 if not (evaluates or saves):
                     continue
                 monitor.step(*pending)
+                goodput.spent("steps")
                 pending = None
                 # steps that are skipped take no old checkpoint's place, and come again in a run that is started again
                 saves &= not monitor.skipped or step == config.steps or stopping
@@ -116,15 +127,20 @@ def train(config: Config) -> None:
                         total, targets = (sum(float(x[name]) for x in sums) for name in ("cross_entropy", "targets"))
                         monitor.record(step, {"eval/loss": total / targets})
                         print(f"step {step}: loss on held-out data {total / targets:.4f}", flush=True)
+                        goodput.spent("evaluation")
                     if saves:
                         check_lock()
                         checkpoints.save(step, state.model, dataclasses.replace(state, model=None), data)
+                        goodput.spent("checkpoints")
+                monitor.record(step, {f"goodput/{part}": share for part, share in goodput.shares().items()})
                 monitor.flush()
+                goodput.spent("other")
         finally:
-            tracing.close()
             monitor.close()
             checkpoints.close()
             watchdog.put(None)
+    goodput.spent("checkpoints")
+    print("goodput:", ", ".join(f"{part} {share:.1%}" for part, share in goodput.shares().items()))
     if stopping:
         reason = signal.Signals(signals[0]).name if signals else "preemption"
         print(f"stopped by {reason} after step {step}, which is saved: the same command continues")

@@ -6,6 +6,7 @@ import math
 import sys
 import time
 
+import jax
 from etils import epath
 from jax import Array
 from matplotlib.figure import Figure
@@ -13,7 +14,7 @@ from rich.progress import BarColumn, Progress, TimeRemainingColumn
 from tensorboardX import SummaryWriter
 
 from generator.language import splice
-from generator.language.roles import InputError, flops_per_token, local_folder, peak_flops, upload
+from generator.language.roles import Goodput, InputError, flops_per_token, local_folder, log_metrics, peak_flops, upload
 
 
 class Config:
@@ -54,8 +55,8 @@ class Monitor:
         values = {name: value for name, value in values.items() if math.isfinite(value)}  # JSON has no others
         self.history.append({"step": step, **values})
         self.file.write(json.dumps(self.history[-1]) + "\n")
-        for name, value in values.items():
-            self.events.add_scalar(name, value, step)
+        if jax.process_index() == 0:
+            log_metrics(self.events, step, values)
 
     def step(self, step: int, metrics: dict[str, Array]) -> None:
         """A step's tokens are all places of its batch; its time is all since the step before, the data's included."""
@@ -84,16 +85,21 @@ class Monitor:
         self.clock = time.perf_counter()
 
     def close(self) -> None:
-        """Draws the losses of the whole run."""
+        """Draws the losses of the whole run, and where its time went."""
         self.progress.stop()
         self.events.close()
         self.file.close()
-        axes = (figure := Figure(figsize=(8, 5), layout="constrained")).subplots()
+        figure = Figure(figsize=(8, 7), layout="constrained")
+        axes, lower = figure.subplots(2, sharex=True, height_ratios=(3, 1))
         for name, style in {"train/loss": "-", "eval/loss": "o-"}.items():
             points = [(record["step"], record[name]) for record in self.history if name in record]
             axes.plot([x for x, _ in points], [y for _, y in points], style, label=name)
-        axes.set(xlabel="step of the optimizer", ylabel="cross-entropy (nats per token)")
+        axes.set(ylabel="cross-entropy (nats per token)")
         axes.grid(alpha=0.3)
-        axes.legend()
+        shares = [record for record in self.history if "goodput/steps" in record]
+        parts = [[record[f"goodput/{part}"] for record in shares] for part in Goodput.PARTS]
+        lower.stackplot([record["step"] for record in shares], parts, labels=Goodput.PARTS)
+        lower.set(xlabel="step of the optimizer", ylabel="share of the time")
+        figure.legend(loc="outside right upper")
         figure.savefig(self.local / "loss.png", dpi=150)
         upload(self.local, self.directory)
