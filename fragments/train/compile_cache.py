@@ -1,6 +1,6 @@
 """A folder of compiled programs, so that a second start compiles nothing."""
 
-from jax import config as jax_settings
+import jax
 
 from generator.language import splice
 from generator.language.roles import absolute
@@ -14,5 +14,5 @@ class Config:
 def _(config):
     if config.compile_cache:
         absolute(config.compile_cache).mkdir(parents=True, exist_ok=True)
-        jax_settings.update("jax_compilation_cache_dir", str(absolute(config.compile_cache)))
+        (jax_settings := jax.config).update("jax_compilation_cache_dir", str(absolute(config.compile_cache)))
         jax_settings.update("jax_persistent_cache_min_compile_time_secs", 0.0)  # small programs too

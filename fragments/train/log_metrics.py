@@ -6,7 +6,7 @@ from tensorboardX import SummaryWriter
 def log_metrics(events: SummaryWriter, step: int, values: dict[str, float]) -> None:
     """Takes all metrics of a run, in process 0, beside metrics.jsonl: the place to send them elsewhere.
 
-    Weights & Biases: `wandb.init(project="mine")` in main, before train(config), and here `wandb.log(values, step)`.
+    Weights & Biases: `wandb.run or wandb.init(project="mine")`, and `wandb.log(values, step)`.
     """
     for name, value in values.items():
         events.add_scalar(name, value, step)

@@ -107,7 +107,8 @@ def test_imported_weights_are_gone_on_with_by_two_processes(tmp_path, cache, dat
         finish(start(["-m", "llama2_cpu.checkpoint", "import", f"{tmp_path}/hf", f"{tmp_path}/{name}"], cache, 1, 1))
     arguments = flags(tokenizer="bytes", steps=3, learning_rate=0.01)
     finish(train(tmp_path / "one", cache, data, *arguments, processes=1, devices=4))
-    output, _ = finish(train(tmp_path / "two", cache, data, *arguments))
-    assert "continues after step 0 in" in output
+    output, _ = finish(train(tmp_path / "two", cache, data, *arguments, "--profile-steps", "2:3"))
+    assert "continues after step 0 in" in output and "goodput: steps " in output
     np.testing.assert_allclose(losses(tmp_path / "two"), losses(tmp_path / "one"), rtol=1e-6)
     assert len(losses(tmp_path / "two")) == 3
+    assert len([*tmp_path.glob("two/profile/plugins/profile/*/*.xplane.pb")]) == 1  # of process 0
