@@ -14,5 +14,5 @@ class Config:
 def _(config):
     if config.compile_cache:
         absolute(config.compile_cache).mkdir(parents=True, exist_ok=True)
-        (jax_settings := jax.config).update("jax_compilation_cache_dir", str(absolute(config.compile_cache)))
-        jax_settings.update("jax_persistent_cache_min_compile_time_secs", 0.0)  # small programs too
+        jax.config.update("jax_compilation_cache_dir", str(absolute(config.compile_cache)))
+        jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.0)  # small programs too

@@ -2,7 +2,7 @@
 # Fragments: model/decoder, model/embedding, model/rms_norm, model/attention, model/grouped_queries, model/rope,
 # model/linear, model/experts, model/load_balance, model/router_z, distributed/watchdog, parallel/parallel,
 # data/documents, data/tokenizers, data/batches, train/z_loss, train/step, train/cosine, train/adamw, train/monitor,
-# train/loop, train/check_step, checkpoint/checkpoints.
+# train/profile, train/compile_cache, train/loop, train/check_step, checkpoint/checkpoints.
 """Every setting of this package: one dataclass, and the presets."""
 
 import dataclasses
@@ -58,10 +58,13 @@ class Config:
     final_ratio: float = 0.1  # learning rate of the last step over its peak
     adam_b1: float = 0.9  # decay of the mean of the gradients
     adam_b2: float = 0.95  # decay of the mean of their squares
+    moments_dtype: Literal["float32", "bfloat16"] = "float32"  # of the mean of the gradients; bfloat16 saves memory
     adam_epsilon: float = 1e-8  # added to the root of the mean square
     weight_decay: float = 0.1  # times the learning rate: the share of a matrix taken off it in a step
     max_gradient_norm: float = 1.0  # a longer gradient, over all parameters, is scaled to this length
     max_skipped: int = 10  # steps in a row without finite gradients, which change nothing; one more ends the run
+    profile_steps: str = ""  # FIRST:LAST, the steps of which a trace is written to DIR/profile, such as 10:13; "": none
+    compile_cache: str = ""  # a folder of compiled programs, for later starts; "": JAX_COMPILATION_CACHE_DIR, if set
     eval_every: int = 100  # steps between evaluations on held-out data; the last step has one as well
     eval_batches: int = 8  # batches in an evaluation, the same ones each time
     checkpoint_every: int = 100  # steps between checkpoints; the last step has one as well

@@ -86,9 +86,9 @@ def _read_members(text: str) -> tuple[tuple[str, int], ...]:
 
 
 def _is_config(node: ast.expr) -> bool:
-    return (isinstance(node, ast.Name) and node.id == "config") or (
-        isinstance(node, ast.Attribute) and node.attr == "config"
-    )
+    if isinstance(node, ast.Attribute):
+        return node.attr == "config" and getattr(node.value, "id", "") != "jax"  # jax.config is JAX's own
+    return isinstance(node, ast.Name) and node.id == "config"
 
 
 def _line(member: Field) -> str:
