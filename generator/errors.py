@@ -36,7 +36,12 @@ class LoomError(Exception):
     def __str__(self) -> str:
         place = f"{self.where}: " if self.where else ""
         remedy = f"\n  {self.remedy}" if self.remedy else ""
-        return "\n".join(short(line, 1000) for line in f"{place}{self.message}{remedy}".split("\n"))
+        return "\n".join(short(printable(line), 1000) for line in f"{place}{self.message}{remedy}".split("\n"))
+
+
+def printable(text: str) -> str:
+    """A text in which what moves a cursor, or turns the direction of reading, is written as Python does."""
+    return "".join(c if c.isprintable() else ascii(c)[1:-1] for c in text)
 
 
 def short(text: str, most: int = 100) -> str:

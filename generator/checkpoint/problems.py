@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -74,10 +74,11 @@ def not_covered(
     if isinstance(types, list) and types == ["full_attention"] * len(types):
         known.add("layer_types")  # as without it
     others = {setting: value for setting, value in hf.items() if setting not in neutral}
+    stated = {name for table in recipe.neutral for name in table.names}
     remedy = "Write a fragment for it, or use a checkpoint without it."
     return [
         Problem(setting, f"no fragment covers the setting {setting}, which is {_json(value)}", remedy)
-        for setting, value in unknown(others, known | neutral)
+        for setting, value in unknown(others, known | neutral, stated)
     ]
 
 
@@ -94,11 +95,16 @@ def all_of(problems: list[Problem], hf: dict[str, Any], shown: str) -> LoomError
     return LoomError(f"\n{shown}: ".join(texts), shown)
 
 
-def unknown(settings: dict[str, Any], known: set[str]) -> Iterator[tuple[str, Any]]:
-    """The settings that are on and not known, those in tables too: `rope_scaling.factor` is known as such."""
+def unknown(settings: dict[str, Any], known: set[str], stated: Collection[str] = ()) -> Iterator[tuple[str, Any]]:
+    """The settings that are on and not known, those in tables too: `rope_scaling.factor` is known as such.
+
+    Args:
+        stated: settings of which is said what changes nothing: of these, false and 0 may.
+    """
     inside = known | {name.rpartition(".")[2] for name in known}
     for setting, value in sorted(settings.items()):
-        if value in (None, False, 0, 0.0, [], {}, "") or setting.startswith("_"):
+        off = value in (False, 0, [], {}, "") and setting not in stated
+        if value is None or off or setting.startswith("_"):
             continue
         if setting not in known:
             yield setting, value

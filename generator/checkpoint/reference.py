@@ -23,21 +23,21 @@ def count_parameters(folder: Path, shown: str) -> int:
     return sum(parameter.numel() for parameter in model.parameters())
 
 
-def load_reference(folder: Path, shown: str, hf: dict[str, Any], scratch: Path) -> Any:
+def load_reference(folder: Path, shown: str, weights: list[Path], hf: dict[str, Any], scratch: Path) -> Any:
     """The model, of random weights where a folder has none; what a package is to load goes to a new folder.
 
     Args:
+        weights: the files with its weights.
         hf: the settings of its config.json.
         scratch: the new folder.
     """
     scratch.mkdir()
     how: dict[str, Any] = {"attn_implementation": "eager", "dtype": torch.float32}
-    weights = sorted(folder.glob("*.safetensors"))
     from_pretrained: Any = AutoModelForCausalLM.from_pretrained  # whose type knows no loading info
-    found: dict[str, Any] = {"missing_keys": ()}
+    found: dict[str, Any] = {"missing_keys": (), "mismatched_keys": ()}
     with _by_transformers(shown):
         if weights:
-            model, found = from_pretrained(folder, output_loading_info=True, **how)
+            model, found = from_pretrained(folder, output_loading_info=True, ignore_mismatched_sizes=True, **how)
         else:
             config = AutoConfig.from_pretrained(folder)
             # large enough that every part of a small model moves the logits
@@ -46,6 +46,10 @@ def load_reference(folder: Path, shown: str, hf: dict[str, Any], scratch: Path) 
             model = AutoModelForCausalLM.from_config(config, **how)
             vary(model)
             model.save_pretrained(scratch)
+    for name, *shapes in sorted(found["mismatched_keys"]):
+        theirs, ours = map(list, shapes)
+        message = f"{name} has the shape {theirs}, and config.json asks for {ours}"
+        raise LoomError(message, shown, "Give the config.json that belongs to these tensors.")
     if missing := sorted(found["missing_keys"]):
         message = f"its files lack {short(', '.join(missing), 500)}, which transformers would make up"
         raise LoomError(message, shown, "Give a whole checkpoint, or its config.json alone for random weights.")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import os
+import re
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
@@ -12,13 +13,14 @@ from typing import TYPE_CHECKING, Any
 from generator.checkpoint.config_json import read_config
 from generator.commands.tables import Table
 from generator.disk.project import Project
-from generator.errors import LoomError
+from generator.errors import LoomError, printable, short
 from generator.weaver import weave
 
 if TYPE_CHECKING:
     from generator.checkpoint.comparisons import Compared
 
 NEEDED = ("torch", "transformers", "jax", "flax", "grain", "optax", "orbax", "safetensors", "tyro")
+UNREAD = (".bin", ".pt", ".pth", ".ckpt", ".h5", ".msgpack", ".gguf", ".npz")  # ends of files with weights
 
 
 def parity(
@@ -35,10 +37,15 @@ def parity(
         remedy = "Install what is missing: pip install 'loomax[packages]' torch transformers"
         raise LoomError(f"gen parity needs {', '.join(missing)}", None, remedy)
     shown = project.show(folder)
+    if not (folder / "config.json").exists():
+        reason = "has no config.json" if folder.is_dir() else "is not a folder" if folder.exists() else "is not there"
+        raise LoomError(reason, shown, "Give a folder with config.json.")
     hf = read_config(folder / "config.json", project.show(folder / "config.json"))
     if hf.get("quantization_config"):
         remedy = "Load it with transformers, which dequantizes, save it to another folder, and give that one."
         raise LoomError("its tensors are quantized, and parity compares in fp32", shown, remedy)
+    weights = _weights(folder, shown)
+    used = f"weights: {', '.join(it.name for it in weights)}" if weights else "random weights: the folder has none"
     woven = weave(architecture, target, project.library())
     if target == "cpu":
         os.environ.setdefault("JAX_PLATFORMS", "cpu")
@@ -53,19 +60,32 @@ def parity(
             (scratch / woven.name / path).write_text(text, encoding="utf-8")
         size = count_parameters(folder, shown)
         say(
-            f"{woven.name} against {hf['model_type']} of transformers: {size:,} parameters, 2 x {length} tokens; "
-            f"takes about {_bytes(40 * size)} of memory and {_bytes(12 * size)} in {scratch.parent}"
+            f"{woven.name} against {printable(hf['model_type'])} of transformers: {size:,} parameters, "
+            f"2 x {length} tokens; {short(used)}; takes about {_bytes(40 * size)} of memory and {_bytes(12 * size)} in {scratch.parent}"
         )
         for setting, reach in _longer(hf, length):
             say(f"note: {setting} is {reach:,}, and {length} tokens do not reach it: see --tokens")
-        reference = load_reference(folder, shown, hf, scratch / "checkpoint")
+        reference = load_reference(folder, shown, weights, hf, scratch / "checkpoint")
         package = load_package(scratch / woven.name)
         try:
             return compare(package, reference, scratch, length)
         except package.errors.InputError as error:
             listed = str(error).replace(str(scratch / "checkpoint"), shown)
             remedy = "Splices at hf.sizes name settings, at hf.layer_tensors tensors; layers give shapes: fix those."
+            if not re.search("is missing: add it|\n *(missing|unknown): ", listed):  # it says itself what to do
+                remedy = None
             raise LoomError(f"{woven.name} does not load it:\n  {listed}", shown, remedy) from None
+
+
+def _weights(folder: Path, shown: str) -> list[Path]:
+    """The files with a folder's weights, all of safetensors."""
+    weights, parts = sorted(folder.glob("*.safetensors")), sorted(it.name for it in folder.iterdir())
+    if others := [] if weights else [name for name in parts if name.endswith((*UNREAD, ".safetensors.index.json"))]:
+        remedy = (
+            "Save it as safetensors, by transformers, to another folder; or give config.json alone for random weights."
+        )
+        raise LoomError(f"has {short(', '.join(others))}, and no safetensors file of weights", shown, remedy)
+    return weights
 
 
 def _longer(hf: dict[str, Any], length: int) -> list[tuple[str, int]]:
