@@ -109,6 +109,8 @@ def _host_of(splice: Splice, chosen: list[Fragment], recipe: Recipe) -> str:
             points = {point for d in other.definitions for point in find_points(d.name, d.text)} if other else set()
             if splice.optional and (other in (None, host) or said & points):
                 continue
+            if host.name in recipe.pattern.of_kinds:
+                return f"It is a point of {host.name}, which only some kinds of layer select: splice in these alone."
             instead = f"; {other.name} stands in its place: repeat the point there" if other else ""
             return f"It is a point of {host.name}, which is not selected{instead}."
     return ""

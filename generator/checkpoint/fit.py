@@ -10,9 +10,17 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
-from generator.checkpoint.kinds import is_filled, kinds_by_where, layers_that_fill, other_pattern, pattern_tables
+from generator.checkpoint.kinds import (
+    is_filled,
+    kinds_by_where,
+    layers_that_fill,
+    other_pattern,
+    pattern_tables,
+    settings_in,
+    told,
+)
 from generator.checkpoint.probe import Readers
-from generator.checkpoint.problems import Problem, all_of, ignored_by, not_covered, unread, wrong_values
+from generator.checkpoint.problems import Problem, all_of, ignored_by, needs, not_covered, unread, wrong_values
 from generator.errors import LoomError
 from generator.recipe.library import Library
 from generator.recipe.pattern import Pattern, find_groups, make_pattern
@@ -20,6 +28,8 @@ from generator.recipe.recipe import Recipe, select
 from generator.recipe.rules import Rule
 from generator.recipe.toml import toml_text
 from generator.weaver import weave
+
+_ROPE = {"rope_scaling": "rope_parameters"}  # as newer files say it
 
 
 @dataclass
@@ -46,7 +56,7 @@ class Choice:
     incomplete: list[str] = field(default_factory=list)
     followed: list[Rule] = field(default_factory=list)
 
-    def follow(self, rule: Rule, recipe: Recipe, hf: dict[str, Any]) -> bool:
+    def follow(self, rule: Rule, recipe: Recipe, hf: dict[str, Any], shown: str) -> bool:
         """Selects what a rule says; whether that changes anything."""
         selected = {fragment.name for fragment in recipe.fragments}
         stay = selected - recipe.pattern.of_kinds if rule.kinds else selected
@@ -57,7 +67,7 @@ class Choice:
         if not (without or fragments or settings or rule.states or rule.kinds):
             return False
         if rule.kinds:  # what an earlier rule left out stays out of them
-            groups = rule.groups or find_groups(kinds_by_where(rule.kinds, hf))
+            groups = rule.groups or find_groups(kinds_by_where(rule.kinds, hf, shown))
             kinds = {name: kind.without(self.left_out) for name, kind in rule.kinds.items()}
             self.pattern = make_pattern(groups, kinds)
         elif self.pattern:
@@ -80,6 +90,17 @@ class Choice:
         said = {key: value for key, value in tables.items() if value}
         return {"base": self.base.architecture, "title": title, **said}
 
+    def refused(self, error: LoomError, hf: dict[str, Any], name: str, shown: str) -> LoomError:
+        """Why what config.json asks for does not weave, by the settings that ask for it."""
+        names = [name.partition(".")[0] for rule in self.followed for name in rule.names]
+        names = [it if it in hf else _ROPE.get(it, it) for it in names]
+        names += [
+            it for kind in (self.pattern.every if self.pattern else {}).values() for it in settings_in(kind.where)
+        ]
+        inner = str(error).replace(f"templates/architectures/{name}.toml", "the file for it")
+        remedy = "Write a fragment for it, or use a checkpoint without it."
+        return LoomError(f"{told(names, hf)}, for which no fragments go together:\n  {inner}", shown, remedy)
+
     def _names(self) -> Iterator[tuple[str, list[str]]]:
         """The lists of names; what a kind selects is left out of what all layers have."""
         selected = [fragment.name for fragment in self.base.fragments]
@@ -100,12 +121,14 @@ class Fitted:
     Attributes:
         tables: of the architecture file, without the sizes of the checkpoint.
         full: the settings of config.json, with those that are left out.
+        recipe: what the tables select.
         problems: what no rule covers.
     """
 
     tables: dict[str, Any]
     package: Readers
     full: dict[str, Any]
+    recipe: Recipe
     problems: list[Problem]
 
     def text(self, name: str, sizes: dict[str, object]) -> str:
@@ -131,8 +154,14 @@ def fit(
     """
     fitted = settle(library, family, target, hf, name, shown, ignored)
     if fitted.problems:
-        raise all_of(fitted.problems, hf, shown)
-    if reason := fitted.package.refusal(fitted.full):
+        raise all_of(fitted.problems, fitted.package, hf, fitted.recipe, shown)
+    stated = {
+        setting: file.origin("hf", "defaults", setting)
+        for file in fitted.recipe.lineage
+        for setting, value in file.data.hf.defaults.items()
+        if hf.get(setting) is None and fitted.full.get(setting) == value
+    }
+    if reason := fitted.package.refusal(fitted.full, hf, stated):
         listed = reason.replace("\n", "\n  ")
         raise LoomError(f"a package for it would refuse its sizes:\n  {listed}", shown, "Fix them.")
     return fitted.text(name, fitted.sizes())
@@ -146,20 +175,26 @@ def settle(
     if ignored:
         choice.settings["ignored"] = sorted({*ignored_by(choice.base), *ignored})
     for _ in range(30):  # a rule may bring the need of another
-        tables, recipe = complete(choice, library, target, name, name)
-        package = Readers(weave(name, target, recipe.library).files)
+        try:
+            tables, recipe = complete(choice, library, target, name, name)
+            package = Readers(weave(name, target, recipe.library).files)
+        except LoomError as error:
+            raise (choice.refused(error, hf, name, shown) if choice.followed or choice.pattern else error) from None
+        if spare := [it for it in ignored if needs(package, it, hf, recipe, shown)]:
+            message = f"{spare[0]} cannot be ignored: {family} needs it"
+            raise LoomError(message, shown, f"Leave out --ignore {spare[0]}, and fix its value.")
         full = package.complete(hf, shown)
         if wrong := wrong_values(package, full, recipe):
-            raise all_of(wrong, hf, shown)
-        problems = unread(package, full, family, shown) + not_covered(package, recipe, hf, full, shown)
-        if _follow_a_rule(choice, recipe, full, problems):
+            raise all_of(wrong, package, hf, recipe, shown)
+        problems = unread(package, full, recipe, family, shown) + not_covered(package, recipe, hf, full, shown)
+        if _follow_a_rule(choice, recipe, full, problems, shown):
             continue
         if "num_hidden_layers" in full and (
-            pattern := other_pattern(recipe, choice.left_out, package.config(full), full)
+            pattern := other_pattern(recipe, choice.left_out, package.config(full), full, shown)
         ):
             choice.pattern = pattern
             continue
-        return Fitted(tables, package, full, problems)
+        return Fitted(tables, package, full, recipe, problems)
     raise LoomError(
         "the rules of this family contradict each other", f"templates/architectures/{family}.toml", "Fix one of them."
     )
@@ -195,10 +230,10 @@ def _select(tables: dict[str, Any], library: Library, target: str, name: str) ->
     return select(name, target, Library({**library.files, path: toml_text(tables, path)}))
 
 
-def _follow_a_rule(choice: Choice, recipe: Recipe, hf: dict[str, Any], problems: list[Problem]) -> bool:
+def _follow_a_rule(choice: Choice, recipe: Recipe, hf: dict[str, Any], problems: list[Problem], shown: str) -> bool:
     """Follows the nearest rule for the first setting that has one, each rule once; whether there is one."""
     return any(
-        rule not in choice.followed and rule.covers(problem.setting, hf) and choice.follow(rule, recipe, hf)
+        rule not in choice.followed and rule.covers(problem.setting, hf) and choice.follow(rule, recipe, hf, shown)
         for problem in problems
         for rule in recipe.rules
     )

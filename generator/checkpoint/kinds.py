@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+import json
+import re
+from collections.abc import Collection, Iterable
 from types import SimpleNamespace
 from typing import Any
 
 from generator.code.traced import Origin
-from generator.errors import LoomError
+from generator.errors import LoomError, short
 from generator.recipe.expressions import evaluate
 from generator.recipe.pattern import Kind, Pattern, find_groups
 from generator.recipe.recipe import Recipe
@@ -15,45 +17,64 @@ from generator.recipe.recipe import Recipe
 MOST_LAYERS = 10_000  # as packages have it
 
 
-def kinds_by_where(kinds: dict[str, Kind], hf: dict[str, Any]) -> list[str]:
-    """The kind of each layer of a checkpoint, by the `where` of the kinds."""
+def kinds_by_where(kinds: dict[str, Kind], hf: dict[str, Any], shown: str) -> list[str]:
+    """The kind of each layer of a checkpoint, by the `where` of the kinds.
+
+    Args:
+        shown: the path of config.json, for errors.
+    """
     found = []
     for layer in range(hf["num_hidden_layers"]):
         names = {"hf": hf, "layer": layer}
-        of = [name for name, kind in kinds.items() if holds(kind.where, names, kind.lines["where"])]
+        of = [name for name, kind in kinds.items() if holds(kind.where, names, kind.lines["where"], shown)]
         if len(of) != 1:
-            where = str(kinds[of[0] if of else next(iter(kinds))].lines["where"])
+            where = kinds[of[0] if of else next(iter(kinds))]
             message = (
-                f"layer {layer} of the checkpoint is of {' and of '.join(of) or 'no kind'}, by the `where` of each kind"
+                f"{told(settings_in(where.where), hf)}: layer {layer} of the checkpoint is of "
+                f"{' and of '.join(of) or 'no kind'}, by the `where` of each kind"
             )
-            raise LoomError(message, where, "A layer is of one kind: fix the settings of config.json that these read.")
+            remedy = f"A layer is of one kind: fix these settings; or the `where` at {where.lines['where']}."
+            raise LoomError(message, shown, remedy)
         found += of
     return found
 
 
-def holds(expression: str, names: dict[str, Any], line: Origin) -> bool:
+def settings_in(expression: str) -> list[str]:
+    """The settings that a `where` reads."""
+    return re.findall(r"""hf(?:\[|\.get\()\s*['"](\w+)""", expression)
+
+
+def told(settings: Iterable[str], hf: dict[str, Any]) -> str:
+    """Some settings of config.json with their values."""
+    values = {name: hf[name] for name in settings if name in hf}
+    return (
+        " and ".join(f"{name} is {short(json.dumps(it))}" for name, it in values.items()) or "config.json is as it is"
+    )
+
+
+def holds(expression: str, names: dict[str, Any], line: Origin, shown: str) -> bool:
     """Whether a `where` holds; the line is where it stands."""
     try:
         return bool(evaluate(expression, names))
     except Exception as error:  # of any class, as the expression is anybody's
-        message = f"this `where` cannot be evaluated for the checkpoint: {type(error).__name__}: {error}"
-        raise LoomError(
-            message, str(line), "Fix the setting of config.json that it reads; or the `where`, if it is yours."
-        ) from None
+        reason = f"with which the `where` at {line} cannot be evaluated: {type(error).__name__}: {error}"
+        message = f"{told(settings_in(expression), names['hf'])}, {reason}"
+        raise LoomError(message, shown, "Fix these settings; or the `where`, if it is yours.") from None
 
 
 def other_pattern(
-    recipe: Recipe, left_out: Collection[str], config: SimpleNamespace, hf: dict[str, Any]
+    recipe: Recipe, left_out: Collection[str], config: SimpleNamespace, hf: dict[str, Any], shown: str
 ) -> Pattern | None:
     """The pattern that the `where` of the kinds asks for, where the package is woven for another one.
 
     Args:
         left_out: fragments that its kinds do not get.
+        shown: the path of config.json, for errors.
     """
     kinds = {name: kind for name, kind in recipe.pattern.every.items() if kind.where}
     if not kinds or hf.get("num_hidden_layers") is None:
         return None
-    asked = kinds_by_where(kinds, hf)
+    asked = kinds_by_where(kinds, hf, shown)
     if asked == _kinds_woven(recipe.pattern, config) and is_filled(recipe.pattern, vars(config)):
         return None
     gone = recipe.pattern.of_kinds - {fragment.name for fragment in recipe.fragments} | set(left_out)

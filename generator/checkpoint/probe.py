@@ -4,10 +4,12 @@ from __future__ import annotations
 import __future__
 
 import ast
+import json
+import re
 import sys
 from collections.abc import Mapping
 from copy import deepcopy
-from dataclasses import replace
+from dataclasses import fields, replace
 from types import SimpleNamespace
 from typing import Any
 
@@ -49,7 +51,19 @@ class Readers:
         except KeyError as setting:
             raise MissingSetting(str(setting.args[0]), shown) from None
         except Exception as error:  # of any class, as the value is anybody's
-            raise LoomError(f"its settings cannot be read: {short(str(error))}", shown, "Fix the value.") from None
+            without = {name: self._reads({it: hf[it] for it in hf if it != name}) for name in hf}
+            culprits = [name for name in hf if without[name] == max(without.values()) > 0]
+            named = " and ".join(f"{name} is {short(json.dumps(hf[name]))}" for name in culprits)
+            message = f"{named or 'it is as it is'}, by which it cannot be read: {short(str(error))}"
+            raise LoomError(message, shown, "Fix the value.") from None
+
+    def _reads(self, hf: dict[str, Any]) -> int:
+        """Whether `complete` takes a config.json: 2, or 1 where a setting is missing, or 0."""
+        try:
+            self._names["complete"](deepcopy(hf))
+        except Exception as error:
+            return int(isinstance(error, KeyError))
+        return 2
 
     def sizes(self) -> list[tuple[str, str]]:
         """The settings that are read into Config, and their fields."""
@@ -78,10 +92,32 @@ class Readers:
                 raise LoomError(message, shown, "Fix them.") from None
         return found
 
-    def refusal(self, hf: dict[str, Any]) -> str:
-        """Why the package would not take the sizes of a completed config.json."""
+    def refusal(self, full: dict[str, Any], hf: dict[str, Any], stated: Mapping[str, object]) -> str:
+        """Why the package would not take the sizes of a completed config.json, by the names that settings have there.
+
+        Args:
+            hf: config.json as it is.
+            stated: setting -> the line that gives it, of those that config.json leaves out.
+        """
+        sizes = vars(self.config(full))
+        named = {field: f"{setting} [{field}]" for setting, field in self.sizes()}
+        named |= {field: f"{named[field]}, by {stated[it]}," for it, field in self.sizes() if it in stated}
+        width, heads, head_size = (sizes.get(field) or 0 for field in ("width", "heads", "head_size"))
+        if heads and head_size == width // heads and width % heads and "head_dim" not in hf:
+            return f"{named['width']} {width}: must be a multiple of {named['heads']} {heads}"
+        reason = self._refusal(sizes)
+        if reason:  # in fields that hold any number, whole ones are refused by the bounds of whole numbers
+            floats = {it.name for it in fields(self._names["Config"]) if it.type is float}
+            reason = self._refusal({it: float(x) if it in floats else x for it, x in sizes.items()}) or reason
+        lines = [(re.findall(r"--([\w-]+)", line), line) for line in reason.splitlines()]
+        of_settings = [line for flags, line in lines if flags and flags[0].replace("-", "_") in named]
+        return re.sub(
+            r"--([\w-]+)", lambda it: named.get(it[1].replace("-", "_"), it[0]), "\n".join(of_settings) or reason
+        )
+
+    def _refusal(self, sizes: dict[str, Any]) -> str:
         try:
-            config = self._names["Config"](**vars(self.config(hf)))
+            config = self._names["Config"](**sizes)
             fitting = {"sequence_length": min(config.sequence_length, config.context_length)}
             self._names["check_config"](replace(config, **fitting))
         except Exception as error:  # any other is that of a package which has no such check

@@ -15,6 +15,9 @@ from generator.recipe.recipe import Recipe
 MOST = 50  # that one error names
 
 
+_TYPES = {"int": "int, from 0 to 2,147,483,647", "float": "float, below 1e30"}
+
+
 @dataclass(frozen=True)
 class Problem:
     """A setting for which a package was not woven, and what to do where no rule covers it."""
@@ -24,13 +27,22 @@ class Problem:
     remedy: str
 
 
-def unread(package: Readers, hf: dict[str, Any], family: str, shown: str) -> list[Problem]:
+def unread(package: Readers, hf: dict[str, Any], recipe: Recipe, family: str, shown: str) -> list[Problem]:
     """The settings that a package cannot read: other structures, then sizes that are not there."""
     problems = []
+    said = [(f.name, splice.body.text) for f in recipe.fragments for splice in f.splices if splice.point[:3] == "hf."]
     for setting, woven, choice in package.structure(hf, shown):
         if hf.get(setting) != woven:
             message = f"{setting} is {_json(hf.get(setting))}, and {family} is woven for {_json(woven)}"
-            problems.append(Problem(setting, message, f"No rule covers it. Select {choice.rstrip(',')}."))
+            asking = next(
+                (
+                    f", and leave out {name} where that takes its place"
+                    for name, text in said
+                    if f'yield "{setting}", ' in text
+                ),
+                "",
+            )
+            problems.append(Problem(setting, message, f"No rule covers it. Select {choice.rstrip(',')}{asking}."))
     for setting, size in package.sizes():
         if hf.get(setting) is None:
             message = f"{setting} is null or left out, and {family} reads {size} from it"
@@ -41,7 +53,11 @@ def unread(package: Readers, hf: dict[str, Any], family: str, shown: str) -> lis
 def wrong_values(package: Readers, hf: dict[str, Any], recipe: Recipe) -> list[Problem]:
     """The sizes that are not of their field's type, or that no model has."""
     kinds = {member.name: member.kind for fragment in recipe.fragments for member in fragment.fields}
-    wanted = {setting: f"{size} is of type {kinds[size]}" for setting, size in package.sizes() if size in kinds}
+    wanted = {
+        setting: f"{size} is of type {_TYPES.get(kinds[size], kinds[size])}"
+        for setting, size in package.sizes()
+        if size in kinds
+    }
     filled = {setting for rule in recipe.rules for setting in rule.fills.values()}
     found = {setting: hf[setting] for setting in (*wanted, *filled) if hf.get(setting) is not None}
     wrong = [name for name, size in package.sizes() if name in found and not _is_of(kinds.get(size, ""), found[name])]
@@ -66,29 +82,45 @@ def not_covered(
 ) -> list[Problem]:
     """The settings that are on, and that no fragment reads or was chosen for, and that change something."""
     known = {setting for setting, _ in package.sizes()} | {setting for setting, *_ in package.structure(full, shown)}
-    known |= package.mentioned | {*ignored_by(recipe)}
+    known |= package.mentioned
     neutral = {
-        name for table in recipe.neutral if holds(table.where, {"hf": full}, table.origin) for name in table.names
+        name
+        for table in recipe.neutral
+        if holds(table.where, {"hf": full}, table.origin, shown)
+        for name in table.names
     }
     types = hf.get("layer_types")
     if isinstance(types, list) and types == ["full_attention"] * len(types):
         known.add("layer_types")  # as without it
-    others = {setting: value for setting, value in hf.items() if setting not in neutral}
+    others = {setting: value for setting, value in hf.items() if setting not in neutral | {*ignored_by(recipe)}}
     stated = {name for table in recipe.neutral for name in table.names}
     remedy = "Write a fragment for it, or use a checkpoint without it."
     return [
-        Problem(setting, f"no fragment covers the setting {setting}, which is {_json(value)}", remedy)
+        Problem(setting, f"no fragment covers the setting {_json(setting)[1:-1]}, which is {_json(value)}", remedy)
         for setting, value in unknown(others, known | neutral, stated)
     ]
 
 
-def all_of(problems: list[Problem], hf: dict[str, Any], shown: str) -> LoomError:
-    """One error that names all problems, each with its remedy and how to accept it."""
+def needs(package: Readers, name: str, hf: dict[str, Any], recipe: Recipe, shown: str) -> bool:
+    """Whether a package cannot do without a setting that config.json has."""
+
+    def lacking(hf: dict[str, Any]) -> set[str]:
+        try:
+            return {it.setting for it in unread(package, package.complete(hf, shown), recipe, "", shown)}
+        except LoomError as error:
+            return {getattr(error, "setting", "")}
+
+    left = lacking({setting: value for setting, value in hf.items() if setting != name})
+    return name in left or not left <= lacking(hf)
+
+
+def all_of(problems: list[Problem], package: Readers, hf: dict[str, Any], recipe: Recipe, shown: str) -> LoomError:
+    """One error that names all problems, each with its remedy and how to accept it where that can be."""
     remedies = []
     for problem in problems:
         name = problem.setting.partition(".")[0]
-        accept = f" Or accept what it would change: --ignore {name}" if name in hf and name != "model_type" else ""
-        remedies.append(problem.remedy + accept)
+        can = name in hf and name != "model_type" and not needs(package, name, hf, recipe, shown)
+        remedies.append(problem.remedy + (f" Or accept what it would change: --ignore {name}" if can else ""))
     texts = [f"{problem.message}\n  {remedy}" for problem, remedy in zip(problems, remedies, strict=True)]
     if len(texts) > MOST:
         texts[MOST:] = [f"and {len(texts) - MOST} settings more"]

@@ -30,6 +30,8 @@ def new(
     Returns:
         The architecture that it is based on, the file, and how many differences there are to work through.
     """
+    if config_path.is_dir():
+        config_path /= "config.json"
     shown = project.show(config_path)
     hf, library = read_config(config_path, shown), project.library()
     if not is_package_name(name) or name != name.lower():

@@ -61,7 +61,8 @@ def parity(
         size = count_parameters(folder, shown)
         say(
             f"{woven.name} against {printable(hf['model_type'])} of transformers: {size:,} parameters, "
-            f"2 x {length} tokens; {short(used)}; takes about {_bytes(40 * size)} of memory and {_bytes(12 * size)} in {scratch.parent}"
+            f"2 x {length} tokens; {short(used)}; "
+            f"takes about {_bytes(40 * size)} of memory and {_bytes(12 * size)} in {scratch.parent}"
         )
         for setting, reach in _longer(hf, length):
             say(f"note: {setting} is {reach:,}, and {length} tokens do not reach it: see --tokens")
@@ -71,10 +72,9 @@ def parity(
             return compare(package, reference, scratch, length)
         except package.errors.InputError as error:
             listed = str(error).replace(str(scratch / "checkpoint"), shown)
-            remedy = "Splices at hf.sizes name settings, at hf.layer_tensors tensors; layers give shapes: fix those."
-            if not re.search("is missing: add it|\n *(missing|unknown): ", listed):  # it says itself what to do
-                remedy = None
-            raise LoomError(f"{woven.name} does not load it:\n  {listed}", shown, remedy) from None
+            where = "Splices at hf.sizes name settings, at hf.layer_tensors tensors; layers give shapes: fix those."
+            names = re.search("is missing: add it|\n *(missing|unknown): ", listed)  # any other says what to do
+            raise LoomError(f"{woven.name} does not load it:\n  {listed}", shown, where if names else None) from None
 
 
 def _weights(folder: Path, shown: str) -> list[Path]:

@@ -79,7 +79,7 @@ def _choices(recipe: Recipe, fragment: str, tests: list[str]) -> Iterator[Choice
                 Choice(recipe, left_out=list(tests)),
                 rule.groups or (find_groups(lacking[:1]) if lacking else ()),
             )
-            if choice.follow(replace(rule, groups=groups), recipe, {}):
+            if choice.follow(replace(rule, groups=groups), recipe, {}, ""):
                 yield choice
 
 

@@ -94,9 +94,14 @@ def test_the_new_architecture_builds(make):
         ({"max_position_embeddings": -1}, "max_position_embeddings is -1, and context_length is of type int"),
         ({"initializer_range": True}, "initializer_range is true, and init_std is of type float"),
         ({"rope_theta": float("nan")}, "rope_theta is NaN, and rope_theta is of type float"),
-        ({"num_attention_heads": 3}, "a package for it would refuse its sizes:\n  --kv-heads 2: must divide --heads 3"),
+        ({"num_attention_heads": 3}, "would refuse its sizes:\n  hidden_size [width] 64: must be a multiple of num_"),
+        ({"num_key_value_heads": 3}, "num_key_value_heads [kv_heads] 3: must divide num_attention_heads [heads] 4"),
+        ({"rms_norm_eps": 0}, "rms_norm_eps [norm_epsilon] 0.0: must be a number from 1e-30 to 1e+30\n  Fix"),
+        ({"max_position_embeddings": 0}, "[context_length] 0: must be an integer from 1 to 2,147,483,647\n  Fix"),
+        ({"rope_parameters": "x"}, "rope_parameters is \"x\", by which it cannot be read: 'str' object has no"),
+        ({"a\nb\u202e": 1}, "no fragment covers the setting a\\nb\\u202e, which is 1\n"),
         ({"num_hidden_layers": "3"}, 'num_hidden_layers is "3"\n  Give a number from 1 to 10,000.'),
-        ({"num_attention_heads": 0}, "its settings cannot be read: integer division or modulo by zero"),
+        ({"num_attention_heads": 0}, "num_attention_heads is 0, by which it cannot be read: integer division"),
         (
             {"rope_parameters": {"rope_type": "default", "rope_theta": 5000.0, "partial_rotary_factor": 0.5}},
             "no fragment covers the setting rope_parameters.partial_rotary_factor, which is 0.5",
@@ -120,7 +125,7 @@ def test_the_new_architecture_builds(make):
 def test_what_no_fragment_covers_is_named(make, settings, message):
     output, code, table = make(**settings)
     assert code == 2 and table is None
-    assert f"error: config.json: {message}" in output
+    assert output.startswith("error: config.json: ") and message in output
 
 
 def test_biases_of_attention_are_woven(make):
@@ -151,6 +156,39 @@ def test_all_that_is_not_covered_is_told_at_once_and_can_be_accepted(make):
     package = Path("generated/mine_cpu/huggingface.py").read_text()
     assert '["logit_scale","mlp_bias","stripes"]' in "".join(package.split()).replace(",]", "]")
     assert "has no setting 'strips', which --ignore names" in make(name="other", ignore=("strips",), **settings)[0]
+
+
+@pytest.mark.parametrize(
+    ("setting", "value"),
+    [("vocab_size", 10**30), ("hidden_size", 64.5), ("max_position_embeddings", None), ("rms_norm_eps", "1e-6")],
+)
+def test_what_the_package_needs_cannot_be_ignored(make, setting, value):
+    """Nor is it offered."""
+    output, code, _ = make(**{setting: value})
+    assert code == 2 and f"config.json: {setting} is " in output and "--ignore" not in output
+    message = f"config.json: {setting} cannot be ignored: llama2 needs it\n  Leave out --ignore {setting}, and fix"
+    assert message in make(**{setting: value}, ignore=(setting,))[0]
+
+
+def test_a_table_is_ignored_whole(make):
+    scaled = {"rope_type": "dynamic", "factor": 2.0}
+    assert "Or accept what it would change: --ignore rope_parameters" in make(rope_parameters=scaled)[0]
+    assert make(rope_parameters=scaled, ignore=("rope_parameters",))[1] == 0
+
+
+def test_a_default_of_the_architecture_is_blamed(make):
+    Path("templates/architectures").mkdir(parents=True)
+    text = 'base = "llama2"\ntitle = "T"\nmodel_type = "mine"\n[hf.defaults]\nrms_norm_eps = -1.0\n'
+    Path("templates/architectures/wrong.toml").write_text(text)
+    output, code, _ = make(model_type="mine", rms_norm_eps=None)
+    assert code == 2
+    assert "rms_norm_eps [norm_epsilon], by templates/architectures/wrong.toml:5, -1.0: must be a number from" in output
+
+
+def test_the_folder_of_a_config(make):
+    make()
+    done = CliRunner().invoke(gen, ["new", "--from-hf", ".", "--target", "cpu", "--name", "other"])
+    assert done.exit_code == 0, done.output
 
 
 @pytest.mark.parametrize(
@@ -205,14 +243,22 @@ def test_layers_that_are_left_over(make):
     """A pattern of four has none for the fifth: refused, and not found out when the checkpoint is loaded."""
     output, code, table = make(text=json.dumps(published("cohere2", num_hidden_layers=5)))
     assert (code, table) == (2, None)
-    assert "--layers 5: must be a multiple of the period, 4" in output
+    assert "num_hidden_layers [layers] 5: must be a multiple of the period, 4" in output
 
 
 @pytest.mark.parametrize(
     ("family", "settings", "message"),
     [
         ("deepseek_v3", {"num_hidden_layers": None}, "config.json: num_hidden_layers is null or left out"),
-        ("gpt_oss", {"layer_types": -1}, "TypeError: 'int' object is not subscriptable\n  Fix the setting of config"),
+        ("gpt_oss", {"layer_types": -1}, "TypeError: 'int' object is not subscriptable\n  Fix these settings"),
+        ("gpt2", {"n_head": 5}, "n_embd [width] 768: must be a multiple of n_head [heads] 5"),
+        ("qwen3_moe", {"decoder_sparse_step": 0}, "decoder_sparse_step is 0, with which the `where` at templates/"),
+        ("smollm3", {"no_rope_layers": [1]}, "config.json: no_rope_layers is [1], with which the `where` at"),
+        ("smollm3", {"no_rope_layer_interval": 0, "no_rope_layers": None}, "no_rope_layer_interval is 0, by which it"),
+        ("smollm3", {"rope_scaling": {"rope_type": "linear", "factor": 2.0}}, "model/rope, which only some kinds of"),
+        ("deepseek_v3", {"attention_bias": True}, "config.json: attention_bias is true, for which no fragments go"),
+        ("deepseek_v3", {"first_k_dense_replace": 61}, "first_k_dense_replace is 61, for which no fragments go"),
+        ("qwen3_moe", {"mlp_only_layers": [99]}, "together:\n  the file for it:"),
         ("gpt_oss", {"layer_types": [[1]]}, "layer 0 of the checkpoint is of no kind, by the `where` of each kind\n"),
     ],
 )
@@ -423,7 +469,10 @@ def test_a_where_that_cannot_be_evaluated(make):
     Path("templates/architectures/striped.toml").write_text(STRIPED.replace("layer % hf['stripe'] == 0", "layer % x"))
     output, code, _ = make(model_type="striped")
     assert code == 2
-    assert "striped.toml:11: this `where` cannot be evaluated for the checkpoint: NameError: name 'x'" in output
+    assert (
+        "with which the `where` at templates/architectures/striped.toml:11 cannot be evaluated: NameError: name 'x'"
+        in output
+    )
 
 
 READS_STRIPES = '''"""Stripes."""
