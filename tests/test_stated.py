@@ -125,6 +125,74 @@ def test_a_name_that_no_fragment_has_is_refused():
     assert "unknown key 'tensor' in this table of checkpoints" in refused('[hf.tensor]\n"norm.scale" = "x"\n')
 
 
+LAYER = '''
+    """A layer."""
+
+    from generator.language import splice
+
+    class Config:
+        width: int = 4  # of x
+        heads: int = 2  # of x
+
+    @splice("hf.tensors")
+    def _():
+        yield "query.kernel", "layers.{}.q.weight", "d n h -> (n h) d"
+        yield "key.kernel", "layers.{}.k.weight", "d n h -> (n h) d"
+
+    @splice("hf.structure")
+    def _():
+        yield "hidden_size", "width"
+        yield "num_heads", "heads"
+'''
+QUERY = '[hf.tensors]\n"query.kernel" = '
+
+
+@pytest.mark.parametrize(
+    ("stated", "message"),
+    [
+        (
+            QUERY + '["layers.{}.q", "d n h -> q r s"]',
+            "'d n h -> q r s' is no layout of a tensor\n  Write one like d n h",
+        ),
+        (QUERY + '["layers.{}.q", "nonsense"]', "'nonsense' is no layout of a tensor"),
+        (QUERY + '["layers.{}.q", "d n h -> (h n) d"]', "is no layout of a tensor"),  # a copy: not the parameter itself
+        (QUERY + '["layers.{}.q", "d n -> n d"]', "layers.{}.q has 1 {} and 'd n -> n d' 2 axes"),
+        (QUERY + '""', "'' cannot be the name of a tensor\n  Write one like layers.{}.q.weight"),
+        (QUERY + '"layers.{x}.q"', "cannot be the name of a tensor"),
+        (QUERY + '"layers.{}.q{"', "cannot be the name of a tensor"),
+        (QUERY + '"layers.{}.q\\u202e"', "'layers.{}.q\\u202e' cannot be the name of a tensor"),
+        (QUERY + '"q"', "q has 0 {} and 'd n h -> (n h) d' 3 axes"),
+        (QUERY + '"layers.{}.{}.q"', "layers.{}.{}.q has 2 {} and 'd n h -> (n h) d' 3 axes"),
+        (
+            QUERY + '"layers.{}.k.weight"',
+            "layers.{}.k.weight would be key.kernel and query.kernel\n  Give query.kernel",
+        ),
+        ('[hf.names]\nhidden_size = ""', "'' cannot be the name of hidden_size"),
+        ('[hf.names]\nhidden_size = "num_heads"', "num_heads would be heads and width\n  Give hidden_size a name"),
+        ('[hf.names]\nfoo = "x"', "'foo'\n  There is bias, hidden_size, norm_bias, num_heads."),
+        ('[hf.settings]\nmodel_type = "x"', "model_type is no setting among others\n  Write it above the tables"),
+        ("[hf.settings]\nact = nan", "act is nan, which no config.json can say"),
+        ("[hf.defaults]\nact = [1, inf]", "act is [1, inf], which no config.json can say"),
+        ('[hf.defaults]\nhidden_size = "x"', "width is 'x', and model/layer has it as int"),
+        ('[order]\n"model.x" = ["model/norm"]', "the order at 'model.x' is not one of two fragments or more"),
+        ('[order]\n"model.x" = ["model/norm", "model/turn", "model/norm"]', "each named once"),
+    ],
+)
+def test_what_no_checkpoint_can_be_is_refused(stated, message):
+    selected = SELECTED.replace('"model/turn"', '"model/turn", "model/layer"')
+    library = Library(
+        files(FRAGMENTS | {"model/layer": LAYER}) | {"templates/architectures/toy.toml": f"{selected}{stated}\n"}
+    )
+    with pytest.raises(LoomError) as raised:
+        weave("toy", "any", library)
+    assert str(raised.value).startswith("templates/architectures/toy.toml:4: ") and message in str(raised.value)
+
+
+def test_a_title_that_turns_the_direction_of_reading_is_refused():
+    with pytest.raises(LoomError, match=r"toy.toml:1: title is 'Toy.u202e', not one line"):
+        woven("", SELECTED.replace("Toy", "Toy\\u202e"))
+
+
 def test_the_order_of_an_architecture_is_above_that_of_fragments():
     assert "x = x / 2\n    x = -x\n" in woven("")
     assert "x = -x\n    x = x / 2\n" in woven('[order]\n"model.x" = ["model/turn", "model/norm"]\n')

@@ -15,7 +15,7 @@ from generator.errors import LoomError, nearest
 from generator.language.fragment import Fragment
 from generator.language.parts import Definition, Field
 from generator.recipe.recipe import Recipe
-from generator.recipe.typed import described, is_of
+from generator.recipe.typed import check_value
 from generator.weave.fill import fill
 
 
@@ -44,14 +44,6 @@ def _check_default(member: Field) -> None:
         except (ValueError, TypeError, SyntaxError):
             return  # an expression, which Python evaluates
         check_value(member, default, _line(member))
-
-
-def check_value(member: Field, value: object, where: str) -> None:
-    """Refuses a value that is not of the type of a field."""
-    statement = member.statement
-    if isinstance(statement, ast.AnnAssign) and not is_of(statement.annotation, value):
-        message = f"{member.name} is {described(value)}, and {member.fragment} has it as {member.kind}"
-        raise LoomError(message, where, "Give a value of that type.")
 
 
 def check_fields(

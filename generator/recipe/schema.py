@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import msgspec
 
 WORDS = {  # pattern of a string -> what it is: as it stands in code, in headings and in paths
-    r'^[^\x00-\x1f\x7f-\x9f\u2028\u2029"\\]*\Z': "one line without quotes and backslashes",
+    r'^[^\x00-\x1f\x7f-\x9f\u200e\u200f\u2028-\u202e\u2066-\u2069"\\]*\Z': "one line without quotes and backslashes",
     r"^[\w.-]+\Z": "a name of letters, digits, _, - and .",
     rf"^(?!({'|'.join(kwlist)})\Z)[A-Za-z_][A-Za-z0-9_]*\Z": "a name in Python",
     r"^([A-Za-z_][A-Za-z0-9_]*)?\Z": "a name in Python, or nothing",

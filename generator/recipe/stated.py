@@ -18,8 +18,9 @@ rope_theta = 500_000.0
 
 from __future__ import annotations
 
+import json
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -30,13 +31,16 @@ from generator.code.literals import literal
 from generator.code.names import as_block, unblocked
 from generator.code.syntax import Source
 from generator.code.traced import Edit, Origin, Traced
-from generator.errors import LoomError, nearest
+from generator.errors import LoomError, nearest, short
 from generator.language.fragment import Fragment
 from generator.language.parts import Splice
 from generator.recipe.schema import Architecture
+from generator.recipe.tensors import check_tensor
 from generator.recipe.toml import Toml
+from generator.recipe.typed import check_value
 
 Said = dict[str, tuple[Any, Origin]]  # with the line that says it
+_SETTING = r'(?:hf\[|hf\.\w+\(|yield )"(\w[\w.]*)"(?!, "[^"]*", "[^"]*->)'
 _READING = "hf.get", "hf.setdefault"
 TABLES = "names", "tensors", "settings", "defaults"  # names first: settings go by what config.json calls them
 
@@ -52,11 +56,13 @@ def state(
     order, hf = _merged(lineage, "order"), {name: _merged(lineage, "hf", name) for name in TABLES}
     _check_order(order, fragments, left_out)
     _check_known(hf, fragments, left_out)
+    _check_values(hf)
     found: set[tuple[str, str]] = set()
     made = [
         replace(f, splices=tuple(_written(_ordered(splice, order), hf, found) for splice in f.splices))
         for f in fragments
     ]
+    _check_apart(hf, made)
     more = [*_additions(hf, found, made[0].name if made else "")]  # before what fragments say
     return tuple(replace(f, splices=(*more, *f.splices)) if f is made[0] else f for f in made)
 
@@ -83,7 +89,10 @@ def _written(splice: Splice, hf: dict[str, Said], found: set[tuple[str, str]]) -
                 continue
             found.add((table, key))
             value, origin = said[key]
-            for place, part in zip(places, value if isinstance(value, tuple) else (value,), strict=False):
+            parts = value if isinstance(value, tuple) else (value,)
+            if table == "tensors":
+                check_tensor(parts, [_text(place) for place in places], str(origin))
+            for place, part in zip(places, parts, strict=False):
                 start, end = source.span(place)
                 edits.append(Edit(start, end, Traced.insert(literal(part, str(origin)), origin)))
         splice = replace(splice, body=unblocked(source.traced.edited(edits))) if edits else splice
@@ -133,13 +142,58 @@ def _check_known(hf: dict[str, Said], fragments: Iterable[Fragment], left_out: I
             here, gone = _spoken_of(fragments, pattern), _spoken_of(left_out, pattern)
             for key in sorted(hf[table].keys() - here - gone):
                 message = f"no selected fragment speaks of a {kind} {key!r}"
-                raise LoomError(message, str(hf[table][key][1]), nearest(key, here))
+                other = here if table == "tensors" else _spoken_of(fragments, _SETTING)
+                raise LoomError(message, str(hf[table][key][1]), nearest(key, other))
+
+
+def _check_values(hf: dict[str, Said]) -> None:
+    """What a config.json can say, by names that it can have."""
+    for key, (name, origin) in hf["names"].items():
+        if not name.isprintable() or not name.strip() == name != "":
+            raise LoomError(f"{name!r} cannot be the name of {key}", str(origin), "Write what config.json calls it.")
+    if "model_type" in hf["settings"]:
+        remedy = "Write it above the tables: model_type = ..."
+        raise LoomError("model_type is no setting among others", str(hf["settings"]["model_type"][1]), remedy)
+    for key, (value, origin) in (*hf["settings"].items(), *hf["defaults"].items()):
+        try:
+            json.dumps(value, allow_nan=False)
+        except (TypeError, ValueError):
+            message = f"{key} is {short(str(value))}, which no config.json can say"
+            raise LoomError(message, str(origin), "Give a text, a finite number, true or false.") from None
+
+
+def _check_apart(hf: dict[str, Said], made: Sequence[Fragment]) -> None:
+    """No two sizes are one setting, no two parameters one tensor unless they are joined; defaults fit their fields."""
+    splices = [splice for f in made for splice in f.splices if splice.point.startswith("hf.")]
+    points = {splice.point for splice in splices}
+    text = "".join(_standing(splice.body.text, points) for splice in splices)
+    sizes = re.findall(r"""yield ["'](.+)["'], "(\w+)"\n""", text)
+    tensors = [pair[::-1] for pair in re.findall(r"""yield "(.+)", ["'](.+)["'], ["'].*->""", text)]
+    joined = any(splice.point == "hf.view" for splice in splices)
+    for table, pairs in (("names", sizes), ("tensors", [] if joined else tensors)):
+        for key, (value, origin) in hf[table].items():
+            name = value if isinstance(value, str) else value[0]
+            of = sorted({it for found, it in pairs if found == name})
+            if len(of) > 1:
+                message = f"{name} would be {' and '.join(of)}"
+                raise LoomError(message, str(origin), f"Give {key} a name of its own.")
+    fields = {member.name: member for f in made for member in f.fields}
+    for setting, field in sizes:
+        if setting in hf["defaults"] and field in fields:
+            value, origin = hf["defaults"][setting]
+            check_value(fields[field], value, str(origin))
 
 
 def _spoken_of(fragments: Iterable[Fragment], pattern: str) -> set[str]:
     """What splices for checkpoints say that is of a pattern."""
     splices = (splice for f in fragments for splice in f.splices if splice.point.startswith("hf."))
     return {name for splice in splices for name in re.findall(pattern, splice.body.text)}
+
+
+def _standing(text: str, points: Collection[str]) -> str:
+    """Statements of a splice but for those that another one replaces."""
+    held = r'( *)with point\("([\w.]+)".*\):\n((?:\1 .*\n)+)'
+    return re.sub(held, lambda block: "" if block[2] in points else _standing(block[3], points), text)
 
 
 def _ordered(splice: Splice, order: Said) -> Splice:
@@ -157,6 +211,9 @@ def _check_order(order: Said, fragments: Iterable[Fragment], left_out: Iterable[
     """Each fragment that is put in order has a splice there, or went."""
     gone = {fragment.name for fragment in left_out}
     for point, (names, origin) in order.items():
+        if len({*names}) < max(len(names), 2):
+            message = f"the order at {point!r} is not one of two fragments or more, each named once"
+            raise LoomError(message, str(origin), "Name those that rebind the same, in the order that they have.")
         there = {f.name for f in fragments if any(splice.point == point for splice in f.splices)}
         for name in names:
             if name not in there | gone:

@@ -11,6 +11,7 @@ from typing import Any, Literal, TypeVar
 import msgspec
 
 from generator.errors import LoomError, nearest, short
+from generator.language.parts import Field
 from generator.recipe.schema import TABLES, WORDS, Table
 
 _TYPES = {
@@ -58,6 +59,14 @@ def is_of(annotation: ast.expr, value: object) -> bool:
         return not _refusal(value, _type(annotation))
     except TypeError:  # a union that msgspec cannot tell apart
         return True
+
+
+def check_value(member: Field, value: object, where: str) -> None:
+    """Refuses a value that is not of the type of a field."""
+    statement = member.statement
+    if isinstance(statement, ast.AnnAssign) and not is_of(statement.annotation, value):
+        message = f"{member.name} is {described(value)}, and {member.fragment} has it as {member.kind}"
+        raise LoomError(message, where, "Give a value of that type.")
 
 
 def _type(node: ast.expr) -> Any:
