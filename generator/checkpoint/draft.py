@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 from generator.checkpoint.fit import Fitted, settle
 from generator.checkpoint.probe import MissingSetting
-from generator.errors import LoomError
+from generator.errors import LoomError, printable
 from generator.recipe.library import Library
 from generator.recipe.recipe import select
 
@@ -102,8 +102,7 @@ def _comments(family: str, differences: list[str]) -> str:
     for difference in differences:
         first, *more = difference.splitlines()
         lines += [f"- {first}", *(f"  {line}" for line in more)]
-    printable = ("".join(c if c.isprintable() else "?" for c in line) for line in [*lines, ""])
-    return "".join(f"# {line}".rstrip() + "\n" for line in printable)
+    return "".join(f"# {printable(line)}".rstrip() + "\n" for line in [*lines, ""])
 
 
 def _other_tensors(fitted: Fitted, tensors: set[str]) -> list[str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -30,19 +31,13 @@ class Problem:
 def unread(package: Readers, hf: dict[str, Any], recipe: Recipe, family: str, shown: str) -> list[Problem]:
     """The settings that a package cannot read: other structures, then sizes that are not there."""
     problems = []
-    said = [(f.name, splice.body.text) for f in recipe.fragments for splice in f.splices if splice.point[:3] == "hf."]
+    splices = [splice for f in recipe.fragments if f.folder == "model" for splice in f.splices]
+    asking = {it: splice.fragment for splice in splices for it in re.findall(r'yield "([\w.]+)", ', splice.body.text)}
     for setting, woven, choice in package.structure(hf, shown):
         if hf.get(setting) != woven:
             message = f"{setting} is {_json(hf.get(setting))}, and {family} is woven for {_json(woven)}"
-            asking = next(
-                (
-                    f", and leave out {name} where that takes its place"
-                    for name, text in said
-                    if f'yield "{setting}", ' in text
-                ),
-                "",
-            )
-            problems.append(Problem(setting, message, f"No rule covers it. Select {choice.rstrip(',')}{asking}."))
+            instead = f", and leave out {asking[setting]} where that takes its place" if setting in asking else ""
+            problems.append(Problem(setting, message, f"No rule covers it. Select {choice.rstrip(',')}{instead}."))
     for setting, size in package.sizes():
         if hf.get(setting) is None:
             message = f"{setting} is null or left out, and {family} reads {size} from it"
@@ -116,14 +111,14 @@ def needs(package: Readers, name: str, hf: dict[str, Any], recipe: Recipe, shown
 
 def all_of(problems: list[Problem], package: Readers, hf: dict[str, Any], recipe: Recipe, shown: str) -> LoomError:
     """One error that names all problems, each with its remedy and how to accept it where that can be."""
-    remedies = []
-    for problem in problems:
+    texts = []
+    for problem in problems[:MOST]:
         name = problem.setting.partition(".")[0]
         can = name in hf and name != "model_type" and not needs(package, name, hf, recipe, shown)
-        remedies.append(problem.remedy + (f" Or accept what it would change: --ignore {name}" if can else ""))
-    texts = [f"{problem.message}\n  {remedy}" for problem, remedy in zip(problems, remedies, strict=True)]
-    if len(texts) > MOST:
-        texts[MOST:] = [f"and {len(texts) - MOST} settings more"]
+        accept = f" Or accept what it would change: --ignore {name}" if can else ""
+        texts.append(f"{problem.message}\n  {problem.remedy}{accept}")
+    if len(problems) > MOST:
+        texts.append(f"and {len(problems) - MOST} settings more")
     return LoomError(f"\n{shown}: ".join(texts), shown)
 
 

@@ -48,7 +48,7 @@ def load_reference(folder: Path, shown: str, weights: list[Path], hf: dict[str, 
             model.save_pretrained(scratch)
     for name, *shapes in sorted(found["mismatched_keys"]):
         theirs, ours = map(list, shapes)
-        message = f"{name} has the shape {theirs}, and config.json asks for {ours}"
+        message = f"transformers cannot load it: {name} has the shape {theirs}, and config.json asks for {ours}"
         raise LoomError(message, shown, "Give the config.json that belongs to these tensors.")
     if missing := sorted(found["missing_keys"]):
         message = f"its files lack {short(', '.join(missing), 500)}, which transformers would make up"

@@ -38,8 +38,9 @@ def parity(
         raise LoomError(f"gen parity needs {', '.join(missing)}", None, remedy)
     shown = project.show(folder)
     if not (folder / "config.json").exists():
-        reason = "has no config.json" if folder.is_dir() else "is not a folder" if folder.exists() else "is not there"
-        raise LoomError(reason, shown, "Give a folder with config.json.")
+        lacking = folder / "config.json" if folder.is_dir() else folder
+        reason = "is not a folder" if folder.is_file() else "is not there"
+        raise LoomError(reason, project.show(lacking), "Give a folder with config.json.")
     hf = read_config(folder / "config.json", project.show(folder / "config.json"))
     if hf.get("quantization_config"):
         remedy = "Load it with transformers, which dequantizes, save it to another folder, and give that one."
@@ -71,10 +72,12 @@ def parity(
         try:
             return compare(package, reference, scratch, length)
         except package.errors.InputError as error:
+            names = {field.replace("_", "-"): setting for setting, field in package.huggingface.hf_sizes()}
             listed = str(error).replace(str(scratch / "checkpoint"), shown)
+            listed = re.sub(r"--([\w-]+)", lambda it: names.get(it[1], it[0]), listed)
             where = "Splices at hf.sizes name settings, at hf.layer_tensors tensors; layers give shapes: fix those."
-            names = re.search("is missing: add it|\n *(missing|unknown): ", listed)  # any other says what to do
-            raise LoomError(f"{woven.name} does not load it:\n  {listed}", shown, where if names else None) from None
+            unsaid = re.search("is missing: add it|\n *(missing|unknown): ", listed)  # any other says what to do
+            raise LoomError(f"{woven.name} does not load it:\n  {listed}", shown, where if unsaid else None) from None
 
 
 def _weights(folder: Path, shown: str) -> list[Path]:

@@ -83,6 +83,10 @@ def test_the_new_architecture_builds(make):
             'rope_scaling is {"rope_type": "dynamic", "type": "dynamic", "factor": 2.0}, and llama2 is woven for null',
         ),
         ({"quantization_config": {"quant_method": "gptq"}}, 'quantization_config is {"quant_method": "gptq"}, and'),
+        (
+            {"hidden_act": "gelu"},
+            "Select a feed-forward of that activation, and leave out model/swiglu where that takes its place.",
+        ),
         ({"is_causal": False}, "no fragment covers the setting is_causal, which is false"),
         ({"logit_scale": 0.5}, "no fragment covers the setting logit_scale, which is 0.5"),
         ({"initializer_range": None}, "initializer_range is null or left out, and llama2 reads init_std from it"),

@@ -45,18 +45,25 @@ def test_other_weights_are_not_taken_for_none(folder, file):
 
 @pytest.mark.parametrize(
     ("where", "reason"),
-    [("none", "is not there"), ("gen.toml", "is not a folder"), ("empty", "has no config.json")],
+    [
+        ("none", "none: is not there"),
+        ("gen.toml", "gen.toml: is not a folder"),
+        ("empty", "empty/config.json: is not there"),
+    ],
 )
 def test_no_folder_of_a_checkpoint(folder, where, reason):
     Path("empty").mkdir()
-    assert run(where) == (2, f"error: {where}: {reason}\n  Give a folder with config.json.\n")
+    assert run(where) == (2, f"error: {reason}\n  Give a folder with config.json.\n")
 
 
 def test_a_tensor_of_another_shape_is_named(folder):
     tensors = load_file(folder / "model.safetensors")
     tensors["model.norm.weight"] = tensors["model.norm.weight"][:-1].clone()
     save_file(tensors, folder / "model.safetensors", metadata={"format": "pt"})
-    assert "error: hf: model.norm.weight has the shape [31], and config.json asks for [32]\n" in run()[1]
+    assert (
+        "hf: transformers cannot load it: model.norm.weight has the shape [31], and config.json asks for [32]\n"
+        in run()[1]
+    )
 
 
 def test_fragments_are_not_blamed_for_a_model_type(folder):
