@@ -20,8 +20,9 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import libcst as cst
@@ -58,10 +59,14 @@ def state(
     _check_known(hf, fragments, left_out)
     _check_values(hf)
     found: set[tuple[str, str]] = set()
+    others: dict[str, Callable[[], None]] = {}
     made = [
-        replace(f, splices=tuple(_written(_ordered(splice, order), hf, found) for splice in f.splices))
+        replace(f, splices=tuple(_written(_ordered(splice, order), hf, found, others) for splice in f.splices))
         for f in fragments
     ]
+    for key, refuse in others.items():
+        if ("tensors", key) not in found:
+            refuse()
     _check_apart(hf, made)
     more = [*_additions(hf, found, made[0].name if made else "")]  # before what fragments say
     return tuple(replace(f, splices=(*more, *f.splices)) if f is made[0] else f for f in made)
@@ -78,8 +83,15 @@ def _merged(lineage: Iterable[Toml[Architecture]], *keys: str) -> Said:
     return said
 
 
-def _written(splice: Splice, hf: dict[str, Said], found: set[tuple[str, str]]) -> Splice:
-    """A splice that says of checkpoints what `[hf]` does; `found` gets the tables and keys that had a place in it."""
+def _written(
+    splice: Splice, hf: dict[str, Said], found: set[tuple[str, str]], others: dict[str, Callable[[], None]]
+) -> Splice:
+    """A splice that says of checkpoints what `[hf]` does.
+
+    Args:
+        found: gets the tables and keys that had a place in it.
+        others: gets the keys of tensors that have one here of another parameter: of a layer, or of none.
+    """
     for table, said in hf.items():
         if not said or not splice.point.startswith("hf."):
             continue
@@ -87,11 +99,15 @@ def _written(splice: Splice, hf: dict[str, Said], found: set[tuple[str, str]]) -
         for key, places in _places(table, source):
             if key not in said or source.span(places[0])[0] < end:  # the default of a default went with it
                 continue
-            found.add((table, key))
             value, origin = said[key]
             parts = value if isinstance(value, tuple) else (value,)
             if table == "tensors":
-                check_tensor(parts, [_text(place) for place in places], str(origin))
+                check = partial(check_tensor, parts, [_text(place) for place in places], str(origin))
+                if ("{}" in parts[0]) != ("{}" in _text(places[0])):
+                    others[key] = check
+                    continue
+                check()
+            found.add((table, key))
             for place, part in zip(places, parts, strict=False):
                 start, end = source.span(place)
                 edits.append(Edit(start, end, Traced.insert(literal(part, str(origin)), origin)))
