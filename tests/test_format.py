@@ -5,6 +5,7 @@ In an expected text, the numbers before the bar are the source lines that the li
 
 from __future__ import annotations
 
+import errno
 import re
 import subprocess
 import sysconfig
@@ -614,6 +615,16 @@ class TestErrors:
         with pytest.raises(LoomError) as caught:
             format_one(source)
         assert caught.value.where == "splice.py:3"
+
+    @pytest.mark.parametrize("called", ["pathlib.Path.write_bytes", "ruff.find_ruff_bin"])
+    def test_no_room_or_no_ruff(self, called, monkeypatch):
+        def fail(*_):
+            raise OSError(errno.ENOSPC, "No space left on device")
+
+        monkeypatch.setattr(called, fail)
+        with pytest.raises(LoomError, match="No space left") as caught:
+            format_one(Traced.copy("x = 'no room'\n", "a.py"))
+        assert "TMPDIR" in caught.value.remedy
 
     @pytest.mark.parametrize(
         ("before", "after", "place", "words"),

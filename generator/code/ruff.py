@@ -21,15 +21,19 @@ def run_ruff(sources: Sequence[Traced]) -> list[str]:
 
     from ruff import find_ruff_bin
 
-    with tempfile.TemporaryDirectory(prefix="gen-") as folder:
-        paths = [Path(folder, f"{number}.py") for number in range(len(sources))]
-        for path, source in zip(paths, sources, strict=True):
-            path.write_bytes(source.text.encode())
-        command = [find_ruff_bin(), "format", *OPTIONS, *(path.name for path in paths)]
-        done = subprocess.run(command, cwd=folder, capture_output=True, check=False)
-        if done.returncode != 0:
-            raise _refused(sources, done.stderr.decode(errors="replace").strip())
-        return [path.read_bytes().decode() for path in paths]
+    try:
+        with tempfile.TemporaryDirectory(prefix="gen-") as folder:
+            paths = [Path(folder, f"{number}.py") for number in range(len(sources))]
+            for path, source in zip(paths, sources, strict=True):
+                path.write_bytes(source.text.encode())
+            command = [find_ruff_bin(), "format", *OPTIONS, *(path.name for path in paths)]
+            done = subprocess.run(command, cwd=folder, capture_output=True, check=False)
+            if done.returncode != 0:
+                raise _refused(sources, done.stderr.decode(errors="replace").strip())
+            return [path.read_bytes().decode() for path in paths]
+    except OSError as error:
+        remedy = "Make room for temporary files, or set TMPDIR; install ruff again if it is ruff that is missing."
+        raise LoomError(f"ruff cannot format: {error}", tempfile.tempdir, remedy) from error
 
 
 def _refused(sources: Sequence[Traced], said: str) -> LoomError:
