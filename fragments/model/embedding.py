@@ -32,8 +32,9 @@ class Embedding(nnx.Module):
         """x [B, T, D] -> [B, T, V] in fp32."""
         with point("Embedding.head"):
             kernel = self.table.T  # [D, V]
-        logits = jnp.einsum("BTD,DV->BTV", x, kernel.astype(x.dtype), preferred_element_type=jnp.float32)
-        point("Embedding.logits", logits)
+        with point("Embedding.logits"):
+            with point("Embedding.product", x, kernel):
+                logits = jnp.einsum("BTD,DV->BTV", x, kernel.astype(x.dtype), preferred_element_type=jnp.float32)
         return logits
 
 

@@ -3,7 +3,7 @@
 Source: Yang et al. 2022, arXiv 2203.03466, table 8.
 """
 
-from generator.language import splice
+from generator.language import proceed, splice
 
 
 class Config:
@@ -17,6 +17,7 @@ def _(self, config):
 
 @splice("Embedding.logits")
 def _(self, logits):
+    proceed()
     logits = self.logit_scale * logits
 
 

@@ -5,7 +5,7 @@ Source: Gemma Team 2024, arXiv 2408.00118, section 2; Bello et al. 2016, arXiv 1
 
 import jax.numpy as jnp
 
-from generator.language import splice
+from generator.language import proceed, splice
 
 
 class Config:
@@ -19,6 +19,7 @@ def _(self, config):
 
 @splice("Embedding.logits")
 def _(self, logits):
+    proceed()
     logits = self.soft_cap * jnp.tanh(logits / self.soft_cap)
 
 

@@ -3,7 +3,7 @@
 Source: Yang et al. 2022, arXiv 2203.03466, table 8; IBM Granite Team 2024, Granite 3.0 Language Models, section 3.
 """
 
-from generator.language import splice
+from generator.language import proceed, splice
 
 
 class Config:
@@ -25,6 +25,7 @@ def _(self, x):
 
 @splice("Embedding.logits")
 def _(self, logits):
+    proceed()
     logits = logits / self.logit_divisor
 
 

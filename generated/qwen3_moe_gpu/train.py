@@ -45,12 +45,7 @@ from .model import Decoder, join_layers, routed_tokens
 from .parallel import abstract, make_mesh, named_arrays
 from .storage import absolute, local_folder, locked, together, upload
 
-XLA_FLAGS = [
-    "--xla_gpu_enable_triton_gemm=false",
-    "--xla_gpu_enable_latency_hiding_scheduler=true",
-    "--xla_disable_hlo_passes=rematerialization",
-    "--xla_gpu_enable_command_buffer=FUSION,CUBLAS,CUBLASLT,CUSTOM_CALL,CUDNN",
-]
+XLA_FLAGS = ["--xla_gpu_enable_latency_hiding_scheduler=true", "--xla_disable_hlo_passes=rematerialization"]
 
 
 class Goodput:

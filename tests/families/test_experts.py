@@ -36,7 +36,7 @@ def package(tmp_path_factory):
     return woven("cpu", tmp_path_factory.mktemp("experts"))
 
 
-@pytest.fixture(scope="module", params=["cpu", "tpu"])
+@pytest.fixture(scope="module", params=["cpu", "gpu", "tpu"])
 def of_each_target(request, tmp_path_factory):
     return woven(request.param, tmp_path_factory.mktemp("experts"))
 
@@ -277,3 +277,41 @@ def compare_meshes(package) -> None:
 
 def test_any_mesh_gives_what_one_device_gives(package):
     assert on_eight_devices(compare_meshes, package) == [f"same on {sizes}" for sizes in MESHES]
+
+
+def ragged_dot(x, kernel, *, group_sizes, transpose_rhs=False, **tiles):
+    """What JAX's kernel for Hopper gives, in plain JAX."""
+    return jax.lax.ragged_dot(x, jnp.swapaxes(kernel, 1, 2) if transpose_rhs else kernel, group_sizes)
+
+
+def transposed_ragged_dot(x, dy, *, group_sizes, **tiles):
+    contracted = jax.lax.RaggedDotDimensionNumbers((((0,), (0,)), ((), ())), [0], [])
+    return jax.lax.ragged_dot_general(x, dy, group_sizes, contracted)
+
+
+def compare_hopper(package) -> None:
+    """Without the kernels, which run on a Hopper alone: their gradients, and how these vary over devices."""
+    package.model.ragged_dot, package.model.transposed_ragged_dot = ragged_dot, transposed_ragged_dot
+
+    def product(x, kernel, sizes):
+        varying_as = package.model.varying_as
+        return package.model.hopper_product(varying_as(x, kernel), varying_as(kernel, x), sizes)
+
+    package.model.grouped_product = product
+    sizes = dict(experts=8, expert_width=16, batch_size=8, heads=8, kv_heads=8, head_size=8)
+    config = dataclasses.replace(small(package), **sizes)
+    compare_with_one(package, config, lambda model: model.layers.mlp.experts.gate.kernel)
+    sharded, package.model.grouped_product = product, package.model.blocks_product
+    model, tokens = package.model.Decoder(config, nnx.Rngs(0)), np.arange(8 * 16).reshape(8, 16) % 32
+
+    def gradient():
+        return jax.tree.leaves(jax.jit(jax.grad(lambda model: (model(tokens) ** 2).mean()))(model))
+
+    by_blocks = gradient()
+    package.model.grouped_product = sharded
+    for ours, theirs in zip(gradient(), by_blocks, strict=True):
+        np.testing.assert_allclose(ours, theirs, rtol=1e-4, atol=1e-6)
+
+
+def test_gradients_of_the_kernels_for_hopper(tmp_path):
+    on_eight_devices(compare_hopper, woven("gpu", tmp_path))

@@ -1,4 +1,4 @@
-"""Products of grouped rows for XLA's CPU backend, which would multiply every row with the kernel of every group.
+"""Products of grouped rows for backends of XLA that would multiply every row with the kernel of every group.
 
 Source: Gale et al. 2022, arXiv 2211.15841, section 5: blocks of rows that meet one kernel.
 """
@@ -6,10 +6,10 @@ Source: Gale et al. 2022, arXiv 2211.15841, section 5: blocks of rows that meet 
 import jax.numpy as jnp
 from jax import Array
 
-from generator.language import splice
+from generator.language import point, splice
 
 
-def grouped_product(x: Array, kernel: Array, sizes: Array) -> Array:
+def blocks_product(x: Array, kernel: Array, sizes: Array) -> Array:
     """Rows x [R, I], of which the first sizes[0] meet kernel[0] of [E, I, O], the next sizes[1] kernel[1]: [R, O].
 
     The rows of each group fill blocks of S rows, the last one with zeros: a batch of products, which are fast.
@@ -29,4 +29,5 @@ def grouped_product(x: Array, kernel: Array, sizes: Array) -> Array:
 
 @splice("ExpertLinear.grouped", optional=True)
 def _(x, kernel, y, sizes):
-    y = grouped_product(x, kernel, sizes)
+    with point("grouped.product", x, kernel, sizes):
+        y = blocks_product(x, kernel, sizes)

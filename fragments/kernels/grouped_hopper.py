@@ -1,0 +1,48 @@
+"""Products of grouped rows by the kernels that JAX has for NVIDIA's Hopper, and by blocks on other GPUs.
+
+Source: Gale et al. 2022, arXiv 2211.15841, section 5.
+"""
+
+import jax
+import jax.numpy as jnp
+from jax import Array
+from jax.experimental.pallas.ops.gpu.ragged_dot_mgpu import ragged_dot
+from jax.experimental.pallas.ops.gpu.transposed_ragged_dot_mgpu import transposed_ragged_dot
+
+from generator.language import splice
+from generator.language.roles import blocks_product
+
+TILES = {"block_m": 128, "block_n": 128, "block_k": 64, "max_concurrent_steps": 5, "grid_block_n": 4}  # measured: H100
+
+
+def varying_as(y: Array, x: Array) -> Array:
+    """y, which is another one on each device where x is: a kernel does not say so of what it gives."""
+    varying = jax.typeof(x).manual_axis_type.varying - jax.typeof(y).manual_axis_type.varying
+    return jax.lax.pcast(y, tuple(varying), to="varying")
+
+
+@jax.custom_gradient
+def hopper_product(x: Array, kernel: Array, sizes: Array) -> Array:
+    """Rows x [R, I], of which the first sizes[0] meet kernel[0] of [E, I, O], the next sizes[1] kernel[1]: [R, O]."""
+
+    def backward(dy):
+        dx = ragged_dot(dy, kernel, group_sizes=sizes, transpose_rhs=True, **TILES)
+        dkernel = transposed_ragged_dot(x, dy, group_sizes=sizes, **TILES)
+        return varying_as(dx, x), varying_as(dkernel, kernel), None
+
+    return varying_as(ragged_dot(x, kernel, group_sizes=sizes, **TILES), x), backward
+
+
+def grouped_product(x: Array, kernel: Array, sizes: Array) -> Array:
+    """`hopper_product` where there is a Hopper and its tiles fit, else `blocks_product`."""
+    mesh = jax.sharding.get_abstract_mesh()
+    kind = jax.devices()[0].device_kind if mesh.empty else mesh.abstract_device.device_kind
+    fits = x.dtype == jnp.bfloat16 and len(x) % 8 == 0 and all(size % 128 == 0 for size in kernel.shape[1:])
+    if not (fits and kind.startswith("NVIDIA H")):
+        return blocks_product(x, kernel, sizes)
+    return hopper_product(varying_as(x, kernel), varying_as(kernel, x), sizes)
+
+
+@splice("grouped.product", optional=True)
+def _(x, kernel, y, sizes):
+    y = grouped_product(x, kernel, sizes)
