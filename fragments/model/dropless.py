@@ -5,10 +5,11 @@ Source: Gale et al. 2022, arXiv 2211.15841, by grouped products.
 
 import jax
 import jax.numpy as jnp
+from flax import nnx
 from jax import Array
 
 from generator.language import point, provide, requires, splice, threaded
-from generator.language.roles import Experts
+from generator.language.roles import RULES, Experts
 
 requires("experts")
 
@@ -24,6 +25,26 @@ def dispatch(experts: Experts, x: Array, weights: Array, chosen: Array) -> Array
     with point("dispatch.sum", y):
         total = jnp.einsum("BTAD,BTA->BTD", y, weights.astype(x.dtype))[None]
     return total
+
+
+def gather_and_dispatch(experts: Experts, x: Array, weights: Array, chosen: Array) -> Array:
+    """`dispatch` with some of the experts at hand. Backwards, a device gets the sums of the gradients of its own."""
+    # gradients are summed over these last, when a device has those of its own experts alone
+    others = tuple(axis for axis in RULES["batch"] if axis != RULES["expert"])
+
+    def gather(p):
+        if "expert" not in p.axes:
+            return p
+        own = jax.lax.pcast(p[...], others, to="varying")
+        return p.replace(jax.lax.all_gather(own, RULES["expert"], axis=p.axes.index("expert"), tiled=True))
+
+    gathered = jax.tree.map(gather, experts, is_leaf=lambda x: isinstance(x, nnx.Param))
+    return dispatch(gathered, x, weights, chosen)
+
+
+@splice("apply_experts.spread", optional=True)
+def _(specs, summands, spread):
+    spread = jax.shard_map(gather_and_dispatch, in_specs=specs, out_specs=summands)
 
 
 @provide("dispatch")

@@ -53,11 +53,6 @@ def _(self, config):
     self.capacity_factor = config.capacity_factor
 
 
-@splice("apply_experts.share", optional=True)
-def _(x, axes):
-    axes = (RULES[axis] if axis else None for axis in x.axes)
-
-
 def of_rows(values: Array, x: Array) -> Array:
     """values [E, ...] of each expert, for each row of x [E, R, ...]: [E, 1, ...]."""
     return values[:, None]

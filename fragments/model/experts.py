@@ -35,15 +35,13 @@ def apply_experts(experts: Experts, x: Array, weights: Array, chosen: Array) -> 
         return dispatch(experts, x, weights, chosen)[0]
     rows = PartitionSpec(RULES["batch"], RULES["sequence"])
 
-    def share(x):
-        with point("apply_experts.share", x):
-            # of the inner width, all experts
-            axes = (RULES["mlp"] if axis == "mlp" else None for axis in x.axes)
-        return x.replace(PartitionSpec(*axes))
+    def layout(p):
+        return p.replace(PartitionSpec(*(RULES[axis] if axis else None for axis in p.axes)))
 
-    specs = jax.tree.map(share, experts, is_leaf=lambda x: isinstance(x, nnx.Param))
+    specs = jax.tree.map(layout, experts, is_leaf=lambda x: isinstance(x, nnx.Param)), rows, rows, rows
     summands = PartitionSpec(RULES["mlp"], RULES["batch"], RULES["sequence"])
-    spread = jax.shard_map(dispatch, in_specs=(specs, rows, rows, rows), out_specs=summands)
+    with point("apply_experts.spread", specs, summands):
+        spread = jax.shard_map(dispatch, in_specs=specs, out_specs=summands)
     return spread(experts, x, weights, chosen).sum(axis=0)
 
 

@@ -322,6 +322,21 @@ def dispatch(experts: Experts, x: Array, weights: Array, chosen: Array) -> Array
     return y.sum(axis=2)[None]
 
 
+def gather_and_dispatch(experts: Experts, x: Array, weights: Array, chosen: Array) -> Array:
+    """`dispatch` with some of the experts at hand. Backwards, a device gets the sums of the gradients of its own."""
+    # gradients are summed over these last, when a device has those of its own experts alone
+    others = tuple(axis for axis in RULES["batch"] if axis != RULES["expert"])
+
+    def gather(p):
+        if "expert" not in p.axes:
+            return p
+        own = jax.lax.pcast(p[...], others, to="varying")
+        return p.replace(jax.lax.all_gather(own, RULES["expert"], axis=p.axes.index("expert"), tiled=True))
+
+    gathered = jax.tree.map(gather, experts, is_leaf=lambda x: isinstance(x, nnx.Param))
+    return dispatch(gathered, x, weights, chosen)
+
+
 def apply_experts(experts: Experts, x: Array, weights: Array, chosen: Array) -> Array:
     """The sum of what the chosen experts make of each token. x [B, T, D]; weights, chosen [B, T, A] -> [B, T, D].
 
@@ -332,14 +347,12 @@ def apply_experts(experts: Experts, x: Array, weights: Array, chosen: Array) -> 
         return dispatch(experts, x, weights, chosen)[0]
     rows = PartitionSpec(RULES["batch"], RULES["sequence"])
 
-    def share(x):
-        # of the inner width, all experts
-        axes = (RULES["mlp"] if axis == "mlp" else None for axis in x.axes)
-        return x.replace(PartitionSpec(*axes))
+    def layout(p):
+        return p.replace(PartitionSpec(*(RULES[axis] if axis else None for axis in p.axes)))
 
-    specs = jax.tree.map(share, experts, is_leaf=lambda x: isinstance(x, nnx.Param))
+    specs = jax.tree.map(layout, experts, is_leaf=lambda x: isinstance(x, nnx.Param)), rows, rows, rows
     summands = PartitionSpec(RULES["mlp"], RULES["batch"], RULES["sequence"])
-    spread = jax.shard_map(dispatch, in_specs=(specs, rows, rows, rows), out_specs=summands)
+    spread = jax.shard_map(gather_and_dispatch, in_specs=specs, out_specs=summands)
     return spread(experts, x, weights, chosen).sum(axis=0)
 
 

@@ -79,3 +79,37 @@ def found(tmp_path_factory) -> dict:
 @pytest.mark.parametrize("mesh", PROMISED, ids=str)
 def test_devices_send_what_their_mesh_promises(found, mesh):
     assert found[mesh] == PROMISED[mesh]
+
+
+EXPERTS = """
+import dataclasses, json, re, sys
+from qwen3_moe_cpu import data, parallel, train
+from qwen3_moe_cpu.config import PRESETS
+
+sizes = dict(layers=2, width=64, heads=8, kv_heads=8, head_size=8, expert_width=96, experts=16, vocab_size=264)
+run = dict(context_length=48, sequence_length=48, batch_size=16, remat="full", dtype="float32")
+config = dataclasses.replace(PRESETS["tiny"], **sizes, **run)
+found = []
+for mesh in json.loads(sys.argv[1]):
+    mesh = parallel.make_mesh(*mesh)
+    with train.jax.set_mesh(mesh):
+        state = parallel.abstract(lambda: train.new_state(config), mesh)
+        text = train.compile_step(state, data.abstract_batch(config, mesh)).as_text()
+    found.append(re.findall(r"= f32\\[([\\d,]+)\\]\\S* (all-reduce|reduce-scatter)\\(", text))
+print(json.dumps(found))
+"""
+
+
+def test_no_gradient_of_all_experts_is_summed_whole(tmp_path):
+    """A device sums the gradients of its own experts alone: 16 experts of width 64 and inner width 96, two layers."""
+    meshes = [(1, 8, 1), (2, 4, 1), (2, 2, 2)]
+    settings = environment(tmp_path, 1, 8)
+    program = [sys.executable, "-c", EXPERTS, json.dumps(meshes)]
+    process = subprocess.run(program, env=settings, capture_output=True, text=True)
+    assert process.returncode == 0, process.stderr
+    for (_, fsdp, tensor), found in zip(meshes, json.loads(process.stdout), strict=True):
+        inner = 96 // tensor
+        own = {f"{16 // fsdp},64,{inner}", f"{16 // fsdp},{inner},64"}
+        scattered = [shape for shape, kind in found if kind == "reduce-scatter"]
+        assert set(scattered) == own and len(scattered) == 2 * 3  # gate, up and down of each layer
+        assert not {shape for shape, kind in found if kind == "all-reduce"} & {f"16,64,{inner}", f"16,{inner},64"}
