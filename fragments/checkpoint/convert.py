@@ -17,9 +17,8 @@ from generator.language.roles import (
     copy_tokenizer,
     ending_with_messages,
     load_checkpoint,
-    load_hf,
     local_folder,
-    make_mesh,
+    open_hf_model,
     save_hf,
     upload,
 )
@@ -42,7 +41,7 @@ def beside(directory: str) -> Iterator[tuple[epath.Path, epath.Path]]:
 
 def import_hf(hf_dir: Positional[str], directory: Positional[str]) -> None:
     """Makes a Hugging Face directory the first checkpoint of a new directory, for train to start from, or generate."""
-    config, model = load_hf(hf_dir)
+    config, model = open_hf_model(hf_dir)
     with beside(directory) as (whole, half):
         (half / "tokenizer").mkdir(parents=True)
         copy_tokenizer(config.tokenizer, half / "tokenizer")
@@ -56,7 +55,7 @@ def export_hf(
     directory: Positional[str], hf_dir: Positional[str], dtype: Literal["float32", "bfloat16", "float16"] = "float32"
 ) -> None:
     """Writes the newest checkpoint of a directory as a new Hugging Face directory, its tensors in `dtype`."""
-    config, model = load_checkpoint(directory, make_mesh())
+    config, model = load_checkpoint(directory, None)
     with beside(hf_dir) as (_, half):
         local = local_folder(half)
         try:

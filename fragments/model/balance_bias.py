@@ -5,6 +5,7 @@ Source: Wang et al. 2024, arXiv 2408.15664; DeepSeek-AI 2024, arXiv 2412.19437, 
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from flax import nnx
 
 from generator.language import point, splice
@@ -30,6 +31,7 @@ def _():
 
 
 @splice("hf.saved")
-def _(tensors, views):
-    # in fp32 always, as transformers keeps them: few bits would hold no small steps
-    tensors |= {name: views[name] for name in tensors if name.endswith(".e_score_correction_bias")}
+def _(tensors, name, views, dtype):
+    # the bias in fp32 always, as transformers keeps it: few bits would hold no small steps
+    kept = "float32" if name.endswith(".e_score_correction_bias") else dtype
+    tensors[name] = np.ascontiguousarray(views[name], kept)

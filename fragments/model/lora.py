@@ -9,12 +9,13 @@ from collections.abc import Iterator
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 import optax
 from flax import nnx
 from jax import Array
 
 from generator.language import excludes, splice
-from generator.language.roles import Decoder, InputError, Linear, loss, make_optimizer, named_arrays, new_state
+from generator.language.roles import Decoder, InputError, Later, Linear, loss, make_optimizer, named_arrays, new_state
 
 excludes("muon")
 
@@ -64,12 +65,19 @@ def add_adapters(model: Decoder, config: Config, rngs: nnx.Rngs) -> None:
 
 
 def merge_adapters(model: Decoder) -> Decoder:
-    """The model with each adapter added into the kernel beside it."""
-    model = nnx.clone(model)
-    for _, linear in projections(model):
-        if linear.adapter is not None:
-            with jax.default_matmul_precision("highest"):
-                linear.kernel[...] += linear.adapter.product()
+    """The model with each adapter added into the kernel beside it, when that is read."""
+
+    def read(name: str) -> np.ndarray:
+        adapter = jax.tree.map(lambda x: jnp.asarray(np.asarray(x)), adapters[name])
+        with jax.default_matmul_precision("highest"):
+            return np.asarray(kernels[name]) + np.asarray(adapter.product())
+
+    kernels, adapters, model = {}, {}, nnx.clone(model)
+    for path, linear in nnx.iter_modules(model):
+        if getattr(linear, "adapter", None) is not None:
+            name = ".".join(map(str, path))
+            kernels[name], adapters[name] = linear.kernel.get_value(), linear.adapter
+            linear.kernel.set_value(Later(kernels[name], read, name))
     return model
 
 
@@ -180,10 +188,9 @@ def _(arrays, tree, step):
         arrays = {name: arrays[name] for name in places if name in arrays}
 
 
-@splice("load_hf.arrays")
+@splice("open_hf_model.arrays")
 def _(arrays):
-    for adapter, start in start_adapters(arrays).items():
-        arrays[adapter][...] = start
+    arrays |= start_adapters(arrays)
 
 
 @splice("save_hf.model")

@@ -11,11 +11,16 @@ from jax.sharding import Mesh, NamedSharding, PartitionSpec
 from generator.language.roles import RULES, MeshError
 
 
-def abstract(create: Callable[[], Any], mesh: Mesh) -> Any:
+def abstract(create: Callable[[], Any], mesh: Mesh | None) -> Any:
     """What `create` returns, as ShapeDtypeStructs: each nnx.Param laid out over the mesh by its axes, others copied.
+
+    Without a mesh, nothing is laid out.
 
     A stacked parameter has a leading axis of layers, which its `axes` do not name and which is not split.
     """
+
+    if mesh is None:
+        return jax.eval_shape(create)
 
     def lay_out(x):
         axes = x.axes if isinstance(x, nnx.Param) else ()

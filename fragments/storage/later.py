@@ -1,0 +1,17 @@
+"""Arrays that are read when they are needed."""
+
+from collections.abc import Callable
+
+import jax
+import numpy as np
+
+
+class Later(jax.ShapeDtypeStruct):
+    """An array in files, which `read(name)` reads each time that NumPy asks for it: a model may be larger than memory."""
+
+    def __init__(self, struct: jax.ShapeDtypeStruct, read: Callable[[str], np.ndarray], name: str):
+        super().__init__(struct.shape, struct.dtype)
+        self.read, self.name = read, name
+
+    def __array__(self, dtype=None, copy=None) -> np.ndarray:
+        return self.read(self.name)
