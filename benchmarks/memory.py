@@ -89,7 +89,8 @@ def main() -> None:
         for what, *arguments in (["import", "hf", "run"], ["export", "run", "ours", "--dtype", options.dtype]):
             paths = [folder / x if x in ("hf", "run", "ours") else x for x in arguments]
             most = peak(options.package, "__main__", what, *paths)
-            print(f"| {what} | {most / 2**20:.0f} | {(most - idle) / 2**20:.0f} | {(most - idle) / size:.2f} |", flush=True)
+            ours = most - idle
+            print(f"| {what} | {most / 2**20:.0f} | {ours / 2**20:.0f} | {ours / size:.2f} |", flush=True)
 
 
 if __name__ == "__main__":

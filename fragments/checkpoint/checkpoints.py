@@ -175,7 +175,7 @@ class Checkpoints:
             arguments = ocp.args.PyTreeRestore(part, restore_args=as_numpy, partial_restore=True)
             return together(lambda: self.read(step, item, arguments), WAITS)
 
-        def read_array(name):
+        def read_array(name: str) -> np.ndarray:
             return read({"arrays": {name: wanted[name]}})["arrays"][name]
 
         return {name: Later(x, read_array, name) for name, x in wanted.items()}, read({"checksums": 0})["checksums"]
@@ -241,7 +241,7 @@ class Checkpoints:
 
 
 def load_checkpoint(directory: str, mesh: Mesh | None) -> tuple[Config, Decoder]:
-    """The Config and the parameters of the newest good checkpoint in a directory, laid out over the mesh, or `Later`."""
+    """The Config and the newest good parameters in a directory, laid out over the mesh, or without one, `Later`."""
     checkpoints = Checkpoints(directory, None)
     found = checkpoints.read_newest(lambda config: {"model": abstract(lambda: Decoder(config, nnx.Rngs(0)), mesh)})
     if found is None:

@@ -11,6 +11,7 @@ from safetensors import SafetensorError
 from tyro.conf import Positional
 
 from generator.language.roles import (
+    WAITS,
     Checkpoints,
     InputError,
     absolute,
@@ -20,6 +21,7 @@ from generator.language.roles import (
     local_folder,
     open_hf_model,
     save_hf,
+    together,
     upload,
 )
 
@@ -35,8 +37,8 @@ def beside(directory: str) -> Iterator[tuple[epath.Path, epath.Path]]:
     try:
         yield whole, half
         half.rename(whole)
-    finally:
-        half.rmtree(missing_ok=True)
+    finally:  # where a write fails, others of Orbax go on for a moment
+        together(lambda: half.rmtree(missing_ok=True), WAITS)
 
 
 def import_hf(hf_dir: Positional[str], directory: Positional[str]) -> None:

@@ -165,7 +165,7 @@ def open_hf_model(hf_dir: str | Path) -> tuple[Config, Decoder]:
         raise InputError("\n  ".join([f"{hf_dir}: its tensors are not those of its config.json:", *problems]))
 
     def read(parameter: str) -> np.ndarray:
-        together = next(names for names in holders.values() if parameter in names)
+        together = next((names for names in holders.values() if parameter in names), [parameter])
         arrays = {name: np.empty(structs[name].shape, structs[name].dtype) for name in together}
         for name, view in hf_views(arrays, config).items():
             tensor = tensors[name][...]

@@ -19,10 +19,9 @@ def abstract(create: Callable[[], Any], mesh: Mesh | None) -> Any:
     A stacked parameter has a leading axis of layers, which its `axes` do not name and which is not split.
     """
 
-    if mesh is None:
-        return jax.eval_shape(create)
-
     def lay_out(x):
+        if mesh is None:
+            return x
         axes = x.axes if isinstance(x, nnx.Param) else ()
         logical = (None,) * (x.ndim - len(axes)) + axes
         for name, size in zip(logical, x.shape, strict=True):

@@ -16,5 +16,7 @@ BENCHMARK = Path(__file__).parents[2] / "benchmarks" / "memory.py"
 def test_peak_memory_is_at_most_one_and_a_half_checkpoints():
     process = subprocess.run([sys.executable, BENCHMARK, "--gib", "1"], capture_output=True, text=True)
     assert process.returncode == 0, process.stderr
-    found = {what: float(x) for what, x in re.findall(r"^\| (import|export) .* (\S+) \|$", process.stdout, re.MULTILINE)}
+    found = {
+        what: float(x) for what, x in re.findall(r"^\| (import|export) .* (\S+) \|$", process.stdout, re.MULTILINE)
+    }
     assert found.keys() == {"import", "export"} and max(found.values()) <= 1.5, process.stdout
