@@ -1,9 +1,11 @@
 """Batches of sequences, in which each document is a segment: it attends to itself, and its positions start at 0."""
 
+import bisect
 import collections
 import functools
 import itertools
-from collections.abc import Iterator, Sequence
+import math
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import grain
@@ -13,7 +15,7 @@ from jax import Array
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 from generator.language import point, provide, splice
-from generator.language.roles import RULES, TEXT_BYTES, InputError, load_tokenizer, open_documents
+from generator.language.roles import RULES, TEXT_BYTES, InputError, load_tokenizer, open_tokens, split_mixture
 
 
 class Config:
@@ -26,6 +28,21 @@ class Config:
 @splice("check_config.bounds")
 def _(bounds):
     bounds.update(eval_share=(0, 0.999))
+
+
+class Pieces:
+    """The documents of a split, of which `before(n)` are among the first n: each the pieces that fit a sequence."""
+
+    def __init__(self, documents: Sequence[np.ndarray], before: Callable[[int], int], length: int):
+        self.documents, self.before, self.length = documents, before, length
+
+    def __len__(self) -> int:
+        return self.before(len(self.documents))
+
+    def __getitem__(self, i: int) -> list[dict[str, np.ndarray]]:
+        tokens = self.documents[bisect.bisect_left(range(1, len(self.documents) + 1), i + 1, key=self.before)]
+        parts = [slice(start, start + self.length) for start in range(0, len(tokens) - 1, self.length)]
+        return [{"tokens": tokens[:-1][part], "targets": tokens[1:][part]} for part in parts]
 
 
 class Unlist(grain.experimental.FlatMapTransform):
@@ -41,30 +58,33 @@ def make_datasets(config: Config, split: str, rows: Sequence[int] = (0,), seed: 
     int32 `tokens`, `targets` (the tokens that follow), `positions` (from 0 in each segment), `segment_ids` (1, 2, ...;
     0 is padding), fp32 `weights` (1 where a target counts). A segment is a document with bos and eos, or a piece of one
     longer than a sequence. "train" never ends: all documents, in a new order each epoch, are dealt out to the rows of
-    a batch, and each row packs its own. "eval" is one pass, not dealt out.
+    a batch, and each row packs its own. "eval" is one pass, not dealt out. Of several sources each has epochs of its
+    own, and every row has their documents by weight, to a hundredth of the smallest; "eval" ends with the first.
     """
     tokenizer, length = load_tokenizer(config.tokenizer), config.sequence_length
     if (known := tokenizer.vocab_size) > (most := config.vocab_size):
         raise InputError(f"tokenizer {config.tokenizer}: its {known} tokens exceed a vocab_size of {most}: raise that")
     share = 0.0 if config.eval_data else config.eval_share
     data = config.eval_data if split == "eval" and config.eval_data else config.data
-    documents = open_documents(data)
-    count = len(documents)
-    held_out = np.diff(np.ceil(share * np.arange(count + 1))) > 0  # 1 in 50, say: by their numbers alone
-    chosen = ~held_out if split == "train" or config.eval_data else held_out
-    if not chosen.any():
-        problem = f"{count} documents, {held_out.sum()} of them held out, are too few"
-        raise InputError(f"data {data}: {problem}: give more, or a text of more than {TEXT_BYTES} bytes")
-    orders = [grain.MapDataset.source(np.flatnonzero(chosen))]
-    if split == "train":
-        endless = orders[0].seed(seed).shuffle().repeat()
-        orders = [endless[row :: config.batch_size] for row in rows]
-    threads = max(1, 16 // len(orders))
 
-    def tokenize(number: int) -> list[dict[str, np.ndarray]]:
-        tokens = np.array([tokenizer.bos, *tokenizer.encode(documents[number]), tokenizer.eos], np.int32)
-        parts = [slice(i, i + length) for i in range(0, len(tokens) - 1, length)]
-        return [{"tokens": tokens[:-1][part], "targets": tokens[1:][part]} for part in parts]
+    def held_out(n: int) -> int:  # of the first n documents: 1 in 50, say, by their numbers alone
+        return math.ceil(share * n)
+
+    before = held_out if split == "eval" and not config.eval_data else lambda n: n - held_out(n)
+    weights, paths = zip(*split_mixture(data), strict=True)
+    sources = []
+    for path in paths:
+        documents = open_tokens(path, config.tokenizer)
+        sources.append(grain.MapDataset.source(Pieces(documents, before, length)))
+        if not len(sources[-1]):
+            problem = f"{len(documents)} documents, {held_out(len(documents))} of them held out, are too few"
+            raise InputError(f"data {path}: {problem}: give more, or a text of more than {TEXT_BYTES} bytes")
+    orders = [grain.MapDataset.mix(sources, weights)]
+    if split == "train":
+        endless = [source.seed(seed).shuffle().repeat() for source in sources]
+        dealt = [[source[row :: config.batch_size] for source in endless] for row in rows]
+        orders = [grain.MapDataset.mix(parts, weights) for parts in dealt]
+    threads = max(1, 16 // len(orders))
 
     def finish(packed: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
         row = {"tokens": packed["tokens"], "targets": packed["targets"], "positions": packed["tokens_positions"]}
@@ -72,7 +92,7 @@ def make_datasets(config: Config, split: str, rows: Sequence[int] = (0,), seed: 
         return row | {"weights": (row["segment_ids"] > 0).astype(np.float32)}
 
     def pack(order: grain.MapDataset) -> grain.IterDataset:
-        pieces = order.map(tokenize).to_iter_dataset(grain.ReadOptions(threads, prefetch_buffer_size=8 * threads))
+        pieces = order.to_iter_dataset(grain.ReadOptions(threads, prefetch_buffer_size=8 * threads))
         with point("make_datasets.sequences", pieces, split, length):
 
             def to_row(piece: dict[str, np.ndarray]) -> dict[str, np.ndarray]:

@@ -26,7 +26,7 @@ from generator.language.roles import (
     compile_step,
     create_state,
     eval_step,
-    find_files,
+    fingerprint,
     held_out_batches,
     local_folder,
     locked,
@@ -61,8 +61,7 @@ def train(config: Config) -> None:
         for number in signal.SIGTERM, signal.SIGINT:
             signal.signal(number, lambda n, _: (signals.append(n), signal.signal(n, signal.SIG_DFL)))
     data = together(lambda: Batches(config, batches["tokens"].sharding))
-    files = find_files(config.data) + find_files(config.eval_data or config.data)
-    require_equal("data", [path.stat().st_size for path in files])
+    require_equal("data", [fingerprint(config.data), fingerprint(config.eval_data or config.data)])
     held_out, to_devices = together(lambda: held_out_batches(config, data.rows)), data.to_devices
     directory = absolute(config.checkpoint_dir or time.strftime("runs/%Y%m%d-%H%M%S"))
     with locked(directory) as check_lock, jax.set_mesh(mesh), contextlib.ExitStack() as tracing:

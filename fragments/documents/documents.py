@@ -2,10 +2,13 @@
 
 import functools
 import glob
+import io
 import itertools
 import json
 import os
 import sysconfig
+import threading
+from collections.abc import Sequence
 from pathlib import Path
 
 import grain
@@ -15,17 +18,25 @@ from generator.language.roles import InputError
 
 
 class Config:
-    # a file, folder or pattern of text, JSONL, Parquet or ArrayRecord; "": this Python's own standard library
+    # a file, folder or pattern of text, JSONL, Parquet or ArrayRecord, or a folder that `data prepare` wrote; several
+    # by their shares of the documents, each shuffled and repeated by itself, "0.7:PATH,0.3:PATH"; "": this Python's own
+    # standard library
     data: str = ""
 
 
 TEXT_BYTES = 65_536  # about the longest document from a plain text file
 
 
+class OpenFile(io.FileIO):
+    __del__ = io.FileIO.close  # when it has left the cache, and no thread reads from it
+
+
+open_file = functools.lru_cache(maxsize=256)(OpenFile)
+
+
 def read_bytes(path: Path, start: int, stop: int) -> bytes:
-    with path.open("rb") as file:
-        file.seek(start)
-        content = file.read(stop - start)
+    file = open_file(path)
+    content = os.pread(file.fileno(), stop - start, start)
     if len(content) < stop - start:
         raise InputError(f"{path}: has been cut to {start + len(content)} bytes since the run began: start again")
     return content
@@ -75,17 +86,36 @@ def open_jsonl(path: Path) -> grain.MapDataset:
     return grain.MapDataset.range(len(lines)).map(read)
 
 
-def open_parquet(path: Path) -> grain.MapDataset:
+@functools.lru_cache(maxsize=16)
+def read_row_group(path: Path, group: int | None) -> Sequence:
+    """The column text of a row group, of which the last few are kept in memory; None: the rows of each, how many."""
     try:
         from pyarrow import ArrowException, parquet  # not needed for the other formats
 
         with parquet.ParquetFile(path) as file:
-            column = file.read(columns=["text"])["text"]
+            if group is not None:
+                return file.read_row_group(group, columns=["text"])["text"]
+            file.schema_arrow.field("text")
+            return [file.metadata.row_group(i).num_rows for i in range(file.num_row_groups)]
     except ImportError:
         raise InputError(f"{path}: needs pyarrow: pip install pyarrow") from None
     except (ArrowException, KeyError, OSError) as error:
         raise InputError(f"{path}: must be Parquet with a column text: {error}") from None
-    return grain.MapDataset.range(len(column)).map(lambda i: as_text(column[i].as_py(), f"{path}: row {i}"))
+
+
+READING = threading.Lock()  # so that threads do not read one row group several times
+
+
+def open_parquet(path: Path) -> grain.MapDataset:
+    ends = np.cumsum(read_row_group(path, None))
+
+    def read(i: int) -> str:
+        group = int(np.searchsorted(ends, i, "right"))
+        with READING:
+            rows = read_row_group(path, group)
+        return as_text(rows[i - ends[group]].as_py(), f"{path}: row {i}")
+
+    return grain.MapDataset.range(ends[-1] if len(ends) else 0).map(read)
 
 
 def open_array_record(path: Path) -> grain.MapDataset:
@@ -98,6 +128,8 @@ def open_array_record(path: Path) -> grain.MapDataset:
 
 def find_files(data: str) -> list[Path]:
     """A file, the files below a folder but hidden ones, or a pattern's; for "", this Python's own library; sorted."""
+    if "://" in data:
+        raise InputError(f"data {data}: is on no disk: copy it to one, or mount the bucket (gcsfuse, mountpoint-s3)")
     path = Path(os.path.expanduser(data)) if data else Path(sysconfig.get_path("stdlib"))
     if not data:
         other = {"site-packages", "dist-packages", "test", "tests", "idle_test"}
@@ -111,13 +143,21 @@ def find_files(data: str) -> list[Path]:
         raise InputError(f"data {data}: no such file: give a file, a folder that holds files, or a pattern 'DIR/*.txt'")
     if odd := [file for file in files if not file.is_file()]:
         raise InputError(f"data {odd[0]}: is not a file, or is a broken link: fix it, or remove it")
+    if prepared := [file.parent for file in files if file.name == "prepared.json"]:
+        raise InputError(f"data {data}: holds prepared data: give {prepared[0]}, without its other files")
     return files
+
+
+def open_files(files: Sequence[Path]) -> grain.MapDataset:
+    """The documents of all files, numbered in the order of the files."""
+    open_file.cache_clear()
+    read_row_group.cache_clear()
+    formats = {".jsonl": open_jsonl, ".parquet": open_parquet, ".array_record": open_array_record}
+    # the suffix may end in the number of a shard: .array_record-00000-of-00010
+    parts = [formats.get(path.suffix.lower().partition("-")[0], open_text)(path) for path in files]
+    return grain.MapDataset.concatenate(parts)
 
 
 @functools.cache  # training and evaluation share it
 def open_documents(data: str) -> grain.MapDataset:
-    """The documents of all files, numbered in the order of their paths."""
-    formats = {".jsonl": open_jsonl, ".parquet": open_parquet, ".array_record": open_array_record}
-    # the suffix may end in the number of a shard: .array_record-00000-of-00010
-    parts = [formats.get(path.suffix.lower().partition("-")[0], open_text)(path) for path in find_files(data)]
-    return grain.MapDataset.concatenate(parts)
+    return open_files(find_files(data))

@@ -1,8 +1,10 @@
 """Tokenizers: bytes, or a tokenizer.json of Hugging Face."""
 
+import hashlib
 import json
 from collections.abc import Iterable
 
+import numpy as np
 from etils import epath
 from tokenizers import Tokenizer
 
@@ -16,7 +18,7 @@ class Config:
 class ByteTokenizer:
     """UTF-8 bytes as tokens 0 to 255; needs no file."""
 
-    bos, eos, vocab_size = 256, 257, 258
+    digest, bos, eos, vocab_size = "bytes", 256, 257, 258
 
     def encode(self, text: str) -> list[int]:
         return list(text.encode())
@@ -31,7 +33,8 @@ class FileTokenizer:
     def __init__(self, path: epath.Path):
         beside = path.with_name("tokenizer_config.json")
         try:
-            self.tokenizer = Tokenizer.from_str(path.read_text())
+            text = path.read_text()
+            self.tokenizer, self.digest = Tokenizer.from_str(text), hashlib.sha256(text.encode()).hexdigest()
             settings = json.loads(beside.read_text()) if beside.exists() else {}
             names = [settings.get("bos_token", "<s>"), settings.get("eos_token", "</s>")]
             names = [name["content"] if isinstance(name, dict) else name for name in names]
@@ -49,7 +52,8 @@ class FileTokenizer:
         self.vocab_size = max(vocabulary.values()) + 1
 
     def encode(self, text: str) -> list[int]:
-        return self.tokenizer.encode(text, add_special_tokens=False).ids
+        # a batch of one, as `encode` holds the GIL: threads would wait for each other, and the loop for them
+        return self.tokenizer.encode_batch_fast([text], add_special_tokens=False)[0].ids
 
     def decode(self, ids: Iterable[int]) -> str:
         return self.tokenizer.decode(list(ids))
@@ -58,3 +62,8 @@ class FileTokenizer:
 def load_tokenizer(name: str) -> ByteTokenizer | FileTokenizer:
     """The tokenizer "bytes", or that of the tokenizer.json at a path. Decoding leaves special tokens out."""
     return ByteTokenizer() if name == "bytes" else FileTokenizer(epath.Path(name))
+
+
+def encode_document(tokenizer: ByteTokenizer | FileTokenizer, text: str) -> np.ndarray:
+    """Its tokens between bos and eos: int32 [n]."""
+    return np.array([tokenizer.bos, *tokenizer.encode(text), tokenizer.eos], np.int32)

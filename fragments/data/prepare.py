@@ -1,0 +1,129 @@
+"""Command line: tokenises documents before training."""
+
+import concurrent.futures
+import functools
+import json
+import multiprocessing
+import os
+import signal
+import threading
+import zlib
+from pathlib import Path
+
+import rich.progress
+import tyro
+from array_record.python.array_record_module import ArrayRecordReader, ArrayRecordWriter
+from tyro.conf import Positional
+
+from generator.language.roles import (
+    ExitCode,
+    InputError,
+    Stop,
+    encode_document,
+    ending_with_messages,
+    find_files,
+    identity,
+    load_tokenizer,
+    open_files,
+    read_description,
+)
+
+last_opened = functools.lru_cache(maxsize=1)(open_files)  # shards of the same files come one after the other
+
+
+def plan_shards(files: list[Path], sizes: list[int]) -> list[tuple[tuple[Path, ...], int, int]]:
+    """For each shard some files, and which part of their documents it has, of how many; about the same bytes each."""
+    goal = min(max(sum(sizes) // 256, 2**20), 2**30)  # what a killed worker has to do again at most
+    plan, group, total = [], [], 0
+    for path, size in zip(files, sizes, strict=True):
+        group, total = [*group, path], total + size
+        if total >= goal or path == files[-1]:
+            parts = max(1, round(total / goal))
+            plan += [(tuple(group), part, parts) for part in range(parts)]
+            group, total = [], 0
+    return plan
+
+
+def end_with_parent() -> None:
+    """Leaves Ctrl-C to the parent of a worker, and ends the worker where its parent is killed."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    threading.Thread(target=lambda: (multiprocessing.parent_process().join(), os._exit(1)), daemon=True).start()
+
+
+def write_shard(path: Path, files: tuple[Path, ...], part: int, parts: int, name: str, dtype: str) -> int:
+    """Writes the tokens of documents to a file, which gets its name when it is whole; the number of documents."""
+    documents, tokenizer = last_opened(files), load_tokenizer(name)
+    numbers = range(len(documents) * part // parts, len(documents) * (part + 1) // parts)
+    half = path.with_name(f"{path.name}.half-{os.getpid()}")
+    try:
+        writer = ArrayRecordWriter(str(half), "group_size:1")
+        for i in numbers:
+            writer.write(encode_document(tokenizer, documents[i]).astype(dtype).tobytes())
+        writer.close()
+    except RuntimeError as error:  # what ArrayRecord makes of an OSError
+        raise OSError(f"{path}: {error}") from None
+    half.rename(path)
+    return len(numbers)
+
+
+def prepare(source: Positional[str], out: Positional[Path], tokenizer: str, workers: int = os.cpu_count() or 1) -> None:
+    """Tokenises documents into a new folder, for --data of train. Started again, it goes on where it ended.
+
+    Args:
+        source: File, folder or pattern of text, JSONL, Parquet or ArrayRecord.
+        out: Folder for the tokens.
+        tokenizer: Path of a tokenizer.json, or bytes; train needs the same one.
+        workers: Processes that work at the same time.
+    """
+    if "://" in str(out) or workers < 1:
+        raise InputError(f"{out} --workers {workers}: must be a folder on a disk, and at least one worker")
+    out, files = out.expanduser().absolute(), [path.absolute() for path in find_files(source)]
+    if Path(source).expanduser().absolute() in (out, *out.parents) or any(out in path.parents for path in files):
+        raise InputError(f"{out}: must not be in {source}, nor that in it: give another folder")
+    sizes, codec = [path.stat().st_size for path in files], load_tokenizer(tokenizer)
+    wanted = {"source": source, "sizes": zlib.crc32(repr(sizes).encode()), "tokenizer": identity(codec)}
+    wanted["dtype"] = "<u2" if codec.vocab_size <= 2**16 else "<u4"
+    there = read_description(str(out))
+    if not there and out.exists() and any(out.iterdir()):
+        raise InputError(f"{out}: already exists: give a new folder")
+    if there and there | wanted != there:
+        raise InputError(f"{out}: was prepared from another source, or for another tokenizer: give a new folder")
+
+    def describe(shards: dict[str, int]) -> None:
+        half = out / "prepared.json.half"
+        half.write_text(json.dumps(wanted | {"shards": shards}))
+        half.rename(out / "prepared.json")
+
+    out.mkdir(parents=True, exist_ok=True)
+    describe({})
+    for half in out.glob("*.half-*"):  # of workers that were killed
+        half.unlink()
+    plan = plan_shards(files, sizes)
+    names = [f"tokens-{number:05}-of-{len(plan):05}" for number in range(len(plan))]
+    readers = {name: ArrayRecordReader(str(out / name)) for name in names}
+    counts = {name: reader.num_records() if reader.ok() else None for name, reader in readers.items()}
+    todo = [(name, shard) for name, shard in zip(names, plan, strict=True) if counts[name] is None]
+    pool = concurrent.futures.ProcessPoolExecutor(workers, multiprocessing.get_context("spawn"), end_with_parent)
+    try:
+        futures = {pool.submit(write_shard, out / name, *shard, tokenizer, wanted["dtype"]): name for name, shard in todo}
+        done = concurrent.futures.as_completed(futures)
+        for future in rich.progress.track(done, "shards", len(plan), len(plan) - len(todo)):
+            counts[futures[future]] = future.result()
+    except concurrent.futures.BrokenExecutor:
+        raise Stop(f"{out}: a worker was killed, for want of memory? Start again, with fewer --workers") from None
+    except KeyboardInterrupt:
+        raise Stop(f"{out}: stopped: the same command goes on with it", ExitCode.PREEMPTED) from None
+    finally:
+        for worker in multiprocessing.active_children():
+            worker.terminate()
+    describe(counts)
+    print(f"{sum(counts.values()):,} documents in {len(counts)} files: train with --data {out} --tokenizer {tokenizer}")
+
+
+@ending_with_messages()
+def main() -> None:
+    tyro.extras.subcommand_cli_from_dict({"prepare": prepare})
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,96 @@
+"""Prepared data: the tokens of each document as a record of ArrayRecord files; and sources by their weights."""
+
+import functools
+import json
+import os
+import re
+import resource
+from pathlib import Path
+from typing import Any
+
+import grain
+import numpy as np
+from array_record.python.array_record_module import ArrayRecordReader
+
+from generator.language.roles import (
+    ByteTokenizer,
+    FileTokenizer,
+    InputError,
+    encode_document,
+    find_files,
+    load_tokenizer,
+    open_documents,
+)
+
+
+def split_mixture(data: str) -> list[tuple[float, str]]:
+    """The weight and the path of each source: of "0.7:A,0.3:B", or of a path alone."""
+    parts = [part.partition(":") for part in re.split(r",(?=[^,:/]*:(?!//))", data)]
+    try:
+        found = [(float(weight), path) for weight, _, path in parts]
+    except ValueError:  # a path
+        return [(1.0, data)]
+    if not all(1e-6 <= weight <= 1e6 and path for weight, path in found):
+        raise InputError(f"data {data}: must be WEIGHT:PATH,WEIGHT:PATH, weights from 0.000001 to 1,000,000")
+    return found
+
+
+def identity(tokenizer: ByteTokenizer | FileTokenizer) -> dict[str, Any]:
+    return {name: getattr(tokenizer, name) for name in ("digest", "vocab_size", "bos", "eos")}
+
+
+def read_description(data: str) -> dict[str, Any] | None:
+    """Of a folder of prepared data: its source, its tokenizer, and once it is whole its files and their documents."""
+    path = Path(os.path.expanduser(data)) / "prepared.json"
+    if not path.is_file():
+        return None
+    try:
+        found = json.loads(path.read_text())
+        return found | {"shards": dict(found["shards"]), "dtype": np.dtype(found["dtype"]).str}
+    except (ValueError, KeyError, TypeError) as error:
+        raise InputError(f"{path}: is damaged: {error!r}: prepare the data again, in a new folder") from None
+
+
+def open_prepared(data: str, description: dict[str, Any]) -> grain.MapDataset:
+    """The tokens of each document, int32 [n]; a file is opened where the first of its documents is read."""
+    folder, shards, dtype = Path(os.path.expanduser(data)), description["shards"], description["dtype"]
+    missing = sorted(shards.keys() - set(os.listdir(folder)))
+    if missing or not shards:
+        problem = f"{missing[0]} is missing" if missing else "it is not whole"
+        raise InputError(f"data {data}: {problem}: start `data prepare` again, which goes on with it")
+    most = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+    resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))  # as all files stay open
+    names, ends = list(shards), np.cumsum(list(shards.values()))
+
+    @functools.cache
+    def open_shard(number: int) -> ArrayRecordReader:
+        reader = ArrayRecordReader(str(folder / names[number]), "readahead_buffer_size:0,max_parallelism:0")
+        if not reader.ok() or reader.num_records() != shards[names[number]]:
+            raise InputError(f"{folder / names[number]}: is damaged: remove it, and start `data prepare` again")
+        return reader
+
+    def read(i: int) -> np.ndarray:
+        number = int(np.searchsorted(ends, i, "right"))
+        at = int(i - ends[number]) + shards[names[number]]
+        # a range, as Grain's own source reads lists of one, which takes time by the records of the file
+        (record,) = open_shard(number).read(at, at + 1)
+        return np.frombuffer(record, dtype).astype(np.int32)
+
+    return grain.MapDataset.range(ends[-1]).map(read)
+
+
+def open_tokens(data: str, name: str) -> grain.MapDataset:
+    """The tokens of each document of a source, int32 [n], by the tokenizer of that name, with bos and eos."""
+    tokenizer, description = load_tokenizer(name), read_description(data)
+    if not description:
+        return open_documents(data).map(lambda text: encode_document(tokenizer, text))
+    if description["tokenizer"] != identity(tokenizer):
+        problem = f"its tokenizer is {description['tokenizer']}, and {name} is {identity(tokenizer)}"
+        raise InputError(f"data {data}: {problem}: give that one, or prepare the data with this one")
+    return open_prepared(data, description)
+
+
+def fingerprint(data: str) -> list[Any]:
+    """The same for the same data: descriptions of what is prepared, sizes of other files."""
+    paths = [path for _, path in split_mixture(data)]
+    return [read_description(path) or [file.stat().st_size for file in find_files(path)] for path in paths]

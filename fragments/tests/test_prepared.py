@@ -1,0 +1,241 @@
+"""Documents that are tokenised before training, and mixtures of sources, against the documents themselves."""
+
+import collections
+import dataclasses
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import jax
+import numpy as np
+import pytest
+import tokenizers
+
+from generator.language.roles import (
+    PACKAGE,
+    PRESETS,
+    Batches,
+    InputError,
+    held_out_batches,
+    make_datasets,
+    make_mesh,
+    open_tokens,
+    run_python,
+    split_mixture,
+)
+
+TEXTS = [f"document {i}: " + "ünï" * (i % 7) * (i % 11) for i in range(120)] + ["", "x" * 5000]
+
+
+def write_jsonl(path: Path, texts: list[str] = TEXTS) -> str:
+    path.write_text("".join(json.dumps({"text": text}) + "\n" for text in texts))
+    return str(path)
+
+
+def write_tokenizer(folder: Path) -> str:
+    tokenizer = tokenizers.Tokenizer(tokenizers.models.BPE())
+    tokenizer.pre_tokenizer = tokenizers.pre_tokenizers.ByteLevel(add_prefix_space=False)
+    alphabet = tokenizers.pre_tokenizers.ByteLevel.alphabet()
+    trainer = tokenizers.trainers.BpeTrainer(
+        vocab_size=300, special_tokens=["<s>", "</s>"], initial_alphabet=alphabet, show_progress=False
+    )
+    tokenizer.train_from_iterator(TEXTS, trainer)
+    tokenizer.save(str(folder / "tokenizer.json"))
+    return str(folder / "tokenizer.json")
+
+
+def prepare(*arguments: object) -> subprocess.CompletedProcess:
+    return run_python("-m", f"{PACKAGE.name}.data", "prepare", *map(str, arguments))
+
+
+def refusal(*arguments: object) -> str:
+    """What is said of a mistake: one line."""
+    ended = prepare(*arguments)
+    assert ended.returncode == 2 and ended.stderr.startswith("error: ") and ended.stderr.count("\n") == 1, ended.stderr
+    return ended.stderr
+
+
+def make_config(data: str, **fields):
+    fields = dict(data=data, sequence_length=64, batch_size=4, vocab_size=300) | fields
+    return dataclasses.replace(PRESETS["tiny"], **fields)
+
+
+def make_batches(config) -> Batches:
+    return Batches(config, jax.sharding.NamedSharding(make_mesh(1, 1, 1), jax.sharding.PartitionSpec()))
+
+
+def take(data, count: int) -> list[dict[str, np.ndarray]]:
+    return [next(data) for _ in range(count)]
+
+
+def assert_equal(found: list[dict[str, np.ndarray]], wanted: list[dict[str, np.ndarray]]) -> None:
+    for a, b in zip(found, wanted, strict=True):
+        assert a.keys() == b.keys()
+        for name in a:
+            np.testing.assert_array_equal(a[name], b[name])
+
+
+@pytest.fixture(scope="module")
+def prepared(tmp_path_factory) -> tuple[str, str, str]:
+    """A JSONL file, its tokens by a tokenizer, and the tokenizer."""
+    folder = tmp_path_factory.mktemp("prepared")
+    texts, tokenizer = write_jsonl(folder / "texts.jsonl"), write_tokenizer(folder)
+    ended = prepare(texts, folder / "out", "--tokenizer", tokenizer, "--workers", 1)
+    assert ended.returncode == 0 and "122 documents" in ended.stdout, ended.stderr
+    return texts, str(folder / "out"), tokenizer
+
+
+def test_prepared_data_gives_the_same_batches(prepared):
+    texts, tokens, tokenizer = prepared
+    plain = make_config(texts, tokenizer=tokenizer)
+    ready = dataclasses.replace(plain, data=tokens)
+    rows = list(range(4))
+    assert_equal(held_out_batches(ready, rows), held_out_batches(plain, rows))
+    wanted, found = make_batches(plain), make_batches(ready)
+    assert_equal(take(found, 70), take(wanted, 70))
+    again = make_batches(ready)
+    again.set_state(wanted.get_state(), 70)  # a run goes on with prepared data in the place of texts
+    assert_equal(take(again, 30), take(wanted, 30))
+
+
+def test_what_prepared_data_cannot_be_used_for_is_named(prepared, tmp_path):
+    texts, tokens, tokenizer = prepared
+    with pytest.raises(InputError, match="its tokenizer is .*300.*, and bytes is .*: give that one, or prepare"):
+        open_tokens(tokens, "bytes")
+    copy = tmp_path / "copy"
+    subprocess.run(["cp", "-r", tokens, copy], check=True)
+    with pytest.raises(InputError, match=f"holds prepared data: give {copy}"):
+        open_tokens(f"{tmp_path}", tokenizer)
+    (shard,) = copy.glob("tokens-*")
+    content = shard.read_bytes()
+    shard.write_bytes(content[: len(content) // 2])
+    with pytest.raises(InputError, match="tokens-00000-of-00001: is damaged: remove it"):
+        open_tokens(str(copy), tokenizer)[0]
+    assert prepare(texts, copy, "--tokenizer", tokenizer).returncode == 0  # which writes it again
+    assert shard.read_bytes() == content
+    shard.unlink()
+    with pytest.raises(InputError, match="tokens-00000-of-00001 is missing: start `data prepare` again"):
+        open_tokens(str(copy), tokenizer)
+    (copy / "prepared.json").write_text("{}")
+    with pytest.raises(InputError, match=r"prepared\.json: is damaged"):
+        open_tokens(str(copy), tokenizer)
+    with pytest.raises(InputError, match="is on no disk: copy it to one, or mount the bucket"):
+        open_tokens("gs://bucket/data", tokenizer)
+
+
+def test_what_cannot_be_prepared_is_named(prepared, tmp_path):
+    texts, tokens, tokenizer = prepared
+    assert "was prepared from another source, or for another tokenizer" in refusal(texts, tokens, "--tokenizer=bytes")
+    (tmp_path / "bad.jsonl").write_text('{"text": "a"}\n{"text"')
+    assert "must not be in" in refusal(tmp_path, tmp_path / "out", "--tokenizer=bytes")
+    assert "bad.jsonl:2: must be JSON with a field text" in refusal(
+        tmp_path / "bad.jsonl", tmp_path / "half", "--tokenizer=bytes"
+    )
+    with pytest.raises(InputError, match="it is not whole: start `data prepare` again"):
+        open_tokens(str(tmp_path / "half"), "bytes")
+
+
+def test_prepare_goes_on_after_a_kill(tmp_path):
+    """Killed as soon as a few files are whole: these stay as they are, and each document is there once, in order."""
+    texts = [f"{i} " + "word " * 2000 for i in range(800)]  # 8 MB, in 8 files
+    data, out = write_jsonl(tmp_path / "texts.jsonl", texts), tmp_path / "out"
+    command = [sys.executable, "-m", f"{PACKAGE.name}.data", "prepare", data, str(out), "--tokenizer=bytes"]
+    process = subprocess.Popen([*command, "--workers=1"], cwd=PACKAGE.parent, stdout=subprocess.DEVNULL)
+    deadline = time.monotonic() + 120
+
+    def whole() -> dict[str, int]:
+        return {path.name: path.stat().st_mtime_ns for path in out.glob("tokens-*") if ".half" not in path.name}
+
+    while len(whole()) < 2 and time.monotonic() < deadline:
+        time.sleep(0.005)
+    process.send_signal(signal.SIGKILL)
+    process.wait()
+    before = whole()
+    assert 2 <= len(before) < 8
+    with pytest.raises(InputError, match="it is not whole"):
+        open_tokens(str(out), "bytes")
+    subprocess.run([*command, "--workers=2"], cwd=PACKAGE.parent, check=True, stdout=subprocess.DEVNULL)
+    assert before.items() <= whole().items() and len(whole()) == 8
+    assert set(os.listdir(out)) == {*whole(), "prepared.json"}
+    tokens = open_tokens(str(out), "bytes")
+    assert [bytes(tokens[i][1:-1].tolist()).decode() for i in range(len(tokens))] == texts
+
+
+def bytes_read(data: str, tokenizer: str) -> int:
+    """By this process, to begin a run."""
+    start = int(Path("/proc/self/io").read_text().split()[1])
+    for split in "train", "eval":
+        make_datasets(make_config(data, tokenizer=tokenizer), split, range(4))
+    return int(Path("/proc/self/io").read_text().split()[1]) - start
+
+
+@pytest.mark.skipif(not Path("/proc/self/io").exists(), reason="needs Linux")
+def test_a_run_begins_without_reading_prepared_documents(prepared, tmp_path):
+    texts, tokens, tokenizer = prepared
+    many = write_jsonl(tmp_path / "texts.jsonl", TEXTS * 50)
+    assert prepare(many, tmp_path / "out", "--tokenizer", tokenizer, "--workers=1").returncode == 0
+    bytes_read(texts, tokenizer)
+    assert bytes_read(many, tokenizer) > bytes_read(texts, tokenizer) + 500_000  # to find the lines
+    assert abs(bytes_read(str(tmp_path / "out"), tokenizer) - bytes_read(tokens, tokenizer)) < 100
+
+
+def read_rows(batch: dict[str, np.ndarray]) -> list[str]:
+    return [bytes(row[1:][row[1:] > 0].tolist()).decode() for row in batch["tokens"]]
+
+
+def test_sources_have_their_shares_and_epochs(tmp_path):
+    """Documents that say which source they are from: 0.75 and 0.25 of 40 and 200, in every row."""
+    for name, count in ("a", 40), ("b", 200):
+        write_jsonl(tmp_path / f"{name}.jsonl", [f"{name}{i:03}" for i in range(count)])
+    data = f"0.75:{tmp_path}/a.jsonl,0.25:{tmp_path}/b.jsonl"
+    config = make_config(data, sequence_length=5, eval_share=0.1)
+    batches = make_batches(config)
+    found = [read_rows(batch) for batch in take(batches, 400)]
+    for row in zip(*found, strict=True):
+        assert abs(np.mean([text[0] == "a" for text in row]) - 0.75) < 0.05
+    counts = collections.Counter(text for texts in found for text in texts)
+    a, b = ({text: n for text, n in counts.items() if text[0] == name} for name in "ab")
+    assert len(a) == 36 and max(a.values()) - min(a.values()) < 10  # 1200 of 36: 33 each, where packing holds few back
+    assert len(b) == 180 and set(b.values()) <= {1, 2, 3, 4}  # 400 of 180
+    held_out = {text for batch in held_out_batches(config, [0, 1, 2, 3]) for text in read_rows(batch)}
+    assert held_out == {"a000", "a010", "a020", "a030", "b000", ""} and not {*a, *b} & held_out
+
+
+def test_a_mixture_goes_on_where_it_was(prepared, tmp_path):
+    texts, tokens, tokenizer = prepared
+    other = write_jsonl(tmp_path / "other.jsonl", [f"other {i}" * (i % 9) for i in range(50)])
+    config = make_config(f"2:{tokens},1:{other}", tokenizer=tokenizer)
+    whole = make_batches(config)
+    before = take(whole, 40)
+    state = json.loads(json.dumps(whole.get_state()))
+    after = take(whole, 40)
+    again = make_batches(config)
+    assert_equal(take(again, 40), before)
+    later = make_batches(config)
+    later.set_state({int(row): value for row, value in state.items()}, 40)
+    assert_equal(take(later, 40), after)
+
+
+@pytest.mark.parametrize("data", ["0:A,1:B", "-1:A,1:B", "nan:A,1:B", "inf:A,1:B", "1:,1:B", "1:A,:B", "1e-9:A,1:B"])
+def test_weights_that_cannot_be_used_are_named(data):
+    with pytest.raises(InputError, match="must be WEIGHT:PATH,WEIGHT:PATH|no such file"):
+        open_tokens(split_mixture(data)[0][1], "bytes")
+
+
+@pytest.mark.parametrize(
+    ("data", "sources"),
+    [
+        ("0.7:A,0.3:B", [(0.7, "A"), (0.3, "B")]),
+        ("7:/a,b/c:d,3:B", [(7.0, "/a,b/c:d"), (3.0, "B")]),
+        ("a,b.txt", [(1.0, "a,b.txt")]),
+        ("dir:x/*.txt", [(1.0, "dir:x/*.txt")]),
+        ("gs://bucket/a", [(1.0, "gs://bucket/a")]),
+        ("", [(1.0, "")]),
+    ],
+)
+def test_weights_and_paths(data, sources):
+    assert split_mixture(data) == sources
