@@ -66,7 +66,7 @@ def write_shard(path: Path, files: tuple[Path, ...], part: int, parts: int, name
     return len(numbers)
 
 
-def prepare(source: Positional[str], out: Positional[Path], tokenizer: str, workers: int = os.cpu_count() or 1) -> None:
+def prepare(source: Positional[str], out: Positional[str], tokenizer: str, workers: int = os.cpu_count() or 1) -> None:
     """Tokenises documents into a new folder, for --data of train. Started again, it goes on where it ended.
 
     Args:
@@ -75,47 +75,51 @@ def prepare(source: Positional[str], out: Positional[Path], tokenizer: str, work
         tokenizer: Path of a tokenizer.json, or bytes; train needs the same one.
         workers: Processes that work at the same time.
     """
-    if "://" in str(out) or workers < 1:
+    if "://" in out or workers < 1:
         raise InputError(f"{out} --workers {workers}: must be a folder on a disk, and at least one worker")
-    out, files = out.expanduser().absolute(), [path.absolute() for path in find_files(source)]
-    if Path(source).expanduser().absolute() in (out, *out.parents) or any(out in path.parents for path in files):
+    folder, files = Path(out).expanduser().absolute(), [path.absolute() for path in find_files(source)]
+    if Path(source).expanduser().absolute() in (folder, *folder.parents) or any(folder in file.parents for file in files):
         raise InputError(f"{out}: must not be in {source}, nor that in it: give another folder")
     sizes, codec = [path.stat().st_size for path in files], load_tokenizer(tokenizer)
     wanted = {"source": source, "sizes": zlib.crc32(repr(sizes).encode()), "tokenizer": identity(codec)}
     wanted["dtype"] = "<u2" if codec.vocab_size <= 2**16 else "<u4"
-    there = read_description(str(out))
-    if not there and out.exists() and any(out.iterdir()):
+    there = read_description(out)
+    if not there and folder.exists() and any(folder.iterdir()):
         raise InputError(f"{out}: already exists: give a new folder")
     if there and there | wanted != there:
         raise InputError(f"{out}: was prepared from another source, or for another tokenizer: give a new folder")
 
     def describe(shards: dict[str, int]) -> None:
-        half = out / "prepared.json.half"
+        half = folder / "prepared.json.half"
         half.write_text(json.dumps(wanted | {"shards": shards}))
-        half.rename(out / "prepared.json")
+        half.rename(folder / "prepared.json")
 
-    out.mkdir(parents=True, exist_ok=True)
-    describe({})
-    for half in out.glob("*.half-*"):  # of workers that were killed
+    if not there:
+        folder.mkdir(parents=True, exist_ok=True)
+        describe({})
+    for half in folder.glob("*.half-*"):  # of workers that were killed
         half.unlink()
     plan = plan_shards(files, sizes)
     names = [f"tokens-{number:05}-of-{len(plan):05}" for number in range(len(plan))]
-    readers = {name: ArrayRecordReader(str(out / name)) for name in names}
+    readers = {name: ArrayRecordReader(str(folder / name)) for name in names}
     counts = {name: reader.num_records() if reader.ok() else None for name, reader in readers.items()}
     todo = [(name, shard) for name, shard in zip(names, plan, strict=True) if counts[name] is None]
-    pool = concurrent.futures.ProcessPoolExecutor(workers, multiprocessing.get_context("spawn"), end_with_parent)
-    try:
-        futures = {pool.submit(write_shard, out / name, *shard, tokenizer, wanted["dtype"]): name for name, shard in todo}
+    spawn = multiprocessing.get_context("spawn")
+    with concurrent.futures.ProcessPoolExecutor(workers, spawn, end_with_parent) as pool:
+        write = functools.partial(pool.submit, write_shard)
+        futures = {write(folder / name, *shard, tokenizer, wanted["dtype"]): name for name, shard in todo}
         done = concurrent.futures.as_completed(futures)
-        for future in rich.progress.track(done, "shards", len(plan), len(plan) - len(todo)):
-            counts[futures[future]] = future.result()
-    except concurrent.futures.BrokenExecutor:
-        raise Stop(f"{out}: a worker was killed, for want of memory? Start again, with fewer --workers") from None
-    except KeyboardInterrupt:
-        raise Stop(f"{out}: stopped: the same command goes on with it", ExitCode.PREEMPTED) from None
-    finally:
-        for worker in multiprocessing.active_children():
-            worker.terminate()
+        try:
+            for future in rich.progress.track(done, "shards", len(plan), len(plan) - len(todo)):
+                counts[futures[future]] = future.result()
+        except BaseException as error:
+            for worker in multiprocessing.active_children():
+                worker.terminate()
+            if isinstance(error, concurrent.futures.BrokenExecutor):
+                raise Stop(f"{out}: a worker was killed, for want of memory? Try fewer --workers") from None
+            if isinstance(error, KeyboardInterrupt):
+                raise Stop(f"{out}: stopped: the same command goes on with it", ExitCode.PREEMPTED) from None
+            raise
     describe(counts)
     print(f"{sum(counts.values()):,} documents in {len(counts)} files: train with --data {out} --tokenizer {tokenizer}")
 

@@ -144,7 +144,7 @@ def find_files(data: str) -> list[Path]:
     if odd := [file for file in files if not file.is_file()]:
         raise InputError(f"data {odd[0]}: is not a file, or is a broken link: fix it, or remove it")
     if prepared := [file.parent for file in files if file.name == "prepared.json"]:
-        raise InputError(f"data {data}: holds prepared data: give {prepared[0]}, without its other files")
+        raise InputError(f"data {data}: {prepared[0]} is prepared data: give that by itself, to train")
     return files
 
 

@@ -108,7 +108,7 @@ def test_what_prepared_data_cannot_be_used_for_is_named(prepared, tmp_path):
         open_tokens(tokens, "bytes")
     copy = tmp_path / "copy"
     subprocess.run(["cp", "-r", tokens, copy], check=True)
-    with pytest.raises(InputError, match=f"holds prepared data: give {copy}"):
+    with pytest.raises(InputError, match=f"{copy} is prepared data: give that by itself"):
         open_tokens(f"{tmp_path}", tokenizer)
     (shard,) = copy.glob("tokens-*")
     content = shard.read_bytes()
@@ -137,6 +137,11 @@ def test_what_cannot_be_prepared_is_named(prepared, tmp_path):
     )
     with pytest.raises(InputError, match="it is not whole: start `data prepare` again"):
         open_tokens(str(tmp_path / "half"), "bytes")
+    arguments = sys.executable, "-m", f"{PACKAGE.name}.data", "prepare", texts, tmp_path / "full", "--tokenizer=bytes"
+    full = ["bash", "-c", 'ulimit -f 4 && exec "$@"', "", *map(str, arguments)]  # files of 4 KiB, as on a full disk
+    ended = subprocess.run(full, cwd=PACKAGE.parent, capture_output=True, text=True)
+    assert ended.returncode == 74 and ended.stderr.startswith("error: ") and "File too large" in ended.stderr
+    assert not [*tmp_path.glob("full/tokens-00000-of-00001")]
 
 
 def test_prepare_goes_on_after_a_kill(tmp_path):

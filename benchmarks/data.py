@@ -1,0 +1,102 @@
+"""Speed of the data pipeline alone, of llama2_cpu: tokens that count for the loss, in a second, and how long it starts.
+
+python benchmarks/data.py [--seconds N] [--package FOLDER]      FOLDER holds llama2_cpu, such as one woven earlier
+
+The corpus is the source of Python's standard library, once and ten times, as JSONL; the tokenizer a BPE of 32,000
+tokens trained on it. Each number is of a process of its own, which says how many processors it kept busy meanwhile.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+GENERATED = Path(__file__).resolve().parents[1] / "generated"
+
+# prints the seconds until all rows are open and until the first batch; tokens/s; processors that were busy
+PIPELINE = """
+import dataclasses, sys, time
+import jax
+from llama2_cpu.config import PRESETS
+from llama2_cpu.data import Batches
+data, tokenizer, seconds = *sys.argv[1:3], float(sys.argv[3])
+sizes = dict(vocab_size=32_000, sequence_length=2048, batch_size=8)
+config = dataclasses.replace(PRESETS["tiny"], data=data, tokenizer=tokenizer, **sizes)
+mesh = jax.make_mesh((1,), ("x",))
+start = time.perf_counter()
+batches = Batches(config, jax.sharding.NamedSharding(mesh, jax.sharding.PartitionSpec()))
+opened = time.perf_counter()
+next(batches)
+begin, busy, tokens = time.perf_counter(), time.process_time(), 0
+while time.perf_counter() < begin + seconds:
+    tokens += next(batches)["weights"].sum()
+spent = time.perf_counter() - begin
+print(opened - start, begin - start, tokens / spent, (time.process_time() - busy) / spent, flush=True)
+import os; os._exit(0)
+"""
+
+
+def write_corpus(folder: Path, times: int) -> Path:
+    import sysconfig
+
+    path, library = folder / f"{times}.jsonl", Path(sysconfig.get_path("stdlib"))
+    files = [file for file in sorted(library.rglob("*.py")) if "site-packages" not in file.parts]
+    lines = [json.dumps({"text": file.read_text(errors="replace")}) + "\n" for file in files]
+    path.write_text("".join(lines * times))
+    return path
+
+
+def train_tokenizer(corpus: Path, path: Path) -> Path:
+    from tokenizers import Tokenizer, models, pre_tokenizers, trainers
+
+    tokenizer = Tokenizer(models.BPE())
+    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    alphabet = pre_tokenizers.ByteLevel.alphabet()
+    special = ["<s>", "</s>"]
+    trainer = trainers.BpeTrainer(
+        vocab_size=32_000, special_tokens=special, initial_alphabet=alphabet, show_progress=False
+    )
+    with corpus.open() as lines:
+        tokenizer.train_from_iterator((json.loads(line)["text"] for line in lines), trainer)
+    tokenizer.save(str(path))
+    return path
+
+
+def run(package: Path, *arguments: object) -> str:
+    command = [sys.executable, *map(str, arguments)]
+    settings = os.environ | {"JAX_PLATFORMS": "cpu"}
+    return subprocess.run(command, cwd=package, env=settings, check=True, stdout=subprocess.PIPE, text=True).stdout
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--seconds", type=float, default=10, help="of each measurement")
+    parser.add_argument("--package", type=Path, default=GENERATED, help="the folder that holds llama2_cpu")
+    arguments = parser.parse_args()
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        corpora = {f"JSONL, {times} x": write_corpus(folder, times) for times in (1, 10)}
+        tokenizer = train_tokenizer(folder / "1.jsonl", folder / "tokenizer.json")
+        if (arguments.package / "llama2_cpu/tokenizer.py").exists():  # one that can prepare
+            for times in (1, 10):
+                start, out = time.perf_counter(), folder / f"prepared-{times}"
+                source = folder / f"{times}.jsonl"
+                run(arguments.package, "-m", "llama2_cpu.data", "prepare", source, out, "--tokenizer", tokenizer)
+                seconds, corpora[f"prepared, {times} x"] = time.perf_counter() - start, out
+                print(f"prepared {source.stat().st_size / 1e6:.0f} MB in {seconds:.1f} s")
+        print(f"load of the machine {os.getloadavg()[0]:.1f}, {os.cpu_count()} processors")
+        print(f"{'data':16} {'open s':>8} {'first batch s':>14} {'Mtokens/s':>10} {'processors busy':>16}")
+        for title, data in corpora.items():
+            found = run(arguments.package, "-c", PIPELINE, data, tokenizer, arguments.seconds)
+            opened, first, speed, busy = map(float, found.split())
+            print(f"{title:16} {opened:8.3f} {first:14.3f} {speed / 1e6:10.2f} {busy:16.2f}", flush=True)
+
+
+if __name__ == "__main__":
+    main()
