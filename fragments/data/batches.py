@@ -74,7 +74,7 @@ def make_datasets(config: Config, split: str, rows: Sequence[int] = (0,), seed: 
     weights, paths = zip(*split_mixture(data), strict=True)
     sources = []
     for path in paths:
-        documents = open_tokens(path, config.tokenizer)
+        documents = open_tokens(path, tokenizer)
         sources.append(grain.MapDataset.source(Pieces(documents, before, length)))
         if not len(sources[-1]):
             problem = f"{len(documents)} documents, {held_out(len(documents))} of them held out, are too few"

@@ -66,6 +66,12 @@ def write_shard(path: Path, files: tuple[Path, ...], part: int, parts: int, name
     return len(numbers)
 
 
+def count_records(path: Path) -> int | None:
+    """None where there is no whole file."""
+    reader = ArrayRecordReader(str(path))
+    return reader.num_records() if reader.ok() else None
+
+
 def prepare(source: Positional[str], out: Positional[str], tokenizer: str, workers: int = os.cpu_count() or 1) -> None:
     """Tokenises documents into a new folder, for --data of train. Started again, it goes on where it ended.
 
@@ -77,8 +83,9 @@ def prepare(source: Positional[str], out: Positional[str], tokenizer: str, worke
     """
     if "://" in out or workers < 1:
         raise InputError(f"{out} --workers {workers}: must be a folder on a disk, and at least one worker")
-    folder, files = Path(out).expanduser().absolute(), [path.absolute() for path in find_files(source)]
-    if Path(source).expanduser().absolute() in (folder, *folder.parents) or any(folder in file.parents for file in files):
+    folder, files = Path(out).expanduser().resolve(), find_files(source)
+    tops = [Path(source).expanduser().resolve()] if source else []
+    if {folder, *folder.parents} & {*tops} or any(folder in file.resolve().parents for file in files):
         raise InputError(f"{out}: must not be in {source}, nor that in it: give another folder")
     sizes, codec = [path.stat().st_size for path in files], load_tokenizer(tokenizer)
     wanted = {"source": source, "sizes": zlib.crc32(repr(sizes).encode()), "tokenizer": identity(codec)}
@@ -101,8 +108,7 @@ def prepare(source: Positional[str], out: Positional[str], tokenizer: str, worke
         half.unlink()
     plan = plan_shards(files, sizes)
     names = [f"tokens-{number:05}-of-{len(plan):05}" for number in range(len(plan))]
-    readers = {name: ArrayRecordReader(str(folder / name)) for name in names}
-    counts = {name: reader.num_records() if reader.ok() else None for name, reader in readers.items()}
+    counts = {name: count_records(folder / name) for name in names}
     todo = [(name, shard) for name, shard in zip(names, plan, strict=True) if counts[name] is None]
     spawn = multiprocessing.get_context("spawn")
     with concurrent.futures.ProcessPoolExecutor(workers, spawn, end_with_parent) as pool:
@@ -112,14 +118,13 @@ def prepare(source: Positional[str], out: Positional[str], tokenizer: str, worke
         try:
             for future in rich.progress.track(done, "shards", len(plan), len(plan) - len(todo)):
                 counts[futures[future]] = future.result()
-        except BaseException as error:
-            for worker in multiprocessing.active_children():
+        except concurrent.futures.BrokenExecutor:
+            raise Stop(f"{out}: a worker was killed, for want of memory? Try fewer --workers") from None
+        except KeyboardInterrupt:
+            raise Stop(f"{out}: stopped: the same command goes on with it", ExitCode.PREEMPTED) from None
+        finally:
+            for worker in multiprocessing.active_children() if None in counts.values() else ():
                 worker.terminate()
-            if isinstance(error, concurrent.futures.BrokenExecutor):
-                raise Stop(f"{out}: a worker was killed, for want of memory? Try fewer --workers") from None
-            if isinstance(error, KeyboardInterrupt):
-                raise Stop(f"{out}: stopped: the same command goes on with it", ExitCode.PREEMPTED) from None
-            raise
     describe(counts)
     print(f"{sum(counts.values()):,} documents in {len(counts)} files: train with --data {out} --tokenizer {tokenizer}")
 

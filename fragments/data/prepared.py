@@ -1,5 +1,6 @@
 """Prepared data: the tokens of each document as a record of ArrayRecord files; and sources by their weights."""
 
+import contextlib
 import functools
 import json
 import os
@@ -18,7 +19,6 @@ from generator.language.roles import (
     InputError,
     encode_document,
     find_files,
-    load_tokenizer,
     open_documents,
 )
 
@@ -51,6 +51,14 @@ def read_description(data: str) -> dict[str, Any] | None:
         raise InputError(f"{path}: is damaged: {error!r}: prepare the data again, in a new folder") from None
 
 
+@functools.cache  # training and evaluation share it
+def open_shard(path: Path, count: int) -> ArrayRecordReader:
+    reader = ArrayRecordReader(str(path), "readahead_buffer_size:0,max_parallelism:0")
+    if not reader.ok() or reader.num_records() != count:
+        raise InputError(f"{path}: is damaged: remove it, and start `data prepare` again, which writes it anew")
+    return reader
+
+
 def open_prepared(data: str, description: dict[str, Any]) -> grain.MapDataset:
     """The tokens of each document, int32 [n]; a file is opened where the first of its documents is read."""
     folder, shards, dtype = Path(os.path.expanduser(data)), description["shards"], description["dtype"]
@@ -58,35 +66,30 @@ def open_prepared(data: str, description: dict[str, Any]) -> grain.MapDataset:
     if missing or not shards:
         problem = f"{missing[0]} is missing" if missing else "it is not whole"
         raise InputError(f"data {data}: {problem}: start `data prepare` again, which goes on with it")
-    most = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
-    resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))  # as all files stay open
-    names, ends = list(shards), np.cumsum(list(shards.values()))
-
-    @functools.cache
-    def open_shard(number: int) -> ArrayRecordReader:
-        reader = ArrayRecordReader(str(folder / names[number]), "readahead_buffer_size:0,max_parallelism:0")
-        if not reader.ok() or reader.num_records() != shards[names[number]]:
-            raise InputError(f"{folder / names[number]}: is damaged: remove it, and start `data prepare` again")
-        return reader
+    with contextlib.suppress(ValueError):  # all files stay open
+        most = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+        resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
+    names, counts = list(shards), list(shards.values())
+    ends = np.cumsum(counts)
 
     def read(i: int) -> np.ndarray:
         number = int(np.searchsorted(ends, i, "right"))
-        at = int(i - ends[number]) + shards[names[number]]
-        # a range, as Grain's own source reads lists of one, which takes time by the records of the file
-        (record,) = open_shard(number).read(at, at + 1)
+        at = int(i - ends[number]) + counts[number]
+        # a range, where Grain's source asks for a list of one, which takes longer the more records a file has
+        (record,) = open_shard(folder / names[number], counts[number]).read(at, at + 1)
         return np.frombuffer(record, dtype).astype(np.int32)
 
     return grain.MapDataset.range(ends[-1]).map(read)
 
 
-def open_tokens(data: str, name: str) -> grain.MapDataset:
-    """The tokens of each document of a source, int32 [n], by the tokenizer of that name, with bos and eos."""
-    tokenizer, description = load_tokenizer(name), read_description(data)
+def open_tokens(data: str, tokenizer: ByteTokenizer | FileTokenizer) -> grain.MapDataset:
+    """The tokens of each document of a source, with bos and eos: int32 [n]."""
+    description = read_description(data)
     if not description:
         return open_documents(data).map(lambda text: encode_document(tokenizer, text))
     if description["tokenizer"] != identity(tokenizer):
-        problem = f"its tokenizer is {description['tokenizer']}, and {name} is {identity(tokenizer)}"
-        raise InputError(f"data {data}: {problem}: give that one, or prepare the data with this one")
+        problem = f"its tokenizer is {description['tokenizer']}, and --tokenizer is {identity(tokenizer)}"
+        raise InputError(f"data {data}: {problem}: give the first, or prepare the data with the second")
     return open_prepared(data, description)
 
 

@@ -21,6 +21,7 @@ from generator.language.roles import (
     Batches,
     InputError,
     held_out_batches,
+    load_tokenizer,
     make_datasets,
     make_mesh,
     open_tokens,
@@ -104,27 +105,27 @@ def test_prepared_data_gives_the_same_batches(prepared):
 
 def test_what_prepared_data_cannot_be_used_for_is_named(prepared, tmp_path):
     texts, tokens, tokenizer = prepared
-    with pytest.raises(InputError, match="its tokenizer is .*300.*, and bytes is .*: give that one, or prepare"):
-        open_tokens(tokens, "bytes")
+    with pytest.raises(InputError, match="its tokenizer is .*300.*, and --tokenizer is .*258.*: give the first, or prepare"):
+        open_tokens(tokens, load_tokenizer("bytes"))
     copy = tmp_path / "copy"
     subprocess.run(["cp", "-r", tokens, copy], check=True)
     with pytest.raises(InputError, match=f"{copy} is prepared data: give that by itself"):
-        open_tokens(f"{tmp_path}", tokenizer)
+        open_tokens(f"{tmp_path}", load_tokenizer(tokenizer))
     (shard,) = copy.glob("tokens-*")
     content = shard.read_bytes()
     shard.write_bytes(content[: len(content) // 2])
     with pytest.raises(InputError, match="tokens-00000-of-00001: is damaged: remove it"):
-        open_tokens(str(copy), tokenizer)[0]
+        open_tokens(str(copy), load_tokenizer(tokenizer))[0]
     assert prepare(texts, copy, "--tokenizer", tokenizer).returncode == 0  # which writes it again
     assert shard.read_bytes() == content
     shard.unlink()
     with pytest.raises(InputError, match="tokens-00000-of-00001 is missing: start `data prepare` again"):
-        open_tokens(str(copy), tokenizer)
+        open_tokens(str(copy), load_tokenizer(tokenizer))
     (copy / "prepared.json").write_text("{}")
     with pytest.raises(InputError, match=r"prepared\.json: is damaged"):
-        open_tokens(str(copy), tokenizer)
+        open_tokens(str(copy), load_tokenizer(tokenizer))
     with pytest.raises(InputError, match="is on no disk: copy it to one, or mount the bucket"):
-        open_tokens("gs://bucket/data", tokenizer)
+        open_tokens("gs://bucket/data", load_tokenizer(tokenizer))
 
 
 def test_what_cannot_be_prepared_is_named(prepared, tmp_path):
@@ -136,7 +137,7 @@ def test_what_cannot_be_prepared_is_named(prepared, tmp_path):
         tmp_path / "bad.jsonl", tmp_path / "half", "--tokenizer=bytes"
     )
     with pytest.raises(InputError, match="it is not whole: start `data prepare` again"):
-        open_tokens(str(tmp_path / "half"), "bytes")
+        open_tokens(str(tmp_path / "half"), load_tokenizer("bytes"))
     arguments = sys.executable, "-m", f"{PACKAGE.name}.data", "prepare", texts, tmp_path / "full", "--tokenizer=bytes"
     full = ["bash", "-c", 'ulimit -f 4 && exec "$@"', "", *map(str, arguments)]  # files of 4 KiB, as on a full disk
     ended = subprocess.run(full, cwd=PACKAGE.parent, capture_output=True, text=True)
@@ -162,11 +163,11 @@ def test_prepare_goes_on_after_a_kill(tmp_path):
     before = whole()
     assert 2 <= len(before) < 8
     with pytest.raises(InputError, match="it is not whole"):
-        open_tokens(str(out), "bytes")
+        open_tokens(str(out), load_tokenizer("bytes"))
     subprocess.run([*command, "--workers=2"], cwd=PACKAGE.parent, check=True, stdout=subprocess.DEVNULL)
     assert before.items() <= whole().items() and len(whole()) == 8
     assert set(os.listdir(out)) == {*whole(), "prepared.json"}
-    tokens = open_tokens(str(out), "bytes")
+    tokens = open_tokens(str(out), load_tokenizer("bytes"))
     assert [bytes(tokens[i][1:-1].tolist()).decode() for i in range(len(tokens))] == texts
 
 
@@ -228,7 +229,7 @@ def test_a_mixture_goes_on_where_it_was(prepared, tmp_path):
 @pytest.mark.parametrize("data", ["0:A,1:B", "-1:A,1:B", "nan:A,1:B", "inf:A,1:B", "1:,1:B", "1:A,:B", "1e-9:A,1:B"])
 def test_weights_that_cannot_be_used_are_named(data):
     with pytest.raises(InputError, match="must be WEIGHT:PATH,WEIGHT:PATH|no such file"):
-        open_tokens(split_mixture(data)[0][1], "bytes")
+        open_tokens(split_mixture(data)[0][1], load_tokenizer("bytes"))
 
 
 @pytest.mark.parametrize(
