@@ -2,8 +2,9 @@
 
 python benchmarks/data.py [--seconds N] [--package FOLDER]      FOLDER holds llama2_cpu, such as one woven earlier
 
-The corpus is every eighth file of Python's standard library, once and ten times, as JSONL; the tokenizer a BPE of 32,000
-tokens trained on it. Each number is of a process of its own, which says how many processors it kept busy meanwhile.
+The corpus is every eighth file of Python's standard library, once and ten times, as JSONL; the tokenizer a BPE of
+32,000 tokens trained on it. Each number is of a process of its own, which says how many processors it kept
+busy meanwhile.
 """
 
 from __future__ import annotations

@@ -105,7 +105,7 @@ def test_prepared_data_gives_the_same_batches(prepared):
 
 def test_what_prepared_data_cannot_be_used_for_is_named(prepared, tmp_path):
     texts, tokens, tokenizer = prepared
-    with pytest.raises(InputError, match="its tokenizer is .*300.*, and --tokenizer is .*258.*: give the first, or prepare"):
+    with pytest.raises(InputError, match=r"its tokenizer is .*300.*, and --tokenizer is .*258.*: give the first"):
         open_tokens(tokens, load_tokenizer("bytes"))
     copy = tmp_path / "copy"
     subprocess.run(["cp", "-r", tokens, copy], check=True)
@@ -129,7 +129,7 @@ def test_what_prepared_data_cannot_be_used_for_is_named(prepared, tmp_path):
 
 
 def test_what_cannot_be_prepared_is_named(prepared, tmp_path):
-    texts, tokens, tokenizer = prepared
+    texts, tokens, _ = prepared
     assert "was prepared from another source, or for another tokenizer" in refusal(texts, tokens, "--tokenizer=bytes")
     (tmp_path / "bad.jsonl").write_text('{"text": "a"}\n{"text"')
     assert "must not be in" in refusal(tmp_path, tmp_path / "out", "--tokenizer=bytes")
@@ -212,7 +212,7 @@ def test_sources_have_their_shares_and_epochs(tmp_path):
 
 
 def test_a_mixture_goes_on_where_it_was(prepared, tmp_path):
-    texts, tokens, tokenizer = prepared
+    _, tokens, tokenizer = prepared
     other = write_jsonl(tmp_path / "other.jsonl", [f"other {i}" * (i % 9) for i in range(50)])
     config = make_config(f"2:{tokens},1:{other}", tokenizer=tokenizer)
     whole = make_batches(config)
@@ -226,10 +226,10 @@ def test_a_mixture_goes_on_where_it_was(prepared, tmp_path):
     assert_equal(take(later, 40), after)
 
 
-@pytest.mark.parametrize("data", ["0:A,1:B", "-1:A,1:B", "nan:A,1:B", "inf:A,1:B", "1:,1:B", "1:A,:B", "1e-9:A,1:B"])
+@pytest.mark.parametrize("data", ["0:A,1:B", "-1:A,1:B", "nan:A,1:B", "inf:A,1:B", "1:,1:B", "1e-9:A,1:B"])
 def test_weights_that_cannot_be_used_are_named(data):
-    with pytest.raises(InputError, match="must be WEIGHT:PATH,WEIGHT:PATH|no such file"):
-        open_tokens(split_mixture(data)[0][1], load_tokenizer("bytes"))
+    with pytest.raises(InputError, match=r"must be WEIGHT:PATH,WEIGHT:PATH, weights from"):
+        split_mixture(data)
 
 
 @pytest.mark.parametrize(
