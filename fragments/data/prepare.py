@@ -26,6 +26,7 @@ from generator.language.roles import (
     load_tokenizer,
     open_files,
     read_description,
+    token_type,
 )
 
 last_opened = functools.lru_cache(maxsize=1)(open_files)  # shards of the same files come one after the other
@@ -50,9 +51,10 @@ def end_with_parent() -> None:
     threading.Thread(target=lambda: (multiprocessing.parent_process().join(), os._exit(1)), daemon=True).start()
 
 
-def write_shard(path: Path, files: tuple[Path, ...], part: int, parts: int, name: str, dtype: str) -> int:
+def write_shard(path: Path, files: tuple[Path, ...], part: int, parts: int, name: str) -> int:
     """Writes the tokens of documents to a file, which gets its name when it is whole; the number of documents."""
     documents, tokenizer = last_opened(files), load_tokenizer(name)
+    dtype = token_type(tokenizer)
     numbers = range(len(documents) * part // parts, len(documents) * (part + 1) // parts)
     half = path.with_name(f"{path.name}.half-{os.getpid()}")
     try:
@@ -84,12 +86,12 @@ def prepare(source: Positional[str], out: Positional[str], tokenizer: str, worke
     if "://" in out or workers < 1:
         raise InputError(f"{out} --workers {workers}: must be a folder on a disk, and at least one worker")
     folder, files = Path(out).expanduser().resolve(), find_files(source)
-    tops = [Path(source).expanduser().resolve()] if source else []
-    if {folder, *folder.parents} & {*tops} or any(folder in file.resolve().parents for file in files):
+    inside = source and Path(source).expanduser().resolve() in (folder, *folder.parents)
+    if inside or any(folder in file.resolve().parents for file in files):
         raise InputError(f"{out}: must not be in {source}, nor that in it: give another folder")
-    sizes, codec = [path.stat().st_size for path in files], load_tokenizer(tokenizer)
-    wanted = {"source": source, "sizes": zlib.crc32(repr(sizes).encode()), "tokenizer": identity(codec)}
-    wanted["dtype"] = "<u2" if codec.vocab_size <= 2**16 else "<u4"
+    sizes = [path.stat().st_size for path in files]
+    wanted = {"source": source, "sizes": zlib.crc32(repr(sizes).encode())}
+    wanted["tokenizer"] = identity(load_tokenizer(tokenizer))
     there = read_description(out)
     if not there and folder.exists() and any(folder.iterdir()):
         raise InputError(f"{out}: already exists: give a new folder")
@@ -113,7 +115,7 @@ def prepare(source: Positional[str], out: Positional[str], tokenizer: str, worke
     spawn = multiprocessing.get_context("spawn")
     with concurrent.futures.ProcessPoolExecutor(workers, spawn, end_with_parent) as pool:
         write = functools.partial(pool.submit, write_shard)
-        futures = {write(folder / name, *shard, tokenizer, wanted["dtype"]): name for name, shard in todo}
+        futures = {write(folder / name, *shard, tokenizer): name for name, shard in todo}
         done = concurrent.futures.as_completed(futures)
         try:
             for future in rich.progress.track(done, "shards", len(plan), len(plan) - len(todo)):

@@ -39,6 +39,10 @@ def identity(tokenizer: ByteTokenizer | FileTokenizer) -> dict[str, Any]:
     return {name: getattr(tokenizer, name) for name in ("digest", "vocab_size", "bos", "eos")}
 
 
+def token_type(tokenizer: ByteTokenizer | FileTokenizer) -> str:
+    return "<u2" if tokenizer.vocab_size <= 2**16 else "<u4"
+
+
 def read_description(data: str) -> dict[str, Any] | None:
     """Of a folder of prepared data: its source, its tokenizer, and once it is whole its files and their documents."""
     path = Path(os.path.expanduser(data)) / "prepared.json"
@@ -46,8 +50,8 @@ def read_description(data: str) -> dict[str, Any] | None:
         return None
     try:
         found = json.loads(path.read_text())
-        return found | {"shards": dict(found["shards"]), "dtype": np.dtype(found["dtype"]).str}
-    except (ValueError, KeyError, TypeError) as error:
+        return found | {"shards": {name: int(count) for name, count in found["shards"].items()}}
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise InputError(f"{path}: is damaged: {error!r}: prepare the data again, in a new folder") from None
 
 
@@ -59,9 +63,9 @@ def open_shard(path: Path, count: int) -> ArrayRecordReader:
     return reader
 
 
-def open_prepared(data: str, description: dict[str, Any]) -> grain.MapDataset:
+def open_prepared(data: str, shards: dict[str, int], dtype: str) -> grain.MapDataset:
     """The tokens of each document, int32 [n]; a file is opened where the first of its documents is read."""
-    folder, shards, dtype = Path(os.path.expanduser(data)), description["shards"], description["dtype"]
+    folder = Path(os.path.expanduser(data))
     missing = sorted(shards.keys() - set(os.listdir(folder)))
     if missing or not shards:
         problem = f"{missing[0]} is missing" if missing else "it is not whole"
@@ -87,10 +91,10 @@ def open_tokens(data: str, tokenizer: ByteTokenizer | FileTokenizer) -> grain.Ma
     description = read_description(data)
     if not description:
         return open_documents(data).map(lambda text: encode_document(tokenizer, text))
-    if description["tokenizer"] != identity(tokenizer):
-        problem = f"its tokenizer is {description['tokenizer']}, and --tokenizer is {identity(tokenizer)}"
+    if description.get("tokenizer") != identity(tokenizer):
+        problem = f"its tokenizer is {description.get('tokenizer')}, and --tokenizer is {identity(tokenizer)}"
         raise InputError(f"data {data}: {problem}: give the first, or prepare the data with the second")
-    return open_prepared(data, description)
+    return open_prepared(data, description["shards"], token_type(tokenizer))
 
 
 def fingerprint(data: str) -> list[Any]:
