@@ -79,8 +79,13 @@ def open_prepared(data: str, shards: dict[str, int], dtype: str) -> grain.MapDat
     def read(i: int) -> np.ndarray:
         number = int(np.searchsorted(ends, i, "right"))
         at = int(i - ends[number]) + counts[number]
-        # a range, where Grain's source asks for a list of one, which takes longer the more records a file has
-        (record,) = open_shard(folder / names[number], counts[number]).read(at, at + 1)
+        reader = open_shard(folder / names[number], counts[number])
+        try:
+            # a range, where Grain's source asks for a list of one, which takes longer the more records a file has
+            (record,) = reader.read(at, at + 1)
+        except RuntimeError as error:
+            problem = f"{folder / names[number]}: {error}: remove it, and start `data prepare` again"
+            raise InputError(problem) if "Corrupted" in str(error) else OSError(problem) from None
         return np.frombuffer(record, dtype).astype(np.int32)
 
     return grain.MapDataset.range(ends[-1]).map(read)

@@ -24,6 +24,7 @@ from generator.language.roles import (
     load_tokenizer,
     make_datasets,
     make_mesh,
+    open_shard,
     open_tokens,
     run_python,
     split_mixture,
@@ -113,6 +114,11 @@ def test_what_prepared_data_cannot_be_used_for_is_named(prepared, tmp_path):
         open_tokens(f"{tmp_path}", load_tokenizer(tokenizer))
     (shard,) = copy.glob("tokens-*")
     content = shard.read_bytes()
+    shard.write_bytes(content[:1000] + bytes([content[1000] ^ 1]) + content[1001:])
+    documents = open_tokens(str(copy), load_tokenizer(tokenizer))
+    with pytest.raises(InputError, match=r"tokens-00000-of-00001: Corrupted .*: remove it"):
+        list(documents)
+    open_shard.cache_clear()
     shard.write_bytes(content[: len(content) // 2])
     with pytest.raises(InputError, match="tokens-00000-of-00001: is damaged: remove it"):
         open_tokens(str(copy), load_tokenizer(tokenizer))[0]
