@@ -3,7 +3,7 @@
 # model/yarn, model/yarn_scores, model/swiglu, model/linear, model/layers_ahead, model/first_dense, model/experts,
 # model/limited_groups, model/scaled_weights, model/shared_expert, train/ahead, train/balance, train/z_loss,
 # train/step, train/cosine, train/adamw, train/monitor, train/profile, train/compile_cache, train/loop,
-# train/check_step, distributed/watchdog, parallel/parallel, data/documents, data/tokenizers, data/batches,
+# train/check_step, distributed/watchdog, parallel/parallel, documents/documents, tokenizer/tokenizers, data/batches,
 # checkpoint/checkpoints.
 """Every setting of this package: one dataclass, and the presets."""
 
@@ -80,7 +80,9 @@ class Config:
     remat: str = "dots"  # what the forward pass keeps: names of REMAT, with commas between
 
     # data
-    # a file, folder or pattern of text, JSONL, Parquet or ArrayRecord; "": this Python's own standard library
+    # a file, folder or pattern of text, JSONL, Parquet or ArrayRecord, or a folder that `data prepare` wrote; several
+    # by their shares of the documents, each shuffled and repeated by itself, "0.7:PATH,0.3:PATH"; "": this Python's own
+    # standard library
     data: str = ""
     tokenizer: str = "bytes"  # path of a tokenizer.json, or bytes
     eval_data: str = ""  # documents for evaluation, given as data is; "": a share of data, which is not trained on

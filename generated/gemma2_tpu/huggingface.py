@@ -20,10 +20,11 @@ from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save_file
 
 from .config import Config
-from .data import ByteTokenizer
 from .errors import InputError, check_config
 from .model import Decoder
 from .parallel import named_arrays
+from .storage import Later
+from .tokenizer import ByteTokenizer
 
 
 def layer_types(layers: int, period: int = 2) -> list[str]:
@@ -109,18 +110,30 @@ def complete(hf: dict[str, Any]) -> dict[str, Any]:
 
 
 def hf_views(arrays: dict[str, np.ndarray], config: Config) -> dict[str, np.ndarray]:
-    """Views of the parameters by Hugging Face name and in its layout: what is written to one is in the parameter."""
-    views = {name: rearrange(arrays[parameter], layout) for parameter, name, layout in hf_tensors()}
+    """Views of some parameters by Hugging Face name and in its layout: what is written to one is in the parameter."""
+    views = {name: rearrange(arrays[path], layout) for path, name, layout in hf_tensors() if path in arrays}
     for stack, numbers in {
         "layers.local": range(0, config.layers, 2),
         "layers.full": range(1, config.layers, 2),
     }.items():
         for parameter, name, layout in hf_layer_tensors():
+            if f"{stack}.{parameter}" not in arrays:
+                continue
             array = arrays[f"{stack}.{parameter}"]
             for layer, *index in np.ndindex(array.shape[: name.count("{}")]):
                 tensor, view = name.format(numbers[layer], *index), rearrange(array[layer, *index], layout)
                 views[tensor] = view
     return views
+
+
+def hf_holders(arrays: dict[str, Any], config: Config) -> tuple[dict[str, np.ndarray], dict[str, list[str]]]:
+    """By tensor: something in its shape, and the parameters in it, which are several where a checkpoint joins them."""
+    shaped = {name: np.broadcast_to(np.empty((), x.dtype), x.shape) for name, x in arrays.items()}  # of no memory
+    holders: dict[str, list[str]] = {}
+    for name, x in shaped.items():
+        for tensor in hf_views({name: x}, config):
+            holders.setdefault(tensor, []).append(name)
+    return hf_views(shaped, config), holders
 
 
 def read_json(path: Path) -> dict[str, Any]:
@@ -168,7 +181,7 @@ def open_hf(hf_dir: Path) -> dict[str, Any]:
     tensors = {}
     for path in sorted(hf_dir / file for file in set(shards.values())):
         try:
-            opened = safe_open(path, "np")
+            opened = safe_open(path, "np", backend="pread")  # what is read of a mapped file stays in memory
             found = {name: opened.get_slice(name) for name in opened.keys()}
         except (OSError, SafetensorError) as error:
             raise InputError(f"{path}: cannot be read as safetensors: {error}: fetch it again") from None
@@ -178,8 +191,8 @@ def open_hf(hf_dir: Path) -> dict[str, Any]:
     return tensors
 
 
-def load_hf(hf_dir: str | Path) -> tuple[Config, Decoder]:
-    """Config and model of a Hugging Face directory; tensors in fp32, bf16 or fp16 become parameters in fp32.
+def open_hf_model(hf_dir: str | Path) -> tuple[Config, Decoder]:
+    """Config and model of a Hugging Face directory; tensors in fp32, bf16 or fp16 are parameters in fp32, read later.
 
     Raises InputError, which lists all tensors that are missing, unknown, or of another dtype or shape.
     """
@@ -193,8 +206,8 @@ def load_hf(hf_dir: str | Path) -> tuple[Config, Decoder]:
     sizes = sum(x.size for x in jax.tree.leaves(model)), sum(np.prod(x.get_shape()) for x in tensors.values())
     if sizes[0] > 1000 * sizes[1]:  # more than memory may hold
         raise InputError("{}: config.json asks for {:,} numbers, its tensors hold {:,}: fix one".format(hf_dir, *sizes))
-    arrays = {name: np.empty(x.shape, x.dtype) for name, x in named_arrays(model).items()}
-    views = hf_views(arrays, config)
+    structs = named_arrays(model)
+    views, holders = hf_holders(structs, config)
     problems = [f"missing: {name} {list(views[name].shape)}" for name in sorted(views.keys() - tensors.keys())]
     for name, tensor in sorted(tensors.items()):
         dtype, shape = tensor.get_dtype(), tensor.get_shape()
@@ -204,13 +217,25 @@ def load_hf(hf_dir: str | Path) -> tuple[Config, Decoder]:
             problems.append(f"unknown: {name} {dtype} {shape}")
     if problems:
         raise InputError("\n  ".join([f"{hf_dir}: its tensors are not those of its config.json:", *problems]))
-    for name in list(views):
-        tensor = tensors[name][...]
-        if not np.isfinite(tensor).all():
-            raise InputError(f"{hf_dir}: {name} has numbers that are not finite: use an earlier checkpoint")
-        views.pop(name)[...] = tensor
-    leaves = [jnp.asarray(arrays.pop(name)) for name in list(arrays)]  # no array outlives its copy on the device
-    return config, jax.tree.unflatten(jax.tree.structure(model), leaves)
+
+    def read(parameter: str) -> np.ndarray:
+        together = next((names for names in holders.values() if parameter in names), [parameter])
+        arrays = {name: np.empty(structs[name].shape, structs[name].dtype) for name in together}
+        for name, view in hf_views(arrays, config).items():
+            tensor = tensors[name][...]
+            if not np.isfinite(tensor).all():
+                raise InputError(f"{hf_dir}: {name} has numbers that are not finite: use an earlier checkpoint")
+            view[...] = tensor
+        return arrays[parameter]
+
+    arrays = {name: Later(x, read, name) for name, x in structs.items()}
+    return config, jax.tree.unflatten(jax.tree.structure(model), arrays.values())
+
+
+def load_hf(hf_dir: str | Path) -> tuple[Config, Decoder]:
+    """Config and model of a Hugging Face directory, read as by `open_hf_model`."""
+    config, model = open_hf_model(hf_dir)
+    return config, jax.tree.map(lambda x: jnp.asarray(np.asarray(x)), model)
 
 
 def copy_tokenizer(tokenizer: str, directory: Path) -> None:
@@ -234,22 +259,29 @@ def in_words_of(directory: Path, hf: dict[str, Any]) -> dict[str, Any]:
 
 
 def save_hf(
-    config: Config, model: Decoder, hf_dir: str | Path, dtype: str = "float32", max_shard_bytes: int = 5 * 10**9
+    config: Config, model: Decoder, hf_dir: str | Path, dtype: str = "float32", max_shard_bytes: int = 5 * 10**8
 ) -> None:
-    """Writes what `from_pretrained` of transformers reads to a new directory."""
+    """Writes what `from_pretrained` of transformers reads to a new directory, with a shard in memory at a time."""
     directory = Path(hf_dir)
     if directory.exists():
         raise InputError(f"{directory}: already exists: give a new directory")
     directory.mkdir(parents=True)
-    views = hf_views({name: np.asarray(x) for name, x in named_arrays(model).items()}, config)
+    arrays = named_arrays(model)
+    shaped, holders = hf_holders(arrays, config)
     split = split_state_dict_into_shards_factory(
-        views,
+        shaped,
         get_storage_size=lambda view: view.size * jnp.dtype(dtype).itemsize,
         filename_pattern="model{suffix}.safetensors",
         max_shard_size=max_shard_bytes,
     )
+    views = {}  # of the parameters of one tensor, and so of others, at a time
     for file, names in split.filename_to_tensors.items():
-        tensors = {name: np.ascontiguousarray(views[name], dtype) for name in names}
+        tensors = {}
+        for name in names:
+            if name not in views:
+                views.clear()
+                views |= hf_views({parameter: np.asarray(arrays[parameter]) for parameter in holders[name]}, config)
+            tensors[name] = np.ascontiguousarray(views[name], dtype)
         save_file(tensors, directory / file, metadata={"format": "pt"})
     if split.is_sharded:
         index = {"metadata": split.metadata, "weight_map": split.tensor_to_filename}

@@ -39,7 +39,7 @@ from tensorboardX import SummaryWriter
 
 from .checkpoint import Checkpoints, changes, checksums, newest_config
 from .config import PRESETS, Config
-from .data import Batches, abstract_batch, find_files, held_out_batches
+from .data import Batches, abstract_batch, fingerprint, held_out_batches
 from .distributed import join_job, require_equal, start_watchdog
 from .errors import ExitCode, InputError, Stop, check_config, ending_with_messages
 from .model import Decoder, LayerAhead, join_layers, rotary_angles
@@ -404,8 +404,7 @@ def train(config: Config) -> None:
         for number in signal.SIGTERM, signal.SIGINT:
             signal.signal(number, lambda n, _: (signals.append(n), signal.signal(n, signal.SIG_DFL)))
     data = together(lambda: Batches(config, batches["tokens"].sharding))
-    files = find_files(config.data) + find_files(config.eval_data or config.data)
-    require_equal("data", [path.stat().st_size for path in files])
+    require_equal("data", [fingerprint(config.data), fingerprint(config.eval_data or config.data)])
     held_out, to_devices = together(lambda: held_out_batches(config, data.rows)), data.to_devices
     directory = absolute(config.checkpoint_dir or time.strftime("runs/%Y%m%d-%H%M%S"))
     with locked(directory) as check_lock, jax.set_mesh(mesh), contextlib.ExitStack() as tracing:

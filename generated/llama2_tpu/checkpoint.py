@@ -41,10 +41,10 @@ from .config import Config
 from .data import Batches
 from .distributed import agree
 from .errors import InputError, check_config, ending_with_messages
-from .huggingface import copy_tokenizer, load_hf, save_hf
+from .huggingface import copy_tokenizer, open_hf_model, save_hf
 from .model import Decoder
-from .parallel import abstract, make_mesh, named_arrays
-from .storage import WAITS, Damage, absolute, local_folder, tell_apart, together, upload
+from .parallel import abstract, named_arrays
+from .storage import WAITS, Damage, Later, absolute, local_folder, tell_apart, together, upload
 
 
 class RowsHandler(ocp.CheckpointHandler):
@@ -72,11 +72,19 @@ class Rows(ocp.args.CheckpointArgs):
 
 
 @jax.jit
-def checksums(arrays: dict[str, Array]) -> tuple[Array, Array]:
-    """The bits of each array, summed modulo 2**32, as Orbax misses changed bytes: [n] uint32; whether all is finite."""
+def checksums_on_devices(arrays: dict[str, Array]) -> tuple[Array, Array]:
     bits = [jax.lax.bitcast_convert_type(x, f"uint{8 * x.dtype.itemsize}") for x in arrays.values()]
     finite = [jnp.all(jnp.isfinite(x)) for x in arrays.values()]
     return jnp.stack([jnp.sum(x, dtype=jnp.uint32) for x in bits]), jnp.all(jnp.stack(finite))
+
+
+def checksums(arrays: dict[str, Any]) -> tuple[Any, Any]:
+    """The bits of each array, summed modulo 2**32, as Orbax misses changed bytes: [n] uint32; whether all is finite."""
+    if not any(isinstance(x, Later) for x in arrays.values()):
+        return checksums_on_devices(arrays)
+    read = map(np.asarray, arrays.values())  # one at a time, and in fp32
+    sums, finite = zip(*((x.view("uint32").sum(dtype="uint32"), np.isfinite(x).all()) for x in read), strict=True)
+    return np.array(sums), all(finite)
 
 
 def changes(old: Config, new: Config) -> str:
@@ -87,6 +95,23 @@ def changes(old: Config, new: Config) -> str:
 
 def json_checksum(fields: dict[str, Any]) -> int:
     return zlib.crc32(json.dumps(fields, sort_keys=True).encode())
+
+
+class LaterHandler(ocp.type_handlers.NumpyHandler):
+    """Has Orbax write arrays of which only one is in memory at a time."""
+
+    async def serialize(self, values, infos, args=None):
+        for value, info, arg in zip(values, infos, args, strict=True):
+            [written.result() for written in await super().serialize([np.asarray(value)], [info], [arg])]
+        return []
+
+
+def save_later(tree: Any) -> ocp.args.PyTreeSave:
+    """Arguments to save `Later` arrays, in parts that need little memory beside the array that they are of."""
+    ocp.type_handlers.register_type_handler(Later, LaterHandler(deepcopy_host_arrays=False), override=True)
+    size = 2**25  # bytes of a part and of a file
+    parts = jax.tree.map(lambda _: ocp.SaveArgs(chunk_byte_size=size), tree)
+    return ocp.args.PyTreeSave(tree, parts, ocdbt_target_data_file_size=size)
 
 
 class Checkpoints:
@@ -121,7 +146,8 @@ class Checkpoints:
                 sums, finite = checksums(arrays)
                 if not finite:
                     raise InputError(f"step {step} is not saved: its {item} is not finite: lower --learning-rate")
-                items[item] = ocp.args.StandardSave({"arrays": arrays, "checksums": sums})
+                save_as = ocp.args.StandardSave if step > 0 else save_later  # what is imported
+                items[item] = save_as({"arrays": arrays, "checksums": sums})
         if data is not None:
             items["data"] = Rows(data.get_state())
         together(lambda: self.manager.save(step, args=ocp.args.Composite(**items)))
@@ -154,7 +180,7 @@ class Checkpoints:
         return config
 
     def read_arrays(self, step: int, item: str, tree: Any) -> tuple[dict[str, Array], Array]:
-        """The arrays of an item by name, laid out as those of an abstract tree; the checksums that they had."""
+        """The arrays of an item by name, laid out as those of an abstract tree, or `Later`; the checksums they had."""
         wanted, folder = named_arrays(tree), self.directory / str(step)
         saved = ocp.StandardCheckpointHandler().metadata(folder / item).tree["arrays"]
         for name in wanted | saved:
@@ -164,8 +190,19 @@ class Checkpoints:
                 difference = f"{name} is {there} there, {here} here; settings there -> here: {settings or 'the same'}"
                 raise InputError(f"{folder} is of another model: {difference}: fix these, or give another directory")
         target = {"arrays": wanted, "checksums": np.zeros(len(wanted), np.uint32)}
-        found = self.read(step, item, ocp.args.StandardRestore(target))
-        return {name: found["arrays"][name] for name in wanted}, found["checksums"]
+        if all(x.sharding for x in wanted.values()):
+            found = self.read(step, item, ocp.args.StandardRestore(target))
+            return {name: found["arrays"][name] for name in wanted}, found["checksums"]
+
+        def read(part):
+            as_numpy = jax.tree.map(lambda _: ocp.RestoreArgs(restore_type=np.ndarray), part)
+            arguments = ocp.args.PyTreeRestore(part, restore_args=as_numpy, partial_restore=True)
+            return together(lambda: self.read(step, item, arguments), WAITS)
+
+        def read_array(name: str) -> np.ndarray:
+            return read({"arrays": {name: wanted[name]}})["arrays"][name]
+
+        return {name: Later(x, read_array, name) for name, x in wanted.items()}, read({"checksums": 0})["checksums"]
 
     def read_newest(
         self, targets: Callable[[Config], dict[str, Any]], data: Batches | None = None
@@ -226,8 +263,8 @@ class Checkpoints:
         return found and (*found[:2], found[2]["model"], found[2].get("training"))
 
 
-def load_checkpoint(directory: str, mesh: Mesh) -> tuple[Config, Decoder]:
-    """The Config and the parameters of the newest good checkpoint in a directory, laid out over the mesh."""
+def load_checkpoint(directory: str, mesh: Mesh | None) -> tuple[Config, Decoder]:
+    """The Config and the newest good parameters in a directory, laid out over the mesh, or without one, `Later`."""
     checkpoints = Checkpoints(directory, None)
     found = checkpoints.read_newest(lambda config: {"model": abstract(lambda: Decoder(config, nnx.Rngs(0)), mesh)})
     if found is None:
@@ -252,13 +289,13 @@ def beside(directory: str) -> Iterator[tuple[epath.Path, epath.Path]]:
     try:
         yield whole, half
         half.rename(whole)
-    finally:
-        half.rmtree(missing_ok=True)
+    finally:  # where a write fails, others of Orbax go on for a moment
+        together(lambda: half.rmtree(missing_ok=True), WAITS)
 
 
 def import_hf(hf_dir: Positional[str], directory: Positional[str]) -> None:
     """Makes a Hugging Face directory the first checkpoint of a new directory, for train to start from, or generate."""
-    config, model = load_hf(hf_dir)
+    config, model = open_hf_model(hf_dir)
     with beside(directory) as (whole, half):
         (half / "tokenizer").mkdir(parents=True)
         copy_tokenizer(config.tokenizer, half / "tokenizer")
@@ -272,7 +309,7 @@ def export_hf(
     directory: Positional[str], hf_dir: Positional[str], dtype: Literal["float32", "bfloat16", "float16"] = "float32"
 ) -> None:
     """Writes the newest checkpoint of a directory as a new Hugging Face directory, its tensors in `dtype`."""
-    config, model = load_checkpoint(directory, make_mesh())
+    config, model = load_checkpoint(directory, None)
     with beside(hf_dir) as (_, half):
         local = local_folder(half)
         try:

@@ -15,6 +15,7 @@ from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from flax import nnx
 from jax import Array
 from jax.ad_checkpoint import checkpoint_name
@@ -23,6 +24,7 @@ from jax.sharding import PartitionSpec
 
 from .config import Config
 from .parallel import RULES, remat_policy, shard
+from .storage import Later
 
 
 class Embedding(nnx.Module):
@@ -160,6 +162,9 @@ def attend_local(q: Array, k: Array, v: Array, segment_ids: Array, interpret: bo
     q, k, v = checkpoint_name((q, k, v), "attention")
     segment_ids = jnp.pad(segment_ids, ((0, 0), (0, padding)))
     size = math.gcd(T + padding, 1024)  # queries or keys that the kernel takes at a time
+    # the backward kernel leaves a summand of q's gradient for each block of keys: larger ones in long sequences, where
+    # what they compute above the diagonal is little
+    keys = math.gcd(T + padding, 1024 * min(4, math.ceil(T / 8192)))
     make_kernel = functools.partial(
         splash.make_splash_mha,
         head_shards=1,
@@ -169,7 +174,7 @@ def attend_local(q: Array, k: Array, v: Array, segment_ids: Array, interpret: bo
             block_kv=size,
             block_kv_compute=min(size, 512),
             block_q_dkv=size,
-            block_kv_dkv=size,
+            block_kv_dkv=keys,
             block_kv_dkv_compute=min(size, 512),
             use_fused_bwd_kernel=True,
         ),
@@ -328,12 +333,19 @@ def add_adapters(model: Decoder, config: Config, rngs: nnx.Rngs) -> None:
 
 
 def merge_adapters(model: Decoder) -> Decoder:
-    """The model with each adapter added into the kernel beside it."""
-    model = nnx.clone(model)
-    for _, linear in projections(model):
-        if linear.adapter is not None:
-            with jax.default_matmul_precision("highest"):
-                linear.kernel[...] += linear.adapter.product()
+    """The model with each adapter added into the kernel beside it, when that is read."""
+
+    def read(name: str) -> np.ndarray:
+        adapter = jax.tree.map(lambda x: jnp.asarray(np.asarray(x)), adapters[name])
+        with jax.default_matmul_precision("highest"):
+            return np.asarray(kernels[name]) + np.asarray(adapter.product())
+
+    kernels, adapters, model = {}, {}, nnx.clone(model)
+    for path, linear in nnx.iter_modules(model):
+        if getattr(linear, "adapter", None) is not None:
+            name = ".".join(map(str, path))
+            kernels[name], adapters[name] = linear.kernel.get_value(), linear.adapter
+            linear.kernel.set_value(Later(kernels[name], read, name))
     return model
 
 

@@ -152,6 +152,9 @@ def attend_local(q: Array, k: Array, v: Array, segment_ids: Array, interpret: bo
     q, k, v = checkpoint_name((q, k, v), "attention")
     segment_ids = jnp.pad(segment_ids, ((0, 0), (0, padding)))
     size = math.gcd(T + padding, 1024)  # queries or keys that the kernel takes at a time
+    # the backward kernel leaves a summand of q's gradient for each block of keys: larger ones in long sequences, where
+    # what they compute above the diagonal is little
+    keys = math.gcd(T + padding, 1024 * min(4, math.ceil(T / 8192)))
     make_kernel = functools.partial(
         splash.make_splash_mha,
         head_shards=1,
@@ -161,7 +164,7 @@ def attend_local(q: Array, k: Array, v: Array, segment_ids: Array, interpret: bo
             block_kv=size,
             block_kv_compute=min(size, 512),
             block_q_dkv=size,
-            block_kv_dkv=size,
+            block_kv_dkv=keys,
             block_kv_dkv_compute=min(size, 512),
             use_fused_bwd_kernel=True,
         ),

@@ -16,10 +16,11 @@ import tyro
 from jax import Array
 
 from .checkpoint import load_checkpoint
-from .data import ByteTokenizer, FileTokenizer, as_text, load_tokenizer
+from .documents import as_text
 from .errors import InputError, ending_with_messages, field_problems
 from .model import Cache, Decoder, empty_cache
 from .parallel import make_mesh
+from .tokenizer import ByteTokenizer, FileTokenizer, load_tokenizer
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

@@ -92,13 +92,17 @@ def remat_policy(remat: str) -> Callable[..., bool]:
     return functools.reduce(policies.save_from_both_policies, [REMAT[name] for name in names])
 
 
-def abstract(create: Callable[[], Any], mesh: Mesh) -> Any:
+def abstract(create: Callable[[], Any], mesh: Mesh | None) -> Any:
     """What `create` returns, as ShapeDtypeStructs: each nnx.Param laid out over the mesh by its axes, others copied.
+
+    Without a mesh, nothing is laid out.
 
     A stacked parameter has a leading axis of layers, which its `axes` do not name and which is not split.
     """
 
     def lay_out(x):
+        if mesh is None:
+            return x
         axes = x.axes if isinstance(x, nnx.Param) else ()
         logical = (None,) * (x.ndim - len(axes)) + axes
         for name, size in zip(logical, x.shape, strict=True):

@@ -4,7 +4,10 @@
 
 import dataclasses
 import json
+import random
 import sys
+import threading
+import time
 from pathlib import Path
 
 import pytest
@@ -12,8 +15,10 @@ import tokenizers
 from array_record.python.array_record_module import ArrayRecordWriter
 
 from ..config import PRESETS
-from ..data import find_files, load_tokenizer, make_datasets, open_documents
+from ..data import make_datasets
+from ..documents import find_files, open_documents
 from ..errors import InputError
+from ..tokenizer import load_tokenizer
 
 TEXTS = [f"document {i}: " + "ünï" * (i % 7) * (i % 11) for i in range(120)]  # 13 to 308 bytes
 
@@ -52,6 +57,28 @@ def test_every_format_gives_the_same_documents(tmp_path):
     names = [write_jsonl(tmp_path), *(str(tmp_path / name) for name in ("t.parquet", "records", "texts", "texts/*/*"))]
     for name in names:
         assert read_all(name) == TEXTS, name
+
+
+def test_a_file_is_not_opened_for_each_record(tmp_path):
+    path = write_jsonl(tmp_path, TEXTS)
+    documents, opened = open_documents(path), []
+    sys.addaudithook(lambda event, arguments: opened.append(str(arguments[0])) if event == "open" else None)
+    assert [documents[i] for i in range(120)] == TEXTS
+    assert opened.count(path) <= 1
+
+
+def test_of_parquet_a_few_row_groups_are_in_memory(tmp_path):
+    """40 groups of 1 MB, in any order."""
+    parquet = pytest.importorskip("pyarrow.parquet")
+    pyarrow = pytest.importorskip("pyarrow")
+    texts = [f"{i} " + "x" * 100_000 for i in range(400)]
+    parquet.write_table(pyarrow.table({"text": texts}), tmp_path / "t.parquet", row_group_size=10)
+    before = pyarrow.total_allocated_bytes()
+    documents = open_documents(str(tmp_path / "t.parquet"))
+    groups = random.Random(0).sample(range(40), 40)
+    order = [10 * group + i for group in groups for i in range(10)]
+    assert [documents[i] for i in order] == [texts[i] for i in order]
+    assert pyarrow.total_allocated_bytes() - before < 20 * 2**20
 
 
 def test_a_big_text_is_cut_at_line_ends(tmp_path):
@@ -107,6 +134,23 @@ def test_tokenizer_json_round_trip(tmp_path, tokenizer_json):
     config = make_config(write_jsonl(tmp_path), tokenizer=str(tokenizer_json), vocab_size=300)
     row = next(iter(make_datasets(config, "eval")[0]))
     assert tokenizer.decode(row["tokens"][row["segment_ids"] == 1]) in TEXTS
+
+    begun, ended, ticks = threading.Event(), threading.Event(), []
+
+    def tick():
+        begun.set()
+        while not ended.wait(0.001):
+            ticks.append(time.perf_counter())
+
+    thread = threading.Thread(target=tick)
+    thread.start()
+    begun.wait()
+    start = time.perf_counter()
+    tokenizer.encode("a few words of text " * 20_000)
+    stop = time.perf_counter()
+    ended.set()
+    thread.join()
+    assert len([at for at in ticks if start < at < stop]) > 5  # other threads run meanwhile
 
     settings = {"bos_token": {"content": "</s>"}, "eos_token": "<s>", "model_max_length": 10}
     tokenizer_json.with_name("tokenizer_config.json").write_text(json.dumps(settings))

@@ -12,11 +12,11 @@ import pytest
 from flax import nnx
 
 from ..config import PRESETS
-from ..data import ByteTokenizer
 from ..errors import InputError
 from ..generate import Sampling, decode, filter_logits, generate, sample, stream_text
 from ..huggingface import save_hf
 from ..model import Decoder, empty_cache
+from ..tokenizer import ByteTokenizer
 from .small import SMALL
 
 CONFIG = dataclasses.replace(SMALL, width=PRESETS["tiny"].width, init_std=0.1)  # for GPT-2, the heads make up the width

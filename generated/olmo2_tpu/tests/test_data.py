@@ -18,7 +18,8 @@ import pytest
 
 from ..checkpoint import Rows
 from ..config import PRESETS
-from ..data import Batches, held_out_batches, make_datasets, open_documents
+from ..data import Batches, held_out_batches, make_datasets
+from ..documents import open_documents
 
 pipeline = importlib.import_module("..data", __package__)
 
