@@ -155,8 +155,8 @@ def attend_local(q: Array, k: Array, v: Array, segment_ids: Array, interpret: bo
     segment_ids = jnp.pad(segment_ids, ((0, 0), (0, padding)))
     size = math.gcd(T + padding, 1024)  # queries or keys that the kernel takes at a time
     # the backward kernel leaves a summand of q's gradient for each block of keys: larger ones in long sequences, where
-    # what they compute above the diagonal is little
-    keys = math.gcd(T + padding, 1024 * min(4, math.ceil(T / 8192)))
+    # what they compute above the diagonal is little, as far as the 16 MiB of vector memory of a v4 go
+    keys = math.gcd(T + padding, 1024 * max(1, min(256 // H, math.ceil(T / 8192))))
     make_kernel = functools.partial(
         splash.make_splash_mha,
         head_shards=1,

@@ -153,8 +153,8 @@ def attend_local(q: Array, k: Array, v: Array, segment_ids: Array, interpret: bo
     segment_ids = jnp.pad(segment_ids, ((0, 0), (0, padding)))
     size = math.gcd(T + padding, 1024)  # queries or keys that the kernel takes at a time
     # the backward kernel leaves a summand of q's gradient for each block of keys: larger ones in long sequences, where
-    # what they compute above the diagonal is little
-    keys = math.gcd(T + padding, 1024 * min(4, math.ceil(T / 8192)))
+    # what they compute above the diagonal is little, as far as the 16 MiB of vector memory of a v4 go
+    keys = math.gcd(T + padding, 1024 * max(1, min(256 // H, math.ceil(T / 8192))))
     make_kernel = functools.partial(
         splash.make_splash_mha,
         head_shards=1,
@@ -273,7 +273,8 @@ def gather_and_dispatch(experts: Experts, x: Array, weights: Array, chosen: Arra
     def gather(p):
         if "expert" not in p.axes:
             return p
-        own = jax.lax.pcast(p[...], others, to="varying")
+        own = p.astype(x.dtype) if len(p.axes) == 3 else p[...]  # kernels are sent as they are used, biases in fp32
+        own = jax.lax.pcast(own, others, to="varying")
         return p.replace(jax.lax.all_gather(own, RULES["expert"], axis=p.axes.index("expert"), tiled=True))
 
     gathered = jax.tree.map(gather, experts, is_leaf=lambda x: isinstance(x, nnx.Param))
