@@ -70,9 +70,9 @@ def open_text(path: Path) -> grain.MapDataset:
 def open_jsonl(path: Path) -> grain.MapDataset:
     """Reads the file once to find its lines; leaves blank ones out."""
     with path.open("rb") as file:
-        lengths = np.fromiter(map(len, file), np.int64)
+        lengths = np.fromiter((-len(line) if line.isspace() else len(line) for line in file), np.int64)
+    lines, lengths = np.flatnonzero(lengths > 0), np.abs(lengths)  # of blank lines, they are negative up to here
     ends = np.cumsum(lengths)
-    lines = np.flatnonzero(lengths > 2)  # a blank line is "\n" or "\r\n"
 
     def read(i: int) -> str:
         stop, source = ends[lines[i]], f"{path}:{lines[i] + 1}"

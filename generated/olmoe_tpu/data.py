@@ -347,14 +347,15 @@ def prepare(source: Positional[str], out: Positional[str], tokenizer: str, worke
     inside = source and Path(source).expanduser().resolve() in (folder, *folder.parents)
     if inside or any(folder in file.resolve().parents for file in files):
         raise InputError(f"{out}: must not be in {source}, nor that in it: give another folder")
-    sizes = [path.stat().st_size for path in files]
-    wanted = {"source": source, "sizes": zlib.crc32(repr(sizes).encode())}
+    stats = [path.stat() for path in files]
+    state = [(stat.st_size, stat.st_mtime_ns) for stat in stats]
+    wanted = {"source": source, "state": zlib.crc32(repr(state).encode())}
     wanted["tokenizer"] = identity(load_tokenizer(tokenizer))
     there = read_description(out)
     if not there and folder.exists() and any(folder.iterdir()):
         raise InputError(f"{out}: already exists: give a new folder")
     if there and there | wanted != there:
-        raise InputError(f"{out}: was prepared from another source, or for another tokenizer: give a new folder")
+        raise InputError(f"{out}: was prepared from other files, or for another tokenizer: give a new folder")
 
     def describe(shards: dict[str, int]) -> None:
         half = folder / "prepared.json.half"
@@ -366,9 +367,11 @@ def prepare(source: Positional[str], out: Positional[str], tokenizer: str, worke
         describe({})
     for half in folder.glob("*.half-*"):  # of workers that were killed
         half.unlink()
-    plan = plan_shards(files, sizes)
+    plan = plan_shards(files, [stat.st_size for stat in stats])
     names = [f"tokens-{number:05}-of-{len(plan):05}" for number in range(len(plan))]
+    known = there["shards"] if there else {}
     counts = {name: count_records(folder / name) for name in names}
+    counts = {name: count if count == known.get(name, count) else None for name, count in counts.items()}
     todo = [(name, shard) for name, shard in zip(names, plan, strict=True) if counts[name] is None]
     spawn = multiprocessing.get_context("spawn")
     with concurrent.futures.ProcessPoolExecutor(workers, spawn, end_with_parent) as pool:
@@ -385,6 +388,8 @@ def prepare(source: Positional[str], out: Positional[str], tokenizer: str, worke
         finally:
             for worker in multiprocessing.active_children() if None in counts.values() else ():
                 worker.terminate()
+    if not sum(counts.values()):
+        raise InputError(f"{source}: holds no documents: give another source")
     describe(counts)
     print(f"{sum(counts.values()):,} documents in {len(counts)} files: train with --data {out} --tokenizer {tokenizer}")
 

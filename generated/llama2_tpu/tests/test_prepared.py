@@ -130,9 +130,11 @@ def test_what_prepared_data_cannot_be_used_for_is_named(prepared, tmp_path):
 
 def test_what_cannot_be_prepared_is_named(prepared, tmp_path):
     texts, tokens, _ = prepared
-    assert "was prepared from another source, or for another tokenizer" in refusal(texts, tokens, "--tokenizer=bytes")
+    assert "was prepared from other files, or for another tokenizer" in refusal(texts, tokens, "--tokenizer=bytes")
     (tmp_path / "bad.jsonl").write_text('{"text": "a"}\n{"text"')
     assert "must not be in" in refusal(tmp_path, tmp_path / "out", "--tokenizer=bytes")
+    (tmp_path / "blank.jsonl").write_text("\n \n")
+    assert "holds no documents" in refusal(tmp_path / "blank.jsonl", tmp_path / "none", "--tokenizer=bytes")
     assert "bad.jsonl:2: must be JSON with a field text" in refusal(
         tmp_path / "bad.jsonl", tmp_path / "half", "--tokenizer=bytes"
     )
@@ -162,6 +164,10 @@ def test_prepare_goes_on_after_a_kill(tmp_path):
     process.wait()
     before = whole()
     assert 2 <= len(before) < 8
+    times = [os.stat(data).st_atime_ns, os.stat(data).st_mtime_ns]
+    os.utime(data, ns=(times[0], times[1] + 1))  # it was written again, with as many bytes
+    assert "from other files" in refusal(data, out, "--tokenizer=bytes")
+    os.utime(data, ns=tuple(times))
     with pytest.raises(InputError, match="it is not whole"):
         open_tokens(str(out), load_tokenizer("bytes"))
     subprocess.run([*command, "--workers=2"], cwd=PACKAGE.parent, check=True, stdout=subprocess.DEVNULL)
@@ -169,6 +175,11 @@ def test_prepare_goes_on_after_a_kill(tmp_path):
     assert set(os.listdir(out)) == {*whole(), "prepared.json"}
     tokens = open_tokens(str(out), load_tokenizer("bytes"))
     assert [bytes(tokens[i][1:-1].tolist()).decode() for i in range(len(tokens))] == texts
+    shorter = write_jsonl(tmp_path / "shorter.jsonl", texts[:3])  # another shard, of fewer documents, in place of one
+    subprocess.run([*command[:4], shorter, str(tmp_path / "short"), *command[6:]], cwd=PACKAGE.parent, check=True)
+    os.replace(tmp_path / "short" / "tokens-00000-of-00001", out / "tokens-00003-of-00008")
+    assert prepare(data, out, "--tokenizer=bytes").returncode == 0
+    assert len(list(open_tokens(str(out), load_tokenizer("bytes")))) == 800
 
 
 def bytes_read(data: str, tokenizer: str) -> int:
