@@ -70,7 +70,7 @@ def open_text(path: Path) -> grain.MapDataset:
 def open_jsonl(path: Path) -> grain.MapDataset:
     """Reads the file once to find its lines; leaves blank ones out."""
     with path.open("rb") as file:
-        lengths = np.fromiter((-len(line) if line.isspace() else len(line) for line in file), np.int64)
+        lengths = np.fromiter((-len(line) if line in (b"\n", b"\r\n") else len(line) for line in file), np.int64)
     lines, lengths = np.flatnonzero(lengths > 0), np.abs(lengths)  # of blank lines, they are negative up to here
     ends = np.cumsum(lengths)
 

@@ -171,7 +171,7 @@ def error_of(config) -> str:
     ("name", "content", "message"),
     [
         ("t.jsonl", b'{"text": "a"}\n\n{"text": \n', r"t\.jsonl:3: must be JSON with a field text: JSONDecodeError"),
-        ("t.jsonl", b'{"text": "a"}\n \t\n}\n', r"t\.jsonl:3: must be JSON with a field text: JSONDecodeError"),
+        ("t.jsonl", b'{"text": "a"}\n\r\n}\n', r"t\.jsonl:3: must be JSON with a field text: JSONDecodeError"),
         ("t.jsonl", b'{"body": "a"}\n' * 2, r"t\.jsonl:1: must be JSON with a field text: KeyError: 'text'"),
         ("t.jsonl", b'["a"]\n' * 2, r"t\.jsonl:1: must be JSON with a field text: TypeError"),
         ("t.jsonl", b'{"text": null}\n' * 2, r"t\.jsonl:1: the text is None, not a string"),

@@ -133,7 +133,7 @@ def test_what_cannot_be_prepared_is_named(prepared, tmp_path):
     assert "was prepared from other files, or for another tokenizer" in refusal(texts, tokens, "--tokenizer=bytes")
     (tmp_path / "bad.jsonl").write_text('{"text": "a"}\n{"text"')
     assert "must not be in" in refusal(tmp_path, tmp_path / "out", "--tokenizer=bytes")
-    (tmp_path / "blank.jsonl").write_text("\n \n")
+    (tmp_path / "blank.jsonl").write_text("\n\n")
     assert "holds no documents" in refusal(tmp_path / "blank.jsonl", tmp_path / "none", "--tokenizer=bytes")
     assert "bad.jsonl:2: must be JSON with a field text" in refusal(
         tmp_path / "bad.jsonl", tmp_path / "half", "--tokenizer=bytes"
