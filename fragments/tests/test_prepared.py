@@ -24,7 +24,6 @@ from generator.language.roles import (
     load_tokenizer,
     make_datasets,
     make_mesh,
-    open_shard,
     open_tokens,
     run_python,
     split_mixture,
@@ -118,7 +117,9 @@ def test_what_prepared_data_cannot_be_used_for_is_named(prepared, tmp_path):
     documents = open_tokens(str(copy), load_tokenizer(tokenizer))
     with pytest.raises(InputError, match=r"tokens-00000-of-00001: Corrupted .*: remove it"):
         list(documents)
-    open_shard.cache_clear()
+    copy = tmp_path / "other"  # threads may still read the first one
+    subprocess.run(["cp", "-r", tokens, copy], check=True)
+    (shard,) = copy.glob("tokens-*")
     shard.write_bytes(content[: len(content) // 2])
     with pytest.raises(InputError, match="tokens-00000-of-00001: is damaged: remove it"):
         open_tokens(str(copy), load_tokenizer(tokenizer))[0]

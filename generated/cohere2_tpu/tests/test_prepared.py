@@ -18,7 +18,7 @@ import pytest
 import tokenizers
 
 from ..config import PRESETS
-from ..data import Batches, held_out_batches, make_datasets, open_shard, open_tokens, split_mixture
+from ..data import Batches, held_out_batches, make_datasets, open_tokens, split_mixture
 from ..errors import InputError
 from ..parallel import make_mesh
 from ..tokenizer import load_tokenizer
@@ -112,7 +112,9 @@ def test_what_prepared_data_cannot_be_used_for_is_named(prepared, tmp_path):
     documents = open_tokens(str(copy), load_tokenizer(tokenizer))
     with pytest.raises(InputError, match=r"tokens-00000-of-00001: Corrupted .*: remove it"):
         list(documents)
-    open_shard.cache_clear()
+    copy = tmp_path / "other"  # threads may still read the first one
+    subprocess.run(["cp", "-r", tokens, copy], check=True)
+    (shard,) = copy.glob("tokens-*")
     shard.write_bytes(content[: len(content) // 2])
     with pytest.raises(InputError, match="tokens-00000-of-00001: is damaged: remove it"):
         open_tokens(str(copy), load_tokenizer(tokenizer))[0]
