@@ -24,6 +24,11 @@ def _(self, gate, up):
     up = up + of_rows(self.up_bias[...], up).astype(up.dtype)
 
 
+@splice("gather_and_dispatch.sent", optional=True)
+def _(p, x, own):
+    own = p.astype(x.dtype) if len(p.axes) == 3 else p[...]  # kernels in the dtype that they are used in
+
+
 @splice("MixtureOfExperts.parameters")
 def _(self, config):
     self.down_bias = nnx.Param(jnp.zeros((config.experts, config.width)), axes=("expert", None))

@@ -282,11 +282,9 @@ def gather_and_dispatch(experts: Experts, x: Array, weights: Array, chosen: Arra
     others = tuple(axis for axis in RULES["batch"] if axis != RULES["expert"])
 
     def gather(p):
-        if "expert" not in p.axes:
-            return p
-        own = p.astype(x.dtype) if len(p.axes) == 3 else p[...]  # kernels are sent as they are used, biases in fp32
+        own = p.astype(x.dtype)
         own = jax.lax.pcast(own, others, to="varying")
-        return p.replace(jax.lax.all_gather(own, RULES["expert"], axis=p.axes.index("expert"), tiled=True))
+        return p.replace(jax.lax.all_gather(own, RULES["expert"], tiled=True))
 
     gathered = jax.tree.map(gather, experts, is_leaf=lambda x: isinstance(x, nnx.Param))
     return dispatch(gathered, x, weights, chosen)
