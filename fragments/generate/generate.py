@@ -50,7 +50,7 @@ def decode(model: Decoder, cache: Cache, tokens: Array, positions: Array, last: 
     x = model.hidden(tokens)
     receive(cache)
     x = jnp.take_along_axis(x, last[:, None, None], axis=1)  # [B, 1, D]
-    return model.embedding.logits(x)[:, 0], cache
+    return model.embedding.logits(x, model.embedding.kernel())[:, 0], cache
 
 
 @provide("decode")

@@ -58,7 +58,7 @@ class Decoder(nnx.Module):
     def __call__(self, tokens: Array) -> Array:
         """tokens [B, T] int32 -> logits [B, T, V] in fp32."""
         x = self.hidden(tokens)
-        return self.embedding.logits(x)
+        return self.embedding.logits(x, self.embedding.kernel())
 
 
 @provide("Decoder.hidden", optional=True)

@@ -28,10 +28,14 @@ class Embedding(nnx.Module):
         point("Embedding.vectors", x)
         return x
 
-    def logits(self, x: Array) -> Array:
-        """x [B, T, D] -> [B, T, V] in fp32."""
+    def kernel(self) -> Array:
+        """The output head [D, V]."""
         with point("Embedding.head"):
-            kernel = self.table.T  # [D, V]
+            kernel = self.table.T
+        return kernel
+
+    def logits(self, x: Array, kernel: Array) -> Array:
+        """x [B, T, D], kernel [D, V] -> [B, T, V] in fp32."""
         with point("Embedding.logits"):
             with point("Embedding.product", x, kernel):
                 logits = jnp.einsum("BTD,DV->BTV", x, kernel.astype(x.dtype), preferred_element_type=jnp.float32)

@@ -13,7 +13,7 @@ def _(self, config, rngs, V, D):
 
 @splice("Embedding.head")
 def _(self, kernel):
-    kernel = self.head  # [D, V]
+    kernel = self.head[...]
 
 
 @splice("hf.tensors", after="embedding")

@@ -8,11 +8,10 @@ import functools
 
 import jax
 import jax.numpy as jnp
-import optax
 from jax import Array
 
 from generator.language import alike, emit, provide, requires, splice
-from generator.language.roles import Config, Decoder, LayerAhead, remat_policy
+from generator.language.roles import Config, Decoder, LayerAhead, remat_policy, score
 
 requires("layers_ahead")
 alike("hidden_and_ahead", "Decoder.hidden")
@@ -44,9 +43,8 @@ def hidden_and_ahead(
         h = layer(h, model.embedding(targets, config.dtype))
         follows = one_later(positions) == positions + 1  # in the same document
         targets, weights = (jnp.where(follows, one_later(x), 0) for x in (targets, weights))
-        one_hot = jax.nn.one_hot(targets, config.vocab_size)
-        cross_entropy = optax.softmax_cross_entropy(model.embedding.logits(h), one_hot)  # [B, T]
-        ahead_cross_entropy, ahead_targets = jnp.sum(cross_entropy * weights), jnp.sum(weights)
+        log_likelihood, _ = score(model.embedding, h, targets, config)
+        ahead_cross_entropy, ahead_targets = -jnp.sum(log_likelihood * weights), jnp.sum(weights)
         emit(ahead_cross_entropy)
         emit(ahead_targets)
         return (h, targets, weights), None

@@ -2,7 +2,7 @@
 # Fragments: model/decoder, model/embedding, model/rms_norm, model/attention, model/grouped_queries, model/rope,
 # model/swiglu, model/linear, model/logit_soft_cap, model/query_scalar, model/attention_soft_cap,
 # model/sliding_window, distributed/watchdog, parallel/parallel, documents/documents, tokenizer/tokenizers,
-# data/batches, train/z_loss, train/step, train/cosine, train/adamw, train/monitor, train/profile,
+# data/batches, train/loss, train/z_loss, train/step, train/cosine, train/adamw, train/monitor, train/profile,
 # train/compile_cache, train/loop, train/check_step, checkpoint/checkpoints.
 """Every setting of this package: one dataclass, and the presets."""
 
@@ -52,6 +52,7 @@ class Config:
     batch_size: int = 8  # sequences in one optimizer step, over all devices
 
     # train
+    held_logits: int = 2**27  # logits that a device holds at a time; where there are more, it computes them twice
     z_loss: float = 0.0  # weight of the squared log of the softmax's normalizer in the loss; 0: none
     seed: int = 0  # seed of the initial weights and of the data order
     steps: int = 1000  # optimizer steps of the whole run, over which the learning rate falls

@@ -41,8 +41,8 @@ from .config import PRESETS, Config
 from .data import Batches, abstract_batch, fingerprint, held_out_batches
 from .distributed import join_job, require_equal, start_watchdog
 from .errors import ExitCode, InputError, Stop, check_config, ending_with_messages
-from .model import EVERYTHING, Decoder
-from .parallel import abstract, make_mesh, named_arrays
+from .model import EVERYTHING, Decoder, Embedding
+from .parallel import RULES, abstract, make_mesh, named_arrays
 from .storage import absolute, local_folder, locked, together, upload
 
 
@@ -72,14 +72,58 @@ def make_optimizer(config: Config) -> optax.GradientTransformation:
     return optax.chain(optax.clip_by_global_norm(config.max_gradient_norm), rule)
 
 
+def score_share(
+    embedding: Embedding, kernel: Array, vocabulary: Array, x: Array, targets: Array, config: Config
+) -> tuple[Array, Array]:
+    """`score` on one device, of its share of the vocabulary [V] with kernel [D, V]: its summands of the exponentials'
+    sum, in logs, and of the targets' logits, each [1, B, T] in fp32.
+    """
+
+    def score_chunk(x, targets):
+        logits = embedding.logits(x, kernel)  # [B, T, V]
+        # compared rather than indexed: a target may be in another device's share
+        target_logits = jnp.sum(jnp.where(targets[..., None] == vocabulary, logits, 0), axis=-1)
+        return jax.nn.logsumexp(logits, axis=-1), target_logits
+
+    (B, T, D), V = x.shape, len(vocabulary)
+    size = max(config.held_logits // V, 1)  # tokens in a chunk
+    if B * T <= size:
+        return jax.tree.map(lambda y: y[None], score_chunk(x, targets))
+    chunks = -(B * T // -size)
+    size = -(B * T // -chunks)
+    padding = (0, chunks * size - B * T)
+    x = jnp.pad(x.reshape(-1, D), (padding, (0, 0))).reshape(chunks, 1, size, D)
+    targets = jnp.pad(targets.ravel(), padding).reshape(chunks, 1, size)
+    scores = jax.lax.map(lambda chunk: jax.checkpoint(score_chunk)(*chunk), (x, targets))
+    return jax.tree.map(lambda y: y.ravel()[: B * T].reshape(1, B, T), scores)
+
+
+def score(embedding: Embedding, x: Array, targets: Array, config: Config) -> tuple[Array, Array]:
+    """Log-likelihoods of targets [B, T] after x [B, T, D], and logs of their normalizers: each [B, T] in fp32."""
+    kernel, vocabulary = embedding.kernel(), jnp.arange(config.vocab_size)
+    if jax.sharding.get_abstract_mesh().empty:
+        log_sums, target_logits = score_share(embedding, kernel, vocabulary, x, targets, config)
+    else:
+        # a gradient is summed over these last, when a device has that of its own part of the kernel alone
+        others = tuple(axis for axis in RULES["batch"] if axis != RULES["embed"])
+
+        def gather_and_score(kernel, vocabulary, x, targets):
+            own = jax.lax.pcast(kernel.astype(x.dtype), others, to="varying")
+            kernel = jax.lax.all_gather(own, RULES["embed"], tiled=True).astype(kernel.dtype)
+            return score_share(embedding, kernel, vocabulary, x, targets, config)
+
+        rows, vocab = PartitionSpec(RULES["batch"], RULES["sequence"]), PartitionSpec(RULES["vocab"])
+        specs = PartitionSpec(RULES["embed"], RULES["vocab"]), vocab, rows, rows
+        spread = jax.shard_map(gather_and_score, in_specs=specs, out_specs=PartitionSpec(*vocab, *rows))
+        log_sums, target_logits = spread(kernel, vocabulary, x, targets)
+    log_normalizer = jax.nn.logsumexp(log_sums, axis=0)
+    return target_logits.sum(axis=0) - log_normalizer, log_normalizer
+
+
 def loss(model: Decoder, batch: dict[str, Array], config: Config) -> tuple[Array, dict[str, Array]]:
     """The loss summed over the targets that count, in nats; its cross-entropy and the number of these targets."""
     x, _ = model.hidden(batch["tokens"], batch["positions"], segment_ids=batch["segment_ids"])  # [B, T, D]
-    logits = model.embedding.logits(x)  # [B, T, V] fp32
-    log_normalizer = jax.nn.logsumexp(logits, axis=-1)  # [B, T]
-    # compared rather than indexed, so that it stays local where the vocabulary is sharded
-    is_target = batch["targets"][..., None] == jnp.arange(config.vocab_size)
-    log_likelihood = jnp.sum(jnp.where(is_target, logits, 0), axis=-1) - log_normalizer
+    log_likelihood, log_normalizer = score(model.embedding, x, batch["targets"], config)
     cross_entropy = -jnp.sum(log_likelihood * batch["weights"])
     total = cross_entropy + config.z_loss * jnp.sum(log_normalizer**2 * batch["weights"])
     sums = {"cross_entropy": cross_entropy, "targets": jnp.sum(batch["weights"])}

@@ -42,7 +42,7 @@ def decode(model: Decoder, cache: Cache, tokens: Array, positions: Array, last: 
     """
     x, cache = model.hidden(tokens, positions, cache)
     x = jnp.take_along_axis(x, last[:, None, None], axis=1)  # [B, 1, D]
-    return model.embedding.logits(x)[:, 0], cache
+    return model.embedding.logits(x, model.embedding.kernel())[:, 0], cache
 
 
 def filter_logits(logits: Array, top_k: int, top_p: float) -> Array:

@@ -2,7 +2,7 @@
 # Fragments: model/decoder, model/embedding, model/rms_norm, model/attention, model/grouped_queries, model/swiglu,
 # model/linear, model/chunked_attention, model/rope, model/rope_llama3, model/experts, model/shared_expert,
 # model/load_balance, model/attention_temperature, distributed/watchdog, parallel/parallel, documents/documents,
-# tokenizer/tokenizers, data/batches, train/z_loss, train/step, train/cosine, train/adamw, train/monitor,
+# tokenizer/tokenizers, data/batches, train/loss, train/z_loss, train/step, train/cosine, train/adamw, train/monitor,
 # train/profile, train/compile_cache, train/loop, train/check_step, checkpoint/checkpoints.
 """Every setting of this package: one dataclass, and the presets."""
 
@@ -60,6 +60,7 @@ class Config:
     batch_size: int = 8  # sequences in one optimizer step, over all devices
 
     # train
+    held_logits: int = 2**27  # logits that a device holds at a time; where there are more, it computes them twice
     z_loss: float = 0.0  # weight of the squared log of the softmax's normalizer in the loss; 0: none
     seed: int = 0  # seed of the initial weights and of the data order
     steps: int = 1000  # optimizer steps of the whole run, over which the learning rate falls

@@ -35,9 +35,12 @@ class Embedding(nnx.Module):
         """tokens [B, T] -> [B, T, D]."""
         return self.table.astype(dtype)[tokens]
 
-    def logits(self, x: Array) -> Array:
-        """x [B, T, D] -> [B, T, V] in fp32."""
-        kernel = self.head  # [D, V]
+    def kernel(self) -> Array:
+        """The output head [D, V]."""
+        return self.head[...]
+
+    def logits(self, x: Array, kernel: Array) -> Array:
+        """x [B, T, D], kernel [D, V] -> [B, T, V] in fp32."""
         return jnp.einsum("BTD,DV->BTV", x, kernel.astype(x.dtype), preferred_element_type=jnp.float32)
 
 
@@ -281,4 +284,4 @@ class Decoder(nnx.Module):
     def __call__(self, tokens: Array, positions: Array | None = None, segment_ids: Array | None = None) -> Array:
         """tokens [B, T] int32 -> logits [B, T, V] in fp32."""
         x, _ = self.hidden(tokens, positions, segment_ids=segment_ids)
-        return self.embedding.logits(x)
+        return self.embedding.logits(x, self.embedding.kernel())
