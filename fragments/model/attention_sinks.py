@@ -38,10 +38,10 @@ def _(total, highest, sinks):
     total = total + jnp.exp(sinks[:, None, None] - highest)
 
 
-@splice("attend_cached.weights", optional=True)
-def _(scores, weights, sinks):
-    sink = jnp.broadcast_to(sinks[:, None, None], (*scores.shape[:-1], 1))  # [B, N, T, 1]
-    weights = jax.nn.softmax(jnp.concatenate([scores, sink], axis=-1), axis=-1)[..., :-1]
+@splice("attend_cached.start", optional=True)
+def _(highest, total, sinks):
+    highest = jnp.broadcast_to(sinks[:, None, None].astype(jnp.float32), highest.shape)
+    total = jnp.ones_like(total)  # each has its part, of no value
 
 
 def local_sinks(sinks: Array, heads: int) -> Array:

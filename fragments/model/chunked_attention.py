@@ -37,8 +37,9 @@ def chunk(self) -> int:
 
 
 @splice("attend_cached.mask", optional=True)
-def _(visible, k, positions, chunk):
-    visible = visible & (jnp.arange(k.shape[1]) // chunk == positions[:, None, :, None] // chunk)
+def _(visible, distance, positions, chunk):
+    position = positions[:, None, :, None]
+    visible = visible & ((position - distance) // chunk == position // chunk)
 
 
 @splice("attend_splash.causal", optional=True)

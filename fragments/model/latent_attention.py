@@ -9,7 +9,7 @@ from jax import Array
 from jax.ad_checkpoint import checkpoint_name
 
 from generator.language import excludes, layers, point, requires, splice
-from generator.language.roles import Cache, Linear, Norm, attend, attend_cached, rotate
+from generator.language.roles import Cache, Linear, Norm, Pages, attend, attend_cached, rotate
 
 requires("rope")
 excludes("grouped_queries", "multi_head")
@@ -78,37 +78,40 @@ def _(q, k, angles):
     q, k = rotate_end(q, angles), rotate(k, angles)
 
 
-@splice("empty_cache.shape", optional=True)
-def _(config, layers, batch, slots, shape):
-    shape = layers, batch, slots, 1
+@splice("empty_pages.shape", optional=True)
+def _(config, pages, size, shape):
+    shape = config.layers, pages, size, 1
 
 
-@splice("empty_cache.arrays", optional=True)
-def _(shape, config, cache):
-    cache = Cache(*(jnp.zeros((*shape, size), config.dtype) for size in (config.rope_size, config.kv_rank)))
+@splice("empty_pages.arrays", optional=True)
+def _(shape, config, arrays):
+    arrays = tuple(jnp.zeros((*shape, width), config.dtype) for width in (config.rope_size, config.kv_rank))
 
 
-def attend_latents(q: Array, cache: Cache, kernel: Array, positions: Array) -> Array:
-    """Attention of q [B, T, N, H] over a cache of latents; kernel [R, N, C + U] makes keys and values of them.
+@splice("attend_cached.block", optional=True)
+def _(k, v):
+    k = jnp.concatenate([v, k], axis=-1)  # [B, C, 1, R + P]
+
+
+def attend_latents(q: Array, cache: Cache, pages: Pages, kernel: Array, positions: Array) -> Array:
+    """Attention of q [B, T, N, H] over latents; kernel [R, N, C + U] makes keys and values of them.
 
     A product with a key that is made from a latent is one of the query, mapped the other way, with the latent itself.
-    So the heads share what they attend to, and are as good as queries of a single head. Values are made at the end.
+    So the heads share what they attend to. Values are made at the end.
     """
-    B, T, N, H = q.shape
-    R, P = kernel.shape[0], cache.key.shape[-1]
+    H, R, P = q.shape[-1], kernel.shape[0], cache.key.shape[-1]
     to_key, to_value = jnp.split(kernel.astype(q.dtype), [H - P], axis=-1)  # [R, N, C], [R, N, U]
     q_latent = jnp.einsum("BTNC,RNC->BTNR", q[..., :-P], to_key)
     q = jnp.concatenate([q_latent, q[..., -P:]], axis=-1) * ((R + P) / H) ** 0.5  # the scale is that of H numbers
-    shared = Cache(jnp.concatenate([cache.value, cache.key], axis=-1), cache.value)  # [B, S, 1, R + P], [B, S, 1, R]
-    context = attend_cached(q.reshape(B, T * N, 1, R + P), shared, jnp.repeat(positions, N, axis=1))
-    return jnp.einsum("BTNR,RNU->BTNU", context.reshape(B, T, N, R), to_value)
+    shared = cache._replace(key=jnp.concatenate([cache.value, cache.key], axis=-1))  # [B, T, 1, R + P]
+    return jnp.einsum("BTNR,RNU->BTNU", attend_cached(q, shared, pages, positions), to_value)
 
 
 @splice("Attention.cached", optional=True)
-def _(self, q, cache, positions, context):
+def _(self, q, cache, pages, positions, context):
     kernel = self.key_value.kernel[...]
     point("Attention.latent_kernel", kernel, linear=self.key_value)
-    context = attend_latents(q, cache, kernel, positions)
+    context = attend_latents(q, cache, pages, kernel, positions)
 
 
 @splice("flops")

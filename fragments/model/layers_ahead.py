@@ -11,7 +11,7 @@ from flax import nnx
 from jax import Array
 
 from generator.language import layers, provide, splice
-from generator.language.roles import Cache, Config, InputError, Linear, Norm
+from generator.language.roles import Cache, Config, InputError, Linear, Norm, Pages
 
 layers.further("ahead", "config.ahead")
 
@@ -46,6 +46,11 @@ def _(self, config, rngs):
 
 @provide("LayerAhead.__call__")
 def cache() -> Cache:
+    return None
+
+
+@provide("LayerAhead.__call__")
+def pages() -> Pages:
     return None
 
 

@@ -53,7 +53,8 @@ def field_problems(settings: object, bounds: dict[str, tuple[float, float]]) -> 
     """What is wrong with single fields: numbers must be above 0, or 0 if that is the default, or within `bounds`."""
     problems = []
     for field in dataclasses.fields(settings):
-        value, choices = getattr(settings, field.name), typing.get_args(field.type)
+        value = getattr(settings, field.name)
+        choices = (False, True) if field.type is bool else typing.get_args(field.type)
         if field.type in (int, float):
             least, most = (1, 2**31 - 1) if int in (field.type, type(value)) else (1e-30, 1e30)  # of 32 bits
             least, most = bounds.get(field.name, (0 if field.default == 0 else least, most))

@@ -20,7 +20,7 @@ import torch
 from safetensors.numpy import load_file
 
 STEPS = 8  # of decoding
-MODULES = ("config", "errors", "model", "parallel", "huggingface", "generate", "train")
+MODULES = ("config", "errors", "model", "parallel", "huggingface", "engine", "train")
 
 
 class Compared(NamedTuple):
@@ -192,43 +192,32 @@ def compare_round_trip(
 def compare_decoding(
     package: SimpleNamespace, model: Any, reference: Any, prompts: list[list[int]], atol: float
 ) -> list[Compared]:
-    """Greedy decoding with a cache against `generate` of transformers: logits of each step, and tokens.
+    """Greedy decoding by the engine against `generate` of transformers: log-probabilities of each step, and tokens.
 
-    Logits are compared up to the first token that differs, after which each side reads another text.
+    Log-probabilities are compared up to the first token that differs, after which each side reads another text.
     """
-    ours, seen = _decode(package, model, prompts, STEPS)
+    sizes = package.engine.EngineSettings(max_rows=len(prompts), max_length=max(map(len, prompts)) + STEPS, chunk=16)
+    engine = package.engine.Engine(model.config, model, -1, sizes)
+    sampling = package.engine.Sampling(max_tokens=STEPS, logprobs=min(package.engine.TOP, model.config.vocab_size))
     most, others = 0.0, 0
     reference.generation_config = type(reference.generation_config)()  # by which no token ends a text
-    for row, prompt in enumerate(prompts):
-        ids = as_torch(np.array([prompt]))
+    for request in engine.generate(prompts, sampling):
+        ids = as_torch(np.array([request.prompt]))
         made = reference.generate(
             ids,
             attention_mask=torch.ones_like(ids),
-            max_new_tokens=len(seen),
+            max_new_tokens=STEPS,
             do_sample=False,
             output_logits=True,
             return_dict_in_generate=True,
         )
-        same = int((ours[row] == made.sequences[0, len(prompt) :].numpy()).cumprod().sum())
-        others += len(seen) - same
-        for step in range(min(same + 1, len(seen))):
-            most = float(np.maximum(most, np.abs(seen[step][row] - made.logits[step][0].numpy()).max()))
-    return [Compared("cached decoding: logits", most, atol), Compared("cached decoding: other tokens", others, 0)]
-
-
-def _decode(package: SimpleNamespace, model: Any, prompts: list[list[int]], steps: int) -> tuple[Any, list[Any]]:
-    """The tokens that a package adds to each prompt, and the logits of each step."""
-    seen: list[Any] = []
-    sample = package.generate.sample
-
-    def watched(logits: Any, *rest: Any) -> Any:
-        seen.append(logits)
-        return sample(logits, *rest)
-
-    package.generate.sample = watched
-    try:
-        settings = package.generate.Sampling(max_tokens=steps)
-        added = list(package.generate.generate(model, prompts, settings, eos=-1))
-    finally:
-        package.generate.sample = sample
-    return np.stack(added, axis=1), [np.asarray(logits) for logits in seen]
+        same = int((np.array(request.tokens) == made.sequences[0, len(request.prompt) :].numpy()).cumprod().sum())
+        others += STEPS - same
+        for step in range(min(same + 1, STEPS)):
+            theirs = torch.log_softmax(made.logits[step][0].double(), dim=-1).numpy()
+            top = request.top_logprobs[step]
+            most = float(np.maximum(most, np.abs(theirs[[*top]] - [*top.values()]).max()))
+    return [
+        Compared("cached decoding: log-probabilities", most, atol),
+        Compared("cached decoding: other tokens", others, 0),
+    ]

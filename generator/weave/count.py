@@ -99,6 +99,7 @@ def _applied(call: cst.Call, members: dict[str, str], source: Source, advice: st
         raise LoomError(f"{what}() takes a function of one argument", source.where(call), remedy)
     start, end = source.span(function.body)
     origin = source.traced.origin_at(start)
-    body = Source(Traced.insert("(", origin) + source.traced[start:end] + Traced.insert(")\n", origin))
+    # as an argument, for parentheses around a whole body would belong to it
+    body = Source(Traced.insert("_(", origin) + source.traced[start:end] + Traced.insert(")\n", origin))
     edits = member_edits(body, standing_for(parameters[0].name.value, body), members, advice)
-    return body.traced.edited(edits).text.strip()[1:-1]
+    return body.traced.edited(edits).text.strip()[2:-1]

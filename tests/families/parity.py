@@ -54,20 +54,24 @@ def check_round_trip(package, reference, folder: Path, follows: dict[str, Any]) 
     assert {name: ours[name] for name in settings} == {name: theirs[name] for name in settings}
 
 
-def check_cached_decoding(package, model, tokens: np.ndarray, monkeypatch) -> None:
-    """The logits of each step of greedy decoding are those of a full pass over what was read so far."""
-    seen: list[np.ndarray] = []
-    sample = package.generate.sample
-    monkeypatch.setattr(package.generate, "sample", lambda logits, *rest: seen.append(logits) or sample(logits, *rest))
-    prompts, count = [list(tokens[0, :7]), list(tokens[1, :11])], 6
-    settings = package.generate.Sampling(max_tokens=count)
-    added = np.stack(list(package.generate.generate(model, prompts, settings, eos=-1)), axis=1)  # [B, count]
-    longest = max(map(len, prompts)) + count
-    rows = [[*prompt, *added[row]] for row, prompt in enumerate(prompts)]
-    full = jax.jit(model)(np.array([[*row, *[0] * (longest - len(row))] for row in rows], np.int32))
-    for row, prompt in enumerate(prompts):
-        for step in range(count):
-            np.testing.assert_allclose(seen[step][row], full[row, len(prompt) - 1 + step], atol=1e-4, rtol=0)
+def check_decoding(package, model, tokens: np.ndarray) -> None:
+    """The engine's log-probabilities, over prompts longer than its pages and parts, are those of full passes."""
+    engine = package.engine
+    settings = engine.EngineSettings(max_rows=2, max_length=24, page_size=4, chunk=8)
+    sampling = engine.Sampling(max_tokens=6, logprobs=engine.TOP, prompt_logprobs=True)
+    subject = engine.Engine(model.config, model, -1, settings)
+    requests = subject.generate([tokens[0, :7].tolist(), tokens[1, :11].tolist()], sampling)
+    rows = np.zeros((2, 17), np.int32)
+    for row, request in zip(rows, requests, strict=True):
+        row[: len(request.text)] = request.text
+    full = np.asarray(jax.nn.log_softmax(jax.jit(model)(rows)))
+    for request, expected in zip(requests, full, strict=True):
+        found = [*request.prompt_logprobs, *request.logprobs]
+        places = np.arange(len(found))
+        np.testing.assert_allclose(found, expected[places, request.text[1:]], atol=1e-4, rtol=0)
+        tops = [*request.prompt_top_logprobs, *request.top_logprobs]
+        for top, at_place in zip(tops, expected[places], strict=True):
+            np.testing.assert_allclose([*top.values()], at_place[[*top]], atol=1e-4, rtol=0)
 
 
 def check_packing(package, folder: Path, tokens: np.ndarray) -> None:

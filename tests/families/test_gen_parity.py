@@ -79,7 +79,7 @@ def test_a_config_alone(folder):
 
 def test_what_differs_is_named(folder):
     rows = {row["what"]: row for row in json.loads(run("wrong", "hf", "--json", code=1).stdout)}
-    assert not rows["logits"]["holds"] and not rows["cached decoding: logits"]["holds"]
+    assert not rows["logits"]["holds"] and not rows["cached decoding: log-probabilities"]["holds"]
     assert all(row["holds"] for what, row in rows.items() if what.startswith("round trip"))
     assert "\n  logits  " in (said := run("wrong", "hf", code=1).stdout) and " FAILED\n" in said
 
@@ -91,7 +91,7 @@ def test_an_epsilon_of_norms_that_is_too_large(folder):
     transformers.Qwen3Config(**SMALL, head_dim=8, rms_norm_eps=1e-6).save_pretrained(folder)
     assert all(row["holds"] for row in json.loads(run("qwen3", "hf", "--json", code=0).stdout))
     rows = {row["what"]: row for row in json.loads(run("coarse", "hf", "--json", code=1).stdout)}
-    assert not rows["logits"]["holds"] and not rows["cached decoding: logits"]["holds"]
+    assert not rows["logits"]["holds"] and not rows["cached decoding: log-probabilities"]["holds"]
 
 
 def lacking(folder: Path) -> None:

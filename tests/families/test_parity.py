@@ -80,10 +80,10 @@ def test_round_trip(compared):
     parity.check_round_trip(package, reference, folder, case.follows)
 
 
-def test_cached_decoding(compared, monkeypatch):
+def test_decoding(compared):
     package, _, folder, tokens, _ = compared
     _, model = package.huggingface.load_hf(folder)
-    parity.check_cached_decoding(package, model, tokens, monkeypatch)
+    parity.check_decoding(package, model, tokens)
 
 
 def test_packing(compared):

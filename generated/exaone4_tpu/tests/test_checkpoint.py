@@ -5,6 +5,7 @@
 import dataclasses
 import gc
 import json
+import math
 import shutil
 import sys
 import time
@@ -167,13 +168,14 @@ def test_imported_weights_have_no_training_state(state, tmp_path):
 
 
 def check_four_devices(directory: str) -> None:
-    """Saved over fsdp, restored over data and tensor."""
+    """Saved over fsdp, restored over data and, where there are key and value heads to split, tensor."""
     state = create_state(SMALL, make_mesh(1, 4, 1))
     arrays = named_arrays(state.model)
     split = sum(x.size for x in arrays.values() if x.addressable_shards[0].data.size * 4 == x.size)
     assert split > 0.9 * sum(x.size for x in arrays.values())
     save_state(Checkpoints(directory, SMALL), 5, state)
-    target = abstract(lambda: new_state(SMALL), make_mesh(2, 1, 2))
+    tensor = math.gcd(2, getattr(SMALL, "kv_heads", SMALL.heads))
+    target = abstract(lambda: new_state(SMALL), make_mesh(4 // tensor, 1, tensor))
     checkpoints = Checkpoints(directory, SMALL)
     step, _, model, training = checkpoints.restore(target.model, dataclasses.replace(target, model=None), Numbers())
     assert step == 5 and same(model, state.model) and same(training.opt_state, state.opt_state)

@@ -1,0 +1,430 @@
+"""An engine that serves many requests at a time: a step takes a token of every text, or a part of some prompts.
+
+Source: Yu et al. 2022, OSDI, "Orca", section 3.2 (a step of all requests); Kwon et al. 2023, arXiv 2309.06180 (pages;
+texts that are computed again when these run out); Agrawal et al. 2024, arXiv 2403.02310, section 4 (prompts in parts).
+"""
+
+import collections
+import dataclasses
+import functools
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import Array
+
+from generator.language import provide, receive
+from generator.language.roles import (
+    TOP,
+    Cache,
+    Config,
+    Decoder,
+    Draws,
+    InputError,
+    PagePool,
+    Pages,
+    Sampling,
+    empty_pages,
+    field_problems,
+    numbered_layers,
+    page_digest,
+    pages_at_a_time,
+    sample,
+)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class EngineSettings:
+    """Sizes of an engine."""
+
+    max_rows: int = 32  # requests that run at a time
+    queue: int = 1024  # requests that wait at most
+    max_length: int = 0  # tokens of the longest text with its prompt; 0: the context that the model was made for
+    page_size: int = 16  # tokens in a page; texts share whole pages that they begin with
+    cache_tokens: int = 0  # tokens that all pages have room for; 0: so many as max_rows texts of max_length have
+    chunk: int = 256  # tokens of prompts in a step, between which running texts go on
+
+
+class QueueFull(Exception):
+    """As many requests wait as may."""
+
+
+@dataclasses.dataclass(eq=False)
+class Request:
+    """A text that is continued. The engine changes it, and nobody else."""
+
+    prompt: list[int]
+    sampling: Sampling
+    tokens: list[int] = dataclasses.field(default_factory=list)  # added so far; eos included, where it ended so
+    logprobs: list[float] = dataclasses.field(default_factory=list)  # of each, in nats, by the model as it is
+    top_logprobs: list[dict[int, float]] = dataclasses.field(default_factory=list)  # of each place: the likeliest
+    prompt_logprobs: list[float] = dataclasses.field(default_factory=list)  # of the prompt's, but the first
+    prompt_top_logprobs: list[dict[int, float]] = dataclasses.field(default_factory=list)
+    finish: str | None = None  # "stop" (eos), "length", "cancelled"; None while it goes on
+    cached: int = 0  # tokens of the prompt whose pages were there already
+    slot: int = -1  # its row of the texts on the device; -1 while it waits
+    pages: list[int] = dataclasses.field(default_factory=list)
+    digests: list[bytes] = dataclasses.field(default_factory=list)  # of its full pages
+    drawn: int = 0  # tokens that it has once the steps under way are done
+    computed: int = 0  # those of them whose keys are in pages then
+    reading: bool = False  # whether that is less than what it came with
+
+    @property
+    def text(self) -> list[int]:
+        """The prompt and what was added."""
+        return self.prompt + self.tokens
+
+    def next_digest(self, text: list[int], size: int) -> bytes:
+        """Of the page after those whose digests there are."""
+        start = len(self.digests) * size
+        return page_digest(self.digests[-1] if self.digests else b"", text[start : start + size])
+
+
+class StepInput(NamedTuple):
+    """What a step takes from the host, of B texts."""
+
+    slots: Array  # [B]
+    starts: Array  # [B]: positions of the first token of each
+    counts: Array  # [B]: how many tokens there are of each
+    draws: Array  # [B]: whether the next token is to be drawn
+    tables: Array  # [B, M]: pages
+    top: Array  # []: whether any of them wants to know the likeliest tokens
+    sampling: Draws
+
+
+class StepOutput(NamedTuple):
+    """What a step gives, of B texts: after their last tokens (C = 1), or after each of their T tokens (C = T)."""
+
+    scores: Array  # [B, C]: log-probability of the token that follows
+    tokens: Array  # [B, C]: that token, which was drawn where it was not known
+    top_tokens: Array  # [B, C, 20]
+    top_logprobs: Array  # [B, C, 20]
+
+
+@jax.jit
+def write_text(texts: Array, slot: Array, text: Array) -> Array:
+    return texts.at[slot].set(text)
+
+
+def likeliest(logprobs: Array) -> tuple[Array, Array]:
+    logprobs, tokens = jax.lax.top_k(logprobs, min(TOP, logprobs.shape[-1]))
+    return tokens, logprobs
+
+
+def hidden(model: Decoder, tokens: Array, positions: Array, pages: Pages, cache: Cache) -> tuple[Array, Pages]:
+    """The residual stream [B, T, D] of tokens at positions [B, T], and the pages with these. Below 0 is padding."""
+    x = model.hidden(tokens)
+    receive(cache)
+    return x, pages.write(cache, positions)
+
+
+@provide("hidden")
+def positions(positions) -> Array:
+    return positions
+
+
+@provide("hidden")
+def cache(cache) -> Cache:
+    return cache
+
+
+@provide("hidden")
+def pages(pages) -> Pages:
+    return pages
+
+
+@functools.partial(jax.jit, static_argnames=("length", "whole"), donate_argnames=("key", "value", "texts"))
+def run(
+    model: Decoder, key: Array, value: Array, texts: Array, layers: Cache, step: StepInput, length: int, whole: bool
+) -> tuple[StepOutput, Array, Array, Array]:
+    """One step: at most `length` (T) tokens of each text go through the model, and the next one is drawn.
+
+    Args:
+        key, value: of the pool of pages.
+        texts: [slots, S], all tokens so far.
+        whole: whether what follows each token is scored, and not the last one's alone.
+    """
+    columns = jnp.arange(length)
+    there = columns < step.counts[:, None]
+    positions = jnp.where(there, step.starts[:, None] + columns, -1)  # [B, T]
+    tokens = jnp.where(there, texts[step.slots[:, None], positions], 0)
+    x, pages = hidden(model, tokens, positions, Pages(key, value, step.tables), layers)  # [B, T, D]
+    lengths, last = step.starts + step.counts, jnp.maximum(step.counts - 1, 0)[:, None]  # [B], [B, 1]
+    if not whole:
+        x = jnp.take_along_axis(x, last[:, :, None], axis=1)  # [B, 1, D]
+        positions = lengths[:, None] - 1  # [B, 1]
+    logits = model.embedding.logits(x, model.embedding.kernel())  # [B, C, V]
+    last_logits = jnp.take_along_axis(logits, last[:, :, None], axis=1)[:, 0] if whole else logits[:, 0]
+    drawn = sample(last_logits, texts[step.slots], lengths, step.sampling)
+    nobodys = texts.shape[1] - 1
+    texts = texts.at[step.slots, jnp.where(step.draws, lengths, nobodys)].set(drawn)
+    following = texts[step.slots[:, None], positions + 1]  # [B, C]
+    logprobs = jax.nn.log_softmax(logits)
+    scores = jnp.take_along_axis(logprobs, following[:, :, None], axis=2)[:, :, 0]
+    top = jax.lax.cond(step.top, likeliest, lambda x: jax.tree.map(jnp.zeros_like, likeliest(x)), logprobs)
+    return StepOutput(scores, following, *top), pages.key, pages.value, texts
+
+
+class Engine:
+    """Requests in the order of their arrival. For one thread."""
+
+    def __init__(self, config: Config, model: Decoder, eos: int, settings: EngineSettings):
+        longest = settings.max_length or config.context_length
+        size, rows = settings.page_size, settings.max_rows
+        problems = field_problems(settings, dict.fromkeys(("max_length", "cache_tokens"), (0, 2**31 - 1)))
+        if longest > config.context_length:
+            problems.append(f"--max-length {longest}: must be at most the context, {config.context_length}")
+        if problems:
+            raise InputError("\n".join(problems))
+        self.model, self.eos, self.settings, self.longest = model, eos, settings, longest
+        self.vocabulary = config.vocab_size
+        self.pool = PagePool(1 + -(-(settings.cache_tokens or rows * longest) // size))
+        self.layers = numbered_layers(config)
+        self.key, self.value = jax.jit(lambda: empty_pages(config, self.pool.pages, size))()
+        self.table_width = -(-longest // (size * pages_at_a_time(size))) * pages_at_a_time(size)
+        self.texts = jnp.zeros((rows + 1, longest + 2), jnp.int32)  # nobody reads the last row and the last place
+        self.free_slots = list(range(rows))
+        self.waiting: collections.deque[Request] = collections.deque()
+        self.rows: list[Request] = []  # requests that run, in the order of arrival
+        # steps that the device has not done, or nobody has read: requests with their tokens, which draw, whether whole
+        self.under_way: collections.deque[tuple[StepOutput, list[tuple[Request, int]], np.ndarray, bool]]
+        self.under_way = collections.deque()
+        self.changed: dict[Request, None] = {}  # since the last step
+        self.prefix_hits = self.prefix_queries = 0  # tokens of prompts: those found in pages; all
+        self.decode_shapes = sorted({(min(4**i, rows), 1) for i in range(16)})
+        parts = {max(settings.chunk // share, 1) for share in (1, 4, 16)}
+        self.prompt_shapes = sorted({(n, T) for T in parts for n in (1, min(settings.chunk // T, rows))})
+
+    @property
+    def queued(self) -> int:
+        return len(self.waiting)
+
+    @property
+    def running(self) -> int:
+        return len(self.rows)
+
+    @property
+    def pages(self) -> int:
+        return self.pool.pages - 1
+
+    @property
+    def pages_used(self) -> int:
+        return self.pages - len(self.pool.free)
+
+    def warm_up(self) -> Iterator[str]:
+        """Compiles all that steps can be, and says after each what it was."""
+        self.texts = write_text(self.texts, self.settings.max_rows, np.zeros(self.texts.shape[1], np.int32))
+        for rows, length in sorted({*self.decode_shapes, *self.prompt_shapes}):
+            jax.block_until_ready(self.run(self.nothing(rows), length, whole=False))
+            yield f"{rows} x {length} tokens"
+        jax.block_until_ready(self.run(self.nothing(1), self.settings.chunk, whole=True))
+        yield f"1 x {self.settings.chunk} tokens, each scored"
+
+    def add(self, prompt: Sequence[int], sampling: Sampling) -> Request:
+        """A request, which waits for its turn. InputError: it can never be served. QueueFull: not now."""
+        bounds = {"top_p": (1e-6, 1), "min_p": (0, 1), "top_k": (0, self.vocabulary), "seed": (0, 2**32 - 1)}
+        bounds |= {"logprobs": (0, TOP), "repetition_penalty": (1e-3, 1e3)}
+        bounds |= dict.fromkeys(("presence_penalty", "frequency_penalty"), (-100, 100))
+        problems = field_problems(sampling, bounds)
+        length, most = len(prompt), sampling.max_tokens
+        if not prompt:
+            problems.append("a prompt is empty: begin it with bos")
+        if length + most > self.longest:
+            sizes = f"the prompt has {length} tokens, the context {self.longest}"
+            problems.append(f"--max-tokens {most}: {sizes}: lower it, or shorten the prompt")
+        if foreign := [token for token in prompt if not 0 <= token < self.vocabulary]:
+            whose = f"token {foreign[0]} of another tokenizer: the vocabulary has {self.vocabulary}"
+            problems.append(f"the prompt has {whose}")
+        if not problems and self.pages_for(length + most) > self.pages:
+            problems.append(f"--cache-tokens {self.settings.cache_tokens}: {length} + {most} tokens need more")
+        if problems:
+            raise InputError("\n".join(problems))
+        if len(self.waiting) >= self.settings.queue:
+            raise QueueFull(f"{len(self.waiting)} requests wait")
+        request = Request(list(prompt), sampling)
+        self.waiting.append(request)
+        return request
+
+    def cancel(self, request: Request) -> None:
+        """Ends a request, unless it has ended."""
+        if request.finish is None:
+            self.end(request, "cancelled")
+
+    def step(self) -> list[Request]:
+        """Starts a step of the texts that go on and one of prompts, then reads what was under way before.
+
+        So the device has its next work before the host waits for the last. Returns the requests of which something is
+        new since the last call; none, when there is nothing to do.
+        """
+        self.admit()
+        started = self.continue_texts() + self.read_prompts()
+        self.take_in(len(self.under_way) - started)
+        changed, self.changed = list(self.changed), {}
+        return changed
+
+    def generate(self, prompts: Sequence[Sequence[int]], sampling: Sampling) -> list[Request]:
+        """All requests, ended."""
+        requests = []
+        for prompt in prompts:
+            while len(self.waiting) >= self.settings.queue:
+                self.step()
+            requests.append(self.add(prompt, sampling))
+        while self.waiting or self.rows:
+            self.step()
+        return requests
+
+    def pages_for(self, tokens: int) -> int:
+        return -(-tokens // self.settings.page_size)
+
+    def admit(self) -> None:
+        """Lets requests in by arrival, while there are a row, and pages for what they came with and one token more."""
+        size = self.settings.page_size
+        while self.waiting and self.free_slots:
+            request = self.waiting[0]
+            text = request.text
+            whole = request.sampling.prompt_logprobs  # computed anew, as its scores are wanted
+            while not whole and len(request.pages) < (len(text) - 1) // size:  # a token at least has to be computed
+                page = self.pool.share(request.next_digest(text, size))
+                if page is None:
+                    break
+                request.digests.append(request.next_digest(text, size))
+                request.pages.append(page)
+            cached = len(request.pages) * size
+            if self.pages_for(len(text) + 1) - len(request.pages) > len(self.pool.free):
+                self.pool.give_back(request.pages)
+                request.pages, request.digests = [], []
+                return
+            self.waiting.popleft()
+            self.rows.append(request)
+            request.slot, request.reading = self.free_slots.pop(), True
+            request.computed, request.drawn = cached, len(text)
+            request.cached = cached if not request.tokens else request.cached
+            self.prefix_hits, self.prefix_queries = self.prefix_hits + cached, self.prefix_queries + len(text)
+            self.grow(request, len(text))
+            padded = np.zeros(self.texts.shape[1], np.int32)
+            padded[: len(text)] = text
+            self.texts = write_text(self.texts, request.slot, padded)
+
+    def grow(self, request: Request, tokens: int) -> None:
+        while len(request.pages) < self.pages_for(tokens):
+            request.pages.append(self.pool.take())
+
+    def leave(self, request: Request) -> None:
+        """Takes a request off the device. Steps under way may still write to its pages: they come before all others."""
+        self.rows.remove(request)
+        self.free_slots.append(request.slot)
+        self.pool.give_back(request.pages)
+        request.pages, request.digests = [], []
+        if request.reading:
+            request.prompt_logprobs, request.prompt_top_logprobs = [], []
+
+    def end(self, request: Request, why: str) -> None:
+        if request in self.rows:
+            self.leave(request)
+        else:
+            self.waiting.remove(request)
+        request.finish = why
+        self.changed[request] = None
+
+    def continue_texts(self) -> int:
+        """Starts a step of the next token of each text that was read. The number of steps started: 1 or 0."""
+
+        def ready(request):
+            goes_on = request.drawn - len(request.prompt) < request.sampling.max_tokens
+            return request in self.rows and not request.reading and goes_on
+
+        for request in [request for request in self.rows if ready(request)]:
+            while ready(request) and self.pages_for(request.drawn) > len(request.pages) + len(self.pool.free):
+                self.take_in(len(self.under_way))  # some may have ended
+                if ready(request) and not self.pool.free:
+                    latest = self.rows[-1]
+                    self.leave(latest)  # to be computed again
+                    self.waiting.appendleft(latest)
+            if ready(request):
+                self.grow(request, request.drawn)
+        parts = [(request, 1) for request in self.rows if ready(request)]
+        if parts:
+            rows = next(rows for rows, _ in self.decode_shapes if rows >= len(parts))
+            self.start(rows, 1, parts, whole=False)
+        return bool(parts)
+
+    def read_prompts(self) -> int:
+        """Starts a step of the next part of the first prompt, and of others that end in it. As continue_texts."""
+        reading = [(request, request.drawn - request.computed) for request in self.rows if request.reading]
+        if not reading:
+            return 0
+        (first, left), *others = reading
+        whole = first.sampling.prompt_logprobs and not first.tokens
+        lengths = [self.settings.chunk] if whole else [length for _, length in self.prompt_shapes]
+        length = next((length for length in lengths if left <= length), self.settings.chunk)
+        alike = [part for part in others if part[1] <= length and not part[0].sampling.prompt_logprobs]
+        most = 1 if whole else max(rows for rows, other in self.prompt_shapes if other == length)
+        parts = [(first, min(left, length)), *alike[: most - 1]]
+        self.start(most if len(parts) > 1 else 1, length, parts, whole)
+        return 1
+
+    def start(self, rows: int, length: int, parts: list[tuple[Request, int]], whole: bool) -> None:
+        """Gives the device a step: so many more tokens of each of these requests."""
+        step = self.nothing(rows)
+        for row, (request, count) in enumerate(parts):
+            step.slots[row], step.starts[row], step.counts[row] = request.slot, request.computed, count
+            step.tables[row, : len(request.pages)] = request.pages
+            step.top[...] |= request.sampling.logprobs > 0
+            for name, column in step.sampling._asdict().items():
+                column[row] = len(request.prompt) if name == "prompt" else getattr(request.sampling, name)
+            request.computed += count
+            self.name_pages(request)
+            if request.computed == request.drawn:
+                step.draws[row], request.reading = True, False
+                request.drawn += 1
+        self.under_way.append((self.run(step, length, whole), parts, step.draws, whole))
+
+    def nothing(self, rows: int) -> StepInput:
+        """The input of a step in which nothing is to be done."""
+        types = {"prompt": np.int32, "top_k": np.int32, "seed": np.uint32}
+        sampling = Draws(**{name: np.zeros(rows, types.get(name, np.float32)) for name in Draws._fields})
+        sampling.top_p[:] = sampling.repetition_penalty[:] = 1
+        slots, zeros = np.full(rows, self.settings.max_rows, np.int32), np.zeros(rows, np.int32)
+        tables = np.zeros((rows, self.table_width), np.int32)
+        return StepInput(slots, zeros, zeros.copy(), np.zeros(rows, bool), tables, np.array(False), sampling)
+
+    def run(self, step: StepInput, length: int, whole: bool) -> StepOutput:
+        arrays = self.key, self.value, self.texts
+        output, self.key, self.value, self.texts = run(self.model, *arrays, self.layers, step, length, whole)
+        return output
+
+    def name_pages(self, request: Request) -> None:
+        """Lets others find the full pages of a text: of tokens that are known here, and keys that are there or to come."""
+        size, text = self.settings.page_size, request.text
+        while (len(request.digests) + 1) * size <= min(request.computed, len(text)):
+            digest = request.next_digest(text, size)
+            self.pool.name(request.pages[len(request.digests)], digest)
+            request.digests.append(digest)
+
+    def take_in(self, steps: int) -> None:
+        """Waits for the oldest steps under way, and gives their requests what they brought."""
+        for _ in range(steps):
+            output, parts, draws, whole = self.under_way.popleft()
+            scores, tokens, *top = (x.tolist() for x in jax.device_get(output))
+            for row, (request, count) in enumerate(parts):
+                if request.finish:
+                    continue  # since the step was started
+                tops = [dict(zip(*pair, strict=True)) for pair in zip(*(x[row] for x in top), strict=True)]
+                tops = [dict(list(x.items())[: request.sampling.logprobs]) for x in tops]
+                if whole:
+                    places = count - bool(draws[row])
+                    request.prompt_logprobs += scores[row][:places]
+                    request.prompt_top_logprobs += tops[:places]
+                if draws[row]:
+                    place = count - 1 if whole else 0
+                    request.tokens.append(tokens[row][place])
+                    request.logprobs.append(scores[row][place])
+                    request.top_logprobs.append(tops[place])
+                    self.name_pages(request)
+                    self.changed[request] = None
+                    if request.tokens[-1] == self.eos and not request.sampling.ignore_eos:
+                        self.end(request, "stop")
+                    elif len(request.tokens) == request.sampling.max_tokens:
+                        self.end(request, "length")

@@ -1,0 +1,127 @@
+"""Keys and values of many texts, in pages of a pool.
+
+Source: Kwon et al. 2023, arXiv 2309.06180 (pages); Dao et al. 2022, arXiv 2205.14135 (softmax by blocks of keys).
+"""
+
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import Array
+
+from generator.language import emit, layers, point, proceed, provide, splice
+from generator.language.roles import Config
+
+UNSEEN = 2**30  # a position that is later than that of any query
+
+
+class Cache(NamedTuple):
+    """One layer, as a model with pages sees it."""
+
+    layer: Array  # [] int32, its number in the pool; [L] in a model
+    key: Array | None = None  # [B, T, K, H], of the tokens that go through it now
+    value: Array | None = None
+
+
+class Pages(NamedTuple):
+    """The pool of pages, and where in it the texts are that go through the model now."""
+
+    key: Array  # [L, P, S, K, H]: P pages, each of S positions; what is in page 0 is never seen
+    value: Array
+    tables: Array  # [B, M] int32: the pages of each text, in order
+
+    def write(self, cache: "Cache", positions: Array) -> "Pages":
+        """The pages with the keys and values that a model returned, at positions [B, T]; below 0 is padding."""
+        size = self.key.shape[2]
+        page = jnp.take_along_axis(self.tables, jnp.maximum(positions, 0) // size, axis=1)
+        page, slot = jnp.where(positions < 0, 0, page), positions % size  # [B, T]
+        key, value = self.key, self.value
+        for new in jax.tree.leaves(cache, is_leaf=lambda x: isinstance(x, Cache)):
+            at = new.layer[:, None, None], page, slot
+            key, value = key.at[at].set(new.key), value.at[at].set(new.value)
+        return self._replace(key=key, value=value)
+
+
+def numbered_layers(config: Config) -> Cache:
+    """The layers of a model, numbered."""
+    counts, structure = jax.tree.flatten(layers.stacked(lambda group: group.count))
+    ends = np.cumsum(counts)
+    numbers = [np.arange(end - count, end, dtype=np.int32) for count, end in zip(counts, ends, strict=True)]
+    return jax.tree.unflatten(structure, [Cache(layer) for layer in numbers])
+
+
+def empty_pages(config: Config, pages: int, size: int) -> tuple[Array, Array]:
+    """Keys and values of a pool of pages, each of `size` positions: all zero."""
+    with point("empty_pages.shape", config, pages, size):
+        shape = config.layers, pages, size, config.kv_heads, config.head_size
+    with point("empty_pages.arrays", shape, config):
+        arrays = jnp.zeros(shape, config.dtype), jnp.zeros(shape, config.dtype)
+    return arrays
+
+
+def pages_at_a_time(size: int) -> int:
+    """Pages of `size` positions that attention reads at a time: tables have a multiple of it."""
+    return max(128 // size, 1)
+
+
+def attend_cached(q: Array, cache: Cache, pages: Pages, positions: Array) -> Array:
+    """Attention of q [B, T, N, H] at `positions` [B, T] over what the pages hold before the first, and over its own.
+
+    Keys come in blocks, as many as the longest text has; the softmax goes along. Own keys are first: each sees itself.
+    """
+    B, T, N, H = q.shape
+    K, n = cache.key.shape[2], pages_at_a_time(pages.key.shape[2])
+    q = (q * H**-0.5).reshape(B, T, K, N // K, H)
+    before = positions[:, :1]  # [B, 1]: so many keys are in the pages
+
+    def add_keys(sums, k, v, places):
+        """Adds keys and values [B, C, K, H] at places [B, C] to the sums, of which the highest score is apart."""
+        highest, total, context = sums
+        distance = positions[:, None, :, None] - places[:, None, None]  # [B, 1, T, C]
+        visible = distance >= 0
+        point("attend_cached.mask", visible, distance, positions)
+        scores = jnp.einsum("BTKGH,BCKH->BKGTC", q, k, preferred_element_type=jnp.float32).reshape(B, N, T, -1)
+        point("attend_cached.scores", scores)
+        scores = jnp.where(visible, scores, -1e30)
+        above, highest = highest, jnp.maximum(highest, scores.max(axis=-1, keepdims=True))
+        weights, kept = jnp.exp(scores - highest), jnp.exp(above - highest)
+        added = jnp.einsum("BKGTC,BCKU->BKGTU", weights.reshape(B, K, N // K, T, -1).astype(v.dtype), v)
+        context = kept * context + added.reshape(B, N, T, -1)
+        return highest, kept * total + weights.sum(axis=-1, keepdims=True), context
+
+    def add_block(i, sums):
+        table = jax.lax.dynamic_slice_in_dim(pages.tables, i * n, n, axis=1)
+        k, v = (x[cache.layer, table].reshape(B, -1, *x.shape[3:]) for x in (pages.key, pages.value))
+        point("attend_cached.block", k, v)
+        places = i * k.shape[1] + jnp.arange(k.shape[1])
+        return add_keys(sums, k, v, jnp.where(places < before, places, UNSEEN))
+
+    highest, total = jnp.full((B, N, T, 1), -1e30), jnp.zeros((B, N, T, 1))
+    point("attend_cached.start", highest, total)
+    sums = highest, total, jnp.zeros((B, N, T, cache.value.shape[-1]))
+    sums = add_keys(sums, cache.key, cache.value, jnp.where(positions < 0, UNSEEN, positions))
+    blocks = -(jnp.max(before) // -(n * pages.key.shape[2]))
+    _, total, context = jax.lax.fori_loop(0, blocks, add_block, sums)
+    return (context / total).swapaxes(1, 2).astype(q.dtype)
+
+
+@provide("Decoder.hidden", optional=True, per_layer=True)
+def cache() -> Cache:
+    return None
+
+
+@provide("Decoder.hidden", optional=True)
+def pages() -> Pages:
+    return None
+
+
+@splice("Attention.attend")
+def _(q, k, v, context, positions, pages, cache):
+    if pages is None:
+        proceed()
+    else:
+        cache = Cache(cache.layer, k, v)
+        with point("Attention.cached", q, cache, pages, positions):
+            context = attend_cached(q, cache, pages, positions)
+    emit(cache)

@@ -1,0 +1,276 @@
+"""The engine: what each request gives alone, in the training forward's log-probabilities, whatever runs beside it."""
+
+import collections
+import dataclasses
+import math
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from flax import nnx
+
+from generator.language.roles import (
+    PRESETS,
+    SMALL,
+    Decoder,
+    Draws,
+    Engine,
+    EngineSettings,
+    InputError,
+    QueueFull,
+    Sampling,
+    filter_logits,
+    run,
+    sample,
+    save_hf,
+)
+
+CONFIG = dataclasses.replace(SMALL, width=PRESETS["tiny"].width, init_std=0.1)  # for GPT-2, the heads make up the width
+
+
+PROMPTS = [[1, 2, 3, 4, 5, 6, 7], [8], [9, 10, 11]]
+
+
+LONG = [*range(3, 143)]  # longer than the window of a model that has one
+
+
+MOST = 160
+
+
+NO_EOS = -1
+
+
+@pytest.fixture(scope="module")
+def model():
+    return jax.jit(lambda: Decoder(CONFIG, nnx.Rngs(0)))()
+
+
+@pytest.fixture(scope="module")
+def forward(model):
+    """Tokens -> log-probabilities after each of them, by one pass of training over a sequence."""
+    full = jax.jit(lambda tokens: jax.nn.log_softmax(model(tokens)))
+
+    def logprobs(tokens):
+        padded = np.zeros((1, MOST), np.int32)
+        padded[0, : len(tokens)] = tokens
+        return np.asarray(full(padded))[0, : len(tokens)]
+
+    return logprobs
+
+
+def engine(model, eos=NO_EOS, **settings):
+    sizes = {"max_rows": 4, "max_length": MOST, "page_size": 4, "chunk": 16, "cache_tokens": MOST}
+    return Engine(CONFIG, model, eos, EngineSettings(**sizes | settings))
+
+
+def continuations(model, prompts, eos=NO_EOS, **settings):
+    return [request.tokens for request in engine(model, eos).generate(prompts, Sampling(**settings))]
+
+
+def check_against(forward, request):
+    """Its scores are those of one pass over the whole text."""
+    text = forward(request.prompt + request.tokens)
+    places = np.arange(len(request.prompt) - 1, len(text) - 1)
+    np.testing.assert_allclose(request.logprobs, text[places, request.tokens], atol=1e-4)
+    for place, top in zip(places, request.top_logprobs, strict=True):
+        expected = np.sort(text[place])[::-1][: len(top)]
+        np.testing.assert_allclose([*top.values()], expected, atol=1e-4)
+    if request.prompt_logprobs:
+        wanted = text[np.arange(len(request.prompt) - 1), request.prompt[1:]]
+        np.testing.assert_allclose(request.prompt_logprobs, wanted, atol=1e-4)
+
+
+def pages_are_whole(engine):
+    """Each page is free or held by as many requests as have it."""
+    held = np.zeros(engine.pool.pages, int)
+    for request in engine.rows:
+        np.add.at(held, request.pages, 1)
+    assert held.tolist() == engine.pool.holders
+    assert sorted(engine.pool.free) == [page for page in range(1, engine.pool.pages) if not held[page]]
+    assert engine.pool.found == {digest: page for page, digest in engine.pool.digests.items()}
+
+
+def test_log_probabilities_are_those_of_training(model, forward):
+    wanted = Sampling(max_tokens=8, logprobs=5, prompt_logprobs=True)
+    requests = engine(model).generate([*PROMPTS, LONG], wanted)
+    for request in requests:
+        assert len(request.prompt_logprobs) == len(request.prompt) - 1
+        check_against(forward, request)
+        likeliest = forward(request.prompt + request.tokens).argmax(axis=-1)
+        assert request.tokens == likeliest[len(request.prompt) - 1 : -1].tolist()
+
+
+@pytest.mark.parametrize(("seed", "sizes"), [(0, {}), (1, {}), (2, {"page_size": 16, "chunk": 64})])
+def test_whatever_runs_beside_it_a_request_gives_what_it_gives_alone(model, forward, seed, sizes):
+    """Requests that come at random, leave at random, share beginnings, and are more than there are pages for."""
+    rng, subject = np.random.default_rng(seed), engine(model, **sizes)
+    waiting, cancelled, sent = [], [], []
+    for _ in range(12):
+        shared = LONG[: rng.integers(0, 60)]
+        prompt = [*shared, *rng.integers(0, CONFIG.vocab_size, rng.integers(1, 20)).tolist()]
+        draws = {"temperature": float(rng.choice([0, 1])), "seed": int(rng.integers(99)), "logprobs": 2}
+        waiting.append((prompt, Sampling(max_tokens=int(rng.integers(1, 30)), **draws)))
+    while waiting or subject.queued or subject.running:
+        if waiting and rng.random() < 0.3:
+            sent.append(subject.add(*waiting.pop()))
+        if sent and rng.random() < 0.02:
+            cancelled.append(sent[rng.integers(len(sent))])
+            subject.cancel(cancelled[-1])
+        subject.step()
+        pages_are_whole(subject)
+    assert subject.pages_used == 0
+    alone = engine(model)
+    for request in sent:
+        check_against(forward, request)
+        (by_itself,) = alone.generate([request.prompt], request.sampling)
+        assert request.tokens == by_itself.tokens[: len(request.tokens)]
+        assert request.finish == ("length" if len(request.tokens) == request.sampling.max_tokens else "cancelled")
+
+
+def test_pages_that_are_there_are_not_computed_again(model, forward):
+    subject = engine(model)
+    (first,) = subject.generate([LONG], Sampling(max_tokens=4))
+    second, other = subject.generate([[*LONG, *first.tokens, 7], [*LONG[:50], 9]], Sampling(max_tokens=4))
+    assert (first.cached, second.cached, other.cached) == (0, 140, 48)  # whole pages of 4, one token at least left
+    for request in second, other:
+        check_against(forward, request)
+    subject = engine(model)  # where other texts need the pages, they are forgotten, ends before beginnings
+    subject.generate([LONG, [5, *LONG]], Sampling(max_tokens=4))
+    (again,) = subject.generate([LONG], Sampling(max_tokens=4))
+    assert again.cached == 16 and again.tokens == first.tokens  # 4 of 40 pages: 36 were needed
+
+
+def test_nothing_is_compiled_after_the_warm_up(model):
+    subject = engine(model)
+    lines = list(subject.warm_up())
+    compiled = run._cache_size()
+    requests = [([*LONG[:n]], Sampling(max_tokens=n, temperature=n % 2, prompt_logprobs=n == 5)) for n in range(1, 21)]
+    added = [subject.add(*request) for request in requests]
+    while subject.queued or subject.running:
+        subject.step()
+    assert run._cache_size() == compiled and len(lines) == len(set(lines))
+    assert [len(request.tokens) for request in added] == [*range(1, 21)]
+
+
+def test_a_prompt_ends_at_eos_and_the_others_go_on(model):
+    free = continuations(model, PROMPTS, max_tokens=10)
+    eos = free[0][4]
+    requests = engine(model, eos).generate(PROMPTS, Sampling(max_tokens=10))
+    for request, row in zip(requests, free, strict=True):
+        length = row.index(eos) + 1 if eos in row else 10
+        assert request.tokens == row[:length]
+        assert request.finish == ("stop" if eos in row else "length")
+    assert [r.tokens for r in engine(model, eos).generate(PROMPTS, Sampling(max_tokens=10, ignore_eos=True))] == free
+
+
+def test_draws_follow_the_seed(model):
+    settings = {"max_tokens": 10, "temperature": 1.5}
+    draws = [continuations(model, PROMPTS, seed=seed, **settings) for seed in (0, 0, 1)]
+    assert draws[0] == draws[1] != draws[2]
+    greedy = [continuations(model, PROMPTS, max_tokens=10, seed=seed) for seed in (0, 1)]
+    assert greedy[0] == greedy[1]
+    assert continuations(model, PROMPTS, top_k=1, **settings) == greedy[0]
+
+
+def draws_of(count, **settings):
+    values = dict.fromkeys(Draws._fields, 0) | {"top_p": 1, "repetition_penalty": 1} | settings
+    types = {"prompt": np.int32, "top_k": np.int32, "seed": np.uint32}
+    return Draws(**{name: np.full(count, value, types.get(name, np.float32)) for name, value in values.items()})
+
+
+def test_draws_follow_the_probabilities():
+    logits, count = jnp.log(jnp.array([0.5, 0.3, 0.15, 0.05])), 20_000
+    settings = draws_of(count, temperature=0.5, top_p=0.97)._replace(seed=np.arange(count, dtype=np.uint32))
+    texts = np.zeros((count, 1), np.int32)
+    tokens = sample(jnp.tile(logits, (count, 1)), texts, np.ones(count, np.int32), settings)
+    squares = np.array([0.25, 0.09, 0.0225, 0])  # temperature 1/2 squares them; the fourth is beyond top-p
+    np.testing.assert_allclose(np.bincount(tokens, minlength=4) / count, squares / squares.sum(), atol=0.02)
+
+
+@pytest.mark.parametrize("top_k", [0, 1, 5, 61])
+@pytest.mark.parametrize(("top_p", "min_p"), [(1.0, 0.0), (0.95, 0.02), (0.5, 0.0), (0.01, 0.5)])
+def test_filter_equals_transformers(top_k, top_p, min_p):
+    torch = pytest.importorskip("torch", reason="needs torch and transformers: pip install '.[test]'")
+    transformers = pytest.importorskip("transformers", reason="needs torch and transformers: pip install '.[test]'")
+    logits = np.random.default_rng(top_k).normal(0, 3, (16, 61)).astype(np.float32)
+    expected = torch.from_numpy(logits)
+    if top_k:
+        expected = transformers.TopKLogitsWarper(top_k)(None, expected)
+    expected = transformers.TopPLogitsWarper(top_p)(None, expected)
+    expected = transformers.MinPLogitsWarper(min_p)(None, expected)
+    settings = draws_of(16, top_k=top_k, top_p=top_p, min_p=min_p)
+    np.testing.assert_array_equal(filter_logits(logits, settings.top_k, settings.top_p, settings.min_p), expected)
+
+
+def test_penalties_are_those_of_transformers_and_of_openai():
+    torch = pytest.importorskip("torch", reason="needs torch and transformers: pip install '.[test]'")
+    transformers = pytest.importorskip("transformers", reason="needs torch and transformers: pip install '.[test]'")
+    rng = np.random.default_rng(0)
+    logits, texts = rng.normal(0, 3, (8, 61)).astype(np.float32), rng.integers(0, 61, (8, 20), dtype=np.int32)
+    for settings in {"repetition_penalty": 1.7}, {"presence_penalty": 1.5}, {"frequency_penalty": -2.5}:
+        expected = logits.copy()
+        if "repetition_penalty" in settings:
+            processor = transformers.RepetitionPenaltyLogitsProcessor(1.7)
+            expected = processor(torch.from_numpy(texts[:, :15]).long(), torch.from_numpy(logits)).numpy()
+        for row in range(8):
+            added = collections.Counter(texts[row, 6:15])
+            for token, times in added.items():
+                expected[row, token] -= settings.get("presence_penalty", 0) + times * settings.get(
+                    "frequency_penalty", 0
+                )
+        drawn = sample(logits, texts, np.full(8, 15, np.int32), draws_of(8, prompt=6, **settings))
+        np.testing.assert_array_equal(drawn, expected.argmax(axis=-1))
+
+
+@pytest.mark.parametrize("prompts", [PROMPTS, [LONG]], ids=["short", "long"])
+def test_greedy_equals_transformers(model, tmp_path, prompts):
+    torch = pytest.importorskip("torch", reason="needs torch and transformers: pip install '.[test]'")
+    transformers = pytest.importorskip("transformers", reason="needs torch and transformers: pip install '.[test]'")
+    save_hf(CONFIG, model, tmp_path / "hf")
+    reference = transformers.AutoModelForCausalLM.from_pretrained(
+        tmp_path / "hf", attn_implementation="eager", dtype="float32"
+    )
+    settings = {"max_new_tokens": 10, "do_sample": False, "eos_token_id": None, "pad_token_id": 0}
+    for prompt, row in zip(prompts, continuations(model, prompts, max_tokens=10), strict=True):
+        ids = torch.tensor([prompt])
+        assert reference.generate(ids, attention_mask=torch.ones_like(ids), **settings)[0].tolist() == prompt + row
+
+
+def test_what_can_never_be_served_is_an_error(model):
+    context = CONFIG.context_length
+    subject = engine(model, max_length=0, cache_tokens=0, queue=1)
+    with pytest.raises(InputError, match=f"the prompt has {context - 2} tokens, the context {context}: lower it"):
+        subject.add([1] * (context - 2), Sampling(max_tokens=3))
+    with pytest.raises(InputError, match="begin it with bos"):
+        subject.add([], Sampling())
+    with pytest.raises(InputError, match=f"token {CONFIG.vocab_size} of another tokenizer"):
+        subject.add([CONFIG.vocab_size], Sampling(max_tokens=2))
+    with pytest.raises(InputError, match=r"--cache-tokens 8: 7 \+ 2 tokens need more"):
+        engine(model, cache_tokens=8).add([1] * 7, Sampling(max_tokens=2))
+    subject.add([1] * (context - 2), Sampling(max_tokens=2))  # just fits
+    with pytest.raises(QueueFull):
+        subject.add([1], Sampling(max_tokens=2))
+
+
+@pytest.mark.parametrize(
+    "setting",
+    [
+        {"max_tokens": 0},
+        {"max_tokens": 10**30},
+        {"temperature": -1},
+        {"temperature": math.nan},
+        {"top_p": 0},
+        {"top_p": 2},
+        {"top_k": CONFIG.vocab_size + 1},
+        {"top_k": -1},
+        {"min_p": 1.5},
+        {"seed": -1},
+        {"seed": 10**30},
+        {"logprobs": 21},
+        {"repetition_penalty": 0},
+    ],
+)
+def test_a_setting_without_meaning_is_an_error(model, setting):
+    with pytest.raises(InputError, match=f"--{next(iter(setting)).replace('_', '-')}"):
+        engine(model).add([1], Sampling(**{"max_tokens": 10} | setting))
