@@ -396,7 +396,7 @@ class Engine:
         return output
 
     def name_pages(self, request: Request) -> None:
-        """Lets others find the full pages of a text: of tokens that are known here, and keys that are there or to come."""
+        """Lets other texts find its full pages: their tokens are known here, their keys are there or to come."""
         size, text = self.settings.page_size, request.text
         while (len(request.digests) + 1) * size <= min(request.computed, len(text)):
             digest = request.next_digest(text, size)
