@@ -44,13 +44,13 @@ def stream_tokens(engine: Engine, prompt: list[int], sampling: Sampling) -> Iter
 
 
 @ending_with_messages()
-def main(checkpoint_dir: str, sampling: Sampling, prompt: str = "", prompts: str = "") -> None:
+def main(checkpoint_dir: str, sampling: Sampling, prompt: str | None = None, prompts: str | None = None) -> None:
     """Prints a prompt and its continuation by the newest checkpoint of a directory.
 
     Args:
         prompts: a file with a prompt in each line; each is printed with its continuation, as a line of JSON.
     """
-    if bool(prompt) == bool(prompts):
+    if (prompt is None) == (prompts is None):
         raise InputError("give either --prompt TEXT or --prompts FILE")
     config, model = load_checkpoint(checkpoint_dir, make_mesh())
     tokenizer = load_tokenizer(config.tokenizer)
@@ -58,7 +58,7 @@ def main(checkpoint_dir: str, sampling: Sampling, prompt: str = "", prompts: str
     def encode(text: str) -> list[int]:
         return [tokenizer.bos, *tokenizer.encode(text)]
 
-    if prompt:
+    if prompt is not None:
         ids = encode(as_text(prompt.encode(errors="surrogateescape"), "--prompt"))
         longest = min(len(ids) + sampling.max_tokens, config.context_length)
         engine = Engine(config, model, tokenizer.eos, EngineSettings(max_rows=1, max_length=longest))
