@@ -38,7 +38,7 @@ class Experts(nnx.Module):
         point("Experts.parameters", config, E, F)
 
     def __call__(self, x: Array) -> Array:
-        gate, up = checkpoint_name((self.gate(x), self.up(x)), "gate_up")
+        gate, up = checkpoint_name(self.gate(x), "gate"), checkpoint_name(self.up(x), "up")
         point("Experts.gate_up", gate, up)
         with point("Experts.activation", gate, up):
             h = jax.nn.silu(gate) * up

@@ -35,11 +35,12 @@ def rotate(x: Array, angles: Array) -> Array:
     """Rotates each pair of numbers of a head by its angle. x [B, T, N, H], angles [B, T, H/2]."""
     sin, cos = jnp.sin(angles)[:, :, None], jnp.cos(angles)[:, :, None]  # [B, T, 1, H/2]
     point("rotate.scale", sin, cos)
-    with point("rotate.pairs", x):
-        first, second = (half.astype(jnp.float32) for half in jnp.split(x, 2, axis=-1))  # pairs x[i], x[i + H/2]
-    rotated = [y.astype(x.dtype) for y in (first * cos - second * sin, second * cos + first * sin)]
-    with point("rotate.joined", rotated):
-        y = jnp.concatenate(rotated, axis=-1)
+    with point("rotate.rotated", x, sin, cos):
+        with point("rotate.pairs", x):
+            first, second = (half.astype(jnp.float32) for half in jnp.split(x, 2, axis=-1))  # pairs x[i], x[i + H/2]
+        rotated = [y.astype(x.dtype) for y in (first * cos - second * sin, second * cos + first * sin)]
+        with point("rotate.joined", rotated):
+            y = jnp.concatenate(rotated, axis=-1)
     return y
 
 

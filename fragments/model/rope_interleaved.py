@@ -10,12 +10,19 @@ from generator.language import requires, splice
 requires("rope")
 
 
-@splice("rotate.pairs")
+@splice("rotate.pairs", optional=True)
 def _(x, first, second):
     first, second = x[..., ::2].astype(jnp.float32), x[..., 1::2].astype(jnp.float32)
 
 
-@splice("rotate.joined")
+@splice("rotate.joined", optional=True)
 def _(rotated, y):
     y = jnp.stack(rotated, axis=-1)  # [B, T, N, H/2, 2]
     y = y.reshape(*y.shape[:-2], -1)
+
+
+@splice("rotate.partners", optional=True)
+def _(sin, cos, size, partner):
+    partner = jnp.arange(size) ^ 1  # pairs x[2 i], x[2 i + 1]
+    sin = jnp.stack([-sin, sin], axis=-1).reshape(*sin.shape[:-1], size)
+    cos = jnp.repeat(cos, 2, axis=-1)
