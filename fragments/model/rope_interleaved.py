@@ -22,7 +22,6 @@ def _(rotated, y):
 
 
 @splice("rotate.partners", optional=True)
-def _(sin, cos, size, partner):
-    partner = jnp.arange(size) ^ 1  # pairs x[2 i], x[2 i + 1]
-    sin = jnp.stack([-sin, sin], axis=-1).reshape(*sin.shape[:-1], size)
-    cos = jnp.repeat(cos, 2, axis=-1)
+def _(x, partners, sin, cos):
+    partners = jnp.eye(x.shape[-1], dtype=x.dtype)[jnp.arange(x.shape[-1]) ^ 1]  # pairs x[2 i], x[2 i + 1]
+    sin, cos = jnp.stack([-sin, sin], axis=-1).reshape(*sin.shape[:-1], -1), jnp.repeat(cos, 2, axis=-1)

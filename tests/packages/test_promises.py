@@ -38,7 +38,7 @@ class TestReading:
         lines = {path.name: len(path.read_text().splitlines()) for path in modules(package)}
         assert lines.pop("engine.py") <= 700
         del lines["generate.py"], lines["pages.py"]
-        most = {"llama2_cpu": 2593, "llama2_gpu": 2576, "llama2_tpu": 2722}.get(package.name)
+        most = {"llama2_cpu": 2593, "llama2_gpu": 2576, "llama2_tpu": 2724}.get(package.name)
         assert most is None or sum(lines.values()) <= most, lines
 
     def test_model_has_no_branch_on_configuration(self, package):
