@@ -1,36 +1,23 @@
 """Text generation from the command line."""
 
 import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import tyro
 
 from generator.language.roles import (
-    ByteTokenizer,
     Engine,
     EngineSettings,
-    FileTokenizer,
     InputError,
     Sampling,
+    Text,
     as_text,
     ending_with_messages,
     load_checkpoint,
     load_tokenizer,
     make_mesh,
 )
-
-
-def stream_text(tokenizer: ByteTokenizer | FileTokenizer, prompt: list[int], tokens: Iterable[int]) -> Iterator[str]:
-    """Text as its tokens come, after that of the prompt; a character waits for the last of its bytes."""
-    ids, shown = list(prompt), ""
-    for token in tokens:
-        ids.append(token)
-        text = tokenizer.decode(ids)
-        if not text.endswith("\N{REPLACEMENT CHARACTER}"):
-            yield text[len(shown) :]
-            shown = text
-    yield tokenizer.decode(ids)[len(shown) :]
 
 
 def stream_tokens(engine: Engine, prompt: list[int], sampling: Sampling) -> Iterator[int]:
@@ -62,9 +49,11 @@ def main(checkpoint_dir: str, sampling: Sampling, prompt: str | None = None, pro
         ids = encode(as_text(prompt.encode(errors="surrogateescape"), "--prompt"))
         longest = min(len(ids) + sampling.max_tokens, config.context_length)
         engine = Engine(config, model, tokenizer.eos, EngineSettings(max_rows=1, max_length=longest))
-        for piece in stream_text(tokenizer, ids, stream_tokens(engine, ids, sampling)):
-            print(piece, end="", flush=True)
-        print()
+        text = Text(tokenizer, ids, [])
+        print(tokenizer.decode(ids), end="", flush=True)
+        for token in stream_tokens(engine, ids, sampling):
+            print(text.add(token), end="", flush=True)
+        print(text.end())
     else:
         try:
             texts = as_text(Path(prompts).read_bytes(), prompts).splitlines()
@@ -72,8 +61,9 @@ def main(checkpoint_dir: str, sampling: Sampling, prompt: str | None = None, pro
             raise InputError(f"--prompts {prompts}: {error.strerror}: give a file with a prompt in each line") from None
         engine = Engine(config, model, tokenizer.eos, EngineSettings(queue=len(texts)))
         for text, request in zip(texts, engine.generate([*map(encode, texts)], sampling), strict=True):
-            added = "".join(stream_text(tokenizer, request.prompt, request.tokens))
-            print(json.dumps({"prompt": text, "text": added, "finish": request.finish}, ensure_ascii=False))
+            added = Text(tokenizer, request.prompt, [])
+            pieces = [*map(added.add, request.tokens), added.end()]
+            print(json.dumps({"prompt": text, "text": "".join(pieces), "finish": request.finish}, ensure_ascii=False))
 
 
 if __name__ == "__main__":

@@ -184,7 +184,7 @@ class FeedForward(nnx.Module):
         self.down = Linear("BTF,FD->BTD", (F, D), ("mlp", "embed"), config.init_std, rngs)
 
     def __call__(self, x: Array) -> Array:
-        up = checkpoint_name(self.up(x), "gate_up")  # [B, T, F]
+        up = checkpoint_name(self.up(x), "up")  # [B, T, F]
         h = jax.nn.gelu(up)
         return checkpoint_name(self.down(shard(h, "batch", "sequence", "mlp")), "down")
 

@@ -228,8 +228,8 @@ def load_hf(hf_dir: str | Path) -> tuple[Config, Decoder]:
 
 def copy_tokenizer(tokenizer: str, directory: Path) -> None:
     """Copies what there is of a tokenizer.json and the files that come with it."""
-    for name in "tokenizer", "tokenizer_config", "special_tokens_map", "generation_config", "config":
-        if (path := Path(tokenizer).with_name(f"{name}.json")).is_file():
+    for name in "tokenizer", "tokenizer_config", "special_tokens_map", "generation_config", "config", "chat_template":
+        for path in Path(tokenizer).parent.glob(f"{name}.j*"):  # .json, or .jinja
             (directory / path.name).write_bytes(path.read_bytes())
 
 

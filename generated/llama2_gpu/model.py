@@ -160,7 +160,7 @@ class FeedForward(nnx.Module):
         self.down = Linear("BTF,FD->BTD", (F, D), ("mlp", "embed"), std, rngs)
 
     def __call__(self, x: Array) -> Array:
-        gate, up = checkpoint_name((self.gate(x), self.up(x)), "gate_up")  # [B, T, F]
+        gate, up = checkpoint_name(self.gate(x), "gate"), checkpoint_name(self.up(x), "up")  # [B, T, F]
         h = jax.nn.silu(gate) * up
         return checkpoint_name(self.down(shard(h, "batch", "sequence", "mlp")), "down")
 

@@ -7,7 +7,7 @@ python -m nemotron_tpu.generate --checkpoint-dir DIR --prompts FILE
 """
 
 import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import tyro
@@ -17,19 +17,8 @@ from .documents import as_text
 from .engine import Engine, EngineSettings, Sampling
 from .errors import InputError, ending_with_messages
 from .parallel import make_mesh
-from .tokenizer import ByteTokenizer, FileTokenizer, load_tokenizer
-
-
-def stream_text(tokenizer: ByteTokenizer | FileTokenizer, prompt: list[int], tokens: Iterable[int]) -> Iterator[str]:
-    """Text as its tokens come, after that of the prompt; a character waits for the last of its bytes."""
-    ids, shown = list(prompt), ""
-    for token in tokens:
-        ids.append(token)
-        text = tokenizer.decode(ids)
-        if not text.endswith("\N{REPLACEMENT CHARACTER}"):
-            yield text[len(shown) :]
-            shown = text
-    yield tokenizer.decode(ids)[len(shown) :]
+from .text import Text
+from .tokenizer import load_tokenizer
 
 
 def stream_tokens(engine: Engine, prompt: list[int], sampling: Sampling) -> Iterator[int]:
@@ -43,13 +32,13 @@ def stream_tokens(engine: Engine, prompt: list[int], sampling: Sampling) -> Iter
 
 
 @ending_with_messages()
-def main(checkpoint_dir: str, sampling: Sampling, prompt: str = "", prompts: str = "") -> None:
+def main(checkpoint_dir: str, sampling: Sampling, prompt: str | None = None, prompts: str | None = None) -> None:
     """Prints a prompt and its continuation by the newest checkpoint of a directory.
 
     Args:
         prompts: a file with a prompt in each line; each is printed with its continuation, as a line of JSON.
     """
-    if bool(prompt) == bool(prompts):
+    if (prompt is None) == (prompts is None):
         raise InputError("give either --prompt TEXT or --prompts FILE")
     config, model = load_checkpoint(checkpoint_dir, make_mesh())
     tokenizer = load_tokenizer(config.tokenizer)
@@ -57,13 +46,15 @@ def main(checkpoint_dir: str, sampling: Sampling, prompt: str = "", prompts: str
     def encode(text: str) -> list[int]:
         return [tokenizer.bos, *tokenizer.encode(text)]
 
-    if prompt:
+    if prompt is not None:
         ids = encode(as_text(prompt.encode(errors="surrogateescape"), "--prompt"))
         longest = min(len(ids) + sampling.max_tokens, config.context_length)
         engine = Engine(config, model, tokenizer.eos, EngineSettings(max_rows=1, max_length=longest))
-        for piece in stream_text(tokenizer, ids, stream_tokens(engine, ids, sampling)):
-            print(piece, end="", flush=True)
-        print()
+        text = Text(tokenizer, ids, [])
+        print(tokenizer.decode(ids), end="", flush=True)
+        for token in stream_tokens(engine, ids, sampling):
+            print(text.add(token), end="", flush=True)
+        print(text.end())
     else:
         try:
             texts = as_text(Path(prompts).read_bytes(), prompts).splitlines()
@@ -71,8 +62,9 @@ def main(checkpoint_dir: str, sampling: Sampling, prompt: str = "", prompts: str
             raise InputError(f"--prompts {prompts}: {error.strerror}: give a file with a prompt in each line") from None
         engine = Engine(config, model, tokenizer.eos, EngineSettings(queue=len(texts)))
         for text, request in zip(texts, engine.generate([*map(encode, texts)], sampling), strict=True):
-            added = "".join(stream_text(tokenizer, request.prompt, request.tokens))
-            print(json.dumps({"prompt": text, "text": added, "finish": request.finish}, ensure_ascii=False))
+            added = Text(tokenizer, request.prompt, [])
+            pieces = [*map(added.add, request.tokens), added.end()]
+            print(json.dumps({"prompt": text, "text": "".join(pieces), "finish": request.finish}, ensure_ascii=False))
 
 
 if __name__ == "__main__":

@@ -213,7 +213,7 @@ class Experts(nnx.Module):
         self.down = ExpertLinear((E, F, D), ("expert", "mlp", None), std, rngs)
 
     def __call__(self, x: Array, sizes: Array) -> Array:
-        gate, up = checkpoint_name((self.gate(x, sizes), self.up(x, sizes)), "gate_up")
+        gate, up = checkpoint_name(self.gate(x, sizes), "gate"), checkpoint_name(self.up(x, sizes), "up")
         h = jax.nn.silu(gate) * up
         return checkpoint_name(self.down(h, sizes), "down")
 

@@ -280,8 +280,7 @@ class Engine:
             problems.append(f"--max-length {longest}: must be at most the context, {config.context_length}")
         if problems:
             raise InputError("\n".join(problems))
-        self.model, self.eos, self.settings, self.longest = model, eos, settings, longest
-        self.vocabulary = config.vocab_size
+        self.config, self.model, self.eos, self.settings, self.longest = config, model, eos, settings, longest
         self.pool = PagePool(1 + -(-(settings.cache_tokens or rows * longest) // size))
         self.layers = numbered_layers(config)
         self.key, self.value = jax.jit(lambda: empty_pages(config, self.pool.pages, size))()
@@ -326,7 +325,7 @@ class Engine:
 
     def add(self, prompt: Sequence[int], sampling: Sampling) -> Request:
         """A request, which waits for its turn. InputError: it can never be served. QueueFull: not now."""
-        bounds = {"top_p": (1e-6, 1), "min_p": (0, 1), "top_k": (0, self.vocabulary), "seed": (0, 2**32 - 1)}
+        bounds = {"top_p": (1e-6, 1), "min_p": (0, 1), "top_k": (0, self.config.vocab_size), "seed": (0, 2**32 - 1)}
         bounds |= {"logprobs": (0, TOP), "repetition_penalty": (1e-3, 1e3)}
         bounds |= dict.fromkeys(("presence_penalty", "frequency_penalty"), (-100, 100))
         problems = field_problems(sampling, bounds)
@@ -336,8 +335,8 @@ class Engine:
         if length + most > self.longest:
             sizes = f"the prompt has {length} tokens, the context {self.longest}"
             problems.append(f"--max-tokens {most}: {sizes}: lower it, or shorten the prompt")
-        if foreign := [token for token in prompt if not 0 <= token < self.vocabulary]:
-            whose = f"token {foreign[0]} of another tokenizer: the vocabulary has {self.vocabulary}"
+        if foreign := [token for token in prompt if not 0 <= token < self.config.vocab_size]:
+            whose = f"token {foreign[0]} of another tokenizer: the vocabulary has {self.config.vocab_size}"
             problems.append(f"the prompt has {whose}")
         if not problems and self.pages_for(length + most) > self.pages:
             problems.append(f"--cache-tokens {self.settings.cache_tokens}: {length} + {most} tokens need more")

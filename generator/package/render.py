@@ -65,8 +65,9 @@ def _features(recipe: Recipe, layout: Layout) -> list[dict[str, object]]:
 
 
 def _requirements(recipe: Recipe, layout: Layout) -> list[str]:
-    """What the package imports outside its tests, as requirements."""
+    """What the package imports outside its tests, as requirements, without what one of its extras asks for."""
     table = recipe.merged("requirements")
+    optional = {need for needs in recipe.merged("extras").values() for need in needs}
     found = set()
     for file, modules in layout.modules.items():
         for module in modules:
@@ -78,4 +79,4 @@ def _requirements(recipe: Recipe, layout: Layout) -> list[str]:
                     f"{file} imports {module}, which no requirement covers", recipe.package_file.path, remedy
                 )
             found.add(table[module])
-    return sorted(found)
+    return sorted(found - optional)

@@ -18,6 +18,15 @@ from generator.weaver import weave
 
 ROOT = Path(__file__).resolve().parents[2]
 PACKAGES = sorted(path.parent for path in (ROOT / "generated").glob("*/gen.lock"))
+SERVING = {
+    "pages.py": 100,
+    "engine.py": 700 - 100,
+    "text.py": 60,
+    "generate.py": 100,
+    "openai.py": 315,
+    "engine_thread.py": 100,
+    "serve.py": 350,
+}
 every_package = pytest.mark.parametrize("package", PACKAGES, ids=lambda path: path.name)
 
 
@@ -34,12 +43,15 @@ class TestReading:
         assert len((package / "model.py").read_text().splitlines()) <= most
 
     def test_llama2_does_not_grow(self, package):
-        """What trains: the aim is 2,100 lines without tests, and what they are beyond it may only become less."""
-        lines = {path.name: len(path.read_text().splitlines()) for path in modules(package)}
-        assert lines.pop("engine.py") <= 700
-        del lines["generate.py"], lines["pages.py"]
+        """The aim is 2,100 lines without tests and serving; what they are beyond it may only become less."""
+        training = [path for path in modules(package) if path.name not in SERVING]
+        lines = {path.name: len(path.read_text().splitlines()) for path in training}
         most = {"llama2_cpu": 2593, "llama2_gpu": 2576, "llama2_tpu": 2724}.get(package.name)
         assert most is None or sum(lines.values()) <= most, lines
+
+    def test_serving_is_short(self, package):
+        lines = {name: len((package / name).read_text().splitlines()) for name in SERVING}
+        assert all(lines[name] <= most for name, most in SERVING.items()), lines
 
     def test_model_has_no_branch_on_configuration(self, package):
         for node in ast.walk(ast.parse((package / "model.py").read_text())):

@@ -4,19 +4,24 @@
 
 import pytest
 
-from ..generate import stream_text
+from ..text import Text
 from ..tokenizer import ByteTokenizer
+
+
+def pieces_of(prompt, tokens):
+    text = Text(ByteTokenizer(), prompt, [])
+    return [*map(text.add, tokens), text.end()]
 
 
 @pytest.mark.parametrize("text", ["plain", "größer", "日本語", "👩‍🚀 up", ""])
 def test_streamed_text_is_whole_characters(text):
     tokenizer = ByteTokenizer()
-    pieces = list(stream_text(tokenizer, tokenizer.encode("é:"), tokenizer.encode(text)))
-    assert "".join(pieces) == "é:" + text
+    pieces = pieces_of(tokenizer.encode("é:"), tokenizer.encode(text))
+    assert "".join(pieces) == text
     assert "\N{REPLACEMENT CHARACTER}" not in "".join(pieces)
-    assert len([piece for piece in pieces if piece]) == max(len(text), 1)
+    assert len([piece for piece in pieces if piece]) == len(text)
 
 
 def test_streamed_text_keeps_bytes_that_are_no_text():
     tokens = [0xE2, 0x82, ord("a"), 0xFF]
-    assert "".join(stream_text(ByteTokenizer(), [], tokens)) == bytes(tokens).decode(errors="replace")
+    assert "".join(pieces_of([], tokens)) == bytes(tokens).decode(errors="replace")
