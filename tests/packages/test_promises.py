@@ -7,6 +7,7 @@ import os
 import re
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -129,6 +130,13 @@ def test_every_line_has_an_origin_and_copied_lines_are_their_source(package):
                 same += line.strip() in source[origin.line - 1]
     # the rest is what weaving changed: threaded parameters, imports, presets, lines that ruff broke anew
     assert same / total > 0.8
+
+
+@every_package
+def test_what_an_extra_asks_for_is_no_dependency(package):
+    project = tomllib.loads((package / "pyproject.toml").read_text())["project"]
+    optional = {need for needs in project["optional-dependencies"].values() for need in needs}
+    assert any(need.startswith("starlette") for need in optional) and not optional & set(project["dependencies"])
 
 
 def test_generated_is_what_the_fragments_weave_under_any_hash_seed_and_place(tmp_path):
