@@ -13,7 +13,7 @@ from generator.language.roles import RULES, Config, Decoder, Embedding
 
 
 class Config:
-    held_logits: int = 2**27  # logits that a device holds at a time; where there are more, it computes them twice
+    held_logits: int = 2**29  # logits that a device holds at a time; where there are more, it computes them twice
 
 
 @splice("check_config.bounds")
@@ -59,6 +59,7 @@ def score(embedding: Embedding, x: Array, targets: Array, config: Config) -> tup
         def gather_and_score(kernel, vocabulary, x, targets):
             own = jax.lax.pcast(kernel.astype(x.dtype), others, to="varying")
             kernel = jax.lax.all_gather(own, RULES["embed"], tiled=True).astype(kernel.dtype)
+            x = jax.lax.pcast(x, RULES["vocab"], to="varying")  # of whose gradient each share gives a summand
             return score_share(embedding, kernel, vocabulary, x, targets, config)
 
         rows, vocab = PartitionSpec(RULES["batch"], RULES["sequence"]), PartitionSpec(RULES["vocab"])

@@ -110,6 +110,7 @@ def score(embedding: Embedding, x: Array, targets: Array, config: Config) -> tup
         def gather_and_score(kernel, vocabulary, x, targets):
             own = jax.lax.pcast(kernel.astype(x.dtype), others, to="varying")
             kernel = jax.lax.all_gather(own, RULES["embed"], tiled=True).astype(kernel.dtype)
+            x = jax.lax.pcast(x, RULES["vocab"], to="varying")  # of whose gradient each share gives a summand
             return score_share(embedding, kernel, vocabulary, x, targets, config)
 
         rows, vocab = PartitionSpec(RULES["batch"], RULES["sequence"]), PartitionSpec(RULES["vocab"])
