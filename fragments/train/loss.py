@@ -13,7 +13,7 @@ from generator.language.roles import RULES, Config, Decoder, Embedding
 
 
 class Config:
-    held_logits: int = 2**29  # logits that a device holds at a time; where there are more, it computes them twice
+    held_logits: int = 536_870_912  # logits that a device holds at a time; where there are more, it computes them twice
 
 
 @splice("check_config.bounds")

@@ -231,16 +231,29 @@ def likeliest(logprobs: Array) -> tuple[Array, Array]:
     return tokens, logprobs
 
 
-def hidden(model: Decoder, tokens: Array, positions: Array, pages: Pages, cache: Cache) -> tuple[Array, Pages]:
-    """The residual stream [B, T, D] of tokens at positions [B, T], and the pages with these. Below 0 is padding."""
+def hidden(model: Decoder, tokens: Array, positions: Array, pages: Pages, cache: Cache) -> tuple[Array, Cache]:
+    """The residual stream [B, T, D] of tokens at positions [B, T], and their keys and values. Below 0 is padding."""
     x, cache, _ = model.hidden(tokens, positions, pages, cache)
-    return x, pages.write(cache, positions)
+    return x, cache
 
 
-@functools.partial(jax.jit, static_argnames=("length", "whole"), donate_argnames=("key", "value", "texts"))
+def positions_of(step: StepInput, length: int) -> Array:
+    """Positions [B, T] of the tokens of a step; -1 where a text has fewer than T."""
+    columns = jnp.arange(length)
+    return jnp.where(columns < step.counts[:, None], step.starts[:, None] + columns, -1)
+
+
+@functools.partial(jax.jit, static_argnames="length", donate_argnames=("key", "value"))
+def write(key: Array, value: Array, cache: Cache, step: StepInput, length: int) -> tuple[Array, Array]:
+    """The pool with what a step adds to it: in a program of its own, as one that reads the pool too would copy it."""
+    pages = Pages(key, value, step.tables).write(cache, positions_of(step, length))
+    return pages.key, pages.value
+
+
+@functools.partial(jax.jit, static_argnames=("length", "whole"), donate_argnames="texts")
 def run(
     model: Decoder, key: Array, value: Array, texts: Array, layers: Cache, step: StepInput, length: int, whole: bool
-) -> tuple[StepOutput, Array, Array, Array]:
+) -> tuple[StepOutput, Cache, Array]:
     """One step: at most `length` (T) tokens of each text go through the model, and the next one is drawn.
 
     Args:
@@ -248,11 +261,9 @@ def run(
         texts: [slots, S], all tokens so far.
         whole: whether what follows each token is scored, and not the last one's alone.
     """
-    columns = jnp.arange(length)
-    there = columns < step.counts[:, None]
-    positions = jnp.where(there, step.starts[:, None] + columns, -1)  # [B, T]
-    tokens = jnp.where(there, texts[step.slots[:, None], positions], 0)
-    x, pages = hidden(model, tokens, positions, Pages(key, value, step.tables), layers)  # [B, T, D]
+    positions = positions_of(step, length)
+    tokens = jnp.where(positions < 0, 0, texts[step.slots[:, None], positions])
+    x, cache = hidden(model, tokens, positions, Pages(key, value, step.tables), layers)  # [B, T, D]
     lengths, last = step.starts + step.counts, jnp.maximum(step.counts - 1, 0)[:, None]  # [B], [B, 1]
     if not whole:
         x = jnp.take_along_axis(x, last[:, :, None], axis=1)  # [B, 1, D]
@@ -266,7 +277,7 @@ def run(
     logprobs = jax.nn.log_softmax(logits)
     scores = jnp.take_along_axis(logprobs, following[:, :, None], axis=2)[:, :, 0]
     top = jax.lax.cond(step.top, likeliest, lambda x: jax.tree.map(jnp.zeros_like, likeliest(x)), logprobs)
-    return StepOutput(scores, following, *top), pages.key, pages.value, texts
+    return StepOutput(scores, following, *top), cache, texts
 
 
 class Engine:
@@ -493,7 +504,8 @@ class Engine:
 
     def run(self, step: StepInput, length: int, whole: bool) -> StepOutput:
         arrays = self.key, self.value, self.texts
-        output, self.key, self.value, self.texts = run(self.model, *arrays, self.layers, step, length, whole)
+        output, cache, self.texts = run(self.model, *arrays, self.layers, step, length, whole)
+        self.key, self.value = write(self.key, self.value, cache, step, length)
         return output
 
     def name_pages(self, request: Request) -> None:

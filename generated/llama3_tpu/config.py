@@ -51,7 +51,7 @@ class Config:
     batch_size: int = 8  # sequences in one optimizer step, over all devices
 
     # train
-    held_logits: int = 2**29  # logits that a device holds at a time; where there are more, it computes them twice
+    held_logits: int = 536_870_912  # logits that a device holds at a time; where there are more, it computes them twice
     z_loss: float = 0.0  # weight of the squared log of the softmax's normalizer in the loss; 0: none
     seed: int = 0  # seed of the initial weights and of the data order
     steps: int = 1000  # optimizer steps of the whole run, over which the learning rate falls
