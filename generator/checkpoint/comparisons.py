@@ -20,7 +20,7 @@ import torch
 from safetensors.numpy import load_file
 
 STEPS = 8  # of decoding
-MODULES = ("config", "errors", "model", "parallel", "huggingface", "engine", "train")
+MODULES = ("config", "errors", "model", "parallel", "huggingface", "pages", "engine", "generate", "train")
 
 
 class Compared(NamedTuple):

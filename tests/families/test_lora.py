@@ -57,7 +57,7 @@ def train(package, config, model, steps: int):
     return state, losses
 
 
-def test_adapters_alone_learn_and_the_export_has_them_merged(imported, monkeypatch):
+def test_adapters_alone_learn_and_the_export_has_them_merged(imported):
     package, folder, reference_class = imported
     config, model = package.huggingface.load_hf(folder / "theirs")
     tokens = batch_of(config)["tokens"]
@@ -79,7 +79,7 @@ def test_adapters_alone_learn_and_the_export_has_them_merged(imported, monkeypat
     found = merged(parity.as_torch(tokens)).logits.detach().numpy()
     assert np.abs(found - expected).max() > 0.1
     np.testing.assert_allclose(state.model(tokens), found, atol=1e-4, rtol=0)
-    parity.check_cached_decoding(package, state.model, tokens, monkeypatch)
+    parity.check_decoding(package, state.model, tokens)
 
 
 def test_targets_are_names_of_projections(imported):
