@@ -5,177 +5,33 @@ texts that are computed again when these run out); Agrawal et al. 2024, arXiv 24
 """
 
 import collections
-import dataclasses
-import functools
 from collections.abc import Iterator, Sequence
-from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax import Array
 
-from generator.language import provide, receive
 from generator.language.roles import (
     TOP,
-    Cache,
     Config,
     Decoder,
     Draws,
+    EngineSettings,
     InputError,
     PagePool,
-    Pages,
+    QueueFull,
+    Request,
     Sampling,
+    StepInput,
+    StepOutput,
     empty_pages,
     field_problems,
     numbered_layers,
-    page_digest,
     pages_at_a_time,
-    sample,
+    run,
+    write,
+    write_text,
 )
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class EngineSettings:
-    """Sizes of an engine."""
-
-    max_rows: int = 32  # requests that run at a time
-    queue: int = 1024  # requests that wait at most
-    max_length: int = 0  # tokens of the longest text with its prompt; 0: the context that the model was made for
-    page_size: int = 16  # tokens in a page; texts share whole pages that they begin with
-    cache_tokens: int = 0  # tokens that all pages have room for; 0: so many as max_rows texts of max_length have
-    chunk: int = 256  # tokens of prompts in a step, between which running texts go on
-
-
-class QueueFull(Exception):
-    """As many requests wait as may."""
-
-
-@dataclasses.dataclass(eq=False)
-class Request:
-    """A text that is continued. The engine changes it, and nobody else."""
-
-    prompt: list[int]
-    sampling: Sampling
-    tokens: list[int] = dataclasses.field(default_factory=list)  # added so far; eos included, where it ended so
-    logprobs: list[float] = dataclasses.field(default_factory=list)  # of each, in nats, by the model as it is
-    top_logprobs: list[dict[int, float]] = dataclasses.field(default_factory=list)  # of each place: the likeliest
-    prompt_logprobs: list[float] = dataclasses.field(default_factory=list)  # of the prompt's, but the first
-    prompt_top_logprobs: list[dict[int, float]] = dataclasses.field(default_factory=list)
-    finish: str | None = None  # "stop" (eos), "length", "cancelled"; None while it goes on
-    cached: int = 0  # tokens of the prompt whose pages were there already
-    slot: int = -1  # its row of the texts on the device; -1 while it waits
-    pages: list[int] = dataclasses.field(default_factory=list)
-    digests: list[bytes] = dataclasses.field(default_factory=list)  # of its full pages
-    drawn: int = 0  # tokens that it has once the steps under way are done
-    computed: int = 0  # those of them whose keys are in pages then
-    reading: bool = False  # whether that is less than what it came with
-
-    @property
-    def text(self) -> list[int]:
-        """The prompt and what was added."""
-        return self.prompt + self.tokens
-
-    def next_digest(self, text: list[int], size: int) -> bytes:
-        """Of the page after those whose digests there are."""
-        start = len(self.digests) * size
-        return page_digest(self.digests[-1] if self.digests else b"", text[start : start + size])
-
-
-class StepInput(NamedTuple):
-    """What a step takes from the host, of B texts."""
-
-    slots: Array  # [B]
-    starts: Array  # [B]: positions of the first token of each
-    counts: Array  # [B]: how many tokens there are of each
-    draws: Array  # [B]: whether the next token is to be drawn
-    tables: Array  # [B, M]: pages
-    top: Array  # []: whether any of them wants to know the likeliest tokens
-    sampling: Draws
-
-
-class StepOutput(NamedTuple):
-    """What a step gives, of B texts: after their last tokens (C = 1), or after each of their T tokens (C = T)."""
-
-    scores: Array  # [B, C]: log-probability of the token that follows
-    tokens: Array  # [B, C]: that token, which was drawn where it was not known
-    top_tokens: Array  # [B, C, 20]
-    top_logprobs: Array  # [B, C, 20]
-
-
-@jax.jit
-def write_text(texts: Array, slot: Array, text: Array) -> Array:
-    return texts.at[slot].set(text)
-
-
-def likeliest(logprobs: Array) -> tuple[Array, Array]:
-    logprobs, tokens = jax.lax.top_k(logprobs, min(TOP, logprobs.shape[-1]))
-    return tokens, logprobs
-
-
-def hidden(model: Decoder, tokens: Array, positions: Array, pages: Pages, cache: Cache) -> tuple[Array, Cache]:
-    """The residual stream [B, T, D] of tokens at positions [B, T], and their keys and values. Below 0 is padding."""
-    x = model.hidden(tokens)
-    receive(cache)
-    return x, cache
-
-
-@provide("hidden")
-def positions(positions) -> Array:
-    return positions
-
-
-@provide("hidden")
-def cache(cache) -> Cache:
-    return cache
-
-
-@provide("hidden")
-def pages(pages) -> Pages:
-    return pages
-
-
-def positions_of(step: StepInput, length: int) -> Array:
-    """Positions [B, T] of the tokens of a step; -1 where a text has fewer than T."""
-    columns = jnp.arange(length)
-    return jnp.where(columns < step.counts[:, None], step.starts[:, None] + columns, -1)
-
-
-@functools.partial(jax.jit, static_argnames="length", donate_argnames=("key", "value"))
-def write(key: Array, value: Array, cache: Cache, step: StepInput, length: int) -> tuple[Array, Array]:
-    """The pool with what a step adds to it: in a program of its own, as one that reads the pool too would copy it."""
-    pages = Pages(key, value, step.tables).write(cache, positions_of(step, length))
-    return pages.key, pages.value
-
-
-@functools.partial(jax.jit, static_argnames=("length", "whole"), donate_argnames="texts")
-def run(
-    model: Decoder, key: Array, value: Array, texts: Array, layers: Cache, step: StepInput, length: int, whole: bool
-) -> tuple[StepOutput, Cache, Array]:
-    """One step: at most `length` (T) tokens of each text go through the model, and the next one is drawn.
-
-    Args:
-        key, value: of the pool of pages.
-        texts: [slots, S], all tokens so far.
-        whole: whether what follows each token is scored, and not the last one's alone.
-    """
-    positions = positions_of(step, length)
-    tokens = jnp.where(positions < 0, 0, texts[step.slots[:, None], positions])
-    x, cache = hidden(model, tokens, positions, Pages(key, value, step.tables), layers)  # [B, T, D]
-    lengths, last = step.starts + step.counts, jnp.maximum(step.counts - 1, 0)[:, None]  # [B], [B, 1]
-    if not whole:
-        x = jnp.take_along_axis(x, last[:, :, None], axis=1)  # [B, 1, D]
-        positions = lengths[:, None] - 1  # [B, 1]
-    logits = model.embedding.logits(x, model.embedding.kernel())  # [B, C, V]
-    last_logits = jnp.take_along_axis(logits, last[:, :, None], axis=1)[:, 0] if whole else logits[:, 0]
-    drawn = sample(last_logits, texts[step.slots], lengths, step.sampling)
-    nobodys = texts.shape[1] - 1
-    texts = texts.at[step.slots, jnp.where(step.draws, lengths, nobodys)].set(drawn)
-    following = texts[step.slots[:, None], positions + 1]  # [B, C]
-    logprobs = jax.nn.log_softmax(logits)
-    scores = jnp.take_along_axis(logprobs, following[:, :, None], axis=2)[:, :, 0]
-    top = jax.lax.cond(step.top, likeliest, lambda x: jax.tree.map(jnp.zeros_like, likeliest(x)), logprobs)
-    return StepOutput(scores, following, *top), cache, texts
 
 
 class Engine:

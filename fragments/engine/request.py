@@ -1,0 +1,52 @@
+"""What an engine is asked: its sizes, and a text to be continued."""
+
+import dataclasses
+
+from generator.language.roles import Sampling, page_digest
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class EngineSettings:
+    """Sizes of an engine."""
+
+    max_rows: int = 32  # requests that run at a time
+    queue: int = 1024  # requests that wait at most
+    max_length: int = 0  # tokens of the longest text with its prompt; 0: the context that the model was made for
+    page_size: int = 16  # tokens in a page; texts share whole pages that they begin with
+    cache_tokens: int = 0  # tokens that all pages have room for; 0: so many as max_rows texts of max_length have
+    chunk: int = 256  # tokens of prompts in a step, between which running texts go on
+
+
+class QueueFull(Exception):
+    """As many requests wait as may."""
+
+
+@dataclasses.dataclass(eq=False)
+class Request:
+    """A text that is continued. The engine changes it, and nobody else."""
+
+    prompt: list[int]
+    sampling: Sampling
+    tokens: list[int] = dataclasses.field(default_factory=list)  # added so far; eos included, where it ended so
+    logprobs: list[float] = dataclasses.field(default_factory=list)  # of each, in nats, by the model as it is
+    top_logprobs: list[dict[int, float]] = dataclasses.field(default_factory=list)  # of each place: the likeliest
+    prompt_logprobs: list[float] = dataclasses.field(default_factory=list)  # of the prompt's, but the first
+    prompt_top_logprobs: list[dict[int, float]] = dataclasses.field(default_factory=list)
+    finish: str | None = None  # "stop" (eos), "length", "cancelled"; None while it goes on
+    cached: int = 0  # tokens of the prompt whose pages were there already
+    slot: int = -1  # its row of the texts on the device; -1 while it waits
+    pages: list[int] = dataclasses.field(default_factory=list)
+    digests: list[bytes] = dataclasses.field(default_factory=list)  # of its full pages
+    drawn: int = 0  # tokens that it has once the steps under way are done
+    computed: int = 0  # those of them whose keys are in pages then
+    reading: bool = False  # whether that is less than what it came with
+
+    @property
+    def text(self) -> list[int]:
+        """The prompt and what was added."""
+        return self.prompt + self.tokens
+
+    def next_digest(self, text: list[int], size: int) -> bytes:
+        """Of the page after those whose digests there are."""
+        start = len(self.digests) * size
+        return page_digest(self.digests[-1] if self.digests else b"", text[start : start + size])

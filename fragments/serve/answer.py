@@ -1,0 +1,131 @@
+"""An answer over HTTP, in one piece or as a stream."""
+
+import asyncio
+import contextlib
+import functools
+import time
+import uuid
+from collections.abc import AsyncIterator
+from typing import Any
+
+import msgspec
+from starlette import requests
+from starlette.exceptions import HTTPException
+from starlette.responses import Response
+
+from generator.language.roles import (
+    Chat,
+    Choice,
+    Completion,
+    Job,
+    Piece,
+    Refusal,
+    Sampling,
+    Server,
+)
+
+
+def as_json(content: Any, status: int = 200, headers: dict[str, str] | None = None) -> Response:
+    return Response(msgspec.json.encode(content), status, headers, "application/json")
+
+
+async def refuse(_: requests.Request, error: Exception) -> Response:
+    """Any error in OpenAI's form."""
+    if isinstance(error, HTTPException):
+        error = Refusal(error.status_code, error.detail)
+    if not isinstance(error, Refusal):
+        error = Refusal(500, "an error of the server: its log says which")
+    return as_json(error.content, error.status, {"Retry-After": "1"} if error.status in (429, 503) else None)
+
+
+class Answer:
+    """An answer, sent as the engine makes it: an application of ASGI, as Starlette's responses are."""
+
+    def __init__(self, server: "Server", asked: Completion | Chat, wanted: list[tuple[list[int], Sampling]]):
+        self.server, self.asked, self.wanted = server, asked, wanted
+        self.begun, self.choices = time.monotonic(), list[Choice]()
+        self.head = {"id": f"{asked.PREFIX}-{uuid.uuid4().hex}", "created": int(time.time())}
+        self.head |= {"object": asked.CHUNK if asked.stream else asked.OBJECT, "model": server.settings.model}
+
+    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+        async def gone() -> None:
+            while (await receive())["type"] != "http.disconnect":
+                pass
+
+        work, watch = asyncio.create_task(self.send(send)), asyncio.create_task(gone())
+        self.server.active += 1
+        try:
+            await asyncio.wait((work, watch), return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            self.server.active -= 1
+            for task in (work, watch):
+                task.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await work
+        unfinished = sum(choice.finish is None for choice in self.choices)
+        self.server.metrics.finished.labels("cancelled").inc(unfinished)
+
+    async def send(self, send: Any) -> None:
+        with self.server.engine.job(self.wanted) as job:
+            self.choices = [Choice(x, self.server.tokenizer, self.asked.stops) for x in await job.next()]
+            if self.asked.stream:
+                headers = [(b"content-type", b"text/event-stream"), (b"cache-control", b"no-cache")]
+                await send({"type": "http.response.start", "status": 200, "headers": headers})
+                async for event in self.stream(job):
+                    await send({"type": "http.response.body", "body": b"data: %b\n\n" % event, "more_body": True})
+                await send({"type": "http.response.body", "body": b"data: [DONE]\n\n"})
+            else:
+                whole = [Piece(first=True) for _ in self.choices]
+                async for index, piece in self.pieces(job):
+                    whole[index].extend(piece)
+                told = [self.choice(index, piece) for index, piece in enumerate(whole)]
+                response: Response = as_json(self.head | {"choices": told, "usage": self.usage()})
+                await response({"type": "http"}, None, send)
+
+    async def stream(self, job: Job) -> AsyncIterator[bytes]:
+        options = self.asked.stream_options
+        try:
+            async for index, piece in self.pieces(job):
+                usage = self.usage() if options.continuous_usage_stats else None
+                yield msgspec.json.encode(self.head | {"choices": [self.choice(index, piece)], "usage": usage})
+            if options.include_usage:
+                yield msgspec.json.encode(self.head | {"choices": [], "usage": self.usage()})
+        except Refusal as error:
+            yield msgspec.json.encode(error.content)
+
+    async def pieces(self, job: Job) -> AsyncIterator[tuple[int, Piece]]:
+        """What there is to tell, by the index of its choice; measures it."""
+        metrics, firsts = self.server.metrics, {}
+        metrics.prompt_tokens.inc(self.prompt_tokens)
+        while any(choice.finish is None for choice in self.choices):
+            index, count, finish = await job.next()
+            choice, now = self.choices[index], time.monotonic()
+            if choice.finish:
+                continue  # by a stop string, before the engine knew
+            if index not in firsts:
+                firsts[index] = now
+                metrics.first.observe(now - self.begun)
+                if self.asked.echo:
+                    yield index, choice.echo()
+            metrics.tokens.inc(count - len(choice.offsets))
+            yield index, choice.advance(count, finish)
+            if choice.finish:
+                metrics.finished.labels(choice.finish).inc()
+                if count > 1:
+                    metrics.each.observe((now - firsts[index]) / (count - 1))
+                self.server.engine.calls.put(functools.partial(self.server.engine.cancel, [choice.request]))
+
+    def choice(self, index: int, piece: Piece) -> dict[str, Any]:
+        told = {"index": index, **self.asked.describe(piece, self.server.tokenizer), "finish_reason": piece.finish}
+        ids = {"token_ids": [score.token for score in piece.scores]}
+        return told | ids if self.asked.return_token_ids else told
+
+    @property
+    def prompt_tokens(self) -> int:
+        return sum(len(prompt) for prompt, _ in self.wanted[:: self.asked.n])
+
+    def usage(self) -> dict[str, Any]:
+        prompt, completion = self.prompt_tokens, sum(len(choice.offsets) for choice in self.choices)
+        cached = {"cached_tokens": sum(choice.request.cached for choice in self.choices[:: self.asked.n])}
+        usage = {"prompt_tokens": prompt, "completion_tokens": completion, "total_tokens": prompt + completion}
+        return usage | {"prompt_tokens_details": cached}
