@@ -11,6 +11,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from generator.language import point
 from generator.language.roles import (
     TOP,
     Config,
@@ -45,6 +46,7 @@ class Engine:
             problems.append(f"--max-length {longest}: must be at most the context, {config.context_length}")
         if problems:
             raise InputError("\n".join(problems))
+        point("Engine.model", model)
         self.config, self.model, self.eos, self.settings, self.longest = config, model, eos, settings, longest
         self.pool = PagePool(1 + -(-(settings.cache_tokens or rows * longest) // size))
         self.layers = numbered_layers(config)
@@ -146,18 +148,12 @@ class Engine:
 
     def admit(self) -> None:
         """Lets requests in by arrival, while there are a row, and pages for what they came with and one token more."""
-        size = self.settings.page_size
         while self.waiting and self.free_slots:
             request = self.waiting[0]
             text = request.text
-            whole = request.sampling.prompt_logprobs  # computed anew, as its scores are wanted
-            while not whole and len(request.pages) < (len(text) - 1) // size:  # a token at least has to be computed
-                page = self.pool.share(request.next_digest(text, size))
-                if page is None:
-                    break
-                request.digests.append(request.next_digest(text, size))
-                request.pages.append(page)
-            cached = len(request.pages) * size
+            request.computed, request.drawn = 0, len(text)
+            request.cached = request.cached if request.tokens else 0
+            self.share_pages(request)
             if self.pages_for(len(text) + 1) - len(request.pages) > len(self.pool.free):
                 self.pool.give_back(request.pages)
                 request.pages, request.digests = [], []
@@ -165,13 +161,25 @@ class Engine:
             self.waiting.popleft()
             self.rows.append(request)
             request.slot, request.reading = self.free_slots.pop(), True
-            request.computed, request.drawn = cached, len(text)
-            request.cached = cached if not request.tokens else request.cached
-            self.prefix_hits, self.prefix_queries = self.prefix_hits + cached, self.prefix_queries + len(text)
+            self.prefix_queries += len(text)
             self.grow(request, len(text))
             padded = np.zeros(self.texts.shape[1], np.int32)
             padded[: len(text)] = text
             self.texts = write_text(self.texts, request.slot, padded)
+
+    def share_pages(self, request: Request) -> None:
+        """Gives a request the pages of its prompt that there are by now, in the place of its own."""
+        size, text = self.settings.page_size, request.text
+        if request.sampling.prompt_logprobs:
+            return  # computed anew, as its scores are wanted
+        while len(request.digests) < (len(text) - 1) // size:  # a token at least has to be computed
+            digest, place = request.next_digest(text, size), len(request.digests)
+            page = self.pool.share(digest)
+            if page is None:
+                break
+            self.pool.give_back(request.pages[place : place + 1])
+            request.pages[place : place + 1] = [page]
+            request.digests.append(digest)
 
     def grow(self, request: Request, tokens: int) -> None:
         while len(request.pages) < self.pages_for(tokens):
@@ -217,19 +225,40 @@ class Engine:
         return bool(parts)
 
     def read_prompts(self) -> int:
-        """Starts a step of the next part of the first prompt, and of others that end in it. As continue_texts."""
-        reading = [(request, request.drawn - request.computed) for request in self.rows if request.reading]
+        """Starts a step of the next part of the first prompt, and of others with parts of that length. As above."""
+        reading = [request for request in self.rows if request.reading]
         if not reading:
             return 0
-        (first, left), *others = reading
-        whole = first.sampling.prompt_logprobs and not first.tokens
-        lengths = [self.settings.chunk] if whole else [length for _, length in self.prompt_shapes]
-        length = next((length for length in lengths if left <= length), self.settings.chunk)
-        alike = [part for part in others if part[1] <= length and not part[0].sampling.prompt_logprobs]
-        most = 1 if whole else max(rows for rows, other in self.prompt_shapes if other == length)
-        parts = [(first, min(left, length)), *alike[: most - 1]]
+        for request in reading:
+            self.skip_shared(request)
+        first = reading[0]
+        if whole := first.sampling.prompt_logprobs and not first.tokens:
+            length, most, alike = self.settings.chunk, 1, reading[:1]
+        else:
+            length = self.part_length(first)
+            most = max(rows for rows, other in self.prompt_shapes if other == length)
+            alike = [request for request in reading if self.part_length(request) == length]
+            alike = [request for request in alike if request is first or not request.sampling.prompt_logprobs]
+        parts = [(request, min(request.drawn - request.computed, length)) for request in alike[:most]]
         self.start(most if len(parts) > 1 else 1, length, parts, whole)
         return 1
+
+    def skip_shared(self, request: Request) -> None:
+        """Passes over what others have read of a prompt since it was let in."""
+        self.share_pages(request)
+        skipped = len(request.digests) * self.settings.page_size - request.computed
+        if skipped > 0:
+            request.computed += skipped
+            request.cached += 0 if request.tokens else skipped
+            self.prefix_hits += skipped
+
+    def part_length(self, request: Request) -> int:
+        """The length of the next part of a prompt: one that it fills, or of which it leaves a quarter over at most."""
+        left = request.drawn - request.computed
+        lengths = sorted({length for _, length in self.prompt_shapes})
+        shortest = next((length for length in lengths if left <= length), lengths[-1])
+        filled = [length for length in lengths if length <= left]
+        return filled[-1] if filled and left < 3 / 4 * shortest else shortest
 
     def start(self, rows: int, length: int, parts: list[tuple[Request, int]], whole: bool) -> None:
         """Gives the device a step: so many more tokens of each of these requests."""
@@ -264,9 +293,10 @@ class Engine:
 
     def name_pages(self, request: Request) -> None:
         """Lets other texts find its full pages: their tokens are known here, their keys are there or to come."""
-        size, text = self.settings.page_size, request.text
-        while (len(request.digests) + 1) * size <= min(request.computed, len(text)):
-            digest = request.next_digest(text, size)
+        size = self.settings.page_size
+        known = min(request.computed, len(request.prompt) + len(request.tokens))
+        while (len(request.digests) + 1) * size <= known:
+            digest = request.next_digest(request.text, size)
             self.pool.name(request.pages[len(request.digests)], digest)
             request.digests.append(digest)
 

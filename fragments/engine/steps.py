@@ -7,7 +7,7 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
-from generator.language import provide, receive
+from generator.language import point, provide, receive
 from generator.language.roles import TOP, Cache, Decoder, Draws, Pages, sample
 
 
@@ -88,6 +88,7 @@ def run(
         texts: [slots, S], all tokens so far.
         whole: whether what follows each token is scored, and not the last one's alone.
     """
+    point("run.model", model)
     positions = positions_of(step, length)
     tokens = jnp.where(positions < 0, 0, texts[step.slots[:, None], positions])
     x, cache = hidden(model, tokens, positions, Pages(key, value, step.tables), layers)  # [B, T, D]

@@ -80,7 +80,7 @@ def _(q, k, angles):
 
 @splice("empty_pages.shape", optional=True)
 def _(config, pages, size, shape):
-    shape = config.layers, pages, size, 1
+    shape = config.layers, pages, 1, size
 
 
 @splice("empty_pages.arrays", optional=True)
@@ -90,7 +90,7 @@ def _(shape, config, arrays):
 
 @splice("attend_cached.block", optional=True)
 def _(k, v):
-    k = jnp.concatenate([v, k], axis=-1)  # [B, C, 1, R + P]
+    k = jnp.concatenate([v, k], axis=-1)  # [B, 1, C, R + P]
 
 
 def attend_latents(q: Array, cache: Cache, pages: Pages, kernel: Array, positions: Array) -> Array:
