@@ -8,15 +8,12 @@ import collections
 from collections.abc import Iterator, Sequence
 
 import jax
-import jax.numpy as jnp
-import numpy as np
 
-from generator.language import point
 from generator.language.roles import (
     TOP,
     Config,
     Decoder,
-    Draws,
+    Device,
     EngineSettings,
     InputError,
     PagePool,
@@ -25,13 +22,8 @@ from generator.language.roles import (
     Sampling,
     StepInput,
     StepOutput,
-    empty_pages,
     field_problems,
-    numbered_layers,
-    pages_at_a_time,
-    run,
-    write,
-    write_text,
+    guess,
 )
 
 
@@ -40,30 +32,22 @@ class Engine:
 
     def __init__(self, config: Config, model: Decoder, eos: int, settings: EngineSettings):
         longest = settings.max_length or config.context_length
-        size, rows = settings.page_size, settings.max_rows
-        problems = field_problems(settings, dict.fromkeys(("max_length", "cache_tokens"), (0, 2**31 - 1)))
+        bounds = dict.fromkeys(("max_length", "cache_tokens"), (0, 2**31 - 1))
+        problems = field_problems(settings, bounds | {"guesses": (0, 64)})
         if longest > config.context_length:
             problems.append(f"--max-length {longest}: must be at most the context, {config.context_length}")
         if problems:
             raise InputError("\n".join(problems))
-        point("Engine.model", model)
-        self.config, self.model, self.eos, self.settings, self.longest = config, model, eos, settings, longest
-        self.pool = PagePool(1 + -(-(settings.cache_tokens or rows * longest) // size))
-        self.layers = numbered_layers(config)
-        self.key, self.value = jax.jit(lambda: empty_pages(config, self.pool.pages, size))()
-        self.table_width = -(-longest // (size * pages_at_a_time(size))) * pages_at_a_time(size)
-        self.texts = jnp.zeros((rows + 1, longest + 2), jnp.int32)  # nobody reads the last row and the last place
-        self.free_slots = list(range(rows))
+        self.config, self.eos, self.settings, self.longest = config, eos, settings, longest
+        self.pool = PagePool(1 + -(-(settings.cache_tokens or settings.max_rows * longest) // settings.page_size))
+        self.device = Device(config, model, settings, self.pool.pages, longest)
+        self.free_slots = list(range(settings.max_rows))
         self.waiting: collections.deque[Request] = collections.deque()
         self.rows: list[Request] = []  # requests that run, in the order of arrival
-        # steps that the device has not done, or nobody has read: requests with their tokens, which draw, whether whole
-        self.under_way: collections.deque[tuple[StepOutput, list[tuple[Request, int]], np.ndarray, bool]]
-        self.under_way = collections.deque()
+        # steps that the device has not done, or nobody has read; and whether what follows each token was scored
+        self.under_way: collections.deque[tuple[StepOutput, list[Request], StepInput, bool]] = collections.deque()
         self.changed: dict[Request, None] = {}  # since the last step
         self.prefix_hits = self.prefix_queries = 0  # tokens of prompts: those found in pages; all
-        self.decode_shapes = sorted({(min(4**i, rows), 1) for i in range(16)})
-        parts = {max(settings.chunk // share, 1) for share in (1, 4, 16)}
-        self.prompt_shapes = sorted({(n, T) for T in parts for n in (1, min(settings.chunk // T, rows))})
 
     @property
     def queued(self) -> int:
@@ -83,12 +67,7 @@ class Engine:
 
     def warm_up(self) -> Iterator[str]:
         """Compiles all that steps can be, and says after each what it was."""
-        self.texts = write_text(self.texts, self.settings.max_rows, np.zeros(self.texts.shape[1], np.int32))
-        for rows, length in sorted({*self.decode_shapes, *self.prompt_shapes}):
-            jax.block_until_ready(self.run(self.nothing(rows), length, whole=False))
-            yield f"{rows} x {length} tokens"
-        jax.block_until_ready(self.run(self.nothing(1), self.settings.chunk, whole=True))
-        yield f"1 x {self.settings.chunk} tokens, each scored"
+        return self.device.warm_up()
 
     def add(self, prompt: Sequence[int], sampling: Sampling) -> Request:
         """A request, which waits for its turn. InputError: it can never be served. QueueFull: not now."""
@@ -127,6 +106,8 @@ class Engine:
         new since the last call; none, when there is nothing to do.
         """
         self.admit()
+        if self.settings.guesses:
+            self.take_in(len(self.under_way))  # guesses go on from what is known
         started = self.continue_texts() + self.read_prompts()
         self.take_in(len(self.under_way) - started)
         changed, self.changed = list(self.changed), {}
@@ -163,9 +144,7 @@ class Engine:
             request.slot, request.reading = self.free_slots.pop(), True
             self.prefix_queries += len(text)
             self.grow(request, len(text))
-            padded = np.zeros(self.texts.shape[1], np.int32)
-            padded[: len(text)] = text
-            self.texts = write_text(self.texts, request.slot, padded)
+            self.device.write_text(request.slot, text)
 
     def share_pages(self, request: Request) -> None:
         """Gives a request the pages of its prompt that there are by now, in the place of its own."""
@@ -203,7 +182,7 @@ class Engine:
         self.changed[request] = None
 
     def continue_texts(self) -> int:
-        """Starts a step of the next token of each text that was read. The number of steps started: 1 or 0."""
+        """Starts a step of the next token of each text that was read, and another of texts with guesses. How many."""
 
         def ready(request):
             goes_on = request.drawn - len(request.prompt) < request.sampling.max_tokens
@@ -218,11 +197,20 @@ class Engine:
                     self.waiting.appendleft(latest)
             if ready(request):
                 self.grow(request, request.drawn)
-        parts = [(request, 1) for request in self.rows if ready(request)]
-        if parts:
-            rows = next(rows for rows, _ in self.decode_shapes if rows >= len(parts))
-            self.start(rows, 1, parts, whole=False)
-        return bool(parts)
+        parts = [(request, 1, self.guess(request)) for request in self.rows if ready(request)]
+        kinds = [part for part in parts if not part[2]], [part for part in parts if part[2]]
+        for length, alike in zip((1, 1 + self.settings.guesses), kinds, strict=True):
+            if alike:
+                self.start(self.device.rows_for(len(alike)), length, alike, whole=length > 1)
+        return sum(map(bool, kinds))
+
+    def guess(self, request: Request) -> list[int]:
+        """Tokens that may follow, if the request may still have them, and there are pages for their keys."""
+        room = (len(request.pages) + len(self.pool.free)) * self.settings.page_size - request.drawn
+        left = request.sampling.max_tokens - len(request.tokens) - 1
+        guesses = guess(request, most) if (most := min(self.settings.guesses, room, left)) > 0 else []
+        self.grow(request, request.drawn + len(guesses))
+        return guesses
 
     def read_prompts(self) -> int:
         """Starts a step of the next part of the first prompt, and of others with parts of that length. As above."""
@@ -231,15 +219,14 @@ class Engine:
             return 0
         for request in reading:
             self.skip_shared(request)
-        first = reading[0]
+        first, lengths = reading[0], [self.device.part_length(r.drawn - r.computed) for r in reading]
         if whole := first.sampling.prompt_logprobs and not first.tokens:
             length, most, alike = self.settings.chunk, 1, reading[:1]
         else:
-            length = self.part_length(first)
-            most = max(rows for rows, other in self.prompt_shapes if other == length)
-            alike = [request for request in reading if self.part_length(request) == length]
+            length, most = lengths[0], self.device.parts[lengths[0]]
+            alike = [request for request, own in zip(reading, lengths, strict=True) if own == length]
             alike = [request for request in alike if request is first or not request.sampling.prompt_logprobs]
-        parts = [(request, min(request.drawn - request.computed, length)) for request in alike[:most]]
+        parts = [(request, min(request.drawn - request.computed, length), []) for request in alike[:most]]
         self.start(most if len(parts) > 1 else 1, length, parts, whole)
         return 1
 
@@ -252,19 +239,12 @@ class Engine:
             request.cached += 0 if request.tokens else skipped
             self.prefix_hits += skipped
 
-    def part_length(self, request: Request) -> int:
-        """The length of the next part of a prompt: one that it fills, or of which it leaves a quarter over at most."""
-        left = request.drawn - request.computed
-        lengths = sorted({length for _, length in self.prompt_shapes})
-        shortest = next((length for length in lengths if left <= length), lengths[-1])
-        filled = [length for length in lengths if length <= left]
-        return filled[-1] if filled and left < 3 / 4 * shortest else shortest
-
-    def start(self, rows: int, length: int, parts: list[tuple[Request, int]], whole: bool) -> None:
-        """Gives the device a step: so many more tokens of each of these requests."""
-        step = self.nothing(rows)
-        for row, (request, count) in enumerate(parts):
-            step.slots[row], step.starts[row], step.counts[row] = request.slot, request.computed, count
+    def start(self, rows: int, length: int, parts: list[tuple[Request, int, list[int]]], whole: bool) -> None:
+        """Gives the device a step: so many more tokens of each of these requests, and those guessed to follow."""
+        step = self.device.nothing(rows, length - 1 if parts[0][2] else 0)
+        for row, (request, count, guesses) in enumerate(parts):
+            step.slots[row], step.starts[row], step.counts[row] = request.slot, request.computed, count + len(guesses)
+            step.guesses[row, : len(guesses)] = guesses
             step.tables[row, : len(request.pages)] = request.pages
             step.top[...] |= request.sampling.logprobs > 0
             for name, column in step.sampling._asdict().items():
@@ -274,22 +254,8 @@ class Engine:
             if request.computed == request.drawn:
                 step.draws[row], request.reading = True, False
                 request.drawn += 1
-        self.under_way.append((self.run(step, length, whole), parts, step.draws, whole))
-
-    def nothing(self, rows: int) -> StepInput:
-        """The input of a step in which nothing is to be done."""
-        types = {"prompt": np.int32, "top_k": np.int32, "seed": np.uint32}
-        sampling = Draws(**{name: np.zeros(rows, types.get(name, np.float32)) for name in Draws._fields})
-        sampling.top_p[:] = sampling.repetition_penalty[:] = 1
-        slots, zeros = np.full(rows, self.settings.max_rows, np.int32), np.zeros(rows, np.int32)
-        tables = np.zeros((rows, self.table_width), np.int32)
-        return StepInput(slots, zeros, zeros.copy(), np.zeros(rows, bool), tables, np.array(False), sampling)
-
-    def run(self, step: StepInput, length: int, whole: bool) -> StepOutput:
-        arrays = self.key, self.value, self.texts
-        output, cache, self.texts = run(self.model, *arrays, self.layers, step, length, whole)
-        self.key, self.value = write(self.key, self.value, cache, step, length)
-        return output
+        requests, scored = [request for request, *_ in parts], whole and not parts[0][2]
+        self.under_way.append((self.device.run(step, length, whole), requests, step, scored))
 
     def name_pages(self, request: Request) -> None:
         """Lets other texts find its full pages: their tokens are known here, their keys are there or to come."""
@@ -303,25 +269,23 @@ class Engine:
     def take_in(self, steps: int) -> None:
         """Waits for the oldest steps under way, and gives their requests what they brought."""
         for _ in range(steps):
-            output, parts, draws, whole = self.under_way.popleft()
+            output, requests, step, scored = self.under_way.popleft()
             scores, tokens, *top = (x.tolist() for x in jax.device_get(output))
-            for row, (request, count) in enumerate(parts):
+            for row, request in enumerate(requests):
                 if request.finish:
                     continue  # since the step was started
                 tops = [dict(zip(*pair, strict=True)) for pair in zip(*(x[row] for x in top), strict=True)]
                 tops = [dict(list(x.items())[: request.sampling.logprobs]) for x in tops]
-                if whole:
-                    places = count - bool(draws[row])
-                    request.prompt_logprobs += scores[row][:places]
-                    request.prompt_top_logprobs += tops[:places]
-                if draws[row]:
-                    place = count - 1 if whole else 0
-                    request.tokens.append(tokens[row][place])
-                    request.logprobs.append(scores[row][place])
-                    request.top_logprobs.append(tops[place])
+                guesses, first = step.guesses[row, : step.counts[row] - 1].tolist(), 0
+                if scored:
+                    first = int(step.counts[row] - step.draws[row])  # token that was drawn
+                    request.prompt_logprobs += scores[row][:first]
+                    request.prompt_top_logprobs += tops[:first]
+                if step.draws[row]:
+                    right = [guess == token for guess, token in zip(guesses, tokens[row], strict=False)]
+                    end = first + [*right, False].index(False) + 1
+                    why = request.add(tokens[row][first:end], scores[row][first:end], tops[first:end], self.eos)
                     self.name_pages(request)
                     self.changed[request] = None
-                    if request.tokens[-1] == self.eos and not request.sampling.ignore_eos:
-                        self.end(request, "stop")
-                    elif len(request.tokens) == request.sampling.max_tokens:
-                        self.end(request, "length")
+                    if why:
+                        self.end(request, why)

@@ -15,6 +15,7 @@ class EngineSettings:
     page_size: int = 16  # tokens in a page; texts share whole pages that they begin with
     cache_tokens: int = 0  # tokens that all pages have room for; 0: so many as max_rows texts of max_length have
     chunk: int = 256  # tokens of prompts in a step, between which running texts go on
+    guesses: int = 0  # tokens that a step checks of each text, beside the one it draws, where the text repeats itself
 
 
 class QueueFull(Exception):
@@ -40,6 +41,8 @@ class Request:
     drawn: int = 0  # tokens that it has once the steps under way are done
     computed: int = 0  # those of them whose keys are in pages then
     reading: bool = False  # whether that is less than what it came with
+    places: dict[tuple[int, ...], int] = dataclasses.field(default_factory=dict)  # what the last of some tokens led to
+    searched: int = 1  # tokens of the text that are in `places`
 
     @property
     def text(self) -> list[int]:
@@ -50,3 +53,14 @@ class Request:
         """Of the page after those whose digests there are."""
         start = len(self.digests) * size
         return page_digest(self.digests[-1] if self.digests else b"", text[start : start + size])
+
+    def add(self, tokens: list[int], logprobs: list[float], tops: list[dict[int, float]], eos: int) -> str | None:
+        """Takes what a step brought, up to eos. How the text ends, if it does."""
+        ends = eos in tokens and not self.sampling.ignore_eos
+        count = tokens.index(eos) + 1 if ends else len(tokens)
+        self.tokens += tokens[:count]
+        self.logprobs += logprobs[:count]
+        self.top_logprobs += tops[:count]
+        self.computed, self.drawn = self.computed + count - 1, self.drawn + count - 1  # the first is in them already
+        full = len(self.tokens) == self.sampling.max_tokens
+        return "stop" if ends else "length" if full else None

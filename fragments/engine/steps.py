@@ -18,6 +18,7 @@ class StepInput(NamedTuple):
     starts: Array  # [B]: positions of the first token of each
     counts: Array  # [B]: how many tokens there are of each
     draws: Array  # [B]: whether the next token is to be drawn
+    guesses: Array  # [B, T - 1], or [B, 0]: tokens after the first, to be compared with those that are drawn
     tables: Array  # [B, M]: pages
     top: Array  # []: whether any of them wants to know the likeliest tokens
     sampling: Draws
@@ -27,7 +28,7 @@ class StepOutput(NamedTuple):
     """What a step gives, of B texts: after their last tokens (C = 1), or after each of their T tokens (C = T)."""
 
     scores: Array  # [B, C]: log-probability of the token that follows
-    tokens: Array  # [B, C]: that token, which was drawn where it was not known
+    tokens: Array  # [B, C]: that token, which was drawn where it was not known, or was guessed
     top_tokens: Array  # [B, C, 20]
     top_logprobs: Array  # [B, C, 20]
 
@@ -83,24 +84,31 @@ def run(
 ) -> tuple[StepOutput, Cache, Array]:
     """One step: at most `length` (T) tokens of each text go through the model, and the next one is drawn.
 
+    Where tokens are guessed, one is drawn after each: as long as they are the guessed ones, they are the text's.
+
     Args:
         key, value: of the pool of pages.
         texts: [slots, S], all tokens so far.
         whole: whether what follows each token is scored, and not the last one's alone.
     """
     point("run.model", model)
+    (B, G), nobodys = step.guesses.shape, texts.shape[1] - 1
+    places = step.starts[:, None] + jnp.arange(G)
+    texts = texts.at[step.slots[:, None], jnp.where(step.draws[:, None], places + 1, nobodys)].set(step.guesses)
     positions = positions_of(step, length)
     tokens = jnp.where(positions < 0, 0, texts[step.slots[:, None], positions])
     x, cache = hidden(model, tokens, positions, Pages(key, value, step.tables), layers)  # [B, T, D]
-    lengths, last = step.starts + step.counts, jnp.maximum(step.counts - 1, 0)[:, None]  # [B], [B, 1]
+    lengths = step.starts + step.counts  # [B]
     if not whole:
+        last = jnp.maximum(step.counts - 1, 0)[:, None]
         x = jnp.take_along_axis(x, last[:, :, None], axis=1)  # [B, 1, D]
         positions = lengths[:, None] - 1  # [B, 1]
     logits = model.embedding.logits(x, model.embedding.kernel())  # [B, C, V]
-    last_logits = jnp.take_along_axis(logits, last[:, :, None], axis=1)[:, 0] if whole else logits[:, 0]
-    drawn = sample(last_logits, texts[step.slots], lengths, step.sampling)
-    nobodys = texts.shape[1] - 1
-    texts = texts.at[step.slots, jnp.where(step.draws, lengths, nobodys)].set(drawn)
+    C = logits.shape[1]
+    each = jax.tree.map(lambda x: jnp.repeat(x, C), (step.slots, step.sampling))
+    drawn = sample(logits.reshape(B * C, -1), texts[each[0]], positions.ravel() + 1, each[1]).reshape(B, C)
+    is_drawn = step.draws[:, None] & ((positions >= 0) if G else (positions + 1 == lengths[:, None]))  # [B, C]
+    texts = texts.at[step.slots[:, None], jnp.where(is_drawn, positions + 1, nobodys)].set(drawn)
     following = texts[step.slots[:, None], positions + 1]  # [B, C]
     logprobs = jax.nn.log_softmax(logits)
     scores = jnp.take_along_axis(logprobs, following[:, :, None], axis=2)[:, :, 0]

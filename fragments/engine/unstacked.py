@@ -27,7 +27,7 @@ def stack(model: Decoder) -> Decoder:
     return jax.tree.map(together, model, is_leaf=lambda x: isinstance(x, nnx.Param))
 
 
-@splice("Engine.model")
+@splice("Device.model")
 def _(model):
     model = unstack(model)
 
