@@ -1,10 +1,12 @@
 """What an engine keeps on the device, and the shapes of its steps."""
 
+import contextlib
 from collections.abc import Iterator
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.sharding import Mesh
 
 from generator.language import point
 from generator.language.roles import (
@@ -16,8 +18,9 @@ from generator.language.roles import (
     StepOutput,
     empty_pages,
     numbered_layers,
-    pages_at_a_time,
     run,
+    shard,
+    table_widths,
     write,
     write_text,
 )
@@ -26,29 +29,36 @@ from generator.language.roles import (
 class Device:
     """Weights, pages and texts, and the programs of all steps: a few, that are compiled before any request comes."""
 
-    def __init__(self, config: Config, model: Decoder, settings: EngineSettings, pages: int, longest: int):
+    def __init__(
+        self, config: Config, model: Decoder, settings: EngineSettings, mesh: Mesh | None, pages: int, longest: int
+    ):
         rows, size, chunk = settings.max_rows, settings.page_size, settings.chunk
         point("Device.model", model)
-        self.model, self.settings, self.layers = model, settings, numbered_layers(config)
-        self.key, self.value = jax.jit(lambda: empty_pages(config, pages, size))()
-        self.table_width = -(-longest // (size * pages_at_a_time(size))) * pages_at_a_time(size)
-        self.texts = jnp.zeros((rows + 1, longest + 2), jnp.int32)  # nobody reads the last row and the last place
+        self.model, self.settings, self.laid_over, self.layers = model, settings, mesh, numbered_layers(config)
+        self.widths = table_widths(longest, size)
+        with self.computing():
+            self.key, self.value = jax.jit(lambda: empty_pages(config, pages, size))()
+            # nobody reads the last row and the last place
+            self.texts = jax.jit(lambda: shard(jnp.zeros((rows + 1, longest + 2), jnp.int32), None, None))()
         self.rows = sorted({min(4**i, rows) for i in range(16)})  # of steps that draw a token of each text
         parts = {max(chunk // share, 1) for share in (1, 4, 16)}
         self.parts = {length: min(chunk // length, rows) for length in sorted(parts)}  # of prompts: length, texts
 
+    def computing(self) -> contextlib.AbstractContextManager[object]:
+        return jax.set_mesh(self.laid_over) if self.laid_over else contextlib.nullcontext()
+
     def warm_up(self) -> Iterator[str]:
         """Compiles all that steps can be, and says after each what it was."""
         self.write_text(self.settings.max_rows, [])
+        guesses, chunk = self.settings.guesses, self.settings.chunk
         shapes = {(rows, 1) for rows in self.rows} | {(n, T) for T, most in self.parts.items() for n in (1, most)}
-        for rows, length in sorted(shapes):
-            jax.block_until_ready(self.run(self.nothing(rows), length, whole=False))
-            yield f"{rows} x {length} tokens"
-        jax.block_until_ready(self.run(self.nothing(1), self.settings.chunk, whole=True))
-        yield f"1 x {self.settings.chunk} tokens, each scored"
-        for rows in self.rows if (guesses := self.settings.guesses) else []:
-            jax.block_until_ready(self.run(self.nothing(rows, guesses), 1 + guesses, whole=True))
-            yield f"{rows} x {1 + guesses} tokens, of which {guesses} are guessed"
+        steps = [(rows, length, 0, "") for rows, length in sorted(shapes)] + [(1, chunk, 0, ", each scored")]
+        if guesses:
+            steps += [(rows, 1 + guesses, guesses, f", of which {guesses} are guessed") for rows in self.rows]
+        for width in self.widths:
+            for rows, length, guessed, how in steps:
+                jax.block_until_ready(self.run(self.nothing(rows, width, guessed), length, whole=bool(how)))
+                yield f"{rows} x {length} tokens{how}, {width * self.settings.page_size} before"
 
     def rows_for(self, texts: int) -> int:
         """Rows of the smallest step that draws a token of each."""
@@ -63,20 +73,23 @@ class Device:
     def write_text(self, slot: int, text: list[int]) -> None:
         padded = np.zeros(self.texts.shape[1], np.int32)
         padded[: len(text)] = text
-        self.texts = write_text(self.texts, slot, padded)
+        with self.computing():
+            self.texts = write_text(self.texts, slot, padded)
 
-    def nothing(self, rows: int, guesses: int = 0) -> StepInput:
-        """The input of a step in which nothing is to be done."""
+    def nothing(self, rows: int, pages: int, guesses: int) -> StepInput:
+        """The input of a step in which nothing is to be done, with room for so many pages of each text."""
         types = {"prompt": np.int32, "top_k": np.int32, "seed": np.uint32}
         sampling = Draws(**{name: np.zeros(rows, types.get(name, np.float32)) for name in Draws._fields})
         sampling.top_p[:] = sampling.repetition_penalty[:] = 1
         slots, zeros = np.full(rows, self.settings.max_rows, np.int32), np.zeros(rows, np.int32)
-        guessed, tables = np.zeros((rows, guesses), np.int32), np.zeros((rows, self.table_width), np.int32)
+        width = next(width for width in self.widths if width >= pages)
+        guessed, tables = np.zeros((rows, guesses), np.int32), np.zeros((rows, width), np.int32)
         return StepInput(slots, zeros, zeros.copy(), zeros > 0, guessed, tables, np.array(False), sampling)
 
     def run(self, step: StepInput, length: int, whole: bool) -> StepOutput:
         """Starts a step."""
         arrays = self.key, self.value, self.texts
-        output, cache, self.texts = run(self.model, *arrays, self.layers, step, length, whole)
-        self.key, self.value = write(self.key, self.value, cache, step, length)
+        with self.computing():
+            output, cache, self.texts = run(self.model, *arrays, self.layers, step, length, whole)
+            self.key, self.value = write(self.key, self.value, cache, step, length)
         return output

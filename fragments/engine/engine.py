@@ -8,6 +8,7 @@ import collections
 from collections.abc import Iterator, Sequence
 
 import jax
+from jax.sharding import Mesh
 
 from generator.language.roles import (
     TOP,
@@ -30,7 +31,7 @@ from generator.language.roles import (
 class Engine:
     """Requests in the order of their arrival. For one thread."""
 
-    def __init__(self, config: Config, model: Decoder, eos: int, settings: EngineSettings):
+    def __init__(self, config: Config, model: Decoder, eos: int, settings: EngineSettings, mesh: Mesh | None = None):
         longest = settings.max_length or config.context_length
         bounds = dict.fromkeys(("max_length", "cache_tokens"), (0, 2**31 - 1))
         problems = field_problems(settings, bounds | {"guesses": (0, 64)})
@@ -40,7 +41,7 @@ class Engine:
             raise InputError("\n".join(problems))
         self.config, self.eos, self.settings, self.longest = config, eos, settings, longest
         self.pool = PagePool(1 + -(-(settings.cache_tokens or settings.max_rows * longest) // settings.page_size))
-        self.device = Device(config, model, settings, self.pool.pages, longest)
+        self.device = Device(config, model, settings, mesh, self.pool.pages, longest)
         self.free_slots = list(range(settings.max_rows))
         self.waiting: collections.deque[Request] = collections.deque()
         self.rows: list[Request] = []  # requests that run, in the order of arrival
@@ -241,7 +242,8 @@ class Engine:
 
     def start(self, rows: int, length: int, parts: list[tuple[Request, int, list[int]]], whole: bool) -> None:
         """Gives the device a step: so many more tokens of each of these requests, and those guessed to follow."""
-        step = self.device.nothing(rows, length - 1 if parts[0][2] else 0)
+        pages = max(len(request.pages) for request, *_ in parts)
+        step = self.device.nothing(rows, pages, length - 1 if parts[0][2] else 0)
         for row, (request, count, guesses) in enumerate(parts):
             step.slots[row], step.starts[row], step.counts[row] = request.slot, request.computed, count + len(guesses)
             step.guesses[row, : len(guesses)] = guesses

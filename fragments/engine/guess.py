@@ -12,9 +12,9 @@ def guess(request: Request, most: int) -> list[int]:
     """So many tokens; none, where the last ones were never there before."""
     text, size = request.text, GUESSED_FROM
     for end in range(request.searched, len(text)):  # of what came since the last time
-        request.places[tuple(text[max(end - size, 0) : end])] = end
+        request.seen[tuple(text[max(end - size, 0) : end])] = end
     request.searched = len(text)
-    place = request.places.get(tuple(text[-size:]))
+    place = request.seen.get(tuple(text[-size:]))
     for guessed in range(0 if place is None else most):
         text.append(text[place + guessed])  # where the text goes in circles, of what was guessed as well
     return text[request.searched :]

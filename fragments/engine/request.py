@@ -41,8 +41,8 @@ class Request:
     drawn: int = 0  # tokens that it has once the steps under way are done
     computed: int = 0  # those of them whose keys are in pages then
     reading: bool = False  # whether that is less than what it came with
-    places: dict[tuple[int, ...], int] = dataclasses.field(default_factory=dict)  # what the last of some tokens led to
-    searched: int = 1  # tokens of the text that are in `places`
+    seen: dict[tuple[int, ...], int] = dataclasses.field(default_factory=dict)  # what the last of some tokens led to
+    searched: int = 1  # tokens of the text that are in `seen`
 
     @property
     def text(self) -> list[int]:

@@ -10,8 +10,8 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from generator.language import emit, layers, point, proceed, provide, splice
-from generator.language.roles import Config
+from generator.language import emit, layers, point, proceed, provide, setting, splice
+from generator.language.roles import Config, shard
 
 UNSEEN = 2**30  # a position that is later than that of any query
 
@@ -56,22 +56,33 @@ def empty_pages(config: Config, pages: int, size: int) -> tuple[Array, Array]:
     with point("empty_pages.shape", config, pages, size):
         shape = config.layers, pages, config.kv_heads, size, config.head_size
     with point("empty_pages.arrays", shape, config):
-        arrays = jnp.zeros(shape, config.dtype), jnp.zeros(shape, config.dtype)
+        zeros = shard(jnp.zeros(shape, config.dtype), None, None, "kv_heads", None, None)
+        arrays = zeros, zeros
     return arrays
 
 
 def pages_at_a_time(size: int) -> int:
-    """Pages of `size` positions that attention reads at a time: tables have a multiple of it."""
-    return max(64 // size, 1)  # more than 64 positions of 32 texts would leave a processor's cache
+    """Pages of `size` positions that attention reads at a time, where there are so many."""
+    return max(setting("keys_at_a_time") // size, 1)
+
+
+def table_widths(longest: int, size: int) -> list[int]:
+    """Pages that tables can have, for texts of up to `longest` tokens: multiples of those that are read at a time."""
+    if setting("read_to_the_end"):
+        tokens = [512 * 4**i for i in range(16) if 512 * 4**i < longest] + [longest]
+    else:
+        tokens = [longest]
+    n, widths = pages_at_a_time(size), [-(-length // size) for length in tokens]
+    return sorted({width if width < n else -(-width // n) * n for width in widths})
 
 
 def attend_cached(q: Array, cache: Cache, pages: Pages, positions: Array) -> Array:
     """Attention of q [B, T, N, H] at `positions` [B, T] over what the pages hold before the first, and over its own.
 
-    Keys come in blocks, as many as the longest text has; the softmax goes along. Own keys are first: each sees itself.
+    Keys come in blocks; the softmax goes along. Own keys are first: each sees itself.
     """
     B, T, N, H = q.shape
-    K, n = cache.key.shape[2], pages_at_a_time(pages.key.shape[3])
+    K, n = cache.key.shape[2], min(pages_at_a_time(pages.key.shape[3]), pages.tables.shape[1])
     q = (q * H**-0.5).reshape(B, T, K, N // K, H)
     before = positions[:, :1]  # [B, 1]: so many keys are in the pages
 
@@ -103,7 +114,10 @@ def attend_cached(q: Array, cache: Cache, pages: Pages, positions: Array) -> Arr
     sums = highest, total, jnp.zeros((B, N, T, cache.value.shape[-1]))
     own = cache.key.swapaxes(1, 2), cache.value.swapaxes(1, 2)
     sums = add_keys(sums, *own, jnp.where(positions < 0, UNSEEN, positions))
-    blocks = -(jnp.max(before) // -(n * pages.key.shape[3]))
+    if setting("read_to_the_end"):
+        blocks = pages.tables.shape[1] // n  # all: for how many have keys, the host would wait in each layer
+    else:
+        blocks = -(jnp.max(before) // -(n * pages.key.shape[3]))
     _, total, context = jax.lax.fori_loop(0, blocks, add_block, sums)
     return (context / total).swapaxes(1, 2).astype(q.dtype)
 

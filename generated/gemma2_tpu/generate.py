@@ -12,11 +12,10 @@ from pathlib import Path
 
 import tyro
 
-from .checkpoint import load_checkpoint
+from .checkpoint import load_to_serve
 from .documents import as_text
 from .engine import Engine, EngineSettings, Sampling
 from .errors import InputError, ending_with_messages
-from .parallel import make_mesh
 from .text import Text
 from .tokenizer import load_tokenizer
 
@@ -32,15 +31,23 @@ def stream_tokens(engine: Engine, prompt: list[int], sampling: Sampling) -> Iter
 
 
 @ending_with_messages()
-def main(checkpoint_dir: str, sampling: Sampling, prompt: str | None = None, prompts: str | None = None) -> None:
-    """Prints a prompt and its continuation by the newest checkpoint of a directory.
+def main(
+    sampling: Sampling,
+    checkpoint_dir: str = "",
+    hf: str = "",
+    prompt: str | None = None,
+    prompts: str | None = None,
+    mesh_tensor: int = 1,
+) -> None:
+    """Prints a prompt and its continuation by the newest checkpoint of a directory, or by a Hugging Face directory.
 
     Args:
         prompts: a file with a prompt in each line; each is printed with its continuation, as a line of JSON.
+        mesh_tensor: devices that share the heads and the inner feed-forward.
     """
     if (prompt is None) == (prompts is None):
         raise InputError("give either --prompt TEXT or --prompts FILE")
-    config, model = load_checkpoint(checkpoint_dir, make_mesh())
+    config, model, mesh = load_to_serve(checkpoint_dir, hf, None, mesh_tensor)
     tokenizer = load_tokenizer(config.tokenizer)
 
     def encode(text: str) -> list[int]:
@@ -49,7 +56,7 @@ def main(checkpoint_dir: str, sampling: Sampling, prompt: str | None = None, pro
     if prompt is not None:
         ids = encode(as_text(prompt.encode(errors="surrogateescape"), "--prompt"))
         longest = min(len(ids) + sampling.max_tokens, config.context_length)
-        engine = Engine(config, model, tokenizer.eos, EngineSettings(max_rows=1, max_length=longest))
+        engine = Engine(config, model, tokenizer.eos, EngineSettings(max_rows=1, max_length=longest), mesh)
         text = Text(tokenizer, ids, [])
         print(tokenizer.decode(ids), end="", flush=True)
         for token in stream_tokens(engine, ids, sampling):
@@ -60,7 +67,7 @@ def main(checkpoint_dir: str, sampling: Sampling, prompt: str | None = None, pro
             texts = as_text(Path(prompts).read_bytes(), prompts).splitlines()
         except OSError as error:
             raise InputError(f"--prompts {prompts}: {error.strerror}: give a file with a prompt in each line") from None
-        engine = Engine(config, model, tokenizer.eos, EngineSettings(queue=len(texts)))
+        engine = Engine(config, model, tokenizer.eos, EngineSettings(queue=len(texts)), mesh)
         for text, request in zip(texts, engine.generate([*map(encode, texts)], sampling), strict=True):
             added = Text(tokenizer, request.prompt, [])
             pieces = [*map(added.add, request.tokens), added.end()]

@@ -10,6 +10,7 @@ import numpy as np
 from jax import Array
 
 from .config import Config
+from .parallel import shard
 
 UNSEEN = 2**30  # a position that is later than that of any query
 
@@ -25,18 +26,18 @@ class Cache(NamedTuple):
 class Pages(NamedTuple):
     """The pool of pages, and where in it the texts are that go through the model now."""
 
-    key: Array  # [L, P, S, K, H]: P pages, each of S positions; what is in page 0 is never seen
+    key: Array  # [L, P, K, S, H]: P pages, each of S positions; what is in page 0 is never seen
     value: Array
     tables: Array  # [B, M] int32: the pages of each text, in order
 
     def write(self, cache: "Cache", positions: Array) -> "Pages":
         """The pages with the keys and values that a model returned, at positions [B, T]; below 0 is padding."""
-        size = self.key.shape[2]
+        size = self.key.shape[3]
         page = jnp.take_along_axis(self.tables, jnp.maximum(positions, 0) // size, axis=1)
         page, slot = jnp.where(positions < 0, 0, page), positions % size  # [B, T]
         key, value = self.key, self.value
         for new in jax.tree.leaves(cache, is_leaf=lambda x: isinstance(x, Cache)):
-            at = new.layer[:, None, None], page, slot
+            at = new.layer[:, None, None], page, slice(None), slot
             key, value = key.at[at].set(new.key), value.at[at].set(new.value)
         return self._replace(key=key, value=value)
 
@@ -51,47 +52,58 @@ def numbered_layers(config: Config) -> Cache:
 
 def empty_pages(config: Config, pages: int, size: int) -> tuple[Array, Array]:
     """Keys and values of a pool of pages, each of `size` positions: all zero."""
-    shape = config.layers, pages, size, config.kv_heads, config.head_size
-    return jnp.zeros(shape, config.dtype), jnp.zeros(shape, config.dtype)
+    shape = config.layers, pages, config.kv_heads, size, config.head_size
+    zeros = shard(jnp.zeros(shape, config.dtype), None, None, "kv_heads", None, None)
+    arrays = zeros, zeros
+    return arrays
 
 
 def pages_at_a_time(size: int) -> int:
-    """Pages of `size` positions that attention reads at a time: tables have a multiple of it."""
-    return max(128 // size, 1)
+    """Pages of `size` positions that attention reads at a time, where there are so many."""
+    return max(2048 // size, 1)
+
+
+def table_widths(longest: int, size: int) -> list[int]:
+    """Pages that tables can have, for texts of up to `longest` tokens: multiples of those that are read at a time."""
+    tokens = [512 * 4**i for i in range(16) if 512 * 4**i < longest] + [longest]
+    n, widths = pages_at_a_time(size), [-(-length // size) for length in tokens]
+    return sorted({width if width < n else -(-width // n) * n for width in widths})
 
 
 def attend_cached(q: Array, cache: Cache, pages: Pages, positions: Array) -> Array:
     """Attention of q [B, T, N, H] at `positions` [B, T] over what the pages hold before the first, and over its own.
 
-    Keys come in blocks, as many as the longest text has; the softmax goes along. Own keys are first: each sees itself.
+    Keys come in blocks; the softmax goes along. Own keys are first: each sees itself.
     """
     B, T, N, H = q.shape
-    K, n = cache.key.shape[2], pages_at_a_time(pages.key.shape[2])
+    K, n = cache.key.shape[2], min(pages_at_a_time(pages.key.shape[3]), pages.tables.shape[1])
     q = (q * H**-0.5).reshape(B, T, K, N // K, H)
     before = positions[:, :1]  # [B, 1]: so many keys are in the pages
 
     def add_keys(sums, k, v, places):
-        """Adds keys and values [B, C, K, H] at places [B, C] to the sums, of which the highest score is apart."""
+        """Adds keys and values [B, K, C, H] at places [B, C] to the sums, of which the highest score is apart."""
         highest, total, context = sums
         distance = positions[:, None, :, None] - places[:, None, None]  # [B, 1, T, C]
         visible = distance >= 0
-        scores = jnp.einsum("BTKGH,BCKH->BKGTC", q, k, preferred_element_type=jnp.float32).reshape(B, N, T, -1)
+        scores = jnp.einsum("BTKGH,BKCH->BKGTC", q, k, preferred_element_type=jnp.float32).reshape(B, N, T, -1)
         scores = jnp.where(visible, scores, -1e30)
         above, highest = highest, jnp.maximum(highest, scores.max(axis=-1, keepdims=True))
         weights, kept = jnp.exp(scores - highest), jnp.exp(above - highest)
-        added = jnp.einsum("BKGTC,BCKU->BKGTU", weights.reshape(B, K, N // K, T, -1).astype(v.dtype), v)
+        added = jnp.einsum("BKGTC,BKCU->BKGTU", weights.reshape(B, K, N // K, T, -1).astype(v.dtype), v)
         context = kept * context + added.reshape(B, N, T, -1)
         return highest, kept * total + weights.sum(axis=-1, keepdims=True), context
 
     def add_block(i, sums):
         table = jax.lax.dynamic_slice_in_dim(pages.tables, i * n, n, axis=1)
-        k, v = (x[cache.layer, table].reshape(B, -1, *x.shape[3:]) for x in (pages.key, pages.value))
-        places = i * k.shape[1] + jnp.arange(k.shape[1])
+        k, v = (x[cache.layer, table].swapaxes(1, 2) for x in (pages.key, pages.value))  # [B, K, n, S, H]
+        k, v = (x.reshape(B, K, -1, x.shape[-1]) for x in (k, v))  # [B, K, C, H]
+        places = i * k.shape[2] + jnp.arange(k.shape[2])
         return add_keys(sums, k, v, jnp.where(places < before, places, UNSEEN))
 
     highest, total = jnp.full((B, N, T, 1), -1e30), jnp.zeros((B, N, T, 1))
     sums = highest, total, jnp.zeros((B, N, T, cache.value.shape[-1]))
-    sums = add_keys(sums, cache.key, cache.value, jnp.where(positions < 0, UNSEEN, positions))
-    blocks = -(jnp.max(before) // -(n * pages.key.shape[2]))
+    own = cache.key.swapaxes(1, 2), cache.value.swapaxes(1, 2)
+    sums = add_keys(sums, *own, jnp.where(positions < 0, UNSEEN, positions))
+    blocks = pages.tables.shape[1] // n  # all: for how many have keys, the host would wait in each layer
     _, total, context = jax.lax.fori_loop(0, blocks, add_block, sums)
     return (context / total).swapaxes(1, 2).astype(q.dtype)

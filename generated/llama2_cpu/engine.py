@@ -8,6 +8,7 @@ engine.generate(prompts, Sampling(max_tokens=64))  # or add() requests, and step
 """
 
 import collections
+import contextlib
 import dataclasses
 import functools
 import hashlib
@@ -19,11 +20,13 @@ import jax.numpy as jnp
 import numpy as np
 from flax import nnx
 from jax import Array
+from jax.sharding import Mesh
 
 from .config import Config
 from .errors import InputError, field_problems
 from .model import Decoder
-from .pages import Cache, Pages, empty_pages, numbered_layers, pages_at_a_time
+from .pages import Cache, Pages, empty_pages, numbered_layers, table_widths
+from .parallel import shard
 
 TOP = 20  # likeliest tokens that a request may ask for
 
@@ -191,8 +194,8 @@ class Request:
     drawn: int = 0  # tokens that it has once the steps under way are done
     computed: int = 0  # those of them whose keys are in pages then
     reading: bool = False  # whether that is less than what it came with
-    places: dict[tuple[int, ...], int] = dataclasses.field(default_factory=dict)  # what the last of some tokens led to
-    searched: int = 1  # tokens of the text that are in `places`
+    seen: dict[tuple[int, ...], int] = dataclasses.field(default_factory=dict)  # what the last of some tokens led to
+    searched: int = 1  # tokens of the text that are in `seen`
 
     @property
     def text(self) -> list[int]:
@@ -327,29 +330,36 @@ def run(
 class Device:
     """Weights, pages and texts, and the programs of all steps: a few, that are compiled before any request comes."""
 
-    def __init__(self, config: Config, model: Decoder, settings: EngineSettings, pages: int, longest: int):
+    def __init__(
+        self, config: Config, model: Decoder, settings: EngineSettings, mesh: Mesh | None, pages: int, longest: int
+    ):
         rows, size, chunk = settings.max_rows, settings.page_size, settings.chunk
         model = unstack(model)
-        self.model, self.settings, self.layers = model, settings, numbered_layers(config)
-        self.key, self.value = jax.jit(lambda: empty_pages(config, pages, size))()
-        self.table_width = -(-longest // (size * pages_at_a_time(size))) * pages_at_a_time(size)
-        self.texts = jnp.zeros((rows + 1, longest + 2), jnp.int32)  # nobody reads the last row and the last place
+        self.model, self.settings, self.laid_over, self.layers = model, settings, mesh, numbered_layers(config)
+        self.widths = table_widths(longest, size)
+        with self.computing():
+            self.key, self.value = jax.jit(lambda: empty_pages(config, pages, size))()
+            # nobody reads the last row and the last place
+            self.texts = jax.jit(lambda: shard(jnp.zeros((rows + 1, longest + 2), jnp.int32), None, None))()
         self.rows = sorted({min(4**i, rows) for i in range(16)})  # of steps that draw a token of each text
         parts = {max(chunk // share, 1) for share in (1, 4, 16)}
         self.parts = {length: min(chunk // length, rows) for length in sorted(parts)}  # of prompts: length, texts
 
+    def computing(self) -> contextlib.AbstractContextManager[object]:
+        return jax.set_mesh(self.laid_over) if self.laid_over else contextlib.nullcontext()
+
     def warm_up(self) -> Iterator[str]:
         """Compiles all that steps can be, and says after each what it was."""
         self.write_text(self.settings.max_rows, [])
+        guesses, chunk = self.settings.guesses, self.settings.chunk
         shapes = {(rows, 1) for rows in self.rows} | {(n, T) for T, most in self.parts.items() for n in (1, most)}
-        for rows, length in sorted(shapes):
-            jax.block_until_ready(self.run(self.nothing(rows), length, whole=False))
-            yield f"{rows} x {length} tokens"
-        jax.block_until_ready(self.run(self.nothing(1), self.settings.chunk, whole=True))
-        yield f"1 x {self.settings.chunk} tokens, each scored"
-        for rows in self.rows if (guesses := self.settings.guesses) else []:
-            jax.block_until_ready(self.run(self.nothing(rows, guesses), 1 + guesses, whole=True))
-            yield f"{rows} x {1 + guesses} tokens, of which {guesses} are guessed"
+        steps = [(rows, length, 0, "") for rows, length in sorted(shapes)] + [(1, chunk, 0, ", each scored")]
+        if guesses:
+            steps += [(rows, 1 + guesses, guesses, f", of which {guesses} are guessed") for rows in self.rows]
+        for width in self.widths:
+            for rows, length, guessed, how in steps:
+                jax.block_until_ready(self.run(self.nothing(rows, width, guessed), length, whole=bool(how)))
+                yield f"{rows} x {length} tokens{how}, {width * self.settings.page_size} before"
 
     def rows_for(self, texts: int) -> int:
         """Rows of the smallest step that draws a token of each."""
@@ -364,22 +374,25 @@ class Device:
     def write_text(self, slot: int, text: list[int]) -> None:
         padded = np.zeros(self.texts.shape[1], np.int32)
         padded[: len(text)] = text
-        self.texts = write_text(self.texts, slot, padded)
+        with self.computing():
+            self.texts = write_text(self.texts, slot, padded)
 
-    def nothing(self, rows: int, guesses: int = 0) -> StepInput:
-        """The input of a step in which nothing is to be done."""
+    def nothing(self, rows: int, pages: int, guesses: int) -> StepInput:
+        """The input of a step in which nothing is to be done, with room for so many pages of each text."""
         types = {"prompt": np.int32, "top_k": np.int32, "seed": np.uint32}
         sampling = Draws(**{name: np.zeros(rows, types.get(name, np.float32)) for name in Draws._fields})
         sampling.top_p[:] = sampling.repetition_penalty[:] = 1
         slots, zeros = np.full(rows, self.settings.max_rows, np.int32), np.zeros(rows, np.int32)
-        guessed, tables = np.zeros((rows, guesses), np.int32), np.zeros((rows, self.table_width), np.int32)
+        width = next(width for width in self.widths if width >= pages)
+        guessed, tables = np.zeros((rows, guesses), np.int32), np.zeros((rows, width), np.int32)
         return StepInput(slots, zeros, zeros.copy(), zeros > 0, guessed, tables, np.array(False), sampling)
 
     def run(self, step: StepInput, length: int, whole: bool) -> StepOutput:
         """Starts a step."""
         arrays = self.key, self.value, self.texts
-        output, cache, self.texts = run(self.model, *arrays, self.layers, step, length, whole)
-        self.key, self.value = write(self.key, self.value, cache, step, length)
+        with self.computing():
+            output, cache, self.texts = run(self.model, *arrays, self.layers, step, length, whole)
+            self.key, self.value = write(self.key, self.value, cache, step, length)
         return output
 
 
@@ -390,9 +403,9 @@ def guess(request: Request, most: int) -> list[int]:
     """So many tokens; none, where the last ones were never there before."""
     text, size = request.text, GUESSED_FROM
     for end in range(request.searched, len(text)):  # of what came since the last time
-        request.places[tuple(text[max(end - size, 0) : end])] = end
+        request.seen[tuple(text[max(end - size, 0) : end])] = end
     request.searched = len(text)
-    place = request.places.get(tuple(text[-size:]))
+    place = request.seen.get(tuple(text[-size:]))
     for guessed in range(0 if place is None else most):
         text.append(text[place + guessed])  # where the text goes in circles, of what was guessed as well
     return text[request.searched :]
@@ -401,7 +414,7 @@ def guess(request: Request, most: int) -> list[int]:
 class Engine:
     """Requests in the order of their arrival. For one thread."""
 
-    def __init__(self, config: Config, model: Decoder, eos: int, settings: EngineSettings):
+    def __init__(self, config: Config, model: Decoder, eos: int, settings: EngineSettings, mesh: Mesh | None = None):
         longest = settings.max_length or config.context_length
         bounds = dict.fromkeys(("max_length", "cache_tokens"), (0, 2**31 - 1))
         problems = field_problems(settings, bounds | {"guesses": (0, 64)})
@@ -411,7 +424,7 @@ class Engine:
             raise InputError("\n".join(problems))
         self.config, self.eos, self.settings, self.longest = config, eos, settings, longest
         self.pool = PagePool(1 + -(-(settings.cache_tokens or settings.max_rows * longest) // settings.page_size))
-        self.device = Device(config, model, settings, self.pool.pages, longest)
+        self.device = Device(config, model, settings, mesh, self.pool.pages, longest)
         self.free_slots = list(range(settings.max_rows))
         self.waiting: collections.deque[Request] = collections.deque()
         self.rows: list[Request] = []  # requests that run, in the order of arrival
@@ -612,7 +625,8 @@ class Engine:
 
     def start(self, rows: int, length: int, parts: list[tuple[Request, int, list[int]]], whole: bool) -> None:
         """Gives the device a step: so many more tokens of each of these requests, and those guessed to follow."""
-        step = self.device.nothing(rows, length - 1 if parts[0][2] else 0)
+        pages = max(len(request.pages) for request, *_ in parts)
+        step = self.device.nothing(rows, pages, length - 1 if parts[0][2] else 0)
         for row, (request, count, guesses) in enumerate(parts):
             step.slots[row], step.starts[row], step.counts[row] = request.slot, request.computed, count + len(guesses)
             step.guesses[row, : len(guesses)] = guesses

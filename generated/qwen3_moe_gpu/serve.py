@@ -22,11 +22,9 @@ from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 from typing import Any, Literal
 
-import jax
 import msgspec
 import tyro
 import uvicorn
-from flax import nnx
 from prometheus_client import CollectorRegistry, Counter, Histogram, generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from starlette import requests
@@ -36,15 +34,11 @@ from starlette.responses import HTMLResponse, Response
 from starlette.routing import Route
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
-from .checkpoint import load_checkpoint
-from .config import Config
+from .checkpoint import load_to_serve
 from .engine import Engine, EngineSettings, Sampling
 from .engine_thread import EngineThread, Job
 from .errors import InputError, ending_with_messages
-from .huggingface import load_hf
-from .model import Decoder
 from .openai import Chat, Choice, Completion, Piece, Refusal, load_chat_template, read_fields
-from .parallel import make_mesh
 from .tokenizer import ByteTokenizer, FileTokenizer, load_tokenizer
 
 
@@ -187,6 +181,7 @@ class ServeSettings:
     checkpoint_dir: str = ""  # of the training run
     hf: str = ""  # the Hugging Face directory
     dtype: Literal["float32", "bfloat16"] | None = None  # of the computation; else as it was trained
+    mesh_tensor: int = 1  # devices that share the heads and the inner feed-forward
     host: str = "127.0.0.1"  # 0.0.0.0: for other machines too
     port: int = 8000  # 0: a free one
     model: str = __package__ or ""  # what clients call it
@@ -300,17 +295,6 @@ class HTTPProtocol(H11Protocol):
         self.loop.call_later(self.timeout_keep_alive, lambda: None if self.cycle else transport.close())
 
 
-def load_model(settings: ServeSettings) -> tuple[Config, Decoder]:
-    """From the one directory that is given, to compute in the dtype that is given."""
-    hf, folder = settings.hf, settings.checkpoint_dir
-    if bool(hf) == bool(folder):
-        raise InputError("give --checkpoint-dir, or --hf")
-    config, model = load_hf(hf) if hf else load_checkpoint(folder, make_mesh())
-    config = dataclasses.replace(config, dtype=settings.dtype or config.dtype)
-    abstract = jax.eval_shape(lambda: Decoder(config, nnx.Rngs(0)))
-    return config, jax.tree.unflatten(jax.tree.structure(abstract), jax.tree.leaves(model))
-
-
 @ending_with_messages()
 def main() -> None:
     settings = tyro.cli(ServeSettings, prog=f"python -m {__package__}.serve")
@@ -322,9 +306,9 @@ def main() -> None:
         raise InputError(f"--host {settings.host} --port {settings.port}: {error}: give others") from None
     _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))  # a connection is an open file
-    config, model = load_model(settings)
+    config, model, mesh = load_to_serve(settings.checkpoint_dir, settings.hf, settings.dtype, settings.mesh_tensor)
     tokenizer = load_tokenizer(config.tokenizer)
-    engine = Engine(config, model, tokenizer.eos, settings.engine)
+    engine = Engine(config, model, tokenizer.eos, settings.engine, mesh)
     for line in engine.warm_up():
         print(f"compiled {line}", flush=True)
 

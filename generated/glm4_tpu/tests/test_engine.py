@@ -5,6 +5,7 @@
 import collections
 import dataclasses
 import math
+import sys
 
 import jax
 import jax.numpy as jnp
@@ -13,7 +14,7 @@ import pytest
 from flax import nnx
 
 from ..config import PRESETS
-from ..engine import Draws, Engine, EngineSettings, QueueFull, Sampling, filter_logits, run, sample
+from ..engine import Draws, Engine, EngineSettings, QueueFull, Request, Sampling, filter_logits, guess, run, sample
 from ..errors import InputError
 from ..huggingface import save_hf
 from ..model import Decoder
@@ -90,7 +91,9 @@ def test_log_probabilities_are_those_of_training(model, forward):
         assert request.tokens == likeliest[len(request.prompt) - 1 : -1].tolist()
 
 
-@pytest.mark.parametrize(("seed", "sizes"), [(0, {}), (1, {}), (2, {"page_size": 16, "chunk": 64})])
+@pytest.mark.parametrize(
+    ("seed", "sizes"), [(0, {}), (1, {}), (2, {"page_size": 16, "chunk": 64}), (3, {"guesses": 3})]
+)
 def test_whatever_runs_beside_it_a_request_gives_what_it_gives_alone(model, forward, seed, sizes):
     """Requests that come at random, leave at random, share beginnings, and are more than there are pages for."""
     rng, subject = np.random.default_rng(seed), engine(model, **sizes)
@@ -151,6 +154,31 @@ def test_a_prompt_ends_at_eos_and_the_others_go_on(model):
         assert request.tokens == row[:length]
         assert request.finish == ("stop" if eos in row else "length")
     assert [r.tokens for r in engine(model, eos).generate(PROMPTS, Sampling(max_tokens=10, ignore_eos=True))] == free
+
+
+@pytest.mark.parametrize(("wrong", "each"), [(4, 5), (2, 3), (0, 1)])
+def test_guesses_save_steps_and_change_no_text(model, monkeypatch, wrong, each):
+    (tokens,) = continuations(model, PROMPTS[:1], max_tokens=60)
+
+    def guess_well(request, most):
+        """What comes, but for one token."""
+        following = tokens[len(request.tokens) :][:most]
+        return [token if i != wrong else (token + 1) % CONFIG.vocab_size for i, token in enumerate(following)]
+
+    monkeypatch.setattr(sys.modules[Engine.__module__], "guess", guess_well)
+    subject, steps = engine(model, guesses=4), 0
+    request = subject.add(PROMPTS[0], Sampling(max_tokens=60))
+    while subject.running or subject.queued:
+        subject.step()
+        steps += 1
+    assert request.tokens == tokens
+    assert steps == 3 + -(-59 // each)  # two read the prompt, and in the last nothing is left to start
+
+
+def test_what_followed_before_is_guessed():
+    assert guess(Request([7, 1, 2, 3, 4, 1, 2, 3], Sampling()), 6) == [4, 1, 2, 3, 4, 1]
+    assert guess(Request([1, 2, 3, 5], Sampling(), tokens=[1, 2, 3, 6, 1, 2, 3]), 1) == [6]  # the last time
+    assert guess(Request([1, 2, 3, 4, 1, 2], Sampling()), 6) == []
 
 
 def test_draws_follow_the_seed(model):

@@ -25,9 +25,9 @@ import pytest
 from flax import nnx
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers
 
-from ..checkpoint import import_hf
+from ..checkpoint import import_hf, load_to_serve
 from ..config import PRESETS
-from ..engine import EngineSettings, Request, Sampling
+from ..engine import Request, Sampling
 from ..errors import InputError
 from ..huggingface import save_hf
 from ..model import Decoder
@@ -228,14 +228,13 @@ def test_a_checkpoint_keeps_its_chat_template(folder, tmp_path):
     copied = shutil.copytree(folder, tmp_path / "hf")
     (copied / "chat_template.jinja").write_text("{{ messages[0].content }}!")
     import_hf(str(copied), str(tmp_path / "run"))
-    serve, settings = module("serve"), {"engine": EngineSettings(), "dtype": "bfloat16"}
-    config, model = serve.load_model(serve.ServeSettings(**settings, checkpoint_dir=str(tmp_path / "run")))
+    config, model, _ = load_to_serve(str(tmp_path / "run"), "", "bfloat16", 1)
     assert model.config == config and config.dtype == "bfloat16"
     tokenizer = load_tokenizer(config.tokenizer)
     template = module("openai").load_chat_template(tokenizer, config.tokenizer)
     assert template.encode(CHATS[0]) == tokenizer.encode(" Hello? !")
     with pytest.raises(InputError, match="give --checkpoint-dir, or --hf"):
-        serve.load_model(serve.ServeSettings(**settings))
+        load_to_serve("", "", None, 1)
     (copied / "chat_template.jinja").write_text("{% if")
     with pytest.raises(InputError, match="the chat template beside it cannot be read"):
         module("openai").load_chat_template(tokenizer, str(copied / "tokenizer.json"))

@@ -1,0 +1,76 @@
+"""Engines whose model is split over devices, and whose weights are in bf16."""
+
+from __future__ import annotations
+
+import dataclasses
+import importlib
+
+import jax
+import numpy as np
+import pytest
+from flax import nnx
+
+from families import parity
+from families.devices import on_eight_devices
+from families.test_parity import LIBRARY, write
+from generator.weaver import weave
+
+# heads by heads; latents, which no device has a part of, and experts; biases of experts, sinks, and another kernel
+PACKAGES = ("llama2", "cpu"), ("deepseek_v3", "cpu"), ("gpt_oss", "tpu")
+
+
+@pytest.fixture(scope="module", params=PACKAGES, ids=["_".join(package) for package in PACKAGES])
+def folder(request, tmp_path_factory):
+    return write(weave(*request.param, LIBRARY), tmp_path_factory.mktemp("packages"))
+
+
+def small(package, dtype: str):
+    sizes = dict(width=32, heads=4, vocab_size=64, context_length=64, init_std=0.2, dtype=dtype)
+    return dataclasses.replace(package.config.PRESETS["tiny"], **sizes)
+
+
+def compare_engines(package) -> None:
+    """Texts and log-probabilities are those of an engine on one device."""
+    config, engine = small(package, "float32"), package.engine
+    model = jax.jit(lambda: package.model.Decoder(config, nnx.Rngs(0)))()
+    rng = np.random.default_rng(0)
+    prompts = [rng.integers(0, 64, length).tolist() for length in (1, 9, 30)]
+    sampling = engine.Sampling(max_tokens=9, prompt_logprobs=True)
+    expected = []
+    for devices in 1, 2:
+        mesh = package.parallel.make_mesh(1, 1, devices, jax.devices()[:devices])
+        layout = package.parallel.abstract(lambda: package.model.Decoder(config, nnx.Rngs(0)), mesh)
+        split = jax.device_put(model, jax.tree.map(lambda x: x.sharding, layout))
+        settings = engine.EngineSettings(max_rows=3, max_length=48, page_size=4, chunk=16)
+        subject = engine.Engine(config, split, -1, settings, mesh)
+        list(subject.warm_up())
+        requests = subject.generate(prompts, sampling)
+        expected = expected or requests
+        for request, alone in zip(requests, expected, strict=True):
+            assert request.tokens == alone.tokens
+            found, wanted = ([*of.prompt_logprobs, *of.logprobs] for of in (request, alone))
+            np.testing.assert_allclose(found, wanted, atol=1e-4, rtol=0)
+        pages = subject.device.key
+        parts = len({str(shard.index) for shard in pages.addressable_shards})
+        print(f"the pages of {devices} devices are in {parts} parts")
+
+
+def test_any_number_of_devices_gives_the_same_texts(folder):
+    package = parity.load_package(folder)
+    parts = 1 if hasattr(package.config.PRESETS["tiny"], "kv_rank") else 2
+    expected = ["the pages of 1 devices are in 1 parts", f"the pages of 2 devices are in {parts} parts"]
+    assert on_eight_devices(compare_engines, package) == expected
+
+
+def test_weights_in_bfloat16_give_the_same_logits(folder, tmp_path):
+    """Products take them so anyway: a model whose weights were rounded when they were loaded is the one that trained."""
+    package = parity.load_package(folder)
+    config = small(package, "bfloat16")
+    model = jax.jit(lambda: package.model.Decoder(config, nnx.Rngs(0)))()
+    package.huggingface.save_hf(config, model, tmp_path / "hf")
+    _, served, _ = importlib.import_module(f"{folder.name}.checkpoint").load_to_serve("", str(tmp_path / "hf"), "bfloat16", 1)
+    names = package.parallel.named_arrays(served)
+    assert {str(x.dtype) for name, x in names.items() if name.endswith("attention.out.kernel")} == {"bfloat16"}
+    tokens = np.random.default_rng(0).integers(0, 64, (2, 20))
+    logits = jax.jit(lambda model, tokens: model(tokens))
+    np.testing.assert_array_equal(logits(served, tokens), logits(model, tokens))
