@@ -1,0 +1,81 @@
+"""The step that draws a token of each text, compiled for TPUs that are not here, and the least that it has to read.
+
+python benchmarks/decode_step.py PRESET TOPOLOGY [--texts N] [--length TOKENS] [--hlo FILE]
+
+PRESET of llama2_tpu, such as 7b; TOPOLOGY as for its compile command, such as v5p:2x2x1: all its chips share the heads.
+Prints the bytes of weights and of keys and values that a chip holds for so many texts of that length, which a step
+reads at least once, and the time that takes at the published bandwidth; and what the compiled program needs beside its
+arguments. The compiler's estimates of cycles are in the program's text.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "generated"))
+
+import jax
+import jax.numpy as jnp
+from flax import nnx
+from jax.sharding import NamedSharding, PartitionSpec
+from llama2_tpu.compile import topology_devices
+from llama2_tpu.config import PRESETS
+from llama2_tpu.engine import Draws, StepInput, run
+from llama2_tpu.model import Decoder
+from llama2_tpu.pages import numbered_layers, table_widths
+from llama2_tpu.parallel import abstract, make_mesh
+
+BANDWIDTH = {"v4": 1228e9, "v5e": 819e9, "v5p": 2765e9, "v6e": 1640e9}  # bytes a second of a chip, as published
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("preset", choices=[*PRESETS])
+    parser.add_argument("topology")
+    parser.add_argument("--texts", type=int, default=1)
+    parser.add_argument("--length", type=int, default=2048)
+    parser.add_argument("--page-size", type=int, default=16)
+    parser.add_argument("--hlo", type=Path)
+    given = parser.parse_args()
+    config, B, S = PRESETS[given.preset], given.texts, given.page_size
+    devices = topology_devices(given.topology, 1)
+    mesh = make_mesh(1, 1, len(devices), devices)
+
+    def array(shape: tuple[int, ...], dtype: object, *axes: str | None) -> jax.ShapeDtypeStruct:
+        return jax.ShapeDtypeStruct(shape, dtype, sharding=NamedSharding(mesh, PartitionSpec(*axes)))
+
+    with jax.set_mesh(mesh):
+        model = abstract(lambda: Decoder(config, nnx.Rngs(0)), mesh)
+        model = jax.tree.map(lambda x: x.update(dtype=config.dtype) if x.ndim > 1 else x, model)  # of layers' norms too
+        width = table_widths(given.length, S)[-1]
+        pool = config.layers, 1 + B * width, config.kv_heads, S, config.head_size
+        pages = array(pool, config.dtype, None, None, "tensor")
+        texts = array((B + 1, given.length + 2), jnp.int32)
+        numbers, flags = array((B,), jnp.int32), array((B,), jnp.bool_)
+        types = {"prompt": jnp.int32, "top_k": jnp.int32, "seed": jnp.uint32}
+        draws = Draws(**{name: array((B,), types.get(name, jnp.float32)) for name in Draws._fields})
+        tables = array((B, width), jnp.int32)
+        step = StepInput(
+            numbers, numbers, numbers, flags, array((B, 0), jnp.int32), tables, array((), jnp.bool_), draws
+        )
+        lowered = run.lower(model, pages, pages, texts, numbered_layers(config), step, length=1, whole=False)
+    compiled = lowered.compile()
+    memory, chip = compiled.memory_analysis(), given.topology.partition(":")[0]
+    weights = sum(x.size * x.dtype.itemsize for x in jax.tree.leaves(model)) / len(devices)
+    cache = 2 * pages.size * pages.dtype.itemsize / len(devices)
+    milliseconds = 1e3 * (weights + cache) / BANDWIDTH[chip]
+    print(f"{given.preset} on {len(devices)} {chip}, {B} texts of {given.length} tokens, by chip:")
+    print(
+        f"weights {weights / 1e9:.2f} GB, keys and values {cache / 1e9:.2f} GB: {milliseconds:.2f} ms to read them once"
+    )
+    print(
+        f"arguments {memory.argument_size_in_bytes / 1e9:.2f} GB, temporaries {memory.temp_size_in_bytes / 1e9:.2f} GB"
+    )
+    if given.hlo:
+        given.hlo.write_text(compiled.as_text())
+
+
+if __name__ == "__main__":
+    main()
