@@ -67,12 +67,8 @@ def main() -> None:
     cache = 2 * pages.size * pages.dtype.itemsize / len(devices)
     milliseconds = 1e3 * (weights + cache) / BANDWIDTH[chip]
     print(f"{given.preset} on {len(devices)} {chip}, {B} texts of {given.length} tokens, by chip:")
-    print(
-        f"weights {weights / 1e9:.2f} GB, keys and values {cache / 1e9:.2f} GB: {milliseconds:.2f} ms to read them once"
-    )
-    print(
-        f"arguments {memory.argument_size_in_bytes / 1e9:.2f} GB, temporaries {memory.temp_size_in_bytes / 1e9:.2f} GB"
-    )
+    print(f"weights {weights / 1e9:.2f} GB, keys and values {cache / 1e9:.2f} GB: read once in {milliseconds:.2f} ms")
+    print(f"beside them {memory.temp_size_in_bytes / 1e9:.2f} GB")
     if given.hlo:
         given.hlo.write_text(compiled.as_text())
 
