@@ -15,12 +15,13 @@ requires("experts")
 
 
 def dispatch(experts: Experts, x: Array, weights: Array, chosen: Array) -> Array:
-    """`apply_experts` on one device, with all experts at hand, [1, B, T, D]: the summand of its inner width."""
+    """`apply_experts` of the tokens of one device, [1, B, T, D]: the summand of its inner width."""
     B, T, D = x.shape
     pairs = jnp.argsort(chosen, axis=None)  # of a token and an expert, by expert
     with point("dispatch.rows", x, weights, pairs, D):
         rows = x.reshape(-1, D)[pairs // weights.shape[-1]]  # [B T A, D]
-    y = experts(rows)
+    with point("dispatch.experts", experts, rows):
+        y = experts(rows)
     y = y[jnp.argsort(pairs)].reshape(B, T, -1, D)  # each pair back in its place
     with point("dispatch.sum", y):
         total = jnp.einsum("BTAD,BTA->BTD", y, weights.astype(x.dtype))[None]
@@ -44,12 +45,13 @@ def gather_and_dispatch(experts: Experts, x: Array, weights: Array, chosen: Arra
 
 @splice("apply_experts.spread", optional=True)
 def _(specs, summands, spread):
-    spread = jax.shard_map(gather_and_dispatch, in_specs=specs, out_specs=summands)
+    with point("dropless.spread", specs, summands):
+        spread = jax.shard_map(gather_and_dispatch, in_specs=specs, out_specs=summands)
 
 
 @provide("dispatch")
 def sizes(experts, chosen) -> Array:
-    return jnp.bincount(chosen.ravel(), length=experts.gate.kernel.shape[0])  # [E], pairs of each expert
+    return jnp.bincount(chosen.ravel(), length=experts.number)  # [E], pairs of each expert
 
 
 @splice("ExpertLinear.product", optional=True)
@@ -59,5 +61,7 @@ def _(x, kernel, y, sizes):
 
 
 def of_rows(values: Array, x: Array, sizes: Array = threaded()) -> Array:
-    """values [E, ...] of each expert, for each row of x [R, ...]: [R, ...]."""
-    return values[jnp.repeat(jnp.arange(len(sizes)), sizes, total_repeat_length=len(x))]
+    """values [E, ...] of each expert, for each row of x [R, ...], 0 for those beyond: [R, ...]."""
+    sizes = jnp.append(sizes, len(x) - sizes.sum())
+    expert = jnp.repeat(jnp.arange(len(sizes)), sizes, total_repeat_length=len(x))
+    return values.at[expert].get(mode="fill", fill_value=0)
