@@ -223,6 +223,7 @@ class Experts(nnx.Module):
 
     def __init__(self, config: Config, rngs: nnx.Rngs):
         D, E, F, std = config.width, config.experts, config.expert_width, config.init_std
+        self.number = E  # in all: in a shard_map, a device may have the kernels of some
         self.gate = ExpertLinear((E, D, F), ("expert", None, "mlp"), std, rngs)
         self.up = ExpertLinear((E, D, F), ("expert", None, "mlp"), std, rngs)
         self.down = ExpertLinear((E, F, D), ("expert", "mlp", None), std, rngs)
@@ -251,8 +252,8 @@ def routed_tokens(load: Array, config: Config) -> Array:
 
 
 def dispatch(experts: Experts, x: Array, weights: Array, chosen: Array) -> Array:
-    """`apply_experts` on one device, with all experts at hand, [1, B, T, D]: the summand of its inner width."""
-    sizes = jnp.bincount(chosen.ravel(), length=experts.gate.kernel.shape[0])  # [E], pairs of each expert
+    """`apply_experts` of the tokens of one device, [1, B, T, D]: the summand of its inner width."""
+    sizes = jnp.bincount(chosen.ravel(), length=experts.number)  # [E], pairs of each expert
     B, T, D = x.shape
     pairs = jnp.argsort(chosen, axis=None)  # of a token and an expert, by expert
     rows = x.reshape(-1, D)[pairs // weights.shape[-1]]  # [B T A, D]
