@@ -12,12 +12,12 @@ from pathlib import Path
 
 import tyro
 
-from .checkpoint import load_to_serve
 from .documents import as_text
 from .engine import Engine, EngineSettings, Sampling
 from .errors import InputError, ending_with_messages
 from .text import Text
 from .tokenizer import load_tokenizer
+from .weights import load_to_serve
 
 
 def stream_tokens(engine: Engine, prompt: list[int], sampling: Sampling) -> Iterator[int]:

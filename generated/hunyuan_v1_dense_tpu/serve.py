@@ -34,12 +34,12 @@ from starlette.responses import HTMLResponse, Response
 from starlette.routing import Route
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
-from .checkpoint import load_to_serve
 from .engine import Engine, EngineSettings, Sampling
 from .engine_thread import EngineThread, Job
 from .errors import InputError, ending_with_messages
 from .openai import Chat, Choice, Completion, Piece, Refusal, load_chat_template, read_fields
 from .tokenizer import ByteTokenizer, FileTokenizer, load_tokenizer
+from .weights import load_to_serve
 
 
 class ServeMetrics:

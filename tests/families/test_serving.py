@@ -68,7 +68,7 @@ def test_weights_in_bfloat16_give_the_same_logits(folder, tmp_path):
     config = small(package, "bfloat16")
     model = jax.jit(lambda: package.model.Decoder(config, nnx.Rngs(0)))()
     package.huggingface.save_hf(config, model, tmp_path / "hf")
-    _, served, _ = importlib.import_module(f"{folder.name}.checkpoint").load_to_serve(
+    _, served, _ = importlib.import_module(f"{folder.name}.weights").load_to_serve(
         "", str(tmp_path / "hf"), "bfloat16", 1
     )
     names = package.parallel.named_arrays(served)

@@ -20,8 +20,9 @@ from generator.weaver import weave
 ROOT = Path(__file__).resolve().parents[2]
 PACKAGES = sorted(path.parent for path in (ROOT / "generated").glob("*/gen.lock"))
 SERVING = {
-    "pages.py": 100,
-    "engine.py": 700 - 100,
+    "weights.py": 65,
+    "pages.py": 120,
+    "engine.py": 680,
     "text.py": 60,
     "generate.py": 100,
     "openai.py": 315,

@@ -25,7 +25,7 @@ import pytest
 from flax import nnx
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers
 
-from ..checkpoint import import_hf, load_to_serve
+from ..checkpoint import import_hf
 from ..config import PRESETS
 from ..engine import Request, Sampling
 from ..errors import InputError
@@ -33,6 +33,7 @@ from ..huggingface import save_hf
 from ..model import Decoder
 from ..text import Text
 from ..tokenizer import ByteTokenizer, FileTokenizer, load_tokenizer
+from ..weights import load_to_serve
 from .processes import PACKAGE
 from .small import SMALL
 
