@@ -213,23 +213,38 @@ def check_(as_json: bool, full: bool) -> None:
         raise click.exceptions.Exit(2 if errors else 1)
 
 
-@gen.command("diff", **exit_codes("1 there are differences"))
+@gen.command("diff", **exit_codes("1 there are differences; with --against: other than of text alone"))
 @click.argument("before", metavar="[A", required=False)
 @click.argument("after", metavar="B]", required=False)
+@click.option("--against", "revision", metavar="REF", help="Compare with the packages that git has there, by program.")
+@click.option("--markdown", "as_markdown", is_flag=True, help="With --against: write a comment for a review.")
 @AS_JSON
-def diff_(before: str | None, after: str | None, as_json: bool) -> None:
-    """Compare two packages, or show what a build would change.
+def diff_(before: str | None, after: str | None, revision: str | None, as_markdown: bool, as_json: bool) -> None:
+    """Compare two packages, or show what a build would change, or what a change means.
 
     With two packages, by name or by folder: their differences, grouped by the fragment that causes them. With none:
     what gen build would change in the packages now; a change that occurs in many places is shown once.
+
+    With --against REF: the packages that git has at a revision, such as HEAD, and what the fragments make now. Each
+    entry point of each package (training step, evaluation, ...) gets a verdict: same text, same program, equal values,
+    other numbers, other parameters, other layout, other interface, or undecided; docs/diff.md says how each is known.
     """
     from generator.commands import diff
     from generator.disk.project import Project
 
     if before and not after:
         raise LoomError("diff needs two packages or none", remedy=f"Name the package to compare {before} with.")
+    if revision is None and as_markdown:
+        raise LoomError("--markdown needs --against", remedy="Write gen diff --against HEAD --markdown.")
+    if revision is not None and (before or (as_json and as_markdown)):
+        remedy = "Leave one of the two out."
+        raise LoomError("--against takes no packages, and writes one format", remedy=remedy)
     project = Project.find()
-    if before and after:
+    if revision is not None:
+        from generator.commands import meaning
+
+        found = meaning.show(project, revision, as_json, as_markdown)
+    elif before and after:
         found = diff.between(project, before, after, as_json)
     else:
         found = diff.by_a_build(project, as_json)

@@ -114,7 +114,7 @@ def compare(before: MappedPackage, after: MappedPackage) -> list[Cause]:
     causes: dict[str, Cause] = {}
     for path in sorted(before.lock.outputs.keys() | after.lock.outputs.keys()):
         if path != MAP:
-            for source, piece in _compare_file(path, before, after):
+            for source, piece in compare_file(path, before, after):
                 causes.setdefault(source, Cause(source)).pieces.append(piece)
     return sorted(causes.values(), key=lambda cause: (cause.source == "", cause.source))
 
@@ -124,7 +124,7 @@ def edited_files(package: MappedPackage) -> list[str]:
     return [path for path in package.lock.outputs if (package.folder / path).is_file() and package.edited(path)]
 
 
-def _compare_file(path: str, before: MappedPackage, after: MappedPackage) -> list[tuple[str, Piece]]:
+def compare_file(path: str, before: MappedPackage, after: MappedPackage) -> list[tuple[str, Piece]]:
     old = before.lines(path) if path in before.lock.outputs else []
     new = after.lines(path) if path in after.lock.outputs else []
     old_origins = before.origins_of(path) if old else []

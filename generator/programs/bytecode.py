@@ -1,0 +1,153 @@
+"""What Python makes of a file: the same for another comment, docstring, layout, or name of a local variable.
+
+Two files with the same bytecode are the same program. Where they differ, `changed` says which statements do.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import lru_cache
+from types import CodeType
+from typing import Any
+
+from generator.code.hunks import hunks
+from generator.programs.noting import branches
+
+OPTIMIZED = 1  # of co_flags: a function, whose locals have numbers
+LOOKING = {"locals", "vars", "eval", "exec", "dir"}  # what can see the names of locals
+BODIES = ("body", "orelse", "finalbody", "handlers", "cases")
+
+
+def code_key(code: CodeType, nested: bool = True) -> tuple:
+    """What a code object does.
+
+    Args:
+        nested: whether what the functions in it do belongs to it.
+    """
+    parameters = code.co_argcount + code.co_kwonlyargcount
+    parameters += bool(code.co_flags & 4) + bool(code.co_flags & 8)  # *args, **kwargs
+    hidden = code.co_flags & OPTIMIZED and not LOOKING.intersection(code.co_names)
+    names = code.co_varnames[:parameters] if hidden else (code.co_varnames, code.co_cellvars, code.co_freevars)
+    counts: tuple = code.co_argcount, code.co_posonlyargcount, code.co_kwonlyargcount, len(code.co_varnames)
+    counts += len(code.co_cellvars), len(code.co_freevars)
+    constants = tuple(_constant_key(value, nested) for value in code.co_consts)
+    return code.co_code, code.co_exceptiontable, code.co_flags, counts, names, code.co_names, constants
+
+
+def _constant_key(value: Any, nested: bool) -> Any:
+    if isinstance(value, CodeType):
+        return code_key(value) if nested else "code"
+    if isinstance(value, tuple):
+        return tuple(_constant_key(item, nested) for item in value)
+    if isinstance(value, frozenset):
+        return "set", sorted(repr(_constant_key(item, nested)) for item in value)
+    return type(value).__name__, repr(value)  # as 0.0 == -0.0 and 1 == True
+
+
+class _WithoutDocstrings(ast.NodeTransformer):
+    """Keeps positions: what is left has the lines that it had."""
+
+    def generic_visit(self, node: ast.AST) -> ast.AST:
+        super().generic_visit(node)
+        if isinstance(node, (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)):
+            if node.body and isinstance(node.body[0], ast.Expr) and isinstance(node.body[0].value, ast.Constant):
+                if isinstance(node.body[0].value.value, str):
+                    place = {"lineno": node.body[0].lineno, "col_offset": 0, "end_lineno": node.body[0].lineno}
+                    passing = ast.Pass(**place, end_col_offset=0)
+                    node.body[:1] = [] if len(node.body) > 1 or isinstance(node, ast.Module) else [passing]
+        return node
+
+
+@lru_cache(maxsize=64)
+def _parsed(text: str) -> tuple[ast.Module, CodeType]:
+    tree = _WithoutDocstrings().visit(ast.parse(text))
+    return tree, compile(tree, "file", "exec", dont_inherit=True)
+
+
+def same_code(before: str, after: str) -> bool:
+    """Whether two files are one program, by their bytecode; no where one is no Python."""
+    try:
+        return code_key(_parsed(before)[1]) == code_key(_parsed(after)[1])
+    except (SyntaxError, ValueError, RecursionError):
+        return False
+
+
+@dataclass(frozen=True)
+class Statement:
+    """A statement of a file, without the statements in it.
+
+    Attributes:
+        owner: the function or class that it stands in, '' for the module.
+        runs: whether it runs when its function is called, and not when the file is imported.
+        lines: of the statement; of a function or class those of all of its body.
+        binds: the names that it gives a value to, where it runs when the file is imported.
+        reads: every name in it, but for those that it imports.
+        kind: of syntax.
+        branches: line and column of the parts of expressions that need not be computed when it runs.
+    """
+
+    owner: str
+    runs: bool
+    lines: range
+    binds: frozenset[str]
+    reads: frozenset[str]
+    kind: str
+    text: str
+    branches: frozenset[tuple[int, int]]
+
+
+def statements(text: str) -> list[Statement]:
+    """All of a file, in order."""
+    return list(_walk(_parsed(text)[0].body, "", False))
+
+
+def _walk(body: list, owner: str, runs: bool) -> Iterator[Statement]:
+    for node in body:
+        inner = {name: getattr(node, name) for name in BODIES if isinstance(getattr(node, name, None), list)}
+        defines = isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef))
+        head = type(node)(**{name: [] if name in inner else value for name, value in ast.iter_fields(node)})
+        first = min((part.lineno for part in inner.get("body", []) if hasattr(part, "lineno")), default=None)
+        end = node.end_lineno if defines or first is None else max(first - 1, node.lineno)
+        names = [x for x in ast.walk(head) if isinstance(x, (ast.Name, ast.Attribute, ast.alias))]
+        reads = {x.id if isinstance(x, ast.Name) else x.attr for x in names if not isinstance(x, ast.alias)}
+        binds = {x.id for x in names if isinstance(x, ast.Name) and isinstance(x.ctx, ast.Store)}
+        binds |= {x.asname or x.name.partition(".")[0] for x in names if isinstance(x, ast.alias)}
+        binds |= {node.name} if defines else set()
+        lines = range(node.lineno, end + 1)
+        kind, dump = type(node).__name__, ast.dump(head)
+        yield Statement(owner, runs, lines, frozenset(binds), frozenset(reads), kind, dump, _branches(head))
+        name = f"{owner}.{node.name}" if owner and defines else node.name if defines else owner
+        for part in inner.values():
+            yield from _walk(part, name, (runs or kind != "ClassDef") if defines else runs)
+
+
+def _branches(head: ast.AST) -> frozenset[tuple[int, int]]:
+    found = [value for node in ast.walk(head) for _, value in branches(node)]
+    parts = [part for value in found for part in (value[1:] if isinstance(value, list) else [value])]
+    return frozenset((part.lineno, part.col_offset) for part in parts)
+
+
+def changed(before: str, after: str) -> tuple[list[Statement], list[Statement]]:
+    """The statements that only one side has, but for those of functions whose bytecode is the same."""
+    sides = statements(before), statements(after)
+    codes = _functions(_parsed(before)[1]), _functions(_parsed(after)[1])
+    same = {name for name in codes[0].keys() & codes[1].keys() if codes[0][name] == codes[1][name]}
+    result: tuple[list[Statement], list[Statement]] = ([], [])
+    for hunk in hunks(*([f"{it.owner} {it.text}" for it in side] for side in sides)):
+        for found, side, numbers in zip(result, sides, hunk, strict=True):
+            found += [side[number] for number in numbers if side[number].owner not in same]
+    return result
+
+
+def _functions(code: CodeType, prefix: str = "") -> dict[str, list[tuple]]:
+    """What each function and class of a file does, without those in it; lambdas belong to what they stand in."""
+    result: dict[str, list[tuple]] = {prefix: [code_key(code, nested=False)]}
+    for constant in code.co_consts:
+        if isinstance(constant, CodeType):
+            hidden = constant.co_name.startswith("<")
+            name = prefix if hidden else f"{prefix}.{constant.co_name}" if prefix else constant.co_name
+            for found, keys in _functions(constant, name).items():
+                result.setdefault(found, []).extend(keys)
+    return result

@@ -1,0 +1,152 @@
+"""The programs of a package: each entry point with the arguments that it is traced or run with.
+
+Runs in a process that traces.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import importlib
+from collections.abc import Callable, Iterator
+from types import SimpleNamespace
+from typing import Any, NamedTuple
+from unittest import mock
+
+import jax
+import numpy as np
+
+from generator.programs.verdicts import DECODING, EVALUATION, INITIAL, TRAINING
+
+MODULES = ("config", "parallel", "data", "model", "train", "engine", "huggingface")
+ROWS = 8  # texts that an engine continues at a time
+MESHES = (2, 2, 2), (2, 4, 1), (1, 8, 1)
+
+
+class Program(NamedTuple):
+    """A part of an entry point: a function of arrays, and (abstract) arrays for it, by name."""
+
+    entry: str
+    part: str
+    function: Callable
+    arguments: dict[str, Any]
+
+
+def load(name: str) -> SimpleNamespace:
+    """The modules that have the entry points."""
+    return SimpleNamespace(**{module: importlib.import_module(f"{name}.{module}") for module in MODULES})
+
+
+def variants(package: SimpleNamespace) -> dict[str, Any]:
+    """The settings that programs are traced with: name -> Config.
+
+    The tiny preset; the same in fp32 with what settings switch on; in bf16; and the preset with the most parameters.
+    """
+    presets = package.config.PRESETS
+    tiny = presets["tiny"]
+    sizes = {name: sum(x.size for x in jax.tree.leaves(_model(package, config))) for name, config in presets.items()}
+    largest = max(sizes, key=lambda name: sizes[name])
+    wanted = {"dtype": "float32", "accumulation": 2, "remat": "full", "held_logits": 100 * tiny.vocab_size}
+    wanted |= {"moments_dtype": "bfloat16"}
+    fields = {field.name: getattr(tiny, field.name) for field in dataclasses.fields(tiny)}
+    weights = {name: 0.01 for name, value in fields.items() if value == 0 and isinstance(value, float)}  # 0: off
+    switched = {name: value for name, value in wanted.items() if name in fields} | weights
+    found = {"tiny": tiny, "tiny, float32, all switched on": dataclasses.replace(tiny, **switched)}
+    if tiny.dtype == "float32":
+        found["tiny, bfloat16"] = dataclasses.replace(tiny, dtype="bfloat16")
+    return found | ({largest: presets[largest]} if largest != "tiny" else {})
+
+
+def _model(package: SimpleNamespace, config: Any) -> Any:
+    from flax import nnx
+
+    return package.parallel.abstract(lambda: package.model.Decoder(config, nnx.Rngs(0)), None)
+
+
+def programs(package: SimpleNamespace, config: Any, length: int) -> Iterator[Program]:
+    """All of them for one Config.
+
+    Args:
+        length: of the longest text that is decoded.
+    """
+    state = package.parallel.abstract(lambda: package.train.new_state(config), None)
+    batch = package.data.abstract_batch(config, package.parallel.make_mesh(1, 1, 1, jax.devices()[:1]))
+    batch = {name: jax.ShapeDtypeStruct(x.shape, x.dtype) for name, x in batch.items()}
+    yield Program(TRAINING, "step", package.train.train_step, {"state": state, "batch": batch})
+    yield Program(EVALUATION, "loss", package.train.eval_step, {"model": state.model, "batch": batch})
+    yield Program(
+        EVALUATION, "logits", lambda model, tokens: model(tokens), {"model": state.model, "tokens": batch["tokens"]}
+    )
+    for part, (engine, step, tokens, whole) in decoding(package, config, state.model, length).items():
+        yield Program(DECODING, part, *_engine_step(package, engine, step, tokens, whole))
+    yield Program(INITIAL, "state", lambda: package.train.new_state(config), {})
+
+
+def decoding(package: SimpleNamespace, config: Any, model: Any, length: int) -> dict[str, tuple]:
+    """Steps of an engine of some rows: the engine, a step's input, how many tokens of each row, whether all count."""
+    sizes = package.engine.EngineSettings(max_rows=ROWS, max_length=min(length, config.context_length), chunk=64)
+    engine = package.engine.Engine(config, model, 0, sizes)
+    shapes = {"prefill": (32, False), "prefill, each scored": (32, True), "decode": (1, False)}
+    return {part: (engine, engine.nothing(ROWS), *shape) for part, shape in shapes.items()}
+
+
+def _engine_step(package: SimpleNamespace, engine: Any, step: Any, tokens: int, whole: bool) -> tuple:
+    """What `Engine.run` gives, and leaves in the engine, as a function of arrays."""
+    model, arrays = engine.model, {"key": engine.key, "value": engine.value, "texts": engine.texts}
+
+    def function(model: Any, arrays: dict[str, Any], step: Any) -> Any:
+        engine.model, engine.key, engine.value, engine.texts = model, arrays["key"], arrays["value"], arrays["texts"]
+        output = engine.run(step, tokens, whole)
+        return output, {"key": engine.key, "value": engine.value, "texts": engine.texts}
+
+    shaped = jax.tree.map(lambda x: jax.ShapeDtypeStruct(np.shape(x), x.dtype), (arrays, step))
+    return function, {"model": model, "arrays": shaped[0], "step": shaped[1]}
+
+
+def on_devices(package: SimpleNamespace, config: Any) -> tuple[tuple, dict[str, str], dict[str, Any]]:
+    """The programs on a mesh of 8 devices: its sizes, how arrays lie on it, the jaxprs."""
+    errors = package.parallel.MeshError, package.data.InputError
+    for sizes in MESHES:
+        mesh = package.parallel.make_mesh(*sizes)
+        try:
+            state = package.parallel.abstract(lambda: package.train.new_state(config), mesh)
+            batch = package.data.abstract_batch(config, mesh)
+            break
+        except errors as error:
+            problem = error
+    else:
+        raise problem
+    named = package.parallel.named_arrays({"state": state, "batch": batch})
+    layout = {name: str(x.sharding.spec) for name, x in named.items()}
+    with jax.set_mesh(mesh):
+        evaluation = jax.make_jaxpr(package.train.eval_step)(state.model, batch)
+        return sizes, layout, {TRAINING: _compiled(package, state, batch), EVALUATION: evaluation}
+
+
+class _Jitted:
+    """Stands for jax.jit where a package lowers and compiles: keeps what would be compiled."""
+
+    def __init__(self, function: Callable, **options: Any):
+        self.function, self.options = function, options
+        self.jaxpr: Any = None
+
+    def lower(self, *arguments: Any) -> _Jitted:
+        self.jaxpr = jax.make_jaxpr(jax.jit(self.function, **self.options))(*arguments)
+        return self
+
+    def compile(self) -> _Jitted:
+        return self
+
+
+class _Jax:
+    """The module jax but for `jit`."""
+
+    jit = _Jitted
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(jax, name)
+
+
+def _compiled(package: SimpleNamespace, state: Any, batch: Any) -> Any:
+    """What `compile_step` would compile: its donated arguments and its layouts too."""
+    with mock.patch.object(package.train, "jax", _Jax()):
+        return package.train.compile_step(state, batch).jaxpr

@@ -1,0 +1,71 @@
+"""Changed statements that no traced program runs: of what they do, jaxprs say nothing."""
+
+from __future__ import annotations
+
+from generator.programs.bytecode import Statement, changed, statements
+from generator.programs.facts import Version
+from generator.programs.verdicts import HOST, UNDECIDED, Facts, Finding
+
+MOST = 8  # places that a detail names
+
+
+def untraced(paths: list[str], before: Version, after: Version, facts: tuple[Facts, Facts]) -> list[Finding]:
+    """The finding for changed files of a package, where a statement of them is in no traced program."""
+    found: dict[str, None] = {}
+    if any("undecided" in side for side in facts):
+        return []
+    runs = [_Ran(version, side) for version, side in zip((before, after), facts, strict=True)]
+    for path in paths:
+        sides = [
+            version.files[path].decode("utf-8", "replace") if path in version.files else ""
+            for version in (before, after)
+        ]
+        try:
+            pair = changed(sides[0], sides[1])
+        except (SyntaxError, ValueError):
+            return [Finding(HOST, UNDECIDED, f"{path} is no Python")]
+        for ran, side in zip(runs, pair, strict=True):
+            for statement in side:
+                if not ran.covers(path, statement):
+                    found.setdefault(f"{path} {statement.owner or ', '.join(sorted(statement.binds)) or 'imports'}")
+    if not found:
+        return []
+    names = list(found)
+    more = f" and {len(names) - MOST} more" if len(names) > MOST else ""
+    return [Finding(HOST, UNDECIDED, f"no traced program runs: {'; '.join(names[:MOST])}{more}")]
+
+
+class _Ran:
+    """What ran of a version while it was traced."""
+
+    def __init__(self, version: Version, facts: Facts):
+        self.name = version.name
+        self.places = {tuple(place) for place in facts.get("ran", [])}
+        self.classes = set(facts.get("interface", {}).get("classes", []))
+        self.read: set[str] = set()
+        self.mentions: dict[str, int] = {}
+        for path, data in version.program.items():
+            for statement in statements(data.decode("utf-8", "replace")):
+                for name in statement.reads:
+                    self.mentions[name] = self.mentions.get(name, 0) + 1
+                if self._ran(path, statement):
+                    self.read |= statement.reads
+
+    def _ran(self, path: str, statement: Statement) -> bool:
+        return (f"{self.name}/{path}", statement.lines.start) in self.places
+
+    def covers(self, path: str, statement: Statement) -> bool:
+        """Whether what the statement does is in the programs, or in the interface."""
+        if statement.runs:
+            parts = {(f"{self.name}/{path}", *place) for place in statement.branches}
+            return self._ran(path, statement) and parts <= self.places
+        if statement.kind in ("FunctionDef", "AsyncFunctionDef", "ClassDef"):
+            inside = ((f"{self.name}/{path}", line) in self.places for line in statement.lines)
+            return any(inside) or bool(statement.binds & self.classes)
+        if statement.owner in self.classes or (path == "config.py" and statement.binds == {"PRESETS"}):
+            return True  # fields and presets are compared one by one
+        if path == "__init__.py" and (statement.binds == {"__all__"} or statement.kind == "ImportFrom"):
+            return True  # exports
+        if statement.kind in ("Import", "ImportFrom"):  # one that nobody mentions does nothing
+            return all(name in self.read or name not in self.mentions for name in statement.binds)
+        return bool(statement.binds) and statement.binds <= self.read

@@ -1,0 +1,153 @@
+"""Runs programs of a package on numbers that follow from the names of its arrays, and saves what they give.
+
+`python -m generator.programs.values FOLDER NAME REQUEST`, a process of its own. Both versions of a package get the same
+numbers for arrays of the same names, so what they give can be compared.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import sys
+from hashlib import sha256
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import jax
+import numpy as np
+
+from generator.programs import entries
+from generator.programs.guard import guarded
+from generator.programs.verdicts import TRAINING
+
+LENGTH = 256  # of the longest text that is decoded
+
+
+def main(folder: str, name: str, request: str) -> None:
+    sys.path.insert(0, folder)
+    asked, facts = json.loads(request), {}
+    arrays: dict[str, np.ndarray] = {}
+    package = entries.load(name)
+    for variant, config in entries.variants(package).items():
+        for entry in asked.get(variant, []):
+            found = guarded(lambda: run(package, config, entry))  # noqa: B023
+            if "undecided" in found:
+                facts[f"{variant}/{entry}"] = found["undecided"]
+            else:
+                arrays |= {f"{variant}/{entry}/{path}": x for path, x in found.items()}
+    with open(Path(folder, f"{name}.npz"), "wb") as file:
+        np.savez(file, **arrays)  # type: ignore[arg-type]
+    Path(folder, f"{name}.undecided.json").write_text(json.dumps(facts))
+
+
+def run(package: SimpleNamespace, config: Any, entry: str) -> dict[str, np.ndarray]:
+    """What an entry point gives, by names."""
+    config = small(package, config)
+    result: dict[str, np.ndarray] = {}
+    with jax.default_matmul_precision("highest"):
+        for program in entries.programs(package, config, LENGTH):
+            if program.entry != entry:
+                continue
+            arguments = {name: fill(name, value, config, program.part) for name, value in program.arguments.items()}
+            result |= named(program.part, jax.jit(program.function)(*arguments.values()))
+            if entry == TRAINING:
+                model, batch = arguments["state"].model, arguments["batch"]
+                gradient = jax.value_and_grad(lambda m, b: package.train.loss(m, b, config), has_aux=True)
+                (loss, _), gradients = jax.jit(gradient)(model, batch)
+                result |= named("loss", loss) | named("gradients", gradients)
+    return result
+
+
+def small(package: SimpleNamespace, config: Any) -> Any:
+    """Settings that take less time, and lose nothing: few rows, no more layers than the kinds of layers need."""
+    fields = {field.name for field in dataclasses.fields(config)}
+    wanted = {"batch_size": 2 * config.accumulation, "sequence_length": min(LENGTH, config.sequence_length)}
+    # what a step changes is not to be lost in what is changed, nor in the rounding of moments
+    wanted |= {"learning_rate": 1000 * config.learning_rate, "moments_dtype": "float32"}
+    config = dataclasses.replace(config, **{name: value for name, value in wanted.items() if name in fields})
+    for layers in range(2, config.layers):
+        fewer = dataclasses.replace(config, layers=layers)
+        try:
+            jax.eval_shape(lambda: package.train.new_state(fewer))  # noqa: B023
+        except Exception:  # layers would be left over
+            continue
+        return fewer
+    return config
+
+
+def named(part: str, tree: Any) -> dict[str, np.ndarray]:
+    leaves = jax.tree_util.tree_leaves_with_path(tree)
+    return {f"{part}{jax.tree_util.keystr(path)}": as_numpy(x) for path, x in leaves}
+
+
+def as_numpy(x: Any) -> np.ndarray:
+    x = np.asarray(x)
+    return x if x.dtype.kind in "biuf" else x.astype(np.float32)  # bfloat16 is of no kind that numpy saves
+
+
+def fill(name: str, tree: Any, config: Any, part: str) -> Any:
+    """The arrays of an argument."""
+    if name == "step":
+        return step_input(tree, part)
+    return jax.tree_util.tree_map_with_path(
+        lambda path, x: numbers(f"{name}{jax.tree_util.keystr(path)}", x, config), tree
+    )
+
+
+def numbers(path: str, x: Any, config: Any) -> Any:
+    """An array by its name."""
+    random = np.random.default_rng(int.from_bytes(sha256(path.encode()).digest()[:8], "big"))
+    if "tokens" in path or "targets" in path or "texts" in path:
+        return random.integers(0, config.vocab_size, x.shape).astype(x.dtype)
+    if "segment_ids" in path or "positions" in path:  # two documents in each row, of which the first is longer
+        place, first = np.arange(x.shape[-1]), x.shape[-1] * 3 // 4
+        value = 1 + (place >= first) if "segment_ids" in path else np.where(place >= first, place - first, place)
+        return np.broadcast_to(value, x.shape).astype(x.dtype)
+    if "weights" in path:
+        return (random.random(x.shape) < 0.9).astype(x.dtype)
+    if np.issubdtype(x.dtype, np.integer):  # counts of steps
+        return np.full(x.shape, 7, x.dtype)
+    if x.dtype == bool:
+        return np.zeros(x.shape, bool)
+    if "opt_state" in path:  # means, of squares too
+        return (1e-3 * (1 + np.abs(random.standard_normal(x.shape)))).astype(x.dtype)
+    scale, offset = (
+        (0.3, 1.0) if "norm" in path and "scale" in path else (1.0, 0.0) if "arrays" in path else (0.05, 0.0)
+    )
+    return (offset + scale * random.standard_normal(x.shape)).astype(x.dtype)
+
+
+def step_input(step: Any, part: str) -> Any:
+    """What an engine would be asked: texts with pages already, and the next token of each drawn in another way."""
+    rows, width = step.tables.shape
+    step = jax.tree.map(lambda x: np.zeros(x.shape, x.dtype), step)
+    row = np.arange(rows)
+    counts = np.ones(rows, np.int32) if part == "decode" else (32 - 3 * row).astype(np.int32)
+    tables = 1 + np.arange(rows * width, dtype=np.int32).reshape(rows, width)
+    draws = {  # row 0 takes the likeliest token
+        "temperature": np.where(row, 0.5 + 0.2 * row, 0),
+        "top_k": np.where(row % 2, 5 * row, 0),
+        "top_p": 1 - 0.05 * row,
+        "min_p": 0.01 * (row % 3),
+        "prompt": 10 + row,
+        "seed": 1 + row,
+        "presence_penalty": 0.3 * (row % 4),
+        "frequency_penalty": 0.2 * (row % 3),
+        "repetition_penalty": 1 + 0.2 * (row % 2),
+    }
+    known = {name: np.asarray(x, getattr(step.sampling, name, x).dtype) for name, x in draws.items()}
+    sampling = step.sampling._replace(**{name: x for name, x in known.items() if name in step.sampling._fields})
+    return step._replace(
+        slots=row.astype(np.int32),
+        starts=np.maximum(200 - 23 * row, 5).astype(np.int32),
+        counts=counts,
+        draws=np.ones(rows, bool),
+        tables=tables,
+        top=np.array(True),
+        sampling=sampling,
+    )
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

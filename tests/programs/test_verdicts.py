@@ -1,0 +1,77 @@
+"""gen diff --against says of a change what it is: some of the mutations, of which benchmarks/diff_verdicts.py has all."""
+
+from __future__ import annotations
+
+import json
+import shutil
+
+import pytest
+from click.testing import CliRunner
+
+from generator.commands.cli import gen
+
+from .mutations import MUTATIONS, Mutation, mutate, verdicts, workplace, wrong
+
+pytest.importorskip("jax")
+pytestmark = pytest.mark.slow
+CHOSEN = (
+    "comment",
+    "local renamed",
+    "lines reordered",
+    "dead line",
+    "a test",
+    "sum commuted",
+    "sign",
+    "dropped cast",
+    "checkpoint name",
+    "parameter renamed",
+    "axes of a parameter",
+    "donated state",
+    "default of a size",
+    "what a policy keeps",
+    "code on the host",
+)
+
+
+@pytest.fixture(scope="module")
+def places(tmp_path_factory):
+    """Workplaces of packages, as they are here."""
+    packages = {mutation.package for mutation in MUTATIONS if mutation.name in CHOSEN}
+    return {name: workplace(tmp_path_factory.mktemp(name) / "work", name) for name in packages}
+
+
+@pytest.fixture(scope="module", autouse=True)
+def cache(tmp_path_factory):
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("XDG_CACHE_HOME", str(tmp_path_factory.mktemp("cache")))
+        yield
+
+
+@pytest.mark.parametrize("name", CHOSEN)
+def test_verdict(name, places, tmp_path):
+    mutation = next(mutation for mutation in MUTATIONS if mutation.name == name)
+    shutil.copytree(places[mutation.package], tmp_path / "work")
+    mutate(tmp_path / "work", mutation)
+    report = verdicts(tmp_path / "work")
+    assert not wrong(mutation, report)
+    assert f"fragments/{mutation.fragment}.py" in report.causes
+
+
+def test_names_of_mutations_are_of_one_each():
+    assert len({mutation.name for mutation in MUTATIONS}) == len(MUTATIONS) >= 40
+    assert isinstance(MUTATIONS[0], Mutation)
+
+
+def test_command_says_it_once(places, tmp_path, monkeypatch):
+    """As a user sees it, with the numbers and the fragment's line."""
+    mutation = next(mutation for mutation in MUTATIONS if mutation.name == "sign")
+    shutil.copytree(places[mutation.package], tmp_path / "work")
+    mutate(tmp_path / "work", mutation)
+    monkeypatch.setattr("generator.disk.project.builtin_root", lambda: tmp_path / "work")
+    monkeypatch.chdir(tmp_path / "work")
+    result = CliRunner().invoke(gen, ["diff", "--against", "HEAD", "--json"])
+    assert result.exit_code == 1, result.output
+    package = json.loads(result.stdout)["packages"][0]
+    assert package["name"] == "llama2_cpu" and package["differs"]
+    training = next(finding for finding in package["findings"] if finding["entry"] == "training step")
+    assert training["verdict"] == "other numbers" and training["numbers"]["gradients"] > 0.01
