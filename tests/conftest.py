@@ -12,6 +12,7 @@ from textwrap import dedent
 
 import pytest
 from click.testing import CliRunner, Result
+from repository import repository as repository  # a fixture of all tests
 
 from generator.code.traced import Origin
 from generator.commands.cli import gen

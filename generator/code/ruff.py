@@ -46,3 +46,34 @@ def _refused(sources: Sequence[Traced], said: str) -> LoomError:
     offset = sum(len(line) + 1 for line in lines[:row]) + min(column, len(lines[row]))
     message = f"ruff cannot parse {lines[row].strip()!r} ({found[4]})"
     return LoomError(message, str(text.origin_at(offset)), "Fix this line, or what is woven into it.")
+
+
+def names_at_fault(text: str) -> dict[str, set[str]]:
+    """The names that a text reads and nothing in it gives, as `undefined`, and those that it imports for nothing.
+
+    Both are empty for a text that is no Python.
+    """
+    import json
+
+    found: dict[str, set[str]] = {"undefined": set(), "unused": set()}
+    if (said := _lint(text, "--select=F401,F821", "--output-format=json")).startswith("["):
+        for entry in json.loads(said):
+            kind = {"F821": "undefined", "F401": "unused"}.get(entry["code"])
+            if kind and (name := re.search(r"`([^`]+)`", entry["message"])):
+                found[kind].add(name[1])
+    return found
+
+
+def tidy_imports(text: str, unused: bool) -> str:
+    """A text with its imports sorted, and without those that it does not use."""
+    return _lint(text, f"--select={'F401,' * unused}I", "--fix", "--quiet") or text
+
+
+def _lint(text: str, *options: str) -> str:
+    import subprocess
+
+    from ruff import find_ruff_bin
+
+    own = '--config=lint.isort.known-first-party=["generator","fragments"]'
+    command = [find_ruff_bin(), "check", *OPTIONS, own, *options, "--stdin-filename=fragment.py", "-"]
+    return subprocess.run(command, input=text.encode(), capture_output=True, check=False).stdout.decode()

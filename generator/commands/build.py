@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from generator.disk.lock import LOCK, MAP, Combination, Fingerprints, Lock, read_lock
-from generator.disk.look import sha256
+from generator.disk.look import kind_of, sha256
 from generator.disk.parallel import in_parallel
 from generator.disk.project import Project
 from generator.disk.status import Compared, check_folder, compare
@@ -46,6 +46,13 @@ class Asked:
     def folder(self) -> Path:
         return Path(os.path.abspath(self.out)) / self.combination.name
 
+    def uses(self, sources: Collection[str]) -> bool:
+        """Whether it is made from one of these sources, as far as is known."""
+        try:
+            return not read_lock(self.folder, self.combination).inputs.keys().isdisjoint(sources)
+        except LoomError:
+            return True
+
     def reasons(self) -> list[str]:
         """Why the lock cannot say what a build makes now; empty where it can."""
         try:
@@ -53,11 +60,15 @@ class Asked:
         except LoomError as error:
             return [f"{LOCK} {error.message}"]
 
+    def package(self, library: Library | None = None) -> Package:
+        """What is woven now, or from another library."""
+        return weave(*self.combination, library or self.project.library())
+
     def woven(self) -> dict[str, bytes]:
         """The bytes of all files, the map and the lock included."""
         from generator.code.sourcemap import dump  # late, as `weave`
 
-        package = weave(*self.combination, self.project.library())
+        package = self.package()
         files = {path: text.encode() for path, text in package.files.items()}
         files[MAP] = dump(package.origins).encode()
         outputs = {path: sha256(data) for path, data in files.items()}
@@ -77,7 +88,14 @@ class Asked:
         wanted = wanted or read_lock(self.folder, self.combination).files
         return replace(compare(self.folder, self.combination, wanted), reasons=reasons, made=made)
 
-    def build(self, force: bool = False, dry_run: bool = False) -> Compared:
+    @property
+    def by_hand(self) -> bool:
+        """Whether it is a package that people own, in its place."""
+        at_home = self.folder == Path(os.path.abspath(self.project.generated)) / self.combination.name
+        there = kind_of(self.folder / LOCK) == "file"
+        return at_home and there and self.combination in self.project.by_hand()
+
+    def build(self, force: bool = False, dry_run: bool = False) -> Compared | None:
         """Builds it.
 
         Args:
@@ -85,8 +103,11 @@ class Asked:
             dry_run: write nothing.
 
         Returns:
-            How its files stood; where some are blocked and `force` is not given, nothing was written.
+            How its files stood; where some are blocked and `force` is not given, nothing was written. None for a
+            package that people own.
         """
+        if self.by_hand:
+            return None
         found = self.survey()
         if dry_run or not found.differs:
             return found

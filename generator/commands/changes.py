@@ -58,6 +58,8 @@ def pending(
 
 def package_changes(asked: Asked) -> list[tuple[str, str, str]]:
     """The changes of one package: for each a key that is the same for the same change elsewhere, its text and place."""
+    if asked.by_hand:
+        return []
     folder, found = asked.folder, asked.survey()
     if not found.differs:
         return []

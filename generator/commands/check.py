@@ -9,18 +9,21 @@ from contextlib import suppress
 from typing import NamedTuple
 
 from generator.commands.build import Asked, each_package
+from generator.commands.owned import changed_lines
 from generator.disk.lock import LOCK, Combination, read_lock
 from generator.disk.look import is_cache, kind_of, show
 from generator.disk.project import PACKAGES, Project
 from generator.disk.status import EDITED, FOREIGN, MISSING, ORPHAN, RECORDS, STALE
 from generator.errors import LoomError
 
+OWNED = "owned"
+
 
 class Finding(NamedTuple):
     """One thing that is not as a build makes it.
 
     Attributes:
-        state: edited, stale, missing, orphan or foreign, as in `Status`.
+        state: edited, stale, missing, orphan or foreign, as in `Status`; or owned, of a package, which is no fault.
         path: of the file or the package's folder, as messages give it.
         reason: what is wrong and, where no command fixes it, what to do.
         command: what fixes it, '' where somebody has to decide.
@@ -60,6 +63,8 @@ def check_package(asked: Asked, own: list[str], full: bool) -> list[Finding]:
     name, build, shown = asked.combination.name, asked.combination.command, show(asked.folder)
     if not kind_of(asked.folder):
         return [Finding(MISSING, name, shown, "this package was never built, or is gone", build)]
+    if asked.by_hand:
+        return [_owned(asked, shown)]
     if gone := _gone(asked.project, asked.combination):
         return [Finding(ORPHAN, name, shown, gone, "")]
     found = asked.survey(full)
@@ -67,7 +72,7 @@ def check_package(asked: Asked, own: list[str], full: bool) -> list[Finding]:
     for path, _, state, reason in found.files:
         command = f"{build} --force" if state == EDITED and path not in RECORDS else build
         if state == FOREIGN:
-            if _is_own(f"{name}/{path}", own):
+            if is_own(f"{name}/{path}", own):
                 continue
             reason, command = f"{reason}; {_advice(f'{name}/{path}')}", ""
         elif path == LOCK and state == EDITED:
@@ -79,6 +84,18 @@ def check_package(asked: Asked, own: list[str], full: bool) -> list[Finding]:
         if state:
             findings.append(Finding(state, name, f"{shown}/{path}", reason, command))
     return findings
+
+
+def _owned(asked: Asked, shown: str) -> Finding:
+    """How a package that people own stands; that it differs is no fault."""
+    name = asked.combination.name
+    try:
+        lines, files = changed_lines(asked.folder, asked.combination)
+    except LoomError as error:
+        return Finding(EDITED, name, error.where or shown, error.message, error.remedy or "")
+    many = f"{lines} line{'' if lines == 1 else 's'} changed in {files} file{'' if files == 1 else 's'}"
+    late = f"; since then {_few(reasons)}" if (reasons := asked.reasons()) else ""
+    return Finding(OWNED, name, shown, f"{many}{late}", f"gen update {name}" if late else "")
 
 
 def _few(reasons: list[str]) -> str:
@@ -101,8 +118,10 @@ def _strangers(project: Project, own: list[str]) -> list[Finding]:
     """What lies beside the packages and is none of them."""
     names = [PACKAGES, *(combination.name for combination in project.packages())]
     findings = []
+    if project.generated.resolve() == project.root:  # a project of one's own, whose other files are nobody's concern
+        return []
     for name in os.listdir(project.generated) if project.generated.is_dir() else ():
-        if name in names or is_cache(name) or _is_own(name, own):
+        if name in names or is_cache(name) or is_own(name, own):
             continue
         shown, state, reason = show(project.generated / name), FOREIGN, "is not a package that is kept here"
         with suppress(LoomError):
@@ -116,7 +135,8 @@ def _advice(path: str) -> str:
     return f"remove it, or name it in {PACKAGES}: own = [{json.dumps(path, ensure_ascii=False)}]"
 
 
-def _is_own(path: str, own: list[str]) -> bool:
+def is_own(path: str, own: list[str]) -> bool:
+    """Whether a path below the output folder is one that packages.toml names as not gen's."""
     return any(f"{path}/".startswith(f"{entry}/") for entry in own)
 
 

@@ -12,14 +12,12 @@ from typing import TYPE_CHECKING
 import click
 
 from generator import __version__
-from generator.commands.console import Commands, complain, exit_codes, progress, write_json
+from generator.commands import cli_checkpoints, cli_edits
+from generator.commands.console import AS_JSON, NO_ONE, Commands, complain, exit_codes, progress, write_json
 from generator.errors import LoomError
 
 if TYPE_CHECKING:
     from generator.disk.status import Compared
-
-NO_ONE = exit_codes("1 is not used")
-AS_JSON = click.option("--json", "as_json", is_flag=True, help="Write JSON.")
 
 
 @click.group(cls=Commands, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
@@ -60,77 +58,30 @@ def points_(architecture: str | None, as_json: bool) -> None:
     write_json(found) if as_json else click.echo(plain(table(found)))
 
 
-@gen.command("new", **NO_ONE)
-@click.option("--from-hf", "config", metavar="FILE", required=True, type=click.Path(path_type=Path), help="config.json")
-@click.option("--target", metavar="T", required=True, help="What the package is to run on; see gen list.")
-@click.option("--name", metavar="NAME", required=True, help="Of the architecture.")
-@click.option("--ignore", metavar="SETTING", multiple=True, help="Of config.json: accept what no fragment covers.")
-@click.option("--as", "family", metavar="ARCH", default="", help="Start from this one, whatever the model_type.")
-def new_(config: Path, target: str, name: str, ignore: tuple[str, ...], family: str) -> None:
-    """Write an architecture file for a checkpoint, from its config.json.
-
-    The family is chosen by model_type, and its structure (tied embeddings, which layers are sparse, ...) by the
-    settings; sizes become a preset. Settings that no fragment covers are an error that names all of them; --ignore
-    accepts one, and is written to the architecture file.
-
-    Where no architecture has the model_type, the nearest is named, with what differs from it: in settings and, where
-    the checkpoint or its model.safetensors.index.json is beside config.json, in tensors. --as ARCH writes the file all
-    the same, with these differences as comments to work through.
-    """
-    from generator.commands.new import new
-    from generator.disk.project import Project
-
-    project = Project.find()
-    family, path, differences = new(project, config, target, name, ignore, family)
-    task = f"work through the {differences} differences that it lists, then " if differences else ""
-    click.echo(f"{project.show(path)}: as {family}; next: {task}gen build {name} --target={target}")
-
-
-@gen.command("parity", **exit_codes("1 a comparison failed"))
-@click.argument("architecture", metavar="ARCH")
-@click.argument("folder", metavar="HF_DIR", type=click.Path(path_type=Path))
-@click.option("--target", metavar="T", default="cpu", show_default=True, help="What the package is woven for.")
-@click.option(
-    "--tokens", metavar="N", type=click.IntRange(16), default=64, show_default=True, help="In each of two rows."
-)
-@AS_JSON
-def parity_(architecture: str, folder: Path, target: str, tokens: int, as_json: bool) -> None:
-    """Compare a package with the model of transformers that it stands for.
-
-    HF_DIR is a folder that AutoModelForCausalLM of transformers loads; with its config.json alone, weights are random.
-    The package is woven to a temporary folder and loads the same checkpoint. Compared are logits, loss and the gradient
-    of each tensor, all in fp32; what an export gives back; and greedy decoding with a cache. Nothing is made smaller.
-    """
-    from generator.commands.parity import parity, table
-    from generator.commands.tables import plain
-    from generator.disk.project import Project
-
-    found = parity(Project.find(), architecture, folder, target, tokens, lambda line: click.echo(line, err=True))
-    failed = [row.what for row in found if not row.holds]
-    if as_json:
-        write_json([{**row._asdict(), "holds": row.holds} for row in found])
-    else:
-        click.echo(plain(table(found)))
-        click.echo(f"{len(found) - len(failed)} of {len(found)} hold" if failed else f"all {len(found)} hold")
-    if failed:
-        raise click.exceptions.Exit(1)
-
-
 @gen.command("build", **NO_ONE)
 @click.argument("architecture", metavar="[ARCH]", required=False)
 @click.option("--target", metavar="T", help="What the package is to run on; see gen list.")
 @click.option("--all", "everything", is_flag=True, help="Build every package of packages.toml, or all built before.")
 @click.option("--out", metavar="DIR", type=click.Path(path_type=Path), help="Put the package's folder into DIR.")
+@click.option("--own", metavar="DIR", type=click.Path(path_type=Path), help="Start a project of your own in DIR.")
 @click.option("--dry-run", is_flag=True, help="Say what would be written, and write nothing.")
 @click.option("--force", is_flag=True, help="Overwrite and delete also what gen did not write.")
 def build_(
-    architecture: str | None, target: str | None, everything: bool, out: Path | None, dry_run: bool, force: bool
+    architecture: str | None,
+    target: str | None,
+    everything: bool,
+    out: Path | None,
+    own: Path | None,
+    dry_run: bool,
+    force: bool,
 ) -> None:
     """Build the package of an architecture for a target.
 
     It goes to generated/ARCH_T, or to DIR/ARCH_T. Only files whose bytes change are written. A file that was edited
     since the last build, or that gen did not make, is never overwritten or deleted without --force: it is listed, and
-    nothing in that package is written.
+    nothing in that package is written. A package that people own (by_hand = true in packages.toml) is left alone.
+
+    --own DIR makes a project that holds this one package, for you to edit: gen update then takes in what gen brings.
     """
     from generator.commands.build import Asked, each_package
     from generator.disk.lock import Combination, Fingerprints
@@ -140,7 +91,14 @@ def build_(
     if everything == bool(architecture) or everything == bool(target):
         remedy = "Write gen build ARCH --target=T, or gen build --all; gen list shows what there is."
         raise LoomError("build needs an architecture and a target, or --all", remedy=remedy)
+    if own and (everything or out or dry_run or force):
+        raise LoomError("--own goes with ARCH and --target alone", remedy="Leave the other options out.")
     there = f" --out {out}" if out else ""
+    if own and architecture and target:
+        from generator.commands.own import start
+
+        click.echo(start(project, Combination(architecture, target), own))
+        return
     if architecture and target:
         combination, listed = Combination(architecture, target), project.listed()
         asked = Asked(project, combination, Fingerprints(project.roots), out or project.generated)
@@ -160,7 +118,7 @@ def build_(
             if isinstance(built, LoomError):
                 raise built
             _report_built(built, "gen build --all" + there, force, dry_run)
-            progress(number, total, f"{name}: {built.summary}")
+            progress(number, total, f"{name}: {built.summary if built else 'owned, left alone'}")
         except LoomError as error:
             complain(error)
             progress(number, total, f"{name}: failed")
@@ -169,8 +127,11 @@ def build_(
         raise click.exceptions.Exit(2)
 
 
-def _report_built(built: Compared, command: str, force: bool, dry_run: bool) -> None:
+def _report_built(built: Compared | None, command: str, force: bool, dry_run: bool) -> None:
     """Says what was done; what stands in the way is an error."""
+    if built is None:
+        click.echo("left alone, as people own it (by_hand = true in packages.toml); gen update merges")
+        return
     if built.blocked and not force:
         lines = "".join(f"\n  {built.shown}/{file.path} {file.reason}" for file in built.blocked)
         remedy = f"Keep your change in a fragment, or give it up: {command} --force"
@@ -185,31 +146,44 @@ def _report_built(built: Compared, command: str, force: bool, dry_run: bool) -> 
 @gen.command("check", **exit_codes("1 a package is not what a build makes"))
 @AS_JSON
 @click.option("--full", is_flag=True, help="Weave every package again, whatever its lock says.")
-def check_(as_json: bool, full: bool) -> None:
+@click.option("--format", "form", type=click.Choice(["text", "json", "github"]), default="text", help="Of the output.")
+def check_(as_json: bool, full: bool, form: str) -> None:
     """Check that every package is what a build makes now.
 
     There are five states, each with the command that fixes it: edited (changed by hand since the build), stale (its
     sources, gen or a tool changed), missing, orphan (generated once, but nothing makes it any more), and foreign (not
     gen's; what is yours is named in packages.toml: own = ["PACKAGE/FILE"]). Locks that are as gen wrote them are
     believed; --full believes none.
+
+    A package that people own is told as owned, with how much of it was changed: that is no fault. --format=github
+    writes annotations, at fragment lines where they are known.
     """
-    from generator.commands.check import check
+    from generator.commands.check import OWNED, check
     from generator.disk.project import Project
 
     project = Project.find()
+    as_json = as_json or form == "json"
     findings, errors = check(project, full, None if as_json else progress)
+    faults = [finding for finding in findings if finding.state != OWNED]
     if as_json:
         write_json({"findings": [f._asdict() for f in findings], "errors": [str(error) for error in errors]})
+    elif form == "github":
+        from generator.commands.github import notes
+
+        for line in notes(project, faults, errors):
+            click.echo(line)
     else:
         for finding in findings:
             command = f"\n         {finding.command}" if finding.command else ""
             click.echo(f"{finding.state:<8} {finding.path}: {finding.reason}{command}")
         for error in errors:
             complain(error)
-        if not findings and not errors:
-            count = len(project.packages())
+        if not faults and not errors:
+            count = len(project.packages()) - len(findings)
+            if findings and not count:
+                return
             click.echo(f"{count} package{'' if count == 1 else 's'} checked: as built")
-    if findings or errors:
+    if faults or errors:
         raise click.exceptions.Exit(2 if errors else 1)
 
 
@@ -294,6 +268,10 @@ def loc_(as_json: bool, as_markdown: bool, features: tuple[str, ...]) -> None:
         write_json(report)
     else:
         click.echo("\n\n".join((markdown if as_markdown else plain)(table) for table in tables(report)))
+
+
+for _command in (*cli_checkpoints.COMMANDS, *cli_edits.COMMANDS):
+    gen.add_command(_command)
 
 
 def main() -> None:

@@ -47,5 +47,10 @@ class Commands(click.Group):
         ctx.exit(2)
 
 
-def exit_codes(one: str) -> dict[str, str]:
+def exit_codes(one: str) -> dict[str, Any]:
+    """The end of a command's help; 1 means what is given here."""
     return {"epilog": EXIT_CODES.format(one=one)}
+
+
+NO_ONE = exit_codes("1 is not used")
+AS_JSON = click.option("--json", "as_json", is_flag=True, help="Write JSON.")

@@ -154,7 +154,7 @@ def read_lock(folder: Path, asked: Combination | None = None, name: str = LOCK, 
     """
     text, where = read_text(folder / name, REMEDY), show(folder / name)
     try:
-        lock = _parse(text)
+        lock = parse_lock(text)
         broken = sealed and lock.text != text
     except (ValueError, RecursionError) as error:
         raise LoomError(f"is not a lock of gen: {error}", where, REMEDY) from None
@@ -166,7 +166,7 @@ def read_lock(folder: Path, asked: Combination | None = None, name: str = LOCK, 
 
 
 @lru_cache(maxsize=256)  # a command asks several times
-def _parse(text: str) -> Lock:
+def parse_lock(text: str) -> Lock:
     """Checks what was read: a lock decides which files a build may delete."""
     table = json.loads(text)
     fields = Lock.__annotations__

@@ -6,7 +6,7 @@ import os
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from generator.disk.lock import LOCK, Combination, read_lock
 from generator.disk.look import check_inside, read_text, show
@@ -18,6 +18,14 @@ if TYPE_CHECKING:
 
 SETTINGS = "gen.toml"
 PACKAGES = "packages.toml"
+
+
+class _Listed(NamedTuple):
+    """What packages.toml says."""
+
+    packages: list[Combination]
+    own: list[str]
+    by_hand: list[Combination]
 
 
 @dataclass(frozen=True)
@@ -64,14 +72,18 @@ class Project:
 
     def listed(self) -> list[Combination] | None:
         """The packages of packages.toml, None where there is no such file."""
-        return None if self._list is None else self._list[0]
+        return None if self._list is None else self._list.packages
 
     def own(self) -> list[str]:
         """The paths below the output folder that packages.toml names as not gen's."""
-        return [] if self._list is None else self._list[1]
+        return [] if self._list is None else self._list.own
+
+    def by_hand(self) -> list[Combination]:
+        """The packages that people own: gen made them, and builds them no more."""
+        return [] if self._list is None else self._list.by_hand
 
     @cached_property
-    def _list(self) -> tuple[list[Combination], list[str]] | None:
+    def _list(self) -> _Listed | None:
         path = self.generated / PACKAGES
         if not os.path.lexists(path):
             return None
@@ -87,9 +99,10 @@ class Project:
             except ValueError as error:
                 raise LoomError(f"own: {error}", shown, "Write it from this folder, with forward slashes.") from None
         kept: list[Combination] = []
+        by_hand: list[Combination] = []
         for number, entry in enumerate(entries, 1):
             where = f"{shown} ([[package]] number {number})"
-            _check_keys(entry, {"architecture", "target"}, where)
+            _check_keys(entry, {"architecture", "target", "by_hand"}, where)
             words = entry.get("architecture"), entry.get("target")
             if not all(isinstance(word, str) and word.isidentifier() for word in words):
                 remedy = 'Write architecture = "NAME" and target = "NAME".'
@@ -97,7 +110,10 @@ class Project:
             if Combination(*words).name in [combination.name for combination in kept]:
                 raise LoomError(f"{Combination(*words).name} is listed twice", where, "Remove one of the two.")
             kept.append(Combination(*words))
-        return kept, own
+            if not isinstance(entry.get("by_hand", False), bool):
+                raise LoomError("by_hand is neither true nor false", where, "Write by_hand = true, or leave it out.")
+            by_hand += kept[-1:] if entry.get("by_hand") else []
+        return _Listed(kept, own, by_hand)
 
     def locked_folders(self) -> list[Path]:
         """The folders in the output folder that hold a lock, by name."""

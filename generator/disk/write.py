@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from generator.disk.lock import LOCK, Combination
+from generator.disk.lock import LOCK, MAP, Combination
 from generator.disk.look import sha256, show
 from generator.disk.status import JOURNAL, Compared, compare
 from generator.errors import LoomError
@@ -44,12 +44,19 @@ def write_package(folder: Path, asked: Combination, files: dict[str, bytes], for
         raise LoomError(f"cannot be written: {error.strerror}", show(Path(error.filename or folder)), remedy) from None
 
 
+def write_records(folder: Path, files: dict[str, bytes]) -> None:
+    """Writes the map and the lock of a new build and no other file: what differs from it counts as edited."""
+    with _alone(folder):
+        for path in (MAP, LOCK):
+            replace_file(folder, path, files[path])
+
+
 def _apply(folder: Path, found: Compared, files: dict[str, bytes]) -> None:
-    _replace(folder, JOURNAL, files[LOCK])
+    replace_file(folder, JOURNAL, files[LOCK])
     for path in found.write:
         if path != LOCK:
             (folder / path).parent.mkdir(parents=True, exist_ok=True)
-            _replace(folder, path, files[path])
+            replace_file(folder, path, files[path])
     for path in found.remove:
         (folder / path).unlink(missing_ok=True)
         _remove_empty(folder, (folder / path).parent)
@@ -59,7 +66,7 @@ def _apply(folder: Path, found: Compared, files: dict[str, bytes]) -> None:
         (folder / JOURNAL).unlink()
 
 
-def _replace(folder: Path, path: str, data: bytes) -> None:
+def replace_file(folder: Path, path: str, data: bytes) -> None:
     """A reader sees the old file or the new one, never a part."""
     scratch = folder / SCRATCH
     scratch.unlink(missing_ok=True)  # it may be a link to somebody's file

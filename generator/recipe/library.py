@@ -47,6 +47,13 @@ class Library:
                 files[name], seen[name] = read_text(path, str(path)), path
         return cls(files)
 
+    def with_texts(self, texts: dict[str, str]) -> Library:
+        """The library with some texts changed; what was read of the others is kept."""
+        result = Library({**self.files, **texts})
+        kept = {name: f for name, f in self._fragments.items() if result.files[f.path] == self.files[f.path]}
+        result._fragments.update(kept)
+        return result
+
     def architectures(self) -> list[str]:
         return self._named("templates/architectures/", ".toml")
 

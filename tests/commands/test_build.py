@@ -202,7 +202,7 @@ class TestInterrupted:
         workshop.build("llama_cpu")
         workshop.source("fragments/model/rope.py", "x = 1\n")
         workshop.source("fragments/train/loop.py", "y = 1\n")
-        replace, done = write._replace, []
+        replace, done = write.replace_file, []
 
         def replace_some(folder, path, data):
             if len(done) == 3:
@@ -210,10 +210,10 @@ class TestInterrupted:
             done.append(path)
             replace(folder, path, data)
 
-        monkeypatch.setattr(write, "_replace", replace_some)
+        monkeypatch.setattr(write, "replace_file", replace_some)
         workshop.run(*BUILD, code=1)
         assert done[0] == JOURNAL and "model.py" in done
-        monkeypatch.setattr(write, "_replace", replace)
+        monkeypatch.setattr(write, "replace_file", replace)
         assert "cut short" in workshop.run("check", code=1).stdout
         # the sources move on: the half-written file is neither what the lock says nor what is made now
         workshop.source("fragments/model/rope.py", "x = 2\n")
@@ -237,7 +237,7 @@ class TestInterrupted:
         def fail(folder, path, data):
             raise OSError(28, "No space left on device", str(folder / path))
 
-        monkeypatch.setattr(write, "_replace", fail)
+        monkeypatch.setattr(write, "replace_file", fail)
         result = workshop.run(*BUILD, code=2)
         assert result.stderr.startswith("error: generated/llama_cpu/.gen.pending: cannot be written: No space left")
         assert workshop.tree("llama_cpu")["gen.lock"] == before

@@ -1,0 +1,142 @@
+"""The command line of edits: `gen pull`, `gen own`, `gen update` and `gen merge`."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import click
+
+from generator.commands.console import AS_JSON, NO_ONE, complain, exit_codes, progress, write_json
+from generator.errors import LoomError
+
+if TYPE_CHECKING:
+    from generator.disk.status import Compared
+
+
+@click.command("pull", **exit_codes("1 an edit was refused"))
+@click.argument("package", metavar="PACKAGE")
+@click.option("--apply", "applied", is_flag=True, help="Write the fragments, and build what they change.")
+@AS_JSON
+def pull_(package: str, applied: bool, as_json: bool) -> None:
+    """Carry the edits of a package back to the fragments that its lines came from.
+
+    Shown are the diff of the fragments, what else they change, and the edits that cannot go home, each with the reason.
+    An edit goes home only if building then gives back exactly the edited package. An edit that is refused stays in the
+    package, which gen check then reports as edited.
+    """
+    from generator.commands import pull
+    from generator.disk.project import Project
+
+    project = Project.find()
+    found = pull.find(project, package)
+    refused, count = pull.refused(found), len(found.pulled.home)
+    if as_json:
+        table = {"diff": found.diff(project), "home": count, "refused": refused}
+        write_json(table | {"others": [other._asdict() for other in found.others]})
+    else:
+        click.echo(found.diff(project), nl=False)
+        click.echo("\n".join(pull.report(found)))
+    if applied and found.pulled.texts:
+        failed = False
+        results = pull.apply(project, found)
+        for number, (name, result) in enumerate(results, 1):
+            if isinstance(result, LoomError):
+                complain(result)
+                failed = True
+            else:
+                progress(number, len(results), f"{name}: {_done(result)}")
+        if failed:
+            raise click.exceptions.Exit(2)
+    if refused:
+        raise click.exceptions.Exit(1)
+
+
+def _done(result: Compared | None) -> str:
+    """What a build did after a pull, in words."""
+    if result is None:
+        return "owned, left alone"
+    return f"{len(result.blocked)} edited, left as they are" if result.blocked else result.summary
+
+
+@click.command("own", **NO_ONE)
+@click.argument("package", metavar="PACKAGE")
+def own_(package: str) -> None:
+    """Declare that a package is edited by hand from now on.
+
+    packages.toml says so (by_hand = true); gen check then tells how much of it was changed and does not fail, and gen
+    build leaves it alone. What was woven is kept beside its lock, in gen.base, for gen update to merge with.
+    """
+    from generator.commands.own import own
+    from generator.disk.project import Project
+
+    click.echo(own(Project.find(), package))
+
+
+@click.command("update", **exit_codes("1 there are conflicts"))
+@click.argument("package", metavar="PACKAGE")
+@AS_JSON
+def update_(package: str, as_json: bool) -> None:
+    """Merge what the fragments bring into a package that people own, or that was edited.
+
+    The merge has three sides: the package, what was woven when it was last built or updated, and what is woven now.
+    Conflicts are left as git leaves them, each with the fragment that made the other side.
+    """
+    from generator.commands.update import told, update
+    from generator.disk.project import Project
+
+    done = update(Project.find(), package)
+    if as_json:
+        write_json({**done._asdict(), "conflicts": [one._asdict() for one in done.conflicts]})
+    else:
+        for path in done.changed:
+            click.echo(f"merged   {done.shown}/{path}")
+        for line in told(done.conflicts, done.shown):
+            click.echo(line)
+        if not done.changed:
+            click.echo(f"{done.shown}: the fragments bring nothing new")
+        elif done.tests:
+            click.echo(f"{'decide the conflicts, then ' if done.conflicts else ''}run its tests: {done.tests}")
+    if done.conflicts:
+        raise click.exceptions.Exit(1)
+
+
+@click.command("merge", **exit_codes("1 something is left to decide"))
+@click.option(
+    "--driver", nargs=4, metavar="BASE OURS THEIRS PATH", help="What git runs for a file: see docs/editing.md."
+)
+def merge_(driver: tuple[str, str, str, str] | None) -> None:
+    """Finish a merge of git: weave the packages from the merged fragments.
+
+    Run it where git merge, rebase or cherry-pick has stopped. Fragments that conflict come first, and are named. What
+    was edited by hand in a package, on either side, is merged into what is woven. Then commit as git says.
+    """
+    from pathlib import Path
+
+    from generator.commands.merge import drive, finish, left_to_decide
+    from generator.commands.update import told
+    from generator.disk.project import Project
+
+    project = Project.find()
+    if driver:
+        base, ours, theirs = map(Path, driver[:3])
+        raise click.exceptions.Exit(drive(project, base, ours, theirs, driver[3]))
+    results, left, failed = finish(project), False, False
+    for name, found in results:
+        if isinstance(found, LoomError):
+            complain(found)
+            failed = True
+            continue
+        for line in told(found.conflicts, project.show(project.generated / name)):
+            click.echo(line)
+        left = left or bool(found.conflicts)
+        for path in found.edited:
+            click.echo(f"edited   {project.show(project.generated / name)}/{path}: the edit is kept; gen pull {name}")
+    for place in left_to_decide(project):
+        click.echo(f"conflict {place}: in a package that people own")
+        left = True
+    click.echo(f"{len(results)} package{'' if len(results) == 1 else 's'} woven from the merged fragments")
+    if left or failed:
+        raise click.exceptions.Exit(2 if failed else 1)
+
+
+COMMANDS = (pull_, own_, update_, merge_)

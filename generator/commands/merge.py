@@ -1,0 +1,216 @@
+"""Merges in git: packages are woven from the merged fragments, not put together from lines.
+
+While git merges, a driver keeps our side of each generated file that both sides changed and leaves it unmerged: the
+fragments may not be merged yet. `gen merge` then weaves, and lays what people edited on either side on top.
+"""
+
+from __future__ import annotations
+
+import io
+import tarfile
+from pathlib import Path
+from typing import NamedTuple
+
+from generator.commands.build import Asked, each_package
+from generator.commands.update import Conflict, merge_files, write_text
+from generator.disk.base import BASE
+from generator.disk.git import git, has_marks, merge_texts, older_file, top_of
+from generator.disk.lock import LOCK, MAP, Combination, Lock, parse_lock
+from generator.disk.look import kind_of, sha256, show
+from generator.disk.project import PACKAGES, Project
+from generator.disk.write import write_package, write_records
+from generator.errors import LoomError
+from generator.recipe.library import FOLDERS
+
+HEADS = ("MERGE_HEAD", "CHERRY_PICK_HEAD", "REBASE_HEAD", "REVERT_HEAD")
+RECORDS = (LOCK, MAP, BASE)
+
+
+def drive(project: Project, base: Path, ours: Path, theirs: Path, path: str) -> int:
+    """Merges one generated file for git, which then has its result in `ours`.
+
+    Args:
+        path: of the file in the repository.
+
+    Returns:
+        The exit code: 1 leaves it unmerged.
+    """
+    place = top_of(project.root) / path
+    if not place.is_relative_to(project.generated):
+        raise LoomError("is not in the folder of the packages", path, "Name only that folder in .gitattributes.")
+    inside = place.relative_to(project.generated)
+    if inside.parts[0] not in [combination.name for combination in project.by_hand()]:
+        return 1
+    if inside.as_posix() in [f"{inside.parts[0]}/{name}" for name in RECORDS]:
+        return 0
+    texts = [file.read_bytes().decode() for file in (ours, base, theirs)]
+    merged = merge_texts(texts[0], texts[1], texts[2], ("ours", "base", "theirs"))
+    ours.write_bytes(merged.text.encode())
+    return int(merged.conflicts > 0)
+
+
+class Side(NamedTuple):
+    """The folder of the packages as one side of a merge has it: path below it -> bytes."""
+
+    revision: str
+    files: dict[str, bytes]
+
+    def lock(self, name: str) -> Lock | None:
+        """The lock of a package there, None where it has none."""
+        try:
+            return parse_lock(self.files[f"{name}/{LOCK}"].decode())
+        except (KeyError, ValueError, RecursionError):
+            return None
+
+    def edited(self, name: str) -> list[str]:
+        """The files of a package that someone edited there."""
+        lock = self.lock(name)
+        outputs = lock.outputs.items() if lock else ()
+        return [
+            path for path, digest in outputs if path != MAP and sha256(self.files.get(f"{name}/{path}", b"")) != digest
+        ]
+
+
+class Finished(NamedTuple):
+    """How a package came out of a merge: files that hold edits, and conflicts."""
+
+    edited: list[str]
+    conflicts: list[Conflict]
+    files: list[str]
+    gone: list[str]
+
+
+def finish(project: Project) -> list[tuple[str, Finished | LoomError]]:
+    """Weaves every package from the merged fragments, and tells git that their files are merged.
+
+    Returns:
+        For each package that is not owned its name, and how it came out.
+    """
+    top = top_of(project.root)
+    others = [word for word in HEADS if git(top, "rev-parse", "-q", "--verify", word, code=None)]
+    if not others:
+        remedy = "Run it after git merge has stopped; gen build --all weaves at any time."
+        raise LoomError("no merge is going on", show(top), remedy)
+    _check_sources(project)
+    sides = [_side(project, revision) for revision in ("HEAD", others[0])]
+    unmerged = _unmerged(project)
+    changed = set(git(project.generated, "diff", "--name-only", "-z", "--relative").decode().split("\0"))
+    for combination in project.by_hand():
+        _keep_records(project, combination, sides[0], unmerged)
+    result = []
+    for name, found in each_package(finish_package, project, sides, changed - unmerged):
+        if isinstance(found, Finished):
+            _tell_git(project, name, found)
+        if found is not None:
+            result.append((name, found))
+    return result
+
+
+def finish_package(asked: Asked, sides: list[Side], changed: set[str]) -> Finished | None:
+    """Weaves a package and lays what was edited on either side on top; None for one that people own."""
+    if asked.by_hand:
+        return None
+    made, name = asked.woven(), asked.combination.name
+    for path in sorted(changed):
+        inside = path.removeprefix(f"{name}/")
+        if inside in made and inside != path and (asked.folder / inside).read_bytes() != made[inside]:
+            raise LoomError("was edited since the merge began", f"{show(asked.folder)}/{inside}", "Stash or commit it.")
+    woven = {path: data.decode() for path, data in made.items() if path not in (LOCK, MAP)}
+    merged: dict[str, str | None] = dict(woven)
+    conflicts: list[Conflict] = []
+    for side in sides:
+        edited = side.edited(name)
+        mine = {
+            path: side.files[f"{name}/{path}"].decode() if f"{name}/{path}" in side.files else None for path in edited
+        }
+        base = {path: _woven_then(asked, side, path) for path in edited}
+        theirs = {path: text for path in edited if (text := merged.get(path)) is not None}
+        done, more = merge_files(mine, base, theirs, made[MAP].decode(), f"edited in {side.revision}")
+        merged |= done
+        conflicts += [one for one in more if one not in conflicts]
+    write_package(asked.folder, asked.combination, made, force=True)
+    edits = [path for path in merged if merged[path] != woven.get(path)]
+    for path in edits:
+        write_text(asked.folder, path, merged[path])
+    write_records(asked.folder, made)
+    known = {path for side in sides if (lock := side.lock(name)) for path in lock.outputs}
+    gone = [path for path in sorted(known - made.keys()) if path not in edits]
+    for path in gone:
+        if sha256(_bytes(asked.folder / path)) in [lock.outputs.get(path) for s in sides if (lock := s.lock(name))]:
+            write_text(asked.folder, path, None)
+    return Finished(edits, conflicts, sorted(made), gone)
+
+
+def left_to_decide(project: Project) -> list[str]:
+    """The files of owned packages that git could not merge, each with its first mark."""
+    names = [combination.name for combination in project.by_hand()]
+    paths = _unmerged(project)
+    places = [project.generated / path for path in sorted(paths) if path.split("/")[0] in names]
+    return [f"{show(place)}:{_line_of_marks(place) or 1}" for place in places]
+
+
+def _unmerged(project: Project) -> set[str]:
+    said = git(project.generated, "diff", "--name-only", "-z", "--relative", "--diff-filter=U").decode()
+    return set(filter(None, said.split("\0")))
+
+
+def _woven_then(asked: Asked, side: Side, path: str) -> str:
+    """What had been woven where a side has an edited file."""
+    lock = side.lock(asked.combination.name)
+    text = older_file(asked.folder, path, lock.outputs[path], side.revision) if lock else None
+    if text is None:
+        remedy = f"Merge it by hand: git show {side.revision}:./{path}"
+        raise LoomError(f"edited in {side.revision}, and what was woven there is not in git's history", path, remedy)
+    return text
+
+
+def _check_sources(project: Project) -> None:
+    """Refuses to weave fragments that are not merged."""
+    left = [show(place) for place in [project.generated / PACKAGES] if _line_of_marks(place)]
+    for root in project.roots:
+        for folder in FOLDERS:
+            for place in sorted((root / folder).rglob("*.*")):
+                if line := _line_of_marks(place):
+                    left.append(f"{show(place)}:{line}")
+    if left:
+        remedy = "Decide them, then run gen merge again."
+        raise LoomError(f"the fragments themselves conflict: {', '.join(left)}", left[0], remedy)
+
+
+def _line_of_marks(place: Path) -> int:
+    return has_marks(_bytes(place).decode(errors="replace"))
+
+
+def _bytes(place: Path) -> bytes:
+    return place.read_bytes() if kind_of(place) == "file" else b""
+
+
+def _side(project: Project, revision: str) -> Side:
+    """The packages as a revision has them."""
+    top = top_of(project.root)
+    folder = project.generated.resolve().relative_to(top.resolve()).as_posix()
+    if not git(top, "ls-tree", revision, "--", folder):
+        return Side(revision, {})
+    data = git(top, "-c", "core.autocrlf=false", "archive", "--format=tar", revision, "--", folder)
+    files = {}
+    with tarfile.open(fileobj=io.BytesIO(data)) as tar:
+        for member in tar:
+            if member.isfile() and (file := tar.extractfile(member)):
+                files[member.name.removeprefix(f"{folder}/")] = file.read()
+    return Side(revision, files)
+
+
+def _keep_records(project: Project, combination: Combination, ours: Side, unmerged: set[str]) -> None:
+    """Takes our side of the records of a package that people own; gen update renews them."""
+    for path in [f"{combination.name}/{name}" for name in RECORDS]:
+        if path in unmerged and path in ours.files:
+            (project.generated / path).write_bytes(ours.files[path])
+            git(project.generated, "add", "--", path)
+
+
+def _tell_git(project: Project, name: str, found: Finished) -> None:
+    left = {conflict.path for conflict in found.conflicts}
+    paths = [f"{name}/{path}" for path in found.files if path not in left and kind_of(project.generated / name / path)]
+    git(project.generated, "add", "--", *paths)
+    if gone := [f"{name}/{path}" for path in found.gone]:
+        git(project.generated, "rm", "-q", "--cached", "--ignore-unmatch", "--", *gone)

@@ -1,0 +1,29 @@
+"""How far a package that people own is from what was woven."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from generator.code.hunks import hunks
+from generator.disk.base import kept_base
+from generator.disk.lock import LOCK, MAP, Combination, read_lock
+from generator.disk.look import kind_of, sha256
+
+
+def changed_lines(folder: Path, combination: Combination) -> tuple[int, int]:
+    """How many lines of how many files of an owned package are not as they were woven."""
+    lock = read_lock(folder, combination)
+    base = {path: text for path, text in kept_base(folder).items() if path in lock.outputs}
+    lines = files = 0
+    for path in lock.outputs.keys() - {MAP, LOCK}:
+        if kind_of(folder / path) == "file" and sha256((folder / path).read_bytes()) == lock.outputs[path]:
+            continue
+        old = base.get(path, "").split("\n")
+        new = (
+            (folder / path).read_bytes().decode(errors="replace").split("\n")
+            if kind_of(folder / path) == "file"
+            else [""]
+        )
+        count = sum(max(len(hunk.before), len(hunk.after)) for hunk in hunks(old, new)) if old != new else 0
+        lines, files = lines + count, files + bool(count)
+    return lines, files

@@ -1,0 +1,154 @@
+"""Merges what the fragments bring into a package that was edited."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from contextlib import suppress
+from pathlib import Path
+from typing import NamedTuple
+
+from generator.commands.build import Asked
+from generator.commands.own import kept
+from generator.disk.base import BASE, base_texts, dump_base
+from generator.disk.git import MARKS, has_marks, merge_texts
+from generator.disk.lock import LOCK, MAP, Fingerprints
+from generator.disk.look import kind_of, read_text, show
+from generator.disk.project import Project
+from generator.disk.write import replace_file, write_records
+from generator.errors import LoomError
+
+
+class Conflict(NamedTuple):
+    """A place that was changed on both sides.
+
+    Attributes:
+        line: in the merged file, from 1; 0 for a whole file.
+        sources: the fragment lines, or the template, that made the other side.
+        reason: what is to be decided.
+    """
+
+    path: str
+    line: int
+    sources: tuple[str, ...]
+    reason: str
+
+
+class Updated(NamedTuple):
+    """What an update did."""
+
+    shown: str
+    changed: list[str]
+    conflicts: list[Conflict]
+    tests: str
+
+
+def update(project: Project, word: str) -> Updated:
+    """Merges into a package, owned or only edited, what is woven now; the base is what was woven then."""
+    built = kept(project, word)
+    asked = Asked(project, built.lock.combination, Fingerprints(project.roots), project.generated)
+    made = asked.woven()
+    new = {path: data.decode() for path, data in made.items() if path not in (LOCK, MAP)}
+    base = base_texts(built.folder, built.lock, lambda: new)
+    now: dict[str, str | None] = {}
+    for path in sorted(base.keys() | new.keys()):
+        now[path] = read_text(built.folder / path) if kind_of(built.folder / path) else None
+        if line := has_marks(now[path] or ""):
+            remedy = "Decide it, take the marks out, then update."
+            raise LoomError("a conflict was left here", f"{built.shown}/{path}:{line}", remedy)
+    merged, conflicts = merge_files(now, base, new, made[MAP].decode(), built.name)
+    changed = [path for path in merged if merged[path] != now.get(path)]
+    for path in changed:
+        write_text(built.folder, path, merged[path])
+    owned = built.lock.combination in project.by_hand()
+    if owned and dump_base(made) != dump_base({path: text.encode() for path, text in base.items()}):
+        replace_file(built.folder, BASE, dump_base(made))
+    write_records(built.folder, made)
+    has_tests = any(path.startswith("tests/") for path in new)
+    tests = f"cd {show(project.generated)} && python -m pytest {built.name}" if has_tests else ""
+    return Updated(built.shown, changed, conflicts, tests)
+
+
+def merge_files(
+    ours: dict[str, str | None], base: dict[str, str], theirs: dict[str, str], mapping: str, name: str
+) -> tuple[dict[str, str | None], list[Conflict]]:
+    """The files of a package, merged three-way; None for a file that is to be gone.
+
+    Args:
+        ours: as they are now.
+        base: as they were woven then.
+        theirs: as they are woven now.
+        mapping: their `gen.map`.
+        name: of the package, for marks.
+    """
+    merged: dict[str, str | None] = {}
+    conflicts = []
+    for path in sorted(base.keys() | theirs.keys()):
+        old, mine, new = base.get(path), ours.get(path), theirs.get(path)
+        if mine == old or mine == new:
+            merged[path] = new
+        elif new == old:
+            merged[path] = mine
+        elif mine is None or new is None:
+            merged[path] = mine if new is None else new
+            reason = "edited here, and the fragments make it no more" if new is None else "removed here, and changed"
+            conflicts.append(Conflict(path, 0, (), reason))
+        else:
+            done = merge_texts(mine, old or "", new, (name, "woven then", "fragments"))
+            merged[path] = done.text
+            if done.conflicts:
+                merged[path], found = _named(path, done.text, new, mapping)
+                conflicts += found
+    return merged, conflicts
+
+
+def _named(path: str, text: str, new: str, mapping: str) -> tuple[str, list[Conflict]]:
+    """The text with the fragments named at the end of each conflict, and the conflicts."""
+    from generator.code.sourcemap import load
+
+    origins, woven = load(mapping).get(path, []), new.split("\n")
+    lines, conflicts, start, middle, reached = text.split("\n"), [], 0, 0, 0
+    for number, line in enumerate(lines):
+        if line.startswith(MARKS[0]):
+            start = number
+        elif line == "=======":
+            middle = number
+        elif line.startswith(MARKS[2]) and start < middle:
+            theirs = lines[middle + 1 : number]
+            reached = _find(woven, theirs, lines[:start], lines[number + 1 :], reached)
+            rows = range(max(reached - (not theirs), 0), reached + max(len(theirs), 1))
+            found = dict.fromkeys(origin for row in rows if row < len(origins) for _, origin in origins[row])
+            sources = tuple(str(origin) for origin in found)
+            paths = list(dict.fromkeys(origin.path for origin in found))
+            lines[number] = f"{MARKS[2]}{', '.join(paths) or 'templates'}"
+            conflicts.append(Conflict(path, start + 1, sources, "changed on both sides"))
+    return "\n".join(lines), conflicts
+
+
+def _find(woven: list[str], part: list[str], above: list[str], below: list[str], start: int) -> int:
+    """Where lines stand in a woven file, from a row on; lines that were deleted by what stands above and below."""
+    tries = [(part, 0)] if part else [(above[-count:], count) for count in (3, 2, 1)]
+    tries += [] if part else [(below[:count], 0) for count in (3, 2, 1)]
+    for lines, before in tries:
+        for row in range(max(start - before, 0), len(woven) - len(lines) + 1):
+            if lines and woven[row : row + len(lines)] == lines:
+                return row + before
+    return start
+
+
+def write_text(folder: Path, path: str, text: str | None) -> None:
+    """Writes a file of a package, or removes it."""
+    if text is None:
+        with suppress(FileNotFoundError):
+            (folder / path).unlink()
+        return
+    (folder / path).parent.mkdir(parents=True, exist_ok=True)
+    replace_file(folder, path, text.encode())
+
+
+def told(conflicts: Collection[Conflict], shown: str) -> list[str]:
+    """The conflicts in words."""
+    lines = []
+    for one in conflicts:
+        place = f"{shown}/{one.path}:{one.line}" if one.line else f"{shown}/{one.path}"
+        lines.append(f"conflict {place}: {one.reason}" + "".join(f"\n         {source}" for source in one.sources[:6]))
+    return lines

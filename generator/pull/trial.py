@@ -1,0 +1,88 @@
+"""Weaves a package again with changed fragments, in memory."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+from generator.code.traced import Traced
+from generator.errors import LoomError
+from generator.package.package import Package
+from generator.pull.edited import Edited, Hunk, fits
+from generator.pull.names import completed, imports_of
+from generator.pull.sources import Change, Woven, apply
+from generator.recipe.library import Library
+
+Weave = Callable[[Library], Package]
+
+
+class Outcome(NamedTuple):
+    """What came of some changes.
+
+    Attributes:
+        texts: of the sources that they change.
+        package: woven from them, None where that fails.
+        error: why.
+        came: hunks that gen makes by itself, and that came with the others.
+        path, line: where the package is not what it should be, from 1; '', 0 where it is.
+    """
+
+    texts: dict[str, str]
+    package: Package | None
+    error: LoomError | None
+    came: frozenset[Hunk]
+    path: str
+    line: int
+
+    @property
+    def holds(self) -> bool:
+        return self.package is not None and not self.path
+
+
+class Trials:
+    """Tries changes of fragments.
+
+    Args:
+        optional: hunks that no change makes alone: imports, headers, what templates say of fragments.
+    """
+
+    def __init__(self, woven: Woven, edited: Edited, optional: list[Hunk], library: Library, weave: Weave):
+        self.woven, self.optional = woven, optional
+        self._library, self._weave = library, weave
+        python = [text for path, text in edited.texts.items() if path in woven.package.origins]
+        self._names = imports_of([*python, *(woven.package.files[path] for path in woven.package.origins)])
+        self._made: dict[frozenset[tuple[str, str]], Package | LoomError] = {}
+
+    def make(self, changes: set[Change], hunks: list[Hunk]) -> Outcome:
+        """Weaves with these changes; it holds where the package then has these hunks, and nothing else."""
+        texts = {}
+        for path in sorted({change.path for change in changes}):
+            before = self.woven.texts[path]
+            after = apply(before, {change for change in changes if change.path == path})
+            texts[path] = completed(before, after, self._names)
+        return self.weave(texts, hunks)
+
+    def weave(self, texts: dict[str, str], hunks: list[Hunk]) -> Outcome:
+        """The same with whole texts."""
+        key = frozenset(texts.items())
+        if key not in self._made:
+            try:
+                self._made[key] = self._weave(self._library.with_texts(texts))
+            except LoomError as error:
+                self._made[key] = error
+        made = self._made[key]
+        if isinstance(made, LoomError):
+            return Outcome(texts, None, made, frozenset(), "", 0)
+        came, path, line = fits(self.woven.package.files, made.files, hunks, self.optional)
+        return Outcome(texts, made, None, frozenset(came), path, line)
+
+    def tidy(self, found: Outcome, hunks: list[Hunk]) -> Outcome:
+        """The same with fragments as ruff formats them, where the package stays as it is."""
+        from generator.code.ruff import run_ruff
+
+        try:
+            formatted = run_ruff([Traced.copy(text, path) for path, text in found.texts.items()])
+        except LoomError:
+            return found
+        tidied = self.weave(dict(zip(found.texts, formatted, strict=True)), hunks)
+        return tidied if tidied.holds else found

@@ -1,0 +1,164 @@
+"""Random edits of packages, of the kinds that people make: the file stays Python, formatted, with all names bound."""
+
+from __future__ import annotations
+
+import ast
+import json
+import random
+import re
+import subprocess
+from functools import lru_cache
+from typing import NamedTuple
+
+from ruff import find_ruff_bin
+
+from generator.package.package import Package
+
+FORMAT = ("format", "--isolated", "--no-cache", "--line-length=120", "--target-version=py311", "-")
+CHECK = ("check", "--isolated", "--no-cache", "--target-version=py311", "-")
+OTHER = {"+": "-", "-": "+", "*": "/", "<": "<=", ">": ">=", "==": "!=", "and": "or", "or": "and", "True": "False"}
+
+
+class RandomEdit(NamedTuple):
+    """An edit of one file: its kind, the rows of the woven file that it is about, from 0, and the text after it."""
+
+    kind: str
+    path: str
+    rows: range
+    text: str
+
+
+def ruff(text: str, *options: str) -> str:
+    return subprocess.run([find_ruff_bin(), *options], input=text.encode(), capture_output=True).stdout.decode()
+
+
+@lru_cache(maxsize=512)
+def faults(text: str) -> frozenset[str]:
+    found = ruff(text, *CHECK, "--select=F401,F811,F821,F823", "--output-format=json")
+    return frozenset(f"{entry['code']} {entry['message']}" for entry in json.loads(found or '["?"]'))
+
+
+def bodies(package: Package, path: str) -> list[int]:
+    """The rows of a file that stand in fragment bodies: below the imports, with a fragment as their origin."""
+    lines, origins = package.files[path].split("\n"), package.origins[path]
+    nodes = ast.parse(package.files[path]).body
+    head = max((node.end_lineno for node in nodes if isinstance(node, ast.Import | ast.ImportFrom)), default=len(lines))
+    rows = range(head, len(origins))
+    return [row for row in rows if lines[row].strip() and origins[row][0][1].path.startswith("fragments/")]
+
+
+def change_line(line: str, names: list[str], draw: random.Random) -> tuple[str, str] | None:
+    """A kind of edit and the line after it; None where the drawn kind does not fit the line."""
+    code, mark, comment = line.partition("  # ")
+    kind = draw.choice(["number", "name", "operator", "comment", "word", "wrap", "argument"])
+    if kind == "comment":
+        if mark:
+            return kind, f"{code}{mark}{comment} and more"
+        return kind, f"{line}  # as it was found" if not line.strip().startswith(("#", '"')) else f"{line} More."
+    patterns = {
+        "number": r"(?<![\w.\"'-])\d+(?![\w.\"'])",
+        "name": r"(?<![\w.\"'])[a-z_]\w+(?![\w(=\"'])",
+        "operator": r" (?:[-+*<>]|==|and|or) |\bTrue\b",
+        "word": r"(?<=[a-z] )[a-z]{4,}(?= [a-z])",
+        "wrap": r"(?<== )[a-z_][\w.]*(?:\([^()]*\))?$",
+        "argument": r"(?<=[\w\])]), (?=[\w\[(])",
+    }
+    found = list(re.finditer(patterns[kind], code))
+    if not found:
+        return None
+    spot = draw.choice(found)
+    old = spot[0]
+    new = {
+        "number": lambda: str(int(old.replace("_", "")) + draw.randint(1, 9)),
+        "name": lambda: draw.choice(names or [old]),
+        "operator": lambda: old.replace(old.strip(), OTHER[old.strip()]),
+        "word": lambda: draw.choice(["other", "plain", "changed"]),
+        "wrap": lambda: f"tuple({old})",
+        "argument": lambda: f", {draw.choice(names or ['None'])}, ",
+    }[kind]()
+    return kind, f"{code[: spot.start()]}{new}{code[spot.end() :]}{mark}{comment}"
+
+
+def names_around(tree: ast.Module, row: int) -> list[str]:
+    """The names that are bound or taken in the function around a row."""
+    inside = [
+        node
+        for node in ast.walk(tree)
+        if isinstance(node, ast.FunctionDef) and node.lineno <= row + 1 <= (node.end_lineno or 0)
+    ]
+    if not inside:
+        return []
+    function = max(inside, key=lambda node: node.lineno)
+    stored = {
+        part.id
+        for part in ast.walk(function)
+        if isinstance(part, ast.Name) and isinstance(part.ctx, ast.Store) and part.lineno < row + 1
+    }
+    return sorted(stored | {argument.arg for argument in function.args.args})
+
+
+def line_edit(package: Package, draw: random.Random) -> RandomEdit:
+    """A change of one line in a fragment's body."""
+    paths = sorted(package.origins)
+    while True:
+        path = draw.choice(paths)
+        rows = bodies(package, path)
+        if not rows:
+            continue
+        row, text = draw.choice(rows), package.files[path]
+        lines = text.split("\n")
+        changed = change_line(lines[row], names_around(ast.parse(text), row), draw)
+        if changed is None or changed[1] == lines[row]:
+            continue
+        if after := _as_a_person_leaves_it(text, "\n".join([*lines[:row], changed[1], *lines[row + 1 :]])):
+            return RandomEdit(changed[0], path, range(row, row + 1), after)
+
+
+def statement_edit(package: Package, draw: random.Random) -> RandomEdit:
+    """A whole statement of a function in a fragment's body inserted or deleted."""
+    paths = sorted(package.origins)
+    while True:
+        path = draw.choice(paths)
+        text = package.files[path]
+        lines, rows, tree = text.split("\n"), set(bodies(package, path)), ast.parse(text)
+        blocks = [
+            block
+            for node in ast.walk(tree)
+            for block in (getattr(node, "body", None), getattr(node, "orelse", None))
+            if isinstance(block, list) and not isinstance(node, ast.Module | ast.ClassDef)
+        ]
+        statements = [(statement, block) for block in blocks for statement in block if statement.lineno - 1 in rows]
+        if not statements:
+            continue
+        statement, block = draw.choice(statements)
+        first, last = statement.lineno - 1, statement.end_lineno or 0
+        space = " " * statement.col_offset
+        names = names_around(tree, first)
+        if draw.random() < 0.5:
+            if len(block) < 2 or isinstance(statement, ast.Return):
+                continue
+            kind, new, at = "delete", [*lines[:first], *lines[last:]], range(first, last)
+        else:
+            name = draw.choice(names or ["None"])
+            more = draw.choice(
+                [
+                    [f"assert {name} is not None"],
+                    [f'print("here", {name})'],
+                    [f"if {name} is None:", f'    raise ValueError("no {name}")'],
+                    [f"extra = ({name}, 3)", "del extra"],
+                    ["# what follows was found by trial"],
+                ]
+            )
+            below = draw.random() < 0.5 and not isinstance(statement, ast.Return | ast.Raise | ast.Continue)
+            place = last if below else first
+            kind, at = "insert", range(place, place)
+            new = [*lines[:place], *(space + line for line in more), *lines[place:]]
+        if after := _as_a_person_leaves_it(text, "\n".join(new)):
+            return RandomEdit(kind, path, at, after)
+
+
+def _as_a_person_leaves_it(before: str, after: str) -> str:
+    """The text formatted and without unused imports; '' where it is no Python or reads names that nothing gives."""
+    after = ruff(ruff(after, *FORMAT), *CHECK, "--select=F401", "--fix", "--quiet")
+    after = ruff(after, *FORMAT)
+    return after if after and after != before and faults(after) <= faults(before) else ""

@@ -1,0 +1,171 @@
+"""gen merge in real repositories: two branches that both build."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+
+import pytest
+
+ONE, TWO = "generated/one_any/model.py", "generated/two_any/model.py"
+NET, SHIFT, TOOLS = "fragments/model/net.py", "fragments/model/shift.py", "fragments/model/tools.py"
+
+
+@pytest.fixture(params=["driver", "no driver"])
+def branches(repository, request, monkeypatch):
+    """A repository with gen as git's merge driver, and one where nobody wrote the line that sets it."""
+    monkeypatch.setenv("PYTHONPATH", str(Path(__file__).resolve().parents[2]))
+    if request.param == "driver":
+        driver = f"'{sys.executable}' -m generator merge --driver %O %A %B %P"
+        repository.git("config", "merge.loomax.driver", driver)
+    else:
+        repository.git("config", "--remove-section", "merge.loomax")
+    repository.driver = request.param == "driver"
+    return repository
+
+
+def change(repository, branch: str, *edits: tuple[str, str, str], build: bool = True) -> None:
+    """Commits edits on a branch that begins at the start."""
+    repository.git("checkout", "-q", *([] if branch == "main" else ["-b"]), branch)
+    for edit in edits:
+        repository.replace(*edit)
+    if build:
+        repository.run("build", "--all")
+    repository.commit(branch)
+
+
+def marks(repository) -> list[str]:
+    """The files with marks of conflicts."""
+    return repository.git("grep", "-l", "<<<<<<<", "--", "generated", "fragments", code=None).split()
+
+
+def check_whole(repository) -> None:
+    """Everything is merged, and the packages are what a build makes."""
+    assert repository.git("diff", "--name-only", "--diff-filter=U") == ""
+    repository.git("commit", "-qm", "merged")
+    assert repository.git("status", "--short") == ""
+    repository.run("check", "--full")
+
+
+def test_two_fragments(branches):
+    change(branches, "theirs", (SHIFT, "y + 1", "y + 7"), (TOOLS, "return -x", "return 8"))
+    branches.git("checkout", "-q", "main")
+    change(branches, "main", (NET, "# up", "# upward"), (NET, '"nothing came out"', '"empty"'))
+    branches.git("merge", "-q", "theirs", code=1)
+    assert branches.driver == (marks(branches) == [])
+    assert "2 packages woven" in branches.run("merge").stdout
+    assert "# upward" in branches.read(ONE) and "y + 7" in branches.read(ONE)
+    assert "# upward" in branches.read(TWO) and "return 8" in branches.read(TWO)
+    check_whole(branches)
+
+
+def test_one_fragment(branches):
+    """The fragments conflict: that is said, and nothing is woven before it is decided."""
+    change(branches, "theirs", (NET, "# up", "# down"))
+    branches.git("checkout", "-q", "main")
+    change(branches, "main", (NET, "# up", "# upward"))
+    branches.git("merge", "-q", "theirs", code=1)
+    before = branches.read(ONE)
+    said = branches.run("merge", code=2).stderr
+    assert f"the fragments themselves conflict: {NET}:21" in said
+    assert branches.read(ONE) == before
+    head, rest = branches.read(NET).split("<<<<<<< ")
+    branches.write(NET, head + "    y = x * math.pi  # both\n" + rest.split("theirs\n")[1])
+    branches.git("add", NET)
+    branches.run("merge")
+    assert "# both" in branches.read(ONE) and "# both" in branches.read(TWO)
+    check_whole(branches)
+
+
+@pytest.mark.parametrize("edited_in", ["theirs", "main"])
+def test_fragment_and_hand_edit(branches, edited_in):
+    """The edit is kept on top of what is woven, and gen check tells of it as before."""
+    other = {"theirs": "main", "main": "theirs"}[edited_in]
+    todo = {edited_in: [(ONE, '"""The whole."""', '"""Mine."""')], other: [(NET, "# up", "# upward")]}
+    for branch in ("theirs", "main"):
+        change(branches, branch, *todo[branch], build=branch == other)
+        branches.git("checkout", "-q", "main")
+    branches.git("merge", "-q", "theirs", code=None)
+    if branches.git("rev-parse", "-q", "--verify", "MERGE_HEAD", code=None):
+        assert f"edited   {ONE}" in branches.run("merge").stdout
+        branches.git("commit", "-qm", "merged")
+    text = branches.read(ONE)
+    assert '"""Mine."""' in text and "# upward" in text and '"""The whole."""' in branches.read(TWO)
+    found = json.loads(branches.run("check", "--json", "--full", code=1).stdout)["findings"]
+    assert [(one["state"], one["path"]) for one in found] == [("edited", ONE)]
+
+
+def test_fragment_and_hand_edit_of_one_line(branches):
+    change(branches, "theirs", (ONE, "# up", "# mine"), build=False)
+    branches.git("checkout", "-q", "main")
+    change(branches, "main", (NET, "# up", "# upward"))
+    branches.git("merge", "-q", "theirs", code=1)
+    said = branches.run("merge", code=1).stdout
+    assert f"conflict {ONE}:" in said and f"{NET}:21" in said
+    assert marks(branches) == [ONE] and branches.git("diff", "--name-only", "--diff-filter=U").split() == [ONE]
+    text = branches.read(ONE)
+    assert "# mine" in text and "# upward" in text and ">>>>>>> fragments/model/net.py" in text
+
+
+def test_edit_since_the_merge_began(branches):
+    change(branches, "theirs", (SHIFT, "y + 1", "y + 7"))
+    branches.git("checkout", "-q", "main")
+    change(branches, "main", (SHIFT, "y * y", "y * y * y"))
+    branches.git("merge", "-q", "theirs", code=1)
+    branches.git("checkout", "-q", "--ours", ".", code=None)
+    branches.write(SHIFT, branches.read(SHIFT).split("<<<<")[0])
+    branches.replace(TWO, "return -x", "return 0")
+    branches.write(SHIFT, branches.git("show", "main:" + SHIFT))
+    said = branches.run("merge", code=2).stderr
+    assert f"{TWO}: was edited since the merge began" in said and "return 0" in branches.read(TWO)
+
+
+def test_rebase(branches):
+    change(branches, "theirs", (SHIFT, "y + 1", "y + 7"))
+    branches.git("checkout", "-q", "main")
+    change(branches, "main", (NET, "# up", "# upward"))
+    branches.git("rebase", "-q", "theirs", code=1)
+    branches.run("merge")
+    branches.git("-c", "core.editor=true", "rebase", "--continue")
+    assert "# upward" in branches.read(ONE) and "y + 7" in branches.read(ONE)
+    branches.run("check", "--full")
+
+
+def test_owned_package(branches):
+    """Lines are merged, as in any file."""
+    branches.run("own", "one_any")
+    branches.commit("own")
+    change(branches, "theirs", (ONE, '"""The whole."""', '"""Mine."""'), (SHIFT, "y * y", "y * 7"), build=False)
+    branches.run("update", "one_any")
+    branches.git("commit", "-qam", "updated")
+    branches.git("checkout", "-q", "main")
+    change(branches, "main", (ONE, "Makes it larger.", "Mine too."), (NET, "# up", "# upward"), build=False)
+    branches.run("update", "one_any")
+    branches.git("commit", "-qam", "updated")
+    if branches.driver:  # nothing is left to do
+        branches.git("merge", "-q", "theirs")
+    else:
+        branches.git("merge", "-q", "theirs", code=1)
+        branches.run("merge")
+        branches.git("commit", "-qm", "merged")
+    branches.run("update", "one_any")
+    text = branches.read(ONE)
+    assert '"""Mine."""' in text and "Mine too." in text and "# upward" in text and "y * 7" in text
+    branches.run("build", "--all")
+    branches.run("check", "--full")
+
+
+def test_owned_package_that_conflicts(branches):
+    branches.run("own", "one_any")
+    branches.commit("own")
+    change(branches, "theirs", (ONE, "# up", "# mine"), build=False)
+    branches.git("checkout", "-q", "main")
+    change(branches, "main", (ONE, "# up", "# yours"), build=False)
+    branches.git("merge", "-q", "theirs", code=1)
+    assert f"conflict {ONE}:15" in branches.run("merge", code=1).stdout
+    assert marks(branches) == [ONE]
+
+
+def test_no_merge(repository):
+    assert "no merge is going on" in repository.run("merge", code=2).stderr

@@ -1,0 +1,207 @@
+"""gen pull: what goes home and where to, what is refused and why, and that nothing is lost."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+ONE, TWO = "generated/one_any/model.py", "generated/two_any/model.py"
+NET, SHIFT = "fragments/model/net.py", "fragments/model/shift.py"
+
+
+def pull(repository, *words: str, code: int = 0) -> dict:
+    return json.loads(repository.run("pull", "one_any", "--json", *words, code=code).stdout)
+
+
+def check_home(repository, path: str, old: str, new: str, source: str, there: tuple[str, str]) -> None:
+    """An edit of the package goes to the source, where it makes just this change; building gives the edit back."""
+    repository.replace(path, old, new)
+    edited, before = repository.package("one_any"), repository.read(source)
+    assert before.count(there[0]) == 1
+    found = pull(repository, "--apply")
+    assert (found["home"], found["refused"]) == (1, [])
+    assert repository.read(source) == before.replace(*there)
+    changed = {line for line in repository.git("diff", "--name-only").split() if not line.startswith("generated/")}
+    assert changed == {source}
+    repository.run("build", "one", "--target=any", "--force")
+    after = repository.package("one_any")
+    assert {p: after[p] for p in edited if p not in ("gen.lock", "gen.map")} == {
+        p: edited[p] for p in edited if p not in ("gen.lock", "gen.map")
+    }
+    repository.run("check")
+
+
+class TestHome:
+    @pytest.mark.parametrize(
+        ("old", "new"),
+        [
+            ("math.pi  # up", "math.tau  # up"),
+            ("# up", "# upward"),
+            ("Makes it larger.", "Makes it much larger."),
+            ("    Twice over.", "    Three times.\n    And once more."),
+            ('"nothing came out"', '"empty"'),
+            ("for _ in range(config.depth):", "for _ in range(config.depth + 1):"),
+            ("        x = scale(x)\n", "        x = scale(x)\n        x = x - 1\n"),
+            ('    assert x, "nothing came out"\n', ""),
+            ('"""The whole."""\n', '"""The whole."""\n    x = x + 1\n'),
+            ("    return x + config.width\n", "    x = x + config.width\n    return x\n"),
+            ("def model(x", 'def unused():\n    """Nothing."""\n\n\ndef model(x'),
+        ],
+    )
+    def test_line_of_a_host(self, repository, old, new):
+        if "unused" in new:
+            repository.replace(ONE, old, new)
+            found = pull(repository, code=1)
+            assert "leaves out a definition that nothing uses" in found["refused"][0]["reason"]
+            return
+        check_home(repository, ONE, old, new, NET, (old, new))
+
+    def test_line_of_a_splice(self, repository):
+        check_home(repository, ONE, "y = y * y", "y = y * y * 2", SHIFT, ("y = y * y", "y = y * y * 2"))
+
+    def test_line_that_the_weaver_joined(self, repository):
+        """`z = y + 0` and `return z` became one line."""
+        check_home(repository, ONE, "return y + 0", "return y + 5", NET, ("z = y + 0", "z = y + 5"))
+
+    def test_line_with_a_filled_value(self, repository):
+        check_home(repository, ONE, "x = x * 2", "x = -x * 2", NET, ("x = x * s", "x = -x * s"))
+
+    def test_import_that_a_new_line_needs(self, repository):
+        repository.replace(ONE, "import math\n", "import cmath\nimport math\n")
+        repository.replace(ONE, "math.pi  # up", "cmath.phase(math.pi)  # up")
+        found = pull(repository, "--apply")
+        assert (found["home"], found["refused"]) == (2, [])
+        assert "import cmath\nimport math\n" in repository.read(NET)
+        repository.run("check")
+
+    def test_import_that_nothing_needs_any_more(self, repository):
+        repository.replace(ONE, "import math\n\n", "")
+        repository.replace(ONE, "math.pi  # up", "3  # up")
+        assert pull(repository, "--apply")["refused"] == []
+        assert "import math" not in repository.read(NET)
+        repository.run("check")
+
+    def test_splice_that_reads_more_of_its_host(self, repository):
+        repository.replace(NET, 'point("scale.more", y)', 'point("scale.more", y, x)')
+        repository.run("build", "--all")
+        repository.replace(ONE, "y = y * y", "y = y * x")
+        assert pull(repository, "--apply")["refused"] == []
+        assert "def _(y, x):" in repository.read(SHIFT)
+        repository.run("check")
+
+    def test_value_and_what_a_template_says_of_it(self, repository):
+        """What follows from a fragment in another file goes home with it."""
+        repository.write("templates/README.md.jinja", "{% for f in fields %}{{ f }}\n{% endfor %}")
+        repository.run("build", "--all")
+        readme = repository.read("generated/one_any/README.md")
+        repository.replace("generated/one_any/config.py", "depth: int = 2", "depth: int = 3")
+        found = pull(repository, code=1)
+        assert "README.md" in found["refused"][0]["reason"]
+        repository.write("generated/one_any/README.md", readme.replace("2", "3"))
+        assert pull(repository, "--apply")["refused"] == []
+        repository.run("check")
+
+    def test_definition_at_the_end_of_a_file(self, repository):
+        """Without what uses it, gen would leave it out."""
+        text = repository.read(ONE) + "\n\ndef last(x):\n    return x\n"
+        repository.write(ONE, text)
+        assert "that nothing uses" in pull(repository, code=1)["refused"][0]["reason"]
+        repository.write(ONE, text.replace("return x + config.width", "return last(x + config.width)"))
+        assert pull(repository, "--apply")["refused"] == []
+        assert repository.read(NET).endswith("    return last(x + config.width)\n\n\ndef last(x):\n    return x\n")
+        repository.run("check")
+
+    def test_no_edit_no_change(self, repository):
+        assert pull(repository) == {"diff": "", "home": 0, "refused": [], "others": []}
+        assert repository.git("status", "--short") == ""
+
+    def test_nothing_is_written_without_apply(self, repository):
+        repository.replace(ONE, "# up", "# upward")
+        shown = repository.run("pull", "one_any").stdout
+        assert "-    y = x * math.pi  # up\n+    y = x * math.pi  # upward\n" in shown
+        assert "also changes 1 line of two_any" in shown
+        assert repository.git("status", "--short").split() == ["M", ONE]
+
+
+class TestRefused:
+    @pytest.mark.parametrize(
+        ("path", "old", "new", "reason", "remedy"),
+        [
+            (ONE, "x = x * 2", "x = x * 7", "a value that is filled in at fragments/model/net.py:32", "setting"),
+            (ONE, "import math", "import math\nimport os", "an import that nothing uses", "pull it together"),
+            (ONE, "y = y * y", "y = y*y", "gen formats with ruff", "y = y * y"),
+            (ONE, "return y + 0", "return y + no", "the fragments would not weave", "came from"),
+            (ONE, "return y + 0", "return y +", "the file is not valid Python", "Make it run"),
+            (ONE, "# Fragments: model/net", "# Fragments: model/mine", "gen writes these lines itself", "leave"),
+            ("generated/one_any/README.md", "Made for", "Built for", "a template", "templates/README.md.jinja:3"),
+            ("generated/one_any/config.py", "The settings.", "Settings.", "package.toml:12, which is no", "by hand"),
+        ],
+    )
+    def test_reason(self, repository, path, old, new, reason, remedy):
+        if path.endswith("README.md"):
+            repository.write("templates/README.md.jinja", "# {{ title }}\n\nMade for you.\n")
+            repository.run("build", "--all")
+            repository.commit("a template")
+        repository.replace(path, old, new)
+        before = repository.git("status", "--short")
+        found = pull(repository, "--apply", code=1)
+        assert found["home"] == 0 and found["diff"] == ""
+        (one,) = found["refused"]
+        assert one["place"].startswith(path) and reason in one["reason"] and remedy in one["remedy"], one
+        assert repository.git("status", "--short") == before
+
+    def test_good_edits_go_home_and_the_bad_one_stays(self, repository):
+        repository.replace(ONE, "# up", "# upward")
+        repository.replace(ONE, "x = x * 2", "x = x * 7")
+        repository.replace(ONE, '"nothing came out"', '"empty"')
+        found = pull(repository, "--apply", code=1)
+        assert found["home"] == 2 and "filled" in found["refused"][0]["reason"]
+        assert "x = x * 7" in repository.read(ONE) and "# upward" in repository.read(ONE)
+        assert "# upward" in repository.read(TWO) and '"empty"' in repository.read(TWO)
+        states = json.loads(repository.run("check", "--json", code=1).stdout)["findings"]
+        assert [(one["state"], one["path"]) for one in states] == [("edited", ONE)]
+        assert pull(repository, code=1)["home"] == 0  # and the edit that stayed is still refused
+
+    def test_line_ends(self, repository):
+        data = repository.read(ONE).replace("# up", "# upward").replace("\n", "\r\n").encode()
+        (repository.root / ONE).write_bytes(data)
+        found = pull(repository, "--apply", code=1)
+        assert found["home"] == 1 and "lines end" in found["refused"][0]["reason"]
+        assert "# upward" in repository.read(NET) and (repository.root / ONE).read_bytes() == data
+
+    def test_files_gone_and_new(self, repository):
+        (repository.root / ONE).unlink()
+        repository.write("generated/one_any/mine.py", "x = 1\n")
+        reasons = [one["reason"] for one in pull(repository, "--apply", code=1)["refused"]]
+        assert reasons == ["is gone", "no fragment made this file"]
+        assert not (repository.root / ONE).exists() and repository.read("generated/one_any/mine.py") == "x = 1\n"
+
+    def test_other_package_was_edited_too(self, repository):
+        repository.replace(ONE, "# up", "# upward")
+        repository.replace(TWO, "x = x * 3", "x = x * 4")
+        before = repository.git("diff")
+        said = repository.run("pull", "one_any", "--apply", code=2).stderr
+        assert "two_any (model.py)" in said and repository.git("diff") == before
+
+    def test_other_package_could_not_be_woven(self, repository):
+        """two_any has a helper already."""
+        repository.replace(ONE, "def model(x", 'def helper(x):\n    """Mine."""\n    return x\n\n\ndef model(x')
+        repository.replace(ONE, "    x = x * 2\n", "    x = helper(x) * 2\n")
+        before = repository.git("diff")
+        said = repository.run("pull", "one_any", "--apply", code=2).stderr
+        assert "with these changes two_any cannot be woven" in said and "helper" in said
+        assert repository.git("diff") == before
+
+    def test_fragments_changed_since(self, repository):
+        repository.replace(ONE, "# up", "# upward")
+        repository.replace(NET, '"nothing came out"', '"empty"')
+        said = repository.run("pull", "one_any", code=2).stderr
+        assert "its fragments changed since it was built" in said and "gen update one_any" in said
+        repository.run("update", "one_any")
+        assert pull(repository, "--apply")["refused"] == []
+        assert "# upward" in repository.read(NET) and '"empty"' in repository.read(NET)
+        repository.run("check")
+
+    def test_no_package(self, repository):
+        assert "neither a package" in repository.run("pull", "three_any", code=2).stderr

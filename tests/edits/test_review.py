@@ -1,0 +1,92 @@
+"""What reviews and CI see: annotations, the hook, the action."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import yaml
+
+ROOT = Path(__file__).resolve().parents[2]
+ONE, NET = "generated/one_any/model.py", "fragments/model/net.py"
+
+
+def notes(repository, code: int = 1) -> list[str]:
+    return repository.run("check", "--format=github", code=code).stdout.splitlines()
+
+
+class TestAnnotations:
+    def test_all_is_well(self, repository):
+        assert notes(repository, code=0) == []
+
+    def test_stale_packages_are_told_once_at_the_fragment(self, repository):
+        repository.replace(NET, "# up", "# upward")
+        assert notes(repository) == [
+            f"::error file={NET},line=21,title=stale::not built yet: {ONE}, generated/two_any/model.py%0Agen build --all"
+        ]
+
+    def test_edit_is_told_where_it_is_with_its_fragment(self, repository):
+        repository.replace(ONE, "# up", "# up, 100%")
+        (note,) = notes(repository)
+        assert note.startswith(f"::error file={ONE},line=15,title=edited::was edited since it was built; ")
+        assert f"the line comes from {NET}:21: gen pull one_any%0Agen build one --target=any --force" in note
+
+    def test_files_without_lines(self, repository):
+        (repository.root / "generated/one_any/README.md").unlink()
+        repository.write("generated/two_any/a,b.txt", "x\n")
+        gone, foreign = notes(repository)
+        assert gone.startswith("::error file=generated/one_any/README.md,title=missing::is gone%0Agen build")
+        assert foreign.startswith("::error file=generated/two_any/a%2Cb.txt,title=foreign::was not made by gen")
+
+    def test_error_is_told_at_its_line(self, repository):
+        repository.replace(NET, "x * math.pi", "x * nowhere")
+        (note,) = notes(repository, code=2)
+        assert note.startswith(f"::error file={NET},line=21,title=error::model/net uses nowhere, which no")
+
+    def test_lock_that_alone_is_old(self, repository):
+        repository.write(NET, repository.read(NET).replace("section 1.", "section 2."))
+        found = notes(repository)
+        assert [note.split("title=")[0] for note in found] == [
+            f"::error file=generated/{name}_any/gen.lock," for name in ("one", "two")
+        ]
+
+    def test_owned_package_is_no_fault(self, repository):
+        repository.run("own", "one_any")
+        repository.replace(ONE, "# up", "# mine")
+        assert notes(repository, code=0) == []
+
+
+def test_hook_runs_a_command_that_there_is():
+    (hook,) = yaml.safe_load((ROOT / ".pre-commit-hooks.yaml").read_text())
+    program, *words = hook["entry"].split()
+    assert program == "gen"
+    done = subprocess.run([sys.executable, "-m", "generator", *words, "--help"], cwd=ROOT, capture_output=True)
+    assert done.returncode == 0
+
+
+def test_action(tmp_path):
+    """Its steps, as the runner runs them, in a project of one package that someone edited."""
+    (tmp_path / "bin").mkdir()
+    (tmp_path / "bin/gen").write_text(f'#!/bin/sh\nexec "{sys.executable}" -m generator "$@"\n')
+    (tmp_path / "bin/gen").chmod(0o755)
+    project = tmp_path / "project"
+    project.mkdir()
+    (project / "gen.toml").write_text("")
+    path = f"{tmp_path / 'bin'}{os.pathsep}{os.environ['PATH']}"
+    place = {"cwd": project, "env": os.environ | {"PATH": path, "PYTHONPATH": str(ROOT)}, "capture_output": True}
+    subprocess.run(["gen", "build", "llama2", "--target=cpu"], **place, check=True)
+    action = yaml.safe_load((ROOT / "action.yml").read_text())
+    assert action["runs"]["using"] == "composite"
+    step = action["runs"]["steps"][-1]
+    summary = tmp_path / "summary"
+    place["env"] |= {"GITHUB_STEP_SUMMARY": str(summary), "FULL": "--full"}
+    command = ["bash", "--noprofile", "--norc", "-eo", "pipefail", "-c", step["run"]]
+    done = subprocess.run(command, **place)
+    assert (done.returncode, done.stdout) == (0, b"") and "as built" in summary.read_text()
+    model = project / "generated/llama2_cpu/model.py"
+    model.write_text(model.read_text().replace("Tokens to vectors", "Words to vectors"))
+    done = subprocess.run(command, **place)
+    assert done.returncode == 1 and done.stdout.startswith(b"::error file=generated/llama2_cpu/model.py,line=")
+    assert "edited   generated/llama2_cpu/model.py" in summary.read_text()
