@@ -32,7 +32,7 @@ class Device:
     def __init__(
         self, config: Config, model: Decoder, settings: EngineSettings, mesh: Mesh | None, pages: int, longest: int
     ):
-        rows, size, chunk = settings.max_rows, settings.page_size, settings.chunk
+        rows, size, chunk = settings.max_rows, settings.page_size, min(settings.chunk, longest)
         point("Device.model", model)
         self.model, self.settings, self.laid_over, self.layers = model, settings, mesh, numbered_layers(config)
         self.widths = table_widths(longest, size)
@@ -41,7 +41,7 @@ class Device:
             # nobody reads the last row and the last place
             self.texts = jax.jit(lambda: shard(jnp.zeros((rows + 1, longest + 2), jnp.int32), None, None))()
         self.rows = sorted({min(4**i, rows) for i in range(16)})  # of steps that draw a token of each text
-        parts = {max(chunk // share, 1) for share in (1, 4, 16)}
+        self.chunk, parts = chunk, {max(chunk // share, 1) for share in (1, 4, 16)}
         self.parts = {length: min(chunk // length, rows) for length in sorted(parts)}  # of prompts: length, texts
 
     def computing(self) -> contextlib.AbstractContextManager[object]:
@@ -50,9 +50,9 @@ class Device:
     def warm_up(self) -> Iterator[str]:
         """Compiles all that steps can be, and says after each what it was."""
         self.write_text(self.settings.max_rows, [])
-        guesses, chunk = self.settings.guesses, self.settings.chunk
+        guesses = self.settings.guesses
         shapes = {(rows, 1) for rows in self.rows} | {(n, T) for T, most in self.parts.items() for n in (1, most)}
-        steps = [(rows, length, 0, "") for rows, length in sorted(shapes)] + [(1, chunk, 0, ", each scored")]
+        steps = [(rows, length, 0, "") for rows, length in sorted(shapes)] + [(1, self.chunk, 0, ", each scored")]
         if guesses:
             steps += [(rows, 1 + guesses, guesses, f", of which {guesses} are guessed") for rows in self.rows]
         for width in self.widths:

@@ -34,14 +34,22 @@ class Engine:
     def __init__(self, config: Config, model: Decoder, eos: int, settings: EngineSettings, mesh: Mesh | None = None):
         longest = settings.max_length or config.context_length
         bounds = dict.fromkeys(("max_length", "cache_tokens"), (0, 2**31 - 1))
+        bounds |= dict.fromkeys(("max_rows", "page_size", "chunk"), (1, 2**16))
         problems = field_problems(settings, bounds | {"guesses": (0, 64)})
         if longest > config.context_length:
             problems.append(f"--max-length {longest}: must be at most the context, {config.context_length}")
         if problems:
             raise InputError("\n".join(problems))
         self.config, self.eos, self.settings, self.longest = config, eos, settings, longest
-        self.pool = PagePool(1 + -(-(settings.cache_tokens or settings.max_rows * longest) // settings.page_size))
-        self.device = Device(config, model, settings, mesh, self.pool.pages, longest)
+        of_cache = settings.cache_tokens and self.pages_for(settings.cache_tokens)
+        pages = 1 + (of_cache or settings.max_rows * self.pages_for(longest))
+        try:
+            self.device = Device(config, model, settings, mesh, pages, longest)
+            self.pool = PagePool(pages)
+        except (jax.errors.JaxRuntimeError, ValueError, MemoryError) as error:  # each says that memory is too small
+            sizes = f"--cache-tokens {settings.cache_tokens} --max-rows {settings.max_rows} --max-length {longest}"
+            reason = str(error).partition("\n")[0]
+            raise InputError(f"{sizes}: no room for {pages:,} pages: lower one of them: {reason}") from None
         self.free_slots = list(range(settings.max_rows))
         self.waiting: collections.deque[Request] = collections.deque()
         self.rows: list[Request] = []  # requests that run, in the order of arrival
@@ -171,7 +179,7 @@ class Engine:
         self.free_slots.append(request.slot)
         self.pool.give_back(request.pages)
         request.pages, request.digests = [], []
-        if request.reading:
+        if not request.tokens:  # else the prompt is not scored again
             request.prompt_logprobs, request.prompt_top_logprobs = [], []
 
     def end(self, request: Request, why: str) -> None:
@@ -222,7 +230,7 @@ class Engine:
             self.skip_shared(request)
         first, lengths = reading[0], [self.device.part_length(r.drawn - r.computed) for r in reading]
         if whole := first.sampling.prompt_logprobs and not first.tokens:
-            length, most, alike = self.settings.chunk, 1, reading[:1]
+            length, most, alike = self.device.chunk, 1, reading[:1]
         else:
             length, most = lengths[0], self.device.parts[lengths[0]]
             alike = [request for request, own in zip(reading, lengths, strict=True) if own == length]

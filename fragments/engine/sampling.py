@@ -22,9 +22,7 @@ class Sampling:
     temperature: float = 0.0  # divides the logits; 0: the likeliest token, always
     top_k: int = 0  # draw from this many likeliest tokens; 0: from all
     top_p: float = 1.0  # draw from the fewest likeliest tokens that together have this probability
-    min_p: float = (
-        0.0  # draw from the tokens that are at least so likely, as a share of the likeliest one's probability
-    )
+    min_p: float = 0.0  # draw from tokens at least so likely, as a share of the likeliest one's probability
     seed: int = 0  # of the draws
     presence_penalty: float = 0.0  # subtracted from the logits of tokens that were added before
     frequency_penalty: float = 0.0  # the same, for each time

@@ -13,16 +13,15 @@ from pathlib import Path
 import tyro
 
 from .documents import as_text
-from .engine import Engine, EngineSettings, Sampling
+from .engine import Engine, EngineSettings, Request, Sampling
 from .errors import InputError, ending_with_messages
 from .text import Text
 from .tokenizer import load_tokenizer
 from .weights import load_to_serve
 
 
-def stream_tokens(engine: Engine, prompt: list[int], sampling: Sampling) -> Iterator[int]:
+def stream_tokens(engine: Engine, request: Request) -> Iterator[int]:
     """The tokens of one request, as they come."""
-    request = engine.add(prompt, sampling)
     given = 0
     while request.finish is None:
         engine.step()
@@ -58,8 +57,9 @@ def main(
         longest = min(len(ids) + sampling.max_tokens, config.context_length)
         engine = Engine(config, model, tokenizer.eos, EngineSettings(max_rows=1, max_length=longest), mesh)
         text = Text(tokenizer, ids, [])
+        request = engine.add(ids, sampling)
         print(tokenizer.decode(ids), end="", flush=True)
-        for token in stream_tokens(engine, ids, sampling):
+        for token in stream_tokens(engine, request):
             print(text.add(token), end="", flush=True)
         print(text.end())
     else:
@@ -67,6 +67,8 @@ def main(
             texts = as_text(Path(prompts).read_bytes(), prompts).splitlines()
         except OSError as error:
             raise InputError(f"--prompts {prompts}: {error.strerror}: give a file with a prompt in each line") from None
+        if not texts:
+            raise InputError(f"--prompts {prompts}: there is no prompt in it: give a file with one in each line")
         engine = Engine(config, model, tokenizer.eos, EngineSettings(queue=len(texts)), mesh)
         for text, request in zip(texts, engine.generate([*map(encode, texts)], sampling), strict=True):
             added = Text(tokenizer, request.prompt, [])

@@ -38,9 +38,7 @@ class Sampling:
     temperature: float = 0.0  # divides the logits; 0: the likeliest token, always
     top_k: int = 0  # draw from this many likeliest tokens; 0: from all
     top_p: float = 1.0  # draw from the fewest likeliest tokens that together have this probability
-    min_p: float = (
-        0.0  # draw from the tokens that are at least so likely, as a share of the likeliest one's probability
-    )
+    min_p: float = 0.0  # draw from tokens at least so likely, as a share of the likeliest one's probability
     seed: int = 0  # of the draws
     presence_penalty: float = 0.0  # subtracted from the logits of tokens that were added before
     frequency_penalty: float = 0.0  # the same, for each time
@@ -312,7 +310,7 @@ class Device:
     def __init__(
         self, config: Config, model: Decoder, settings: EngineSettings, mesh: Mesh | None, pages: int, longest: int
     ):
-        rows, size, chunk = settings.max_rows, settings.page_size, settings.chunk
+        rows, size, chunk = settings.max_rows, settings.page_size, min(settings.chunk, longest)
         self.model, self.settings, self.laid_over, self.layers = model, settings, mesh, numbered_layers(config)
         self.widths = table_widths(longest, size)
         with self.computing():
@@ -320,7 +318,7 @@ class Device:
             # nobody reads the last row and the last place
             self.texts = jax.jit(lambda: shard(jnp.zeros((rows + 1, longest + 2), jnp.int32), None, None))()
         self.rows = sorted({min(4**i, rows) for i in range(16)})  # of steps that draw a token of each text
-        parts = {max(chunk // share, 1) for share in (1, 4, 16)}
+        self.chunk, parts = chunk, {max(chunk // share, 1) for share in (1, 4, 16)}
         self.parts = {length: min(chunk // length, rows) for length in sorted(parts)}  # of prompts: length, texts
 
     def computing(self) -> contextlib.AbstractContextManager[object]:
@@ -329,9 +327,9 @@ class Device:
     def warm_up(self) -> Iterator[str]:
         """Compiles all that steps can be, and says after each what it was."""
         self.write_text(self.settings.max_rows, [])
-        guesses, chunk = self.settings.guesses, self.settings.chunk
+        guesses = self.settings.guesses
         shapes = {(rows, 1) for rows in self.rows} | {(n, T) for T, most in self.parts.items() for n in (1, most)}
-        steps = [(rows, length, 0, "") for rows, length in sorted(shapes)] + [(1, chunk, 0, ", each scored")]
+        steps = [(rows, length, 0, "") for rows, length in sorted(shapes)] + [(1, self.chunk, 0, ", each scored")]
         if guesses:
             steps += [(rows, 1 + guesses, guesses, f", of which {guesses} are guessed") for rows in self.rows]
         for width in self.widths:
@@ -395,14 +393,22 @@ class Engine:
     def __init__(self, config: Config, model: Decoder, eos: int, settings: EngineSettings, mesh: Mesh | None = None):
         longest = settings.max_length or config.context_length
         bounds = dict.fromkeys(("max_length", "cache_tokens"), (0, 2**31 - 1))
+        bounds |= dict.fromkeys(("max_rows", "page_size", "chunk"), (1, 2**16))
         problems = field_problems(settings, bounds | {"guesses": (0, 64)})
         if longest > config.context_length:
             problems.append(f"--max-length {longest}: must be at most the context, {config.context_length}")
         if problems:
             raise InputError("\n".join(problems))
         self.config, self.eos, self.settings, self.longest = config, eos, settings, longest
-        self.pool = PagePool(1 + -(-(settings.cache_tokens or settings.max_rows * longest) // settings.page_size))
-        self.device = Device(config, model, settings, mesh, self.pool.pages, longest)
+        of_cache = settings.cache_tokens and self.pages_for(settings.cache_tokens)
+        pages = 1 + (of_cache or settings.max_rows * self.pages_for(longest))
+        try:
+            self.device = Device(config, model, settings, mesh, pages, longest)
+            self.pool = PagePool(pages)
+        except (jax.errors.JaxRuntimeError, ValueError, MemoryError) as error:  # each says that memory is too small
+            sizes = f"--cache-tokens {settings.cache_tokens} --max-rows {settings.max_rows} --max-length {longest}"
+            reason = str(error).partition("\n")[0]
+            raise InputError(f"{sizes}: no room for {pages:,} pages: lower one of them: {reason}") from None
         self.free_slots = list(range(settings.max_rows))
         self.waiting: collections.deque[Request] = collections.deque()
         self.rows: list[Request] = []  # requests that run, in the order of arrival
@@ -532,7 +538,7 @@ class Engine:
         self.free_slots.append(request.slot)
         self.pool.give_back(request.pages)
         request.pages, request.digests = [], []
-        if request.reading:
+        if not request.tokens:  # else the prompt is not scored again
             request.prompt_logprobs, request.prompt_top_logprobs = [], []
 
     def end(self, request: Request, why: str) -> None:
@@ -583,7 +589,7 @@ class Engine:
             self.skip_shared(request)
         first, lengths = reading[0], [self.device.part_length(r.drawn - r.computed) for r in reading]
         if whole := first.sampling.prompt_logprobs and not first.tokens:
-            length, most, alike = self.settings.chunk, 1, reading[:1]
+            length, most, alike = self.device.chunk, 1, reading[:1]
         else:
             length, most = lengths[0], self.device.parts[lengths[0]]
             alike = [request for request, own in zip(reading, lengths, strict=True) if own == length]

@@ -133,6 +133,27 @@ def test_pages_that_are_there_are_not_computed_again(model, forward):
     assert again.cached == 16 and again.tokens == first.tokens  # 4 of 40 pages: 36 were needed
 
 
+def test_scores_of_prompts_outlive_texts_that_are_computed_again(model):
+    """Each is off the device more than once, in the middle of its text too."""
+    subject, left = engine(model, max_rows=3, chunk=1, cache_tokens=64), collections.Counter()
+    leave = subject.leave
+    subject.leave = lambda request: (left.update([request]), leave(request))
+    wanted = {"ignore_eos": True, "prompt_logprobs": True}
+    sizes = (21, 30), (2, 17), (3, 30)
+    requests = [subject.add([*range(n)], Sampling(max_tokens=most, **wanted)) for n, most in sizes]
+    while subject.queued or subject.running:
+        subject.step()
+    assert max(left.values()) > 2  # once at its end
+    assert [len(request.prompt_logprobs) for request in requests] == [n - 1 for n, _ in sizes]
+
+
+def test_there_is_room_for_as_many_texts_as_run(model):
+    subject = engine(model, max_rows=4, max_length=64, page_size=40, cache_tokens=0)
+    assert subject.pages == 4 * 2
+    with pytest.raises(InputError, match=r"--cache-tokens 2000000000.*: no room for .* pages: lower one of them"):
+        engine(model, cache_tokens=2_000_000_000)
+
+
 def test_nothing_is_compiled_after_the_warm_up(model):
     subject = engine(model)
     lines = list(subject.warm_up())
