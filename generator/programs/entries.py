@@ -19,6 +19,12 @@ from generator.programs.verdicts import DECODING, EVALUATION, INITIAL, TRAINING
 
 MODULES = ("config", "parallel", "data", "model", "train", "engine", "huggingface")
 ROWS = 8  # texts that an engine continues at a time
+STEPS = {  # of an engine: tokens of each text, whether what follows each is scored, how many of them are guessed
+    "prefill": (32, False, 0),
+    "prefill, each scored": (32, True, 0),
+    "decode": (1, False, 0),
+    "decode, guesses checked": (3, True, 2),
+}
 MESHES = (2, 2, 2), (2, 4, 1), (1, 8, 1)
 
 
@@ -76,28 +82,29 @@ def programs(package: SimpleNamespace, config: Any, length: int) -> Iterator[Pro
     yield Program(
         EVALUATION, "logits", lambda model, tokens: model(tokens), {"model": state.model, "tokens": batch["tokens"]}
     )
-    for part, (engine, step, tokens, whole) in decoding(package, config, state.model, length).items():
-        yield Program(DECODING, part, *_engine_step(package, engine, step, tokens, whole))
+    for part, shape in STEPS.items():
+        yield Program(DECODING, part, *_engine_step(package, config, state.model, length, *shape))
     yield Program(INITIAL, "state", lambda: package.train.new_state(config), {})
 
 
-def decoding(package: SimpleNamespace, config: Any, model: Any, length: int) -> dict[str, tuple]:
-    """Steps of an engine of some rows: the engine, a step's input, how many tokens of each row, whether all count."""
+def _engine_step(
+    package: SimpleNamespace, config: Any, model: Any, length: int, tokens: int, whole: bool, guesses: int
+) -> tuple:
+    """What a step of an engine gives, and leaves on its device, as a function of arrays."""
     sizes = package.engine.EngineSettings(max_rows=ROWS, max_length=min(length, config.context_length), chunk=64)
-    engine = package.engine.Engine(config, model, 0, sizes)
-    shapes = {"prefill": (32, False), "prefill, each scored": (32, True), "decode": (1, False)}
-    return {part: (engine, engine.nothing(ROWS), *shape) for part, shape in shapes.items()}
+    engine = package.engine.Engine(config, None, 0, sizes)  # its own weights are of no use
 
-
-def _engine_step(package: SimpleNamespace, engine: Any, step: Any, tokens: int, whole: bool) -> tuple:
-    """What `Engine.run` gives, and leaves in the engine, as a function of arrays."""
-    model, arrays = engine.model, {"key": engine.key, "value": engine.value, "texts": engine.texts}
+    def device(model: Any) -> Any:
+        return package.engine.Device(config, model, sizes, None, engine.pool.pages, engine.longest)
 
     def function(model: Any, arrays: dict[str, Any], step: Any) -> Any:
-        engine.model, engine.key, engine.value, engine.texts = model, arrays["key"], arrays["value"], arrays["texts"]
-        output = engine.run(step, tokens, whole)
-        return output, {"key": engine.key, "value": engine.value, "texts": engine.texts}
+        on = device(model)
+        on.key, on.value, on.texts = arrays["key"], arrays["value"], arrays["texts"]
+        output = on.run(step, tokens, whole)
+        return output, {"key": on.key, "value": on.value, "texts": on.texts}
 
+    arrays = {"key": engine.device.key, "value": engine.device.value, "texts": engine.device.texts}
+    step = engine.device.nothing(ROWS, engine.device.widths[-1], guesses)
     shaped = jax.tree.map(lambda x: jax.ShapeDtypeStruct(np.shape(x), x.dtype), (arrays, step))
     return function, {"model": model, "arrays": shaped[0], "step": shaped[1]}
 

@@ -123,7 +123,7 @@ def step_input(step: Any, part: str) -> Any:
     rows, width = step.tables.shape
     step = jax.tree.map(lambda x: np.zeros(x.shape, x.dtype), step)
     row = np.arange(rows)
-    counts = np.ones(rows, np.int32) if part == "decode" else (32 - 3 * row).astype(np.int32)
+    counts = {"decode": 1 + 0 * row, "decode, guesses checked": 3 - row % 2}.get(part, 32 - 3 * row).astype(np.int32)
     tables = 1 + np.arange(rows * width, dtype=np.int32).reshape(rows, width)
     draws = {  # row 0 takes the likeliest token
         "temperature": np.where(row, 0.5 + 0.2 * row, 0),

@@ -22,7 +22,7 @@ PACKAGES = sorted(path.parent for path in (ROOT / "generated").glob("*/gen.lock"
 SERVING = {
     "weights.py": 65,
     "pages.py": 120,
-    "engine.py": 680,
+    "engine.py": 700,
     "text.py": 60,
     "generate.py": 100,
     "openai.py": 315,
