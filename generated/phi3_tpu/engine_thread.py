@@ -8,7 +8,6 @@ Calls go to the thread by a queue; news of requests come back by the loop's own.
 import asyncio
 import contextlib
 import queue
-import re
 import threading
 import traceback
 from collections.abc import Callable, Iterator
@@ -89,8 +88,7 @@ class EngineThread(threading.Thread):
                 job.requests.append(self.engine.add(prompt, sampling))
                 self.places[id(job.requests[-1])] = job, index
         except (InputError, QueueFull) as error:
-            words = re.sub(r"--([a-z-]+)", lambda flag: flag[1].replace("-", "_"), str(error))  # of fields, here
-            full = isinstance(error, QueueFull)
+            full, words = isinstance(error, QueueFull), str(error).replace("--max-tokens", "max_tokens")
             news = Refusal(429, "too many requests wait: try again") if full else Refusal(400, words)
         self.loop.call_soon_threadsafe(job.news.put_nowait, news)
 

@@ -135,6 +135,8 @@ def _layout(before: Facts, after: Facts, result: Compared) -> list[Finding]:
     same = {finding.entry for finding in result.findings if finding.verdict == SAME_PROGRAM}
     if _trees_differ(before, after, "tiny"):
         same = set()  # which take other arrays than before: that is said already
+    # and what is said of other arrays is something else
+    others = {finding.entry for finding in result.findings if finding.verdict in (OTHER_INTERFACE, OTHER_PARAMETERS)}
     arrays = [
         f"{name} {spec} -> {new['arrays'][name]}"
         for name, spec in old["arrays"].items()
@@ -152,7 +154,7 @@ def _layout(before: Facts, after: Facts, result: Compared) -> list[Finding]:
                 else "donated arrays, or the layout of results,"
             )
             findings.append(Finding(entry, OTHER_LAYOUT, f"{detail} on a mesh of {old['mesh']}"))
-        elif old["places"][entry] != new["places"][entry] and entry not in same:
+        elif old["places"][entry] != new["places"][entry] and entry not in same | others:
             findings.append(Finding(entry, OTHER_LAYOUT, f"constraints or collectives on a mesh of {old['mesh']}"))
     return findings
 
