@@ -221,7 +221,8 @@ def unstack(model: Decoder) -> Decoder:
     """The model with a tuple of arrays, one of each layer, in the place of each stacked parameter."""
 
     def apart(p):
-        return p.replace(jnp.unstack(p[...])) if p.ndim > len(p.axes) else p
+        is_stack = p.ndim > len(p.axes) and len(p) > 0  # one of no layers stays as it is
+        return p.replace(jnp.unstack(p[...])) if is_stack else p
 
     return jax.tree.map(apart, model, is_leaf=lambda x: isinstance(x, nnx.Param))
 
