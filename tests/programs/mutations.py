@@ -159,7 +159,7 @@ MUTATIONS = [
     Mutation(
         "last token",
         "engine/steps",
-        [("jnp.maximum(step.counts - 1, 0)", "jnp.maximum(step.counts, 1) - 1")],
+        [("jnp.maximum(step.counts - 1, 0)", "(jnp.maximum(step.counts, 1) - 1)")],
         every([D], EQUAL),
     ),
     # other numbers
