@@ -405,10 +405,9 @@ class Engine:
         try:
             self.device = Device(config, model, settings, mesh, pages, longest)
             self.pool = PagePool(pages)
-        except (jax.errors.JaxRuntimeError, ValueError, MemoryError) as error:  # each says that memory is too small
-            sizes = f"--cache-tokens {settings.cache_tokens} --max-rows {settings.max_rows} --max-length {longest}"
-            reason = str(error).partition("\n")[0]
-            raise InputError(f"{sizes}: no room for {pages:,} pages: lower one of them: {reason}") from None
+        except (jax.errors.JaxRuntimeError, MemoryError) as error:
+            reason, flags = str(error).partition("\n")[0], "--cache-tokens, --max-rows or --max-length"
+            raise InputError(f"{flags}: no room for {pages:,} pages: give a lower one: {reason}") from None
         self.free_slots = list(range(settings.max_rows))
         self.waiting: collections.deque[Request] = collections.deque()
         self.rows: list[Request] = []  # requests that run, in the order of arrival

@@ -150,7 +150,7 @@ def test_scores_of_prompts_outlive_texts_that_are_computed_again(model):
 def test_there_is_room_for_as_many_texts_as_run(model):
     subject = engine(model, max_rows=4, max_length=64, page_size=40, cache_tokens=0)
     assert subject.pages == 4 * 2
-    with pytest.raises(InputError, match=r"--cache-tokens 2000000000.*: no room for .* pages: lower one of them"):
+    with pytest.raises(InputError, match=r"--cache-tokens, .*: no room for 500,000,001 pages: give a lower one"):
         engine(model, cache_tokens=2_000_000_000)
 
 
