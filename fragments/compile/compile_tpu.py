@@ -11,7 +11,7 @@ import jax
 import tyro
 from jax.experimental import topologies
 
-from generator.language import setting
+from generator.language import point, setting
 from generator.language.roles import (
     PRESETS,
     Config,
@@ -82,7 +82,8 @@ def main() -> None:
         raise InputError("--batch-size and --batch-per-device say the same: give one of them")
     check_config(config)
     start = time.perf_counter()
-    mesh = make_mesh(config.mesh_data, config.mesh_fsdp, config.mesh_tensor, devices)
+    with point("compile.mesh", config, devices):
+        mesh = make_mesh(config.mesh_data, config.mesh_fsdp, config.mesh_tensor, devices)
     chip = command.topology.partition(":")[0]
     try:
         with jax.set_mesh(mesh):

@@ -14,6 +14,7 @@ from generator.language.roles import (
     Decoder,
     Draws,
     EngineSettings,
+    InputError,
     StepInput,
     StepOutput,
     empty_pages,
@@ -24,6 +25,20 @@ from generator.language.roles import (
     write,
     write_text,
 )
+
+
+def pages_that_fit(most: int, config: Config, settings: EngineSettings, mesh: Mesh | None) -> int:
+    """Pages for which devices have memory left, a tenth aside, if they say how much; so many at most."""
+    stats = jax.local_devices()[0].memory_stats()  # None on CPUs
+    if not stats:
+        return most
+    with jax.set_mesh(mesh) if mesh else contextlib.nullcontext():
+        some = jax.jit(lambda: empty_pages(config, 64, settings.page_size)).lower().compile()
+    left = 0.9 * stats["bytes_limit"] - stats["bytes_in_use"]
+    fitting = int(64 * left / some.memory_analysis().output_size_in_bytes) - 1  # one is never seen
+    if fitting < 1:
+        raise InputError("the model leaves no memory for pages: give a higher --mesh-tensor, or --int8")
+    return min(most, fitting)
 
 
 class Device:

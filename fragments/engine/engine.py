@@ -25,6 +25,7 @@ from generator.language.roles import (
     StepOutput,
     field_problems,
     guess,
+    pages_that_fit,
 )
 
 
@@ -41,8 +42,8 @@ class Engine:
         if problems:
             raise InputError("\n".join(problems))
         self.config, self.eos, self.settings, self.longest = config, eos, settings, longest
-        of_cache = settings.cache_tokens and self.pages_for(settings.cache_tokens)
-        pages = 1 + (of_cache or settings.max_rows * self.pages_for(longest))
+        of_texts = settings.max_rows * self.pages_for(longest)
+        pages = 1 + (self.pages_for(settings.cache_tokens) or pages_that_fit(of_texts, config, settings, mesh))
         try:
             self.device = Device(config, model, settings, mesh, pages, longest)
             self.pool = PagePool(pages)
@@ -93,7 +94,7 @@ class Engine:
             whose = f"token {foreign[0]} of another tokenizer: the vocabulary has {self.config.vocab_size}"
             problems.append(f"the prompt has {whose}")
         if not problems and self.pages_for(length + most) > self.pages:
-            problems.append(f"--cache-tokens {self.settings.cache_tokens}: {length} + {most} tokens need more")
+            problems.append(f"the pages hold {self.pages * self.settings.page_size} tokens, not {length} + {most}")
         if problems:
             raise InputError("\n".join(problems))
         if len(self.waiting) >= self.settings.queue:

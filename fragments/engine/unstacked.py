@@ -11,11 +11,13 @@ from generator.language.roles import Decoder
 def unstack(model: Decoder) -> Decoder:
     """The model with a tuple of arrays, one of each layer, in the place of each stacked parameter."""
 
-    def apart(p):
-        is_stack = p.ndim > len(p.axes) and len(p) > 0  # one of no layers stays as it is
-        return p.replace(jnp.unstack(p[...])) if is_stack else p
+    def unstacked(p):
+        leaves, structure = jax.tree.flatten(p.get_value())
+        stacks = zip(*map(jnp.unstack, leaves), strict=True) if leaves[0].ndim > len(p.axes) else ()
+        layers = tuple(jax.tree.unflatten(structure, layer) for layer in stacks)
+        return p.replace(layers) if layers else p  # a stack of no layers stays one
 
-    return jax.tree.map(apart, model, is_leaf=lambda x: isinstance(x, nnx.Param))
+    return jax.tree.map(unstacked, model, is_leaf=lambda x: isinstance(x, nnx.Param))
 
 
 def stack(model: Decoder) -> Decoder:
@@ -23,7 +25,9 @@ def stack(model: Decoder) -> Decoder:
 
     def together(p):
         value = p.get_value()
-        return p.replace(jnp.stack(value)) if isinstance(value, tuple) else p
+        if not isinstance(value, tuple):
+            return p
+        return p.replace(jnp.stack([layer.astype(layer.dtype) for layer in value]))  # those of 8 bits as arrays
 
     return jax.tree.map(together, model, is_leaf=lambda x: isinstance(x, nnx.Param))
 

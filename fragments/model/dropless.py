@@ -5,11 +5,10 @@ Source: Gale et al. 2022, arXiv 2211.15841, by grouped products.
 
 import jax
 import jax.numpy as jnp
-from flax import nnx
 from jax import Array
 
 from generator.language import point, provide, requires, splice, threaded
-from generator.language.roles import RULES, Experts
+from generator.language.roles import Experts, gather
 
 requires("experts")
 
@@ -29,18 +28,8 @@ def dispatch(experts: Experts, x: Array, weights: Array, chosen: Array) -> Array
 
 
 def gather_and_dispatch(experts: Experts, x: Array, weights: Array, chosen: Array) -> Array:
-    """`dispatch` with some of the experts at hand. Backwards, a device gets the sums of the gradients of its own."""
-    # gradients are summed over these last, when a device has those of its own experts alone
-    others = tuple(axis for axis in RULES["batch"] if axis != RULES["expert"])
-
-    def gather(p):
-        with point("gather_and_dispatch.sent", p, x):
-            own = p.astype(x.dtype)
-        own = jax.lax.pcast(own, others, to="varying")
-        return p.replace(jax.lax.all_gather(own, RULES["expert"], tiled=True))
-
-    gathered = jax.tree.map(gather, experts, is_leaf=lambda x: isinstance(x, nnx.Param))
-    return dispatch(gathered, x, weights, chosen)
+    """`dispatch` with a part of the experts at hand."""
+    return dispatch(gather(experts, ("expert", "expert_embed"), x.dtype), x, weights, chosen)
 
 
 @splice("apply_experts.spread", optional=True)

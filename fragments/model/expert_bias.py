@@ -24,9 +24,9 @@ def _(self, gate, up):
     up = up + of_rows(self.up_bias[...], up).astype(up.dtype)
 
 
-@splice("gather_and_dispatch.sent", optional=True)
-def _(p, x, own):
-    own = p.astype(x.dtype) if len(p.axes) == 3 else p[...]  # kernels in the dtype that they are used in
+@splice("gather.sent")
+def _(p, dtype, y):
+    y = p.astype(dtype) if len(p.axes) == 3 else p[...]  # kernels in the dtype that they are used in
 
 
 @splice("MixtureOfExperts.parameters")

@@ -12,7 +12,7 @@ import jax.numpy as jnp
 from jax import Array
 
 from generator.language import point, requires, splice
-from generator.language.roles import RULES, Experts
+from generator.language.roles import RULES, Experts, gather
 
 requires("experts")
 
@@ -25,7 +25,9 @@ def dispatch(experts: Experts, x: Array, weights: Array, chosen: Array) -> Array
     """`apply_experts` on one device, which has some of the experts, [1, B, T, D]: the summand of its inner width."""
     (B, T, D), expert = x.shape, chosen.ravel()  # [B T A]: of each pair of a token and an expert
     mesh = jax.sharding.get_abstract_mesh()
-    devices = 1 if mesh.empty else mesh.shape[RULES["expert"]]
+    devices = 1
+    if not mesh.empty:
+        experts, devices = gather(experts, ("expert_embed",), x.dtype), mesh.shape["expert"]
     E = devices * experts.gate.kernel.shape[0]
     capacity = math.ceil(experts.capacity_factor * len(expert) / E)
     order = jnp.argsort(expert)

@@ -13,7 +13,7 @@ import jax.numpy as jnp
 from jax import Array
 
 from generator.language import provide, requires, splice
-from generator.language.roles import RULES, Experts, dispatch, gather_and_dispatch, send_rows
+from generator.language.roles import RULES, Experts, dispatch, gather, gather_and_dispatch, send_rows
 
 requires("dropless")
 
@@ -36,14 +36,18 @@ def exchange_or_gather(experts: Experts, x: Array, weights: Array, chosen: Array
     """`dispatch` where a device has some of the experts: rows travel to experts, or experts to rows."""
     own = experts.gate.kernel.shape[0]
     if own == experts.number:
-        return dispatch(experts, x, weights, chosen)
+        return gather_and_dispatch(experts, x, weights, chosen)
     rows = jnp.bincount(chosen.ravel() // own, length=experts.number // own)  # for each device
     most = jax.lax.pmax(jax.lax.psum(rows, RULES["expert"]).max(), RULES["batch"])  # of any: all go the same way
     fits = most <= room(experts, chosen.size)
     # each computes again what it needs backwards, so that a step holds that of one of them
-    return jax.lax.cond(
-        fits, jax.checkpoint(dispatch), jax.checkpoint(gather_and_dispatch), experts, x, weights, chosen
-    )
+    exchanged, gathered = jax.checkpoint(exchange_and_dispatch), jax.checkpoint(gather_and_dispatch)
+    return jax.lax.cond(fits, exchanged, gathered, experts, x, weights, chosen)
+
+
+def exchange_and_dispatch(experts: Experts, x: Array, weights: Array, chosen: Array) -> Array:
+    """`dispatch` to experts that stay: their width alone is gathered."""
+    return dispatch(gather(experts, ("expert_embed",), x.dtype), x, weights, chosen)
 
 
 def room(experts: Experts, rows: int) -> int:

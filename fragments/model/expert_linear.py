@@ -7,7 +7,7 @@ from jax import Array
 from jax.ad_checkpoint import checkpoint_name
 
 from generator.language import point, requires
-from generator.language.roles import Config
+from generator.language.roles import RULES, Config
 
 requires("experts")
 
@@ -15,7 +15,7 @@ requires("experts")
 class ExpertLinear(nnx.Module):
     """A linear map for each expert, of rows that are grouped by their expert."""
 
-    def __init__(self, shape: tuple[int, int, int], axes: tuple[str | None, ...], std: float, rngs: nnx.Rngs):
+    def __init__(self, shape: tuple[int, int, int], axes: tuple[str, ...], std: float, rngs: nnx.Rngs):
         self.kernel = nnx.Param(std * jax.random.normal(rngs.params(), shape), axes=axes)
         point("ExpertLinear.parameters")
 
@@ -33,9 +33,9 @@ class Experts(nnx.Module):
     def __init__(self, config: Config, rngs: nnx.Rngs):
         D, E, F, std = config.width, config.experts, config.expert_width, config.init_std
         self.number = E  # in all: in a shard_map, a device may have the kernels of some
-        self.gate = ExpertLinear((E, D, F), ("expert", None, "mlp"), std, rngs)
-        self.up = ExpertLinear((E, D, F), ("expert", None, "mlp"), std, rngs)
-        self.down = ExpertLinear((E, F, D), ("expert", "mlp", None), std, rngs)
+        self.gate = ExpertLinear((E, D, F), ("expert", "expert_embed", "mlp"), std, rngs)
+        self.up = ExpertLinear((E, D, F), ("expert", "expert_embed", "mlp"), std, rngs)
+        self.down = ExpertLinear((E, F, D), ("expert", "mlp", "expert_embed"), std, rngs)
         point("Experts.parameters", config, E, F)
 
     def __call__(self, x: Array) -> Array:
@@ -44,3 +44,23 @@ class Experts(nnx.Module):
         with point("Experts.activation", gate, up):
             h = jax.nn.silu(gate) * up
         return checkpoint_name(self.down(h), "down")
+
+
+def gather(experts: Experts, axes: tuple[str, ...], dtype: str) -> Experts:
+    """On one device: the experts whole along these logical axes, in the dtype that they are used in.
+
+    Backwards, a device gets the sums of the gradients of its own part.
+    """
+
+    def whole(p):
+        with point("gather.sent", p, dtype):
+            y = p.astype(dtype)
+        split = {axis for name in p.axes for axis in RULES[name]}
+        # gradients are summed over the others last, when a device has those of its own part alone
+        y = jax.lax.pcast(y, tuple(axis for axis in RULES["batch"] if axis not in split), to="varying")
+        for place, name in enumerate(p.axes):
+            if name in axes:
+                y = jax.lax.all_gather(y, RULES[name], axis=place, tiled=True)
+        return p.replace(y)
+
+    return jax.tree.map(whole, experts, is_leaf=lambda x: isinstance(x, nnx.Param))

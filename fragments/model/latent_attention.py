@@ -109,7 +109,7 @@ def attend_latents(q: Array, cache: Cache, pages: Pages, kernel: Array, position
 
 @splice("Attention.cached", optional=True)
 def _(self, q, cache, pages, positions, context):
-    kernel = self.key_value.kernel[...]
+    kernel = self.key_value.kernel.astype(jnp.float32)
     point("Attention.latent_kernel", kernel, linear=self.key_value)
     context = attend_latents(q, cache, pages, kernel, positions)
 

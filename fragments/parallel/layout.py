@@ -1,5 +1,6 @@
 """Layouts and names of the arrays of a tree."""
 
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -25,9 +26,9 @@ def abstract(create: Callable[[], Any], mesh: Mesh | None) -> Any:
         axes = x.axes if isinstance(x, nnx.Param) else ()
         logical = (None,) * (x.ndim - len(axes)) + axes
         for name, size in zip(logical, x.shape, strict=True):
-            axis = RULES.get(name)
-            if axis and size % mesh.shape[axis]:
-                raise MeshError(f"{name} of size {size} does not divide over --mesh-{axis} {mesh.shape[axis]}")
+            sizes = {f"--mesh-{axis}": mesh.shape[axis] for axis in RULES.get(name, ())}
+            if size % (parts := math.prod(sizes.values())):
+                raise MeshError(f"{name} of size {size} does not divide over {' x '.join(sizes)}, {parts}")
         sharding = NamedSharding(mesh, PartitionSpec(*(RULES.get(name) for name in logical)))
         struct = jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=sharding)
         return x.replace(struct) if isinstance(x, nnx.Param) else struct

@@ -9,7 +9,7 @@ from jax.experimental.mesh_utils import create_device_mesh, create_hybrid_device
 from jax.sharding import AxisType, Mesh, PartitionSpec
 
 from generator.language import point, setting, splice
-from generator.language.roles import InputError
+from generator.language.roles import RULES, InputError
 
 
 class Config:
@@ -24,43 +24,30 @@ def _(bounds):
     bounds.update(mesh_data=(-1, 2**31 - 1), mesh_fsdp=(-1, 2**31 - 1), mesh_tensor=(-1, 2**31 - 1))
 
 
-# Logical axis -> mesh axes. An axis that is not here (None in a spec) is not split.
-RULES = {
-    "batch": ("data", "fsdp"),
-    "sequence": None,
-    "residual": None,  # the width of an activation
-    "embed": "fsdp",  # the width in a parameter
-    "heads": "tensor",
-    "kv_heads": "tensor",
-    "head_size": None,
-    "mlp": "tensor",
-    "expert": "fsdp",
-    "vocab": "tensor",
-}
-
-
 class MeshError(InputError):
     """Sizes that do not divide over the devices; the message names them and the setting to change."""
 
 
 def make_mesh(data: int = 1, fsdp: int = -1, tensor: int = 1, devices: list[jax.Device] | None = None) -> Mesh:
-    """The mesh (data, fsdp, tensor) of all devices, or of those given. One size may be -1: it takes those left over."""
+    """The mesh of all devices, or of those given. One size may be -1: it takes those left over."""
     point("make_mesh.start")
     devices = jax.devices() if devices is None else devices
-    wanted = f"--mesh-data {data}, --mesh-fsdp {fsdp}, --mesh-tensor {tensor}"
+    with point("make_mesh.sizes", data, fsdp, tensor):
+        sizes = {"data": data, "fsdp": fsdp, "tensor": tensor}
+    wanted = ", ".join(f"--mesh-{axis} {size}" for axis, size in sizes.items())
     try:
-        if min(data, fsdp, tensor) < -1:
+        if min(sizes.values()) < -1:
             raise ValueError
-        data, fsdp, tensor = np.reshape(devices, (data, fsdp, tensor)).shape
+        shape = data, fsdp, *others = np.reshape(devices, [*sizes.values()]).shape
     except ValueError:
         problem = f"{len(devices)} devices do not divide into a mesh of these sizes"
         raise MeshError(f"{wanted}: {problem}: each must be at least 1, and one of them may be -1") from None
     slices = len({getattr(device, "slice_index", 0) for device in devices})  # a GPU node is one as well
-    across = math.gcd(data, slices), slices // math.gcd(data, slices), 1  # between slices, over the slow network
+    across = math.gcd(data, slices), slices // math.gcd(data, slices), *[1] * len(others)  # over the slow network
     if fsdp % across[1]:
-        problem = f"data x fsdp does not divide over {slices} slices, between which tensor would be too slow"
+        problem = f"data x fsdp does not divide over {slices} slices, between which other axes would be too slow"
         raise MeshError(f"{wanted}: {problem}: give a --mesh-data that is a multiple of {slices}")
-    within = data // across[0], fsdp // across[1], tensor
+    within = [size // parts for size, parts in zip(shape, across, strict=True)]
     try:
         if slices > 1:
             grid = create_hybrid_device_mesh(within, across, devices, allow_split_physical_axes=True)
@@ -69,7 +56,7 @@ def make_mesh(data: int = 1, fsdp: int = -1, tensor: int = 1, devices: list[jax.
     except (NotImplementedError, ValueError, AssertionError) as error:
         problem = f"these sizes cannot be laid over the network of {devices[0].device_kind} x {len(devices)}"
         raise MeshError(f"{wanted}: {problem}: give sizes that are products of its lengths: {error}") from None
-    return Mesh(grid, ("data", "fsdp", "tensor"), axis_types=(AxisType.Auto,) * 3)
+    return Mesh(grid, tuple(sizes), axis_types=(AxisType.Auto,) * len(sizes))
 
 
 def shard(x: Array, *axes: str | None) -> Array:

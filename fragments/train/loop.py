@@ -54,7 +54,8 @@ def train(config: Config) -> None:
     point("train.settings", config)
     if not config.checkpoint_dir and jax.process_count() > 1:
         raise InputError("--checkpoint-dir is missing: several processes need one that all of them see")
-    mesh = make_mesh(config.mesh_data, config.mesh_fsdp, config.mesh_tensor)
+    with point("train.mesh", config):
+        mesh = make_mesh(config.mesh_data, config.mesh_fsdp, config.mesh_tensor)
     batches = abstract_batch(config, mesh)
     signals = []  # received; the second one ends the program at once
     if jax.process_count() == 1:  # several agree on a step to stop at through jax.distributed

@@ -26,12 +26,13 @@ def muon_matrices(model):
     """
 
     def matrix(param):
-        axes = dict(zip(param.axes, range(-len(param.axes), 0), strict=True))  # name -> place, from the end
+        names = [name.replace("expert_embed", "embed") if name else name for name in param.axes]
+        axes = dict(zip(names, range(-len(names), 0), strict=True))  # name -> place, from the end
         axes.pop("expert", None)
         if len(axes) < 2 or "embed" not in axes or "vocab" in axes:
             return param.replace(None)
         residual = (axes.pop("embed"),)
-        sides = (residual, tuple(axes.values())) if param.axes[-1] != "embed" else (tuple(axes.values()), residual)
+        sides = (residual, tuple(axes.values())) if names[-1] != "embed" else (tuple(axes.values()), residual)
         return param.replace(optax.contrib.MuonDimensionNumbers(*sides))
 
     return jax.tree.map(matrix, model, is_leaf=lambda x: isinstance(x, nnx.Param))

@@ -3,8 +3,8 @@
 # model/yarn, model/yarn_scores, model/swiglu, model/linear, model/layers_ahead, model/first_dense, model/experts,
 # model/limited_groups, model/scaled_weights, model/shared_expert, train/ahead, train/balance, train/loss,
 # train/z_loss, train/step, train/cosine, train/adamw, train/monitor, train/profile, train/compile_cache, train/loop,
-# train/check_step, distributed/watchdog, parallel/parallel, documents/documents, tokenizer/tokenizers, data/batches,
-# checkpoint/checkpoints.
+# train/check_step, distributed/watchdog, parallel/expert_rules, parallel/parallel, documents/documents,
+# tokenizer/tokenizers, data/batches, checkpoint/checkpoints.
 """Every setting of this package: one dataclass, and the presets."""
 
 import dataclasses
@@ -75,6 +75,7 @@ class Config:
     # parallel
     hang_factor: float = 20.0  # a run hangs, and ends, with no step in this many times the median of its last ones,
     hang_seconds: float = 600.0  # but not before so many seconds, enough to compile, evaluate or save; 0: never
+    mesh_expert: int = 1  # devices that share parameters and batch, each with experts of its own
     mesh_data: int = 1  # groups of devices with a copy of the parameters each; in mesh_*, one -1 takes the devices left
     mesh_fsdp: int = -1  # devices that share the parameters and the batch
     mesh_tensor: int = 1  # devices that share the heads and the inner feed-forward
@@ -150,9 +151,9 @@ PRESETS = {
         expert_groups=8,
         groups_per_token=4,
         expert_scale=2.5,
+        mesh_expert=256,
         mesh_data=-1,
-        mesh_fsdp=256,
-        mesh_tensor=2,
+        mesh_fsdp=2,
         batch_size=15_360,
         learning_rate=0.00022,
     ),

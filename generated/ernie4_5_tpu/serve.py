@@ -181,6 +181,7 @@ class ServeSettings:
     checkpoint_dir: str = ""  # of the training run
     hf: str = ""  # the Hugging Face directory
     dtype: Literal["float32", "bfloat16"] | None = None  # of the computation; else as it was trained
+    int8: bool = False  # kernels of layers in 8 bits
     mesh_tensor: int = 1  # devices that share the heads and the inner feed-forward
     host: str = "127.0.0.1"  # 0.0.0.0: for other machines too
     port: int = 8000  # 0: a free one
@@ -306,7 +307,8 @@ def main() -> None:
         raise InputError(f"--host {settings.host} --port {settings.port}: {error}: give others") from None
     _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))  # a connection is an open file
-    config, model, mesh = load_to_serve(settings.checkpoint_dir, settings.hf, settings.dtype, settings.mesh_tensor)
+    source = settings.checkpoint_dir, settings.hf
+    config, model, mesh = load_to_serve(*source, settings.dtype, settings.mesh_tensor, settings.int8)
     tokenizer = load_tokenizer(config.tokenizer)
     engine = Engine(config, model, tokenizer.eos, settings.engine, mesh)
     for line in engine.warm_up():

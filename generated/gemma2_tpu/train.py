@@ -105,7 +105,7 @@ def score(embedding: Embedding, x: Array, targets: Array, config: Config) -> tup
         log_sums, target_logits = score_share(embedding, kernel, vocabulary, x, targets, config)
     else:
         # a gradient is summed over these last, when a device has that of its own part of the kernel alone
-        others = tuple(axis for axis in RULES["batch"] if axis != RULES["embed"])
+        others = tuple(axis for axis in RULES["batch"] if axis not in RULES["embed"])
 
         def gather_and_score(kernel, vocabulary, x, targets):
             own = jax.lax.pcast(kernel.astype(x.dtype), others, to="varying")

@@ -3,8 +3,8 @@
 # model/layers_ahead, model/first_dense, model/experts, model/limited_groups, model/scaled_weights,
 # model/shared_expert, model/attention, model/grouped_queries, model/partial_rope, train/ahead, train/balance,
 # train/loss, train/z_loss, train/step, train/cosine, train/adamw, train/monitor, train/profile, train/compile_cache,
-# train/loop, train/check_step, distributed/watchdog, parallel/parallel, documents/documents, tokenizer/tokenizers,
-# data/batches, checkpoint/checkpoints.
+# train/loop, train/check_step, distributed/watchdog, parallel/expert_rules, parallel/parallel, documents/documents,
+# tokenizer/tokenizers, data/batches, checkpoint/checkpoints.
 """Every setting of this package: one dataclass, and the presets."""
 
 import dataclasses
@@ -67,6 +67,7 @@ class Config:
     # parallel
     hang_factor: float = 20.0  # a run hangs, and ends, with no step in this many times the median of its last ones,
     hang_seconds: float = 600.0  # but not before so many seconds, enough to compile, evaluate or save; 0: never
+    mesh_expert: int = 1  # devices that share parameters and batch, each with experts of its own
     mesh_data: int = 1  # groups of devices with a copy of the parameters each; in mesh_*, one -1 takes the devices left
     mesh_fsdp: int = -1  # devices that share the parameters and the batch
     mesh_tensor: int = 1  # devices that share the heads and the inner feed-forward
@@ -129,8 +130,9 @@ PRESETS = {
         head_size=128,
         kv_heads=8,
         rotated_share=0.5,
+        mesh_expert=64,
         mesh_data=-1,
-        mesh_fsdp=64,
+        mesh_fsdp=1,
     ),
     "355b-a32b": Config(
         width=5120,
@@ -150,8 +152,8 @@ PRESETS = {
         head_size=128,
         kv_heads=8,
         rotated_share=0.5,
+        mesh_expert=32,
         mesh_data=-1,
-        mesh_fsdp=32,
-        mesh_tensor=8,
+        mesh_fsdp=8,
     ),
 }

@@ -164,7 +164,7 @@ class EngineSettings:
     queue: int = 1024  # requests that wait at most
     max_length: int = 0  # tokens of the longest text with its prompt; 0: the context that the model was made for
     page_size: int = 16  # tokens in a page; texts share whole pages that they begin with
-    cache_tokens: int = 0  # tokens that all pages have room for; 0: so many as max_rows texts of max_length have
+    cache_tokens: int = 0  # tokens that all pages have room for; 0: as many as max_rows texts have, or as fit
     chunk: int = 256  # tokens of prompts in a step, between which running texts go on
     guesses: int = 0  # tokens that a step checks of each text, beside the one it draws, where the text repeats itself
 
@@ -220,11 +220,13 @@ class Request:
 def unstack(model: Decoder) -> Decoder:
     """The model with a tuple of arrays, one of each layer, in the place of each stacked parameter."""
 
-    def apart(p):
-        is_stack = p.ndim > len(p.axes) and len(p) > 0  # one of no layers stays as it is
-        return p.replace(jnp.unstack(p[...])) if is_stack else p
+    def unstacked(p):
+        leaves, structure = jax.tree.flatten(p.get_value())
+        stacks = zip(*map(jnp.unstack, leaves), strict=True) if leaves[0].ndim > len(p.axes) else ()
+        layers = tuple(jax.tree.unflatten(structure, layer) for layer in stacks)
+        return p.replace(layers) if layers else p  # a stack of no layers stays one
 
-    return jax.tree.map(apart, model, is_leaf=lambda x: isinstance(x, nnx.Param))
+    return jax.tree.map(unstacked, model, is_leaf=lambda x: isinstance(x, nnx.Param))
 
 
 def stack(model: Decoder) -> Decoder:
@@ -232,7 +234,9 @@ def stack(model: Decoder) -> Decoder:
 
     def together(p):
         value = p.get_value()
-        return p.replace(jnp.stack(value)) if isinstance(value, tuple) else p
+        if not isinstance(value, tuple):
+            return p
+        return p.replace(jnp.stack([layer.astype(layer.dtype) for layer in value]))  # those of 8 bits as arrays
 
     return jax.tree.map(together, model, is_leaf=lambda x: isinstance(x, nnx.Param))
 
@@ -324,6 +328,21 @@ def run(
     scores = jnp.take_along_axis(logprobs, following[:, :, None], axis=2)[:, :, 0]
     top = jax.lax.cond(step.top, likeliest, lambda x: jax.tree.map(jnp.zeros_like, likeliest(x)), logprobs)
     return StepOutput(scores, following, *top), cache, texts
+
+
+def pages_that_fit(most: int, config: Config, settings: EngineSettings, mesh: Mesh | None) -> int:
+    """Pages for which devices have memory left, a tenth aside, if they say how much; so many at most."""
+    stats = jax.local_devices()[0].memory_stats()  # None on CPUs
+    if not stats:
+        return most
+    with jax.set_mesh(mesh) if mesh else contextlib.nullcontext():
+        some = jax.jit(lambda: empty_pages(config, 64, settings.page_size)).lower().compile()
+    left = 0.9 * stats["bytes_limit"] - stats["bytes_in_use"]
+    fitting = int(64 * left / some.memory_analysis().output_size_in_bytes) - 1  # one is never seen
+    if fitting < 1:
+        problem = f"the model leaves no memory of {stats['bytes_limit'] / 2**30:.1f} GiB for pages"
+        raise InputError(f"{problem}: give a higher --mesh-tensor, or --int8, or a device with more")
+    return min(most, fitting)
 
 
 class Device:
@@ -423,8 +442,8 @@ class Engine:
         if problems:
             raise InputError("\n".join(problems))
         self.config, self.eos, self.settings, self.longest = config, eos, settings, longest
-        of_cache = settings.cache_tokens and self.pages_for(settings.cache_tokens)
-        pages = 1 + (of_cache or settings.max_rows * self.pages_for(longest))
+        of_texts = settings.max_rows * self.pages_for(longest)
+        pages = 1 + (self.pages_for(settings.cache_tokens) or pages_that_fit(of_texts, config, settings, mesh))
         try:
             self.device = Device(config, model, settings, mesh, pages, longest)
             self.pool = PagePool(pages)
@@ -475,7 +494,7 @@ class Engine:
             whose = f"token {foreign[0]} of another tokenizer: the vocabulary has {self.config.vocab_size}"
             problems.append(f"the prompt has {whose}")
         if not problems and self.pages_for(length + most) > self.pages:
-            problems.append(f"--cache-tokens {self.settings.cache_tokens}: {length} + {most} tokens need more")
+            problems.append(f"the pages hold {self.pages * self.settings.page_size} tokens, not {length} + {most}")
         if problems:
             raise InputError("\n".join(problems))
         if len(self.waiting) >= self.settings.queue:

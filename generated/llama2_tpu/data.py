@@ -268,9 +268,10 @@ class Batches:
 
 def abstract_batch(config: Config, mesh: Mesh) -> dict[str, jax.ShapeDtypeStruct]:
     """The arrays [batch_size, T] of a batch, rows over the devices, which each microbatch must be a multiple of."""
-    parts = config.accumulation * mesh.shape["data"] * mesh.shape["fsdp"]
+    parts = config.accumulation * math.prod(mesh.shape[axis] for axis in RULES["batch"])
     if config.batch_size % parts:
-        raise InputError(f"--batch-size {config.batch_size}: must be a multiple of accumulation x data x fsdp, {parts}")
+        factors = " x ".join(("accumulation", *RULES["batch"]))
+        raise InputError(f"--batch-size {config.batch_size}: must be a multiple of {factors}, {parts}")
     dtypes = {name: "int32" for name in ("tokens", "targets", "positions", "segment_ids")} | {"weights": "float32"}
     layout = NamedSharding(mesh, PartitionSpec(RULES["batch"], RULES["sequence"]))
     shape = config.batch_size, config.sequence_length

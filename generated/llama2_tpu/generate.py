@@ -37,16 +37,18 @@ def main(
     prompt: str | None = None,
     prompts: str | None = None,
     mesh_tensor: int = 1,
+    int8: bool = False,
 ) -> None:
     """Prints a prompt and its continuation by the newest checkpoint of a directory, or by a Hugging Face directory.
 
     Args:
         prompts: a file with a prompt in each line; each is printed with its continuation, as a line of JSON.
         mesh_tensor: devices that share the heads and the inner feed-forward.
+        int8: kernels of layers in 8 bits.
     """
     if (prompt is None) == (prompts is None):
         raise InputError("give either --prompt TEXT or --prompts FILE")
-    config, model, mesh = load_to_serve(checkpoint_dir, hf, None, mesh_tensor)
+    config, model, mesh = load_to_serve(checkpoint_dir, hf, None, mesh_tensor, int8)
     tokenizer = load_tokenizer(config.tokenizer)
 
     def encode(text: str) -> list[int]:

@@ -3,7 +3,7 @@
 # model/decoder, data/batches, train/z_loss, model/expert_load, model/load_balance, train/step, train/flops,
 # model/embedding, model/attention, model/chunked_attention, model/shared_expert, model/experts, train/goodput,
 # train/profile, train/peak_data_sheet, train/log_metrics, train/monitor, train/check_step, train/loop,
-# train/compile_cache, train/command.
+# train/compile_cache, parallel/expert_rules, train/command.
 """Training: the loss, the optimizer, the step, the loop, and the command line.
 
 python -m llama4_tpu.train --preset tiny --data PATH --steps 1000 --checkpoint-dir DIR
@@ -106,7 +106,7 @@ def score(embedding: Embedding, x: Array, targets: Array, config: Config) -> tup
         log_sums, target_logits = score_share(embedding, kernel, vocabulary, x, targets, config)
     else:
         # a gradient is summed over these last, when a device has that of its own part of the kernel alone
-        others = tuple(axis for axis in RULES["batch"] if axis != RULES["embed"])
+        others = tuple(axis for axis in RULES["batch"] if axis not in RULES["embed"])
 
         def gather_and_score(kernel, vocabulary, x, targets):
             own = jax.lax.pcast(kernel.astype(x.dtype), others, to="varying")
@@ -405,7 +405,7 @@ def train(config: Config) -> None:
         jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.0)  # small programs too
     if not config.checkpoint_dir and jax.process_count() > 1:
         raise InputError("--checkpoint-dir is missing: several processes need one that all of them see")
-    mesh = make_mesh(config.mesh_data, config.mesh_fsdp, config.mesh_tensor)
+    mesh = make_mesh(config.mesh_data, config.mesh_fsdp, config.mesh_tensor, expert=config.mesh_expert)
     batches = abstract_batch(config, mesh)
     signals = []  # received; the second one ends the program at once
     if jax.process_count() == 1:  # several agree on a step to stop at through jax.distributed

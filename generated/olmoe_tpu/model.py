@@ -198,7 +198,7 @@ class Attention(nnx.Module):
 class ExpertLinear(nnx.Module):
     """A linear map for each expert, of rows that are grouped by their expert."""
 
-    def __init__(self, shape: tuple[int, int, int], axes: tuple[str | None, ...], std: float, rngs: nnx.Rngs):
+    def __init__(self, shape: tuple[int, int, int], axes: tuple[str, ...], std: float, rngs: nnx.Rngs):
         self.kernel = nnx.Param(std * jax.random.normal(rngs.params(), shape), axes=axes)
 
     def __call__(self, x: Array, sizes: Array) -> Array:
@@ -212,14 +212,33 @@ class Experts(nnx.Module):
     def __init__(self, config: Config, rngs: nnx.Rngs):
         D, E, F, std = config.width, config.experts, config.expert_width, config.init_std
         self.number = E  # in all: in a shard_map, a device may have the kernels of some
-        self.gate = ExpertLinear((E, D, F), ("expert", None, "mlp"), std, rngs)
-        self.up = ExpertLinear((E, D, F), ("expert", None, "mlp"), std, rngs)
-        self.down = ExpertLinear((E, F, D), ("expert", "mlp", None), std, rngs)
+        self.gate = ExpertLinear((E, D, F), ("expert", "expert_embed", "mlp"), std, rngs)
+        self.up = ExpertLinear((E, D, F), ("expert", "expert_embed", "mlp"), std, rngs)
+        self.down = ExpertLinear((E, F, D), ("expert", "mlp", "expert_embed"), std, rngs)
 
     def __call__(self, x: Array, sizes: Array) -> Array:
         gate, up = checkpoint_name(self.gate(x, sizes), "gate"), checkpoint_name(self.up(x, sizes), "up")
         h = jax.nn.silu(gate) * up
         return checkpoint_name(self.down(h, sizes), "down")
+
+
+def gather(experts: Experts, axes: tuple[str, ...], dtype: str) -> Experts:
+    """On one device: the experts whole along these logical axes, in the dtype that they are used in.
+
+    Backwards, a device gets the sums of the gradients of its own part.
+    """
+
+    def whole(p):
+        y = p.astype(dtype)
+        split = {axis for name in p.axes for axis in RULES[name]}
+        # gradients are summed over the others last, when a device has those of its own part alone
+        y = jax.lax.pcast(y, tuple(axis for axis in RULES["batch"] if axis not in split), to="varying")
+        for place, name in enumerate(p.axes):
+            if name in axes:
+                y = jax.lax.all_gather(y, RULES[name], axis=place, tiled=True)
+        return p.replace(y)
+
+    return jax.tree.map(whole, experts, is_leaf=lambda x: isinstance(x, nnx.Param))
 
 
 def sum_tokens(x: Array, segment_ids: Array | None) -> Array:
@@ -251,17 +270,8 @@ def dispatch(experts: Experts, x: Array, weights: Array, chosen: Array) -> Array
 
 
 def gather_and_dispatch(experts: Experts, x: Array, weights: Array, chosen: Array) -> Array:
-    """`dispatch` with some of the experts at hand. Backwards, a device gets the sums of the gradients of its own."""
-    # gradients are summed over these last, when a device has those of its own experts alone
-    others = tuple(axis for axis in RULES["batch"] if axis != RULES["expert"])
-
-    def gather(p):
-        own = p.astype(x.dtype)
-        own = jax.lax.pcast(own, others, to="varying")
-        return p.replace(jax.lax.all_gather(own, RULES["expert"], tiled=True))
-
-    gathered = jax.tree.map(gather, experts, is_leaf=lambda x: isinstance(x, nnx.Param))
-    return dispatch(gathered, x, weights, chosen)
+    """`dispatch` with a part of the experts at hand."""
+    return dispatch(gather(experts, ("expert", "expert_embed"), x.dtype), x, weights, chosen)
 
 
 def apply_experts(experts: Experts, x: Array, weights: Array, chosen: Array) -> Array:
@@ -275,7 +285,7 @@ def apply_experts(experts: Experts, x: Array, weights: Array, chosen: Array) -> 
     rows = PartitionSpec(RULES["batch"], RULES["sequence"])
 
     def layout(p):
-        return p.replace(PartitionSpec(*(RULES[axis] if axis else None for axis in p.axes)))
+        return p.replace(PartitionSpec(*(RULES[axis] for axis in p.axes)))
 
     specs = jax.tree.map(layout, experts, is_leaf=lambda x: isinstance(x, nnx.Param)), rows, rows, rows
     summands = PartitionSpec(RULES["mlp"], RULES["batch"], RULES["sequence"])
@@ -369,5 +379,7 @@ class Decoder(nnx.Module):
 
     def __call__(self, tokens: Array, positions: Array | None = None, segment_ids: Array | None = None) -> Array:
         """tokens [B, T] int32 -> logits [B, T, V] in fp32."""
+        if positions is None:
+            positions = None
         x, _, _, _, _ = self.hidden(tokens, positions, segment_ids)
         return self.embedding.logits(x, self.embedding.kernel())

@@ -3,10 +3,12 @@
 """Models as an engine takes them: over the devices that share them, in the dtype of the computation."""
 
 import dataclasses
+import sys
 
 import jax
 import numpy as np
 from flax import nnx
+from jax import Array
 from jax.sharding import Mesh
 
 from .checkpoint import load_checkpoint
@@ -17,11 +19,36 @@ from .model import Decoder
 from .parallel import MeshError, abstract, make_mesh
 
 
-def load_to_serve(checkpoint_dir: str, hf: str, dtype: str | None, tensor: int) -> tuple[Config, Decoder, Mesh]:
+@jax.tree_util.register_dataclass
+@dataclasses.dataclass(frozen=True)
+class Int8:
+    """A kernel of 8 bits, in the place of its array."""
+
+    numbers: Array  # int8, in the shape of the kernel
+    scale: Array  # fp32, 1 along the width of the residual stream
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return self.numbers.shape
+
+    def astype(self, dtype: str) -> Array:
+        """The kernel as a product takes it, into which XLA fuses this."""
+        return (self.numbers * self.scale).astype(dtype)
+
+
+def in_int8(kernel: np.ndarray, axis: int) -> Int8:
+    """The nearest of 255 numbers, of which the largest along that axis is the first or the last."""
+    scale = np.maximum(np.abs(kernel).max(axis, keepdims=True), 1e-30) / 127
+    return Int8(np.rint(kernel / scale).astype(np.int8), scale)
+
+
+def load_to_serve(
+    checkpoint_dir: str, hf: str, dtype: str | None, tensor: int, int8: bool
+) -> tuple[Config, Decoder, Mesh]:
     """The model of the one directory that is given, tensor by tensor, over so many devices.
 
-    Matrices get the dtype in which products take them (None: as it was trained); vectors and routers, which are used in
-    fp32, stay as they are.
+    Matrices get the dtype in which products take them (None: as it was trained), or with int8 those of layers 8 bits;
+    vectors and routers, which are used in fp32, stay as they are.
     """
     if bool(hf) == bool(checkpoint_dir):
         raise InputError("give --checkpoint-dir, or --hf")
@@ -33,14 +60,27 @@ def load_to_serve(checkpoint_dir: str, hf: str, dtype: str | None, tensor: int) 
     config = dataclasses.replace(config, dtype=dtype or config.dtype)
     laid_out = abstract(lambda: Decoder(config, nnx.Rngs(0)), mesh)
 
+    errors = []  # of kernels of 8 bits, in shares of their size
+
     def load(path: tuple[jax.tree_util.KeyEntry, ...], p: nnx.Param, later: nnx.Param) -> nnx.Param:
-        is_matrix = len(p.axes) > 1 and "router" not in jax.tree_util.keystr(path)
-        array = np.asarray(later.get_value()).astype(config.dtype if is_matrix else p.dtype)
-        return p.replace(jax.device_put(array, p.get_value().sharding))
+        name = jax.tree_util.keystr(path)
+        is_matrix = len(p.axes) > 1 and "router" not in name
+        value = np.asarray(later.get_value())
+        if int8 and is_matrix and "kernel" in name:
+            width = next(i for i, axis in enumerate(p.axes) if axis and "embed" in axis) - len(p.axes)
+            kernel = value.astype(np.float32)
+            value = in_int8(kernel, width)
+            errors.append(np.linalg.norm(value.astype(np.float32) - kernel) / np.linalg.norm(kernel))
+        else:
+            value = value.astype(config.dtype if is_matrix else p.dtype)
+        return p.replace(jax.device_put(value, p.get_value().sharding))
 
     def is_param(x: object) -> bool:
         return isinstance(x, nnx.Param)
 
     leaves = jax.tree.leaves(model, is_leaf=is_param)
     model = jax.tree.unflatten(jax.tree.structure(laid_out, is_leaf=is_param), leaves)
-    return config, jax.tree_util.tree_map_with_path(load, laid_out, model, is_leaf=is_param), mesh
+    model = jax.tree_util.tree_map_with_path(load, laid_out, model, is_leaf=is_param)
+    if errors:
+        print(f"kernels of 8 bits are {np.mean(errors):.2%} off, by their root mean squares", file=sys.stderr)
+    return config, model, mesh

@@ -220,11 +220,13 @@ class Request:
 def unstack(model: Decoder) -> Decoder:
     """The model with a tuple of arrays, one of each layer, in the place of each stacked parameter."""
 
-    def apart(p):
-        is_stack = p.ndim > len(p.axes) and len(p) > 0  # one of no layers stays as it is
-        return p.replace(jnp.unstack(p[...])) if is_stack else p
+    def unstacked(p):
+        leaves, structure = jax.tree.flatten(p.get_value())
+        stacks = zip(*map(jnp.unstack, leaves), strict=True) if leaves[0].ndim > len(p.axes) else ()
+        layers = tuple(jax.tree.unflatten(structure, layer) for layer in stacks)
+        return p.replace(layers) if layers else p  # a stack of no layers stays one
 
-    return jax.tree.map(apart, model, is_leaf=lambda x: isinstance(x, nnx.Param))
+    return jax.tree.map(unstacked, model, is_leaf=lambda x: isinstance(x, nnx.Param))
 
 
 def stack(model: Decoder) -> Decoder:
@@ -232,7 +234,7 @@ def stack(model: Decoder) -> Decoder:
 
     def together(p):
         value = p.get_value()
-        return p.replace(jnp.stack(value)) if isinstance(value, tuple) else p
+        return p.replace(jax.tree.map(lambda *layers: jnp.stack(layers), *value)) if isinstance(value, tuple) else p
 
     return jax.tree.map(together, model, is_leaf=lambda x: isinstance(x, nnx.Param))
 

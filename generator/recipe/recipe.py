@@ -205,10 +205,14 @@ def _check_company(chosen: Chosen, library: Library) -> None:
 
 
 def _where_it_makes_sense(chosen: Chosen, package_file: Toml[Package]) -> Chosen:
-    """What is selected, without what the package file selects and which requires what nobody does."""
+    """What is selected, without what the package file selects and which requires what nobody does, or excludes it."""
     names = {name for fragment, _ in chosen.values() for name in (fragment.name, fragment.short)}
     common = package_file.data.fragments
-    return {n: item for n, item in chosen.items() if n not in common or names.issuperset(item[0].requires)}
+
+    def makes_sense(fragment: Fragment) -> bool:
+        return names.issuperset(fragment.requires) and names.isdisjoint(fragment.excludes)
+
+    return {n: item for n, item in chosen.items() if n not in common or makes_sense(item[0])}
 
 
 def _left_out(lineage: Lineage, library: Library, without: Collection[str]) -> list[Fragment]:

@@ -54,7 +54,8 @@ def _signature(plan: Plan, function: Function) -> list[Edit]:
     if required or optional:
         _check_signature(plan, function, (required or optional)[0])
     before_defaults = [parameter for parameter in own if parameter.default is None]
-    asked = [*_written(plan, function, required, ""), *_written(plan, function, optional, " = None")]
+    asked = [_written(plan, function, name) for name in required]
+    asked += [_written(plan, function, name, _default(plan, function, name)) for name in optional]
     if asked and not own:
         at = source.text.index("(", source.span(function.node.name)[1]) + 1
         more = ", " if function.parameters or function.node.params.star_kwarg else ""
@@ -72,14 +73,18 @@ def _signature(plan: Plan, function: Function) -> list[Edit]:
     return edits + _scanned_parameter(plan, function)
 
 
-def _written(plan: Plan, function: Function, names: list[str], default: str) -> list[str]:
-    """Parameters as the signature has them: annotated where its own are."""
-    parts = []
-    for name in names:
-        kind = plan.annotation(function.id, name) if _annotated(function) else ""
-        kind = f"{kind} | None" if kind and default and "None" not in kind else kind
-        parts.append(f"{name}: {kind}{default}" if kind else f"{name}{default.replace(' ', '')}")
-    return parts
+def _written(plan: Plan, function: Function, name: str, default: str = "") -> str:
+    """A parameter as the signature has it: annotated where its own are."""
+    kind = plan.annotation(function.id, name) if _annotated(function) else ""
+    kind = f"{kind} | None" if kind and default == "None" and "None" not in kind else kind
+    given = f" = {default}" if default and kind else f"={default}" if default else ""
+    return f"{name}: {kind}{given}" if kind else f"{name}{given}"
+
+
+def _default(plan: Plan, function: Function, name: str) -> str:
+    """What the parameter is where a caller does not have the value; None: a statement at the top makes it then."""
+    value = plan.values[name]
+    return value.literal if function.id in value.providers and value.literal else "None"
 
 
 def _check_signature(plan: Plan, function: Function, name: str) -> None:
@@ -142,8 +147,8 @@ def _opening(plan: Plan, function: Function) -> list[Edit]:
         edits.append(_insert(plan, offset, f"{indent}{layer}, {', '.join(names)} = {_inputs(function)}\n", names[0]))
     for name in provided:
         provider = plan.values[name].providers[function.id]
-        nothing = provider.optional and provider.result.text.strip() == "None"
-        if not (nothing or is_own(function, provider) or inlined(plan, function, name)):
+        given = provider.optional and plan.values[name].literal  # by the default of the parameter
+        if not (given or is_own(function, provider) or inlined(plan, function, name)):
             edits.append(Edit(offset, offset, made(plan, function, provider, indent)))
     for name, count in absent:
         edits.append(_insert(plan, offset, f"{indent}{name} = {name} or (None,) * {count}\n", name))

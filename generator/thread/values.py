@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, field
 
 import libcst as cst
@@ -13,6 +14,8 @@ from generator.language.parts import Provider
 from generator.thread.calls import CallGraph
 from generator.thread.functions import Function
 from generator.weave.adapt import Need
+
+_LITERAL = re.compile(r"None|True|False|-?\d+(\.\d+)?")
 
 
 @dataclass
@@ -33,8 +36,15 @@ class Value:
     def annotation(self) -> str:
         """The type on the way; None is one of its values where providers fall back to None, and to nothing else."""
         kind = next((p.annotation for p in self.providers.values() if p.annotation), self.emitted or "Array")
-        fallbacks = {p.result.text.strip() for p in self.providers.values() if p.optional}
-        return f"{kind} | None" if fallbacks == {"None"} and "None" not in kind else kind
+        return f"{kind} | None" if self.literal == "None" and "None" not in kind else kind
+
+    @property
+    def literal(self) -> str:
+        """What it is where callers do not have it, if that is the same literal at all sites."""
+        optional = [p for p in self.providers.values() if p.optional]
+        found = {p.result.text.strip() for p in optional if not p.body.text}
+        alike = len(found) == 1 and all(not p.body.text for p in optional)
+        return found.pop() if alike and _LITERAL.fullmatch(min(found)) else ""
 
     @property
     def per_layer(self) -> bool:

@@ -101,7 +101,8 @@ run = dict(context_length=48, sequence_length=48, batch_size=16, remat="full", d
 config = dataclasses.replace(PRESETS["tiny"], **sizes, **run)
 found = []
 for mesh in json.loads(sys.argv[1]):
-    mesh = parallel.make_mesh(*mesh)
+    copies, fsdp, expert, tensor = mesh
+    mesh = parallel.make_mesh(copies, fsdp, tensor, expert=expert)
     with train.jax.set_mesh(mesh):
         state = parallel.abstract(lambda: train.new_state(config), mesh)
         text = train.compile_step(state, data.abstract_batch(config, mesh)).as_text()
@@ -112,16 +113,17 @@ print(json.dumps(found))
 
 def test_no_gradient_of_all_experts_is_summed_whole(tmp_path):
     """A device sums the gradients of its own experts alone: 16 experts of width 64 and inner width 96, two layers."""
-    meshes = [(1, 8, 1), (2, 4, 1), (2, 2, 2)]
+    meshes = [(1, 1, 8, 1), (2, 1, 4, 1), (2, 1, 2, 2), (1, 8, 1, 1), (1, 2, 4, 1)]
     settings = environment(tmp_path, 1, 8)
     program = [sys.executable, "-c", EXPERTS, json.dumps(meshes)]
     process = subprocess.run(program, env=settings, capture_output=True, text=True)
     assert process.returncode == 0, process.stderr
-    for (_, fsdp, tensor), found in zip(meshes, json.loads(process.stdout), strict=True):
-        inner = 96 // tensor
-        own = {f"{16 // fsdp},64,{inner}", f"{16 // fsdp},{inner},64"}
-        scattered = [
-            shape for shape, kind in found if kind == "reduce-scatter" and shape != f"{64 // fsdp},{264 // tensor}"
-        ]
-        assert set(scattered) == own and len(scattered) == 2 * 3  # gate, up and down of each layer
+    for (_, fsdp, expert, tensor), found in zip(meshes, json.loads(process.stdout), strict=True):
+        inner, width = 96 // tensor, 64 // fsdp
+        # first to those that share the width of experts, then to those that share experts
+        counts = [16] * (fsdp > 1) + [16 // expert] * (expert > 1)
+        own = {shape for count in counts for shape in (f"{count},{width},{inner}", f"{count},{inner},{width}")}
+        head = f"{64 // (fsdp * expert)},{264 // tensor}"
+        scattered = [shape for shape, kind in found if kind == "reduce-scatter" and shape != head]
+        assert set(scattered) == own and len(scattered) == 2 * 3 * len(counts)  # gate, up and down of each layer
         assert not {shape for shape, kind in found if kind == "all-reduce"} & {f"16,64,{inner}", f"16,{inner},64"}

@@ -15,6 +15,11 @@ import numpy as np
 from flax import nnx
 
 MESHES = (2, 2, 2), (1, 8, 1), (1, 1, 8)
+EXPERT_MESHES = (2, 1, 2, 2), (1, 2, 4, 1), (1, 4, 2, 1), (1, 1, 8, 1)  # data, fsdp, expert, tensor
+
+
+def expert_mesh(package: SimpleNamespace, data: int, fsdp: int, expert: int, tensor: int) -> jax.sharding.Mesh:
+    return package.parallel.make_mesh(data, fsdp, tensor, expert=expert)
 
 
 def on_eight_devices(compare: Callable[[SimpleNamespace], None], package: SimpleNamespace) -> list[str]:

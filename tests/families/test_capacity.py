@@ -12,7 +12,7 @@ import pytest
 from flax import nnx
 
 from families import parity
-from families.devices import on_eight_devices
+from families.devices import EXPERT_MESHES, expert_mesh, on_eight_devices
 from families.test_experts import choices, densely, small
 from families.test_parity import LIBRARY, write
 from generator.recipe.library import Library
@@ -73,18 +73,18 @@ def test_each_expert_takes_what_it_has_room_for(package, which, length, active, 
 def compare_meshes(package) -> None:
     """On 8 devices: each gives what its rows give by themselves; tokens travel, and no device has all experts."""
     for factor in 8.0, 0.75:  # with room for all, and without
-        for sizes in (2, 4, 1), (1, 8, 1), (2, 2, 2):
+        for sizes in (2, 1, 4, 1), *EXPERT_MESHES:
             compare_mesh(package, sizes, factor)
             print("same on", sizes, "with", factor)
 
 
-def compare_mesh(package, sizes: tuple[int, int, int], factor: float) -> None:
+def compare_mesh(package, sizes: tuple[int, int, int, int], factor: float) -> None:
     config = dataclasses.replace(small(package), experts=8, expert_width=24, capacity_factor=factor, init_std=0.5)
     experts, rng = package.model.Experts(config, nnx.Rngs(0)), np.random.default_rng(0)
     x, into = (jnp.asarray(rng.normal(size=(8, 6, config.width)), jnp.float32) for _ in range(2))
     chosen = jnp.asarray(np.argsort(rng.random((8, 6, 8)))[..., :3])
     weights = jnp.asarray(rng.random(chosen.shape), jnp.float32)
-    groups = sizes[0] * sizes[1]  # of rows, one on each device along data and fsdp
+    groups = math.prod(sizes[:3])  # of rows, one on each device along data, fsdp and expert
 
     def spread(experts, x, weights):
         return jnp.sum(into * package.model.apply_experts(experts, x, weights, chosen))
@@ -96,7 +96,7 @@ def compare_mesh(package, sizes: tuple[int, int, int], factor: float) -> None:
     def with_gradients(function):
         return jax.jit(jax.value_and_grad(function, argnums=(0, 1, 2)))
 
-    expected, mesh = with_gradients(alone)(experts, x, weights), package.parallel.make_mesh(*sizes)
+    expected, mesh = with_gradients(alone)(experts, x, weights), expert_mesh(package, *sizes)
     with jax.set_mesh(mesh):
         layout = package.parallel.abstract(lambda: package.model.Experts(config, nnx.Rngs(0)), mesh)
         placed = jax.device_put(experts, jax.tree.map(lambda leaf: leaf.sharding, layout))
@@ -105,11 +105,11 @@ def compare_mesh(package, sizes: tuple[int, int, int], factor: float) -> None:
     for a, b in zip(jax.tree.leaves(found), jax.tree.leaves(expected), strict=True):
         np.testing.assert_allclose(a, b, atol=1e-4, rtol=1e-4)
     text = compiled.as_text()
-    assert "all-to-all" in text and f"f32[8,{config.width},{24 // sizes[2]}]" not in text
+    assert "all-to-all" in text and f"f32[8,{config.width},{24 // sizes[3]}]" not in text
 
 
 def test_tokens_travel_to_the_devices_of_their_experts(package):
-    assert len(on_eight_devices(compare_meshes, package)) == 6
+    assert len(on_eight_devices(compare_meshes, package)) == 10
 
 
 @pytest.mark.parametrize("base", ["gpt_oss", "llama4", "deepseek_v3"])

@@ -16,7 +16,7 @@ from flax import nnx
 from jax.interpreters import mlir
 
 from families import parity
-from families.devices import on_eight_devices
+from families.devices import EXPERT_MESHES, expert_mesh, on_eight_devices
 from families.test_experts import choices, densely, small
 from families.test_parity import LIBRARY, write
 from generator.recipe.library import Library
@@ -37,27 +37,27 @@ def close(found, expected) -> None:
         np.testing.assert_allclose(a, b, rtol=0, atol=1e-5 * np.abs(b).max())
 
 
-def most_rows(chosen: np.ndarray, data: int, fsdp: int) -> int:
-    """The rows that some device along fsdp gets, of 8 experts."""
-    groups = chosen.reshape(data, -1)
-    return max(np.bincount(group // (8 // fsdp), minlength=fsdp).max() for group in groups)
+def most_rows(chosen: np.ndarray, groups: int, expert: int) -> int:
+    """The rows that some device along the axis of 8 experts gets, where there are so many groups of them."""
+    rows = chosen.reshape(groups, -1)
+    return max(np.bincount(group // (8 // expert), minlength=expert).max() for group in rows)
 
 
 def compare_choices(package) -> None:
-    for sizes in (2, 2, 2), (1, 8, 1), (2, 4, 1), (1, 1, 8):
+    for sizes in (*EXPERT_MESHES, (2, 1, 4, 1), (1, 1, 1, 8), (2, 2, 2, 1)):
         for which, active, factor in ("all", 3, 2.0), ("one expert", 1, 1.5), ("some get none", 2, 8.0):
             compare_choice(package, sizes, choices(which, 8, 5, 8, active), factor)
 
 
-def compare_choice(package, sizes: tuple[int, int, int], chosen: np.ndarray, factor: float) -> None:
+def compare_choice(package, sizes: tuple[int, int, int, int], chosen: np.ndarray, factor: float) -> None:
     """On 8 devices, 5 tokens each: what a dense loop gives, and only by the way that there is room for."""
     config = dataclasses.replace(small(package), experts=8, expert_width=24, exchange_factor=factor, init_std=0.5)
     experts, rng = package.model.Experts(config, nnx.Rngs(0)), np.random.default_rng(0)
     x, into = (jnp.asarray(rng.normal(size=(8, 5, config.width)), jnp.float32) for _ in range(2))
     weights = jnp.asarray(rng.random(chosen.shape), jnp.float32)
-    data, fsdp, _ = sizes
-    share = chosen.size // (data * fsdp)
-    travels = most_rows(chosen, data, fsdp) <= math.ceil(factor * share)
+    data, fsdp, expert, _ = sizes
+    share = chosen.size // (data * fsdp * expert)
+    travels = most_rows(chosen, data * fsdp, expert) <= math.ceil(factor * share)
 
     def with_gradients(function):
         def summed(experts, x, weights):
@@ -65,13 +65,13 @@ def compare_choice(package, sizes: tuple[int, int, int], chosen: np.ndarray, fac
 
         return jax.jit(jax.value_and_grad(summed, argnums=(0, 1, 2)))
 
-    other = "gather_and_dispatch" if travels else "exchange"
+    other = "gather_and_dispatch" if travels and expert > 1 else "exchange"
     function = getattr(package.model, other)
 
     def broken(*arguments):
         return jnp.nan * function(*arguments)
 
-    expected, mesh = with_gradients(densely)(experts, x, weights), package.parallel.make_mesh(*sizes)
+    expected, mesh = with_gradients(densely)(experts, x, weights), expert_mesh(package, *sizes)
     with jax.set_mesh(mesh):
         layout = package.parallel.abstract(lambda: package.model.Experts(config, nnx.Rngs(0)), mesh)
         placed = jax.device_put(experts, jax.tree.map(lambda leaf: leaf.sharding, layout))
@@ -88,7 +88,7 @@ def ways(lines: list[str]) -> set[str]:
 
 def test_rows_travel_or_experts_do(tmp_path):
     found = on_eight_devices(compare_choices, woven("mixtral", "cpu", tmp_path))
-    assert len(found) == 4 * 3 and ways(found) == {"rows travel", "experts travel"}
+    assert len(found) == 7 * 3 and ways(found) == {"rows travel", "experts travel"}
 
 
 def ragged_all_to_all(operand, output, starts, sizes, places, received, *, axis_name, axis_index_groups):
@@ -118,7 +118,7 @@ def compare_ragged(package) -> None:
     lowered = mlir.lower_fun(ragged_all_to_all, multiple_results=False)
     mlir.register_lowering(jax._src.lax.parallel.ragged_all_to_all_p, lowered, platform="cpu")
     mlir.register_lowering(jax._src.lax.lax.empty_p, unwritten, platform="cpu")
-    for sizes, factor in ((2, 2, 2), 1.5), ((1, 8, 1), 8.0):
+    for sizes, factor in ((2, 1, 2, 2), 1.5), ((1, 1, 8, 1), 8.0):
         for which, active in ("all", 3), ("one expert", 1), ("some get none", 2):
             compare_choice(package, sizes, choices(which, 8, 5, 8, active), factor)
 
@@ -145,18 +145,19 @@ def compare_models(package) -> None:
 
     model = package.model.Decoder(config, nnx.Rngs(0))
     expected = loss(model)
-    mesh = package.parallel.make_mesh(2, 2, 2)
-    with jax.set_mesh(mesh):
-        abstract = package.parallel.abstract(lambda: package.model.Decoder(config, nnx.Rngs(0)), mesh)
-        found = loss(jax.device_put(model, jax.tree.map(lambda x: x.sharding, abstract)))
-    close(found, expected)
-    print("same")
+    for sizes in (2, 1, 2, 2), (1, 2, 4, 1):
+        mesh = expert_mesh(package, *sizes)
+        with jax.set_mesh(mesh):
+            abstract = package.parallel.abstract(lambda: package.model.Decoder(config, nnx.Rngs(0)), mesh)
+            found = loss(jax.device_put(model, jax.tree.map(lambda x: x.sharding, abstract)))
+        close(found, expected)
+        print("same")
 
 
 @pytest.mark.parametrize("base", ["qwen3_moe", "gpt_oss", "llama4", "deepseek_v3"])
 def test_any_mixture_of_experts_gives_what_one_device_gives(base, tmp_path):
     """Weights that sum to one, biases of experts, scaled inputs, shared experts."""
-    assert on_eight_devices(compare_models, woven(base, "cpu", tmp_path)) == ["same"]
+    assert on_eight_devices(compare_models, woven(base, "cpu", tmp_path)) == ["same"] * 2
 
 
 def count_collectives(package) -> None:
@@ -165,9 +166,10 @@ def count_collectives(package) -> None:
     run = dict(context_length=40, sequence_length=40, batch_size=16, remat="full", dtype="float32")
     config = dataclasses.replace(package.config.PRESETS["tiny"], **sizes, **run)
     as_it_is, never = package.model.gather_and_dispatch, package.model.dispatch
-    for package.model.gather_and_dispatch, *sizes in (as_it_is, 2, 2, 2), (never, 2, 2, 2), (never, 1, 8, 1):
+    cases = (as_it_is, 2, 1, 2, 2), (never, 2, 1, 2, 2), (never, 1, 1, 8, 1)
+    for package.model.gather_and_dispatch, *sizes in cases:
         jax.clear_caches()  # which know the function of before
-        mesh = package.parallel.make_mesh(*sizes)
+        mesh = expert_mesh(package, *sizes)
         with jax.set_mesh(mesh):
             state = package.parallel.abstract(lambda: package.train.new_state(config), mesh)
             compiled = package.train.compile_step(state, package.train.abstract_batch(config, mesh))

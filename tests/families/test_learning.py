@@ -107,7 +107,9 @@ def test_adafactor_is_that_of_optax_on_plain_arrays(llama):
 def test_factors_are_laid_out_as_their_parameter_without_the_axis_that_is_left_out(package):
     """Of the last preset, a large one; a factor of what is not factored is on every device."""
     config = list(package.config.PRESETS.values())[-1]
-    mesh = AbstractMesh((1, 2, 2), ("data", "fsdp", "tensor"), axis_types=(AxisType.Auto,) * 3)
+    axes = package.parallel.make_mesh(1, 1, 1).axis_names
+    sizes = tuple(2 if axis in ("fsdp", "tensor") else 1 for axis in axes)
+    mesh = AbstractMesh(sizes, axes, axis_types=(AxisType.Auto,) * len(axes))
     state = package.parallel.abstract(lambda: package.train.new_state(config), mesh)
     factors, names = state.opt_state[0], package.parallel.named_arrays
     rows, columns, whole = (names(tree) for tree in (factors.v_row, factors.v_col, factors.v))

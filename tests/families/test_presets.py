@@ -47,8 +47,9 @@ def test_slices(name, tmp_path):
             chip, _, sides = command.topology.partition(":")
             devices = math.prod(map(int, sides.split("x"))) * (2 if chip == "tpu7x" else 1)
             config = command.config
-            sizes = np.empty(devices).reshape(config.mesh_data, config.mesh_fsdp, config.mesh_tensor).shape
-            mesh = jax.sharding.AbstractMesh(sizes, ("data", "fsdp", "tensor"))
+            axes = [axis for axis in ("data", "fsdp", "expert", "tensor") if hasattr(config, f"mesh_{axis}")]
+            sizes = np.empty(devices).reshape([getattr(config, f"mesh_{axis}") for axis in axes]).shape
+            mesh = jax.sharding.AbstractMesh(sizes, tuple(axes))
             package.parallel.abstract(lambda config=config: package.train.new_state(config), mesh)
             size = devices * command.batch_per_device if config.batch_size == -1 else config.batch_size
-            assert size % (sizes[0] * sizes[1] * config.accumulation) == 0, flags
+            assert size % (math.prod(sizes[:-1]) * config.accumulation) == 0, flags

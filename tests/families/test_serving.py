@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import dataclasses
 import importlib
+import tempfile
+from pathlib import Path
 
 import jax
 import numpy as np
@@ -62,6 +64,41 @@ def test_any_number_of_devices_gives_the_same_texts(folder):
     assert on_eight_devices(compare_engines, package) == expected
 
 
+def compare_int8(package) -> None:
+    """Log-probabilities of kernels of 8 bits are those of the numbers that they stand for, on any number of devices."""
+    config, engine = small(package, "float32"), package.engine
+    weights = importlib.import_module(package.model.__name__.replace("model", "weights"))
+    model = jax.jit(lambda: package.model.Decoder(config, nnx.Rngs(0)))()
+    sampling = engine.Sampling(max_tokens=9, prompt_logprobs=True)
+    settings = engine.EngineSettings(max_rows=1, max_length=48, page_size=4, chunk=16)
+
+    def is_int8(x: object) -> bool:
+        return isinstance(x, weights.Int8)
+
+    with tempfile.TemporaryDirectory() as folder:
+        package.huggingface.save_hf(config, model, Path(folder, "hf"))
+        loaded = [weights.load_to_serve("", f"{folder}/hf", "float32", devices, int8=True) for devices in (1, 2)]
+    _, alone, mesh = loaded[0]
+    meant = jax.tree.map(lambda x: x.astype("float32") if is_int8(x) else x, alone, is_leaf=is_int8)
+    trained = package.parallel.named_arrays(model)
+    for name, x in package.parallel.named_arrays(meant).items():
+        error = np.linalg.norm(x - trained[name]) / max(np.linalg.norm(trained[name]), 1e-9)
+        is_kernel = name.endswith("kernel") and "router" not in name
+        assert (1e-3 < error < 1e-2) if is_kernel else error == 0, f"{name}: {error}"
+    expected = []
+    for served, over in (meant, mesh), *((model, mesh) for _, model, mesh in loaded):
+        subject = engine.Engine(config, served, -1, settings, over)
+        (request,) = subject.generate([[*range(20)]], sampling)
+        found = [*request.prompt_logprobs, *request.logprobs]
+        expected = expected or found
+        np.testing.assert_allclose(found, expected, atol=1e-4, rtol=0)
+    print("same")
+
+
+def test_kernels_in_int8_are_used_as_the_numbers_that_they_stand_for(folder):
+    assert on_eight_devices(compare_int8, parity.load_package(folder))[-1] == "same"
+
+
 def test_weights_in_bfloat16_give_the_same_logits(folder, tmp_path):
     """Products take them so anyway: a model whose weights were rounded when they were loaded is the one that trained."""
     package = parity.load_package(folder)
@@ -69,7 +106,7 @@ def test_weights_in_bfloat16_give_the_same_logits(folder, tmp_path):
     model = jax.jit(lambda: package.model.Decoder(config, nnx.Rngs(0)))()
     package.huggingface.save_hf(config, model, tmp_path / "hf")
     _, served, _ = importlib.import_module(f"{folder.name}.weights").load_to_serve(
-        "", str(tmp_path / "hf"), "bfloat16", 1
+        "", str(tmp_path / "hf"), "bfloat16", 1, int8=False
     )
     names = package.parallel.named_arrays(served)
     assert {str(x.dtype) for name, x in names.items() if name.endswith("attention.out.kernel")} == {"bfloat16"}

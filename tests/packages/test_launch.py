@@ -137,10 +137,11 @@ def test_a_jobset_asks_for_what_its_mesh_needs(path):
         assert index == "metadata.annotations['batch.kubernetes.io/job-completion-index']"
         assert found.job["completionMode"] == "Indexed"  # without it no pod has the annotation
     devices = chips * slices
-    sizes = [int(config[f"mesh_{axis}"]) for axis in ("data", "fsdp", "tensor")]
+    axes = ("data", "fsdp", "expert", "tensor")
+    sizes = [int(config[f"mesh_{axis}"]) for axis in axes if f"mesh_{axis}" in config]
     sizes = [devices // -math.prod(sizes) if size == -1 else size for size in sizes]
     assert math.prod(sizes) == devices and sizes[0] % slices == 0
-    assert int(config["batch_size"]) % (int(config["accumulation"]) * sizes[0] * sizes[1]) == 0
+    assert int(config["batch_size"]) % (int(config["accumulation"]) * math.prod(sizes[:-1])) == 0
 
 
 OPTIONS = {  # of sbatch, from its manual page

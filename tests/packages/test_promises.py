@@ -20,7 +20,7 @@ from generator.weaver import weave
 ROOT = Path(__file__).resolve().parents[2]
 PACKAGES = sorted(path.parent for path in (ROOT / "generated").glob("*/gen.lock"))
 SERVING = {
-    "weights.py": 65,
+    "weights.py": 90,
     "pages.py": 120,
     "engine.py": 700,
     "text.py": 60,

@@ -483,7 +483,7 @@ class TestValuesThatAreThreaded:
             pattern, block=BLOCK, model=MODEL.replace(", layers.sum(lambda layer: min(layer.window, 9))", ""), ids=ids
         )
         assert "def __call__(self, x, position, segment):" in definition(text, "Block")
-        assert "def __call__(self, x, position=None, segment=None):" in definition(text, "Model")
+        assert "def __call__(self, x, position=3, segment=4):" in definition(text, "Model")
 
 
 class TestKindsForCheckpoints:

@@ -229,13 +229,13 @@ def test_a_checkpoint_keeps_its_chat_template(folder, tmp_path):
     copied = shutil.copytree(folder, tmp_path / "hf")
     (copied / "chat_template.jinja").write_text("{{ messages[0].content }}!")
     import_hf(str(copied), str(tmp_path / "run"))
-    config, model, _ = load_to_serve(str(tmp_path / "run"), "", "bfloat16", 1)
+    config, model, _ = load_to_serve(str(tmp_path / "run"), "", "bfloat16", 1, int8=False)
     assert model.config == config and config.dtype == "bfloat16"
     tokenizer = load_tokenizer(config.tokenizer)
     template = module("openai").load_chat_template(tokenizer, config.tokenizer)
     assert template.encode(CHATS[0]) == tokenizer.encode(" Hello? !")
     with pytest.raises(InputError, match="give --checkpoint-dir, or --hf"):
-        load_to_serve("", "", None, 1)
+        load_to_serve("", "", None, 1, int8=False)
     (copied / "chat_template.jinja").write_text("{% if")
     with pytest.raises(InputError, match="the chat template beside it cannot be read"):
         module("openai").load_chat_template(tokenizer, str(copied / "tokenizer.json"))

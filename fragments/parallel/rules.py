@@ -1,0 +1,17 @@
+"""The table from logical axes to the axes of the mesh."""
+
+from generator.language import excludes
+
+excludes("experts")
+
+# Logical axis -> mesh axes. An axis that is not here (None in a spec) is not split.
+RULES = {
+    "batch": ("data", "fsdp"),
+    "sequence": (),
+    "residual": (),  # the width of an activation
+    "embed": ("fsdp",),  # the width in a parameter
+    "heads": ("tensor",),
+    "kv_heads": ("tensor",),
+    "mlp": ("tensor",),
+    "vocab": ("tensor",),
+}
