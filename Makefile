@@ -55,7 +55,7 @@ PYTEST := ../$(BIN)/python -m pytest -c /dev/null --rootdir=. -q -W error -n 2 -
 # commands fork, which a process with JAX must not: apart from the weaver's tests, which run it;
 # tests/robustness imports the committed llama2_cpu, whose name families weave too: by itself
 test: lint
-	$(BIN)/python -m pytest -n 2 --dist loadfile tests/commands tests/edits
+	$(BIN)/python -m pytest -n 2 --dist loadfile -rs tests/commands tests/edits
 	$(BIN)/python -m pytest -n 2 --dist loadfile --ignore tests/commands --ignore tests/edits --ignore tests/families \
 		--ignore tests/robustness --ignore tests/distributed
 	$(BIN)/python -m pytest -n 2 --dist loadgroup tests/families
