@@ -163,7 +163,7 @@ class EngineSettings:
     queue: int = 1024  # requests that wait at most
     max_length: int = 0  # tokens of the longest text with its prompt; 0: the context that the model was made for
     page_size: int = 16  # tokens in a page; texts share whole pages that they begin with
-    cache_tokens: int = 0  # tokens that all pages have room for; 0: so many as max_rows texts of max_length have
+    cache_tokens: int = 0  # tokens that all pages have room for; 0: as many as max_rows texts have, or as fit
     chunk: int = 256  # tokens of prompts in a step, between which running texts go on
     guesses: int = 0  # tokens that a step checks of each text, beside the one it draws, where the text repeats itself
 
@@ -304,6 +304,20 @@ def run(
     return StepOutput(scores, following, *top), cache, texts
 
 
+def pages_that_fit(most: int, config: Config, settings: EngineSettings, mesh: Mesh | None) -> int:
+    """Pages for which devices have memory left, a tenth aside, if they say how much; so many at most."""
+    stats = jax.local_devices()[0].memory_stats()  # None on CPUs
+    if not stats:
+        return most
+    with jax.set_mesh(mesh) if mesh else contextlib.nullcontext():
+        some = jax.jit(lambda: empty_pages(config, 64, settings.page_size)).lower().compile()
+    left = 0.9 * stats["bytes_limit"] - stats["bytes_in_use"]
+    fitting = int(64 * left / some.memory_analysis().output_size_in_bytes) - 1  # one is never seen
+    if fitting < 1:
+        raise InputError("the model leaves no memory for pages: give a higher --mesh-tensor, or --int8")
+    return min(most, fitting)
+
+
 class Device:
     """Weights, pages and texts, and the programs of all steps: a few, that are compiled before any request comes."""
 
@@ -400,8 +414,8 @@ class Engine:
         if problems:
             raise InputError("\n".join(problems))
         self.config, self.eos, self.settings, self.longest = config, eos, settings, longest
-        of_cache = settings.cache_tokens and self.pages_for(settings.cache_tokens)
-        pages = 1 + (of_cache or settings.max_rows * self.pages_for(longest))
+        of_texts = settings.max_rows * self.pages_for(longest)
+        pages = 1 + (self.pages_for(settings.cache_tokens) or pages_that_fit(of_texts, config, settings, mesh))
         try:
             self.device = Device(config, model, settings, mesh, pages, longest)
             self.pool = PagePool(pages)
@@ -452,7 +466,7 @@ class Engine:
             whose = f"token {foreign[0]} of another tokenizer: the vocabulary has {self.config.vocab_size}"
             problems.append(f"the prompt has {whose}")
         if not problems and self.pages_for(length + most) > self.pages:
-            problems.append(f"--cache-tokens {self.settings.cache_tokens}: {length} + {most} tokens need more")
+            problems.append(f"the pages hold {self.pages * self.settings.page_size} tokens, not {length} + {most}")
         if problems:
             raise InputError("\n".join(problems))
         if len(self.waiting) >= self.settings.queue:

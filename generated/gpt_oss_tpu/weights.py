@@ -31,6 +31,10 @@ class Int8:
     def shape(self) -> tuple[int, ...]:
         return self.numbers.shape
 
+    @property
+    def dtype(self) -> np.dtype:
+        return self.scale.dtype
+
     def astype(self, dtype: str) -> Array:
         """The kernel as a product takes it, into which XLA fuses this."""
         return (self.numbers * self.scale).astype(dtype)

@@ -340,8 +340,7 @@ def pages_that_fit(most: int, config: Config, settings: EngineSettings, mesh: Me
     left = 0.9 * stats["bytes_limit"] - stats["bytes_in_use"]
     fitting = int(64 * left / some.memory_analysis().output_size_in_bytes) - 1  # one is never seen
     if fitting < 1:
-        problem = f"the model leaves no memory of {stats['bytes_limit'] / 2**30:.1f} GiB for pages"
-        raise InputError(f"{problem}: give a higher --mesh-tensor, or --int8, or a device with more")
+        raise InputError("the model leaves no memory for pages: give a higher --mesh-tensor, or --int8")
     return min(most, fitting)
 
 

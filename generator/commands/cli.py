@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import click
 
 from generator import __version__
-from generator.commands import cli_checkpoints, cli_edits, cli_view
+from generator.commands import cli_checkpoints, cli_edits, cli_runs, cli_view
 from generator.commands.console import AS_JSON, NO_ONE, Commands, complain, exit_codes, progress, write_json
 from generator.errors import LoomError
 
@@ -270,7 +270,7 @@ def loc_(as_json: bool, as_markdown: bool, features: tuple[str, ...]) -> None:
         click.echo("\n\n".join((markdown if as_markdown else plain)(table) for table in tables(report)))
 
 
-for _command in (*cli_checkpoints.COMMANDS, *cli_edits.COMMANDS, *cli_view.COMMANDS):
+for _command in (*cli_checkpoints.COMMANDS, *cli_edits.COMMANDS, *cli_runs.COMMANDS, *cli_view.COMMANDS):
     gen.add_command(_command)
 
 

@@ -23,11 +23,15 @@ CASES = 300 if os.environ.get("ALL_BAD_INPUT") else 8
 LOCK, MAP = "generated/llama_cpu/gen.lock", "generated/llama_cpu/gen.map"
 LIST, SETTINGS = "generated/packages.toml", "gen.toml"
 MINE = {"generated/plain_cpu/model.py": "mine = 1\n", "generated/llama_cpu/notes.md": "mine\n", "victim.py": "mine\n"}
+MINE["frames.txt"] = '  File "generated/llama_cpu/model.py", line 3, in f\n'
+MINE["run.json"] = '{"files": {"generated/llama_cpu/model.py": {"executed_lines": [3]}}}'
 COMMANDS = (
     ("diff",),
     ("diff", "llama_cpu", "llama_gpu"),
     ("explain", "generated/llama_cpu/model.py:3"),
     ("explain", "--fragment", "rope"),
+    ("trace", "frames.txt"),
+    ("coverage", "run.json"),
     ("list",),
     ("loc",),
     ("check", "--full"),

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 REPOSITORY = Path(__file__).resolve().parents[2]
-COMMANDS = ("build", "check", "diff", "explain", "list", "loc", "new", "points")
+COMMANDS = ("build", "check", "cost", "coverage", "diff", "explain", "list", "loc", "new", "points", "trace")
 HEAVY = (
     "ruff",
     "concurrent.futures",

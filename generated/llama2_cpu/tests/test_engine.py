@@ -167,7 +167,7 @@ def test_pages_take_the_memory_that_is_left(model, monkeypatch):
 
     assert pages_with(12.5 * page) == 11  # and one that nobody sees
     assert pages_with(1e6 * page) == 4 * MOST // 4
-    with pytest.raises(InputError, match=r"the model leaves no memory of .* GiB for pages"):
+    with pytest.raises(InputError, match="the model leaves no memory for pages"):
         pages_with(1.5 * page)
 
 

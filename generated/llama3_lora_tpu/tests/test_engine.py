@@ -6,6 +6,7 @@ import collections
 import dataclasses
 import math
 import sys
+from types import SimpleNamespace
 
 import jax
 import jax.numpy as jnp
@@ -18,6 +19,7 @@ from ..engine import Draws, Engine, EngineSettings, QueueFull, Request, Sampling
 from ..errors import InputError
 from ..huggingface import save_hf
 from ..model import Decoder
+from ..pages import empty_pages
 from .small import SMALL
 
 CONFIG = dataclasses.replace(SMALL, width=PRESETS["tiny"].width, init_std=0.1)  # for GPT-2, the heads make up the width
@@ -154,6 +156,21 @@ def test_there_is_room_for_as_many_texts_as_run(model):
         engine(model, cache_tokens=2_000_000_000)
 
 
+def test_pages_take_the_memory_that_is_left(model, monkeypatch):
+    page = sum(x.nbytes for x in empty_pages(CONFIG, 1, 4))
+
+    def pages_with(room):
+        """Of an engine on a device with so many bytes, a tenth aside."""
+        stats = {"bytes_limit": 20 * room, "bytes_in_use": 17 * room}
+        monkeypatch.setattr(jax, "local_devices", lambda: [SimpleNamespace(memory_stats=lambda: stats)])
+        return engine(model, cache_tokens=0).pages
+
+    assert pages_with(12.5 * page) == 11  # and one that nobody sees
+    assert pages_with(1e6 * page) == 4 * MOST // 4
+    with pytest.raises(InputError, match="the model leaves no memory for pages"):
+        pages_with(1.5 * page)
+
+
 def test_nothing_is_compiled_after_the_warm_up(model):
     subject = engine(model)
     lines = list(subject.warm_up())
@@ -284,7 +301,7 @@ def test_what_can_never_be_served_is_an_error(model):
         subject.add([], Sampling())
     with pytest.raises(InputError, match=f"token {CONFIG.vocab_size} of another tokenizer"):
         subject.add([CONFIG.vocab_size], Sampling(max_tokens=2))
-    with pytest.raises(InputError, match=r"--cache-tokens 8: 7 \+ 2 tokens need more"):
+    with pytest.raises(InputError, match=r"the pages hold 8 tokens, not 7 \+ 2"):
         engine(model, cache_tokens=8).add([1] * 7, Sampling(max_tokens=2))
     subject.add([1] * (context - 2), Sampling(max_tokens=2))  # just fits
     with pytest.raises(QueueFull):

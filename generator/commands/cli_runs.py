@@ -1,0 +1,115 @@
+"""The command line of what runs: `gen trace`, `gen coverage` and `gen cost`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+
+import click
+
+from generator.commands.console import AS_JSON, NO_ONE, exit_codes, write_json
+from generator.errors import LoomError
+
+FILE = click.Path(path_type=Path)
+
+
+@click.command("trace", **NO_ONE)
+@click.argument("file", metavar="[FILE]", type=FILE, required=False)
+def trace_(file: Path | None) -> None:
+    """Write a traceback with the fragment line below each frame.
+
+    It is read from FILE or from the standard input, with the log around it, and every byte of it stays. Known are
+    tracebacks of Python, those that JAX filters, and those of pytest.
+    """
+    from generator.disk.project import Project
+    from generator.running.origins import Origins
+    from generator.running.trace import rewritten
+
+    origins = Origins(Project.find())
+    with click.open_file(str(file or "-"), "rb") as lines, click.open_file("-", "wb") as out:
+        for line in rewritten(lines, origins):
+            out.write(line)
+            out.flush()  # a log may go on for days
+    _note(map(str, origins.problems.values()))
+
+
+@click.command("coverage", **exit_codes("1 less is executed than --fail-under"))
+@click.argument("data", metavar="DATA...", nargs=-1, required=True, type=FILE)
+@click.option(
+    "--fail-under", metavar="PERCENT", type=click.FloatRange(0, 100), help="The least that is to be executed."
+)
+@AS_JSON
+def coverage_(data: tuple[Path, ...], fail_under: float | None, as_json: bool) -> None:
+    """List the fragment lines that nothing executed in any package.
+
+    DATA are data files of coverage.py, or what `coverage json` wrote, of runs of packages: of their tests, say. A line
+    counts if it makes a statement in one of these packages.
+    """
+    from generator.commands import coverage
+    from generator.commands.tables import plain
+    from generator.disk.project import Project
+    from generator.running.coverage import covered
+    from generator.running.origins import Origins
+
+    project = Project.find()
+    origins = Origins(project)
+    found = covered(list(data), origins)
+    if not found.packages:
+        remedy = "Run them from the folder of the packages, on packages as they were woven."
+        raise LoomError("the data are of no woven file", str(data[0]), remedy)
+    sources = (path for path in project.library().files if path.startswith("fragments/") and path.endswith(".py"))
+    absent = sorted(path for path in sources if path not in found.sources)
+    if as_json:
+        write_json(coverage.as_json(found, absent))
+    else:
+        click.echo(plain(coverage.table(found)))
+        for title, lines in (("Nothing executed:", coverage.missing(found)), ("In no package of the data:", absent)):
+            if lines:
+                click.echo("\n  ".join([f"\n{title}", *lines]))
+    _note(f"{len(set(files))} files do not count, as they {why}: {files[0]}" for why, files in found.ignored.items())
+    _note(map(str, origins.problems.values()))
+    if fail_under is not None and coverage.percent(found.lines) < fail_under:
+        click.echo(f"{coverage.percent(found.lines):.2f} % is less than {fail_under:g} %", err=True)
+        raise click.exceptions.Exit(1)
+
+
+@click.command("cost", **NO_ONE)
+@click.argument("file", metavar="FILE", type=FILE)
+@click.option("--png", metavar="FILE", type=FILE, help="Draw the cycles, too.")
+@AS_JSON
+def cost_(file: Path, png: Path | None, as_json: bool) -> None:
+    """Say what a compiled program costs by fragment: cycles, bytes between devices, calls of kernels.
+
+    FILE is the text of a compiled program (HLO): `python -m PACKAGE.compile --hlo FILE` writes it for TPUs that are not
+    here. Cycles are the compiler's estimates; only programs for TPUs have them.
+    """
+    from generator.commands.cost import as_json as told
+    from generator.commands.cost import draw, tables
+    from generator.commands.tables import plain
+    from generator.disk.project import Project
+    from generator.running.cost import cost_of
+    from generator.running.hlo import read_program
+    from generator.running.origins import Origins
+
+    program, origins = read_program(file), Origins(Project.find())
+    cost = cost_of(program, origins)
+    if png:
+        draw(cost, png)
+    if as_json:
+        write_json(told(cost))
+    else:
+        click.echo("\n\n".join(plain(one) for one in tables(cost)))
+    _note([] if cost.cycles.total() else ["the program has no estimates of cycles: those for TPUs have them"])
+    _note(
+        [f"{cost.guessed} loops or branches do not say how often they run: see docs/running.md"] if cost.guessed else []
+    )
+    _note(f"{file}: {'; '.join(woven.notes)}" for file, woven in cost.woven.items() if woven.notes)
+    _note(map(str, origins.problems.values()))
+
+
+def _note(texts: Iterable[str]) -> None:
+    for text in texts:
+        click.echo(f"note: {text}", err=True)
+
+
+COMMANDS = (trace_, coverage_, cost_)

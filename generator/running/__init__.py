@@ -1,0 +1,1 @@
+"""What runs, told in fragment lines: tracebacks, coverage, and the cost of compiled programs."""

@@ -1,0 +1,196 @@
+"""Reads the text of a compiled program, HLO: its computations, and the Python frames of its instructions."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+from math import prod
+from pathlib import Path
+from typing import NamedTuple
+
+from generator.disk.look import show
+from generator.errors import LoomError, short
+
+COMPUTATION = re.compile(r"(ENTRY )?%?([\w.-]+) \(.*\) -> .*\{$")
+INSTRUCTION = re.compile(r"  (ROOT )?%?([\w.-]+) = (.*?) ([a-z][a-z-]*)\((.*)", re.DOTALL)
+ENDS = re.compile(r"\}\s*(, [\w]+=.*)?$")  # a string that holds a newline may go on with another }
+STARTS = re.compile(r"  (?:ROOT )?%?[\w.-]+ = ")
+ARRAY = re.compile(r"\b([a-z][a-z0-9]*)\[([\d,]*)\]")
+CALLED = re.compile(r"\b(?:calls|to_apply|true_computation|false_computation)=%?([\w.-]+)")
+BRANCHES = re.compile(r"\bbranch_computations=\{([^}]*)\}")
+COLLECTIVES = {"all-gather", "all-reduce", "reduce-scatter", "all-to-all", "ragged-all-to-all", "collective-permute"}
+CALLERS = {"fusion", "call", "conditional", "async-start", "while"}  # others apply theirs to each element
+
+
+class Frame(NamedTuple):
+    """A Python frame; columns count from 0."""
+
+    file: str
+    line: int
+    column: int
+
+
+@dataclass
+class Instruction:
+    """An instruction, with what it costs alone.
+
+    Attributes:
+        frames: from the innermost outward.
+        cycles: by the compiler's estimate, None where it made none.
+        calls: computations that it runs.
+        rounds: how often; all branches count as run.
+        guessed: whether the program does not say how often.
+        link: of a collective what it is and its channel, which the parts of an asynchronous one share.
+        sent: bytes of its result.
+        kernel: the name of the Pallas kernel that it calls.
+    """
+
+    op: str
+    root: bool
+    frames: list[Frame]
+    cycles: int | None
+    calls: list[str]
+    rounds: int = 1
+    guessed: bool = False
+    link: tuple[str, str] | None = None
+    sent: int = 0
+    kernel: str = ""
+
+
+@dataclass
+class Program:
+    """A compiled program.
+
+    Attributes:
+        computations: name -> instructions.
+        entry: the one that is run.
+        shown: how messages name its file.
+    """
+
+    computations: dict[str, list[Instruction]] = field(default_factory=dict)
+    entry: str = ""
+    shown: str = ""
+
+
+def read_program(path: Path) -> Program:
+    """The program in a file."""
+    data = path.read_bytes()
+    remedy = "Give what `python -m PACKAGE.compile --hlo FILE` writes, or the as_text() of a compiled step."
+    if not data.startswith(b"HloModule"):
+        raise LoomError("is not the text of an HLO module (profiles are not read)", show(path), remedy)
+    try:
+        program = parse(data.decode("utf-8"))
+    except (ValueError, KeyError) as error:  # also what is not UTF-8
+        raise LoomError(f"cannot be read as HLO: {short(str(error))}", show(path), remedy) from None
+    program.shown = show(path)
+    return program
+
+
+def parse(text: str) -> Program:
+    """The program of a text.
+
+    Raises:
+        ValueError, KeyError: it is not whole.
+    """
+    program, tables, name, table = Program(), {}, "", {}  # type: Program, dict[str, dict[int, str]], str, dict
+    bodies: dict[str, list[list[str]]] = {}
+    for line in text.split("\n"):
+        if not name and line.endswith("{") and (start := COMPUTATION.match(line)):
+            name = start[2]
+            bodies[name] = []
+            program.entry = name if start[1] else program.entry
+        elif name and ENDS.match(line):
+            name = ""
+        elif name and STARTS.match(line):
+            bodies[name].append([line])
+        elif name and bodies[name]:
+            bodies[name][-1].append(line)  # of a string or a constant that holds a newline
+        elif STARTS.match(line):
+            raise ValueError(f"an instruction stands outside of a computation: {short(line.strip())}")
+        elif line in ("FileNames", "FunctionNames", "FileLocations", "StackFrames"):
+            table = tables.setdefault(line, {})
+        elif (row := line.partition(" "))[0].isdecimal():
+            table[int(row[0])] = row[2]
+    if name or not program.entry:
+        raise ValueError(f"it ends inside {name}" if name else "it has no ENTRY computation")
+    stacks = _stacks(tables)
+    whole = {name: ["".join(parts) for parts in lines] for name, lines in bodies.items()}
+    for name, lines in whole.items():
+        matches = [match for match in map(INSTRUCTION.match, lines) if match]
+        if len(matches) != len(lines):
+            raise ValueError(f"{name} has a line that is no instruction")
+        program.computations[name] = [_instruction(match, stacks, whole) for match in matches]
+    return program
+
+
+def _stacks(tables: dict[str, dict[int, str]]) -> dict[int, list[Frame]]:
+    """The frames of each number that instructions name, from the innermost outward."""
+    locations, parents, result = {}, {}, {}
+    files = {key: name.strip('"') for key, name in tables.get("FileNames", {}).items()}
+    for key, text in tables.get("FileLocations", {}).items():
+        place = _fields(text)
+        name = files.get(place.get("file_name_id", 0), "")
+        locations[key] = Frame(name, place.get("line", 0), place.get("column", 0))
+    for key, text in tables.get("StackFrames", {}).items():
+        frame = _fields(text)
+        # the parent's number is written one too high, so that a frame without one names 1
+        parents[key] = (locations.get(frame.get("file_location_id", 0)), frame.get("parent_frame_id", 1) - 1)
+    for key in parents:
+        at, frames = key, {}  # type: int, dict[int, Frame]
+        while at in parents and at not in frames and (frame_at := parents[at][0]):
+            frames[at] = frame_at
+            at = parents[at][1]
+            if len(frames) > 1000:
+                raise ValueError("a stack has more than 1000 frames")
+        result[key] = list(frames.values())
+    return result
+
+
+def _fields(text: str) -> dict[str, int]:
+    return {name: int(value) for name, value in re.findall(r"\b(\w+)=(\d+)\b", text)}
+
+
+def _instruction(match: re.Match, stacks: dict[int, list[Frame]], bodies: dict[str, list[str]]) -> Instruction:
+    root, name, shape, op, rest = match.groups()
+    said = re.search(r'"estimated_cycles":"(\d+)"', rest)
+    result = Instruction(op, bool(root), _frames(rest, stacks), int(said[1]) if said else None, [])
+    if op == "while":
+        body, condition = (re.search(rf"\b{word}=%?([\w.-]+)", rest) for word in ("body", "condition"))
+        if not (body and condition):
+            raise ValueError(f"{name} has no body or no condition")
+        result.calls = [body[1], condition[1]]
+        known = re.search(r"known_trip_count\D{0,9}(\d+)", rest)
+        bounds = [int(n) for line in bodies[condition[1]] for n in re.findall(r" constant\((\d+)\)", line)]
+        result.guessed = not known and len(bounds) != 1
+        result.rounds = int(known[1]) if known else max(bounds, default=1)
+    elif op in CALLERS:
+        listed = BRANCHES.search(rest)
+        result.calls = CALLED.findall(rest) + (re.findall(r"[\w.-]+", listed[1]) if listed else [])
+        result.guessed = op == "conditional"
+    base = op.removesuffix("-start")
+    if base in COLLECTIVES:
+        channel = re.search(r"\bchannel_id=(\d+)", rest)
+        arrays = ARRAY.findall(shape)
+        if op in ("all-gather-start", "collective-permute-start"):  # operands, results, and marks of how far it is
+            arrays = [array for array in arrays if array != ("u32", "")]
+            arrays = arrays[len(arrays) // 2 :]
+        result.link = base, channel[1] if channel else name
+        result.sent = sum(map(_bytes, arrays))
+    if op == "custom-call" and 'custom_call_target="tpu_custom_call"' in rest:
+        result.kernel = name.rstrip(".0123456789")
+    return result
+
+
+def _frames(rest: str, stacks: dict[int, list[Frame]]) -> list[Frame]:
+    if number := re.search(r"\bstack_frame_id=(\d+)\b", rest):
+        return stacks.get(int(number[1]), [])
+    place = re.search(r'\bsource_file="([^"]*)"(?: source_line=(\d+)\b)?', rest)
+    return [Frame(place[1], int(place[2] or 0), 0)] if place else []
+
+
+def _bytes(array: tuple[str, str]) -> int:
+    """The bytes of an array such as bf16[4,8]; what is smaller than a byte is counted as its bits."""
+    kind, sides = array
+    bits = re.search(r"\d+", kind)
+    width = 8 if kind == "pred" else int(bits[0]) if bits else 0
+    return prod(int(side) for side in sides.split(",") if side) * width // 8

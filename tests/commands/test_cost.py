@@ -1,0 +1,289 @@
+"""gen cost: what the compiler wrote into programs, by fragment; each sum against a count of another kind."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+import sys
+
+import pytest
+
+ATTENTION = '''\
+"""Attention.
+
+Source: Vaswani et al., 2017.
+"""
+
+
+def attend(query, key):
+    return query @ key
+'''
+ROPE = '''\
+"""Rotary positions.
+
+Source: Su et al., 2021.
+"""
+import jax.numpy as jnp
+
+
+def rotate(x, angles):
+    first, second = jnp.split(x, 2, axis=-1)
+    return jnp.concatenate([first * jnp.cos(angles), second * jnp.sin(angles)], axis=-1)
+'''
+COMPILE = """
+import os
+import sys
+
+os.environ |= {"TPU_SKIP_MDS_QUERY": "1", "ALLOW_MULTIPLE_LIBTPU_LOAD": "1"}
+import jax
+import numpy as np
+from jax.experimental import topologies
+from jax.sharding import Mesh, NamedSharding
+from jax.sharding import PartitionSpec as P
+from llama_cpu.model import attend, rotate
+
+mesh = Mesh(np.array(topologies.get_topology_desc("v5e:2x2", "tpu").devices), ("x",))
+
+
+def step(x, kernels):
+    return jax.lax.scan(lambda x, kernel: (rotate(attend(x, kernel), x[:, :256]), None), x, kernels)[0]
+
+
+def program(rounds):
+    x = jax.ShapeDtypeStruct((512, 512), "bfloat16", sharding=NamedSharding(mesh, P("x", None)))
+    kernels = jax.ShapeDtypeStruct((rounds, 512, 512), "bfloat16", sharding=NamedSharding(mesh, P(None, "x", None)))
+    return jax.jit(step).lower(x, kernels).compile()
+
+
+for rounds in (6, 12):
+    with open(f"{sys.argv[1]}/{rounds}.hlo", "w") as file:
+        file.write(program(rounds).as_text())
+"""
+SMALL = """\
+HloModule jit_step
+
+FileNames
+1 "{root}/generated/llama_cpu/model.py"
+2 "/elsewhere/optimiser.py"
+
+FunctionNames
+1 "f"
+
+FileLocations
+1 {{file_name_id=1 function_name_id=1 line=5 end_line=5 column=4 end_column=4}}
+2 {{file_name_id=1 function_name_id=1 line=9 end_line=9 column=4 end_column=4}}
+3 {{file_name_id=2 function_name_id=1 line=3 end_line=3 column=4 end_column=4}}
+
+StackFrames
+1 {{file_location_id=1 parent_frame_id=1}}
+2 {{file_location_id=2 parent_frame_id=2}}
+3 {{file_location_id=3 parent_frame_id=1}}
+4 {{file_location_id=3 parent_frame_id=2}}
+
+%fused (p: f32[8]) -> f32[8] {{
+  %p = f32[8]{{0}} parameter(0)
+  %a.1 = f32[8]{{0}} add(%p, %p), metadata={{stack_frame_id=1}}, backend_config={{"estimated_cycles":"7"}}
+  ROOT %m.1 = f32[8]{{0}} multiply(%a.1, %a.1), metadata={{stack_frame_id=3}}
+}}
+
+%untimed (p.2: f32[8]) -> f32[8] {{
+  %p.2 = f32[8]{{0}} parameter(0)
+  ROOT %n.1 = f32[8]{{0}} negate(%p.2), metadata={{stack_frame_id=4}}, backend_config={{"estimated_cycles":"1000"}}
+}}
+
+%body (t: (s32[], f32[8])) -> (s32[], f32[8]) {{
+  %t = (s32[], f32[8]{{0}}) parameter(0)
+  %x = f32[8]{{0}} get-tuple-element(%t), index=1
+  %rooted = f32[8]{{0}} fusion(%x), kind=kLoop, calls=%fused, backend_config={{"estimated_cycles":"10"}}
+  %own = f32[8]{{0}} fusion(%x), kind=kLoop, calls=%fused, metadata={{stack_frame_id=1}}, backend_config={{"estimated_cycles":"100"}}
+  %k.1 = (f32[8]{{0}}, u32[]) custom-call(%own), custom_call_target="tpu_custom_call", metadata={{stack_frame_id=2}}, backend_config={{"custom_call_config":"{{
+\"of\": 3
+}}"}}
+  %g.1 = (f32[8]{{0}}, f32[32]{{0}}) all-gather-start(%own), channel_id=5, metadata={{stack_frame_id=1}}
+  %g.2 = f32[32]{{0}} all-gather-done(%g.1)
+  ROOT %r = (s32[], f32[8]{{0}}) tuple(%x, %own)
+}}
+
+%condition (t.2: (s32[], f32[8])) -> pred[] {{
+  %t.2 = (s32[], f32[8]{{0}}) parameter(0)
+  %i = s32[] get-tuple-element(%t.2), index=0
+  %end = s32[] constant(4)
+  ROOT %lt = pred[] compare(%i, %end), direction=LT
+}}
+
+ENTRY %main (x: f32[8]) -> f32[8] {{
+  %x.1 = f32[8]{{0}} parameter(0)
+  %z = s32[] constant(0)
+  %t.3 = (s32[], f32[8]{{0}}) tuple(%z, %x.1)
+  %w = (s32[], f32[8]{{0}}) while(%t.3), condition=%condition, body=%body
+  %u.1 = f32[8]{{0}} fusion(%x.1), kind=kLoop, calls=%untimed
+  ROOT %c = f32[8]{{0}} copy(%u.1), backend_config={{"estimated_cycles":"20000"}}
+}}
+"""
+
+
+@pytest.fixture
+def built(workshop):
+    """A package whose model compiles; line 5 of model.py is of attention, line 9 of rope."""
+    workshop.build("llama_cpu")
+    return workshop
+
+
+@pytest.fixture
+def small(built):
+    """Writes a small program, changed, and gives what gen cost says of it."""
+
+    def costs(old: str = "", new: str = "", *words: str, code: int = 0):
+        text = SMALL.format(root=built.root)
+        assert old in text
+        (built.root / "small.hlo").write_text(text.replace(old, new))
+        return built.run("cost", "small.hlo", *words, code=code)
+
+    return costs
+
+
+class TestCompiled:
+    """Programs that libtpu has compiled for four TPUs that are not here."""
+
+    @pytest.fixture
+    def costs(self, workshop):
+        workshop.source("fragments/model/attention.py", ATTENTION)
+        workshop.source("fragments/model/rope.py", ROPE)
+        workshop.build("llama_cpu")
+        environment = os.environ | {"JAX_PLATFORMS": "cpu"}
+        command = [sys.executable, "-c", COMPILE, str(workshop.root)]
+        subprocess.run(command, cwd=workshop.generated, env=environment, check=True, capture_output=True)
+        run = {n: json.loads(workshop.run("cost", f"{n}.hlo", "--json").stdout) for n in (6, 12)}
+        return {n: (run[n], (workshop.root / f"{n}.hlo").read_text()) for n in run}
+
+    def test_sums(self, costs):
+        """What is in the loop counts as often as it runs, all else once; both in the sum of the fragments."""
+        for rounds, (found, text) in costs.items():
+            (loop,) = re.findall(r" while\(.*body=%?([\w.-]+)", text)
+            body = re.search(rf"^%?{re.escape(loop)} \(.*?^}}$", text, re.DOTALL | re.MULTILINE)[0]
+            # no fusion of these programs is without an estimate, or has estimates inside
+            inside, everywhere = (sum(map(int, re.findall(r'"estimated_cycles":"(\d+)"', t))) for t in (body, text))
+            assert found["cycles"] == everywhere + (rounds - 1) * inside and inside
+            assert sum(row["cycles"] for row in found["sources"].values()) == found["cycles"]
+            assert all(sum(row["lines"].values()) == row["cycles"] for row in found["sources"].values())
+
+    def test_fragments(self, costs):
+        """The matrix product is attention's, the rotation is rope's, and both are in the loop."""
+        (six, _), (twelve, _) = costs[6], costs[12]
+        attention, rope = "fragments/model/attention.py", "fragments/model/rope.py"
+        for source in (attention, rope):
+            row, more = six["sources"][source], twelve["sources"][source]
+            assert row["cycles"] + row["cycles_in_fusions_of_others"] > 0
+            assert more["cycles"] > 1.5 * row["cycles"]
+        assert set(six["sources"][attention]["lines"]) == {"8"}
+        assert set(six["sources"][rope]["lines"]) <= {"9", "10"}
+
+    def test_collectives(self, costs):
+        """The kernels are gathered over the devices: a matrix of 512 x 512 of two bytes each round."""
+        found = costs[6][0]
+        gathered = [row["bytes_between_devices"] for row in found["sources"].values()]
+        assert sum(gathered) == 6 * 512 * 512 * 2
+
+
+class TestSmall:
+    """A program whose costs are written in it: a loop of four rounds, fusions, a kernel, a collective."""
+
+    def test_table(self, small):
+        rows = [line.split("  ") for line in small().stdout.splitlines()]
+        rows = [[cell.strip() for cell in row if cell.strip()] for row in rows]
+        assert rows[2:7] == [
+            ["elsewhere: copy of no source", "20,000", "93.28", "0", "0", "0"],
+            ["model/attention", "1,400", "6.53", "40", "512", "0"],
+            ["elsewhere: in no package", "40", "0.19", "0", "0", "0"],
+            ["model/rope", "0", "0.00", "0", "0", "4"],
+            ["total", "21,440", "100.00", "-", "512", "4"],
+        ]
+        assert ["k", "fragments/model/rope.py:8", "4"] in rows
+
+    def test_numbers(self, small):
+        found = json.loads(small("", "", "--json").stdout)
+        rows = {source.split(":")[0]: row for source, row in found["sources"].items()}
+        # 4 x (own 100 + rooted 10, whose root is in no package) + untimed 1000, called from attention + copy 20000
+        assert found["cycles"] == 21440
+        assert rows["fragments/model/attention.py"]["cycles"] == 1400
+        assert rows["fragments/model/attention.py"]["lines"] == {"8": 1400}
+        assert rows["fragments/model/attention.py"]["cycles_in_fusions_of_others"] == 40
+        assert rows["fragments/model/attention.py"]["bytes_between_devices"] == 4 * 32 * 4
+        assert rows["fragments/model/rope.py"]["kernel_calls"] == 4
+        assert found["sources"]["elsewhere: in no package"]["cycles"] == 40
+        assert found["sources"]["elsewhere: copy of no source"]["cycles"] == 20000
+        assert found["kernels"] == [{"kernel": "k", "at": "fragments/model/rope.py:8", "calls": 4}]
+
+    def test_known_trip_count(self, small):
+        known = 'body=%body, backend_config={"known_trip_count":{"n":"7"}}'
+        assert json.loads(small("body=%body", known, "--json").stdout)["cycles"] == 7 * 110 + 21000
+
+    def test_loop_that_does_not_say(self, small):
+        result = small("constant(4)", "parameter(1)", "--json")
+        assert json.loads(result.stdout)["cycles"] == 110 + 21000
+        assert "1 loops or branches do not say how often they run" in result.stderr
+
+    def test_package_that_is_gone(self, small, built):
+        result = small(f"{built.root}/generated", "/gone", "--json")
+        assert json.loads(result.stdout)["sources"]["fragments/model/attention.py"]["cycles"] == 1400
+        assert "the file is not there" in result.stderr
+
+    def test_places_of_older_programs(self, small, built):
+        place = f'metadata={{op_name="a" source_file="{built.generated}/llama_cpu/model.py" source_line=9}}'
+        found = json.loads(small("copy(%u.1), ", f"copy(%u.1), {place}, ", "--json").stdout)
+        assert found["sources"]["fragments/model/rope.py"]["cycles"] == 20000
+
+    def test_program_without_estimates(self, small):
+        result = small('"estimated_cycles"', '"others"')
+        assert "the program has no estimates of cycles" in result.stderr
+
+    def test_picture(self, small, built):
+        small("", "", "--png", "costs.png")
+        assert (built.root / "costs.png").read_bytes().startswith(b"\x89PNG")
+        assert "cannot be drawn" in small("", "", "--png", "costs.nothing", code=2).stderr
+
+    def test_no_matplotlib(self, small, monkeypatch):
+        monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
+        assert "matplotlib, which draws, is not installed" in small("", "", "--png", "costs.png", code=2).stderr
+
+
+class TestMistakes:
+    @pytest.mark.parametrize(
+        ("old", "new", "message"),
+        [
+            ("HloModule", "Module", "is not the text of an HLO module"),
+            ("ENTRY %main", "%main", "it has no ENTRY computation"),
+            ("calls=%untimed", "calls=%nothing", "it does not define nothing"),
+            ("calls=%untimed", "calls=%main", "a computation runs itself"),
+            ("condition=%condition, ", "", "has no body or no condition"),
+            ("constant(4)", f"constant({'9' * 18})", ""),
+            ("body=%body", 'body=%body, known_trip_count={"n":"' + "9" * 40 + '"}', "longer than any program"),
+            ("  ROOT %r = ", "}\n  ROOT %r = ", "an instruction stands outside of a computation"),
+        ],
+    )
+    def test_program(self, small, old, new, message):
+        assert message in small(old, new, code=2 if message else 0).stderr
+
+    def test_cut_off(self, small, built):
+        small()
+        text = (built.root / "small.hlo").read_text()
+        for end in range(0, len(text) - 3, 97):
+            (built.root / "cut.hlo").write_text(text[:end])
+            assert "cut.hlo: " in built.run("cost", "cut.hlo", code=2).stderr
+
+    def test_long_lines(self, small):
+        """What grows with the square of a line's length would take hours."""
+        row = f"StackFrames\n9 {'A' * 2_000_000}\n"
+        assert json.loads(small("StackFrames\n", row, "--json").stdout)["cycles"] == 21440
+        assert (
+            json.loads(small("%k.1 = (f32[8]", f"%k.1 = ({'a' * 2_000_000}f32[8]", "--json").stdout)["cycles"] == 21440
+        )
+
+    def test_files(self, built):
+        (built.root / "trace.pb").write_bytes(b"\x0a\xff\x00")
+        assert "profiles are not read" in built.run("cost", "trace.pb", code=2).stderr
+        (built.root / "a.hlo").write_bytes(b"HloModule \xff")
+        assert "cannot be read as HLO" in built.run("cost", "a.hlo", code=2).stderr
+        assert "nothing.hlo: No such file" in built.run("cost", "nothing.hlo", code=2).stderr

@@ -1,0 +1,162 @@
+"""gen coverage: real runs under coverage.py, held against what coverage.py itself reports of the packages."""
+
+from __future__ import annotations
+
+import ast
+import json
+import shutil
+import subprocess
+import sys
+
+import pytest
+from conftest import weave_files
+
+from generator.code.traced import Origin
+
+ROTATE = "from llama_cpu import kernels, model\nmodel.rotate(2, 3)\n"
+ATTEND = """
+import contextlib
+from llama_gpu import model
+with contextlib.suppress(TypeError):
+    model.attend(2, 3)
+"""
+ROPE, ATTENTION = "fragments/model/rope.py", "fragments/model/attention.py"
+
+
+@pytest.fixture
+def built(workshop):
+    workshop.build("llama_cpu", "llama_gpu")
+    return workshop
+
+
+def measure(built, program: str, name: str, folder=None) -> str:
+    """Runs a program under coverage.py beside the packages."""
+    folder = folder or built.generated
+    (folder / "run.py").write_text(program)
+    command = [sys.executable, "-m", "coverage", "run", f"--data-file={built.root / name}", "--source=.", "run.py"]
+    subprocess.run(command, cwd=folder, check=True, capture_output=True)
+    return name
+
+
+def lines_of(built, *words: str) -> dict[str, dict[str, list[int]]]:
+    return json.loads(built.run("coverage", *words, "--json").stdout)["fragments"]
+
+
+def report(built, name: str) -> dict[str, dict]:
+    """What coverage.py says of each file."""
+    command = [sys.executable, "-m", "coverage", "json", "-q", f"--data-file={built.root / name}", "-o", "-"]
+    done = subprocess.run(command, cwd=built.generated, check=True, capture_output=True, text=True)
+    return json.loads(done.stdout)["files"]
+
+
+class TestCounts:
+    def test_as_coverage_itself_counts(self, built):
+        """A fragment is a stretch of one file, so that its lines are those of the report, some lines further up."""
+        found, files = lines_of(built, measure(built, ROTATE + "import llama_cpu.train", "data")), report(built, "data")
+        checked = 0
+        for source in ("model/attention", "model/rope", "kernels/cpu", "train/loop"):
+            text = (built.builtin / f"fragments/{source}.py").read_text()
+            file = f"llama_cpu/{source.split('/')[0]}.py"
+            start = ast.parse(text).body[0].end_lineno
+            body = "\n".join(text.splitlines()[start:])
+            woven = (built.generated / file).read_text()
+            before = woven[: woven.index(body)].count("\n")
+            last = before + len(body.splitlines())
+            for kind in ("executed", "missing"):
+                expected = [n - before + start for n in files[file][f"{kind}_lines"] if before < n <= last]
+                assert found[f"fragments/{source}.py"][kind] == expected
+                checked += len(expected)
+        assert checked == 9, "each line"
+        assert found[ROPE] == {"executed": [7, 8], "missing": []}
+        assert found[ATTENTION] == {"executed": [7], "missing": [8]}
+
+    def test_any_package_will_do(self, built):
+        both = lines_of(built, measure(built, ROTATE, "one"), measure(built, ATTEND, "two"))
+        assert both[ROPE]["missing"] == both[ATTENTION]["missing"] == []
+
+    def test_what_coverage_json_wrote(self, built, monkeypatch):
+        name = measure(built, ROTATE, "data")
+        (built.root / "data.json").write_text(json.dumps({"files": report(built, name)}))
+        assert lines_of(built, "data.json") == lines_of(built, name)
+
+    def test_lines_inside_of_others(self, workshop, monkeypatch):
+        """Neither an import that was woven for a line, nor what stands inside other lines, says that it was run."""
+
+        def weave(*arguments):
+            package = weave_files(*arguments)
+            package.files["model.py"] += "from .train import loop\nx = [1, 2]\n"
+            attention, loop = Origin(ATTENTION, 8), Origin("fragments/train/loop.py", 1)
+            package.origins["model.py"] += [[(0, attention)], [(0, Origin(ROPE, 8)), (5, attention), (8, loop)]]
+            return package
+
+        monkeypatch.setattr("generator.commands.build.weave", weave)
+        workshop.build("llama_cpu")
+        found = lines_of(workshop, measure(workshop, ROTATE, "data"))
+        assert found[ATTENTION]["missing"] == [8], "its statement was not run"
+        assert 1 in found["fragments/train/loop.py"]["executed"], "it begins no statement"
+
+    def test_copy_with_equal_text(self, built):
+        shutil.copytree(built.generated, built.root / "copy")
+        for name in ("gen.lock", "gen.map"):
+            (built.root / "copy/llama_cpu" / name).unlink()
+        name = measure(built, ROTATE, "data", built.root / "copy")
+        assert lines_of(built, name)[ROPE]["missing"] == []
+
+
+class TestTold:
+    def test_table(self, built):
+        lines = built.run("coverage", measure(built, ROTATE, "data")).stdout.splitlines()
+        assert lines[0] == "Fragment lines executed, in 1 package"
+        cells = {line.split()[0]: line.split()[1:] for line in lines if line}
+        assert cells[ROPE] == ["2", "0", "100.00"] and cells[ATTENTION] == ["2", "1", "50.00"]
+        assert cells["total"] == ["9", "5", "44.44"]
+        assert f"  {ATTENTION}:8" in lines and "  fragments/train/loop.py:4-6" in lines
+
+    def test_absent(self, built):
+        result = built.run("coverage", measure(built, ROTATE, "data"))
+        assert "In no package of the data:\n  fragments/kernels/gpu.py\n" in result.stdout
+
+    def test_fail_under(self, built):
+        name = measure(built, ROTATE, "data")
+        built.run("coverage", name, "--fail-under", "44")
+        assert "44.44 % is less than 45 %" in built.run("coverage", name, "--fail-under", "45", code=1).stderr
+
+    def test_edited(self, built):
+        name = measure(built, ROTATE, "data")
+        path = built.generated / "llama_cpu/model.py"
+        path.write_text(path.read_text() + "mine = 1\n")
+        result = built.run("coverage", name, "--json")
+        assert f"are gone, or not as they were woven: {path}" in result.stderr
+        assert ROPE not in json.loads(result.stdout)["fragments"]
+
+    def test_fragment_that_changed(self, built):
+        name = measure(built, ROTATE, "data")
+        path = built.builtin / ROPE
+        path.write_text(path.read_text() + "x = 1\n")
+        result = built.run("coverage", name, "--json")
+        assert ROPE not in json.loads(result.stdout)["fragments"]
+        assert "were woven from fragments that have changed since" in result.stderr
+
+    def test_package_that_is_gone(self, built):
+        shutil.copytree(built.generated, built.root / "copy")
+        name = measure(built, ROTATE, "data", built.root / "copy")
+        shutil.rmtree(built.root / "copy")
+        assert "the data are of no woven file" in built.run("coverage", name, code=2).stderr
+
+
+class TestMistakes:
+    @pytest.mark.parametrize(
+        "data", [b"", b"{}", b"[]", b'{"files": {"a.py": 3}}', b"\xff", b"SQLite format 3\0 no", b"[" * 9999]
+    )
+    def test_data(self, built, data):
+        (built.root / "data").write_bytes(data)
+        assert "data: is not data of coverage.py" in built.run("coverage", "data", code=2).stderr
+
+    def test_files(self, built):
+        assert "No such file" in built.run("coverage", "nothing", code=2).stderr
+        built.run("coverage", code=2)
+
+    def test_coverage_is_not_installed(self, built, monkeypatch):
+        monkeypatch.setitem(sys.modules, "coverage", None)
+        (built.root / "data").write_text("{}")
+        assert "coverage.py is not installed" in built.run("coverage", "data", code=2).stderr

@@ -1,0 +1,192 @@
+"""gen trace: real tracebacks of real runs of woven packages, each frame of them with its fragment line."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from generator.commands.cli import gen
+
+REPOSITORY = Path(__file__).resolve().parents[2]
+TOLD = re.compile(rb".*  -> (\S+):(\d+) \((\S+)\)(.*)\n")
+CALLS = "from llama_cpu.model import attend, rotate\n"
+GROUP = """
+errors = []
+for call in (attend, rotate):
+    try:
+        call("a", "b")
+    except TypeError as error:
+        errors.append(error)
+raise ExceptionGroup("two", errors)
+"""
+CHAIN = 'try:\n    attend("a", "b")\nexcept TypeError:\n    rotate("a", "b")\n'
+
+
+@pytest.fixture
+def built(workshop):
+    workshop.build("llama_cpu")
+    return workshop
+
+
+def python(program: str, folder: Path, **environment: str) -> bytes:
+    """What a program that fails writes to stderr."""
+    done = subprocess.run(
+        [sys.executable, "-c", program], cwd=folder, capture_output=True, env=os.environ | environment, timeout=300
+    )
+    assert done.returncode, done.stdout
+    return done.stderr
+
+
+def trace(data: bytes) -> list[bytes]:
+    """The lines that gen trace writes; without its own they are those that it read, to the byte."""
+    result = CliRunner().invoke(gen, ["trace"], input=data)
+    assert result.exit_code == 0, result.output
+    lines = result.stdout_bytes.splitlines(keepends=True)
+    assert b"".join(line for line in lines if not TOLD.fullmatch(line)) == data
+    return lines
+
+
+def told(data: bytes, sources: Path) -> list[tuple[str, str]]:
+    """The fragment lines told and what is noted of each; a frame's source text, if shown, is that of its fragment."""
+    lines, result = trace(data), []
+    for number, line in enumerate(lines):
+        if match := TOLD.fullmatch(line):
+            path, row, note = match[1].decode(), int(match[2]), match[4].decode()
+            result.append((f"{path}:{row}", note))
+            shown = re.sub(rb"\x1b\[[0-9;]*m|[ |>]", b"", lines[number + 1]).strip()
+            text = (sources / path).read_text().splitlines()[row - 1].replace(" ", "")
+            assert note or not shown or shown.decode() == text or b".py" in lines[number - 1][:40]
+    return result
+
+
+class TestPython:
+    def test_frame(self, built):
+        data = python(CALLS + 'rotate("a", "b")', built.generated)
+        assert b"    ~~^~~" in data or b"^^" in data, "carets are between the frames"
+        assert told(data, built.builtin) == [("fragments/model/rope.py:8", "")]
+
+    def test_chained(self, built):
+        data = python(CALLS + CHAIN, built.generated)
+        found = [place for place, _ in told(data, built.builtin)]
+        assert found == ["fragments/model/attention.py:8", "fragments/model/rope.py:8"]
+
+    def test_exception_group(self, built):
+        data = python(CALLS + GROUP, built.generated)
+        found = [place for place, _ in told(data, built.builtin)]
+        assert found == ["fragments/model/attention.py:8", "fragments/model/rope.py:8"]
+        assert b"    |     -> fragments/model/rope.py:8 (model/rope)\n" in trace(data)
+
+    def test_line_stands_below_its_frame(self, built):
+        lines = trace(python(CALLS + 'rotate("a", "b")', built.generated))
+        at = next(number for number, line in enumerate(lines) if b"->" in line)
+        assert lines[at - 1].startswith(b'  File "') and lines[at - 1].endswith(b'model.py", line 9, in rotate\n')
+        assert lines[at + 1] == b"    return x * angles\n"
+
+    def test_log_around_it(self, built):
+        data = python(CALLS + 'rotate("a", "b")', built.generated)
+        log = b"step 1 loss 2.5\r\n\xff\x00 no text \x1b[31m\n\n" + data + b"model.py:9 in a log\n" + b"x" * 20_000
+        assert len(trace(log)) == len(log.splitlines(keepends=True)) + 1
+
+    def test_prefix_of_a_launcher(self, built):
+        data = python(CALLS + 'rotate("a", "b")', built.generated)
+        prefixed = b"".join(b"[rank0]: " + line for line in data.splitlines(keepends=True))
+        assert b"[rank0]:     -> fragments/model/rope.py:8 (model/rope)\n" in trace(prefixed)
+
+    def test_line_ends(self, built):
+        data = python(CALLS + 'rotate("a", "b")', built.generated).replace(b"\n", b"\r\n")
+        written = CliRunner().invoke(gen, ["trace"], input=data).stdout_bytes
+        line = b"    -> fragments/model/rope.py:8 (model/rope)\r\n"
+        assert written.count(line) == 1 and written.replace(line, b"") == data
+
+    def test_no_newline_at_the_end(self, built):
+        path = built.generated / "llama_cpu/model.py"
+        result = CliRunner().invoke(gen, ["trace"], input=f'  File "{path}", line 9, in rotate'.encode())
+        assert result.stdout == f'  File "{path}", line 9, in rotate\n    -> fragments/model/rope.py:8 (model/rope)'
+
+    def test_frames_of_others_are_left_alone(self, built):
+        data = python("import json\njson.loads('{')", built.root)
+        assert b".py" in data and b"".join(trace(data)) == data
+
+    def test_line_that_the_file_has_not(self, built):
+        trace(f'  File "{built.generated}/llama_cpu/model.py", line 999, in f\n'.encode())
+        trace(f'  File "{built.generated}/llama_cpu/model.py", line {"9" * 5000}, in f\n'.encode())
+
+
+class TestUncertain:
+    def test_edited_file(self, built):
+        path = built.generated / "llama_cpu/model.py"
+        path.write_text(path.read_text() + "mine = 1\n")
+        ((place, note),) = told(python(CALLS + 'rotate("a", "b")', built.generated), built.builtin)
+        assert place.endswith("rope.py:8") and "was edited since it was woven: lines may be off" in note
+
+    def test_package_that_was_built_again(self, built):
+        data = python(CALLS + 'rotate("a", "b")', built.generated)
+        source = built.builtin / "fragments/model/rope.py"
+        source.write_text(source.read_text().replace("return x * angles", "y = 1\n    return x * angles * y"))
+        ((_, note),) = told(data, built.builtin)
+        assert "fragments/model/rope.py changed since it was woven" in note
+        built.run("build", "--all")
+        ((_, note),) = told(data, built.builtin)
+        assert "the line reads otherwise now: lines may be off" in note
+
+    def test_package_that_is_gone(self, built):
+        shutil.copytree(built.generated, built.root / "elsewhere")
+        data = python(CALLS + 'rotate("a", "b")', built.root / "elsewhere")
+        assert told(data, built.builtin) == [("fragments/model/rope.py:8", "")], "a copy has its map"
+        (built.root / "elsewhere/llama_cpu/gen.lock").unlink()
+        assert told(data, built.builtin) == [("fragments/model/rope.py:8", "")], "the same text is in generated/"
+        (built.root / "elsewhere/llama_cpu/model.py").unlink()
+        ((place, note),) = told(data, built.builtin)
+        assert place == "fragments/model/rope.py:8"
+        assert "the file is not there, so this is of generated/llama_cpu/model.py: lines may be off" in note
+
+    def test_broken_lock_is_told(self, built):
+        data = python(CALLS + 'rotate("a", "b")', built.generated)
+        (built.generated / "llama_cpu/gen.lock").write_text("{}")
+        result = CliRunner().invoke(gen, ["trace"], input=data)
+        assert result.stdout_bytes == data and "is not a lock of gen" in result.stderr and result.exit_code == 0
+
+
+class TestOthers:
+    @pytest.mark.parametrize("style", ["short", "long", "native"])
+    @pytest.mark.parametrize("colour", ["yes", "no"])
+    def test_pytest(self, built, style, colour):
+        (built.generated / "test_it.py").write_text(f'{CALLS}\ndef test_it():\n    rotate("a", "b")\n')
+        command = [sys.executable, "-m", "pytest", "-c", "/dev/null", "--rootdir=.", "-p", "no:cacheprovider"]
+        command += [f"--tb={style}", f"--color={colour}", "test_it.py"]
+        data = subprocess.run(command, cwd=built.generated, capture_output=True).stdout
+        assert ("fragments/model/rope.py:8", "") in told(data, built.builtin)
+
+    def test_jax(self, monkeypatch):
+        """A traceback that JAX filters, and its word about where a tracer came from, of a package that is kept."""
+        monkeypatch.chdir(REPOSITORY)
+        program = """
+import jax, jax.numpy as jnp
+from llama2_cpu.model import rotate
+jax.jit(rotate)(jnp.ones((1, 2, 3, 4)), jnp.ones((9, 9)))
+"""
+        data = python(program, REPOSITORY / "generated", JAX_PLATFORMS="cpu")
+        assert b"JAX" in data
+        lines = trace(data)
+        at = next(number for number, line in enumerate(lines) if b"-> fragments/model/rope.py" in line)
+        match = TOLD.fullmatch(lines[at])
+        source = (REPOSITORY / match[1].decode()).read_text().splitlines()[int(match[2]) - 1]
+        assert lines[at + 1].strip().decode() == source.strip()
+
+    def test_places_in_messages_of_jax(self, built):
+        path = built.generated / "llama_cpu/model.py"
+        for text in (f"traced the function f at {path}:9 for jit.\n", f"was created on line {path}:9:4 (rotate)\n"):
+            assert trace(text.encode())[1] == b"  -> fragments/model/rope.py:8 (model/rope)\n"
+
+
+class TestMistakes:
+    def test_files(self, built):
+        assert "nothing.txt: No such file" in built.run("trace", "nothing.txt", code=2).stderr
+        built.run("trace", str(built.root), code=2)
