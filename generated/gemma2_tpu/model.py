@@ -317,7 +317,5 @@ class Decoder(nnx.Module):
 
     def __call__(self, tokens: Array, positions: Array | None = None, segment_ids: Array | None = None) -> Array:
         """tokens [B, T] int32 -> logits [B, T, V] in fp32."""
-        if positions is None:
-            positions = None
         x, _ = self.hidden(tokens, positions, segment_ids)
         return self.embedding.logits(x, self.embedding.kernel())

@@ -83,8 +83,7 @@ def _written(plan: Plan, function: Function, name: str, default: str = "") -> st
 
 def _default(plan: Plan, function: Function, name: str) -> str:
     """What the parameter is where a caller does not have the value; None: a statement at the top makes it then."""
-    value = plan.values[name]
-    return value.literal if function.id in value.providers and value.literal else "None"
+    return plan.values[name].literal(function.id) or "None"
 
 
 def _check_signature(plan: Plan, function: Function, name: str) -> None:
@@ -147,7 +146,7 @@ def _opening(plan: Plan, function: Function) -> list[Edit]:
         edits.append(_insert(plan, offset, f"{indent}{layer}, {', '.join(names)} = {_inputs(function)}\n", names[0]))
     for name in provided:
         provider = plan.values[name].providers[function.id]
-        given = provider.optional and plan.values[name].literal  # by the default of the parameter
+        given = plan.values[name].literal(function.id)  # by the default of the parameter
         if not (given or is_own(function, provider) or inlined(plan, function, name)):
             edits.append(Edit(offset, offset, made(plan, function, provider, indent)))
     for name, count in absent:

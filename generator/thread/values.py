@@ -15,7 +15,7 @@ from generator.thread.calls import CallGraph
 from generator.thread.functions import Function
 from generator.weave.adapt import Need
 
-_LITERAL = re.compile(r"None|True|False|-?\d+(\.\d+)?")
+_LITERAL = re.compile(r"True|False|-?\d+(\.\d+)?")
 
 
 @dataclass
@@ -36,15 +36,17 @@ class Value:
     def annotation(self) -> str:
         """The type on the way; None is one of its values where providers fall back to None, and to nothing else."""
         kind = next((p.annotation for p in self.providers.values() if p.annotation), self.emitted or "Array")
-        return f"{kind} | None" if self.literal == "None" and "None" not in kind else kind
+        return f"{kind} | None" if self._fallbacks == {"None"} and "None" not in kind else kind
 
     @property
-    def literal(self) -> str:
-        """What it is where callers do not have it, if that is the same literal at all sites."""
-        optional = [p for p in self.providers.values() if p.optional]
-        found = {p.result.text.strip() for p in optional if not p.body.text}
-        alike = len(found) == 1 and all(not p.body.text for p in optional)
-        return found.pop() if alike and _LITERAL.fullmatch(min(found)) else ""
+    def _fallbacks(self) -> set[str]:
+        return {p.result.text.strip() for p in self.providers.values() if p.optional}
+
+    def literal(self, site: str) -> str:
+        """What it is at a site whose callers do not have it, where None or a literal of all sites can be a default."""
+        provider = self.providers.get(site)
+        text = provider.result.text.strip() if provider and provider.optional and not provider.body.text else ""
+        return text if text == "None" or (_LITERAL.fullmatch(text) and len(self._fallbacks) == 1) else ""
 
     @property
     def per_layer(self) -> bool:
