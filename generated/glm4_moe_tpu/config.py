@@ -154,6 +154,7 @@ PRESETS = {
         rotated_share=0.5,
         mesh_expert=32,
         mesh_data=-1,
-        mesh_fsdp=8,
+        mesh_fsdp=1,
+        mesh_tensor=8,
     ),
 }

@@ -130,6 +130,7 @@ PRESETS = {
         load_balance=0.001,
         mesh_expert=16,
         mesh_data=-1,
-        mesh_fsdp=8,
+        mesh_fsdp=1,
+        mesh_tensor=8,
     ),
 }

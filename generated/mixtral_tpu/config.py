@@ -111,7 +111,8 @@ PRESETS = {
         load_balance=0.02,
         mesh_expert=8,
         mesh_data=-1,
-        mesh_fsdp=8,
+        mesh_fsdp=1,
+        mesh_tensor=8,
     ),
     "8x22b": Config(
         width=6144,
@@ -128,6 +129,7 @@ PRESETS = {
         load_balance=0.001,
         mesh_expert=8,
         mesh_data=-1,
-        mesh_fsdp=16,
+        mesh_fsdp=1,
+        mesh_tensor=8,
     ),
 }
