@@ -16,8 +16,16 @@ if TYPE_CHECKING:
 @click.command("pull", **exit_codes("1 an edit was refused"))
 @click.argument("package", metavar="PACKAGE")
 @click.option("--apply", "applied", is_flag=True, help="Write the fragments, and build what they change.")
+@click.option(
+    "--as",
+    "own",
+    metavar="fragments/FOLDER/NAME.py",
+    help="Write a new fragment, which this architecture alone selects, for the edits that cannot go home.",
+)
+@click.option("--line", "lines", multiple=True, metavar="FILE:LINE", help="With --as: for this edit; repeatable.")
+@click.option("--title", default="", help="With --as: the first line of the fragment's docstring.")
 @AS_JSON
-def pull_(package: str, applied: bool, as_json: bool) -> None:
+def pull_(package: str, applied: bool, own: str | None, lines: tuple[str, ...], title: str, as_json: bool) -> None:
     """Carry the edits of a package back to the fragments that its lines came from.
 
     Shown are the diff of the fragments, what else they change, and the edits that cannot go home, each with the reason.
@@ -25,10 +33,13 @@ def pull_(package: str, applied: bool, as_json: bool) -> None:
     package, which gen check then reports as edited.
     """
     from generator.commands import pull
+    from generator.commands.pull_as import Wish
     from generator.disk.project import Project
 
+    if own is None and (lines or title):
+        raise LoomError("--line and --title are for a fragment", None, "Name it: --as fragments/FOLDER/NAME.py.")
     project = Project.find()
-    found = pull.find(project, package)
+    found = pull.find(project, package, Wish(own, title, lines) if own is not None else None)
     refused, count = pull.refused(found), len(found.pulled.home)
     if as_json:
         table = {"diff": found.diff(project), "home": count, "refused": refused}

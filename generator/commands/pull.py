@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 from generator.code.hunks import hunks
 from generator.commands.build import Asked, each_package
 from generator.commands.check import is_own, own_paths
+from generator.commands.pull_as import Wish, named, read_wish, take_heads, with_offers, with_own
 from generator.disk.base import BASE, dump_base
 from generator.disk.built import find_package
 from generator.disk.lock import LOCK, MAP, Combination, Fingerprints
@@ -19,6 +20,7 @@ from generator.disk.project import Project
 from generator.disk.status import compare
 from generator.disk.write import replace_file, write_records
 from generator.errors import LoomError
+from generator.pull.apart import Own
 from generator.pull.edited import find_edits
 from generator.pull.pull import Pulled, pull
 
@@ -43,6 +45,7 @@ class Found(NamedTuple):
     asked: Asked
     pulled: Pulled
     others: list[Other]
+    own: Own | None = None
 
     def diff(self, project: Project) -> str:
         """The unified diff of the fragments."""
@@ -51,16 +54,20 @@ class Found(NamedTuple):
             line if line.endswith("\n") else f"{line}\n"
             for path, after in self.pulled.texts.items()
             for line in difflib.unified_diff(
-                texts[path].splitlines(True), after.splitlines(True), f"a/{path}", f"b/{path}"
+                texts.get(path, "").splitlines(True),
+                after.splitlines(True),
+                f"a/{path}" if path in texts else "/dev/null",
+                f"b/{path}",
             )
         )
 
 
-def find(project: Project, word: str) -> Found:
+def find(project: Project, word: str, wish: Wish | None = None) -> Found:
     """What pulling a package would do.
 
     Args:
         word: its name or its folder.
+        wish: for a fragment that its architecture alone selects.
     """
     built = find_package(project, word)
     combination = built.lock.combination
@@ -74,11 +81,17 @@ def find(project: Project, word: str) -> Found:
     if late or built.lock.outputs.keys() - package.files.keys() - {MAP}:
         remedy = f"Take in what they bring: gen update {word}; then pull again."
         raise LoomError("its fragments changed since it was built", f"{built.shown}/{(late or [LOCK])[0]}", remedy)
-    edited = find_edits(package.files, _on_disk(asked))
-    pulled = pull(package, edited, project.library(), asked.package)
+    there = _on_disk(asked)
+    edited, own = find_edits(package.files, there), read_wish(project, combination, wish) if wish else None
+    apart = named(wish, package, edited, asked.folder) if wish else []
+    at_home = edited._replace(hunks=[hunk for hunk in edited.hunks if hunk not in apart])
+    pulled = pull(package, at_home, project.library(), asked.package)
+    others = _others(project, combination, pulled.texts) if pulled.texts else []
+    pulled = with_own(asked, pulled, there, own, apart) if own else with_offers(asked, pulled, there)
     for path in pulled.texts:
-        _check_ours(project, path)
-    return Found(asked, pulled, _others(project, combination, pulled.texts) if pulled.texts else [])
+        if own is None or path != own.path:
+            _check_ours(project, path)
+    return Found(asked, pulled, others, own)
 
 
 def _on_disk(asked: Asked) -> dict[str, bytes | str]:
@@ -149,6 +162,8 @@ def apply(project: Project, found: Found) -> list[tuple[str, Any]]:
     project.forget_library()
     asked = Asked(project, found.asked.combination, Fingerprints(project.roots), found.asked.out)
     made = asked.woven()
+    if found.own:
+        take_heads(asked.folder, found.pulled.package.files, made)
     if asked.by_hand:  # what is merged next comes on top of this
         replace_file(asked.folder, BASE, dump_base(made))
     write_records(asked.folder, made)
@@ -156,10 +171,11 @@ def apply(project: Project, found: Found) -> list[tuple[str, Any]]:
 
 
 def _write(path: Path, text: str) -> None:
-    """Replaces a source, with the line ends that it has."""
+    """Writes a source, with the line ends that it has."""
     data = text.encode()
-    if b"\r\n" in path.read_bytes():
+    if path.exists() and b"\r\n" in path.read_bytes():
         data = data.replace(b"\n", b"\r\n")
+    path.parent.mkdir(parents=True, exist_ok=True)
     scratch = path.with_name(f".{path.name}.tmp")
     scratch.write_bytes(data)
     os.replace(scratch, path)
@@ -183,9 +199,16 @@ def report(found: Found) -> list[str]:
     shown, home, refusals = show(found.asked.folder), len(found.pulled.home), refused(found)
     if not home and not refusals:
         return [f"{shown}: no edits"]
-    count = len(found.pulled.texts)
+    count = sum(path.startswith("fragments/") for path in found.pulled.texts)
     to = f", to {count} fragment{'' if count == 1 else 's'}" if count else ""
     lines = [f"{shown}: {home} of {home + len(refusals)} edits go home{to}"]
+    if found.own:
+        table = f"[{'.'.join(found.own.table)}] of " if found.own.table else ""
+        file = f"templates/architectures/{found.asked.combination.architecture}.toml"
+        lines.append(f"{found.own.path} is new: {table}{file} selects it, and no other package changes for it")
+        if heirs := ", ".join(found.own.heirs):
+            keep = f'without = ["{found.own.name}"] in their files keeps it out'
+            lines.append(f"{heirs}, built for the same, would get it too, as this is their base: {keep}")
     alike: dict[str, list[str]] = {}
     for other in found.others:
         plural = "" if other.lines == 1 else "s"

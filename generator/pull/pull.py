@@ -66,7 +66,7 @@ def pull(package: Package, edited: Edited, library: Library, weave: Weave) -> Pu
 
 
 def _pull(woven: Woven, edited: Edited, library: Library, weave: Weave) -> Pulled:
-    optional = [hunk for hunk in edited.hunks if _made_by_gen(woven, hunk)]
+    optional = [hunk for hunk in edited.hunks if made_by_gen(woven, hunk)]
     ways = {hunk: candidates(woven, hunk) for hunk in edited.hunks if hunk not in optional}
     groups = _grouped({hunk: found for hunk, found in ways.items() if found})
     trials = Trials(woven, edited, optional, library, weave)
@@ -84,7 +84,7 @@ def _pull(woven: Woven, edited: Edited, library: Library, weave: Weave) -> Pulle
     )
 
 
-def _made_by_gen(woven: Woven, hunk: Hunk) -> bool:
+def made_by_gen(woven: Woven, hunk: Hunk) -> bool:
     """Whether no one line of a fragment makes these lines: they follow from others."""
     if hunk.path not in woven.package.origins or hunk.path.endswith("__init__.py"):
         return True

@@ -53,7 +53,7 @@ def in_order(splices: list[Splice], where: str) -> list[Splice]:
 
 
 def _demand_order(splices: list[Splice], follows: dict[int, set[int]], where: str) -> None:
-    rebound = [_rebound_names(splice) for splice in splices]
+    rebound = [rebound_names(splice) for splice in splices]
     for first, second in combinations(range(len(splices)), 2):
         shared = sorted(rebound[first] & rebound[second])
         if shared and not (_comes_after(first, second, follows) or _comes_after(second, first, follows)):
@@ -79,6 +79,6 @@ def _comes_after(index: int, earlier: int, follows: dict[int, set[int]]) -> bool
     return False
 
 
-def _rebound_names(splice: Splice) -> set[str]:
+def rebound_names(splice: Splice) -> set[str]:
     """The names of its host that a splice rebinds."""
     return bound_names(as_block(splice.body).module, comprehensions=False) & set(splice.reads)
