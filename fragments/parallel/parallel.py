@@ -63,4 +63,6 @@ def shard(x: Array, *axes: str | None) -> Array:
     """Lays an activation out by its logical axes over the mesh that jax.set_mesh set; without one, x as it is."""
     if jax.sharding.get_abstract_mesh().empty:
         return x
-    return jax.lax.with_sharding_constraint(x, PartitionSpec(*(RULES.get(axis) for axis in axes)))
+    x = jax.lax.with_sharding_constraint(x, PartitionSpec(*(RULES.get(axis) for axis in axes)))
+    point("shard.laid_out", x, axes)
+    return x

@@ -138,19 +138,13 @@ def attend_local(q: Array, k: Array, v: Array, segment_ids: Array, interpret: bo
     # the backward kernel leaves a summand of q's gradient for each block of keys: larger ones in long sequences, where
     # what they compute above the diagonal is little, as far as the 16 MiB of vector memory of a v4 go
     keys = math.gcd(T + padding, 1024 * max(1, min(256 // H, math.ceil(T / 8192))))
+    forward = {"block_q": size, "block_kv": size, "block_kv_compute": min(size, 512)}
+    backward = {"block_q_dkv": size, "block_kv_dkv": keys, "block_kv_dkv_compute": min(size, 512)}
     make_kernel = functools.partial(
         splash.make_splash_mha,
         head_shards=1,
         q_seq_shards=1,
-        block_sizes=splash.BlockSizes(
-            block_q=size,
-            block_kv=size,
-            block_kv_compute=min(size, 512),
-            block_q_dkv=size,
-            block_kv_dkv=keys,
-            block_kv_dkv_compute=min(size, 512),
-            use_fused_bwd_kernel=True,
-        ),
+        block_sizes=splash.BlockSizes(**forward, **backward, use_fused_bwd_kernel=True),
         residual_checkpoint_name="attention",
         interpret=interpret,
     )

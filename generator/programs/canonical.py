@@ -40,7 +40,7 @@ NAMES["closed_call"] = NAMES["core_call"] = {"name"}
 FIELDS_OF_PEOPLE = {"debug_info", "origin", "name_and_src_info"}
 PLACES = {"sharding_constraint", "shard_map", "reshard", "psum", "psum2", "psum_invariant", "all_gather", "pvary"}
 PLACES |= {"reduce_scatter", "all_to_all", "ppermute", "axis_index", "pmax", "pmin", "all_gather_invariant", "pcast"}
-PLACES |= {"ragged_all_to_all", "psum_scatter"}
+PLACES |= {"ragged_all_to_all", "psum_scatter", "layout_constraint"}
 
 
 def digest(*parts: Any) -> str:
@@ -175,7 +175,7 @@ class Canonical:
         if dataclasses.is_dataclass(value):
             fields = [f.name for f in dataclasses.fields(value)]
             return name, tuple((f, self.key(getattr(value, f))) for f in fields if f not in FIELDS_OF_PEOPLE)
-        if name == "RaggedDotDimensionNumbers" or name == "PRNGImpl":
+        if name in ("RaggedDotDimensionNumbers", "PRNGImpl", "Layout"):
             return name, repr(value)
         raise Unknown(f"a parameter of type {type(value).__module__}.{type(value).__qualname__}")
 

@@ -8,6 +8,7 @@ import jax
 import jax.numpy as jnp
 import pytest
 from jax.experimental import pallas as pl
+from jax.experimental.layout import Layout, with_layout_constraint
 
 from generator.programs.canonical import Canonical
 from generator.programs.guard import Unknown
@@ -76,6 +77,14 @@ def test_name_of_a_compiled_part_does_not_count():
         return x * 2
 
     assert digest(jax.jit(one), X) == digest(jax.jit(two), X)
+
+
+def test_layout_in_memory_counts():
+    def laid_out(*order):
+        return digest(lambda x: with_layout_constraint(x * 2, Layout(order)), X)
+
+    assert laid_out(0, 1) == laid_out(0, 1)
+    assert laid_out(0, 1) != laid_out(1, 0)
 
 
 def test_inside_of_loops_counts():
