@@ -83,15 +83,14 @@ def program_cost(text: str) -> Cost:
             base, total.cycles = kind.removesuffix("-start"), total.cycles + int(estimate[1] if estimate else 0)
             if kind == "while":
                 body, condition = (re.search(rf"{x}=%?([\w.\-]+)", line)[1] for x in ("body", "condition"))
-                known = re.search(r"known_trip_count[^0-9]*(\d+)", line)
-                bounds = re.findall(r"constant\((\d+)\)", "\n".join(bodies[condition]))
-                total.add(cost(body), int(known[1]) if known else max(map(int, bounds), default=1))
+                known = re.findall(r"known_trip_count[^0-9]*(\d+)", line)
+                bounds = known or re.findall(r"constant\((\d+)\)", "\n".join(bodies[condition]))
+                total.add(cost(body), max(map(int, bounds), default=1))
             elif kind in ("fusion", "call", "conditional", "async-start"):
                 for callee in re.findall(r"(?:calls|to_apply)=%?([\w.\-]+)", line):
                     total.add(cost(callee), 1, cycles=not estimate)
             elif base in COLLECTIVES:
-                channel = re.search(r"channel_id=(\d+)", line)
-                key = base, channel[1] if channel else result
+                key = base, *(re.findall(r"channel_id=(\d+)", line)[:1] or [result])
                 size = array_bytes(shape.split("), ")[-1] if kind != base else shape)
                 total.moved[key] = max(total.moved.get(key, 0), size)
             elif kind == "custom-call" and "tpu_custom_call" in line:
@@ -117,7 +116,7 @@ def columns(text: str) -> list[str]:
 def row(name: str, program: Program, hlo: Path, quick: bool) -> tuple[list[str], bool]:
     """What the table says of a program, and whether it misses a bar."""
     package, *flags = f"{program.flags} --layers 6".split() if quick else program.flags.split()
-    command = [sys.executable, "-m", f"{package}.compile", *flags, "--hlo", str(hlo)]
+    command = sys.executable, "-m", f"{package}.compile", *flags, "--hlo", str(hlo)
     process = subprocess.run(command, cwd=GENERATED, capture_output=True, text=True)
     if not (found := re.search(r"total ([\d,]+)$", process.stdout, re.M)):
         return [name, " ".join(process.stderr.split()[-60:])], True
@@ -139,10 +138,9 @@ def main() -> int:
         "| program | GiB | cycles | bar | attention kernels | grouped products | sent | largest |\n" + "|---" * 8 + "|"
     )
     with tempfile.TemporaryDirectory() as scratch:
+        folder = (given.keep or Path(scratch)).absolute()
         for name in given.names or PROGRAMS:
-            cells, over = row(
-                name, PROGRAMS[name], (given.keep or Path(scratch)).absolute() / f"{name}.hlo", given.quick
-            )
+            cells, over = row(name, PROGRAMS[name], folder / f"{name}.hlo", given.quick)
             print(f"| {' | '.join(cells)} |", flush=True)
             missed |= over
     return int(missed)
