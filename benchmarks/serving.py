@@ -97,7 +97,7 @@ def measure(name: str, package: str, device: str, count: int) -> dict[str, Any]:
         peer = LlamaForCausalLM.from_pretrained(Path(folder) / "hf", dtype=dtype).to(device).eval()
     model = jax.tree.map(lambda x: x.astype(dtype), model)
     sizes = module["engine"].EngineSettings(max_rows=32, max_length=1200)
-    engine, sampling = module["engine"].Engine(config, model, -1, sizes), module["engine"].Sampling
+    engine, sampling = module["engine"].Engine(config, model, set(), sizes), module["engine"].Sampling
     start = time.perf_counter()
     found: dict[str, Any] = {"programs": len(list(engine.warm_up())), "warm_up_s": time.perf_counter() - start}
     compiled = module["engine"].run._cache_size()
@@ -131,7 +131,9 @@ def guessing(module: Any, config: Any, model: Any, prompt: list[int], texts: int
     """How many times faster texts that repeat themselves are with 4 guesses a step, which are checked by it."""
     seconds, made = [], []
     for guesses in 0, 4:
-        engine = module.Engine(config, model, -1, module.EngineSettings(max_rows=8, max_length=1200, guesses=guesses))
+        engine = module.Engine(
+            config, model, set(), module.EngineSettings(max_rows=8, max_length=1200, guesses=guesses)
+        )
         list(engine.warm_up())
         begin = time.perf_counter()
         requests = engine.generate([prompt] * texts, module.Sampling(max_tokens=400, ignore_eos=True))

@@ -30,9 +30,11 @@ from generator.language.roles import (
 
 
 class Engine:
-    """Requests in the order of their arrival. For one thread."""
+    """Requests in the order of their arrival; tokens of `ends` end their texts. For one thread."""
 
-    def __init__(self, config: Config, model: Decoder, eos: int, settings: EngineSettings, mesh: Mesh | None = None):
+    def __init__(
+        self, config: Config, model: Decoder, ends: set[int], settings: EngineSettings, mesh: Mesh | None = None
+    ):
         longest = settings.max_length or config.context_length
         bounds = dict.fromkeys(("max_length", "cache_tokens"), (0, 2**31 - 1))
         bounds |= dict.fromkeys(("max_rows", "page_size", "chunk"), (1, 2**16))
@@ -41,7 +43,7 @@ class Engine:
             problems.append(f"--max-length {longest}: must be at most the context, {config.context_length}")
         if problems:
             raise InputError("\n".join(problems))
-        self.config, self.eos, self.settings, self.longest = config, eos, settings, longest
+        self.config, self.ends, self.settings, self.longest = config, ends, settings, longest
         of_texts = settings.max_rows * self.pages_for(longest)
         pages = 1 + (self.pages_for(settings.cache_tokens) or pages_that_fit(of_texts, config, settings, mesh))
         try:
@@ -294,7 +296,7 @@ class Engine:
                 if step.draws[row]:
                     right = [guess == token for guess, token in zip(guesses, tokens[row], strict=False)]
                     end = first + [*right, False].index(False) + 1
-                    why = request.add(tokens[row][first:end], scores[row][first:end], tops[first:end], self.eos)
+                    why = request.add(tokens[row][first:end], scores[row][first:end], tops[first:end], self.ends)
                     self.name_pages(request)
                     self.changed[request] = None
                     if why:

@@ -28,12 +28,12 @@ class Request:
 
     prompt: list[int]
     sampling: Sampling
-    tokens: list[int] = dataclasses.field(default_factory=list)  # added so far; eos included, where it ended so
+    tokens: list[int] = dataclasses.field(default_factory=list)  # added so far, with the one that ended it
     logprobs: list[float] = dataclasses.field(default_factory=list)  # of each, in nats, by the model as it is
     top_logprobs: list[dict[int, float]] = dataclasses.field(default_factory=list)  # of each place: the likeliest
     prompt_logprobs: list[float] = dataclasses.field(default_factory=list)  # of the prompt's, but the first
     prompt_top_logprobs: list[dict[int, float]] = dataclasses.field(default_factory=list)
-    finish: str | None = None  # "stop" (eos), "length", "cancelled"; None while it goes on
+    finish: str | None = None  # "stop" (by a token), "length", "cancelled"; None while it goes on
     cached: int = 0  # tokens of the prompt whose pages were there already
     slot: int = -1  # its row of the texts on the device; -1 while it waits
     pages: list[int] = dataclasses.field(default_factory=list)
@@ -54,13 +54,13 @@ class Request:
         start = len(self.digests) * size
         return page_digest(self.digests[-1] if self.digests else b"", text[start : start + size])
 
-    def add(self, tokens: list[int], logprobs: list[float], tops: list[dict[int, float]], eos: int) -> str | None:
-        """Takes what a step brought, up to eos. How the text ends, if it does."""
-        ends = eos in tokens and not self.sampling.ignore_eos
-        count = tokens.index(eos) + 1 if ends else len(tokens)
+    def add(self, tokens: list[int], logprobs: list[float], tops: list[dict[int, float]], ends: set[int]) -> str | None:
+        """Takes what a step brought, up to a token that ends the text. How it ends, if it does."""
+        found = [] if self.sampling.ignore_eos else [place for place, token in enumerate(tokens) if token in ends]
+        count = found[0] + 1 if found else len(tokens)
         self.tokens += tokens[:count]
         self.logprobs += logprobs[:count]
         self.top_logprobs += tops[:count]
         self.computed, self.drawn = self.computed + count - 1, self.drawn + count - 1  # the first is in them already
         full = len(self.tokens) == self.sampling.max_tokens
-        return "stop" if ends else "length" if full else None
+        return "stop" if found else "length" if full else None

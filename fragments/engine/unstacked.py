@@ -25,9 +25,7 @@ def stack(model: Decoder) -> Decoder:
 
     def together(p):
         value = p.get_value()
-        if not isinstance(value, tuple):
-            return p
-        return p.replace(jnp.stack([layer.astype(layer.dtype) for layer in value]))  # those of 8 bits as arrays
+        return p.replace(jnp.stack([layer.astype(layer.dtype) for layer in value])) if isinstance(value, tuple) else p
 
     return jax.tree.map(together, model, is_leaf=lambda x: isinstance(x, nnx.Param))
 

@@ -39,6 +39,7 @@ from generator.language.roles import (
     as_json,
     ending_with_messages,
     load_chat_template,
+    load_ends,
     load_to_serve,
     load_tokenizer,
     read_fields,
@@ -183,7 +184,7 @@ def main() -> None:
     source = settings.checkpoint_dir, settings.hf
     config, model, mesh = load_to_serve(*source, settings.dtype, settings.mesh_tensor, settings.int8)
     tokenizer = load_tokenizer(config.tokenizer)
-    engine = Engine(config, model, tokenizer.eos, settings.engine, mesh)
+    engine = Engine(config, model, load_ends(tokenizer, config.tokenizer), settings.engine, mesh)
     for line in engine.warm_up():
         print(f"compiled {line}", flush=True)
 

@@ -15,7 +15,7 @@ import tyro
 from .documents import as_text
 from .engine import Engine, EngineSettings, Request, Sampling
 from .errors import InputError, ending_with_messages
-from .text import Text
+from .text import Text, load_ends
 from .tokenizer import load_tokenizer
 from .weights import load_to_serve
 
@@ -50,6 +50,7 @@ def main(
         raise InputError("give either --prompt TEXT or --prompts FILE")
     config, model, mesh = load_to_serve(checkpoint_dir, hf, None, mesh_tensor, int8)
     tokenizer = load_tokenizer(config.tokenizer)
+    ends = load_ends(tokenizer, config.tokenizer)
 
     def encode(text: str) -> list[int]:
         return [tokenizer.bos, *tokenizer.encode(text)]
@@ -57,7 +58,7 @@ def main(
     if prompt is not None:
         ids = encode(as_text(prompt.encode(errors="surrogateescape"), "--prompt"))
         longest = min(len(ids) + sampling.max_tokens, config.context_length)
-        engine = Engine(config, model, tokenizer.eos, EngineSettings(max_rows=1, max_length=longest), mesh)
+        engine = Engine(config, model, ends, EngineSettings(max_rows=1, max_length=longest), mesh)
         text = Text(tokenizer, ids, [])
         request = engine.add(ids, sampling)
         print(tokenizer.decode(ids), end="", flush=True)
@@ -71,7 +72,7 @@ def main(
             raise InputError(f"--prompts {prompts}: {error.strerror}: give a file with a prompt in each line") from None
         if not texts:
             raise InputError(f"--prompts {prompts}: there is no prompt in it: give a file with one in each line")
-        engine = Engine(config, model, tokenizer.eos, EngineSettings(queue=len(texts)), mesh)
+        engine = Engine(config, model, ends, EngineSettings(queue=len(texts)), mesh)
         for text, request in zip(texts, engine.generate([*map(encode, texts)], sampling), strict=True):
             added = Text(tokenizer, request.prompt, [])
             pieces = [*map(added.add, request.tokens), added.end()]

@@ -38,6 +38,7 @@ from .engine import Engine, EngineSettings, Sampling
 from .engine_thread import EngineThread, Job
 from .errors import InputError, ending_with_messages
 from .openai import Chat, Choice, Completion, Piece, Refusal, load_chat_template, read_fields
+from .text import load_ends
 from .tokenizer import ByteTokenizer, FileTokenizer, load_tokenizer
 from .weights import load_to_serve
 
@@ -310,7 +311,7 @@ def main() -> None:
     source = settings.checkpoint_dir, settings.hf
     config, model, mesh = load_to_serve(*source, settings.dtype, settings.mesh_tensor, settings.int8)
     tokenizer = load_tokenizer(config.tokenizer)
-    engine = Engine(config, model, tokenizer.eos, settings.engine, mesh)
+    engine = Engine(config, model, load_ends(tokenizer, config.tokenizer), settings.engine, mesh)
     for line in engine.warm_up():
         print(f"compiled {line}", flush=True)
 

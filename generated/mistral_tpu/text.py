@@ -2,11 +2,29 @@
 # Fragments: text/text.
 """Text of tokens as they come, and what stops it."""
 
+import json
+
+import numpy as np
+from etils import epath
+
+from .errors import InputError
 from .tokenizer import ByteTokenizer, FileTokenizer
 
 CONTEXT = 8  # tokens that the text of the next one may depend on: a character has at most four bytes
 
 UNKNOWN = "\N{REPLACEMENT CHARACTER}"
+
+
+def load_ends(tokenizer: ByteTokenizer | FileTokenizer, path: str) -> set[int]:
+    """Tokens that end a text: eos, and those of a generation_config.json beside a tokenizer.json, as of a turn."""
+    if isinstance(tokenizer, ByteTokenizer):
+        return {tokenizer.eos}
+    file = epath.Path(path).with_name("generation_config.json")
+    try:
+        found = json.loads(file.read_text()).get("eos_token_id") if file.exists() else None
+        return {tokenizer.eos, *map(int, np.ravel([] if found is None else found))}
+    except (AttributeError, TypeError, ValueError) as error:
+        raise InputError(f"{file}: eos_token_id must be a token or several: {error}: fix or remove it") from None
 
 
 class Text:

@@ -3,7 +3,7 @@
 # engine/guess, engine/engine.
 """Many requests at a time: keys and values in pages, texts that come and go at each step, beginnings that are shared.
 
-engine = Engine(config, model, tokenizer.eos, EngineSettings())
+engine = Engine(config, model, {tokenizer.eos}, EngineSettings())
 engine.generate(prompts, Sampling(max_tokens=64))  # or add() requests, and step() until they end
 """
 
@@ -178,12 +178,12 @@ class Request:
 
     prompt: list[int]
     sampling: Sampling
-    tokens: list[int] = dataclasses.field(default_factory=list)  # added so far; eos included, where it ended so
+    tokens: list[int] = dataclasses.field(default_factory=list)  # added so far, with the one that ended it
     logprobs: list[float] = dataclasses.field(default_factory=list)  # of each, in nats, by the model as it is
     top_logprobs: list[dict[int, float]] = dataclasses.field(default_factory=list)  # of each place: the likeliest
     prompt_logprobs: list[float] = dataclasses.field(default_factory=list)  # of the prompt's, but the first
     prompt_top_logprobs: list[dict[int, float]] = dataclasses.field(default_factory=list)
-    finish: str | None = None  # "stop" (eos), "length", "cancelled"; None while it goes on
+    finish: str | None = None  # "stop" (by a token), "length", "cancelled"; None while it goes on
     cached: int = 0  # tokens of the prompt whose pages were there already
     slot: int = -1  # its row of the texts on the device; -1 while it waits
     pages: list[int] = dataclasses.field(default_factory=list)
@@ -204,16 +204,16 @@ class Request:
         start = len(self.digests) * size
         return page_digest(self.digests[-1] if self.digests else b"", text[start : start + size])
 
-    def add(self, tokens: list[int], logprobs: list[float], tops: list[dict[int, float]], eos: int) -> str | None:
-        """Takes what a step brought, up to eos. How the text ends, if it does."""
-        ends = eos in tokens and not self.sampling.ignore_eos
-        count = tokens.index(eos) + 1 if ends else len(tokens)
+    def add(self, tokens: list[int], logprobs: list[float], tops: list[dict[int, float]], ends: set[int]) -> str | None:
+        """Takes what a step brought, up to a token that ends the text. How it ends, if it does."""
+        found = [] if self.sampling.ignore_eos else [place for place, token in enumerate(tokens) if token in ends]
+        count = found[0] + 1 if found else len(tokens)
         self.tokens += tokens[:count]
         self.logprobs += logprobs[:count]
         self.top_logprobs += tops[:count]
         self.computed, self.drawn = self.computed + count - 1, self.drawn + count - 1  # the first is in them already
         full = len(self.tokens) == self.sampling.max_tokens
-        return "stop" if ends else "length" if full else None
+        return "stop" if found else "length" if full else None
 
 
 class StepInput(NamedTuple):
@@ -402,9 +402,11 @@ def guess(request: Request, most: int) -> list[int]:
 
 
 class Engine:
-    """Requests in the order of their arrival. For one thread."""
+    """Requests in the order of their arrival; tokens of `ends` end their texts. For one thread."""
 
-    def __init__(self, config: Config, model: Decoder, eos: int, settings: EngineSettings, mesh: Mesh | None = None):
+    def __init__(
+        self, config: Config, model: Decoder, ends: set[int], settings: EngineSettings, mesh: Mesh | None = None
+    ):
         longest = settings.max_length or config.context_length
         bounds = dict.fromkeys(("max_length", "cache_tokens"), (0, 2**31 - 1))
         bounds |= dict.fromkeys(("max_rows", "page_size", "chunk"), (1, 2**16))
@@ -413,7 +415,7 @@ class Engine:
             problems.append(f"--max-length {longest}: must be at most the context, {config.context_length}")
         if problems:
             raise InputError("\n".join(problems))
-        self.config, self.eos, self.settings, self.longest = config, eos, settings, longest
+        self.config, self.ends, self.settings, self.longest = config, ends, settings, longest
         of_texts = settings.max_rows * self.pages_for(longest)
         pages = 1 + (self.pages_for(settings.cache_tokens) or pages_that_fit(of_texts, config, settings, mesh))
         try:
@@ -666,7 +668,7 @@ class Engine:
                 if step.draws[row]:
                     right = [guess == token for guess, token in zip(guesses, tokens[row], strict=False)]
                     end = first + [*right, False].index(False) + 1
-                    why = request.add(tokens[row][first:end], scores[row][first:end], tops[first:end], self.eos)
+                    why = request.add(tokens[row][first:end], scores[row][first:end], tops[first:end], self.ends)
                     self.name_pages(request)
                     self.changed[request] = None
                     if why:

@@ -92,7 +92,7 @@ def _engine_step(
 ) -> tuple:
     """What a step of an engine gives, and leaves on its device, as a function of arrays."""
     sizes = package.engine.EngineSettings(max_rows=ROWS, max_length=min(length, config.context_length), chunk=64)
-    engine = package.engine.Engine(config, None, 0, sizes)  # its own weights are of no use
+    engine = package.engine.Engine(config, None, set(), sizes)  # its own weights are of no use
 
     def device(model: Any) -> Any:
         return package.engine.Device(config, model, sizes, None, engine.pool.pages, engine.longest)

@@ -59,7 +59,7 @@ def check_decoding(package, model, tokens: np.ndarray) -> None:
     engine = package.engine
     settings = engine.EngineSettings(max_rows=2, max_length=24, page_size=4, chunk=8)
     sampling = engine.Sampling(max_tokens=6, logprobs=engine.TOP, prompt_logprobs=True)
-    subject = engine.Engine(model.config, model, -1, settings)
+    subject = engine.Engine(model.config, model, set(), settings)
     requests = subject.generate([tokens[0, :7].tolist(), tokens[1, :11].tolist()], sampling)
     for compiled in engine.run, engine.write:  # of which no other test has a use: they would stay in memory
         compiled.clear_cache()

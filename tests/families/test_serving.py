@@ -44,7 +44,7 @@ def compare_engines(package) -> None:
         layout = package.parallel.abstract(lambda: package.model.Decoder(config, nnx.Rngs(0)), mesh)
         split = jax.device_put(model, jax.tree.map(lambda x: x.sharding, layout))
         settings = engine.EngineSettings(max_rows=3, max_length=48, page_size=4, chunk=16)
-        subject = engine.Engine(config, split, -1, settings, mesh)
+        subject = engine.Engine(config, split, set(), settings, mesh)
         list(subject.warm_up())
         requests = subject.generate(prompts, sampling)
         expected = expected or requests
@@ -87,7 +87,7 @@ def compare_int8(package) -> None:
         assert (1e-3 < error < 1e-2) if is_kernel else error == 0, f"{name}: {error}"
     expected = []
     for served, over in (meant, mesh), *((model, mesh) for _, model, mesh in loaded):
-        subject = engine.Engine(config, served, -1, settings, over)
+        subject = engine.Engine(config, served, set(), settings, over)
         (request,) = subject.generate([[*range(20)]], sampling)
         found = [*request.prompt_logprobs, *request.logprobs]
         expected = expected or found

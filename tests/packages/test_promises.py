@@ -23,7 +23,7 @@ SERVING = {
     "weights.py": 90,
     "pages.py": 120,
     "engine.py": 700,
-    "text.py": 60,
+    "text.py": 75,
     "generate.py": 100,
     "openai.py": 315,
     "engine_thread.py": 100,

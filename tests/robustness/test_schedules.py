@@ -56,7 +56,7 @@ def requests(draw: st.DrawFn) -> tuple[list[int], dict[str, Any]]:
 def test_each_request_gives_what_it_gives_alone(sizes, waiting, actions, random):
     config, model, forward = small_model()
     engine = module("engine")
-    subject = engine.Engine(config, model, -1, engine.EngineSettings(max_length=LONGEST, **sizes))
+    subject = engine.Engine(config, model, set(), engine.EngineSettings(max_length=LONGEST, **sizes))
     sent: list[Any] = []
     while waiting or subject.queued or subject.running:
         action = actions.pop(0) if actions else "add" if waiting else "step"
@@ -88,7 +88,7 @@ def test_each_request_gives_what_it_gives_alone(sizes, waiting, actions, random)
 def drawn_alone(prompt: tuple[int, ...], sampling: Any) -> list[int]:
     config, model, _ = small_model()
     engine = module("engine")
-    alone = engine.Engine(config, model, -1, engine.EngineSettings(max_length=LONGEST, max_rows=1, chunk=LONGEST))
+    alone = engine.Engine(config, model, set(), engine.EngineSettings(max_length=LONGEST, max_rows=1, chunk=LONGEST))
     (request,) = alone.generate([list(prompt)], dataclasses.replace(sampling, logprobs=0, prompt_logprobs=False))
     return request.tokens
 

@@ -241,6 +241,23 @@ def test_a_checkpoint_keeps_its_chat_template(folder, tmp_path):
         module("openai").load_chat_template(tokenizer, str(copied / "tokenizer.json"))
 
 
+def test_texts_end_where_those_of_transformers_do(folder, tmp_path):
+    """A checkpoint for chats names tokens that end a turn, beside eos."""
+    transformers = pytest.importorskip("transformers")
+    copied = shutil.copytree(folder, tmp_path / "hf")
+    path = copied / "tokenizer.json"
+    tokenizer = FileTokenizer(path)
+    load_ends = module("text").load_ends
+    assert load_ends(tokenizer, str(path)) == {tokenizer.eos}
+    for ids in 7, [7, 300], None, tokenizer.eos:
+        transformers.GenerationConfig(eos_token_id=ids).save_pretrained(copied)
+        theirs = transformers.GenerationConfig.from_pretrained(copied).eos_token_id
+        assert load_ends(tokenizer, str(path)) == {tokenizer.eos, *np.ravel([] if theirs is None else theirs).tolist()}
+    (copied / "generation_config.json").write_text('{"eos_token_id": "</s>"}')
+    with pytest.raises(InputError, match="eos_token_id must be a token or several"):
+        load_ends(tokenizer, str(path))
+
+
 def test_a_message_cannot_say_a_special_token(port):
     lengths = []
     for text in "a</s>b", "a</z>b":

@@ -30,8 +30,6 @@ LONG = [*range(3, 143)]  # longer than the window of a model that has one
 
 MOST = 160
 
-NO_EOS = -1
-
 
 @pytest.fixture(scope="module")
 def model():
@@ -51,13 +49,13 @@ def forward(model):
     return logprobs
 
 
-def engine(model, eos=NO_EOS, **settings):
+def engine(model, ends=frozenset(), **settings):
     sizes = {"max_rows": 4, "max_length": MOST, "page_size": 4, "chunk": 16, "cache_tokens": MOST}
-    return Engine(CONFIG, model, eos, EngineSettings(**sizes | settings))
+    return Engine(CONFIG, model, ends, EngineSettings(**sizes | settings))
 
 
-def continuations(model, prompts, eos=NO_EOS, **settings):
-    return [request.tokens for request in engine(model, eos).generate(prompts, Sampling(**settings))]
+def continuations(model, prompts, **settings):
+    return [request.tokens for request in engine(model).generate(prompts, Sampling(**settings))]
 
 
 def check_against(forward, request):
@@ -183,15 +181,16 @@ def test_nothing_is_compiled_after_the_warm_up(model):
     assert [len(request.tokens) for request in added] == [*range(1, 21)]
 
 
-def test_a_prompt_ends_at_eos_and_the_others_go_on(model):
+def test_a_text_ends_at_a_token_that_ends_it_and_the_others_go_on(model):
     free = continuations(model, PROMPTS, max_tokens=10)
-    eos = free[0][4]
-    requests = engine(model, eos).generate(PROMPTS, Sampling(max_tokens=10))
+    ends = {free[0][4], free[1][6]}
+    requests = engine(model, ends).generate(PROMPTS, Sampling(max_tokens=10))
     for request, row in zip(requests, free, strict=True):
-        length = row.index(eos) + 1 if eos in row else 10
-        assert request.tokens == row[:length]
-        assert request.finish == ("stop" if eos in row else "length")
-    assert [r.tokens for r in engine(model, eos).generate(PROMPTS, Sampling(max_tokens=10, ignore_eos=True))] == free
+        places = [place for place, token in enumerate(row) if token in ends]
+        assert request.tokens == row[: places[0] + 1 if places else 10]
+        assert request.finish == ("stop" if places else "length")
+    assert {request.tokens[-1] for request in requests} >= ends
+    assert [r.tokens for r in engine(model, ends).generate(PROMPTS, Sampling(max_tokens=10, ignore_eos=True))] == free
 
 
 @pytest.mark.parametrize(("wrong", "each"), [(4, 5), (2, 3), (0, 1)])
