@@ -55,7 +55,7 @@ def gather(experts: Experts, axes: tuple[str, ...], dtype: str) -> Experts:
     def whole(p):
         with point("gather.sent", p, dtype):
             y = p.astype(dtype)
-        split = {axis for name in p.axes for axis in RULES[name]}
+        split = {axis for name in p.axes for axis in RULES.get(name, ())}
         # gradients are summed over the others last, when a device has those of its own part alone
         y = jax.lax.pcast(y, tuple(axis for axis in RULES["batch"] if axis not in split), to="varying")
         for place, name in enumerate(p.axes):

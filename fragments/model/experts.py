@@ -36,7 +36,7 @@ def apply_experts(experts: Experts, x: Array, weights: Array, chosen: Array) -> 
     rows = PartitionSpec(RULES["batch"], RULES["sequence"])
 
     def layout(p):
-        return p.replace(PartitionSpec(*(RULES[axis] for axis in p.axes)))
+        return p.replace(PartitionSpec(*(RULES.get(axis) for axis in p.axes)))
 
     specs = jax.tree.map(layout, experts, is_leaf=lambda x: isinstance(x, nnx.Param)), rows, rows, rows
     summands = PartitionSpec(RULES["mlp"], RULES["batch"], RULES["sequence"])

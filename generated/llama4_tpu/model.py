@@ -271,7 +271,7 @@ def gather(experts: Experts, axes: tuple[str, ...], dtype: str) -> Experts:
 
     def whole(p):
         y = p.astype(dtype)
-        split = {axis for name in p.axes for axis in RULES[name]}
+        split = {axis for name in p.axes for axis in RULES.get(name, ())}
         # gradients are summed over the others last, when a device has those of its own part alone
         y = jax.lax.pcast(y, tuple(axis for axis in RULES["batch"] if axis not in split), to="varying")
         for place, name in enumerate(p.axes):
@@ -341,7 +341,7 @@ def apply_experts(experts: Experts, x: Array, weights: Array, chosen: Array) -> 
     rows = PartitionSpec(RULES["batch"], RULES["sequence"])
 
     def layout(p):
-        return p.replace(PartitionSpec(*(RULES[axis] for axis in p.axes)))
+        return p.replace(PartitionSpec(*(RULES.get(axis) for axis in p.axes)))
 
     specs = jax.tree.map(layout, experts, is_leaf=lambda x: isinstance(x, nnx.Param)), rows, rows, rows
     summands = PartitionSpec(RULES["mlp"], RULES["batch"], RULES["sequence"])
