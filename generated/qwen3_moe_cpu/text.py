@@ -3,6 +3,7 @@
 """Text of tokens as they come, and what stops it."""
 
 import json
+import operator
 
 import numpy as np
 from etils import epath
@@ -22,7 +23,7 @@ def load_ends(tokenizer: ByteTokenizer | FileTokenizer, path: str) -> set[int]:
     file = epath.Path(path).with_name("generation_config.json")
     try:
         found = json.loads(file.read_text()).get("eos_token_id") if file.exists() else None
-        return {tokenizer.eos, *map(int, np.ravel([] if found is None else found))}
+        return {tokenizer.eos, *map(operator.index, np.ravel([] if found is None else found))}
     except (AttributeError, TypeError, ValueError) as error:
         raise InputError(f"{file}: eos_token_id must be a token or several: {error}: fix or remove it") from None
 

@@ -253,9 +253,10 @@ def test_texts_end_where_those_of_transformers_do(folder, tmp_path):
         transformers.GenerationConfig(eos_token_id=ids).save_pretrained(copied)
         theirs = transformers.GenerationConfig.from_pretrained(copied).eos_token_id
         assert load_ends(tokenizer, str(path)) == {tokenizer.eos, *np.ravel([] if theirs is None else theirs).tolist()}
-    (copied / "generation_config.json").write_text('{"eos_token_id": "</s>"}')
-    with pytest.raises(InputError, match="eos_token_id must be a token or several"):
-        load_ends(tokenizer, str(path))
+    for wrong in '{"eos_token_id": "7"}', '{"eos_token_id": [7.5]}', '{"eos_token_id": Infinity}', "[7]", "{":
+        (copied / "generation_config.json").write_text(wrong)
+        with pytest.raises(InputError, match="eos_token_id must be a token or several"):
+            load_ends(tokenizer, str(path))
 
 
 def test_a_message_cannot_say_a_special_token(port):
