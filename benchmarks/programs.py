@@ -42,7 +42,7 @@ PROGRAMS = {
     "7b": Program(LLAMA_7B, 2.95e9, calls=64),
     "7b-16gib": Program(f"{LLAMA_7B} --remat out", 3.55e9, 16),
     "70b": Program(f"{LLAMA_70B} --remat attention,gate", 16.4e9),
-    "70b-24gib": Program(f"{LLAMA_70B} --remat full", 17.1e9, 24),
+    "70b-24gib": Program(f"{LLAMA_70B} --remat key_value", 17.1e9, 24),
     "30b-a3b": Program(QWEN_30B, 4.4e9, calls=576),
     "gemma3-27b": Program("gemma3_tpu --preset 27b --topology v5p:8x8x4 --batch-per-device 4 --remat attention"),
 }

@@ -35,7 +35,7 @@ class Attention(nnx.Module):
             q = self.query(x)  # [B, T, N, H]
             k = self.key(x)  # [B, T, K, H]
             v = self.value(x)  # [B, T, K, H]
-        q, k, v = checkpoint_name((q, k, v), "query_key_value")
+        q, (k, v) = checkpoint_name(q, "query"), checkpoint_name((k, v), "key_value")
         point("Attention.heads", q, k, v)
         with point("Attention.attend", q, k, v):
             context = attend(q, k, v)  # [B, T, N, H]

@@ -49,12 +49,12 @@ class Attention(nnx.Module):
     def __call__(self, x: Array) -> Array:
         with point("Attention.project_query", x):
             q = self.query(x)  # [B, T, N, H]
-        q, latent = checkpoint_name((q, self.latent(x)), "query_key_value")
+        q, latent = checkpoint_name(q, "query"), checkpoint_name(self.latent(x), "key_value")
         latent, k = jnp.split(latent, [self.latent_size], axis=-1)  # [B, T, R], [B, T, P]
         latent, k = self.latent_norm(latent), k[:, :, None]  # [B, T, R], [B, T, 1, P]
         point("Attention.heads", q, k)
         with point("Attention.attend", q, k, v=latent[:, :, None]):
-            heads = checkpoint_name(self.key_value(latent), "query_key_value")
+            heads = checkpoint_name(self.key_value(latent), "key_value")
             k_nope, v = jnp.split(heads, [self.nope_size], axis=-1)  # [B, T, N, C], [B, T, N, U]
             k = jnp.concatenate([k_nope, jnp.broadcast_to(k, (*k_nope.shape[:3], k.shape[3]))], axis=-1)
             with point("Attention.attend_heads", q, k, v):

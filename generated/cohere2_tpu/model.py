@@ -177,7 +177,7 @@ class LocalAttention(nnx.Module):
         q = self.query(x)  # [B, T, N, H]
         k = self.key(x)  # [B, T, K, H]
         v = self.value(x)  # [B, T, K, H]
-        q, k, v = checkpoint_name((q, k, v), "query_key_value")
+        q, (k, v) = checkpoint_name(q, "query"), checkpoint_name((k, v), "key_value")
         q, k = rotate(q, angles), rotate(k, angles)
         if pages is None:
             context = attend(q, k, v, segment_ids, self.window)  # [B, T, N, H]
@@ -207,7 +207,7 @@ class FullAttention(nnx.Module):
         q = self.query(x)  # [B, T, N, H]
         k = self.key(x)  # [B, T, K, H]
         v = self.value(x)  # [B, T, K, H]
-        q, k, v = checkpoint_name((q, k, v), "query_key_value")
+        q, (k, v) = checkpoint_name(q, "query"), checkpoint_name((k, v), "key_value")
         if pages is None:
             context = attend(q, k, v, segment_ids, self.window)  # [B, T, N, H]
         else:

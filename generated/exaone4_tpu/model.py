@@ -179,7 +179,7 @@ class LocalAttention(nnx.Module):
         q = self.query(x)  # [B, T, N, H]
         k = self.key(x)  # [B, T, K, H]
         v = self.value(x)  # [B, T, K, H]
-        q, k, v = checkpoint_name((q, k, v), "query_key_value")
+        q, (k, v) = checkpoint_name(q, "query"), checkpoint_name((k, v), "key_value")
         q, k = self.query_norm(q), self.key_norm(k)
         q, k = rotate(q, angles), rotate(k, angles)
         if pages is None:
@@ -212,7 +212,7 @@ class FullAttention(nnx.Module):
         q = self.query(x)  # [B, T, N, H]
         k = self.key(x)  # [B, T, K, H]
         v = self.value(x)  # [B, T, K, H]
-        q, k, v = checkpoint_name((q, k, v), "query_key_value")
+        q, (k, v) = checkpoint_name(q, "query"), checkpoint_name((k, v), "key_value")
         q, k = self.query_norm(q), self.key_norm(k)
         if pages is None:
             context = attend(q, k, v, segment_ids, self.window)  # [B, T, N, H]

@@ -159,7 +159,7 @@ class Attention(nnx.Module):
     ) -> tuple[Array, Cache | None]:
         heads = self.query_key_value(x)  # [B, T, 3, N, H]
         q, k, v = heads[:, :, 0], heads[:, :, 1], heads[:, :, 2]
-        q, k, v = checkpoint_name((q, k, v), "query_key_value")
+        q, (k, v) = checkpoint_name(q, "query"), checkpoint_name((k, v), "key_value")
         if pages is None:
             context = attend(q, k, v, segment_ids)  # [B, T, N, H]
         else:

@@ -82,7 +82,7 @@ REMAT = {
     "full": policies.nothing_saveable,
     "dots": policies.save_from_both_policies(policies.dots_with_no_batch_dims_saveable, KEEP_ATTENTION),
     "attention": KEEP_ATTENTION,
-    **{x: policies.save_only_these_names(x) for x in ("query_key_value", "out", "gate", "up", "down")},  # products
+    **{x: policies.save_only_these_names(x) for x in ("query", "key_value", "out", "gate", "up", "down")},  # products
 }
 
 

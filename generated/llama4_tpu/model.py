@@ -188,7 +188,7 @@ class ChunkedAttention(nnx.Module):
         q = self.query(x)  # [B, T, N, H]
         k = self.key(x)  # [B, T, K, H]
         v = self.value(x)  # [B, T, K, H]
-        q, k, v = checkpoint_name((q, k, v), "query_key_value")
+        q, (k, v) = checkpoint_name(q, "query"), checkpoint_name((k, v), "key_value")
         q, k = rotate(q, angles), rotate(k, angles)
         q, k = normalize_heads(q, self.norm_epsilon), normalize_heads(k, self.norm_epsilon)
         if pages is None:
@@ -225,7 +225,7 @@ class FullAttention(nnx.Module):
         q = self.query(x)  # [B, T, N, H]
         k = self.key(x)  # [B, T, K, H]
         v = self.value(x)  # [B, T, K, H]
-        q, k, v = checkpoint_name((q, k, v), "query_key_value")
+        q, (k, v) = checkpoint_name(q, "query"), checkpoint_name((k, v), "key_value")
         q = (q * query_scales[:, :, None, None]).astype(q.dtype)
         if pages is None:
             context = attend(q, k, v, segment_ids, self.chunk)  # [B, T, N, H]

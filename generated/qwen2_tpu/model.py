@@ -176,7 +176,7 @@ class Attention(nnx.Module):
         q = self.query(x)  # [B, T, N, H]
         k = self.key(x)  # [B, T, K, H]
         v = self.value(x)  # [B, T, K, H]
-        q, k, v = checkpoint_name((q, k, v), "query_key_value")
+        q, (k, v) = checkpoint_name(q, "query"), checkpoint_name((k, v), "key_value")
         q = q + self.query_bias.astype(q.dtype)
         k = k + self.key_bias.astype(k.dtype)
         v = v + self.value_bias.astype(v.dtype)
