@@ -5,12 +5,13 @@ DEMO ?= runs/demo
 # tests, the demo and the compiler for absent hardware run on the host's processor
 export JAX_PLATFORMS ?= cpu
 
-.PHONY: help setup setup-test demo test test-packages lint check build loc bench clean
+.PHONY: help setup setup-test demo test test-packages coverage lint check build loc bench clean
 
 help:
 	@echo "make demo    build llama2 for this machine, train it on real text, resume it, sample from it"
 	@echo "make test    lint, types, all tests of the generator and of the generated packages"
 	@echo "make test-packages  every test of every generated package: takes an hour"
+	@echo "make coverage  which fragment lines make test executes"
 	@echo "make build   weave every package of generated/packages.toml again"
 	@echo "make check   fail where generated/ has drifted from the fragments"
 	@echo "make loc     measure modularity: fragment lines against generated lines"
@@ -68,6 +69,14 @@ test: lint
 # every test of every package: an hour
 test-packages: setup-test
 	cd generated && for package in */gen.lock; do $(PYTEST) $${package%/*} || exit 1; done
+
+# longer than make test; packages that tests weave stay for gen coverage to find
+coverage: setup-test
+	rm -f .coverage*
+	COVERAGE_PROCESS_START=$(CURDIR)/tests/coverage.ini COVERAGE_FILE=$(CURDIR)/.coverage \
+		PYTEST_ADDOPTS="-o tmp_path_retention_count=99" $(MAKE) test
+	$(BIN)/coverage combine --quiet
+	$(BIN)/gen coverage .coverage --fail-under 95
 
 check: setup
 	$(BIN)/gen check

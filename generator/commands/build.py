@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from generator.disk.lock import LOCK, MAP, Combination, Fingerprints, Lock, read_lock
+from generator.disk.lock import LOCK, Combination, Fingerprints, read_lock, with_records
 from generator.disk.look import kind_of, sha256
 from generator.disk.parallel import in_parallel
 from generator.disk.project import Project
@@ -66,14 +66,7 @@ class Asked:
 
     def woven(self) -> dict[str, bytes]:
         """The bytes of all files, the map and the lock included."""
-        from generator.code.sourcemap import dump  # late, as `weave`
-
-        package = self.package()
-        files = {path: text.encode() for path, text in package.files.items()}
-        files[MAP] = dump(package.origins).encode()
-        outputs = {path: sha256(data) for path, data in files.items()}
-        lock = Lock(*self.combination, self.prints.generator, self.prints.tools, package.inputs, outputs)
-        return {**files, LOCK: lock.text.encode()}
+        return with_records(self.package(), self.prints)
 
     def survey(self, full: bool = False) -> Compared:
         """Compares what is on disk with what a build makes now, by hashes alone where the lock can be trusted.

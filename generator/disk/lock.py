@@ -17,11 +17,14 @@ import sys
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from pathlib import Path
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from generator import __version__
 from generator.disk.look import check_inside, files_below, read_text, sha256, show
 from generator.errors import LoomError
+
+if TYPE_CHECKING:
+    from generator.package.package import Package
 
 LOCK = "gen.lock"
 MAP = "gen.map"
@@ -121,6 +124,17 @@ class Fingerprints:
             if (now := self.source(path)) != digest:
                 reasons.append(f"{path} {'changed' if now else 'is gone, or there twice'}")
         return reasons
+
+
+def with_records(package: Package, prints: Fingerprints) -> dict[str, bytes]:
+    """The bytes of all files of a woven package, its map and its lock included."""
+    from generator.code.sourcemap import dump  # late, as it takes libraries that short commands do without
+
+    files = {path: text.encode() for path, text in package.files.items()}
+    files[MAP] = dump(package.origins).encode()
+    outputs = {path: sha256(data) for path, data in files.items()}
+    lock = Lock(package.architecture, package.target, prints.generator, prints.tools, package.inputs, outputs)
+    return {**files, LOCK: lock.text.encode()}
 
 
 def generator_hash() -> str:

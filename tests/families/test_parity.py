@@ -15,6 +15,7 @@ import transformers
 
 from families import cases, parity
 from generator.checkpoint.fit import fit
+from generator.disk.lock import Fingerprints, with_records
 from generator.package.package import Package
 from generator.recipe.library import Library
 from generator.weaver import weave
@@ -24,6 +25,7 @@ FAMILIES = {
     for module in pkgutil.iter_modules(cases.__path__)
 }
 LIBRARY = Library.read([Path(__file__).resolve().parents[2]])
+PRINTS = Fingerprints(())
 CASES = {family: list(FAMILIES[family].cases) for family in FAMILIES}
 
 
@@ -62,11 +64,11 @@ def fitted(family: str, name: str, checkpoint: Path) -> Library:
 
 
 def write(woven: Package, folder: Path) -> Path:
-    """Writes a package without its tests below a folder; its own folder."""
-    for path, content in woven.files.items():
+    """Writes a package without its tests below a folder, with the lock and map that `gen coverage` asks; its own."""
+    for path, content in with_records(woven, PRINTS).items():
         if not path.startswith("tests/"):
             (folder / woven.name / path).parent.mkdir(parents=True, exist_ok=True)
-            (folder / woven.name / path).write_text(content)
+            (folder / woven.name / path).write_bytes(content)
     return folder / woven.name
 
 
