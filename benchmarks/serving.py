@@ -1,14 +1,15 @@
 """Speed of the engine against transformers' generate in static batches: the same weights, requests and machine.
 
-python benchmarks/serving.py [--target gpu] [--sizes "20 M"] [--requests N] [--out DIR]
+python benchmarks/serving.py [--target gpu] [--sizes "20 M"] [--requests N] [--out DIR] [--vllm PYTHON]
 
 Requests have synthetic lengths, log-normal as chats have them, and draw greedily until their length. All at once: each
 side's tokens per second, of the tokens that were asked for; theirs in batches of the size that is best for it, padded
 on the left, each until its longest answer. Then Poisson arrivals at half of that rate, ours alone: time to the first
 token (TTFT), between tokens (ITL), and per token after the first (TPOT). Then prompts with one beginning of 1,000
 tokens against prompts that share nothing, and texts that repeat themselves, as a model of random weights does, with
-guesses and without. Writes serving.json and serving.png. No HTTP; compilation is not timed on our
-side, and theirs compiles nothing.
+guesses and without. --vllm: an interpreter that has vLLM, whose engine then gets the same requests and arrivals, in a
+process of its own, with its model compiled and not, of which the faster counts. Writes serving.json and serving.png. No
+HTTP; compilation is not timed on any side, and transformers compiles nothing.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ import argparse
 import dataclasses
 import importlib
 import json
+import subprocess
 import sys
 import tempfile
 import time
@@ -74,6 +76,22 @@ def theirs(model: LlamaForCausalLM, requests: Requests, size: int) -> float:
     return time.perf_counter() - begin
 
 
+def vllm(python: str, folder: Path, asked: dict[str, Any]) -> dict[str, Any]:
+    """What vLLM makes of these requests: of the two ways to run its model, the faster."""
+    (folder / "requests.json").write_text(json.dumps(asked))
+    command = python, Path(__file__).parent / "peers" / "vllm_engine.py", folder, folder / "requests.json"
+    found = []
+    for flags in [], ["--eager"]:
+        process = subprocess.run([*command, *flags], capture_output=True, text=True)
+        if process.returncode:
+            raise SystemExit(f"vLLM {' '.join(flags)}: {process.stderr[-2000:]}")
+        found.append(json.loads(process.stdout.splitlines()[-1]) | {"flags": flags})
+        print(f"vLLM {' '.join(flags)}: {found[-1]['seconds']:.1f} s", flush=True)
+    best = min(found, key=lambda each: each["seconds"])
+    rate = sum(most for _, most in asked["at_once"]) / best["seconds"]
+    return {"tokens_per_s": rate, "flags": best["flags"], "half_load_ms_p50_p99": percentiles(best["times"])}
+
+
 def percentiles(times: list[list[float]]) -> dict[str, list[float]]:
     """p50 and p99 in milliseconds."""
     found = {
@@ -84,17 +102,16 @@ def percentiles(times: list[list[float]]) -> dict[str, list[float]]:
     return {name: [round(float(np.percentile(x, p)) * 1000, 1) for p in (50, 99)] for name, x in found.items()}
 
 
-def measure(name: str, package: str, device: str, count: int) -> dict[str, Any]:
-    """Everything about one model."""
+def measure(name: str, package: str, device: str, count: int, folder: Path, python: str | None) -> dict[str, Any]:
+    """Everything about one model, whose checkpoint goes to a folder."""
     module = {
         part: importlib.import_module(f"{package}.{part}") for part in ("config", "engine", "huggingface", "model")
     }
     dtype = "float32" if device == "cpu" else "bfloat16"
     config = dataclasses.replace(module["config"].PRESETS["tiny"], **SIZES[name], context_length=2048, dtype=dtype)
     model = jax.jit(lambda: module["model"].Decoder(config, nnx.Rngs(0)))()
-    with tempfile.TemporaryDirectory() as folder:
-        module["huggingface"].save_hf(config, model, Path(folder) / "hf")
-        peer = LlamaForCausalLM.from_pretrained(Path(folder) / "hf", dtype=dtype).to(device).eval()
+    module["huggingface"].save_hf(config, model, folder)
+    peer = LlamaForCausalLM.from_pretrained(folder, dtype=dtype).to(device).eval()
     model = jax.tree.map(lambda x: x.astype(dtype), model)
     sizes = module["engine"].EngineSettings(max_rows=32, max_length=1200)
     engine, sampling = module["engine"].Engine(config, model, set(), sizes), module["engine"].Sampling
@@ -116,8 +133,13 @@ def measure(name: str, package: str, device: str, count: int) -> dict[str, Any]:
     found["theirs"] = {"batch": max(rates, key=rates.__getitem__), "tokens_per_s": max(rates.values())}
     found["ratio"] = found["tokens_per_s"] / max(rates.values())
     others = [(text(len(prompt)), answer) for prompt, answer in requests]  # that no page has
-    _, times = ours(engine, sampling, others, rng.exponential(2 * seconds / count, count))
+    gaps = rng.exponential(2 * seconds / count, count)
+    _, times = ours(engine, sampling, others, gaps)
     found["half_load_ms_p50_p99"] = percentiles(times)
+    if python:
+        later = [(prompt, int(answer)) for prompt, answer in others]
+        found["vllm"] = vllm(python, folder, {"at_once": requests, "later": later, "gaps": gaps.tolist()})
+        found["vllm_ratio"] = found["tokens_per_s"] / found["vllm"]["tokens_per_s"]
     shared = text(1000)
     alike, apart = [(shared + text(16), 16) for _ in range(16)], [(text(1016), 16) for _ in range(16)]
     taken = [ours(engine, sampling, of, np.zeros(16))[0] for of in (apart, alike)]
@@ -152,11 +174,16 @@ def main() -> None:
     parser.add_argument("--sizes", nargs="+", choices=[*SIZES], default=[*SIZES])
     parser.add_argument("--requests", type=int, default=64)
     parser.add_argument("--out", type=Path, default=Path())
+    parser.add_argument("--vllm", metavar="PYTHON")
     arguments = parser.parse_args()
     if arguments.target == "cpu":
         jax.config.update("jax_platforms", "cpu")
     package, device = f"llama2_{arguments.target}", {"cpu": "cpu", "gpu": "cuda"}[arguments.target]
-    results = {name: measure(name, package, device, arguments.requests) for name in arguments.sizes}
+    results = {}
+    for name in arguments.sizes:
+        with tempfile.TemporaryDirectory() as scratch:
+            folder = Path(scratch) / "hf"
+            results[name] = measure(name, package, device, arguments.requests, folder, arguments.vllm)
     (arguments.out / "serving.json").write_text(json.dumps(results, indent=2))
     _, axes = plt.subplots(1, 2, figsize=(9, 3.5), layout="constrained")
     for offset, side in (-0.2, "engine"), (0.2, "transformers, static batches"):
