@@ -90,7 +90,7 @@ def update_(package: str, as_json: bool) -> None:
     """Merge what the fragments bring into a package that people own, or that was edited.
 
     The merge has three sides: the package, what was woven when it was last built or updated, and what is woven now.
-    Conflicts are left as git leaves them, each with the fragment that made the other side.
+    Conflicts are left as git leaves them, each with the fragment and the commit that made the other side.
     """
     from generator.commands.update import told, update
     from generator.disk.project import Project

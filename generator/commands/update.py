@@ -5,17 +5,20 @@ from __future__ import annotations
 from collections.abc import Collection
 from contextlib import suppress
 from pathlib import Path
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from generator.commands.build import Asked
 from generator.commands.own import kept
 from generator.disk.base import BASE, base_texts, dump_base
-from generator.disk.git import MARKS, has_marks, merge_texts
+from generator.disk.git import MARKS, has_marks, last_commit, merge_texts
 from generator.disk.lock import LOCK, MAP, Fingerprints
 from generator.disk.look import kind_of, read_text, show
 from generator.disk.project import Project
 from generator.disk.write import replace_file, write_records
 from generator.errors import LoomError
+
+if TYPE_CHECKING:
+    from generator.code.traced import Origin
 
 
 class Conflict(NamedTuple):
@@ -25,12 +28,14 @@ class Conflict(NamedTuple):
         line: in the merged file, from 1; 0 for a whole file.
         sources: the fragment lines, or the template, that made the other side.
         reason: what is to be decided.
+        commits: that changed these lines last.
     """
 
     path: str
     line: int
     sources: tuple[str, ...]
     reason: str
+    commits: tuple[str, ...] = ()
 
 
 class Updated(NamedTuple):
@@ -55,7 +60,7 @@ def update(project: Project, word: str) -> Updated:
         if line := has_marks(now[path] or ""):
             remedy = "Decide it, take the marks out, then update."
             raise LoomError("a conflict was left here", f"{built.shown}/{path}:{line}", remedy)
-    merged, conflicts = merge_files(now, base, new, made[MAP].decode(), built.name)
+    merged, conflicts = merge_files(now, base, new, made[MAP].decode(), built.name, project.roots)
     changed = [path for path in merged if merged[path] != now.get(path)]
     for path in changed:
         write_text(built.folder, path, merged[path])
@@ -69,7 +74,12 @@ def update(project: Project, word: str) -> Updated:
 
 
 def merge_files(
-    ours: dict[str, str | None], base: dict[str, str], theirs: dict[str, str], mapping: str, name: str
+    ours: dict[str, str | None],
+    base: dict[str, str],
+    theirs: dict[str, str],
+    mapping: str,
+    name: str,
+    roots: tuple[Path, ...] = (),
 ) -> tuple[dict[str, str | None], list[Conflict]]:
     """The files of a package, merged three-way; None for a file that is to be gone.
 
@@ -79,6 +89,7 @@ def merge_files(
         theirs: as they are woven now.
         mapping: their `gen.map`.
         name: of the package, for marks.
+        roots: of the sources, of which git is asked for the commits behind conflicts; none: it is not.
     """
     merged: dict[str, str | None] = {}
     conflicts = []
@@ -96,13 +107,13 @@ def merge_files(
             done = merge_texts(mine, old or "", new, (name, "woven then", "fragments"))
             merged[path] = done.text
             if done.conflicts:
-                merged[path], found = _named(path, done.text, new, mapping)
+                merged[path], found = _named(path, done.text, new, mapping, roots)
                 conflicts += found
     return merged, conflicts
 
 
-def _named(path: str, text: str, new: str, mapping: str) -> tuple[str, list[Conflict]]:
-    """The text with the fragments named at the end of each conflict, and the conflicts."""
+def _named(path: str, text: str, new: str, mapping: str, roots: tuple[Path, ...]) -> tuple[str, list[Conflict]]:
+    """The text with the fragments and their commits named at the end of each conflict, and the conflicts."""
     from generator.code.sourcemap import load
 
     origins, woven = load(mapping).get(path, []), new.split("\n")
@@ -118,10 +129,25 @@ def _named(path: str, text: str, new: str, mapping: str) -> tuple[str, list[Conf
             rows = range(max(reached - (not theirs), 0), reached + max(len(theirs), 1))
             found = dict.fromkeys(origin for row in rows if row < len(origins) for _, origin in origins[row])
             sources = tuple(str(origin) for origin in found)
-            paths = list(dict.fromkeys(origin.path for origin in found))
-            lines[number] = f"{MARKS[2]}{', '.join(paths) or 'templates'}"
-            conflicts.append(Conflict(path, start + 1, sources, "changed on both sides"))
+            commits = _commits(found, roots)
+            named = [f"{path} ({commit})" if commit else path for path, commit in commits.items()]
+            lines[number] = f"{MARKS[2]}{', '.join(named) or 'templates'}"
+            known = tuple(dict.fromkeys(filter(None, commits.values())))
+            conflicts.append(Conflict(path, start + 1, sources, "changed on both sides", known))
     return "\n".join(lines), conflicts
+
+
+def _commits(origins: Collection[Origin], roots: tuple[Path, ...]) -> dict[str, str]:
+    """Source -> the commit that changed these of its lines last, where git knows it."""
+    rows: dict[str, list[int]] = {}
+    for origin in origins:
+        rows.setdefault(origin.path, []).append(origin.line)
+    commits = dict.fromkeys(rows, "")
+    for path, lines in rows.items():
+        for root in roots:
+            if (root / path).is_file():
+                commits[path] = last_commit(root, path, min(lines), max(lines))
+    return commits
 
 
 def _find(woven: list[str], part: list[str], above: list[str], below: list[str], start: int) -> int:
@@ -150,5 +176,6 @@ def told(conflicts: Collection[Conflict], shown: str) -> list[str]:
     lines = []
     for one in conflicts:
         place = f"{shown}/{one.path}:{one.line}" if one.line else f"{shown}/{one.path}"
-        lines.append(f"conflict {place}: {one.reason}" + "".join(f"\n         {source}" for source in one.sources[:6]))
+        told = [*one.sources[:6], *(f"last changed by {commit}" for commit in one.commits)]
+        lines.append(f"conflict {place}: {one.reason}" + "".join(f"\n         {each}" for each in told))
     return lines

@@ -75,6 +75,16 @@ def older_file(folder: Path, path: str, digest: str, revision: str = "HEAD") -> 
     return None
 
 
+def last_commit(folder: Path, path: str, first: int, last: int) -> str:
+    """The commit that changed these lines of a file last, as `HASH SUBJECT`; '' where git does not know of it."""
+    if not git(folder, "ls-files", "--", path, code=None):
+        return ""
+    if git(folder, "status", "--porcelain", "--", path, code=None):
+        return "not committed"
+    lines = git(folder, "log", "-1", "-s", "--format=%h %s", f"-L{first},{last}:{path}", code=None)
+    return lines.decode(errors="replace").strip()
+
+
 def top_of(folder: Path) -> Path:
     """The root of the repository around a folder."""
     try:

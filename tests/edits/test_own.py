@@ -117,11 +117,24 @@ class TestUpdate:
         said = repository.run("update", "one_any", code=1).stdout
         assert f"conflict {ONE}:" in said and f"\n         {SHIFT}:9" in said
         text = repository.read(ONE)
-        mark = "<<<<<<< one_any\n    y = y * 7\n=======\n    y = y * 8\n>>>>>>> fragments/model/shift.py\n"
+        mark = f"<<<<<<< one_any\n    y = y * 7\n=======\n    y = y * 8\n>>>>>>> {SHIFT} (not committed)\n"
         assert mark in text
         assert "a conflict was left here" in repository.run("update", "one_any", code=2).stderr
         repository.replace(ONE, mark, "    y = y * 15\n")
         assert "bring nothing new" in repository.run("update", "one_any").stdout
+
+    def test_conflict_names_the_commit(self, repository):
+        """Of the lines that it is about: others of the same fragment were changed later."""
+        repository.run("own", "one_any")
+        repository.replace(ONE, "y = y * y", "y = y * 7")
+        repository.replace(SHIFT, "y = y * y", "y = y * 8")
+        repository.commit("Times eight")
+        commit = repository.git("log", "-1", "--format=%h").strip() + " Times eight"
+        repository.write(SHIFT, repository.read(SHIFT) + "# the end\n")
+        repository.commit("The end")
+        said = repository.run("update", "one_any", code=1).stdout
+        assert f"last changed by {commit}\n" in said
+        assert f">>>>>>> {SHIFT} ({commit})\n" in repository.read(ONE)
 
     def test_tests_are_named(self, repository):
         repository.replace("templates/package.toml", "[folders]\n", '[folders]\ntests = "tests/"\n')
