@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
@@ -82,8 +82,7 @@ def against(project: Project, revision: str, say: Callable[[str], None]) -> tupl
     if waiting := [it for it, found in zip(asked, known, strict=True) if found is None]:
         say(f"weaves {len(waiting)} packages")
     woven = iter(in_parallel(weave_files, [(it, library) for it in waiting], [True] * len(waiting)))
-    reports: list[Report] = []
-    changes: list[_Change] = []
+    sides: list[tuple[Combination, dict[str, bytes] | None, dict[str, bytes]]] = []
     errors: list[LoomError] = []
     for combination, found in zip(listed, known, strict=True):
         found = next(woven) if found is None else found
@@ -91,14 +90,23 @@ def against(project: Project, revision: str, say: Callable[[str], None]) -> tupl
             errors += [found] if str(found) not in map(str, errors) else []
             continue
         after = {path: text.encode() for path, text in found.items()}
-        change = _change(combination, before.get(combination.name), after, prints)
-        reports.append(change.report)
-        changes += [change] if change.programs else []
+        sides.append((combination, before.get(combination.name), after))
+    reports = compare_sides(sides, prints, say)
     gone = sorted(name for name, files in before.items() if LOCK in files and name not in {it.name for it in listed})
     reports += [Report(name, findings=[Finding(WHOLE, OTHER_INTERFACE, "is no longer made")]) for name in gone]
-    _trace(changes, say)
-    prune()
     return commit, reports, errors
+
+
+def compare_sides(
+    sides: Iterable[tuple[Combination, dict[str, bytes] | None, dict[str, bytes]]],
+    prints: Fingerprints,
+    say: Callable[[str], None],
+) -> list[Report]:
+    """What the change of each package means: its files before, None where it is new, and after, maps included."""
+    changes = [_change(combination, before, after, prints) for combination, before, after in sides]
+    _trace([change for change in changes if change.programs], say)
+    prune()
+    return [change.report for change in changes]
 
 
 def library_key(project: Project, prints: Fingerprints) -> str:
@@ -189,8 +197,14 @@ def _trace(changes: list[_Change], say: Callable[[str], None]) -> None:
 
 def as_json(commit: str, reports: list[Report], errors: list[LoomError]) -> dict[str, Any]:
     """The reports in the words of the verdicts."""
-    packages = [{**asdict(report), "differs": report.differs} for report in reports]
-    for finding in (finding for package in packages for finding in package["findings"]):
+    packages = [report_table(report) for report in reports]
+    return {"against": commit, "packages": packages, "errors": [str(error) for error in errors]}
+
+
+def report_table(report: Report) -> dict[str, Any]:
+    """One report, for JSON."""
+    package = {**asdict(report), "differs": report.differs}
+    for finding in package["findings"]:
         # JSON has no infinity
         finding["numbers"] = {k: v if v < float("inf") else "infinite" for k, v in finding["numbers"].items()}
-    return {"against": commit, "packages": packages, "errors": [str(error) for error in errors]}
+    return package

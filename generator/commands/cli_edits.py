@@ -10,6 +10,9 @@ from generator.commands.console import AS_JSON, NO_ONE, complain, exit_codes, pr
 from generator.errors import LoomError
 
 if TYPE_CHECKING:
+    from generator.commands.against import Report
+    from generator.commands.pull import Found
+    from generator.disk.project import Project
     from generator.disk.status import Compared
 
 
@@ -24,8 +27,17 @@ if TYPE_CHECKING:
 )
 @click.option("--line", "lines", multiple=True, metavar="FILE:LINE", help="With --as: for this edit; repeatable.")
 @click.option("--title", default="", help="With --as: the first line of the fragment's docstring.")
+@click.option("--verdicts", is_flag=True, help="Say what it means for each package, as gen diff --against does.")
 @AS_JSON
-def pull_(package: str, applied: bool, own: str | None, lines: tuple[str, ...], title: str, as_json: bool) -> None:
+def pull_(
+    package: str,
+    applied: bool,
+    own: str | None,
+    lines: tuple[str, ...],
+    title: str,
+    verdicts: bool,
+    as_json: bool,
+) -> None:
     """Carry the edits of a package back to the fragments that its lines came from.
 
     Shown are the diff of the fragments, what else they change, and the edits that cannot go home, each with the reason.
@@ -40,13 +52,21 @@ def pull_(package: str, applied: bool, own: str | None, lines: tuple[str, ...], 
         raise LoomError("--line and --title are for a fragment", None, "Name it: --as fragments/FOLDER/NAME.py.")
     project = Project.find()
     found = pull.find(project, package, Wish(own, title, lines) if own is not None else None)
-    refused, count = pull.refused(found), len(found.pulled.home)
+    refused = pull.refused(found)
+    reports = _verdicts(project, found) if verdicts and found.pulled.texts else []
     if as_json:
-        table = {"diff": found.diff(project), "home": count, "refused": refused}
-        write_json(table | {"others": [other._asdict() for other in found.others]})
+        from generator.commands.against import report_table
+
+        table = {"diff": found.diff(project), "home": len(found.pulled.home), "refused": refused}
+        table |= {"others": [other._asdict() for other in found.others]}
+        write_json(table | ({"packages": [report_table(report) for report in reports]} if verdicts else {}))
     else:
+        from generator.commands.meaning import plain
+
         click.echo(found.diff(project), nl=False)
         click.echo("\n".join(pull.report(found)))
+        if reports:
+            click.echo("\n" + plain("what the fragments make now", reports))
     if applied and found.pulled.texts:
         failed = False
         results = pull.apply(project, found)
@@ -60,6 +80,12 @@ def pull_(package: str, applied: bool, own: str | None, lines: tuple[str, ...], 
             raise click.exceptions.Exit(2)
     if refused:
         raise click.exceptions.Exit(1)
+
+
+def _verdicts(project: Project, found: Found) -> list[Report]:
+    from generator.commands.pull_verdicts import verdicts
+
+    return verdicts(project, found, lambda line: click.echo(line, err=True))
 
 
 def _done(result: Compared | None) -> str:

@@ -36,7 +36,7 @@ def show(project: Project, revision: str, in_json: bool, in_markdown: bool) -> i
     if in_json:
         write_json(as_json(commit, reports, errors))
     else:
-        click.echo((markdown if in_markdown else plain)(commit, reports))
+        click.echo((markdown if in_markdown else plain)(commit[:10], reports))
     for error in errors if not in_json else []:
         complain(error)
     return 2 if errors else 1 if any(report.differs for report in reports) else 0
@@ -65,9 +65,9 @@ def groups(reports: list[Report]) -> list[Group]:
     return sorted(merged.values(), key=lambda group: -VERDICTS.index(group.verdict))
 
 
-def plain(commit: str, reports: list[Report]) -> str:
-    """For people at a terminal."""
-    lines = [_summary(commit, reports)]
+def plain(before: str, reports: list[Report]) -> str:
+    """For people at a terminal; `before` says what the packages are compared with."""
+    lines = [_summary(before, reports)]
     for group in groups(reports):
         lines += ["", f"{group.verdict}: {_entries(group.entries)}, {_packages(group.packages)}"]
         lines += [f"  {line}" for line in (_why(group), _sources(group.sources)) if line]
@@ -78,9 +78,9 @@ def plain(commit: str, reports: list[Report]) -> str:
     return "\n".join(lines)
 
 
-def markdown(commit: str, reports: list[Report]) -> str:
+def markdown(before: str, reports: list[Report]) -> str:
     """A comment for a review."""
-    lines = [f"**{_summary(commit, reports)}**", "", "| verdict | of | packages | how it is known | fragments |"]
+    lines = [f"**{_summary(before, reports)}**", "", "| verdict | of | packages | how it is known | fragments |"]
     lines.append("| --- | --- | --- | --- | --- |")
     for group in groups(reports):
         cells = group.verdict, _entries(group.entries), _packages(group.packages), _why(group), _sources(group.sources)
@@ -93,11 +93,11 @@ def markdown(commit: str, reports: list[Report]) -> str:
     return "\n".join(lines)
 
 
-def _summary(commit: str, reports: list[Report]) -> str:
+def _summary(before: str, reports: list[Report]) -> str:
     differ, text = (sum(bool(getattr(report, name)) for report in reports) for name in ("differs", "files"))
     same = "no package is another program" if not differ else f"{differ} may be another"
     count = f"{len(reports)} package{'' if len(reports) == 1 else 's'}"
-    return f"against {commit[:10]}: {count}, {text} with another text; {same}"
+    return f"against {before}: {count}, {text} with another text; {same}"
 
 
 def _entries(entries: list[str]) -> str:
