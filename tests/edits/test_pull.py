@@ -116,6 +116,19 @@ class TestHome:
         assert pull(repository) == {"diff": "", "home": 0, "refused": [], "others": []}
         assert repository.git("status", "--short") == ""
 
+    def test_verdicts_are_those_of_the_change(self, repository):
+        """As gen diff --against then says of it, of the edited package and the others, and no more than that."""
+        repository.replace(ONE, "# up", "# upward")
+        repository.replace(ONE, "for _ in range(config.depth):", "for _ in range(config.depth + 1):")
+        found = json.loads(repository.run("pull", "one_any", "--verdicts", "--json").stdout)
+        assert "packages" not in json.loads(repository.run("pull", "one_any", "--json").stdout)
+        assert "\nagainst what the fragments make now: " in repository.run("pull", "one_any", "--verdicts").stdout
+        repository.run("pull", "one_any", "--apply")
+        after = json.loads(repository.run("diff", "--against", "HEAD", "--json", code=1).stdout)
+        changed = [package for package in after["packages"] if package["files"]]
+        assert [package["name"] for package in changed] == ["one_any", "two_any"]
+        assert found["packages"] == changed
+
     def test_nothing_is_written_without_apply(self, repository):
         repository.replace(ONE, "# up", "# upward")
         shown = repository.run("pull", "one_any").stdout
