@@ -116,8 +116,9 @@ class TestHome:
         assert pull(repository) == {"diff": "", "home": 0, "refused": [], "others": []}
         assert repository.git("status", "--short") == ""
 
-    def test_verdicts_are_those_of_the_change(self, repository):
+    def test_verdicts_are_those_of_the_change(self, repository, tmp_path, monkeypatch):
         """As gen diff --against then says of it, of the edited package and the others, and no more than that."""
+        monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
         repository.replace(ONE, "# up", "# upward")
         repository.replace(ONE, "for _ in range(config.depth):", "for _ in range(config.depth + 1):")
         found = json.loads(repository.run("pull", "one_any", "--verdicts", "--json").stdout)
