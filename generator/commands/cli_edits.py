@@ -171,7 +171,8 @@ def merge_(driver: tuple[str, str, str, str] | None) -> None:
     for place in left_to_decide(project):
         click.echo(f"conflict {place}: in a package that people own")
         left = True
-    click.echo(f"{len(results)} package{'' if len(results) == 1 else 's'} woven from the merged fragments")
+    woven = sum(not isinstance(found, LoomError) for _, found in results)
+    click.echo(f"{woven} package{'' if woven == 1 else 's'} woven from the merged fragments")
     if left or failed:
         raise click.exceptions.Exit(2 if failed else 1)
 

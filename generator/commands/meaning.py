@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import click
@@ -9,8 +10,10 @@ import click
 from generator.commands.against import Report, against, as_json
 from generator.commands.console import complain, write_json
 from generator.disk.project import Project
+from generator.errors import LoomError
 from generator.programs.verdicts import ENTRIES, SAME_PROGRAM, VERDICTS
 
+NO_OTHER = "no package is another program"
 SHOWN = 6  # packages, sources or files that a line names
 
 
@@ -36,7 +39,7 @@ def show(project: Project, revision: str, in_json: bool, in_markdown: bool) -> i
     if in_json:
         write_json(as_json(commit, reports, errors))
     else:
-        click.echo((markdown if in_markdown else plain)(commit[:10], reports))
+        click.echo((markdown if in_markdown else plain)(commit[:10], reports, errors))
     for error in errors if not in_json else []:
         complain(error)
     return 2 if errors else 1 if any(report.differs for report in reports) else 0
@@ -65,9 +68,9 @@ def groups(reports: list[Report]) -> list[Group]:
     return sorted(merged.values(), key=lambda group: -VERDICTS.index(group.verdict))
 
 
-def plain(before: str, reports: list[Report]) -> str:
+def plain(before: str, reports: list[Report], errors: Sequence[LoomError] = ()) -> str:
     """For people at a terminal; `before` says what the packages are compared with."""
-    lines = [_summary(before, reports)]
+    lines = [_summary(before, reports, errors)]
     for group in groups(reports):
         lines += ["", f"{group.verdict}: {_entries(group.entries)}, {_packages(group.packages)}"]
         lines += [f"  {line}" for line in (_why(group), _sources(group.sources)) if line]
@@ -78,9 +81,10 @@ def plain(before: str, reports: list[Report]) -> str:
     return "\n".join(lines)
 
 
-def markdown(before: str, reports: list[Report]) -> str:
+def markdown(before: str, reports: list[Report], errors: Sequence[LoomError]) -> str:
     """A comment for a review."""
-    lines = [f"**{_summary(before, reports)}**", "", "| verdict | of | packages | how it is known | fragments |"]
+    lines = [f"**{_summary(before, reports, errors)}**", "", *(f"- error: {error}" for error in errors)]
+    lines += [*([""] if errors else []), "| verdict | of | packages | how it is known | fragments |"]
     lines.append("| --- | --- | --- | --- | --- |")
     for group in groups(reports):
         cells = group.verdict, _entries(group.entries), _packages(group.packages), _why(group), _sources(group.sources)
@@ -93,9 +97,10 @@ def markdown(before: str, reports: list[Report]) -> str:
     return "\n".join(lines)
 
 
-def _summary(before: str, reports: list[Report]) -> str:
+def _summary(before: str, reports: list[Report], errors: Sequence[LoomError]) -> str:
     differ, text = (sum(bool(getattr(report, name)) for report in reports) for name in ("differs", "files"))
-    same = "no package is another program" if not differ else f"{differ} may be another"
+    same = f"{differ} may be another" if differ else "none of them is another program" if errors else NO_OTHER
+    same += "; packages that cannot be woven are left out" if errors else ""
     count = f"{len(reports)} package{'' if len(reports) == 1 else 's'}"
     return f"against {before}: {count}, {text} with another text; {same}"
 

@@ -80,15 +80,20 @@ class Statement:
 
     Attributes:
         owner: the function or class that it stands in, '' for the module.
+        place: the blocks that it stands in, from the module's, such as `.body.orelse`: with the order of statements,
+            whose they are.
         runs: whether it runs when its function is called, and not when the file is imported.
         lines: of the statement; of a function or class those of all of its body.
         binds: the names that it gives a value to, where it runs when the file is imported.
         reads: every name in it, but for those that it imports.
         kind: of syntax.
         branches: line and column of the parts of expressions that need not be computed when it runs.
+        parameters: of a function.
+        header: of a function or class, what its body does not show: decorators, bases, defaults of parameters.
     """
 
     owner: str
+    place: str
     runs: bool
     lines: range
     binds: frozenset[str]
@@ -96,14 +101,21 @@ class Statement:
     kind: str
     text: str
     branches: frozenset[tuple[int, int]]
+    parameters: frozenset[str]
+    header: frozenset[tuple[str, str]]
+
+    def header_differs(self, other: Statement) -> bool:
+        """Whether two definitions of one name are decorated, derived or, for a parameter of both, left out unlike."""
+        parameters = self.parameters & other.parameters
+        return any(not of or of in parameters for of, _ in self.header ^ other.header)
 
 
 def statements(text: str) -> list[Statement]:
     """All of a file, in order."""
-    return list(_walk(_parsed(text)[0].body, "", False))
+    return list(_walk(_parsed(text)[0].body, "", ".body", False))
 
 
-def _walk(body: list, owner: str, runs: bool) -> Iterator[Statement]:
+def _walk(body: list, owner: str, place: str, runs: bool) -> Iterator[Statement]:
     for node in body:
         inner = {name: getattr(node, name) for name in BODIES if isinstance(getattr(node, name, None), list)}
         defines = isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef))
@@ -117,10 +129,25 @@ def _walk(body: list, owner: str, runs: bool) -> Iterator[Statement]:
         binds |= {node.name} if defines else set()
         lines = range(node.lineno, end + 1)
         kind, dump = type(node).__name__, ast.dump(head)
-        yield Statement(owner, runs, lines, frozenset(binds), frozenset(reads), kind, dump, _branches(head))
+        known = frozenset(binds), frozenset(reads), kind, dump, _branches(head), *_header(node)
+        yield Statement(owner, place, runs, lines, *known)
         name = f"{owner}.{node.name}" if owner and defines else node.name if defines else owner
-        for part in inner.values():
-            yield from _walk(part, name, (runs or kind != "ClassDef") if defines else runs)
+        for block, part in inner.items():
+            yield from _walk(part, name, f"{place}.{block}", (runs or kind != "ClassDef") if defines else runs)
+
+
+def _header(node: ast.AST) -> tuple[frozenset[str], frozenset[tuple[str, str]]]:
+    """The parameters of a definition, and its header: what is of a parameter has its name."""
+    if isinstance(node, ast.ClassDef):
+        return frozenset(), frozenset(("", ast.dump(x)) for x in [*node.decorator_list, *node.bases, *node.keywords])
+    if not isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
+        return frozenset(), frozenset()
+    positional = [*node.args.posonlyargs, *node.args.args]
+    after = positional[len(positional) - len(node.args.defaults) :]
+    defaults = [*zip(after, node.args.defaults, strict=True)]
+    defaults += [(x, value) for x, value in zip(node.args.kwonlyargs, node.args.kw_defaults, strict=True) if value]
+    header = [(x.arg, ast.dump(value)) for x, value in defaults] + [("", ast.dump(x)) for x in node.decorator_list]
+    return frozenset(x.arg for x in [*positional, *node.args.kwonlyargs]), frozenset(header)
 
 
 def _branches(head: ast.AST) -> frozenset[tuple[int, int]]:
@@ -135,7 +162,7 @@ def changed(before: str, after: str) -> tuple[list[Statement], list[Statement]]:
     codes = _functions(_parsed(before)[1]), _functions(_parsed(after)[1])
     same = {name for name in codes[0].keys() & codes[1].keys() if codes[0][name] == codes[1][name]}
     result: tuple[list[Statement], list[Statement]] = ([], [])
-    for hunk in hunks(*([f"{it.owner} {it.text}" for it in side] for side in sides)):
+    for hunk in hunks(*([f"{it.owner} {it.place} {it.text}" for it in side] for side in sides)):
         for found, side, numbers in zip(result, sides, hunk, strict=True):
             found += [side[number] for number in numbers if side[number].owner not in same]
     return result

@@ -24,15 +24,21 @@ def untraced(paths: list[str], before: Version, after: Version, facts: tuple[Fac
             pair = changed(sides[0], sides[1])
         except (SyntaxError, ValueError):
             return [Finding(HOST, UNDECIDED, f"{path} is no Python")]
-        for ran, side in zip(runs, pair, strict=True):
+        for ran, side, other in zip(runs, pair, pair[::-1], strict=True):
             for statement in side:
-                if not ran.covers(path, statement):
+                if not ran.covers(path, statement) or _header_differs(statement, other):
                     found.setdefault(f"{path} {statement.owner or ', '.join(sorted(statement.binds)) or 'imports'}")
     if not found:
         return []
     names = list(found)
     more = f" and {len(names) - MOST} more" if len(names) > MOST else ""
     return [Finding(HOST, UNDECIDED, f"no traced program runs: {'; '.join(names[:MOST])}{more}")]
+
+
+def _header_differs(statement: Statement, other: list[Statement]) -> bool:
+    """Whether a definition gives those who call it something else, who need not be traced, though its body is."""
+    name = statement.kind, statement.owner, statement.binds
+    return any((it.kind, it.owner, it.binds) == name and it.header_differs(statement) for it in other)
 
 
 class _Ran:

@@ -37,7 +37,7 @@ def reason(woven: Woven, edited: Edited, hunk: Hunk, outcome: Outcome | None) ->
     if broken and (made := _weaver_made(woven, hunk, origins)):
         return Refusal(hunk.path, hunk.at, *made)
     if outcome.error:
-        said = str(outcome.error).replace("\n ", "")
+        said = str(outcome.error).replace("\n  ", ". ")
         return Refusal(hunk.path, hunk.at, f"the fragments would not weave: {said}", f"It came from {there}.")
     if several := _several(woven, hunk):
         return Refusal(hunk.path, hunk.at, *several)
@@ -67,7 +67,8 @@ def _no_fragment(woven: Woven, edited: Edited, hunk: Hunk) -> tuple[str, str] | 
     """What is made by a template, an architecture, or gen itself."""
     segments = woven.package.origins.get(hunk.path)
     if segments is None:
-        text = next((woven.lines[hunk.path][n].strip() for n in _rows(hunk) if woven.lines[hunk.path][n].strip()), "")
+        lines = woven.lines[hunk.path]
+        text = next((lines[n].strip() for n in _rows(hunk) if n < len(lines) and lines[n].strip()), "")
         found = [
             f"{path}:{number}"
             for path in woven.package.inputs
@@ -98,7 +99,8 @@ def _formatting(woven: Woven, edited: Edited, hunk: Hunk) -> tuple[str, str] | N
     first, last = hunk.at - 1, hunk.at - 1 + max(len(hunk.lines), 1)
     for old, new in hunks(text.split("\n"), after):
         if old.start < last and max(old.stop, old.start + 1) > first:
-            lines = " / ".join(line.strip() for line in after[new.start : new.stop]) or "nothing"
+            lines = " / ".join(line.strip() for line in after[new.start : new.stop])
+            lines = lines or ("an empty line" if new else "nothing")
             return "gen formats with ruff, which would undo this", f"Write it as ruff does: {short(lines)}"
     return None
 

@@ -167,5 +167,18 @@ def test_owned_package_that_conflicts(branches):
     assert marks(branches) == [ONE]
 
 
+def test_fragments_that_cannot_be_woven(branches):
+    change(branches, "theirs", (SHIFT, "y + 1", "y + 7"))
+    branches.git("checkout", "-q", "main")
+    change(branches, "main", (NET, "# up", "# upward"))
+    branches.git("merge", "-q", "theirs", code=1)
+    branches.replace(NET, "# upward", "((")
+    found = branches.run("merge", code=2)
+    assert "0 packages woven" in found.stdout
+    branches.replace(NET, "((", "# upward")
+    branches.run("merge")
+    check_whole(branches)
+
+
 def test_no_merge(repository):
     assert "no merge is going on" in repository.run("merge", code=2).stderr

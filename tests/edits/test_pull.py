@@ -145,10 +145,12 @@ class TestRefused:
             (ONE, "x = x * 2", "x = x * 7", "a value that is filled in at fragments/model/net.py:32", "setting"),
             (ONE, "import math", "import math\nimport os", "an import that nothing uses", "pull it together"),
             (ONE, "y = y * y", "y = y*y", "gen formats with ruff", "y = y * y"),
+            (ONE, "\n\n\ndef model", "\n\ndef model", "gen formats with ruff", "an empty line"),
             (ONE, "return y + 0", "return y + no", "the fragments would not weave", "came from"),
             (ONE, "return y + 0", "return y +", "the file is not valid Python", "Make it run"),
             (ONE, "# Fragments: model/net", "# Fragments: model/mine", "gen writes these lines itself", "leave"),
             ("generated/one_any/README.md", "Made for", "Built for", "a template", "templates/README.md.jinja:3"),
+            ("generated/one_any/README.md", "you.\n", "you.\nMore.\n", "a template", "templates/README.md.jinja:3"),
             ("generated/one_any/config.py", "The settings.", "Settings.", "package.toml:12, which is no", "by hand"),
         ],
     )

@@ -7,6 +7,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
 import yaml
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -90,3 +91,11 @@ def test_action(tmp_path):
     done = subprocess.run(command, **place)
     assert done.returncode == 1 and done.stdout.startswith(b"::error file=generated/llama2_cpu/model.py,line=")
     assert "edited   generated/llama2_cpu/model.py" in summary.read_text()
+
+
+@pytest.mark.parametrize("options", ([], ["--markdown"]))
+def test_meaning_of_a_change_says_what_it_leaves_out(repository, options):
+    repository.replace("fragments/model/shift.py", "y + 1", "y + nowhere")
+    found = repository.run("diff", "--against", "HEAD", *options, code=2).stdout
+    assert "1 package, 0 with another text; none of them is another program; packages that cannot be woven" in found
+    assert ("error: fragments/model/shift.py" in found) == bool(options)

@@ -329,6 +329,12 @@ MUTATIONS = [
     Mutation(
         "dtype of moments", "train/adamw", [("mu_dtype=config.moments_dtype, ", "")], every([T, I, P], OTHER_PARAMETERS)
     ),
+    Mutation(
+        "rate late in a run",
+        "train/cosine",
+        [("config.final_ratio * peak", "0.5 * config.final_ratio * peak")],
+        every([T], OTHER),
+    ),
     # other layout
     Mutation(
         "axes of a parameter",
@@ -385,6 +391,31 @@ MUTATIONS = [
         "llama2_tpu",
     ),
     Mutation("code on the host", "train/monitor", [("/ 60\n", "/ 30\n")], every([H], UNDECIDED)),
+    Mutation(
+        "statements of another block",
+        "train/loop",
+        [
+            (
+                "    checkpoints.save(step, state.model, dataclasses.replace(state, model=None), data)\n    "
+                '                    goodput.spent("checkpoints")\n',
+                "checkpoints.save(step, state.model, dataclasses.replace(state, model=None), data)\n"
+                '                    goodput.spent("checkpoints")\n',
+            )
+        ],
+        every([H], UNDECIDED),
+    ),
+    Mutation(
+        "default of an argument",
+        "parallel/parallel",
+        [("fsdp: int = -1, tensor", "fsdp: int = 1, tensor")],
+        every([H], UNDECIDED),
+    ),
+    Mutation(
+        "comparison of objects",
+        "engine/request",
+        [("@dataclasses.dataclass(eq=False)", "@dataclasses.dataclass")],
+        every([H], UNDECIDED),
+    ),
 ]
 
 

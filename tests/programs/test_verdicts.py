@@ -30,6 +30,9 @@ CHOSEN = (
     "default of a size",
     "what a policy keeps",
     "code on the host",
+    "rate late in a run",
+    "statements of another block",
+    "default of an argument",
 )
 
 
