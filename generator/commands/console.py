@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import json
+import signal
 from typing import Any
 
 import click
@@ -28,7 +29,10 @@ def write_json(value: Any) -> None:
 
 
 class Commands(click.Group):
-    """Turns a user's mistake into `error: ...` and exit code 2, and names the nearest command for an unknown one."""
+    """Turns a user's mistake into `error: ...` and exit code 2, and Ctrl-C into 130.
+
+    For an unknown command it names the nearest.
+    """
 
     def resolve_command(self, ctx: click.Context, args: list[str]) -> Any:
         if args and not args[0].startswith("-") and args[0] not in self.commands:
@@ -40,6 +44,9 @@ class Commands(click.Group):
             return super().invoke(ctx)
         except LoomError as error:
             complain(error)
+        except KeyboardInterrupt:  # of which click makes 1, which means differences here
+            click.echo("stopped", err=True)
+            ctx.exit(128 + signal.SIGINT)
         except OSError as error:
             if error.errno == errno.EPIPE:  # `gen list | head`: click ends it quietly
                 raise

@@ -46,8 +46,9 @@ def base_texts(folder: Path, lock: Lock, weave: Callable[[], dict[str, str]]) ->
     for path in sorted(wanted.keys() - found.keys()):
         text = older_file(folder, path, wanted[path])
         if text is None:
-            remedy = "Fetch the whole history of git, or merge by hand: gen build --out DIR makes what is woven now."
-            raise LoomError("what was woven here is found nowhere", show(folder / path), remedy)
+            remedy = f"Take {BASE} back as gen wrote it, fetch the whole history of git, or merge by hand: "
+            remedy += "gen build --out DIR makes what is woven now."
+            raise LoomError(f"what was woven here is found nowhere, in {BASE} neither", show(folder / path), remedy)
         found[path] = text
     return found
 

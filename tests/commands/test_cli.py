@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -35,6 +37,19 @@ try:
 finally:
     print(*sorted(sys.modules), file=sys.stderr)
 """
+
+
+def test_an_interrupt_is_no_difference(tmp_path):
+    """Ctrl-C while packages are woven, in all of its processes."""
+    command = sys.executable, "-m", "generator", "build", "--all", "--out", str(tmp_path)
+    with subprocess.Popen(
+        command, cwd=REPOSITORY, stderr=subprocess.PIPE, text=True, start_new_session=True
+    ) as process:
+        while "[1/" not in (said := process.stderr.readline()):
+            assert said, "it ended"
+        os.killpg(process.pid, signal.SIGINT)
+        rest = process.stderr.read()
+    assert process.returncode == 130 and rest.endswith("stopped\n") and "Traceback" not in rest, rest
 
 
 def test_version_and_help(workshop):
