@@ -65,6 +65,7 @@ test: lint
 	cd generated && $(PYTEST) llama2_cpu
 	cd generated && $(PYTEST) llama2_gpu/tests/test_model.py llama2_tpu/tests/test_model.py llama2_tpu/tests/test_compile.py
 	cd generated && $(PYTEST) */tests/test_reference.py */tests/test_attention.py
+	cd generated && $(PYTEST) $(patsubst %,%_tpu/tests/test_pages_kernel.py,llama2 gemma2 llama4)
 
 # every test of every package: an hour
 test-packages: setup-test

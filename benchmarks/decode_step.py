@@ -22,9 +22,9 @@ from flax import nnx
 from jax.sharding import NamedSharding, PartitionSpec
 from llama2_tpu.compile import topology_devices
 from llama2_tpu.config import PRESETS
-from llama2_tpu.engine import Draws, StepInput, run
+from llama2_tpu.engine import Draws, EngineSettings, StepInput, run, write
 from llama2_tpu.model import Decoder
-from llama2_tpu.pages import numbered_layers, table_widths
+from llama2_tpu.pages import empty_pages, numbered_layers, table_widths
 from llama2_tpu.parallel import abstract, make_mesh
 
 BANDWIDTH = {"v4": 1228e9, "v5e": 819e9, "v5p": 2765e9, "v6e": 1640e9}  # bytes a second of a chip, as published
@@ -36,7 +36,7 @@ def main() -> None:
     parser.add_argument("topology")
     parser.add_argument("--texts", type=int, default=1)
     parser.add_argument("--length", type=int, default=2048)
-    parser.add_argument("--page-size", type=int, default=16)
+    parser.add_argument("--page-size", type=int, default=EngineSettings().page_size)
     parser.add_argument("--hlo", type=Path)
     given = parser.parse_args()
     config, B, S = PRESETS[given.preset], given.texts, given.page_size
@@ -50,8 +50,8 @@ def main() -> None:
         model = abstract(lambda: Decoder(config, nnx.Rngs(0)), mesh)
         model = jax.tree.map(lambda x: x.update(dtype=config.dtype) if x.ndim > 1 else x, model)  # of layers' norms too
         width = table_widths(given.length, S)[-1]
-        pool = config.layers, 1 + B * width, config.kv_heads, S, config.head_size
-        pages = array(pool, config.dtype, None, None, "tensor")
+        pool = jax.eval_shape(lambda: empty_pages(config, 1 + B * width, S))[0]
+        pages = array(pool.shape, pool.dtype, None, None, "tensor")
         texts = array((B + 1, given.length + 2), jnp.int32)
         numbers, flags = array((B,), jnp.int32), array((B,), jnp.bool_)
         types = {"prompt": jnp.int32, "top_k": jnp.int32, "seed": jnp.uint32}
@@ -60,17 +60,22 @@ def main() -> None:
         step = StepInput(
             numbers, numbers, numbers, flags, array((B, 0), jnp.int32), tables, array((), jnp.bool_), draws
         )
-        lowered = run.lower(model, pages, pages, texts, numbered_layers(config), step, length=1, whole=False)
-    compiled = lowered.compile()
-    memory, chip = compiled.memory_analysis(), given.topology.partition(":")[0]
+        layers = numbered_layers(config)
+        compiled = run.lower(model, pages, pages, texts, layers, step, length=1, whole=False).compile()
+        new = array((config.layers, B, 1, *pool.shape[2::2]), pool.dtype, None, None, None, "tensor")
+        cache = layers._replace(key=new, value=new)
+        writing = write.lower(pages, pages, cache, step, length=1).compile()
+    chip = given.topology.partition(":")[0]
     weights = sum(x.size * x.dtype.itemsize for x in jax.tree.leaves(model)) / len(devices)
-    cache = 2 * pages.size * pages.dtype.itemsize / len(devices)
-    milliseconds = 1e3 * (weights + cache) / BANDWIDTH[chip]
+    held = 2 * pages.size * pages.dtype.itemsize / len(devices)
+    milliseconds = 1e3 * (weights + held) / BANDWIDTH[chip]
     print(f"{given.preset} on {len(devices)} {chip}, {B} texts of {given.length} tokens, by chip:")
-    print(f"weights {weights / 1e9:.2f} GB, keys and values {cache / 1e9:.2f} GB: read once in {milliseconds:.2f} ms")
-    print(f"beside them {memory.temp_size_in_bytes / 1e9:.2f} GB")
+    print(f"weights {weights / 1e9:.2f} GB, keys and values {held / 1e9:.2f} GB: read once in {milliseconds:.2f} ms")
+    for program, what in (compiled, "to draw tokens"), (writing, "to write what they add to pages"):
+        print(f"beside them {program.memory_analysis().temp_size_in_bytes / 1e9:.2f} GB {what}")
     if given.hlo:
         given.hlo.write_text(compiled.as_text())
+        given.hlo.with_suffix(".write.hlo").write_text(writing.as_text())
 
 
 if __name__ == "__main__":

@@ -27,7 +27,7 @@ def soft_cap(self) -> float:
     return self.soft_cap
 
 
-@splice("attend.scores", "attend_cached.scores", optional=True)
+@splice("attend.scores", "attend_cached.scores", "attend_token.scores", optional=True)
 def _(scores, soft_cap):
     scores = soft_cap * jnp.tanh(scores / soft_cap)
 
@@ -37,7 +37,7 @@ def _(make_kernel, soft_cap):
     make_kernel = functools.partial(make_kernel, attn_logits_soft_cap=soft_cap)
 
 
-@splice("test_attention.run", after="sliding_window", optional=True)
+@splice("test_attention.run", "test_pages_kernel.run", after="sliding_window", optional=True)
 def _(run):
     run = functools.partial(run, soft_cap=2.0)
 

@@ -42,10 +42,20 @@ def _(visible, distance, positions, chunk):
     visible = visible & ((position - distance) // chunk == position // chunk)
 
 
+@splice("attend_token.first", optional=True)
+def _(first, before, chunk):
+    first = jnp.maximum(first, before // chunk * chunk)
+
+
 @splice("attend_splash.causal", optional=True)
 def _(mask, T, padding, chunk):
     # passes over the blocks that are a chunk or more in the past; the segments do the rest
     mask = splash.LocalMask((T + padding, T + padding), (chunk - 1, 0), offset=0)
+
+
+@splice("test_pages_kernel.run", optional=True)
+def _(run):
+    run = functools.partial(run, chunk=100)
 
 
 @splice("test_attention.run", optional=True)

@@ -5,6 +5,7 @@ Source: Beltagy et al. 2020, arXiv 2004.05150, section 3.1.
 
 import functools
 
+import jax.numpy as jnp
 from jax.experimental.pallas.ops.tpu import splash_attention as splash
 
 from generator.language import layers, provide, splice
@@ -31,6 +32,11 @@ def _(visible, distance, window):
     visible = visible & (distance < window)
 
 
+@splice("attend_token.first", optional=True)
+def _(first, before, window):
+    first = jnp.maximum(first, before - window + 1)
+
+
 @splice("attend_splash.causal", optional=True)
 def _(mask, T, padding, window):
     mask = splash.LocalMask((T + padding, T + padding), (window - 1, 0), offset=0)
@@ -41,7 +47,7 @@ def _(options, q, window):
     options["local_window_size"] = min(window, q.shape[1]) - 1, 0
 
 
-@splice("test_attention.run", optional=True)
+@splice("test_attention.run", "test_pages_kernel.run", optional=True)
 def _(run):
     run = functools.partial(run, window=5)
 

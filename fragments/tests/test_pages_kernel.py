@@ -1,0 +1,70 @@
+"""The kernel that attends over pages: what plain sums over them give, on one device and on two."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from generator.language import excludes, point, requires
+from generator.language.roles import RULES, Cache, Pages, attend_cached, attend_token, make_mesh, run_python
+
+requires("write_rows")  # and what else the kernel does
+excludes("latent_attention", "attention_sinks")
+
+
+# of four blocks of 512 places each; the first text has no pages, and the last row is padding
+BEFORE = np.array([0, 1, 128, 512, 1500, 2047, -1], np.int32)
+
+
+def kernel_and_sums():
+    """`attend_token` and `attend_cached` as layers call them."""
+    runs = []
+    for run in attend_token, attend_cached:
+        point("test_pages_kernel.run", run)
+        runs.append(jax.jit(run))
+    return runs
+
+
+def draw_inputs(heads, dtype):
+    """A token of each text, the second of two layers, and a pool of 12 pages for 4 key and value heads."""
+    rng = np.random.default_rng(heads)
+
+    def numbers(*shape):
+        return jnp.asarray(rng.normal(size=shape), dtype)
+
+    tables = rng.integers(1, 12, (len(BEFORE), 16)) * (np.arange(16) * 128 < BEFORE[:, None])  # page 0: not theirs
+    key, value = numbers(2, 2, 12, 4, 128, 256).at[:, :, 0].set(100)
+    new = Cache(jnp.int32(1), numbers(len(BEFORE), 1, 4, 256), numbers(len(BEFORE), 1, 4, 256))
+    return numbers(len(BEFORE), 1, heads, 256), new, Pages(key, value, jnp.asarray(tables, jnp.int32)), BEFORE[:, None]
+
+
+@pytest.mark.parametrize("heads", [4, 12])
+def test_the_kernel_gives_what_sums_give(heads):
+    kernel, sums = kernel_and_sums()
+    expected = sums(*draw_inputs(heads, jnp.float32))[:-1]
+    np.testing.assert_allclose(kernel(*draw_inputs(heads, jnp.float32))[:-1], expected, atol=1e-5)
+    rounded = kernel(*draw_inputs(heads, jnp.bfloat16))[:-1]
+    assert rounded.dtype == jnp.bfloat16
+    np.testing.assert_allclose(rounded.astype(jnp.float32), expected, atol=0.03)
+
+
+def check_two_devices() -> None:
+    """Each has half of the heads: neither the kernel nor what is written to the pool brings any to the other."""
+    kernel, sums = kernel_and_sums()
+    q, cache, pages, positions = draw_inputs(12, jnp.float32)
+    expected, stacked = sums(q, cache, pages, positions), jax.tree.map(lambda x: x[None], cache)
+    written = pages.write(stacked, positions)
+    mesh = make_mesh(1, 1, 2)
+    heads = jax.NamedSharding(mesh, jax.P(None, None, RULES["kv_heads"]))
+    q, pages = jax.device_put((q, pages), (heads, Pages(heads, heads, jax.NamedSharding(mesh, jax.P()))))
+    with jax.set_mesh(mesh):
+        np.testing.assert_allclose(kernel(q, cache, pages, positions)[:-1], expected[:-1], atol=1e-5)
+        write = jax.jit(Pages.write).lower(pages, stacked, positions).compile()
+        assert "all-" not in kernel.lower(q, cache, pages, positions).compile().as_text() + write.as_text()
+        assert all(map(jnp.array_equal, write(pages, stacked, positions), written))
+
+
+def test_two_devices_have_half_of_the_heads_each():
+    program = f"from {__name__} import check_two_devices; check_two_devices()"
+    process = run_python("-c", program, devices=2)
+    assert process.returncode == 0, process.stderr
