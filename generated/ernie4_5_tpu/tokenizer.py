@@ -29,7 +29,7 @@ class FileTokenizer:
     """A Hugging Face tokenizer.json; bos and eos are Llama 2's, or as a tokenizer_config.json beside it says."""
 
     def __init__(self, path: epath.Path):
-        beside = path.with_name("tokenizer_config.json")
+        beside = path.parent / "tokenizer_config.json"
         try:
             text = path.read_text()
             self.tokenizer, self.digest = Tokenizer.from_str(text), hashlib.sha256(text.encode()).hexdigest()

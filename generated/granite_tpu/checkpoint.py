@@ -184,7 +184,7 @@ class Checkpoints:
         wanted, folder = named_arrays(tree), self.directory / str(step)
         saved = ocp.StandardCheckpointHandler().metadata(folder / item).tree["arrays"]
         for name in wanted | saved:
-            here, there = (tuple(x[name].shape) if name in x else "absent" for x in (wanted, saved))
+            here, there = (f"{x[name].dtype} {[*x[name].shape]}" if name in x else "absent" for x in (wanted, saved))
             if here != there:
                 settings = changes(self.read_config(step), self.config) if self.config else ""
                 difference = f"{name} is {there} there, {here} here; settings there -> here: {settings or 'the same'}"

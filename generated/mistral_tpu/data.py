@@ -348,10 +348,9 @@ def prepare(source: Positional[str], out: Positional[str], tokenizer: str, worke
     inside = source and Path(source).expanduser().resolve() in (folder, *folder.parents)
     if inside or any(folder in file.resolve().parents for file in files):
         raise InputError(f"{out}: must not be in {source}, nor that in it: give another folder")
-    stats = [path.stat() for path in files]
-    state = [(stat.st_size, stat.st_mtime_ns) for stat in stats]
-    wanted = {"source": source, "state": zlib.crc32(repr(state).encode())}
-    wanted["tokenizer"] = identity(load_tokenizer(tokenizer))
+    stats = [(stat.st_size, stat.st_mtime_ns) for stat in map(Path.stat, files)]
+    about = {"source": source, "state": zlib.crc32(repr(stats).encode())}
+    wanted = about | {"tokenizer": identity(load_tokenizer(tokenizer))}
     there = read_description(out)
     if not there and folder.exists() and any(folder.iterdir()):
         raise InputError(f"{out}: already exists: give a new folder")
@@ -368,11 +367,10 @@ def prepare(source: Positional[str], out: Positional[str], tokenizer: str, worke
         describe({})
     for half in folder.glob("*.half-*"):  # of workers that were killed
         half.unlink()
-    plan = plan_shards(files, [stat.st_size for stat in stats])
+    plan = plan_shards(files, [size for size, _ in stats])
     names = [f"tokens-{number:05}-of-{len(plan):05}" for number in range(len(plan))]
-    known = there["shards"] if there else {}
-    counts = {name: count_records(folder / name) for name in names}
-    counts = {name: count if count == known.get(name, count) else None for name, count in counts.items()}
+    found, known = {name: count_records(folder / name) for name in names}, there["shards"] if there else {}
+    counts = {name: count if count == known.get(name, count) else None for name, count in found.items()}
     todo = [(name, shard) for name, shard in zip(names, plan, strict=True) if counts[name] is None]
     spawn = multiprocessing.get_context("spawn")
     with concurrent.futures.ProcessPoolExecutor(workers, spawn, end_with_parent) as pool:
@@ -391,6 +389,8 @@ def prepare(source: Positional[str], out: Positional[str], tokenizer: str, worke
                 worker.terminate()
     if not sum(counts.values()):
         raise InputError(f"{source}: holds no documents: give another source")
+    if stats != [(stat.st_size, stat.st_mtime_ns) for stat in map(Path.stat, files)]:  # each worker has read it anew
+        raise InputError(f"{source}: has changed since this began: prepare it again, in a new folder")
     describe(counts)
     print(f"{sum(counts.values()):,} documents in {len(counts)} files: train with --data {out} --tokenizer {tokenizer}")
 

@@ -162,7 +162,7 @@ class EngineSettings:
     max_rows: int = 32  # requests that run at a time
     queue: int = 1024  # requests that wait at most
     max_length: int = 0  # tokens of the longest text with its prompt; 0: the context that the model was made for
-    page_size: int = 16  # tokens in a page; texts share whole pages that they begin with
+    page_size: int = 64  # tokens in a page; texts share whole pages that they begin with
     cache_tokens: int = 0  # tokens that all pages have room for; 0: as many as max_rows texts have, or as fit
     chunk: int = 256  # tokens of prompts in a step, between which running texts go on
     guesses: int = 0  # tokens that a step checks of each text, beside the one it draws, where the text repeats itself

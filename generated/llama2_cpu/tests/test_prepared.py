@@ -184,6 +184,22 @@ def test_prepare_goes_on_after_a_kill(tmp_path):
     assert len(list(open_tokens(str(out), load_tokenizer("bytes")))) == 800
 
 
+def test_texts_that_grow_while_they_are_read_are_refused(tmp_path):
+    """Else the parts of a file, which workers count each by itself, overlap or leave documents out."""
+    data = write_jsonl(tmp_path / "texts.jsonl", [f"{i} " + "word " * 2000 for i in range(400)])  # 4 MB, in 4 files
+    command = [sys.executable, "-m", f"{PACKAGE.name}.data", "prepare", data, str(tmp_path / "out")]
+    command += ["--tokenizer=bytes", "--workers=1"]
+    process = subprocess.Popen(command, cwd=PACKAGE.parent, stderr=subprocess.PIPE, text=True)
+    while not (tmp_path / "out" / "tokens-00000-of-00004").exists() and process.poll() is None:
+        time.sleep(0.005)
+    with open(data, "a") as file:
+        file.write('{"text": "more"}\n' * 1000)
+    _, said = process.communicate(timeout=120)
+    assert process.returncode == 2 and "has changed since this began: prepare it again, in a new folder" in said
+    with pytest.raises(InputError, match="it is not whole"):
+        open_tokens(str(tmp_path / "out"), load_tokenizer("bytes"))
+
+
 def bytes_read(data: str, tokenizer: str) -> int:
     """By this process, to begin a run."""
     start = int(Path("/proc/self/io").read_text().split()[1])

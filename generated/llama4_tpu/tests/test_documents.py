@@ -236,6 +236,7 @@ def test_settings_that_do_not_fit_are_named(tmp_path, tokenizer_json, monkeypatc
     assert "no such file: give a file, a folder" in error_of(replace(config, data=str(tmp_path / "no")))
     assert "no such file" in error_of(replace(config, data=str(tmp_path / "*.md")))
     assert "give the path of a tokenizer.json, or bytes" in error_of(replace(config, tokenizer="llama"))
+    assert "give the path of a tokenizer.json" in error_of(replace(config, tokenizer=""))
     assert "give the path of a tokenizer.json" in error_of(replace(config, tokenizer=config.data))
     small = replace(config, tokenizer=str(tokenizer_json), vocab_size=299)
     assert "its 300 tokens exceed a vocab_size of 299: raise that" in error_of(small)

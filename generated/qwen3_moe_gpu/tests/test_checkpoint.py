@@ -114,6 +114,16 @@ def test_a_damaged_checkpoint_is_named_and_the_one_before_is_used(damage, two_ch
     assert len(list(directory.glob("damaged-7-*"))) == 1
 
 
+def test_arrays_of_another_dtype_are_no_damage(state, tmp_path):
+    """As of --moments-dtype, given anew: Orbax would convert them, and their checksums would not be those saved."""
+    checkpoints = Checkpoints(str(tmp_path), SMALL)
+    halves = jax.tree.map(lambda x: x.astype("bfloat16") if x.dtype == "float32" else x, state.opt_state)
+    save_state(checkpoints, 3, dataclasses.replace(state, opt_state=halves))
+    checkpoints.manager.close()
+    with pytest.raises(InputError, match=r"is bfloat16 \[.*\] there, float32 \[.*\] here; settings there -> here"):
+        restore_state(tmp_path)
+
+
 def test_when_all_are_damaged_nothing_begins_anew(two_checkpoints, tmp_path):
     directory = tmp_path / "run"
     shutil.copytree(two_checkpoints, directory)
