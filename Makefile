@@ -5,13 +5,13 @@ DEMO ?= runs/demo
 # tests, the demo and the compiler for absent hardware run on the host's processor
 export JAX_PLATFORMS ?= cpu
 
-.PHONY: help setup setup-test demo test test-packages coverage lint check build loc bench clean
+.PHONY: help setup setup-test demo test test-generator test-woven test-packages coverage lint check build loc bench clean
 
 help:
 	@echo "make demo    build llama2 for this machine, train it on real text, resume it, sample from it"
 	@echo "make test    lint, types, all tests of the generator and of the generated packages"
 	@echo "make test-packages  every test of every generated package: takes an hour"
-	@echo "make coverage  which fragment lines make test executes"
+	@echo "make coverage  which fragment lines the tests of packages execute"
 	@echo "make build   weave every package of generated/packages.toml again"
 	@echo "make check   fail where generated/ has drifted from the fragments"
 	@echo "make loc     measure modularity: fragment lines against generated lines"
@@ -53,12 +53,16 @@ lint: setup-test
 # other families' packages the model, against transformers, and its attention, against plain sums
 PYTEST := ../$(BIN)/python -m pytest -c /dev/null --rootdir=. -q -W error -n 2 --dist loadfile
 
-# commands fork, which a process with JAX must not: apart from the weaver's tests, which run it;
-# tests/robustness imports the committed llama2_cpu, whose name families weave too: by itself
-test: lint
+test: lint test-generator test-woven
+
+# commands fork, which a process with JAX must not: apart from the weaver's tests, which run it
+test-generator: setup-test
 	$(BIN)/python -m pytest -n 2 --dist loadfile -rs tests/commands tests/edits
 	$(BIN)/python -m pytest -n 2 --dist loadfile --ignore tests/commands --ignore tests/edits --ignore tests/families \
 		--ignore tests/robustness --ignore tests/distributed
+
+# tests/robustness imports the committed llama2_cpu, whose name families weave too: by itself
+test-woven: setup-test
 	$(BIN)/python -m pytest -n 2 --dist loadgroup tests/families
 	$(BIN)/python -m pytest -n 2 --dist loadgroup tests/robustness
 	$(BIN)/python -m pytest tests/distributed
@@ -71,11 +75,11 @@ test: lint
 test-packages: setup-test
 	cd generated && for package in */gen.lock; do $(PYTEST) $${package%/*} || exit 1; done
 
-# longer than make test; packages that tests weave stay for gen coverage to find
+# packages that tests weave stay for gen coverage to find
 coverage: setup-test
 	rm -f .coverage*
 	COVERAGE_PROCESS_START=$(CURDIR)/tests/coverage.ini COVERAGE_FILE=$(CURDIR)/.coverage \
-		PYTEST_ADDOPTS="-o tmp_path_retention_count=99" $(MAKE) test
+		PYTEST_ADDOPTS="-o tmp_path_retention_count=99" $(MAKE) test-woven
 	$(BIN)/coverage combine --quiet
 	$(BIN)/gen coverage .coverage --fail-under 95
 

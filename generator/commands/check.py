@@ -9,7 +9,7 @@ from contextlib import suppress
 from typing import NamedTuple
 
 from generator.commands.build import Asked, each_package
-from generator.commands.owned import changed_lines
+from generator.commands.owned import changed_lines, conflicts_left
 from generator.disk.lock import LOCK, Combination, read_lock
 from generator.disk.look import is_cache, kind_of, show
 from generator.disk.project import PACKAGES, Project
@@ -64,7 +64,7 @@ def check_package(asked: Asked, own: list[str], full: bool) -> list[Finding]:
     if not kind_of(asked.folder):
         return [Finding(MISSING, name, shown, "this package was never built, or is gone", build)]
     if asked.by_hand:
-        return [_owned(asked, shown)]
+        return _owned(asked, shown)
     if gone := _gone(asked.project, asked.combination):
         return [Finding(ORPHAN, name, shown, gone, "")]
     found = asked.survey(full)
@@ -86,16 +86,19 @@ def check_package(asked: Asked, own: list[str], full: bool) -> list[Finding]:
     return findings
 
 
-def _owned(asked: Asked, shown: str) -> Finding:
-    """How a package that people own stands; that it differs is no fault."""
+def _owned(asked: Asked, shown: str) -> list[Finding]:
+    """How a package that people own stands; that it differs is no fault, but a conflict that was left in it is."""
     name = asked.combination.name
     try:
         lines, files = changed_lines(asked.folder, asked.combination)
+        left = list(conflicts_left(asked.folder, asked.combination))
     except LoomError as error:
-        return Finding(EDITED, name, error.where or shown, error.message, error.remedy or "")
+        return [Finding(EDITED, name, error.where or shown, error.message, error.remedy or "")]
     many = f"{lines} line{'' if lines == 1 else 's'} changed in {files} file{'' if files == 1 else 's'}"
     late = f"; since then {_few(reasons)}" if (reasons := asked.reasons()) else ""
-    return Finding(OWNED, name, shown, f"{many}{late}", f"gen update {name}" if late else "")
+    reason = "a conflict was left at line {}: decide it, and take the marks out"
+    conflicts = [Finding(EDITED, name, f"{shown}/{path}", reason.format(line), "") for path, line in left]
+    return [*conflicts, Finding(OWNED, name, shown, f"{many}{late}", f"gen update {name}" if late else "")]
 
 
 def _few(reasons: list[str]) -> str:

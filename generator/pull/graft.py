@@ -99,11 +99,18 @@ def grafts(marked: Marked, woven: Sequence[str], hunks: Sequence[Hunk], peers: P
         mine = peers.get(place.join.name, [])
         owners = [_owner(marked, row, mine) for row in range(place.start, place.stop)]
         left = [place.start + n for n, owner in enumerate(owners) if owner is None]
-        if left and len(left) < len(owners) and left == list(range(left[0], left[-1] + 1)):  # what others wrap
+        if not _together(left):  # some stand at points of those others
+            host = f"fragments/{place.join.host}.py"
+            left = [row for row in left if any(path == host for path, _ in marked.sources[row])]
+        if left and len(left) < len(owners) and _together(left):  # what others wrap
             inner = Place(place.join, left[0], left[-1] + 1, indent(marked.lines[left[0]]))
             if inner.start <= first and last <= inner.stop:
                 yield from _within(marked, inner, laid, hunks, (), tuple(mine))
         yield from _within(marked, place, laid, hunks, tuple(peer for peer in mine if peer in owners), ())
+
+
+def _together(rows: list[int]) -> bool:
+    return rows == list(range(rows[0], rows[-1] + 1)) if rows else True
 
 
 def _laid(marked: Marked, woven: Sequence[str], hunk: Hunk) -> tuple[int, int, list[str]]:

@@ -211,7 +211,7 @@ class TestInterrupted:
             replace(folder, path, data)
 
         monkeypatch.setattr(write, "replace_file", replace_some)
-        workshop.run(*BUILD, code=1)
+        workshop.run(*BUILD, code=130)
         assert done[0] == JOURNAL and "model.py" in done
         monkeypatch.setattr(write, "replace_file", replace)
         assert "cut short" in workshop.run("check", code=1).stdout

@@ -41,7 +41,11 @@ finally:
 
 def test_an_interrupt_is_no_difference(tmp_path):
     """Ctrl-C while packages are woven, in all of its processes."""
-    command = sys.executable, "-m", "generator", "build", "--all", "--out", str(tmp_path)
+    # whatever started the tests may ignore interrupts, and what ignores them hands that on
+    program = (
+        "import signal; signal.signal(2, signal.default_int_handler); from generator.commands.cli import main; main()"
+    )
+    command = sys.executable, "-c", program, "build", "--all", "--out", str(tmp_path)
     with subprocess.Popen(
         command, cwd=REPOSITORY, stderr=subprocess.PIPE, text=True, start_new_session=True
     ) as process:

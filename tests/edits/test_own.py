@@ -119,6 +119,8 @@ class TestUpdate:
         text = repository.read(ONE)
         mark = f"<<<<<<< one_any\n    y = y * 7\n=======\n    y = y * 8\n>>>>>>> {SHIFT} (not committed)\n"
         assert mark in text
+        (_, left) = json.loads(repository.run("check", "--json", code=1).stdout)["findings"]
+        assert (left["state"], left["path"]) == ("edited", ONE) and "a conflict was left at line" in left["reason"]
         assert "a conflict was left here" in repository.run("update", "one_any", code=2).stderr
         repository.replace(ONE, mark, "    y = y * 15\n")
         assert "bring nothing new" in repository.run("update", "one_any").stdout
