@@ -103,7 +103,9 @@ class Choice:
 
     def _names(self) -> Iterator[tuple[str, list[str]]]:
         """The lists of names; what a kind selects is left out of what all layers have."""
-        selected = [fragment.name for fragment in self.base.fragments]
+        # and what a package has where nothing that it selects excludes it
+        common = self.base.package_file.data.fragments
+        selected = list(dict.fromkeys([*(fragment.name for fragment in self.base.fragments), *common]))
         out, added = set(self.left_out), list(self.added)
         if self.pattern:
             selected = [name for name in selected if name not in self.base.pattern.of_kinds]

@@ -55,10 +55,14 @@ def reach(project: Project, fragment: str, packages: Sequence[Combination]) -> R
     often = Counter(selected.name for recipe in recipes for selected in recipe.fragments)
     compared = generated = 0
     for recipe in recipes:
-        tests = [selected.name for selected in recipe.fragments if selected.folder == "tests"]  # they name features
+        selected = [each.name for each in recipe.fragments]
+        common = recipe.package_file.data.fragments  # some of them where the feature is not there
+        tests = [
+            name for name in dict.fromkeys([*selected, *common]) if name.startswith("tests/")
+        ]  # they name features
         if not often[fragment]:
             other = files_with(recipe, fragment, tests, library)
-        elif fragment in {selected.name for selected in recipe.fragments}:
+        elif fragment in selected:
             other = files_without(recipe, fragment, tests, library, often)
         else:
             continue
