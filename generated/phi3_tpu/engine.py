@@ -624,8 +624,8 @@ class Engine:
 
     def start(self, rows: int, length: int, parts: list[tuple[Request, int, list[int]]], whole: bool) -> None:
         """Gives the device a step: so many more tokens of each of these requests, and those guessed to follow."""
-        pages = max(len(request.pages) for request, *_ in parts)
-        step = self.device.nothing(rows, pages, length - 1 if parts[0][2] else 0)
+        parts = sorted(parts, key=lambda part: len(part[0].pages))  # texts of like lengths side by side
+        step = self.device.nothing(rows, len(parts[-1][0].pages), length - 1 if parts[0][2] else 0)
         for row, (request, count, guesses) in enumerate(parts):
             step.slots[row], step.starts[row], step.counts[row] = request.slot, request.computed, count + len(guesses)
             step.guesses[row, : len(guesses)] = guesses
