@@ -5,8 +5,11 @@ import math
 import jax
 from jax import Array
 
-from generator.language import splice
+from generator.language import excludes, requires, splice
 from generator.language.roles import Cache, Pages, attend_cached
+
+requires("unstacked")  # of CPUs
+excludes("latent_attention")  # which attends by itself
 
 
 def attend_alike(q: Array, cache: Cache, pages: Pages, positions: Array) -> Array:

@@ -95,6 +95,8 @@ def merge_files(
     conflicts = []
     for path in sorted(base.keys() | theirs.keys()):
         old, mine, new = base.get(path), ours.get(path), theirs.get(path)
+        windows = _windows(mine) and not _windows(old)
+        mine = mine.replace("\r\n", "\n") if mine and windows else mine
         if mine == old or mine == new:
             merged[path] = new
         elif new == old:
@@ -109,7 +111,14 @@ def merge_files(
             if done.conflicts:
                 merged[path], found = _named(path, done.text, new, mapping, roots)
                 conflicts += found
+        if windows and (text := merged[path]):
+            merged[path] = text.replace("\n", "\r\n")
     return merged, conflicts
+
+
+def _windows(text: str | None) -> bool:
+    """Whether all lines end as an editor on Windows ends them."""
+    return text is not None and text.count("\n") == text.count("\r\n") > 0
 
 
 def _named(path: str, text: str, new: str, mapping: str, roots: tuple[Path, ...]) -> tuple[str, list[Conflict]]:

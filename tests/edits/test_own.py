@@ -138,6 +138,17 @@ class TestUpdate:
         assert f"last changed by {commit}\n" in said
         assert f">>>>>>> {SHIFT} ({commit})\n" in repository.read(ONE)
 
+    def test_line_ends_of_windows(self, repository):
+        """An editor's line ends are no edits, and stay."""
+        repository.run("own", "one_any")
+        path = repository.root / ONE
+        path.write_bytes(path.read_bytes().replace(b"# up", b"# mine").replace(b"\n", b"\r\n"))
+        repository.replace(NET, '"nothing came out"', '"empty"')
+        repository.run("update", "one_any")
+        merged = path.read_bytes()
+        assert b'"empty"' in merged and b"# mine" in merged and b"<<<" not in merged
+        assert merged.count(b"\r\n") == merged.count(b"\n")
+
     def test_tests_are_named(self, repository):
         repository.replace("templates/package.toml", "[folders]\n", '[folders]\ntests = "tests/"\n')
         repository.replace(
