@@ -92,6 +92,8 @@ def program_cost(text: str) -> Cost:
             elif base in COLLECTIVES:
                 key = base, *(re.findall(r"channel_id=(\d+)", line)[:1] or [result])
                 size = array_bytes(shape.split("), ")[-1] if kind != base else shape)
+                if name.startswith("all-reduce-scatter"):  # libtpu's reduce-scatter: what it keeps comes last
+                    key, size = ("reduce-scatter", *key[1:]), array_bytes(bodies[name][-1].split("(")[0])
                 total.moved[key] = max(total.moved.get(key, 0), size)
             elif kind == "custom-call" and "tpu_custom_call" in line:
                 total.calls[re.sub(r"[.\d]+$", "", result)] += 1

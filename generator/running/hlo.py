@@ -120,6 +120,11 @@ def parse(text: str) -> Program:
         if len(matches) != len(lines):
             raise ValueError(f"{name} has a line that is no instruction")
         program.computations[name] = [_instruction(match, stacks, whole) for match in matches]
+        if name.startswith("all-reduce-scatter"):  # libtpu's reduce-scatter: an all-reduce, of which it sends a part
+            kept = sum(map(_bytes, ARRAY.findall(matches[-1][3])))
+            for one in program.computations[name]:
+                if one.link:
+                    one.link, one.sent = ("reduce-scatter", one.link[1]), kept
     return program
 
 

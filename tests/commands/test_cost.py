@@ -123,6 +123,8 @@ ENTRY %main (x: f32[8]) -> f32[8] {{
 }}
 """
 
+ENTRY = "ENTRY %main (x: f32[8]) -> f32[8] {\n"
+
 
 @pytest.fixture
 def built(workshop):
@@ -201,6 +203,25 @@ class TestSmall:
             ["total", "21,440", "100.00", "-", "512", "4"],
         ]
         assert ["k", "fragments/model/rope.py:8", "4"] in rows
+
+    def test_scatter(self, small):
+        """What libtpu makes of a reduce-scatter, as it writes it, sends what it keeps."""
+        scatter = """%all-reduce-scatter.1 (p.3: f32[8]) -> f32[2] {
+  %p.3 = f32[8]{0} parameter(0)
+  %all-reduce.1 = f32[8]{0} all-reduce(%p.3), channel_id=9, to_apply=%add, metadata={stack_frame_id=1}
+  ROOT %d.1 = f32[2]{0} dynamic-slice(%all-reduce.1, %o), dynamic_slice_sizes={2}
+}
+
+ENTRY %main (x: f32[8]) -> f32[8] {
+  %s.1 = f32[2]{0} fusion(%x.1), kind=kCustom, calls=%all-reduce-scatter.1, metadata={stack_frame_id=1}
+"""
+        before, after = (json.loads(small(*edit, "--json").stdout)["sources"] for edit in (("", ""), (ENTRY, scatter)))
+        (sent,) = {
+            after[source]["bytes_between_devices"] - row["bytes_between_devices"]
+            for source, row in before.items()
+            if source.endswith("attention.py")
+        }
+        assert sent == 2 * 4
 
     def test_numbers(self, small):
         found = json.loads(small("", "", "--json").stdout)
