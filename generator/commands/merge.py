@@ -125,7 +125,8 @@ def finish_package(asked: Asked, sides: list[Side], changed: set[str]) -> Finish
         }
         base = {path: _woven_then(asked, side, path) for path in edited}
         theirs = {path: text for path in edited if (text := merged.get(path)) is not None}
-        done, more = merge_files(mine, base, theirs, made[MAP].decode(), f"edited in {side.revision}")
+        others = f"edited in {sides[0].revision}", woven
+        done, more = merge_files(mine, base, theirs, made[MAP].decode(), f"edited in {side.revision}", edits=others)
         merged |= done
         conflicts += [one for one in more if one not in conflicts]
     write_package(asked.folder, asked.combination, made, force=True)

@@ -80,6 +80,7 @@ def merge_files(
     mapping: str,
     name: str,
     roots: tuple[Path, ...] = (),
+    edits: tuple[str, dict[str, str]] = ("", {}),
 ) -> tuple[dict[str, str | None], list[Conflict]]:
     """The files of a package, merged three-way; None for a file that is to be gone.
 
@@ -90,6 +91,7 @@ def merge_files(
         mapping: their `gen.map`.
         name: of the package, for marks.
         roots: of the sources, of which git is asked for the commits behind conflicts; none: it is not.
+        edits: where someone has edited `theirs`: who, for marks, and the files as they were woven.
     """
     merged: dict[str, str | None] = {}
     conflicts = []
@@ -109,7 +111,8 @@ def merge_files(
             done = merge_texts(mine, old or "", new, (name, "woven then", "fragments"))
             merged[path] = done.text
             if done.conflicts:
-                merged[path], found = _named(path, done.text, new, mapping, roots)
+                woven = edits[1].get(path, new)
+                merged[path], found = _named(path, done.text, woven, mapping, roots, edits[0])
                 conflicts += found
         if windows and (text := merged[path]):
             merged[path] = text.replace("\n", "\r\n")
@@ -121,7 +124,9 @@ def _windows(text: str | None) -> bool:
     return text is not None and text.count("\n") == text.count("\r\n") > 0
 
 
-def _named(path: str, text: str, new: str, mapping: str, roots: tuple[Path, ...]) -> tuple[str, list[Conflict]]:
+def _named(
+    path: str, text: str, new: str, mapping: str, roots: tuple[Path, ...], editor: str
+) -> tuple[str, list[Conflict]]:
     """The text with the fragments and their commits named at the end of each conflict, and the conflicts."""
     from generator.code.sourcemap import load
 
@@ -134,7 +139,12 @@ def _named(path: str, text: str, new: str, mapping: str, roots: tuple[Path, ...]
             middle = number
         elif line.startswith(MARKS[2]) and start < middle:
             theirs = lines[middle + 1 : number]
-            reached = _find(woven, theirs, lines[:start], lines[number + 1 :], reached)
+            place = _find(woven, theirs, lines[:start], lines[number + 1 :], reached)
+            if place is None and editor:  # no fragment made these lines
+                lines[number] = f"{MARKS[2]}{editor}"
+                conflicts.append(Conflict(path, start + 1, (editor,), "changed on both sides"))
+                continue
+            reached = reached if place is None else place
             rows = range(max(reached - (not theirs), 0), reached + max(len(theirs), 1))
             found = dict.fromkeys(origin for row in rows if row < len(origins) for _, origin in origins[row])
             sources = tuple(str(origin) for origin in found)
@@ -159,15 +169,15 @@ def _commits(origins: Collection[Origin], roots: tuple[Path, ...]) -> dict[str, 
     return commits
 
 
-def _find(woven: list[str], part: list[str], above: list[str], below: list[str], start: int) -> int:
-    """Where lines stand in a woven file, from a row on; lines that were deleted by what stands above and below."""
+def _find(woven: list[str], part: list[str], above: list[str], below: list[str], start: int) -> int | None:
+    """Where lines stand in a woven file, from a row on, if they do; deleted ones by what stands above and below."""
     tries = [(part, 0)] if part else [(above[-count:], count) for count in (3, 2, 1)]
     tries += [] if part else [(below[:count], 0) for count in (3, 2, 1)]
     for lines, before in tries:
         for row in range(max(start - before, 0), len(woven) - len(lines) + 1):
             if lines and woven[row : row + len(lines)] == lines:
                 return row + before
-    return start
+    return None
 
 
 def write_text(folder: Path, path: str, text: str | None) -> None:

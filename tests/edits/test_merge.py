@@ -108,6 +108,19 @@ def test_fragment_and_hand_edit_of_one_line(branches):
     assert "# mine" in text and "# upward" in text and ">>>>>>> fragments/model/net.py" in text
 
 
+def test_two_hand_edits_of_one_line(branches):
+    """The mark names who edited the line, not the fragment that the line came from."""
+    change(branches, "theirs", (ONE, "# up", "# theirs"), build=False)
+    branches.git("checkout", "-q", "main")
+    change(branches, "main", (ONE, "# up", "# ours"), build=False)
+    branches.git("merge", "-q", "theirs", code=1)
+    said = branches.run("merge", code=1).stdout
+    assert f"conflict {ONE}:" in said and NET not in said
+    text = branches.read(ONE)
+    assert "<<<<<<< edited in MERGE_HEAD" in text and ">>>>>>> edited in HEAD\n" in text
+    assert "# ours" in text and "# theirs" in text
+
+
 def test_edit_since_the_merge_began(branches):
     change(branches, "theirs", (SHIFT, "y + 1", "y + 7"))
     branches.git("checkout", "-q", "main")
