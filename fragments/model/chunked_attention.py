@@ -5,11 +5,13 @@ Source: Meta 2025, https://ai.meta.com/blog/llama-4-multimodal-intelligence (its
 
 import functools
 
+import jax
 import jax.numpy as jnp
 from jax import Array
 from jax.experimental.pallas.ops.tpu import splash_attention as splash
 
-from generator.language import layers, provide, setting, splice
+from generator.language import layers, proceed, provide, setting, splice
+from generator.language.roles import UNSEEN
 
 EVERYTHING = 2**30  # the chunk of a layer that sees all tokens
 
@@ -40,6 +42,15 @@ def chunk(self) -> int:
 def _(visible, distance, positions, chunk):
     position = positions[:, None, :, None]
     visible = visible & ((position - distance) // chunk == position // chunk)
+
+
+@splice("attend_cached.loop", optional=True)
+def _(add_block, sums, blocks, before, n, pages, total, context, chunk):
+    if setting("read_to_the_end"):
+        proceed()
+    else:
+        oldest = jnp.min(before, where=before >= 0, initial=UNSEEN) // chunk * chunk  # place that any token sees
+        total, context = jax.lax.fori_loop(oldest // (n * pages.key.shape[3]), blocks, add_block, sums)[1:]
 
 
 @splice("attend_token.first", optional=True)

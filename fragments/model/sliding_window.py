@@ -5,10 +5,12 @@ Source: Beltagy et al. 2020, arXiv 2004.05150, section 3.1.
 
 import functools
 
+import jax
 import jax.numpy as jnp
 from jax.experimental.pallas.ops.tpu import splash_attention as splash
 
-from generator.language import layers, provide, splice
+from generator.language import layers, proceed, provide, setting, splice
+from generator.language.roles import UNSEEN
 
 EVERYTHING = 2**30  # the window of a layer that sees all tokens
 
@@ -30,6 +32,16 @@ def window(self) -> int:
 @splice("attend.mask", "attend_cached.mask", optional=True)
 def _(visible, distance, window):
     visible = visible & (distance < window)
+
+
+@splice("attend_cached.loop", optional=True)
+def _(add_block, sums, blocks, before, n, pages, total, context, window):
+    if setting("read_to_the_end"):
+        proceed()
+    else:
+        oldest = jnp.min(before, where=before >= 0, initial=UNSEEN) - window + 1  # place that any token sees
+        first = jnp.maximum(oldest, 0) // (n * pages.key.shape[3])
+        total, context = jax.lax.fori_loop(first, blocks, add_block, sums)[1:]
 
 
 @splice("attend_token.first", optional=True)

@@ -69,7 +69,7 @@ def pages_at_a_time(size: int) -> int:
 
 def table_widths(longest: int, size: int) -> list[int]:
     """Pages that tables can have, for texts of up to `longest` tokens: multiples of those that are read at a time."""
-    if setting("read_to_the_end"):
+    if setting("table_widths") == "by four":
         tokens = [512 * 4**i for i in range(16) if 512 * 4**i < longest] + [longest]
     else:
         tokens = [longest]
@@ -119,7 +119,8 @@ def attend_cached(q: Array, cache: Cache, pages: Pages, positions: Array) -> Arr
         blocks = pages.tables.shape[1] // n  # all: for how many have keys, the host would wait in each layer
     else:
         blocks = -(jnp.max(before) // -(n * pages.key.shape[3]))
-    _, total, context = jax.lax.fori_loop(0, blocks, add_block, sums)
+    with point("attend_cached.loop", add_block, sums, blocks, before, n, pages):
+        _, total, context = jax.lax.fori_loop(0, blocks, add_block, sums)
     return (context / total).swapaxes(1, 2).astype(q.dtype)
 
 

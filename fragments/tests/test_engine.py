@@ -104,7 +104,8 @@ def test_log_probabilities_are_those_of_training(model, forward):
 
 
 @pytest.mark.parametrize(
-    ("seed", "sizes"), [(0, {}), (1, {}), (2, {"page_size": 16, "chunk": 64}), (3, {"guesses": 3}), (4, {"max_rows": 12})]
+    ("seed", "sizes"),
+    [(0, {}), (1, {}), (2, {"page_size": 16, "chunk": 64}), (3, {"guesses": 3}), (4, {"max_rows": 12})],
 )
 def test_whatever_runs_beside_it_a_request_gives_what_it_gives_alone(model, forward, seed, sizes):
     """Requests that come at random, leave at random, share beginnings, and are more than there are pages for."""

@@ -106,6 +106,6 @@ def attend_cached(q: Array, cache: Cache, pages: Pages, positions: Array) -> Arr
     sums = highest, total, jnp.zeros((B, N, T, cache.value.shape[-1]))
     own = cache.key.swapaxes(1, 2), cache.value.swapaxes(1, 2)
     sums = add_keys(sums, *own, jnp.where(positions < 0, UNSEEN, positions))
-    blocks = pages.tables.shape[1] // n  # all: for how many have keys, the host would wait in each layer
+    blocks = -(jnp.max(before) // -(n * pages.key.shape[3]))
     _, total, context = jax.lax.fori_loop(0, blocks, add_block, sums)
     return (context / total).swapaxes(1, 2).astype(q.dtype)

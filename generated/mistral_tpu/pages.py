@@ -107,6 +107,8 @@ def attend_cached(q: Array, cache: Cache, pages: Pages, positions: Array, window
     sums = highest, total, jnp.zeros((B, N, T, cache.value.shape[-1]))
     own = cache.key.swapaxes(1, 2), cache.value.swapaxes(1, 2)
     sums = add_keys(sums, *own, jnp.where(positions < 0, UNSEEN, positions))
-    blocks = pages.tables.shape[1] // n  # all: for how many have keys, the host would wait in each layer
-    _, total, context = jax.lax.fori_loop(0, blocks, add_block, sums)
+    blocks = -(jnp.max(before) // -(n * pages.key.shape[3]))
+    oldest = jnp.min(before, where=before >= 0, initial=UNSEEN) - window + 1  # place that any token sees
+    first = jnp.maximum(oldest, 0) // (n * pages.key.shape[3])
+    total, context = jax.lax.fori_loop(first, blocks, add_block, sums)[1:]
     return (context / total).swapaxes(1, 2).astype(q.dtype)
