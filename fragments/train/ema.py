@@ -30,7 +30,7 @@ class AveragedState(TrainState):
     average: Decoder
 
 
-def exchange(state: AveragedState) -> AveragedState:
+def swap_average(state: AveragedState) -> AveragedState:
     """The state with its average for its model, as checkpoints have it and evaluation wants it, and back again."""
     return dataclasses.replace(state, model=state.average, average=state.model)
 
@@ -48,11 +48,11 @@ def _(state, model, finite, config):
 
 @splice("train.restored")
 def _(state):
-    state = exchange(state)
+    state = swap_average(state)
 
 
 @splice("train.recorded")
 def _(state):
-    state = exchange(state)
+    state = swap_average(state)
     proceed()
-    state = exchange(state)
+    state = swap_average(state)

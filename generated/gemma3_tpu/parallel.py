@@ -104,7 +104,7 @@ def abstract(create: Callable[[], Any], mesh: Mesh | None) -> Any:
     """
 
     def lay_out(x):
-        if mesh is None:
+        if mesh is None or not jax.tree.leaves(x):  # an optimizer may keep nothing of a parameter
             return x
         axes = x.axes if isinstance(x, nnx.Param) else ()
         logical = (None,) * (x.ndim - len(axes)) + axes

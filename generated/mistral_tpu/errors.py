@@ -42,10 +42,10 @@ def ending_with_messages() -> Iterator[None]:
     try:
         yield
     except (Stop, OSError) as error:
-        print(f"error: {error}", file=sys.stderr)
         is_mistake = isinstance(error, (FileNotFoundError, FileExistsError, NotADirectoryError, IsADirectoryError))
-        code = ExitCode.MISTAKE if is_mistake else getattr(error, "code", ExitCode.STORAGE)
-        raise SystemExit(code) from None
+        what = f"{error.filename}: {error.strerror}: give another path" if is_mistake and error.filename else error
+        print(f"error: {what}", file=sys.stderr)
+        raise SystemExit(ExitCode.MISTAKE if is_mistake else getattr(error, "code", ExitCode.STORAGE)) from None
 
 
 def field_problems(settings: object, bounds: dict[str, tuple[float, float]]) -> list[str]:

@@ -68,7 +68,7 @@ def tell_apart(error: Exception) -> Exception:
         error = error.__cause__
     reason = " ".join(str(error).partition(" [")[0].split())
     if isinstance(error, ImportError):  # gs:// without gcsfs
-        return InputError(reason)
+        return InputError(f"{reason}: pip install {error.name}")
     if not isinstance(error, DAMAGED):
         return error
     failing = reason.startswith(FAILING) or ("os_error_code" in str(error) and not reason.startswith("NOT_FOUND"))

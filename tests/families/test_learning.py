@@ -25,7 +25,7 @@ REPLACES = {"train/wsd": ["train/cosine"], "train/adafactor": ["train/adamw"], "
 
 
 def woven(architecture: str, learning: list[str], folder):
-    without = [name for fragment in learning for name in REPLACES[fragment]]
+    without = [name for fragment in learning for name in REPLACES.get(fragment, [])]
     lines = f'base = "{architecture}"', 'title = "Own"', f"fragments = {learning}", f"without = {without}"
     library = Library({**LIBRARY.files, "templates/architectures/own.toml": "\n".join(lines)})
     return parity.load_package(write(weave("own", "cpu", library), folder))
@@ -202,6 +202,12 @@ def test_a_run_goes_on_to_the_bit_and_its_average_is_that_of_a_plain_loop(packag
 
 def test_a_run_with_moments_in_bfloat16_goes_on_to_the_bit(llama, tmp_path):
     run_twice(llama["train/wsd"], tmp_path, moments_dtype="bfloat16", layers=2)
+
+
+@pytest.mark.parametrize("architecture", ARCHITECTURES)
+def test_a_run_with_muon_goes_on_to_the_bit(architecture, tmp_path):
+    """AdamW keeps nothing of Muon's matrices, nor Muon of AdamW's parameters."""
+    run_twice(woven(architecture, ["train/muon", "train/ema"], tmp_path), tmp_path)
 
 
 def test_a_step_without_finite_gradients_leaves_the_average_alone(llama):

@@ -132,3 +132,11 @@ def test_a_store_that_cannot_be_reached_is_named_and_no_folder_is_made(module, a
     assert process.returncode == 2 and "Traceback" not in process.stderr, process.stderr
     assert "gcs" in process.stderr
     assert not list(tmp_path.iterdir())
+
+
+def test_a_file_is_no_folder(tmp_path):
+    (tmp_path / "run").write_text("mine")
+    process = run_python("-m", f"{PACKAGE.name}.train", "--preset", "tiny", "--checkpoint-dir", str(tmp_path / "run"))
+    assert process.returncode == 2 and "Traceback" not in process.stderr, process.stderr
+    assert process.stderr.endswith(f"error: {tmp_path / 'run'}: File exists: give another path\n")
+    assert (tmp_path / "run").read_text() == "mine"
