@@ -24,6 +24,7 @@ from pathlib import Path
 GENERATED = Path(__file__).resolve().parents[1] / "generated"
 BYTES = {"pred": 1, "s8": 1, "u8": 1, "bf16": 2, "f16": 2, "s16": 2, "u16": 2, "f32": 4, "s32": 4, "u32": 4}
 COMPUTATION = r"^(ENTRY )?%?([\w.\-]+) \(.*\{\n((?:.*\n)*?)\}(?:, .*)?\n(?=\n|\Z)"  # entry or not, name, instructions
+INSTRUCTION = r"\s+(?:ROOT )?%?([\w.\-]+) = (.*?) ([a-z\-]+)\("  # name, shape, kind
 COLLECTIVES = "all-gather", "all-reduce", "reduce-scatter", "all-to-all", "collective-permute", "ragged-all-to-all"
 
 
@@ -77,7 +78,7 @@ def program_cost(text: str) -> Cost:
     def cost(name: str) -> Cost:
         total = Cost()
         for line in bodies.get(name, ()):
-            if not (found := re.match(r"\s+(?:ROOT )?%?([\w.\-]+) = (.*?) ([a-z\-]+)\(", line)):
+            if not (found := re.match(INSTRUCTION, line)):
                 continue
             (result, shape, kind), estimate = found.groups(), re.search(r'"estimated_cycles":"(\d+)"', line)
             base, total.cycles = kind.removesuffix("-start"), total.cycles + int(estimate[1] if estimate else 0)
@@ -93,7 +94,7 @@ def program_cost(text: str) -> Cost:
                 key = base, *(re.findall(r"channel_id=(\d+)", line)[:1] or [result])
                 size = array_bytes(shape.split("), ")[-1] if kind != base else shape)
                 if name.startswith("all-reduce-scatter"):  # libtpu's reduce-scatter: what it keeps comes last
-                    key, size = ("reduce-scatter", *key[1:]), array_bytes(bodies[name][-1].split("(")[0])
+                    key, size = ("reduce-scatter", *key[1:]), array_bytes(re.match(INSTRUCTION, bodies[name][-1])[2])
                 total.moved[key] = max(total.moved.get(key, 0), size)
             elif kind == "custom-call" and "tpu_custom_call" in line:
                 total.calls[re.sub(r"[.\d]+$", "", result)] += 1
