@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import dataclasses
+import importlib
 import itertools
 import json
+import sys
 
 import numpy as np
 import pytest
@@ -18,9 +20,11 @@ LENGTH = 16
 @pytest.fixture
 def batches(tmp_path, monkeypatch):
     folder = write(weave("llama2", "cpu", LIBRARY, without=["data/packing"]), tmp_path)
+    for name in [name for name in sys.modules if name.split(".")[0] == folder.name]:  # of other tests
+        monkeypatch.delitem(sys.modules, name)
     monkeypatch.syspath_prepend(str(folder.parent))
-    data = __import__(f"{folder.name}.data", fromlist=["make_datasets"])
-    config = __import__(f"{folder.name}.config", fromlist=["PRESETS"]).PRESETS["tiny"]
+    data = importlib.import_module(f"{folder.name}.data")
+    config = importlib.import_module(f"{folder.name}.config").PRESETS["tiny"]
     documents = [chr(ord("a") + i % 26) * (1 + 7 * i % 29) for i in range(100)]
     lines = [json.dumps({"text": document}) for document in documents]
     (tmp_path / "data.jsonl").write_text("\n".join(lines))
