@@ -38,7 +38,8 @@ def exchange_or_gather(experts: Experts, x: Array, weights: Array, chosen: Array
     if own == experts.number:
         return gather_and_dispatch(experts, x, weights, chosen)
     rows = jnp.bincount(chosen.ravel() // own, length=experts.number // own)  # for each device
-    most = jax.lax.pmax(jax.lax.psum(rows, RULES["expert"]).max(), RULES["batch"])  # of any: all go the same way
+    others = tuple(axis for axis in RULES["batch"] if axis not in RULES["expert"])
+    most = jax.lax.pmax(jax.lax.psum(rows, RULES["expert"]).max(), others)  # of any: all go the same way
     fits = most <= room(experts, chosen.size)
     # each computes again what it needs backwards, so that a step holds that of one of them
     exchanged, gathered = jax.checkpoint(exchange_and_dispatch), jax.checkpoint(gather_and_dispatch)
