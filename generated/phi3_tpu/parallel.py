@@ -113,8 +113,7 @@ def abstract(create: Callable[[], Any], mesh: Mesh | None) -> Any:
             if size % (parts := math.prod(sizes.values())):
                 raise MeshError(f"{name} of size {size} does not divide over {' x '.join(sizes)}, {parts}")
         sharding = NamedSharding(mesh, PartitionSpec(*(RULES.get(name) for name in logical)))
-        struct = jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=sharding)
-        return x.replace(struct) if isinstance(x, nnx.Param) else struct
+        return jax.tree.map(lambda array: jax.ShapeDtypeStruct(array.shape, array.dtype, sharding=sharding), x)
 
     return jax.tree.map(lay_out, jax.eval_shape(create), is_leaf=lambda x: isinstance(x, nnx.Param))
 

@@ -1,4 +1,4 @@
-"""Texts of like lengths read pages together: on CPUs, where reading is most of what a token of a long text takes."""
+"""Texts akin in length read pages together: on CPUs, where reading is most of what a token of a long text takes."""
 
 import math
 
@@ -12,7 +12,7 @@ requires("unstacked")  # of CPUs
 excludes("latent_attention")  # which attends by itself
 
 
-def attend_alike(q: Array, cache: Cache, pages: Pages, positions: Array) -> Array:
+def attend_akin(q: Array, cache: Cache, pages: Pages, positions: Array) -> Array:
     """`attend_cached`, eight texts at a time: each eight read as far as the longest of them, not of all."""
     B = q.shape[0]
     n = math.gcd(B, 8)
@@ -28,4 +28,4 @@ def attend_alike(q: Array, cache: Cache, pages: Pages, positions: Array) -> Arra
 
 @splice("Attention.cached")
 def _(q, cache, pages, positions, context):
-    context = attend_alike(q, cache, pages, positions)
+    context = attend_akin(q, cache, pages, positions)
