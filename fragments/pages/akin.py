@@ -1,8 +1,7 @@
 """Texts akin in length read pages together: on CPUs, where reading is most of what a token of a long text takes."""
 
-import math
-
 import jax
+import numpy as np
 from jax import Array
 
 from generator.language import excludes, requires, splice
@@ -14,16 +13,13 @@ excludes("latent_attention")  # which attends by itself
 
 def attend_akin(q: Array, cache: Cache, pages: Pages, positions: Array) -> Array:
     """`attend_cached`, eight texts at a time: each eight read as far as the longest of them, not of all."""
-    B = q.shape[0]
-    n = math.gcd(B, 8)
 
     def attend_some(texts: list[Array]) -> Array:
         q, key, value, tables, positions = texts
         return attend_cached(q, Cache(cache.layer, key, value), pages._replace(tables=tables), positions)
 
     texts = q, cache.key, cache.value, pages.tables, positions
-    context = jax.lax.map(attend_some, [x.reshape(B // n, n, *x.shape[1:]) for x in texts])
-    return context.reshape(B, *context.shape[2:])
+    return jax.lax.map(attend_some, [x.reshape(-1, np.gcd(len(x), 8), *x.shape[1:]) for x in texts]).reshape(q.shape)
 
 
 @splice("Attention.cached")

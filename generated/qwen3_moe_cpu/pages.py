@@ -2,7 +2,6 @@
 # Fragments: pages/pages, pages/akin.
 """Keys and values of the texts that an engine continues, and attention to them."""
 
-import math
 from typing import NamedTuple
 
 import jax
@@ -112,13 +111,10 @@ def attend_cached(q: Array, cache: Cache, pages: Pages, positions: Array) -> Arr
 
 def attend_akin(q: Array, cache: Cache, pages: Pages, positions: Array) -> Array:
     """`attend_cached`, eight texts at a time: each eight read as far as the longest of them, not of all."""
-    B = q.shape[0]
-    n = math.gcd(B, 8)
 
     def attend_some(texts: list[Array]) -> Array:
         q, key, value, tables, positions = texts
         return attend_cached(q, Cache(cache.layer, key, value), pages._replace(tables=tables), positions)
 
     texts = q, cache.key, cache.value, pages.tables, positions
-    context = jax.lax.map(attend_some, [x.reshape(B // n, n, *x.shape[1:]) for x in texts])
-    return context.reshape(B, *context.shape[2:])
+    return jax.lax.map(attend_some, [x.reshape(-1, np.gcd(len(x), 8), *x.shape[1:]) for x in texts]).reshape(q.shape)

@@ -21,7 +21,7 @@ ROOT = Path(__file__).resolve().parents[2]
 PACKAGES = sorted(path.parent for path in (ROOT / "generated").glob("*/gen.lock"))
 SERVING = {
     "weights.py": 90,
-    "pages.py": 124,  # 109 but on CPUs, where texts akin in length go together
+    "pages.py": 120,
     "engine.py": 700,
     "text.py": 75,
     "generate.py": 100,
