@@ -12,6 +12,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from collectives import sends
 from flax import nnx
 from jax.interpreters import mlir
 
@@ -173,10 +174,7 @@ def count_collectives(package) -> None:
         with jax.set_mesh(mesh):
             state = package.parallel.abstract(lambda: package.train.new_state(config), mesh)
             compiled = package.train.compile_step(state, package.train.abstract_batch(config, mesh))
-        sends = r"= (\(.*?\)|\S+) (all-[a-z-]+?|reduce-scatter|collective-[a-z]+)(?:-start)?\("
-        alone = r"(?!.*replica_groups=\{\{0\},)"  # a group of one device sends nothing
-        found = re.findall(sends + alone, compiled.as_text())
-        print(json.dumps([(shape, kind) for shapes, kind in found for shape in re.findall(r"f32\[([\d,]+)\]", shapes)]))
+        print(json.dumps(sends(compiled.as_text())))
 
 
 def test_no_expert_travels_where_rows_do(tmp_path):
