@@ -2,9 +2,11 @@
 
 import functools
 from collections.abc import Iterator
+from pathlib import Path
 from unittest import mock
 
 import compiling  # noqa: F401
+import jax
 import pytest
 
 from generator.language.fragment import parse_fragment
@@ -30,3 +32,12 @@ def woven_once() -> Iterator[None]:
         mock.patch("generator.checkpoint.fit.weave", woven),
     ):
         yield
+
+
+@pytest.fixture(autouse=True)
+def forgotten_programs() -> Iterator[None]:
+    """Linux lets a process map 65,530 pieces of memory; a compiled program takes some, and one more ends the process."""
+    yield
+    maps = Path("/proc/self/maps")
+    if maps.exists() and maps.read_bytes().count(b"\n") > 30_000:
+        jax.clear_caches()
