@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax.sharding import Mesh
 
-from generator.language import point
+from generator.language import point, setting
 from generator.language.roles import (
     Config,
     Decoder,
@@ -55,8 +55,8 @@ class Device:
             self.key, self.value = jax.jit(lambda: empty_pages(config, pages, size))()
             # nobody reads the last row and the last place
             self.texts = jax.jit(lambda: shard(jnp.zeros((rows + 1, longest + 2), jnp.int32), None, None))()
-        self.rows = sorted({min(4**i, rows) for i in range(16)})  # of steps that draw a token of each text
-        self.chunk, parts = chunk, {max(chunk // share, 1) for share in (1, 4, 16)}
+        self.rows = sorted({min(setting("rows_grow") ** i, rows) for i in range(17)})  # of steps that draw a token of each text
+        self.chunk, parts = chunk, {max(chunk // share, 1) for share in setting("part_shares")}
         self.parts = {length: min(chunk // length, rows) for length in sorted(parts)}  # of prompts: length, texts
 
     def computing(self) -> contextlib.AbstractContextManager[object]:
