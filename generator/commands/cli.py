@@ -13,7 +13,7 @@ import click
 
 from generator import __version__
 from generator.commands import cli_checkpoints, cli_edits, cli_runs, cli_view
-from generator.commands.console import AS_JSON, NO_ONE, Commands, complain, exit_codes, progress, write_json
+from generator.commands.console import AS_JSON, NO_ONE, PATH, Commands, complain, exit_codes, progress, write_json
 from generator.errors import LoomError
 
 if TYPE_CHECKING:
@@ -62,8 +62,8 @@ def points_(architecture: str | None, as_json: bool) -> None:
 @click.argument("architecture", metavar="[ARCH]", required=False)
 @click.option("--target", metavar="T", help="What the package is to run on; see gen list.")
 @click.option("--all", "everything", is_flag=True, help="Build every package of packages.toml, or all built before.")
-@click.option("--out", metavar="DIR", type=click.Path(path_type=Path), help="Put the package's folder into DIR.")
-@click.option("--own", metavar="DIR", type=click.Path(path_type=Path), help="Start a project of your own in DIR.")
+@click.option("--out", metavar="DIR", type=PATH, help="Put the package's folder into DIR.")
+@click.option("--own", metavar="DIR", type=PATH, help="Start a project of your own in DIR.")
 @click.option("--dry-run", is_flag=True, help="Say what would be written, and write nothing.")
 @click.option("--force", is_flag=True, help="Overwrite and delete also what gen did not write.")
 def build_(

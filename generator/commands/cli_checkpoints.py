@@ -6,11 +6,11 @@ from pathlib import Path
 
 import click
 
-from generator.commands.console import AS_JSON, NO_ONE, exit_codes, write_json
+from generator.commands.console import AS_JSON, NO_ONE, PATH, exit_codes, write_json
 
 
 @click.command("new", **NO_ONE)
-@click.option("--from-hf", "config", metavar="FILE", required=True, type=click.Path(path_type=Path), help="config.json")
+@click.option("--from-hf", "config", metavar="FILE", required=True, type=PATH, help="config.json")
 @click.option("--target", metavar="T", required=True, help="What the package is to run on; see gen list.")
 @click.option("--name", metavar="NAME", required=True, help="Of the architecture.")
 @click.option("--ignore", metavar="SETTING", multiple=True, help="Of config.json: accept what no fragment covers.")
@@ -37,7 +37,7 @@ def new_(config: Path, target: str, name: str, ignore: tuple[str, ...], family: 
 
 @click.command("parity", **exit_codes("1 a comparison failed"))
 @click.argument("architecture", metavar="ARCH")
-@click.argument("folder", metavar="HF_DIR", type=click.Path(path_type=Path))
+@click.argument("folder", metavar="HF_DIR", type=PATH)
 @click.option("--target", metavar="T", default="cpu", show_default=True, help="What the package is woven for.")
 @click.option(
     "--tokens", metavar="N", type=click.IntRange(16), default=64, show_default=True, help="In each of two rows."

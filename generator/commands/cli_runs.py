@@ -7,14 +7,12 @@ from pathlib import Path
 
 import click
 
-from generator.commands.console import AS_JSON, NO_ONE, exit_codes, write_json
+from generator.commands.console import AS_JSON, NO_ONE, PATH, exit_codes, write_json
 from generator.errors import LoomError
-
-FILE = click.Path(path_type=Path)
 
 
 @click.command("trace", **NO_ONE)
-@click.argument("file", metavar="[FILE]", type=FILE, required=False)
+@click.argument("file", metavar="[FILE]", type=PATH, required=False)
 def trace_(file: Path | None) -> None:
     """Write a traceback with the fragment line below each frame.
 
@@ -34,7 +32,7 @@ def trace_(file: Path | None) -> None:
 
 
 @click.command("coverage", **exit_codes("1 less is executed than --fail-under"))
-@click.argument("data", metavar="DATA...", nargs=-1, required=True, type=FILE)
+@click.argument("data", metavar="DATA...", nargs=-1, required=True, type=PATH)
 @click.option(
     "--fail-under", metavar="PERCENT", type=click.FloatRange(0, 100), help="The least that is to be executed."
 )
@@ -74,8 +72,8 @@ def coverage_(data: tuple[Path, ...], fail_under: float | None, as_json: bool) -
 
 
 @click.command("cost", **NO_ONE)
-@click.argument("file", metavar="FILE", type=FILE)
-@click.option("--png", metavar="FILE", type=FILE, help="Draw the cycles, too.")
+@click.argument("file", metavar="FILE", type=PATH)
+@click.option("--png", metavar="FILE", type=PATH, help="Draw the cycles, too.")
 @AS_JSON
 def cost_(file: Path, png: Path | None, as_json: bool) -> None:
     """Say what a compiled program costs by fragment: cycles, bytes between devices, calls of kernels.

@@ -6,11 +6,11 @@ from pathlib import Path
 
 import click
 
-from generator.commands.console import NO_ONE
+from generator.commands.console import NO_ONE, PATH
 
 
 @click.command("view", **NO_ONE)
-@click.option("--out", metavar="DIR", required=True, type=click.Path(path_type=Path), help="Put the site there.")
+@click.option("--out", metavar="DIR", required=True, type=PATH, help="Put the site there.")
 def view_(out: Path) -> None:
     """Write a site that shows the packages: open DIR/index.html, no server is needed.
 

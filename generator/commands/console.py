@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import json
 import signal
+from pathlib import Path
 from typing import Any
 
 import click
@@ -12,6 +13,18 @@ import click
 from generator.errors import LoomError, nearest
 
 EXIT_CODES = "Exit codes: 0 all is well; {one}; 2 a mistake in the sources, the command line or the files."
+
+
+class NamedPath(click.Path):
+    """A path that is not empty, as that of a variable that nobody has set."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        if value == "":
+            self.fail("is empty: name a path", param, ctx)
+        return super().convert(value, param, ctx)
+
+
+PATH = NamedPath(path_type=Path)
 
 
 def complain(error: LoomError) -> None:

@@ -83,6 +83,13 @@ def test_unknown_command_and_option(workshop):
     assert "No such option" in workshop.run("build", "--taget=cpu", code=2).stderr
 
 
+@pytest.mark.parametrize("words", [["build", "llama", "--target=cpu", "--own="], ["view", "--out="], ["trace", ""]])
+def test_an_empty_path_is_not_the_working_directory(workshop, words):
+    before = sorted(workshop.root.rglob("*"))
+    assert "is empty: name a path" in workshop.run(*words, code=2).stderr
+    assert sorted(workshop.root.rglob("*")) == before
+
+
 def test_mistake_in_a_file_is_no_traceback(workshop, monkeypatch):
     def fail(*arguments):
         raise PermissionError(13, "Permission denied", "fragments/model/rope.py")
