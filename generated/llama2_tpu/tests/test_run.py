@@ -42,6 +42,7 @@ def run(tmp_path_factory):
     return folder, *printed
 
 
+@pytest.mark.filterwarnings("ignore:builtin type:DeprecationWarning")  # of JAX's reader, by Python 3.12
 def test_the_trace_has_the_steps_of_the_window(run):
     """As JAX's own reader of traces says."""
     (path,) = run[0].glob("first/profile/plugins/profile/*/*.xplane.pb")
