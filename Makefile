@@ -75,11 +75,11 @@ test-woven: setup-test
 test-packages: setup-test
 	cd generated && for package in */gen.lock; do $(PYTEST) $${package%/*} || exit 1; done
 
-# packages that tests weave stay for gen coverage to find
+# packages that tests weave stay for gen coverage to find; a process that may write no more cannot write what was counted
 coverage: setup-test
 	rm -f .coverage*
 	COVERAGE_PROCESS_START=$(CURDIR)/tests/coverage.ini COVERAGE_FILE=$(CURDIR)/.coverage \
-		PYTEST_ADDOPTS="-o tmp_path_retention_count=99" $(MAKE) test-woven
+		PYTEST_ADDOPTS="-o tmp_path_retention_count=99 -k 'not test_a_full_disk_ends'" $(MAKE) test-woven
 	$(BIN)/coverage combine --quiet
 	$(BIN)/gen coverage .coverage --fail-under 95
 
