@@ -24,7 +24,7 @@ from llama2_tpu.compile import topology_devices
 from llama2_tpu.config import PRESETS
 from llama2_tpu.engine import Draws, EngineSettings, StepInput, run, write
 from llama2_tpu.model import Decoder
-from llama2_tpu.pages import empty_pages, numbered_layers, table_widths
+from llama2_tpu.pages import empty_pages, layers_in_pool, table_widths
 from llama2_tpu.parallel import abstract, make_mesh
 
 BANDWIDTH = {"v4": 1228e9, "v5e": 819e9, "v5p": 2765e9, "v6e": 1640e9}  # bytes a second of a chip, as published
@@ -51,7 +51,7 @@ def main() -> None:
         model = jax.tree.map(lambda x: x.update(dtype=config.dtype) if x.ndim > 1 else x, model)  # of layers' norms too
         width = table_widths(given.length, S)[-1]
         pool = jax.eval_shape(lambda: empty_pages(config, 1 + B * width, S))[0]
-        pages = array(pool.shape, pool.dtype, None, None, "tensor")
+        pages = array(pool.shape, pool.dtype, None, "tensor")
         texts = array((B + 1, given.length + 2), jnp.int32)
         numbers, flags = array((B,), jnp.int32), array((B,), jnp.bool_)
         types = {"prompt": jnp.int32, "top_k": jnp.int32, "seed": jnp.uint32}
@@ -60,9 +60,9 @@ def main() -> None:
         step = StepInput(
             numbers, numbers, numbers, flags, array((B, 0), jnp.int32), tables, array((), jnp.bool_), draws
         )
-        layers = numbered_layers(config)
+        layers = layers_in_pool(config, 1 + B * width)
         compiled = run.lower(model, pages, pages, texts, layers, step, length=1, whole=False).compile()
-        new = array((config.layers, B, 1, *pool.shape[2::2]), pool.dtype, None, None, None, "tensor")
+        new = array((config.layers, B, 1, *pool.shape[1::2]), pool.dtype, None, None, None, "tensor")
         cache = layers._replace(key=new, value=new)
         writing = write.lower(pages, pages, cache, step, length=1).compile()
     chip = given.topology.partition(":")[0]

@@ -191,6 +191,18 @@ class TestCompany:
         )
         assert package(needy | ROPE)
 
+    @pytest.mark.parametrize("names", ["rope or alibi", "alibi or model/rope"])
+    def test_requires_one_of_two(self, names):
+        alibi = {"model/alibi": "def alibi():\n    return 1\n"}
+        files = {f"fragments/{name}.py": text for name, text in (ROPE | alibi).items()}
+        needy = {"model/model": f'requires("{names}")\n\ndef model():\n    return 1\n'}
+        text = refused_package(needy, **files)
+        assert f"model/model requires {names}, which is not selected" in text
+        assert f'Add "{names.split(" or ")[0]}" to the fragments' in text
+        assert package(needy | ROPE, **files) and package(needy | alibi, **files) and package(needy | ROPE | alibi)
+        unknown = {"model/model": 'requires("alibi or rop")\n\ndef model():\n    return 1\n'}
+        assert "requires an unknown fragment 'rop'\n  Did you mean rope?" in refused_package(unknown | ROPE | alibi)
+
     def test_excludes(self):
         shy = {"model/model": 'excludes("rope")\n\ndef model():\n    return 1\n'}
         assert refused_package(shy | ROPE) == (

@@ -18,7 +18,7 @@ from generator.language.roles import (
     StepInput,
     StepOutput,
     empty_pages,
-    numbered_layers,
+    layers_in_pool,
     run,
     shard,
     table_widths,
@@ -35,7 +35,8 @@ def pages_that_fit(most: int, config: Config, settings: EngineSettings, mesh: Me
     with jax.set_mesh(mesh) if mesh else contextlib.nullcontext():
         some = jax.jit(lambda: empty_pages(config, 64, settings.page_size)).lower().compile()
     left = 0.9 * stats["bytes_limit"] - stats["bytes_in_use"]
-    fitting = int(64 * left / some.memory_analysis().output_size_in_bytes) - 1  # one is never seen
+    with point("pages_that_fit.fitting", left, some, config, settings, mesh):
+        fitting = int(64 * left / some.memory_analysis().output_size_in_bytes) - 1  # one is never seen
     if fitting < 1:
         raise InputError("the model leaves no memory for pages: give a higher --mesh-tensor, or --int8")
     return min(most, fitting)
@@ -49,7 +50,8 @@ class Device:
     ):
         rows, size, chunk = settings.max_rows, settings.page_size, min(settings.chunk, longest)
         point("Device.model", model)
-        self.model, self.settings, self.laid_over, self.layers = model, settings, mesh, numbered_layers(config)
+        self.model, self.settings, self.laid_over = model, settings, mesh
+        self.layers = layers_in_pool(config, pages)
         self.widths = table_widths(longest, size)
         with self.computing():
             self.key, self.value = jax.jit(lambda: empty_pages(config, pages, size))()
@@ -99,6 +101,7 @@ class Device:
         slots, zeros = np.full(rows, self.settings.max_rows, np.int32), np.zeros(rows, np.int32)
         width = next(width for width in self.widths if width >= pages)
         guessed, tables = np.zeros((rows, guesses), np.int32), np.zeros((rows, width), np.int32)
+        point("Device.nothing", tables)
         return StepInput(slots, zeros, zeros.copy(), zeros > 0, guessed, tables, np.array(False), sampling)
 
     def run(self, step: StepInput, length: int, whole: bool) -> StepOutput:

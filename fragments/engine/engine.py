@@ -10,6 +10,7 @@ from collections.abc import Iterator, Sequence
 import jax
 from jax.sharding import Mesh
 
+from generator.language import point
 from generator.language.roles import (
     TOP,
     Config,
@@ -49,6 +50,7 @@ class Engine:
         try:
             self.device = Device(config, model, settings, mesh, pages, longest)
             self.pool = PagePool(pages)
+            point("Engine.pool", config, settings)
         except (jax.errors.JaxRuntimeError, MemoryError) as error:
             reason, flags = str(error).partition("\n")[0], "--cache-tokens, --max-rows or --max-length"
             raise InputError(f"{flags}: no room for {pages:,} pages: give a lower one: {reason}") from None
@@ -149,6 +151,7 @@ class Engine:
             if self.pages_for(len(text) + 1) - len(request.pages) > len(self.pool.free):
                 self.pool.give_back(request.pages)
                 request.pages, request.digests = [], []
+                point("Engine.turned_away", request)
                 return
             self.waiting.popleft()
             self.rows.append(request)
@@ -162,14 +165,15 @@ class Engine:
         size, text = self.settings.page_size, request.text
         if request.sampling.prompt_logprobs:
             return  # computed anew, as its scores are wanted
-        while len(request.digests) < (len(text) - 1) // size:  # a token at least has to be computed
-            digest, place = request.next_digest(text, size), len(request.digests)
-            page = self.pool.share(digest)
-            if page is None:
-                break
-            self.pool.give_back(request.pages[place : place + 1])
-            request.pages[place : place + 1] = [page]
-            request.digests.append(digest)
+        with point("Engine.share", request, text):
+            while len(request.digests) < (len(text) - 1) // size:  # a token at least has to be computed
+                digest, place = request.next_digest(text, size), len(request.digests)
+                page = self.pool.share(digest)
+                if page is None:
+                    break
+                self.pool.give_back(request.pages[place : place + 1])
+                request.pages[place : place + 1] = [page]
+                request.digests.append(digest)
 
     def grow(self, request: Request, tokens: int) -> None:
         while len(request.pages) < self.pages_for(tokens):
@@ -181,6 +185,7 @@ class Engine:
         self.free_slots.append(request.slot)
         self.pool.give_back(request.pages)
         request.pages, request.digests = [], []
+        point("Engine.left", request)
         if not request.tokens:  # else the prompt is not scored again
             request.prompt_logprobs, request.prompt_top_logprobs = [], []
 
@@ -257,7 +262,8 @@ class Engine:
         for row, (request, count, guesses) in enumerate(parts):
             step.slots[row], step.starts[row], step.counts[row] = request.slot, request.computed, count + len(guesses)
             step.guesses[row, : len(guesses)] = guesses
-            step.tables[row, : len(request.pages)] = request.pages
+            with point("Engine.tables", step, row, request, count, guesses):
+                step.tables[row, : len(request.pages)] = request.pages
             step.top[...] |= request.sampling.logprobs > 0
             for name, column in step.sampling._asdict().items():
                 column[row] = len(request.prompt) if name == "prompt" else getattr(request.sampling, name)
@@ -276,6 +282,7 @@ class Engine:
         while (len(request.digests) + 1) * size <= known:
             digest = request.next_digest(request.text, size)
             self.pool.name(request.pages[len(request.digests)], digest)
+            point("Engine.name", request, digest)
             request.digests.append(digest)
 
     def take_in(self, steps: int) -> None:

@@ -19,7 +19,7 @@ class StepInput(NamedTuple):
     counts: Array  # [B]: how many tokens there are of each
     draws: Array  # [B]: whether the next token is to be drawn
     guesses: Array  # [B, T - 1], or [B, 0]: tokens after the first, to be compared with those that are drawn
-    tables: Array  # [B, M]: pages
+    tables: Array  # of each text, as `Pages` has them
     top: Array  # []: whether any of them wants to know the likeliest tokens
     sampling: Draws
 

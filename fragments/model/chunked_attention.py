@@ -7,6 +7,7 @@ import functools
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax import Array
 from jax.experimental.pallas.ops.tpu import splash_attention as splash
 
@@ -26,6 +27,23 @@ def chunk_ids(tokens, positions, segment_ids, config) -> Array:
     # those of a segment are numbered backwards, so that padding stays at 0 or below
     last = segments * (tokens.shape[1] // config.chunk_size + 1)
     return jnp.broadcast_to(last - positions // config.chunk_size, tokens.shape)  # [B, T]
+
+
+def near_layers(config: Config) -> np.ndarray:
+    """Whether each layer has a chunk, [L], in the order in which scans go over them."""
+    kinds = layers.stacked(lambda group: group.count), layers.stacked(lambda group: group.chunk)
+    counts, chunks = map(jax.tree.leaves, kinds)
+    return np.repeat(np.array(chunks) < EVERYTHING, counts)
+
+
+def seen_at_most(config: Config) -> int:
+    """Tokens that a token sees in such a layer, itself among them."""
+    return config.chunk_size
+
+
+def oldest_seen(config: Config, position: int) -> int:
+    """The first position that a token at this one sees there."""
+    return position // config.chunk_size * config.chunk_size
 
 
 @splice("Attention.parameters")
@@ -50,7 +68,7 @@ def _(add_block, sums, blocks, before, n, pages, total, context, chunk):
         proceed()
     else:
         oldest = jnp.min(before, where=before >= 0, initial=UNSEEN) // chunk * chunk  # place that any token sees
-        total, context = jax.lax.fori_loop(oldest // (n * pages.key.shape[3]), blocks, add_block, sums)[1:]
+        total, context = jax.lax.fori_loop(oldest // (n * pages.key.shape[2]), blocks, add_block, sums)[1:]
 
 
 @splice("attend_token.first", optional=True)

@@ -79,8 +79,8 @@ def _(q, k, angles):
 
 
 @splice("empty_pages.shape", optional=True)
-def _(config, pages, size, shape):
-    shape = config.layers, pages, 1, size
+def _(count, size, shape):
+    shape = count, 1, size
 
 
 @splice("empty_pages.arrays", optional=True)

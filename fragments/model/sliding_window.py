@@ -7,6 +7,7 @@ import functools
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax.experimental.pallas.ops.tpu import splash_attention as splash
 
 from generator.language import layers, proceed, provide, setting, splice
@@ -17,6 +18,23 @@ EVERYTHING = 2**30  # the window of a layer that sees all tokens
 
 class Config:
     window: int  # tokens that a token sees, itself among them
+
+
+def near_layers(config: Config) -> np.ndarray:
+    """Whether each layer has a window, [L], in the order in which scans go over them."""
+    kinds = layers.stacked(lambda group: group.count), layers.stacked(lambda group: group.window)
+    counts, windows = map(jax.tree.leaves, kinds)
+    return np.repeat(np.array(windows) < EVERYTHING, counts)
+
+
+def seen_at_most(config: Config) -> int:
+    """Tokens that a token sees in such a layer, itself among them."""
+    return config.window
+
+
+def oldest_seen(config: Config, position: int) -> int:
+    """The first position that a token at this one sees there."""
+    return max(position - config.window + 1, 0)
 
 
 @splice("Attention.parameters")
@@ -40,7 +58,7 @@ def _(add_block, sums, blocks, before, n, pages, total, context, window):
         proceed()
     else:
         oldest = jnp.min(before, where=before >= 0, initial=UNSEEN) - window + 1  # place that any token sees
-        first = jnp.maximum(oldest, 0) // (n * pages.key.shape[3])
+        first = jnp.maximum(oldest, 0) // (n * pages.key.shape[2])
         total, context = jax.lax.fori_loop(first, blocks, add_block, sums)[1:]
 
 

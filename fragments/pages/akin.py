@@ -16,7 +16,7 @@ def attend_akin(q: Array, cache: Cache, pages: Pages, positions: Array) -> Array
 
     def attend_some(texts: list[Array]) -> Array:
         q, key, value, tables, positions = texts
-        return attend_cached(q, Cache(cache.layer, key, value), pages._replace(tables=tables), positions)
+        return attend_cached(q, cache._replace(key=key, value=value), pages._replace(tables=tables), positions)
 
     texts = q, cache.key, cache.value, pages.tables, positions
     return jax.lax.map(attend_some, [x.reshape(-1, np.gcd(len(x), 8), *x.shape[1:]) for x in texts]).reshape(q.shape)

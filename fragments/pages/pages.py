@@ -19,7 +19,7 @@ UNSEEN = 2**30  # a position that is later than that of any query
 class Cache(NamedTuple):
     """One layer, as a model with pages sees it."""
 
-    layer: Array  # [] int32, its number in the pool; [L] in a model
+    first: Array  # [] int32, of its pages in the pool; [L] in a model
     key: Array | None = None  # [B, T, K, H], of the tokens that go through it now
     value: Array | None = None
 
@@ -27,37 +27,41 @@ class Cache(NamedTuple):
 class Pages(NamedTuple):
     """The pool of pages, and where in it the texts are that go through the model now."""
 
-    key: Array  # [L, P, K, S, H]: P pages, each of S positions; what is in page 0 is never seen
+    key: Array  # [P, K, S, H]: those of one layer after those of another, each of S positions
     value: Array
-    tables: Array  # [B, M] int32: the pages of each text, in order
+    tables: Array  # int32: the M pages of each text, in order, as each layer counts its own; 0 is never seen
 
     def write(self, cache: "Cache", positions: Array) -> "Pages":
         """The pages with the keys and values that a model returned, at positions [B, T]; below 0 is padding."""
-        size = self.key.shape[3]
-        page = jnp.take_along_axis(self.tables, jnp.maximum(positions, 0) // size, axis=1)
-        page, slot = jnp.where(positions < 0, 0, page), positions % size  # [B, T]
-        key, value = self.key, self.value
+        size, key, value = self.key.shape[2], self.key, self.value
         for new in jax.tree.leaves(cache, is_leaf=lambda x: isinstance(x, Cache)):
-            with point("Pages.write", new, page, slot):
-                at = new.layer[:, None, None], page, slice(None), slot
+            with point("Pages.page", new, positions, size):
+                page = jnp.take_along_axis(self.tables, jnp.maximum(positions, 0) // size, axis=1)
+            page, slot = jnp.where(positions < 0, 0, page), positions % size  # [B, T]
+            page = new.first[:, None, None] + page  # [L, B, T]
+            with point("Pages.write", page, slot):
+                at = page, slice(None), slot
             key, value = key.at[at].set(new.key), value.at[at].set(new.value)
         return self._replace(key=key, value=value)
 
 
-def numbered_layers(config: Config) -> Cache:
-    """The layers of a model, numbered."""
+def layers_in_pool(config: Config, pages: int) -> Cache:
+    """The layers of a model, of which each has so many pages."""
     counts, structure = jax.tree.flatten(layers.stacked(lambda group: group.count))
-    ends = np.cumsum(counts)
-    numbers = [np.arange(end - count, end, dtype=np.int32) for count, end in zip(counts, ends, strict=True)]
-    return jax.tree.unflatten(structure, [Cache(layer) for layer in numbers])
+    with point("layers_in_pool.kinds", config, pages, counts):
+        firsts = np.split(pages * np.arange(config.layers, dtype=np.int32), np.cumsum(counts)[:-1])
+        caches = [Cache(first) for first in firsts]
+    return jax.tree.unflatten(structure, caches)
 
 
 def empty_pages(config: Config, pages: int, size: int) -> tuple[Array, Array]:
-    """Keys and values of a pool of pages, each of `size` positions: all zero."""
-    with point("empty_pages.shape", config, pages, size):
-        shape = config.layers, pages, config.kv_heads, size, config.head_size
+    """Keys and values of a pool that has so many pages for each layer, each of `size` positions: all zero."""
+    with point("empty_pages.count", config, pages):
+        count = config.layers * pages
+    with point("empty_pages.shape", config, count, size):
+        shape = count, config.kv_heads, size, config.head_size
     with point("empty_pages.arrays", shape, config):
-        zeros = shard(jnp.zeros(shape, config.dtype), None, None, "kv_heads", None, None)
+        zeros = shard(jnp.zeros(shape, config.dtype), None, "kv_heads", None, None)
         arrays = zeros, zeros
     return arrays
 
@@ -82,8 +86,9 @@ def attend_cached(q: Array, cache: Cache, pages: Pages, positions: Array) -> Arr
 
     Keys come in blocks; the softmax goes along. Own keys are first: each sees itself.
     """
+    point("attend_cached.pages", pages, cache)
     B, T, N, H = q.shape
-    K, n = cache.key.shape[2], min(pages_at_a_time(pages.key.shape[3]), pages.tables.shape[1])
+    K, n = cache.key.shape[2], min(pages_at_a_time(pages.key.shape[2]), pages.tables.shape[1])
     q = (q * H**-0.5).reshape(B, T, K, N // K, H)
     before = positions[:, :1]  # [B, 1]: so many keys are in the pages
 
@@ -104,7 +109,7 @@ def attend_cached(q: Array, cache: Cache, pages: Pages, positions: Array) -> Arr
 
     def add_block(i, sums):
         table = jax.lax.dynamic_slice_in_dim(pages.tables, i * n, n, axis=1)
-        k, v = (x[cache.layer, table].swapaxes(1, 2) for x in (pages.key, pages.value))  # [B, K, n, S, H]
+        k, v = (x[cache.first + table].swapaxes(1, 2) for x in (pages.key, pages.value))  # [B, K, n, S, H]
         k, v = (x.reshape(B, K, -1, x.shape[-1]) for x in (k, v))  # [B, K, C, H]
         point("attend_cached.block", k, v)
         places = i * k.shape[2] + jnp.arange(k.shape[2])
@@ -118,7 +123,7 @@ def attend_cached(q: Array, cache: Cache, pages: Pages, positions: Array) -> Arr
     if setting("read_to_the_end"):
         blocks = pages.tables.shape[1] // n  # all: for how many have keys, the host would wait in each layer
     else:
-        blocks = -(jnp.max(before) // -(n * pages.key.shape[3]))
+        blocks = -(jnp.max(before) // -(n * pages.key.shape[2]))
     with point("attend_cached.loop", add_block, sums, blocks, before, n, pages):
         _, total, context = jax.lax.fori_loop(0, blocks, add_block, sums)
     return (context / total).swapaxes(1, 2).astype(q.dtype)
@@ -139,7 +144,7 @@ def _(q, k, v, context, positions, pages, cache):
     if pages is None:
         proceed()
     else:
-        cache = Cache(cache.layer, k, v)
+        cache = cache._replace(key=k, value=v)
         with point("Attention.cached", q, cache, pages, positions):
             context = attend_cached(q, cache, pages, positions)
     emit(cache)

@@ -6,6 +6,6 @@ from generator.language import splice
 
 
 @splice("Pages.write")
-def _(self, new, page, slot, at):
-    heads = jnp.arange(self.key.shape[2])  # each by itself: XLA else copies the pool, in another order
-    at = new.layer[:, None, None, None], page[:, :, None], heads, slot[:, :, None]  # [L, B, T, K]
+def _(self, page, slot, at):
+    heads = jnp.arange(self.key.shape[1])  # each by itself: XLA else copies the pool, in another order
+    at = page[..., None], heads, slot[:, :, None]  # [L, B, T, K]

@@ -204,7 +204,7 @@ class Attention(nnx.Module):
             k = jnp.concatenate([k_nope, jnp.broadcast_to(k, (*k_nope.shape[:3], k.shape[3]))], axis=-1)
             context = attend(q, k, v, segment_ids)  # [B, T, N, U]
         else:
-            cache = Cache(cache.layer, k, latent[:, :, None])
+            cache = cache._replace(key=k, value=latent[:, :, None])
             kernel = self.key_value.kernel.astype(jnp.float32)
             context = attend_latents(q, cache, pages, kernel, positions)
         return checkpoint_name(self.out(context), "out"), cache

@@ -28,8 +28,8 @@ def attend_token(q: Array, cache: Cache, pages: Pages, positions: Array) -> Arra
         # compiled for the mesh's devices, which need not be those of this machine
         return attend_pages(q, cache, pages, first, before, interpret=mesh.abstract_device.platform != "tpu")
 
-    heads, all_ = PartitionSpec(None, None, RULES["heads"]), PartitionSpec()
-    specs = heads, Cache(all_, heads, heads), Pages(heads, heads, all_), all_, all_
+    heads, pool, all_ = PartitionSpec(None, None, RULES["heads"]), PartitionSpec(None, RULES["heads"]), PartitionSpec()
+    specs = heads, cache._replace(first=all_, key=heads, value=heads), Pages(pool, pool, all_), all_, all_
     # check_vma: the kernel does not say over which mesh axes its results vary
     return jax.shard_map(local, in_specs=specs, out_specs=heads, check_vma=False)(q, cache, pages, first, before)
 
@@ -40,7 +40,7 @@ def attend_pages(q: Array, cache: Cache, pages: Pages, first: Array, before: Arr
     The grid goes over texts and blocks of pages. Pallas fetches the pages of a block while the one before is computed,
     and none that is there already: in place of a block that a token does not see stands one that it sees.
     """
-    (B, _, N, H), (K, S), M = q.shape, pages.key.shape[2:4], pages.tables.shape[1]
+    (B, _, N, H), (K, S), M = q.shape, pages.key.shape[1:3], pages.tables.shape[1]
     # pages of a block: keys of 1 MiB in bfloat16 at most; those of two blocks are there at a time, and as many values
     n = max((n for n in range(1, 17) if M % n == 0 and n * K * S * H <= 2**19), default=1)
     G, C, blocks = N // K, n * S, M // n
@@ -52,7 +52,7 @@ def attend_pages(q: Array, cache: Cache, pages: Pages, first: Array, before: Arr
     def score(q, k):
         return jnp.einsum("KGH,KCH->KGC", q, k, preferred_element_type=jnp.float32)
 
-    def kernel(layer, tables, starts, first, before, q, own_key, own_value, *refs):
+    def kernel(tables, starts, first, before, q, own_key, own_value, *refs):
         """One block of one text. The sums stay on the core until its last block."""
         keys, values, (context, highest, total) = refs[:n], refs[n : 2 * n], refs[2 * n :]
         text, i = pl.program_id(0), pl.program_id(1)
@@ -64,7 +64,7 @@ def attend_pages(q: Array, cache: Cache, pages: Pages, first: Array, before: Arr
 
         @pl.when((i * C < before[text]) & ((i + 1) * C > first[text]))
         def _():
-            k, v = (jnp.concatenate([page[0, 0] for page in x], axis=1) for x in (keys, values))  # [K, C, H]
+            k, v = (jnp.concatenate([page[0] for page in x], axis=1) for x in (keys, values))  # [K, C, H]
             scores = score(q[0], k)  # [K, G, C]
             places = i * C + jax.lax.broadcasted_iota(jnp.int32, scores.shape, 2)
             scores = jnp.where((places >= first[text]) & (places < before[text]), scores, -1e30)
@@ -82,17 +82,17 @@ def attend_pages(q: Array, cache: Cache, pages: Pages, first: Array, before: Arr
         return pl.BlockSpec((1, *shape), lambda text, i, *_: (text, 0, 0, 0))
 
     def page(j):
-        def place(text, i, layer, tables, starts, *_):
-            return layer[0], tables[starts[text * blocks + i] + j], 0, 0, 0
+        def place(text, i, tables, starts, *_):
+            return tables[starts[text * blocks + i] + j], 0, 0, 0
 
-        return pl.BlockSpec((1, 1, K, S, H), place)
+        return pl.BlockSpec((1, K, S, H), place)
 
     block_pages, arrays = [page(j) for j in range(n)], [pages.key] * n + [pages.value] * n
     sums = pltpu.VMEM((K, G, 1), jnp.float32)
     context = pl.pallas_call(
         kernel,
         grid_spec=pltpu.PrefetchScalarGridSpec(
-            num_scalar_prefetch=5,
+            num_scalar_prefetch=4,
             grid=(B, blocks),
             in_specs=[row(K, G, H), row(K, 1, H), row(K, 1, H), *block_pages, *block_pages],
             out_specs=row(K, G, H),
@@ -102,7 +102,7 @@ def attend_pages(q: Array, cache: Cache, pages: Pages, first: Array, before: Arr
         compiler_params=pltpu.CompilerParams(dimension_semantics=("parallel", "arbitrary")),
         interpret=interpret,
         name="attend_token",
-    )(cache.layer[None], pages.tables.ravel(), starts, first, before, q, key, value, *arrays)
+    )((cache.first + pages.tables).ravel(), starts, first, before, q, key, value, *arrays)
     return context.reshape(B, 1, N, H).astype(q.dtype)
 
 

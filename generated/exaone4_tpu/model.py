@@ -14,6 +14,7 @@ import math
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from flax import nnx
 from jax import Array
 from jax.ad_checkpoint import checkpoint_name
@@ -187,7 +188,7 @@ class LocalAttention(nnx.Module):
         if pages is None:
             context = attend(q, k, v, segment_ids, self.window)  # [B, T, N, H]
         else:
-            cache = Cache(cache.layer, k, v)
+            cache = cache._replace(key=k, value=v)
             context, cache = attend_padded(q, cache, pages, positions, self.window)
         y = self.out(context)  # [B, T, D]
         return checkpoint_name(y, "out"), cache
@@ -219,7 +220,7 @@ class FullAttention(nnx.Module):
         if pages is None:
             context = attend(q, k, v, segment_ids, self.window)  # [B, T, N, H]
         else:
-            cache = Cache(cache.layer, k, v)
+            cache = cache._replace(key=k, value=v)
             context, cache = attend_padded(q, cache, pages, positions, self.window)
         y = self.out(context)  # [B, T, D]
         return checkpoint_name(y, "out"), cache
@@ -287,6 +288,23 @@ class FullBlock(nnx.Module):
 
 
 EVERYTHING = 2**30  # the window of a layer that sees all tokens
+
+
+def near_layers(config: Config) -> np.ndarray:
+    """Whether each layer has a window, [L], in the order in which scans go over them."""
+    kinds = tuple(config.layers // 4 for _ in range(4)), (config.window, config.window, config.window, EVERYTHING)
+    counts, windows = map(jax.tree.leaves, kinds)
+    return np.repeat(np.array(windows) < EVERYTHING, counts)
+
+
+def seen_at_most(config: Config) -> int:
+    """Tokens that a token sees in such a layer, itself among them."""
+    return config.window
+
+
+def oldest_seen(config: Config, position: int) -> int:
+    """The first position that a token at this one sees there."""
+    return max(position - config.window + 1, 0)
 
 
 class Period(nnx.Module):

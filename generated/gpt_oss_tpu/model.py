@@ -15,6 +15,7 @@ import math
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from flax import nnx
 from jax import Array
 from jax.ad_checkpoint import checkpoint_name
@@ -212,7 +213,7 @@ class Attention(nnx.Module):
         if pages is None:
             context = attend(q, k, v, segment_ids, sinks, self.window)  # [B, T, N, H]
         else:
-            cache = Cache(cache.layer, k, v)
+            cache = cache._replace(key=k, value=v)
             context = attend_cached(q, cache, pages, positions, sinks, self.window)
         y = self.out(context)  # [B, T, D]
         return checkpoint_name(y, "out"), cache
@@ -383,6 +384,23 @@ class Block(nnx.Module):
 
 
 EVERYTHING = 2**30  # the window of a layer that sees all tokens
+
+
+def near_layers(config: Config) -> np.ndarray:
+    """Whether each layer has a window, [L], in the order in which scans go over them."""
+    kinds = tuple(config.layers // 2 for _ in range(2)), (config.window, EVERYTHING)
+    counts, windows = map(jax.tree.leaves, kinds)
+    return np.repeat(np.array(windows) < EVERYTHING, counts)
+
+
+def seen_at_most(config: Config) -> int:
+    """Tokens that a token sees in such a layer, itself among them."""
+    return config.window
+
+
+def oldest_seen(config: Config, position: int) -> int:
+    """The first position that a token at this one sees there."""
+    return max(position - config.window + 1, 0)
 
 
 class Period(nnx.Module):

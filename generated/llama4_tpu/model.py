@@ -16,6 +16,7 @@ import math
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from flax import nnx
 from jax import Array
 from jax.ad_checkpoint import checkpoint_name
@@ -195,7 +196,7 @@ class ChunkedAttention(nnx.Module):
         if pages is None:
             context = attend(q, k, v, segment_ids, self.chunk)  # [B, T, N, H]
         else:
-            cache = Cache(cache.layer, k, v)
+            cache = cache._replace(key=k, value=v)
             context, cache = attend_padded(q, cache, pages, positions, self.chunk)
         y = self.out(context)  # [B, T, D]
         return checkpoint_name(y, "out"), cache
@@ -231,7 +232,7 @@ class FullAttention(nnx.Module):
         if pages is None:
             context = attend(q, k, v, segment_ids, self.chunk)  # [B, T, N, H]
         else:
-            cache = Cache(cache.layer, k, v)
+            cache = cache._replace(key=k, value=v)
             context, cache = attend_padded(q, cache, pages, positions, self.chunk)
         y = self.out(context)  # [B, T, D]
         return checkpoint_name(y, "out"), cache
@@ -427,6 +428,26 @@ class FullBlock(nnx.Module):
 
 
 EVERYTHING = 2**30  # the chunk of a layer that sees all tokens
+
+
+def near_layers(config: Config) -> np.ndarray:
+    """Whether each layer has a chunk, [L], in the order in which scans go over them."""
+    kinds = (
+        tuple(config.layers // 4 for _ in range(4)),
+        (config.chunk_size, config.chunk_size, config.chunk_size, EVERYTHING),
+    )
+    counts, chunks = map(jax.tree.leaves, kinds)
+    return np.repeat(np.array(chunks) < EVERYTHING, counts)
+
+
+def seen_at_most(config: Config) -> int:
+    """Tokens that a token sees in such a layer, itself among them."""
+    return config.chunk_size
+
+
+def oldest_seen(config: Config, position: int) -> int:
+    """The first position that a token at this one sees there."""
+    return position // config.chunk_size * config.chunk_size
 
 
 def chunked_keys(length: int, chunk: int) -> float:

@@ -13,6 +13,7 @@ import math
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from flax import nnx
 from jax import Array
 from jax.ad_checkpoint import checkpoint_name
@@ -179,7 +180,7 @@ class Attention(nnx.Module):
         if pages is None:
             context = attend(q, k, v, segment_ids, self.window)  # [B, T, N, H]
         else:
-            cache = Cache(cache.layer, k, v)
+            cache = cache._replace(key=k, value=v)
             context, cache = attend_padded(q, cache, pages, positions, self.window)
         y = self.out(context)  # [B, T, D]
         return checkpoint_name(y, "out"), cache
@@ -267,3 +268,23 @@ class Decoder(nnx.Module):
         """tokens [B, T] int32 -> logits [B, T, V] in fp32."""
         x, _ = self.hidden(tokens, positions, segment_ids)
         return self.embedding.logits(x, self.embedding.kernel())
+
+
+EVERYTHING = 2**30  # the window of a layer that sees all tokens
+
+
+def near_layers(config: Config) -> np.ndarray:
+    """Whether each layer has a window, [L], in the order in which scans go over them."""
+    kinds = config.layers, config.window
+    counts, windows = map(jax.tree.leaves, kinds)
+    return np.repeat(np.array(windows) < EVERYTHING, counts)
+
+
+def seen_at_most(config: Config) -> int:
+    """Tokens that a token sees in such a layer, itself among them."""
+    return config.window
+
+
+def oldest_seen(config: Config, position: int) -> int:
+    """The first position that a token at this one sees there."""
+    return max(position - config.window + 1, 0)

@@ -152,7 +152,7 @@ class Attention(nnx.Module):
         if pages is None:
             context = attend(q, k, v, segment_ids)  # [B, T, N, H]
         else:
-            cache = Cache(cache.layer, k, v)
+            cache = cache._replace(key=k, value=v)
             context = attend_cached(q, cache, pages, positions)
         y = self.out(context)  # [B, T, D]
         return checkpoint_name(y, "out"), cache

@@ -79,7 +79,7 @@ def setting(name: str) -> Any:
 
 
 def requires(*fragments: str) -> None:
-    """The fragments without which this one makes no sense."""
+    """The fragments without which this one makes no sense; of `"rope or alibi"`, one is enough."""
 
 
 def excludes(*fragments: str) -> None:
@@ -119,7 +119,10 @@ class Layers:
         """
 
     def stacked(self, value: Any) -> Any:
-        """`lambda group: ...`, of `group.count` layers, for each group, in the structure that scans take apart."""
+        """`lambda group: ...`, of `group.count` layers, for each group, in the structure that scans take apart.
+
+        `group.window` is what layers of its kind are made with as `window`.
+        """
 
     def further(self, stack: str, count: str) -> None:
         """Says at the top of a fragment that it has layers after the last, which a plain pass of the model leaves out.

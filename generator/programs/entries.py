@@ -92,10 +92,9 @@ def _engine_step(
 ) -> tuple:
     """What a step of an engine gives, and leaves on its device, as a function of arrays."""
     sizes = package.engine.EngineSettings(max_rows=ROWS, max_length=min(length, config.context_length), chunk=64)
-    engine = package.engine.Engine(config, None, set(), sizes)  # its own weights are of no use
 
     def device(model: Any) -> Any:
-        return package.engine.Device(config, model, sizes, None, engine.pool.pages, engine.longest)
+        return package.engine.Engine(config, model, set(), sizes).device
 
     def function(model: Any, arrays: dict[str, Any], step: Any) -> Any:
         on = device(model)
@@ -103,8 +102,9 @@ def _engine_step(
         output = on.run(step, tokens, whole)
         return output, {"key": on.key, "value": on.value, "texts": on.texts}
 
-    arrays = {"key": engine.device.key, "value": engine.device.value, "texts": engine.device.texts}
-    step = engine.device.nothing(ROWS, engine.device.widths[-1], guesses)
+    empty = device(None)  # its own weights are of no use
+    arrays = {"key": empty.key, "value": empty.value, "texts": empty.texts}
+    step = empty.nothing(ROWS, empty.widths[-1], guesses)
     shaped = jax.tree.map(lambda x: jax.ShapeDtypeStruct(np.shape(x), x.dtype), (arrays, step))
     return function, {"model": model, "arrays": shaped[0], "step": shaped[1]}
 

@@ -188,13 +188,13 @@ def _check_company(chosen: Chosen, library: Library) -> None:
     known = {name for path in library.fragments() for name in (path, path.split("/")[-1])}
     for fragment, where in chosen.values():
         for word, others in (("requires", fragment.requires), ("excludes", fragment.excludes)):
-            for other in others:
+            for other in (name for either in others for name in either.split(" or ")):
                 if other not in known:
                     place = _line_of(library.files[fragment.path], fragment.path, other)
                     raise LoomError(f"{word} an unknown fragment {other!r}", str(place), nearest(other, known))
         for other in fragment.requires:
-            if other not in names:
-                remedy = f'Add "{other}" to the fragments, or take "{fragment.name}" away.'
+            if not _is_met(other, names):
+                remedy = f'Add "{other.split(" or ")[0]}" to the fragments, or take "{fragment.name}" away.'
                 message = f"{fragment.name} requires {other}, which is not selected"
                 raise LoomError(message, str(where), remedy, dependent=fragment.name)
         for other in fragment.excludes:
@@ -204,13 +204,18 @@ def _check_company(chosen: Chosen, library: Library) -> None:
                 raise LoomError(f"{fragment.name} excludes {other}, selected at {line}", str(where), remedy)
 
 
+def _is_met(required: str, names: set[str]) -> bool:
+    """Whether one of `rope or alibi` is selected."""
+    return not names.isdisjoint(required.split(" or "))
+
+
 def _where_it_makes_sense(chosen: Chosen, package_file: Toml[Package]) -> Chosen:
     """What is selected, without what the package file selects and which requires what nobody does, or excludes it."""
     names = {name for fragment, _ in chosen.values() for name in (fragment.name, fragment.short)}
     common = package_file.data.fragments
 
     def makes_sense(fragment: Fragment) -> bool:
-        return names.issuperset(fragment.requires) and names.isdisjoint(fragment.excludes)
+        return all(_is_met(other, names) for other in fragment.requires) and names.isdisjoint(fragment.excludes)
 
     return {n: item for n, item in chosen.items() if n not in common or makes_sense(item[0])}
 

@@ -2,6 +2,7 @@
 
 before                                              after, where 3 of the layers have a window
     layers.sum(lambda layer: f(layer.window))           3 * f(config.window) + (config.layers - 3) * f(EVERYTHING)
+    layers.stacked(lambda group: f(group.window))       (f(config.window), f(config.window), ..., f(EVERYTHING))
 
 `layers.sum(...)` and `layers.count` are over the layers that have the fragment, and `layers.numbers` are theirs;
 `layers.stacked(...)` is an expression for each stack of layers, in the structure in which scans take it apart, and
@@ -61,8 +62,11 @@ def _counted(node: cst.CSTNode, member: str, source: Source, pattern: Pattern, h
             return _sum({kind.name: _applied(node, kind.init, source, GIVE_IT) for kind in having}, pattern)
         stacks = []
         for group in pattern.groups:
-            one = _applied(node, {"count": group.count}, source)
-            stacks.append(one if group.period == 1 else f"tuple({one} for _ in range({group.period}))")
+            kinds = [pattern.kinds[name].init | {"count": group.count} for name in group.pattern]
+            each = [_applied(node, members, source, GIVE_IT) for members in kinds]
+            alike = f"tuple({each[0]} for _ in range({group.period}))"
+            written = alike if len(set(each)) == 1 else f"({', '.join(each)})"
+            stacks.append(each[0] if group.period == 1 else written)
         return stacks[0] if len(stacks) == 1 else f"({', '.join(stacks)})"
     if member not in _PLAIN or isinstance(node, cst.Call):
         calls = [f"{WORD}.{name}(lambda {of}: ...)" for name, of in _CALLED.items()]

@@ -21,8 +21,8 @@ ROOT = Path(__file__).resolve().parents[2]
 PACKAGES = sorted(path.parent for path in (ROOT / "generated").glob("*/gen.lock"))
 SERVING = {
     "weights.py": 90,
-    "pages.py": 120,
-    "engine.py": 700,
+    "pages.py": 170,
+    "engine.py": 660,
     "text.py": 75,
     "generate.py": 100,
     "openai.py": 315,
@@ -30,6 +30,7 @@ SERVING = {
     "serve.py": 350,
 }
 KERNEL = {"pages_kernel.py": 150}  # of TPUs, where attention is one that it can do
+NEAR = {"pages.py": 245}  # where layers that see the nearest tokens only have pages of their own
 every_package = pytest.mark.parametrize("package", PACKAGES, ids=lambda path: path.name)
 
 
@@ -55,7 +56,8 @@ class TestReading:
     def test_serving_is_short(self, package):
         lines = {name: len((package / name).read_text().splitlines()) for name in SERVING}
         lines |= {name: len((package / name).read_text().splitlines()) for name in KERNEL if (package / name).exists()}
-        assert all(count <= (SERVING | KERNEL)[name] for name, count in lines.items()), lines
+        most = SERVING | KERNEL | (NEAR if "class NearPages" in (package / "pages.py").read_text() else {})
+        assert all(count <= most[name] for name, count in lines.items()), lines
 
     def test_model_has_no_branch_on_configuration(self, package):
         for node in ast.walk(ast.parse((package / "model.py").read_text())):

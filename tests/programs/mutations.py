@@ -347,7 +347,12 @@ MUTATIONS = [
         ],
         every([T, E], OTHER_LAYOUT),
     ),
-    Mutation("rule of an axis", "parallel/parallel", [('"mlp": "tensor"', '"mlp": None')], every([T, E], OTHER_LAYOUT)),
+    Mutation(
+        "rule of an axis",
+        "parallel/rules",
+        [('"mlp": ("tensor",)', '"mlp": ()')],
+        every([T, E], OTHER_LAYOUT),
+    ),
     Mutation(
         "constraint on an activation",
         "model/swiglu",

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import json
 import shutil
+from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
 
 from generator.commands.cli import gen
 
-from .mutations import MUTATIONS, Mutation, mutate, verdicts, workplace, wrong
+from .mutations import MUTATIONS, mutate, verdicts, workplace, wrong
 
 pytest.importorskip("jax")
 pytestmark = pytest.mark.slow
@@ -60,9 +61,12 @@ def test_verdict(name, places, tmp_path):
     assert f"fragments/{mutation.fragment}.py" in report.causes
 
 
-def test_names_of_mutations_are_of_one_each():
+def test_each_mutation_has_a_name_of_its_own_and_finds_its_text():
+    """Those that are not among the chosen, too: benchmarks/diff_verdicts.py tries all."""
     assert len({mutation.name for mutation in MUTATIONS}) == len(MUTATIONS) >= 40
-    assert isinstance(MUTATIONS[0], Mutation)
+    for mutation in MUTATIONS:
+        text = (Path(__file__).parents[2] / "fragments" / f"{mutation.fragment}.py").read_text()
+        assert [old for old, _ in mutation.edits if old not in text] == [], mutation.name
 
 
 def test_command_says_it_once(places, tmp_path, monkeypatch):

@@ -163,6 +163,17 @@ class TestLayers:
 
         assert names["model"](Config)[-1] == expected
 
+    def test_stacks_of_several_kinds(self):
+        """What layers of a stack are made with, each for itself, where they differ; else for one of them."""
+        init = PATTERN.replace('"config.layers"', '"config.layers + 0"')
+        host = MODEL.replace("lambda group: group.count * 10", "lambda group: (group.window, group.count)")
+        names = run(model(init, block=BLOCK, window=WINDOW, period=PERIOD, model=host))
+
+        class Config:
+            layers = 6
+
+        assert names["model"](Config)[2] == ((6, 3), (100, 3))
+
     def test_stacks(self):
         host = MODEL.replace(", layers.sum(lambda layer: min(layer.window, 9))", "").replace(
             "layers.stacked(lambda group: group.count * 10)",

@@ -19,7 +19,6 @@ from ..engine import Draws, Engine, EngineSettings, QueueFull, Request, Sampling
 from ..errors import InputError
 from ..huggingface import save_hf
 from ..model import Decoder
-from ..pages import empty_pages
 from .small import SMALL
 
 CONFIG = dataclasses.replace(SMALL, width=PRESETS["tiny"].width, init_std=0.1)  # for GPT-2, the heads make up the width
@@ -156,7 +155,14 @@ def test_there_is_room_for_as_many_texts_as_run(model):
 
 
 def test_pages_take_the_memory_that_is_left(model, monkeypatch):
-    page = sum(x.nbytes for x in empty_pages(CONFIG, 1, 4))
+    def size(pages):
+        """Of those that it has, with the one that nobody sees."""
+        device = engine(model, cache_tokens=4 * (pages - 1)).device
+        return device.key.nbytes + device.value.nbytes
+
+    page, others = size(3) - size(2), 3 * size(2) - 2 * size(3)  # of layers that have another number of them
+    if not page:
+        pytest.skip("what texts hold is bounded in all layers")
 
     def pages_with(room):
         """Of an engine on a device with so many bytes, a tenth aside."""
@@ -164,10 +170,10 @@ def test_pages_take_the_memory_that_is_left(model, monkeypatch):
         monkeypatch.setattr(jax, "local_devices", lambda: [SimpleNamespace(memory_stats=lambda: stats)])
         return engine(model, cache_tokens=0).pages
 
-    assert pages_with(12.5 * page) == 11  # and one that nobody sees
-    assert pages_with(1e6 * page) == 4 * MOST // 4
+    assert pages_with(12.5 * page + others) == 11  # and one that nobody sees
+    assert pages_with(1e6 * page + others) == 4 * MOST // 4
     with pytest.raises(InputError, match="the model leaves no memory for pages"):
-        pages_with(1.5 * page)
+        pages_with(1.5 * page + others)
 
 
 def test_nothing_is_compiled_after_the_warm_up(model):

@@ -35,8 +35,8 @@ def draw_inputs(heads, dtype):
         return jnp.asarray(rng.normal(size=shape), dtype)
 
     tables = rng.integers(1, 12, (len(BEFORE), 16)) * (np.arange(16) * 128 < BEFORE[:, None])  # page 0: not theirs
-    key, value = numbers(2, 2, 12, 4, 128, 256).at[:, :, 0].set(100)
-    new = Cache(jnp.int32(1), numbers(len(BEFORE), 1, 4, 256), numbers(len(BEFORE), 1, 4, 256))
+    key, value = numbers(2, 24, 4, 128, 256).at[:, ::12].set(100)
+    new = Cache(jnp.int32(12), numbers(len(BEFORE), 1, 4, 256), numbers(len(BEFORE), 1, 4, 256))
     return numbers(len(BEFORE), 1, heads, 256), new, Pages(key, value, jnp.asarray(tables, jnp.int32)), BEFORE[:, None]
 
 
@@ -58,7 +58,8 @@ def check_two_devices() -> None:
     written = pages.write(stacked, positions)
     mesh = make_mesh(1, 1, 2)
     heads = jax.NamedSharding(mesh, jax.P(None, None, RULES["kv_heads"]))
-    q, pages = jax.device_put((q, pages), (heads, Pages(heads, heads, jax.NamedSharding(mesh, jax.P()))))
+    pool, whole = jax.NamedSharding(mesh, jax.P(None, RULES["kv_heads"])), jax.NamedSharding(mesh, jax.P())
+    q, pages = jax.device_put((q, pages), (heads, Pages(pool, pool, whole)))
     with jax.set_mesh(mesh):
         np.testing.assert_allclose(kernel(q, cache, pages, positions)[:-1], expected[:-1], atol=1e-5)
         write = jax.jit(Pages.write).lower(pages, stacked, positions).compile()
