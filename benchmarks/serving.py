@@ -176,6 +176,7 @@ def main() -> None:
     parser.add_argument("--out", type=Path, default=Path())
     parser.add_argument("--vllm", metavar="PYTHON")
     arguments = parser.parse_args()
+    arguments.out.mkdir(parents=True, exist_ok=True)
     if arguments.target == "cpu":
         jax.config.update("jax_platforms", "cpu")
     package, device = f"llama2_{arguments.target}", {"cpu": "cpu", "gpu": "cuda"}[arguments.target]
