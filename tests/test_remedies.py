@@ -59,7 +59,7 @@ def said(architecture: str, base: str = "llama2", **fragments: str) -> str:
 def test_a_window_that_no_kind_of_layer_gives(layers):
     text = said(WINDOW + layers)
     assert (
-        "layer.window is read here, and some kind of layer is made without 'window'\n  Write init = { window = " in text
+        "group.window is read here, and some kind of layer is made without 'window'\n  Write init = { window = " in text
     )
 
 
