@@ -12,10 +12,12 @@ from generator.language import proceed, provide, requires, splice
 from generator.language.roles import (
     Config,
     EngineSettings,
+    InputError,
     NearPages,
     empty_pages,
     near_layers,
     oldest_seen,
+    pool_is_whole,
     seen_at_most,
 )
 
@@ -47,6 +49,9 @@ def _(left, some, config, settings, mesh, fitting, near_pages):
     with jax.set_mesh(mesh) if mesh else contextlib.nullcontext():
         near = jax.jit(lambda: empty_pages(config, 0, settings.page_size)).lower().compile()
     in_near, in_all = (program.memory_analysis().output_size_in_bytes for program in (near, some))
+    if in_near > left:
+        needed = f"layers that see the nearest tokens only need {in_near / 2**30:.1f} GiB of a device for so many texts"
+        raise InputError(f"--max-rows {settings.max_rows}: {needed}: give a lower one, or a higher --mesh-tensor")
     fitting = int(64 * (left - in_near) / max(in_all - in_near, 1)) - 1  # one is never seen
 
 
@@ -84,13 +89,8 @@ def _(self, step, row, request, count, guesses):
 
 @splice("test_engine.whole", optional=True)
 def _(engine):
-    near, held = engine.near, np.zeros(engine.near.pool.pages, int)
-    assert set(near.held) <= set(engine.rows)
-    for pages in near.held.values():
-        np.add.at(held, [*pages.values()], 1)
-    assert held.tolist() == near.pool.holders
-    assert sorted(near.pool.free) == [page for page in range(1, near.pool.pages) if not held[page]]
-    assert near.pool.found == {digest: page for page, digest in near.pool.digests.items()}
+    assert set(engine.near.held) <= set(engine.rows)
+    pool_is_whole(engine.near.pool, [[*pages.values()] for pages in engine.near.held.values()])
 
 
 @splice("Engine.name")

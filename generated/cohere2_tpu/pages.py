@@ -191,7 +191,7 @@ class NearPages:
     def move(self, text: Hashable, start: int, end: int) -> dict[int, int]:
         """The pages that a text has when its tokens from `start` to `end` - 1 are computed, by their places.
 
-        Those that no token from there on sees are given back, and those that are written to are taken.
+        Those that no token from `start` on sees are given back, and those that are written to are taken.
         """
         held = self.held.setdefault(text, {})
         self.give_back(held, range(self.oldest_seen(start) // self.size))

@@ -280,6 +280,9 @@ def pages_that_fit(most: int, config: Config, settings: EngineSettings, mesh: Me
     with jax.set_mesh(mesh) if mesh else contextlib.nullcontext():
         near = jax.jit(lambda: empty_pages(config, 0, settings.page_size, near_pages)).lower().compile()
     in_near, in_all = (program.memory_analysis().output_size_in_bytes for program in (near, some))
+    if in_near > left:
+        needed = f"layers that see the nearest tokens only need {in_near / 2**30:.1f} GiB of a device for so many texts"
+        raise InputError(f"--max-rows {settings.max_rows}: {needed}: give a lower one, or a higher --mesh-tensor")
     fitting = int(64 * (left - in_near) / max(in_all - in_near, 1)) - 1  # one is never seen
     if fitting < 1:
         raise InputError("the model leaves no memory for pages: give a higher --mesh-tensor, or --int8")

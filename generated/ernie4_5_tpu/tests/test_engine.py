@@ -70,14 +70,18 @@ def check_against(forward, request):
         np.testing.assert_allclose(request.prompt_logprobs, wanted, atol=1e-4)
 
 
+def pool_is_whole(pool, texts):
+    """Each page is free or held by as many texts as have it, of which these are the pages."""
+    held = np.zeros(pool.pages, int)
+    for pages in texts:
+        np.add.at(held, pages, 1)
+    assert held.tolist() == pool.holders
+    assert sorted(pool.free) == [page for page in range(1, pool.pages) if not held[page]]
+    assert pool.found == {digest: page for page, digest in pool.digests.items()}
+
+
 def pages_are_whole(engine):
-    """Each page is free or held by as many requests as have it."""
-    held = np.zeros(engine.pool.pages, int)
-    for request in engine.rows:
-        np.add.at(held, request.pages, 1)
-    assert held.tolist() == engine.pool.holders
-    assert sorted(engine.pool.free) == [page for page in range(1, engine.pool.pages) if not held[page]]
-    assert engine.pool.found == {digest: page for page, digest in engine.pool.digests.items()}
+    pool_is_whole(engine.pool, [request.pages for request in engine.rows])
 
 
 def test_log_probabilities_are_those_of_training(model, forward):

@@ -70,21 +70,20 @@ def check_against(forward, request):
         np.testing.assert_allclose(request.prompt_logprobs, wanted, atol=1e-4)
 
 
+def pool_is_whole(pool, texts):
+    """Each page is free or held by as many texts as have it, of which these are the pages."""
+    held = np.zeros(pool.pages, int)
+    for pages in texts:
+        np.add.at(held, pages, 1)
+    assert held.tolist() == pool.holders
+    assert sorted(pool.free) == [page for page in range(1, pool.pages) if not held[page]]
+    assert pool.found == {digest: page for page, digest in pool.digests.items()}
+
+
 def pages_are_whole(engine):
-    """Each page is free or held by as many requests as have it."""
-    held = np.zeros(engine.pool.pages, int)
-    for request in engine.rows:
-        np.add.at(held, request.pages, 1)
-    assert held.tolist() == engine.pool.holders
-    assert sorted(engine.pool.free) == [page for page in range(1, engine.pool.pages) if not held[page]]
-    assert engine.pool.found == {digest: page for page, digest in engine.pool.digests.items()}
-    near, near_pages_held = engine.near, np.zeros(engine.near.pool.pages, int)
-    assert set(near.held) <= set(engine.rows)
-    for near_pages_pages in near.held.values():
-        np.add.at(near_pages_held, [*near_pages_pages.values()], 1)
-    assert near_pages_held.tolist() == near.pool.holders
-    assert sorted(near.pool.free) == [page for page in range(1, near.pool.pages) if not near_pages_held[page]]
-    assert near.pool.found == {digest: page for page, digest in near.pool.digests.items()}
+    pool_is_whole(engine.pool, [request.pages for request in engine.rows])
+    assert set(engine.near.held) <= set(engine.rows)
+    pool_is_whole(engine.near.pool, [[*pages.values()] for pages in engine.near.held.values()])
 
 
 def test_log_probabilities_are_those_of_training(model, forward):

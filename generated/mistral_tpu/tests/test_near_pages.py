@@ -3,6 +3,7 @@
 """Pages of layers that see the nearest tokens only: they are given back in time, and texts stay what they are."""
 
 import dataclasses
+from types import SimpleNamespace
 
 import jax
 import numpy as np
@@ -11,6 +12,7 @@ from flax import nnx
 
 from ..config import PRESETS
 from ..engine import Engine, EngineSettings, Sampling
+from ..errors import InputError
 from ..model import Decoder, seen_at_most
 from .small import SMALL
 
@@ -61,6 +63,13 @@ def test_longer_texts_take_pages_of_some_layers_only(model):
 
     grown, longer = pages(16 * SEEN) - pages(8 * SEEN), 2 * SEEN
     assert grown < CONFIG.layers * longer and grown % longer == 0
+
+
+def test_pages_that_a_device_has_no_room_for_are_an_error(model, monkeypatch):
+    stats = {"bytes_limit": 2**20, "bytes_in_use": 0}
+    monkeypatch.setattr(jax, "local_devices", lambda: [SimpleNamespace(memory_stats=lambda: stats)])
+    with pytest.raises(InputError, match=r"--max-rows 64: layers that see .* need \d+\.\d GiB .*: give a lower one"):
+        engine(model, max_rows=64)
 
 
 def test_what_other_texts_have_written_over_is_computed_again(model):
