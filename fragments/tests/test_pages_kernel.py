@@ -35,6 +35,7 @@ def draw_inputs(heads, dtype):
     tables = rng.integers(1, 12, (len(BEFORE), 16)) * (np.arange(16) * 128 < BEFORE[:, None])  # page 0: not theirs
     key, value = numbers(2, 24, 4, 128, 256).at[:, ::12].set(100)
     new = Cache(jnp.int32(12), numbers(len(BEFORE), 1, 4, 256), numbers(len(BEFORE), 1, 4, 256))
+    point("test_pages_kernel.tables", new, tables)
     return numbers(len(BEFORE), 1, heads, 256), new, Pages(key, value, jnp.asarray(tables, jnp.int32)), BEFORE[:, None]
 
 
