@@ -6,6 +6,7 @@ from pathlib import Path
 
 import tyro
 
+from generator.language import setting
 from generator.language.roles import (
     Engine,
     EngineSettings,
@@ -59,7 +60,7 @@ def main(
     if prompt is not None:
         ids = encode(as_text(prompt.encode(errors="surrogateescape"), "--prompt"))
         longest = min(len(ids) + sampling.max_tokens, config.context_length)
-        engine = Engine(config, model, ends, EngineSettings(max_rows=1, max_length=longest), mesh)
+        engine = Engine(config, model, ends, EngineSettings(max_rows=setting("rows_alone"), max_length=longest), mesh)
         text = Text(tokenizer, ids, [])
         request = engine.add(ids, sampling)
         print(tokenizer.decode(ids), end="", flush=True)

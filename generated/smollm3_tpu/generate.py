@@ -58,7 +58,7 @@ def main(
     if prompt is not None:
         ids = encode(as_text(prompt.encode(errors="surrogateescape"), "--prompt"))
         longest = min(len(ids) + sampling.max_tokens, config.context_length)
-        engine = Engine(config, model, ends, EngineSettings(max_rows=1, max_length=longest), mesh)
+        engine = Engine(config, model, ends, EngineSettings(max_rows=4, max_length=longest), mesh)
         text = Text(tokenizer, ids, [])
         request = engine.add(ids, sampling)
         print(tokenizer.decode(ids), end="", flush=True)
