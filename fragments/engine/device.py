@@ -57,8 +57,7 @@ class Device:
             self.key, self.value = jax.jit(lambda: empty_pages(config, pages, size))()
             # nobody reads the last row and the last place
             self.texts = jax.jit(lambda: shard(jnp.zeros((rows + 1, longest + 2), jnp.int32), None, None))()
-        # of steps that draw a token each
-        self.rows = sorted({min(count, rows) for count in setting("rows_of_steps")} | {rows})
+        self.rows = sorted({n for n in setting("rows_of_steps") if n < rows} | {rows})  # to draw a token each
         self.chunk, parts = chunk, {max(chunk // share, 1) for share in setting("part_shares")}
         self.parts = {length: min(chunk // length, rows) for length in sorted(parts)}  # of prompts: length, texts
 

@@ -304,8 +304,7 @@ class Device:
             self.key, self.value = jax.jit(lambda: empty_pages(config, pages, size, near_pages))()
             # nobody reads the last row and the last place
             self.texts = jax.jit(lambda: shard(jnp.zeros((rows + 1, longest + 2), jnp.int32), None, None))()
-        # of steps that draw a token each
-        self.rows = sorted({min(count, rows) for count in [4, 16, 64, 256, 1024]} | {rows})
+        self.rows = sorted({n for n in [4, 16, 64, 256, 1024] if n < rows} | {rows})  # to draw a token each
         self.chunk, parts = chunk, {max(chunk // share, 1) for share in [1, 4, 16]}
         self.parts = {length: min(chunk // length, rows) for length in sorted(parts)}  # of prompts: length, texts
 

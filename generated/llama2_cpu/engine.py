@@ -311,8 +311,7 @@ class Device:
             self.key, self.value = jax.jit(lambda: empty_pages(config, pages, size))()
             # nobody reads the last row and the last place
             self.texts = jax.jit(lambda: shard(jnp.zeros((rows + 1, longest + 2), jnp.int32), None, None))()
-        # of steps that draw a token each
-        self.rows = sorted({min(count, rows) for count in [1, 2, 4, 8, 16, 32, 64, 128, 256]} | {rows})
+        self.rows = sorted({n for n in [1, 2, 4, 8, 16, 32, 64, 128, 256] if n < rows} | {rows})  # to draw a token each
         self.chunk, parts = chunk, {max(chunk // share, 1) for share in [1, 2, 4, 8, 16]}
         self.parts = {length: min(chunk // length, rows) for length in sorted(parts)}  # of prompts: length, texts
 

@@ -93,7 +93,7 @@ def port(folder):
 
 def ask(port: int, path: str, content=None, headers=()):
     """Status, headers and body."""
-    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=60)
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=300)
     body = content if content is None or isinstance(content, bytes) else json.dumps(content)
     given = {"Content-Type": "application/json"} | dict(headers)
     connection.request("GET" if content is None else "POST", path, body, given)
