@@ -91,9 +91,9 @@ def port(folder):
         yield port
 
 
-def ask(port: int, path: str, content=None, headers=()):
+def ask(port: int, path: str, content=None, headers=(), seconds=60):
     """Status, headers and body."""
-    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=300)
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=seconds)
     body = content if content is None or isinstance(content, bytes) else json.dumps(content)
     given = {"Content-Type": "application/json"} | dict(headers)
     connection.request("GET" if content is None else "POST", path, body, given)
@@ -403,13 +403,14 @@ def test_an_engine_that_fails_is_told_to_all_that_wait(capfd):
 
 
 def test_sigterm_lets_requests_end_and_takes_no_more(folder):
-    with served(folder, "--api-key", "secret") as (process, port):
+    slow = 900  # where kernels are emulated, a minute is not enough
+    with served(folder, "--api-key", "secret", "--drain-seconds", str(slow)) as (process, port):
         key = {"Authorization": "Bearer secret"}
         assert ask(port, "/v1/completions", {"prompt": "x"})[0] == 401
         assert ask(port, "/v1/models")[0] == 401
         assert ask(port, "/health")[0] == 200
         asked, found = {"prompt": "x", "max_tokens": 200, "ignore_eos": True, "n": 3}, []
-        thread = threading.Thread(target=lambda: found.append(ask(port, "/v1/completions", asked, key)))
+        thread = threading.Thread(target=lambda: found.append(ask(port, "/v1/completions", asked, key, slow)))
         thread.start()
         while not number(port, "serve_running"):
             time.sleep(0.01)
