@@ -52,6 +52,7 @@ class Device:
         point("Device.model", model)
         self.model, self.settings, self.laid_over = model, settings, mesh
         self.layers = layers_in_pool(config, pages)
+        point("Device.layers", config, pages)
         self.widths = table_widths(longest, size)
         with self.computing():
             self.key, self.value = jax.jit(lambda: empty_pages(config, pages, size))()
@@ -106,8 +107,8 @@ class Device:
 
     def run(self, step: StepInput, length: int, whole: bool) -> StepOutput:
         """Starts a step."""
-        arrays = self.key, self.value, self.texts
+        key, value, texts = self.key, self.value, self.texts
         with self.computing():
-            output, cache, self.texts = run(self.model, *arrays, self.layers, step, length, whole)
-            self.key, self.value = write(self.key, self.value, cache, step, length)
+            output, cache, self.texts = run(self.model, key, value, texts, self.layers, step, length, whole)
+            self.key, self.value = write(key, value, cache, step, length)
         return output

@@ -224,7 +224,8 @@ class Engine:
         """Tokens that may follow, if the request may still have them, and there are pages for their keys."""
         room = (len(request.pages) + len(self.pool.free)) * self.settings.page_size - request.drawn
         left = request.sampling.max_tokens - len(request.tokens) - 1
-        guesses = guess(request, most) if (most := min(self.settings.guesses, room, left)) > 0 else []
+        with point("Engine.guesses", request):
+            guesses = guess(request, most) if (most := min(self.settings.guesses, room, left)) > 0 else []
         self.grow(request, request.drawn + len(guesses))
         return guesses
 
@@ -303,6 +304,7 @@ class Engine:
                 if step.draws[row]:
                     right = [guess == token for guess, token in zip(guesses, tokens[row], strict=False)]
                     end = first + [*right, False].index(False) + 1
+                    point("Engine.drawn", request, row, scores, tokens, end)
                     why = request.add(tokens[row][first:end], scores[row][first:end], tops[first:end], self.ends)
                     self.name_pages(request)
                     self.changed[request] = None

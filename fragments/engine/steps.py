@@ -98,19 +98,20 @@ def run(
     positions = positions_of(step, length)
     tokens = jnp.where(positions < 0, 0, texts[step.slots[:, None], positions])
     x, cache = hidden(model, tokens, positions, Pages(key, value, step.tables), layers)  # [B, T, D]
-    lengths = step.starts + step.counts  # [B]
-    if not whole:
-        last = jnp.maximum(step.counts - 1, 0)[:, None]
-        x = jnp.take_along_axis(x, last[:, :, None], axis=1)  # [B, 1, D]
-        positions = lengths[:, None] - 1  # [B, 1]
-    logits = model.embedding.logits(x, model.embedding.kernel())  # [B, C, V]
-    C = logits.shape[1]
-    each = jax.tree.map(lambda x: jnp.repeat(x, C), (step.slots, step.sampling))
-    drawn = sample(logits.reshape(B * C, -1), texts[each[0]], positions.ravel() + 1, each[1]).reshape(B, C)
-    is_drawn = step.draws[:, None] & ((positions >= 0) if G else (positions + 1 == lengths[:, None]))  # [B, C]
-    texts = texts.at[step.slots[:, None], jnp.where(is_drawn, positions + 1, nobodys)].set(drawn)
-    following = texts[step.slots[:, None], positions + 1]  # [B, C]
-    logprobs = jax.nn.log_softmax(logits)
-    scores = jnp.take_along_axis(logprobs, following[:, :, None], axis=2)[:, :, 0]
-    top = jax.lax.cond(step.top, likeliest, lambda x: jax.tree.map(jnp.zeros_like, likeliest(x)), logprobs)
+    with point("run.scored", model, key, value, step, length, x, cache):
+        lengths = step.starts + step.counts  # [B]
+        if not whole:
+            last = jnp.maximum(step.counts - 1, 0)[:, None]
+            x = jnp.take_along_axis(x, last[:, :, None], axis=1)  # [B, 1, D]
+            positions = lengths[:, None] - 1  # [B, 1]
+        logits = model.embedding.logits(x, model.embedding.kernel())  # [B, C, V]
+        C = logits.shape[1]
+        each = jax.tree.map(lambda x: jnp.repeat(x, C), (step.slots, step.sampling))
+        drawn = sample(logits.reshape(B * C, -1), texts[each[0]], positions.ravel() + 1, each[1]).reshape(B, C)
+        is_drawn = step.draws[:, None] & ((positions >= 0) if G else (positions + 1 == lengths[:, None]))  # [B, C]
+        texts = texts.at[step.slots[:, None], jnp.where(is_drawn, positions + 1, nobodys)].set(drawn)
+        following = texts[step.slots[:, None], positions + 1]  # [B, C]
+        logprobs = jax.nn.log_softmax(logits)
+        scores = jnp.take_along_axis(logprobs, following[:, :, None], axis=2)[:, :, 0]
+        top = jax.lax.cond(step.top, likeliest, lambda x: jax.tree.map(jnp.zeros_like, likeliest(x)), logprobs)
     return StepOutput(scores, following, *top), cache, texts

@@ -1,4 +1,4 @@
-"""Layers after the last one, each for a token further ahead: they are trained along and left out of decoding.
+"""Layers after the last one, each for a token further ahead: they are trained along, and no logits need them.
 
 Source: DeepSeek-AI 2024, arXiv 2412.19437, section 2.2; concatenated as in the code that runs the released weights.
 """
@@ -10,8 +10,8 @@ import jax.numpy as jnp
 from flax import nnx
 from jax import Array
 
-from generator.language import layers, provide, splice
-from generator.language.roles import Cache, Config, InputError, Linear, Norm, Pages
+from generator.language import layers, splice
+from generator.language.roles import Config, InputError, Linear, Norm
 
 layers.further("ahead", "config.ahead")
 
@@ -42,16 +42,6 @@ class LayerAhead(nnx.Module):
 def _(self, config, rngs):
     ahead_keys = jax.random.split(rngs.params(), config.ahead)
     self.ahead = jax.vmap(lambda key: LayerAhead(config, nnx.Rngs(key)))(ahead_keys)
-
-
-@provide("LayerAhead.__call__")
-def cache() -> Cache:
-    return None
-
-
-@provide("LayerAhead.__call__")
-def pages() -> Pages:
-    return None
 
 
 @splice("flops")

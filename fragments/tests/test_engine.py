@@ -229,6 +229,7 @@ def test_guesses_save_steps_and_change_no_text(model, monkeypatch, wrong, each):
 
     monkeypatch.setattr(sys.modules[Engine.__module__], "guess", guess_well)
     subject, steps = engine(model, guesses=4), 0
+    point("test_engine.guesses", subject)
     request = subject.add(PROMPTS[2], Sampling(max_tokens=60))
     while subject.running or subject.queued:
         subject.step()

@@ -11,7 +11,7 @@ import jax.numpy as jnp
 from jax import Array
 
 from generator.language import alike, emit, provide, requires, splice
-from generator.language.roles import Config, Decoder, LayerAhead, remat_policy, score
+from generator.language.roles import Cache, Config, Decoder, LayerAhead, Pages, remat_policy, score
 
 requires("layers_ahead")
 alike("hidden_and_ahead", "Decoder.hidden")
@@ -56,6 +56,16 @@ def hidden_and_ahead(
 @provide("hidden_and_ahead")
 def positions(positions) -> Array:
     return positions
+
+
+@provide("hidden_and_ahead.ahead_block")
+def cache() -> Cache:
+    return None
+
+
+@provide("hidden_and_ahead.ahead_block")
+def pages() -> Pages:
+    return None
 
 
 @splice("loss.hidden")
