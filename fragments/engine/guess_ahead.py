@@ -87,8 +87,8 @@ def _(model, key, value, texts, step, length, x, positions, cache, following, ah
     every_x = x  # [B, T, D]
     proceed()
     if ahead is not None:
-        # A page's last key is made with the first token of the next page, which in a text that shares the page may be
-        # another. What is found by digests is so at most a worse guess: no guess is taken unchecked.
+        # the last key of a page is made with the first token of the next, of which texts that share the page may have
+        # others: a guess may be the worse for it, the text never, as no guess is taken unchecked
         every_position, held = positions_of(step, length), Pages(key, value, step.tables)
         next_tokens = texts[step.slots[:, None], every_position + 1]  # [B, T]
         x_ahead, ahead_cache = hidden_ahead(model, every_x, next_tokens, every_position, held, ahead, model.config)

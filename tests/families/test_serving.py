@@ -71,7 +71,8 @@ def compare_int8(package) -> None:
     weights = importlib.import_module(package.model.__name__.replace("model", "weights"))
     model = jax.jit(lambda: package.model.Decoder(config, nnx.Rngs(0)))()
     sampling = engine.Sampling(max_tokens=9, prompt_logprobs=True)
-    settings = engine.EngineSettings(max_rows=1, max_length=48, page_size=4, chunk=16)
+    guesses = 1 if hasattr(config, "ahead") else 0  # of the layer ahead
+    settings = engine.EngineSettings(max_rows=1, max_length=48, page_size=4, chunk=16, guesses=guesses)
 
     def is_int8(x: object) -> bool:
         return isinstance(x, weights.Int8)
