@@ -334,10 +334,10 @@ class Device:
 
     def run(self, step: StepInput, length: int, whole: bool) -> StepOutput:
         """Starts a step."""
-        arrays = self.key, self.value, self.texts
+        key, value, texts = self.key, self.value, self.texts
         with self.computing():
-            output, cache, self.texts = run(self.model, *arrays, self.layers, step, length, whole)
-            self.key, self.value = write(self.key, self.value, cache, step, length)
+            output, cache, self.texts = run(self.model, key, value, texts, self.layers, step, length, whole)
+            self.key, self.value = write(key, value, cache, step, length)
         return output
 
 
