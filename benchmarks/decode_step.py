@@ -1,6 +1,6 @@
 """The step that draws a token of each text, compiled for TPUs that are not here, and the least that it has to read.
 
-python benchmarks/decode_step.py PRESET TOPOLOGY [--texts N] [--length TOKENS] [--hlo FILE]
+python benchmarks/decode_step.py PRESET TOPOLOGY [--texts N] [--length TOKENS] [--int8-pages] [--hlo FILE]
 
 PRESET of llama2_tpu, such as 7b; TOPOLOGY as for its compile command, such as v5p:2x2x1: all its chips share the heads.
 Prints the bytes of weights and of keys and values that a chip holds for so many texts of that length, which a step
@@ -37,6 +37,7 @@ def main() -> None:
     parser.add_argument("--texts", type=int, default=1)
     parser.add_argument("--length", type=int, default=2048)
     parser.add_argument("--page-size", type=int, default=EngineSettings().page_size)
+    parser.add_argument("--int8-pages", action="store_true")
     parser.add_argument("--hlo", type=Path)
     given = parser.parse_args()
     config, B, S = PRESETS[given.preset], given.texts, given.page_size
@@ -50,8 +51,8 @@ def main() -> None:
         model = abstract(lambda: Decoder(config, nnx.Rngs(0)), mesh)
         model = jax.tree.map(lambda x: x.update(dtype=config.dtype) if x.ndim > 1 else x, model)  # of layers' norms too
         width = table_widths(given.length, S)[-1]
-        pool = jax.eval_shape(lambda: empty_pages(config, 1 + B * width, S))[0]
-        pages = array(pool.shape, pool.dtype, None, "tensor")
+        pool = jax.eval_shape(lambda: empty_pages(config, 1 + B * width, S, given.int8_pages))[0]
+        pages = jax.tree.map(lambda x: array(x.shape, x.dtype, None, "tensor"), pool)
         texts = array((B + 1, given.length + 2), jnp.int32)
         numbers, flags = array((B,), jnp.int32), array((B,), jnp.bool_)
         types = {"prompt": jnp.int32, "top_k": jnp.int32, "seed": jnp.uint32}
@@ -62,12 +63,15 @@ def main() -> None:
         )
         layers = layers_in_pool(config, 1 + B * width)
         compiled = run.lower(model, pages, pages, texts, layers, step, length=1, whole=False).compile()
-        new = array((config.layers, B, 1, *pool.shape[1::2]), pool.dtype, None, None, None, "tensor")
+        # of the new tokens: [L, B, 1, K, H], and [L, B, 1, K] of scales
+        new = jax.tree.map(
+            lambda x: array((config.layers, B, 1, *x.shape[1::2]), x.dtype, None, None, None, "tensor"), pool
+        )
         cache = layers._replace(key=new, value=new)
         writing = write.lower(pages, pages, cache, step, length=1).compile()
     chip = given.topology.partition(":")[0]
     weights = sum(x.size * x.dtype.itemsize for x in jax.tree.leaves(model)) / len(devices)
-    held = 2 * pages.size * pages.dtype.itemsize / len(devices)
+    held = 2 * sum(x.size * x.dtype.itemsize for x in jax.tree.leaves(pages)) / len(devices)
     milliseconds = 1e3 * (weights + held) / BANDWIDTH[chip]
     print(f"{given.preset} on {len(devices)} {chip}, {B} texts of {given.length} tokens, by chip:")
     print(f"weights {weights / 1e9:.2f} GB, keys and values {held / 1e9:.2f} GB: read once in {milliseconds:.2f} ms")

@@ -33,7 +33,7 @@ def pages_that_fit(most: int, config: Config, settings: EngineSettings, mesh: Me
     if not stats:
         return most
     with jax.set_mesh(mesh) if mesh else contextlib.nullcontext():
-        some = jax.jit(lambda: empty_pages(config, 64, settings.page_size)).lower().compile()
+        some = jax.jit(lambda: empty_pages(config, 64, settings.page_size, settings.int8_pages)).lower().compile()
     left = 0.9 * stats["bytes_limit"] - stats["bytes_in_use"]
     with point("pages_that_fit.fitting", left, some, config, settings, mesh):
         fitting = int(64 * left / some.memory_analysis().output_size_in_bytes) - 1  # one is never seen
@@ -55,7 +55,7 @@ class Device:
         point("Device.layers", config, pages)
         self.widths = table_widths(longest, size)
         with self.computing():
-            self.key, self.value = jax.jit(lambda: empty_pages(config, pages, size))()
+            self.key, self.value = jax.jit(lambda: empty_pages(config, pages, size, settings.int8_pages))()
             # nobody reads the last row and the last place
             self.texts = jax.jit(lambda: shard(jnp.zeros((rows + 1, longest + 2), jnp.int32), None, None))()
         self.rows = sorted({n for n in setting("rows_of_steps") if n < rows} | {rows})  # to draw a token each

@@ -47,7 +47,7 @@ def near_pages(config, settings) -> np.ndarray:
 @splice("pages_that_fit.fitting")
 def _(left, some, config, settings, mesh, fitting, near_pages):
     with jax.set_mesh(mesh) if mesh else contextlib.nullcontext():
-        near = jax.jit(lambda: empty_pages(config, 0, settings.page_size)).lower().compile()
+        near = jax.jit(lambda: empty_pages(config, 0, settings.page_size, settings.int8_pages)).lower().compile()
     in_near, in_all = (program.memory_analysis().output_size_in_bytes for program in (near, some))
     if in_near > left:
         needed = f"layers that see the nearest tokens only need {in_near / 2**30:.1f} GiB of a device for so many texts"

@@ -15,6 +15,7 @@ class EngineSettings:
     max_length: int = 0  # tokens of the longest text with its prompt; 0: the context that the model was made for
     page_size: int = setting("page_size")  # tokens in a page; texts share whole pages that they begin with
     cache_tokens: int = 0  # tokens that all pages have room for; 0: as many as max_rows texts have, or as fit
+    int8_pages: bool = False  # keys and values in 8 bits: half of what bfloat16 takes of the pages, and of reading them
     chunk: int = 256  # tokens of prompts in a step, between which running texts go on
     guesses: int = 0  # tokens that a step checks of each text, beside the one it draws, where the text repeats itself
 

@@ -103,7 +103,8 @@ def attend_latents(q: Array, cache: Cache, pages: Pages, kernel: Array, position
     to_key, to_value = jnp.split(kernel.astype(q.dtype), [H - P], axis=-1)  # [R, N, C], [R, N, U]
     q_latent = jnp.einsum("BTNC,RNC->BTNR", q[..., :-P], to_key)
     q = jnp.concatenate([q_latent, q[..., -P:]], axis=-1) * ((R + P) / H) ** 0.5  # the scale is that of H numbers
-    shared = cache._replace(key=jnp.concatenate([cache.value, cache.key], axis=-1))  # [B, T, 1, R + P]
+    key, value = cache.key.astype(q.dtype), cache.value.astype(q.dtype)
+    shared = cache._replace(key=jnp.concatenate([value, key], axis=-1))  # [B, T, 1, R + P]
     return jnp.einsum("BTNR,RNU->BTNU", attend_cached(q, shared, pages, positions), to_value)
 
 

@@ -14,12 +14,13 @@ excludes("latent_attention")  # which attends by itself
 def attend_akin(q: Array, cache: Cache, pages: Pages, positions: Array) -> Array:
     """`attend_cached`, eight texts at a time: each eight read as far as the longest of them, not of all."""
 
-    def attend_some(texts: list[Array]) -> Array:
+    def attend_some(texts: tuple[Array, ...]) -> Array:
         q, key, value, tables, positions = texts
         return attend_cached(q, cache._replace(key=key, value=value), pages._replace(tables=tables), positions)
 
-    texts = q, cache.key, cache.value, pages.tables, positions
-    return jax.lax.map(attend_some, [x.reshape(-1, np.gcd(len(x), 8), *x.shape[1:]) for x in texts]).reshape(q.shape)
+    texts, n = (q, cache.key, cache.value, pages.tables, positions), np.gcd(len(q), 8)
+    eights = jax.tree.map(lambda x: x.reshape(-1, n, *x.shape[1:]), texts)
+    return jax.lax.map(attend_some, eights).reshape(q.shape)
 
 
 @splice("Attention.cached")

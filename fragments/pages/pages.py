@@ -3,7 +3,7 @@
 Source: Kwon et al. 2023, arXiv 2309.06180 (pages); Dao et al. 2022, arXiv 2205.14135 (softmax by blocks of keys).
 """
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -11,7 +11,7 @@ import numpy as np
 from jax import Array
 
 from generator.language import emit, layers, point, proceed, provide, setting, splice
-from generator.language.roles import Config, shard
+from generator.language.roles import Config, Int8Heads, heads_in_int8, shard
 
 UNSEEN = 2**30  # a position that is later than that of any query
 
@@ -20,15 +20,15 @@ class Cache(NamedTuple):
     """One layer, as a model with pages sees it."""
 
     first: Array  # [] int32, of its pages in the pool; [L] in a model
-    key: Array | None = None  # [B, T, K, H], of the tokens that go through it now
-    value: Array | None = None
+    key: Array | Int8Heads | None = None  # [B, T, K, H], of the tokens that go through it now, as pages have them
+    value: Array | Int8Heads | None = None
 
 
 class Pages(NamedTuple):
     """The pool of pages, and where in it the texts are that go through the model now."""
 
-    key: Array  # [P, K, S, H]: those of one layer after those of another, each of S positions
-    value: Array
+    key: Array | Int8Heads  # [P, K, S, H]: those of one layer after those of another, each of S positions
+    value: Array | Int8Heads
     tables: Array  # int32: the M pages of each text, in order, as each layer counts its own; 0 is never seen
 
     def write(self, cache: "Cache", positions: Array) -> "Pages":
@@ -41,8 +41,13 @@ class Pages(NamedTuple):
             page = new.first[:, None, None] + page  # [L, B, T]
             with point("Pages.write", page, slot):
                 at = page, slice(None), slot
-            key, value = key.at[at].set(new.key), value.at[at].set(new.value)
+            key, value = put(key, at, new.key), put(value, at, new.value)
         return self._replace(key=key, value=value)
+
+
+def put(pool: Array | Int8Heads, at: tuple[Any, ...], x: Array | Int8Heads) -> Array | Int8Heads:
+    """The pool with x at these places."""
+    return jax.tree.map(lambda pool, x: pool.at[at].set(x), pool, x)
 
 
 def layers_in_pool(config: Config, pages: int) -> Cache:
@@ -54,7 +59,7 @@ def layers_in_pool(config: Config, pages: int) -> Cache:
     return jax.tree.unflatten(structure, caches)
 
 
-def empty_pages(config: Config, pages: int, size: int) -> tuple[Array, Array]:
+def empty_pages(config: Config, pages: int, size: int, int8: bool) -> tuple[Array, Array]:
     """Keys and values of a pool that has so many pages for each layer, each of `size` positions: all zero."""
     with point("empty_pages.count", config, pages):
         count = config.layers * pages
@@ -63,7 +68,13 @@ def empty_pages(config: Config, pages: int, size: int) -> tuple[Array, Array]:
     with point("empty_pages.arrays", shape, config):
         zeros = shard(jnp.zeros(shape, config.dtype), None, "kv_heads", None, None)
         arrays = zeros, zeros
-    return arrays
+    return jax.tree.map(heads_in_int8, arrays) if int8 else arrays
+
+
+def as_in_pages(x: Array, pool: Array | Int8Heads) -> Array | Int8Heads:
+    """Keys or values [B, T, K, H] of a layer as its pages have them."""
+    point("as_in_pages.heads", x, pool)
+    return heads_in_int8(x) if isinstance(pool, Int8Heads) else x
 
 
 def pages_at_a_time(size: int) -> int:
@@ -109,8 +120,8 @@ def attend_cached(q: Array, cache: Cache, pages: Pages, positions: Array) -> Arr
 
     def add_block(i, sums):
         table = jax.lax.dynamic_slice_in_dim(pages.tables, i * n, n, axis=1)
-        k, v = (x[cache.first + table].swapaxes(1, 2) for x in (pages.key, pages.value))  # [B, K, n, S, H]
-        k, v = (x.reshape(B, K, -1, x.shape[-1]) for x in (k, v))  # [B, K, C, H]
+        k, v = (x[cache.first + table].astype(q.dtype).swapaxes(1, 2) for x in (pages.key, pages.value))
+        k, v = (x.reshape(B, K, -1, x.shape[-1]) for x in (k, v))  # [B, K, n, S, H] -> [B, K, C, H]
         point("attend_cached.block", k, v)
         places = i * k.shape[2] + jnp.arange(k.shape[2])
         return add_keys(sums, k, v, jnp.where(places < before, places, UNSEEN))
@@ -118,7 +129,7 @@ def attend_cached(q: Array, cache: Cache, pages: Pages, positions: Array) -> Arr
     highest, total = jnp.full((B, N, T, 1), -1e30), jnp.zeros((B, N, T, 1))
     point("attend_cached.start", highest, total)
     sums = highest, total, jnp.zeros((B, N, T, cache.value.shape[-1]))
-    own = cache.key.swapaxes(1, 2), cache.value.swapaxes(1, 2)
+    own = (x.astype(q.dtype).swapaxes(1, 2) for x in (cache.key, cache.value))
     sums = add_keys(sums, *own, jnp.where(positions < 0, UNSEEN, positions))
     if setting("read_to_the_end"):
         blocks = pages.tables.shape[1] // n  # all: for how many have keys, the host would wait in each layer
@@ -144,7 +155,7 @@ def _(q, k, v, context, positions, pages, cache):
     if pages is None:
         proceed()
     else:
-        cache = cache._replace(key=k, value=v)
+        cache = cache._replace(key=as_in_pages(k, pages.key), value=as_in_pages(v, pages.value))
         with point("Attention.cached", q, cache, pages, positions):
             context = attend_cached(q, cache, pages, positions)
     emit(cache)

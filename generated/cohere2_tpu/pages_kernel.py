@@ -47,7 +47,7 @@ def attend_pages(q: Array, cache: Cache, pages: Pages, first: Array, before: Arr
     n = max((n for n in range(1, 17) if M % n == 0 and n * K * S * H <= 2**19), default=1)
     G, C, blocks = N // K, n * S, M // n
     q = (q * H**-0.5).reshape(B, K, G, H)
-    key, value = cache.key.swapaxes(1, 2), cache.value.swapaxes(1, 2)  # [B, K, 1, H]
+    key, value = (x.astype(q.dtype).swapaxes(1, 2) for x in (cache.key, cache.value))  # [B, K, 1, H]
     seen = jnp.clip(jnp.arange(blocks), first[:, None] // C, jnp.maximum(before[:, None] - 1, 0) // C)  # [B, M / n]
     starts = (jnp.arange(B)[:, None] * M + seen * n).ravel()  # of each text's blocks in the tables
 
@@ -66,8 +66,8 @@ def attend_pages(q: Array, cache: Cache, pages: Pages, first: Array, before: Arr
 
         @pl.when((i * C < before[text]) & ((i + 1) * C > first[text]))
         def _():
-            k, v = (jnp.concatenate([page[0] for page in x], axis=1) for x in (keys, values))  # [K, C, H]
-            scores = score(q[0], k)  # [K, G, C]
+            k, v = (jnp.concatenate([page[0].astype(q.dtype) for page in x], axis=1) for x in (keys, values))
+            scores = score(q[0], k)  # of keys [K, C, H]: [K, G, C]
             places = i * C + jax.lax.broadcasted_iota(jnp.int32, scores.shape, 2)
             scores = jnp.where((places >= first[text]) & (places < before[text]), scores, -1e30)
             above, highest[...] = highest[...], jnp.maximum(highest[...], scores.max(axis=-1, keepdims=True))
@@ -87,7 +87,9 @@ def attend_pages(q: Array, cache: Cache, pages: Pages, first: Array, before: Arr
         def place(text, i, tables, starts, *_):
             return tables[starts[text * blocks + i] + j], 0, 0, 0
 
-        return pl.BlockSpec((1, K, S, H), place)
+        whole = pl.BlockSpec((1, K, S, H), place)
+        scales = pl.BlockSpec((1, K, S), lambda *at: place(*at)[:3])
+        return jax.tree.map(lambda pool: whole if pool.ndim == 4 else scales, pages.key)
 
     block_pages, arrays = [page(j) for j in range(n)], [pages.key] * n + [pages.value] * n
     sums = pltpu.VMEM((K, G, 1), jnp.float32)
@@ -108,14 +110,13 @@ def attend_pages(q: Array, cache: Cache, pages: Pages, first: Array, before: Arr
     return context.reshape(B, 1, N, H).astype(q.dtype)
 
 
-def attend_padded(q: Array, cache: Cache, pages: Pages, positions: Array, window: int) -> tuple[Array, Cache]:
-    """Attention of q [B, T, N, H] as `attend_cached`, and what to write to pages, whose heads end with zeros."""
+def attend_padded(q: Array, cache: Cache, pages: Pages, positions: Array, window: int) -> Array:
+    """Attention of q [B, T, N, H] as `attend_cached`, over heads that end with zeros."""
     H, lanes = q.shape[-1], pages.key.shape[-1]
     q = q * (lanes / H) ** 0.5  # scores are divided by the root of the whole
-    q, key, value = (jnp.pad(x, ((0, 0), (0, 0), (0, 0), (0, lanes - H))) for x in (q, cache.key, cache.value))
-    cache = cache._replace(key=key, value=value)
+    q = jnp.pad(q, ((0, 0), (0, 0), (0, 0), (0, lanes - H)))
     if q.shape[1] == 1:
         context = attend_token(q, cache, pages, positions, window)
     else:
         context = attend_cached(q, cache, pages, positions, window)
-    return context[..., :H], cache
+    return context[..., :H]

@@ -23,7 +23,7 @@ from jax.experimental.pallas.ops.tpu import splash_attention as splash
 from jax.sharding import PartitionSpec
 
 from .config import Config
-from .pages import Cache, Pages, attend_cached
+from .pages import Cache, Pages, as_in_pages, attend_cached
 from .parallel import RULES, remat_policy, shard
 
 
@@ -204,7 +204,7 @@ class Attention(nnx.Module):
             k = jnp.concatenate([k_nope, jnp.broadcast_to(k, (*k_nope.shape[:3], k.shape[3]))], axis=-1)
             context = attend(q, k, v, segment_ids)  # [B, T, N, U]
         else:
-            cache = cache._replace(key=k, value=latent[:, :, None])
+            cache = cache._replace(key=as_in_pages(k, pages.key), value=as_in_pages(latent[:, :, None], pages.value))
             kernel = self.key_value.kernel.astype(jnp.float32)
             context = attend_latents(q, cache, pages, kernel, positions)
         return checkpoint_name(self.out(context), "out"), cache
@@ -226,7 +226,8 @@ def attend_latents(q: Array, cache: Cache, pages: Pages, kernel: Array, position
     to_key, to_value = jnp.split(kernel.astype(q.dtype), [H - P], axis=-1)  # [R, N, C], [R, N, U]
     q_latent = jnp.einsum("BTNC,RNC->BTNR", q[..., :-P], to_key)
     q = jnp.concatenate([q_latent, q[..., -P:]], axis=-1) * ((R + P) / H) ** 0.5  # the scale is that of H numbers
-    shared = cache._replace(key=jnp.concatenate([cache.value, cache.key], axis=-1))  # [B, T, 1, R + P]
+    key, value = cache.key.astype(q.dtype), cache.value.astype(q.dtype)
+    shared = cache._replace(key=jnp.concatenate([value, key], axis=-1))  # [B, T, 1, R + P]
     return jnp.einsum("BTNR,RNU->BTNU", attend_cached(q, shared, pages, positions), to_value)
 
 

@@ -23,7 +23,7 @@ from jax.sharding import PartitionSpec
 
 from .config import Config
 from .errors import check_layers
-from .pages import Cache, Pages
+from .pages import Cache, Pages, as_in_pages
 from .pages_kernel import attend_padded
 from .parallel import RULES, remat_policy, shard
 
@@ -197,8 +197,8 @@ class Attention(nnx.Module):
         if pages is None:
             context = attend(q, k, v, segment_ids, self.soft_cap, self.window)  # [B, T, N, H]
         else:
-            cache = cache._replace(key=k, value=v)
-            context, cache = attend_padded(q, cache, pages, positions, self.soft_cap, self.window)
+            cache = cache._replace(key=as_in_pages(k, pages.key), value=as_in_pages(v, pages.value))
+            context = attend_padded(q, cache, pages, positions, self.soft_cap, self.window)
         y = self.out(context)  # [B, T, D]
         return checkpoint_name(y, "out"), cache
 

@@ -118,6 +118,7 @@ class EngineSettings:
     max_length: int = 0  # tokens of the longest text with its prompt; 0: the context that the model was made for
     page_size: int = 64  # tokens in a page; texts share whole pages that they begin with
     cache_tokens: int = 0  # tokens that all pages have room for; 0: as many as max_rows texts have, or as fit
+    int8_pages: bool = False  # keys and values in 8 bits: half of what bfloat16 takes of the pages, and of reading them
     chunk: int = 256  # tokens of prompts in a step, between which running texts go on
     guesses: int = 0  # tokens that a step checks of each text, beside the one it draws, where the text repeats itself
 
@@ -275,10 +276,18 @@ def pages_that_fit(most: int, config: Config, settings: EngineSettings, mesh: Me
     if not stats:
         return most
     with jax.set_mesh(mesh) if mesh else contextlib.nullcontext():
-        some = jax.jit(lambda: empty_pages(config, 64, settings.page_size, near_pages)).lower().compile()
+        some = (
+            jax.jit(lambda: empty_pages(config, 64, settings.page_size, settings.int8_pages, near_pages))
+            .lower()
+            .compile()
+        )
     left = 0.9 * stats["bytes_limit"] - stats["bytes_in_use"]
     with jax.set_mesh(mesh) if mesh else contextlib.nullcontext():
-        near = jax.jit(lambda: empty_pages(config, 0, settings.page_size, near_pages)).lower().compile()
+        near = (
+            jax.jit(lambda: empty_pages(config, 0, settings.page_size, settings.int8_pages, near_pages))
+            .lower()
+            .compile()
+        )
     in_near, in_all = (program.memory_analysis().output_size_in_bytes for program in (near, some))
     if in_near > left:
         needed = f"layers that see the nearest tokens only need {in_near / 2**30:.1f} GiB of a device for so many texts"
@@ -301,7 +310,7 @@ class Device:
         self.layers = layers_in_pool(config, pages, near_pages)
         self.widths = table_widths(longest, size)
         with self.computing():
-            self.key, self.value = jax.jit(lambda: empty_pages(config, pages, size, near_pages))()
+            self.key, self.value = jax.jit(lambda: empty_pages(config, pages, size, settings.int8_pages, near_pages))()
             # nobody reads the last row and the last place
             self.texts = jax.jit(lambda: shard(jnp.zeros((rows + 1, longest + 2), jnp.int32), None, None))()
         self.rows = sorted({n for n in [4, 16, 64, 256, 1024] if n < rows} | {rows})  # to draw a token each

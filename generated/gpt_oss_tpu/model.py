@@ -24,7 +24,7 @@ from jax.sharding import PartitionSpec
 
 from .config import Config
 from .errors import check_layers
-from .pages import Cache, Pages, attend_cached
+from .pages import Cache, Pages, as_in_pages, attend_cached
 from .parallel import RULES, remat_policy, shard
 
 
@@ -213,7 +213,7 @@ class Attention(nnx.Module):
         if pages is None:
             context = attend(q, k, v, segment_ids, sinks, self.window)  # [B, T, N, H]
         else:
-            cache = cache._replace(key=k, value=v)
+            cache = cache._replace(key=as_in_pages(k, pages.key), value=as_in_pages(v, pages.value))
             context = attend_cached(q, cache, pages, positions, sinks, self.window)
         y = self.out(context)  # [B, T, D]
         return checkpoint_name(y, "out"), cache

@@ -17,7 +17,7 @@ from jax import Array
 from jax.ad_checkpoint import checkpoint_name
 
 from .config import Config
-from .pages import Cache, Pages, attend_akin
+from .pages import Cache, Pages, as_in_pages, attend_akin
 from .parallel import remat_policy, shard
 
 
@@ -163,7 +163,7 @@ class Attention(nnx.Module):
         if pages is None:
             context = attend(q, k, v, segment_ids)  # [B, T, N, H]
         else:
-            cache = cache._replace(key=k, value=v)
+            cache = cache._replace(key=as_in_pages(k, pages.key), value=as_in_pages(v, pages.value))
             context = attend_akin(q, cache, pages, positions)
         y = self.out(context)  # [B, T, D]
         return checkpoint_name(y, "out"), cache

@@ -23,7 +23,7 @@ from jax.experimental.pallas.ops.tpu import splash_attention as splash
 from jax.sharding import PartitionSpec
 
 from .config import Config
-from .pages import Cache, Pages
+from .pages import Cache, Pages, as_in_pages
 from .pages_kernel import attend_padded
 from .parallel import RULES, remat_policy, shard
 from .storage import Later
@@ -189,8 +189,8 @@ class Attention(nnx.Module):
         if pages is None:
             context = attend(q, k, v, segment_ids)  # [B, T, N, H]
         else:
-            cache = cache._replace(key=k, value=v)
-            context, cache = attend_padded(q, cache, pages, positions)
+            cache = cache._replace(key=as_in_pages(k, pages.key), value=as_in_pages(v, pages.value))
+            context = attend_padded(q, cache, pages, positions)
         y = self.out(context)  # [B, T, D]
         return checkpoint_name(y, "out"), cache
 

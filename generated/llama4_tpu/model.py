@@ -25,7 +25,7 @@ from jax.sharding import PartitionSpec
 
 from .config import Config
 from .errors import check_layers
-from .pages import Cache, Pages
+from .pages import Cache, Pages, as_in_pages
 from .pages_kernel import attend_padded
 from .parallel import RULES, remat_policy, shard
 
@@ -196,8 +196,8 @@ class ChunkedAttention(nnx.Module):
         if pages is None:
             context = attend(q, k, v, segment_ids, self.chunk)  # [B, T, N, H]
         else:
-            cache = cache._replace(key=k, value=v)
-            context, cache = attend_padded(q, cache, pages, positions, self.chunk)
+            cache = cache._replace(key=as_in_pages(k, pages.key), value=as_in_pages(v, pages.value))
+            context = attend_padded(q, cache, pages, positions, self.chunk)
         y = self.out(context)  # [B, T, D]
         return checkpoint_name(y, "out"), cache
 
@@ -232,8 +232,8 @@ class FullAttention(nnx.Module):
         if pages is None:
             context = attend(q, k, v, segment_ids, self.chunk)  # [B, T, N, H]
         else:
-            cache = cache._replace(key=k, value=v)
-            context, cache = attend_padded(q, cache, pages, positions, self.chunk)
+            cache = cache._replace(key=as_in_pages(k, pages.key), value=as_in_pages(v, pages.value))
+            context = attend_padded(q, cache, pages, positions, self.chunk)
         y = self.out(context)  # [B, T, D]
         return checkpoint_name(y, "out"), cache
 

@@ -21,7 +21,7 @@ from jax.experimental.pallas.ops.gpu.transposed_ragged_dot_mgpu import transpose
 from jax.sharding import PartitionSpec
 
 from .config import Config
-from .pages import Cache, Pages, attend_cached
+from .pages import Cache, Pages, as_in_pages, attend_cached
 from .parallel import RULES, remat_policy, shard
 
 
@@ -152,7 +152,7 @@ class Attention(nnx.Module):
         if pages is None:
             context = attend(q, k, v, segment_ids)  # [B, T, N, H]
         else:
-            cache = cache._replace(key=k, value=v)
+            cache = cache._replace(key=as_in_pages(k, pages.key), value=as_in_pages(v, pages.value))
             context = attend_cached(q, cache, pages, positions)
         y = self.out(context)  # [B, T, D]
         return checkpoint_name(y, "out"), cache

@@ -118,6 +118,7 @@ class EngineSettings:
     max_length: int = 0  # tokens of the longest text with its prompt; 0: the context that the model was made for
     page_size: int = 64  # tokens in a page; texts share whole pages that they begin with
     cache_tokens: int = 0  # tokens that all pages have room for; 0: as many as max_rows texts have, or as fit
+    int8_pages: bool = False  # keys and values in 8 bits: half of what bfloat16 takes of the pages, and of reading them
     chunk: int = 256  # tokens of prompts in a step, between which running texts go on
     guesses: int = 0  # tokens that a step checks of each text, beside the one it draws, where the text repeats itself
 
@@ -264,7 +265,7 @@ def pages_that_fit(most: int, config: Config, settings: EngineSettings, mesh: Me
     if not stats:
         return most
     with jax.set_mesh(mesh) if mesh else contextlib.nullcontext():
-        some = jax.jit(lambda: empty_pages(config, 64, settings.page_size)).lower().compile()
+        some = jax.jit(lambda: empty_pages(config, 64, settings.page_size, settings.int8_pages)).lower().compile()
     left = 0.9 * stats["bytes_limit"] - stats["bytes_in_use"]
     fitting = int(64 * left / some.memory_analysis().output_size_in_bytes) - 1  # one is never seen
     if fitting < 1:
@@ -283,7 +284,7 @@ class Device:
         self.layers = layers_in_pool(config, pages)
         self.widths = table_widths(longest, size)
         with self.computing():
-            self.key, self.value = jax.jit(lambda: empty_pages(config, pages, size))()
+            self.key, self.value = jax.jit(lambda: empty_pages(config, pages, size, settings.int8_pages))()
             # nobody reads the last row and the last place
             self.texts = jax.jit(lambda: shard(jnp.zeros((rows + 1, longest + 2), jnp.int32), None, None))()
         self.rows = sorted({n for n in [4, 16, 64, 256, 1024] if n < rows} | {rows})  # to draw a token each

@@ -21,7 +21,7 @@ from jax.sharding import PartitionSpec
 
 from .config import Config
 from .errors import check_layers
-from .pages import Cache, Pages
+from .pages import Cache, Pages, as_in_pages
 from .pages_kernel import attend_padded
 from .parallel import RULES, remat_policy, shard
 
@@ -178,8 +178,8 @@ class RotatedAttention(nnx.Module):
         if pages is None:
             context = attend(q, k, v, segment_ids)  # [B, T, N, H]
         else:
-            cache = cache._replace(key=k, value=v)
-            context, cache = attend_padded(q, cache, pages, positions)
+            cache = cache._replace(key=as_in_pages(k, pages.key), value=as_in_pages(v, pages.value))
+            context = attend_padded(q, cache, pages, positions)
         y = self.out(context)  # [B, T, D]
         return checkpoint_name(y, "out"), cache
 
@@ -206,8 +206,8 @@ class PlainAttention(nnx.Module):
         if pages is None:
             context = attend(q, k, v, segment_ids)  # [B, T, N, H]
         else:
-            cache = cache._replace(key=k, value=v)
-            context, cache = attend_padded(q, cache, pages, positions)
+            cache = cache._replace(key=as_in_pages(k, pages.key), value=as_in_pages(v, pages.value))
+            context = attend_padded(q, cache, pages, positions)
         y = self.out(context)  # [B, T, D]
         return checkpoint_name(y, "out"), cache
 

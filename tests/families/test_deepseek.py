@@ -195,7 +195,7 @@ def test_any_mesh_gives_what_one_device_gives(package):
 def test_a_cache_holds_latents_alone(package):
     config = package.config.PRESETS["671b"]
     for guessing in 0, 1:  # layers ahead
-        pages = jax.eval_shape(lambda guessing=guessing: package.pages.empty_pages(config, 1, 1, guessing))
+        pages = jax.eval_shape(lambda guessing=guessing: package.pages.empty_pages(config, 1, 1, False, guessing))
         layers = 61 + guessing
         assert sum(x.size for x in jax.tree.leaves(pages)) == layers * (512 + 64)  # not layers * 128 * (192 + 128)
 

@@ -38,30 +38,42 @@ def compare_engines(package) -> None:
     rng = np.random.default_rng(0)
     prompts = [rng.integers(0, 64, length).tolist() for length in (1, 9, 30)]
     sampling = engine.Sampling(max_tokens=9, prompt_logprobs=True)
-    expected, guesses = [], 1 if hasattr(config, "ahead") else 0  # of the layer ahead
-    for devices, guessed in sorted({(1, 0), (2, 0), (2, guesses)}):
+    expected, scored, guesses = [], {}, 1 if hasattr(config, "ahead") else 0  # of the layer ahead
+    ways = {(1, 0, False), (2, 0, False), (2, guesses, False), (1, 0, True), (2, guesses, True)}
+    for devices, guessed, int8 in sorted(ways):
         mesh = package.parallel.make_mesh(1, 1, devices, jax.devices()[:devices])
         layout = package.parallel.abstract(lambda: package.model.Decoder(config, nnx.Rngs(0)), mesh)
         split = jax.device_put(model, jax.tree.map(lambda x: x.sharding, layout))
-        settings = engine.EngineSettings(max_rows=3, max_length=48, page_size=4, chunk=16, guesses=guessed)
+        sizes = dict(max_rows=3, max_length=48, page_size=4, chunk=16)
+        settings = engine.EngineSettings(**sizes, guesses=guessed, int8_pages=int8)
         subject = engine.Engine(config, split, set(), settings, mesh)
         list(subject.warm_up())
         requests = subject.generate(prompts, sampling)
-        expected = expected or requests
-        for request, alone in zip(requests, expected, strict=True):
-            assert request.tokens == alone.tokens
-            found, wanted = ([*of.prompt_logprobs, *of.logprobs] for of in (request, alone))
-            np.testing.assert_allclose(found, wanted, atol=1e-4, rtol=0)
-        pages = subject.device.key
-        parts = len({str(shard.index) for shard in pages.addressable_shards})
-        print(f"the pages of {devices} devices are in {parts} parts" + ", and guessed" * guessed)
+        scored[devices, int8] = np.concatenate([request.prompt_logprobs for request in requests])
+        if not int8:
+            expected = expected or requests
+            for request, alone in zip(requests, expected, strict=True):
+                assert request.tokens == alone.tokens
+                found, wanted = ([*of.prompt_logprobs, *of.logprobs] for of in (request, alone))
+                np.testing.assert_allclose(found, wanted, atol=1e-4, rtol=0)
+        (parts,) = {
+            len({str(part.index) for part in x.addressable_shards}) for x in jax.tree.leaves(subject.device.key)
+        }
+        said = f"the pages of {devices} devices are in {parts} parts"
+        print(said + ", and guessed" * guessed + ", in 8 bits" * int8)
+    # of 8 bits, numbers in the middle between two fall to either side, as sums of other orders end in other bits
+    rounding, order = (np.abs(scored[1, True] - x).mean() for x in (scored[1, False], scored[2, True]))
+    assert 10 * order < rounding < 0.1, (order, rounding)
 
 
 def test_any_number_of_devices_gives_the_same_texts(folder):
     package = parity.load_package(folder)
     parts = 1 if hasattr(package.config.PRESETS["tiny"], "kv_rank") else 2
     expected = ["the pages of 1 devices are in 1 parts", f"the pages of 2 devices are in {parts} parts"]
-    expected += [f"the pages of 2 devices are in {parts} parts, and guessed"] * (parts == 1)
+    guessed = ", and guessed" * (parts == 1)
+    expected += [f"the pages of 2 devices are in {parts} parts{guessed}"] * (parts == 1)
+    expected.insert(1, f"{expected[0]}, in 8 bits")
+    expected += [f"the pages of 2 devices are in {parts} parts{guessed}, in 8 bits"]
     assert on_eight_devices(compare_engines, package) == expected
 
 

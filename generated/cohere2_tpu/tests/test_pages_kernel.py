@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from ..pages import Cache, NearCache, Pages, attend_cached
+from ..pages import Cache, NearCache, Pages, attend_cached, heads_in_int8
 from ..pages_kernel import attend_token
 from ..parallel import RULES, make_mesh
 from .processes import run_python
@@ -51,10 +51,27 @@ def test_the_kernel_gives_what_sums_give(heads):
     np.testing.assert_allclose(rounded.astype(jnp.float32), expected, atol=0.03)
 
 
-def check_two_devices() -> None:
+def in_int8(cache, pages):
+    cache = cache._replace(key=heads_in_int8(cache.key), value=heads_in_int8(cache.value))
+    return cache, pages._replace(key=heads_in_int8(pages.key), value=heads_in_int8(pages.value))
+
+
+def test_pages_of_8_bits_are_the_numbers_that_they_stand_for():
+    kernel, sums = kernel_and_sums()
+    q, cache, pages, positions = draw_inputs(12, jnp.float32)
+    cache, pages = in_int8(cache, pages)
+    meant = [x._replace(key=x.key.astype("float32"), value=x.value.astype("float32")) for x in (cache, pages)]
+    expected = sums(q, *meant, positions)[:-1]
+    for run in kernel, sums:
+        np.testing.assert_allclose(run(q, cache, pages, positions)[:-1], expected, atol=1e-5)
+
+
+def check_two_devices(int8: bool) -> None:
     """Each has half of the heads: neither the kernel nor what is written to the pool brings any to the other."""
     kernel, sums = kernel_and_sums()
     q, cache, pages, positions = draw_inputs(12, jnp.float32)
+    if int8:
+        cache, pages = in_int8(cache, pages)
     expected, stacked = sums(q, cache, pages, positions), jax.tree.map(lambda x: x[None], cache)
     written = pages.write(stacked, positions)
     mesh = make_mesh(1, 1, 2)
@@ -65,10 +82,11 @@ def check_two_devices() -> None:
         np.testing.assert_allclose(kernel(q, cache, pages, positions)[:-1], expected[:-1], atol=1e-5)
         write = jax.jit(Pages.write).lower(pages, stacked, positions).compile()
         assert "all-" not in kernel.lower(q, cache, pages, positions).compile().as_text() + write.as_text()
-        assert all(map(jnp.array_equal, write(pages, stacked, positions), written))
+        assert jax.tree.all(jax.tree.map(jnp.array_equal, write(pages, stacked, positions), written))
 
 
-def test_two_devices_have_half_of_the_heads_each():
-    program = f"from {__name__} import check_two_devices; check_two_devices()"
+@pytest.mark.parametrize("int8", [False, True])
+def test_two_devices_have_half_of_the_heads_each(int8):
+    program = f"from {__name__} import check_two_devices; check_two_devices({int8})"
     process = run_python("-c", program, devices=2)
     assert process.returncode == 0, process.stderr

@@ -1,0 +1,95 @@
+"""Pages of 8 bits: what attention to rounded keys and values gives, whatever the steps, in little more than 8 bits."""
+
+import dataclasses
+import sys
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from flax import nnx
+
+from generator.language import excludes
+from generator.language.roles import (
+    PRESETS,
+    SMALL,
+    Decoder,
+    Engine,
+    EngineSettings,
+    Sampling,
+    heads_in_int8,
+)
+
+excludes("latent_attention")  # whose heads are made of what is rounded
+
+CONFIG = dataclasses.replace(SMALL, width=PRESETS["tiny"].width, init_std=0.1)
+
+
+LONGEST = 96
+
+
+def rounded(x):
+    """The nearest multiples of a 127th of the largest number of each vector."""
+    step = jnp.abs(x).max(axis=-1, keepdims=True) / 127
+    return jnp.rint(x / step) * step
+
+
+@pytest.fixture(scope="module")
+def model():
+    return jax.jit(lambda: Decoder(CONFIG, nnx.Rngs(0)))()
+
+
+def answers(model, **settings):
+    sizes = {"max_rows": 2, "max_length": LONGEST, "page_size": 4, "chunk": 16, "int8_pages": True}
+    rng = np.random.default_rng(0)
+    prompts = [rng.integers(0, CONFIG.vocab_size, length).tolist() for length in (1, 7, 33, 50)]
+    sampling = Sampling(max_tokens=20, prompt_logprobs=True)
+    return Engine(CONFIG, model, set(), EngineSettings(**sizes | settings)).generate(prompts, sampling)
+
+
+def errors(request, forward):
+    """Of the log-probabilities of a text, against those of one pass over all of it."""
+    text = request.prompt + request.tokens
+    padded = np.zeros((1, LONGEST), np.int32)
+    padded[0, : len(text)] = text
+    expected = np.asarray(forward(padded))[0, np.arange(len(text) - 1), text[1:]]
+    return np.abs(np.array(request.prompt_logprobs + request.logprobs) - expected)
+
+
+@pytest.mark.parametrize(
+    "sizes", [{}, {"page_size": 16, "chunk": 64}, {"cache_tokens": LONGEST, "max_rows": 4}, {"guesses": 2}]
+)
+def test_log_probabilities_are_those_of_rounded_keys_and_values(model, sizes, monkeypatch):
+    exact = jax.jit(lambda tokens: jax.nn.log_softmax(model(tokens)))
+    exact(np.zeros((1, LONGEST), np.int32))
+    attend = vars(sys.modules[Decoder.__module__])["attend"]
+
+    def attend_rounded(q, k, v, *others, **named):
+        return attend(q, rounded(k), rounded(v), *others, **named)
+
+    monkeypatch.setattr(sys.modules[Decoder.__module__], "attend", attend_rounded)
+    expected = jax.jit(lambda tokens: jax.nn.log_softmax(model(tokens)))
+    of_exact, of_rounded = [], []
+    for request in answers(model, **sizes):
+        of_exact.extend(errors(request, exact))
+        of_rounded.extend(errors(request, expected))
+    # numbers in the middle between two fall to either side, as sums of other orders end in other bits
+    assert 20 * np.mean(of_rounded) < np.mean(of_exact) < 0.1
+
+
+def test_pages_take_little_more_than_8_bits(model):
+    sizes = {"max_rows": 1, "max_length": LONGEST}
+    pools = [Engine(CONFIG, model, set(), EngineSettings(**sizes, int8_pages=int8)).device for int8 in (False, True)]
+    numbers, bits = (sum(x.nbytes for x in jax.tree.leaves((pool.key, pool.value))) for pool in pools)
+    size = pools[0].key.shape[-1]
+    assert bits / numbers == (size + 4) / (4 * size)
+
+
+def test_each_vector_is_rounded_by_its_largest_number():
+    heads = np.random.default_rng(0).normal(size=(3, 5, 2, 16)) * np.logspace(-6, 6, 15).reshape(3, 5, 1, 1)
+    heads[1, 2] = 0
+    found = heads_in_int8(jnp.asarray(heads, jnp.float32))
+    largest = np.abs(heads).max(axis=-1)
+    assert found.numbers.dtype == jnp.int8
+    np.testing.assert_array_equal(np.abs(found.numbers).max(axis=-1), 127 * (largest > 0))
+    assert (np.abs(found.astype(jnp.float32) - heads).max(axis=-1) <= largest / 253.9).all()
