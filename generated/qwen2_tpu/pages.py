@@ -87,14 +87,16 @@ def layers_in_pool(config: Config, pages: int) -> Cache:
     return jax.tree.unflatten(structure, caches)
 
 
-def empty_pages(config: Config, pages: int, size: int, int8: bool) -> tuple[Array, Array]:
+def empty_pages(config: Config, pages: int, size: int, int8: bool) -> tuple[Array | Int8Heads, ...]:
     """Keys and values of a pool that has so many pages for each layer, each of `size` positions: all zero."""
     count = config.layers * pages
     lanes = -(-config.head_size // 128) * 128  # as a TPU lays heads out for a kernel, without a copy
     shape = count, config.kv_heads, size, lanes
     zeros = shard(jnp.zeros(shape, config.dtype), None, "kv_heads", None, None)
     arrays = zeros, zeros
-    return jax.tree.map(heads_in_int8, arrays) if int8 else arrays
+    if int8:
+        arrays = tuple(Int8Heads(x.astype(jnp.int8), x[..., 0].astype(jnp.float32)) for x in arrays)
+    return arrays
 
 
 def as_in_pages(x: Array, pool: Array | Int8Heads) -> Array | Int8Heads:
