@@ -13,8 +13,8 @@ from generator.language.roles import of_rows
 
 @splice("Experts.parameters")
 def _(self, E, F):
-    self.gate_bias = nnx.Param(jnp.zeros((E, F)), axes=("expert", "mlp"))
-    self.up_bias = nnx.Param(jnp.zeros((E, F)), axes=("expert", "mlp"))
+    self.gate_bias = nnx.Param(jnp.zeros((E, F)), axes=("expert", "expert_mlp"))
+    self.up_bias = nnx.Param(jnp.zeros((E, F)), axes=("expert", "expert_mlp"))
 
 
 @splice("Experts.gate_up")

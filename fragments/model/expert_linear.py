@@ -33,9 +33,9 @@ class Experts(nnx.Module):
     def __init__(self, config: Config, rngs: nnx.Rngs):
         D, E, F, std = config.width, config.experts, config.expert_width, config.init_std
         self.number = E  # in all: in a shard_map, a device may have the kernels of some
-        self.gate = ExpertLinear((E, D, F), ("expert", "expert_embed", "mlp"), std, rngs)
-        self.up = ExpertLinear((E, D, F), ("expert", "expert_embed", "mlp"), std, rngs)
-        self.down = ExpertLinear((E, F, D), ("expert", "mlp", "expert_embed"), std, rngs)
+        self.gate = ExpertLinear((E, D, F), ("expert", "expert_embed", "expert_mlp"), std, rngs)
+        self.up = ExpertLinear((E, D, F), ("expert", "expert_embed", "expert_mlp"), std, rngs)
+        self.down = ExpertLinear((E, F, D), ("expert", "expert_mlp", "expert_embed"), std, rngs)
         point("Experts.parameters", config, E, F)
 
     def __call__(self, x: Array) -> Array:
@@ -60,7 +60,8 @@ def gather(experts: Experts, axes: tuple[str, ...], dtype: str) -> Experts:
         y = jax.lax.pcast(y, tuple(axis for axis in RULES["batch"] if axis not in split), to="varying")
         for place, name in enumerate(p.axes):
             if name in axes:
-                y = jax.lax.all_gather(y, RULES[name], axis=place, tiled=True)
+                with point("gather.along", y, place, name):
+                    y = jax.lax.all_gather(y, RULES[name], axis=place, tiled=True)
         return p.replace(y)
 
     return jax.tree.map(whole, experts, is_leaf=lambda x: isinstance(x, nnx.Param))

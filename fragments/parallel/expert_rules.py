@@ -1,22 +1,12 @@
-"""A mesh with an axis of experts, and its table from logical axes to the axes of the mesh.
+"""The table from logical axes to the axes of a mesh with experts.
 
 Source: Lepikhin et al. 2020, arXiv 2006.16668, section 3.2.
 """
 
-from generator.language import provide, requires, splice
-from generator.language.roles import make_mesh
+from generator.language import excludes, requires
 
 requires("experts")
-
-
-class Config:
-    mesh_expert: int = 1  # devices that share parameters and batch, each with experts of its own
-
-
-@splice("check_config.bounds")
-def _(bounds):
-    bounds.update(mesh_expert=(-1, 2**31 - 1))
-
+excludes("whole_experts")
 
 # Logical axis -> mesh axes. An axis that is not here (None in a spec) is not split.
 RULES = {
@@ -29,25 +19,6 @@ RULES = {
     "mlp": ("tensor",),
     "expert": ("expert",),
     "expert_embed": ("fsdp",),  # the width in a parameter of experts
+    "expert_mlp": ("tensor",),
     "vocab": ("tensor",),
 }
-
-
-@provide("make_mesh", optional=True)
-def expert() -> int:
-    return 1
-
-
-@splice("make_mesh.sizes")
-def _(data, fsdp, tensor, sizes, expert):
-    sizes = {"data": data, "fsdp": fsdp, "expert": expert, "tensor": tensor}
-
-
-@splice("train.mesh")
-def _(config, mesh):
-    mesh = make_mesh(config.mesh_data, config.mesh_fsdp, config.mesh_tensor, expert=config.mesh_expert)
-
-
-@splice("compile.mesh", optional=True)
-def _(config, devices, mesh):
-    mesh = make_mesh(config.mesh_data, config.mesh_fsdp, config.mesh_tensor, devices, config.mesh_expert)

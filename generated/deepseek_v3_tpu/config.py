@@ -3,7 +3,7 @@
 # model/yarn, model/yarn_scores, model/swiglu, model/linear, model/layers_ahead, model/first_dense, model/experts,
 # model/limited_groups, model/scaled_weights, model/shared_expert, train/ahead, train/balance, train/loss,
 # train/z_loss, train/step, train/cosine, train/adamw, train/monitor, train/profile, train/compile_cache, train/loop,
-# train/check_step, distributed/watchdog, parallel/expert_rules, parallel/parallel, documents/documents,
+# train/check_step, distributed/watchdog, parallel/expert_mesh, parallel/parallel, documents/documents,
 # tokenizer/tokenizers, data/batches, checkpoint/checkpoints.
 """Every setting of this package: one dataclass, and the presets."""
 

@@ -263,9 +263,9 @@ class Experts(nnx.Module):
     def __init__(self, config: Config, rngs: nnx.Rngs):
         D, E, F, std = config.width, config.experts, config.expert_width, config.init_std
         self.number = E  # in all: in a shard_map, a device may have the kernels of some
-        self.gate = ExpertLinear((E, D, F), ("expert", "expert_embed", "mlp"), std, rngs)
-        self.up = ExpertLinear((E, D, F), ("expert", "expert_embed", "mlp"), std, rngs)
-        self.down = ExpertLinear((E, F, D), ("expert", "mlp", "expert_embed"), std, rngs)
+        self.gate = ExpertLinear((E, D, F), ("expert", "expert_embed", "expert_mlp"), std, rngs)
+        self.up = ExpertLinear((E, D, F), ("expert", "expert_embed", "expert_mlp"), std, rngs)
+        self.down = ExpertLinear((E, F, D), ("expert", "expert_mlp", "expert_embed"), std, rngs)
 
     def __call__(self, x: Array, sizes: Array) -> Array:
         gate, up = checkpoint_name(self.gate(x, sizes), "gate"), checkpoint_name(self.up(x, sizes), "up")

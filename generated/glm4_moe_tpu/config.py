@@ -3,7 +3,7 @@
 # model/layers_ahead, model/first_dense, model/experts, model/limited_groups, model/scaled_weights,
 # model/shared_expert, model/attention, model/grouped_queries, model/partial_rope, train/ahead, train/balance,
 # train/loss, train/z_loss, train/step, train/cosine, train/adamw, train/monitor, train/profile, train/compile_cache,
-# train/loop, train/check_step, distributed/watchdog, parallel/expert_rules, parallel/parallel, documents/documents,
+# train/loop, train/check_step, distributed/watchdog, parallel/expert_mesh, parallel/parallel, documents/documents,
 # tokenizer/tokenizers, data/batches, checkpoint/checkpoints.
 """Every setting of this package: one dataclass, and the presets."""
 

@@ -3,7 +3,7 @@
 # model/decoder, train/loss, train/z_loss, model/expert_load, train/balance, train/step, train/flops, model/embedding,
 # model/shared_expert, model/layers_ahead, model/dense_layers, model/experts, model/attention, train/goodput,
 # train/profile, train/peak_data_sheet, train/log_metrics, train/monitor, train/check_step, train/loop,
-# train/compile_cache, parallel/expert_rules, train/command.
+# train/compile_cache, parallel/expert_mesh, train/command.
 """Training: the loss, the optimizer, the step, the loop, and the command line.
 
 python -m glm4_moe_tpu.train --preset tiny --data PATH --steps 1000 --checkpoint-dir DIR

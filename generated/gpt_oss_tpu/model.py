@@ -225,11 +225,11 @@ class Experts(nnx.Module):
     def __init__(self, config: Config, rngs: nnx.Rngs):
         D, E, F, std = config.width, config.experts, config.expert_width, config.init_std
         self.number = E  # in all: in a shard_map, a device may have the kernels of some
-        self.gate = ExpertLinear((E, D, F), ("expert", "expert_embed", "mlp"), std, rngs)
-        self.up = ExpertLinear((E, D, F), ("expert", "expert_embed", "mlp"), std, rngs)
-        self.down = ExpertLinear((E, F, D), ("expert", "mlp", "expert_embed"), std, rngs)
-        self.gate_bias = nnx.Param(jnp.zeros((E, F)), axes=("expert", "mlp"))
-        self.up_bias = nnx.Param(jnp.zeros((E, F)), axes=("expert", "mlp"))
+        self.gate = ExpertLinear((E, D, F), ("expert", "expert_embed", "expert_mlp"), std, rngs)
+        self.up = ExpertLinear((E, D, F), ("expert", "expert_embed", "expert_mlp"), std, rngs)
+        self.down = ExpertLinear((E, F, D), ("expert", "expert_mlp", "expert_embed"), std, rngs)
+        self.gate_bias = nnx.Param(jnp.zeros((E, F)), axes=("expert", "expert_mlp"))
+        self.up_bias = nnx.Param(jnp.zeros((E, F)), axes=("expert", "expert_mlp"))
         self.alpha, self.limit = config.swiglu_alpha, config.swiglu_limit
 
     def __call__(self, x: Array, sizes: Array) -> Array:

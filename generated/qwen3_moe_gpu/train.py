@@ -2,7 +2,7 @@
 # Fragments: train/flags_gpu, train/goodput, train/profile, train/cosine, train/decays, train/adamw, train/loss,
 # train/batch_sums, pages/pages, model/decoder, data/batches, train/z_loss, model/expert_load, model/load_balance,
 # train/step, train/peak_data_sheet, train/log_metrics, train/flops, model/embedding, model/attention, model/experts,
-# train/monitor, train/check_step, train/loop, train/compile_cache, parallel/expert_rules, train/command.
+# train/monitor, train/check_step, train/loop, train/compile_cache, parallel/expert_mesh, train/command.
 """Training: the loss, the optimizer, the step, the loop, and the command line.
 
 python -m qwen3_moe_gpu.train --preset tiny --data PATH --steps 1000 --checkpoint-dir DIR

@@ -2,7 +2,7 @@
 # Fragments: train/flags_tpu, train/cosine, train/decays, train/adamw, train/loss, train/batch_sums, pages/pages,
 # model/decoder, data/batches, train/z_loss, model/expert_load, model/load_balance, train/step, train/flops,
 # model/embedding, model/attention, model/experts, train/goodput, train/profile, train/peak_data_sheet,
-# train/log_metrics, train/monitor, train/check_step, train/loop, train/compile_cache, parallel/expert_rules,
+# train/log_metrics, train/monitor, train/check_step, train/loop, train/compile_cache, parallel/expert_mesh,
 # train/command.
 """Training: the loss, the optimizer, the step, the loop, and the command line.
 

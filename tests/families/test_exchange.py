@@ -23,12 +23,13 @@ from families.test_parity import LIBRARY, write
 from generator.recipe.library import Library
 from generator.weaver import weave
 
-VARIANT = 'base = "{base}"\ntitle = "On devices of their own"\nfragments = ["model/expert_exchange"]\n'
+VARIANT = 'base = "{base}"\ntitle = "On devices of their own"\nfragments = ["{fragment}"]\n'
 
 
-def woven(base: str, target: str, folder):
-    name = f"{base}_exchange"
-    library = Library({**LIBRARY.files, f"templates/architectures/{name}.toml": VARIANT.format(base=base)})
+def woven(base: str, target: str, folder, fragment: str = "model/expert_exchange"):
+    name = f"{base}_variant"
+    text = VARIANT.format(base=base, fragment=fragment)
+    library = Library({**LIBRARY.files, f"templates/architectures/{name}.toml": text})
     return parity.load_package(write(weave(name, target, library), folder))
 
 
@@ -130,9 +131,10 @@ def test_the_collective_of_tpus_is_told_what_it_must_know(tmp_path):
     assert len(found) == 6 and ways(found) == {"rows travel", "experts travel"}
 
 
-def compare_models(package) -> None:
+def compare_models(package, meshes=((2, 1, 2, 2), (1, 2, 4, 1))) -> None:
     """Loss and gradients of a model over 8 devices and on one."""
-    sizes = dict(experts=8, experts_per_token=min(3, package.config.PRESETS["tiny"].experts_per_token), heads=8)
+    active = min(3, package.config.PRESETS["tiny"].experts_per_token)
+    sizes = dict(experts=8, experts_per_token=active, heads=8, vocab_size=264)
     config = dataclasses.replace(package.config.PRESETS["tiny"], **sizes, dtype="float32", init_std=0.1, batch_size=8)
     tokens = np.random.default_rng(0).integers(0, config.vocab_size, (8, 14), dtype=np.int32)
     positions, ones = np.broadcast_to(np.arange(13, dtype=np.int32), (8, 13)), np.ones((8, 13), np.int32)
@@ -146,7 +148,7 @@ def compare_models(package) -> None:
 
     model = package.model.Decoder(config, nnx.Rngs(0))
     expected = loss(model)
-    for sizes in (2, 1, 2, 2), (1, 2, 4, 1):
+    for sizes in meshes:
         mesh = expert_mesh(package, *sizes)
         with jax.set_mesh(mesh):
             abstract = package.parallel.abstract(lambda: package.model.Decoder(config, nnx.Rngs(0)), mesh)

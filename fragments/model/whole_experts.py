@@ -1,0 +1,43 @@
+"""Experts whole on the devices of mesh_tensor: these have the same tokens, and each adds what its own experts make.
+
+Else each has a part of the inner width of every expert. So a step of few tokens multiplies by fewer, wider kernels.
+
+Source: DeepSeek-AI 2024, arXiv 2412.19437, section 3.4.2 (decoding, each device with some of the experts).
+"""
+
+import jax
+import jax.numpy as jnp
+from jax import Array
+
+from generator.language import excludes, requires, splice
+from generator.language.roles import RULES, Experts, dispatch, gather
+
+requires("dropless")
+excludes("expert_exchange")  # by which experts stay along the axis of tokens
+
+
+@splice("dropless.spread", optional=True)
+def _(specs, summands, spread):
+    spread = jax.shard_map(own_and_dispatch, in_specs=specs, out_specs=summands)
+
+
+def own_and_dispatch(experts: Experts, x: Array, weights: Array, chosen: Array) -> Array:
+    """`dispatch` to those experts that lie on this device of mesh_tensor: the summand of these."""
+    experts = gather(experts, ("expert", "expert_embed"), x.dtype)
+    experts.number = experts.gate.kernel.shape[0]  # of those at hand
+    x, weights = jax.lax.pcast((x, weights), RULES["mlp"], to="varying")  # gradients of tokens are summed over devices
+    own = chosen - experts.number * jax.lax.axis_index(RULES["mlp"])
+    is_own = (own >= 0) & (own < experts.number)
+    return dispatch(experts, x, weights, jnp.where(is_own, own, experts.number))
+
+
+@splice("dispatch.experts")
+def _(experts, rows, y, sizes):
+    is_own = (jnp.arange(len(rows)) < sizes.sum())[:, None]  # those for the experts of others come last
+    y = jnp.where(is_own, experts(jnp.where(is_own, rows, 0)), 0)
+
+
+@splice("gather.along", optional=True)
+def _(y, place, name):
+    tokens = tuple(axis for axis in RULES[name] if axis in RULES["batch"])  # along which devices have other tokens
+    y = jax.lax.all_gather(y, tokens, axis=place, tiled=True)

@@ -1,0 +1,38 @@
+"""A mesh with an axis of experts.
+
+Source: Lepikhin et al. 2020, arXiv 2006.16668, section 3.2.
+"""
+
+from generator.language import provide, requires, splice
+from generator.language.roles import make_mesh
+
+requires("experts")
+
+
+class Config:
+    mesh_expert: int = 1  # devices that share parameters and batch, each with experts of its own
+
+
+@splice("check_config.bounds")
+def _(bounds):
+    bounds.update(mesh_expert=(-1, 2**31 - 1))
+
+
+@provide("make_mesh", optional=True)
+def expert() -> int:
+    return 1
+
+
+@splice("make_mesh.sizes")
+def _(data, fsdp, tensor, sizes, expert):
+    sizes = {"data": data, "fsdp": fsdp, "expert": expert, "tensor": tensor}
+
+
+@splice("train.mesh")
+def _(config, mesh):
+    mesh = make_mesh(config.mesh_data, config.mesh_fsdp, config.mesh_tensor, expert=config.mesh_expert)
+
+
+@splice("compile.mesh", optional=True)
+def _(config, devices, mesh):
+    mesh = make_mesh(config.mesh_data, config.mesh_fsdp, config.mesh_tensor, devices, config.mesh_expert)

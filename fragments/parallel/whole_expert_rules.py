@@ -1,0 +1,23 @@
+"""The table from logical axes to the axes of the mesh, with experts whole on each device of mesh_tensor.
+
+Source: Lepikhin et al. 2020, arXiv 2006.16668, section 3.2.
+"""
+
+from generator.language import requires
+
+requires("whole_experts")
+
+# Logical axis -> mesh axes. An axis that is not here (None in a spec) is not split.
+RULES = {
+    "batch": ("data", "fsdp", "expert"),
+    "sequence": (),
+    "residual": (),  # the width of an activation
+    "embed": ("fsdp", "expert"),  # the width in a parameter
+    "heads": ("tensor",),
+    "kv_heads": ("tensor",),
+    "mlp": ("tensor",),
+    "expert": ("tensor", "expert"),  # in this order, as those gathered along mesh_expert then are neighbours
+    "expert_embed": ("fsdp",),  # the width in a parameter of experts
+    "expert_mlp": (),
+    "vocab": ("tensor",),
+}
