@@ -35,6 +35,13 @@ def main() -> None:
     parser.add_argument("--package", default="llama2_cpu")
     parser.add_argument("--length", type=int, default=254)
     given = parser.parse_args()
+    if not given.text.is_file() or not given.text.stat().st_size:
+        parser.error(f"{given.text}: give a file with some text")
+    with importlib.import_module(f"{given.package}.errors").ending_with_messages():
+        compare(given)
+
+
+def compare(given: argparse.Namespace) -> None:
     engine, tokenizer, weights = (
         importlib.import_module(f"{given.package}.{name}") for name in ("engine", "tokenizer", "weights")
     )

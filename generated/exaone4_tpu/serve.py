@@ -226,7 +226,7 @@ class Server:
         if len(prompts) * asked.n > most:
             raise Refusal(400, f"{len(prompts) * asked.n} choices: at most {most} at once", "n")
         seed = secrets.randbits(31) if asked.seed is None else asked.seed
-        room = self.config.context_length
+        room = self.engine.engine.room
         wanted = [(p, asked.sampling(seed + i, room - len(p), size)) for p in prompts for i in range(asked.n)]
         return Answer(self, asked, wanted)
 
@@ -250,13 +250,13 @@ class Server:
     def check_client(self, http: requests.Request) -> None:
         key = self.settings.api_key or os.environ.get("SERVE_API_KEY", "")
         given = http.headers.get("authorization", "").removeprefix("Bearer ")
-        if key and not hmac.compare_digest(given.encode(), key.encode()):
+        if key and not hmac.compare_digest(given.encode("latin-1"), key.encode()):
             raise Refusal(401, "give the server's key: Authorization: Bearer KEY", code="invalid_api_key")
 
     async def models(self, http: requests.Request) -> Response:
         self.check_client(http)
         model = {"id": self.settings.model, "object": "model", "created": self.started, "owned_by": "owner"}
-        return as_json({"object": "list", "data": [model | {"max_model_len": self.config.context_length}]})
+        return as_json({"object": "list", "data": [model | {"max_model_len": self.engine.engine.room}]})
 
     async def health(self, _: requests.Request) -> Response:
         well = not (self.draining or self.engine.failed)
@@ -304,7 +304,7 @@ def main() -> None:
         raise InputError("--max-body, --request-seconds, --drain-seconds: must be at least 1")
     try:
         listener = socket.create_server((settings.host, settings.port), backlog=4096)
-    except (OSError, OverflowError) as error:
+    except (OSError, OverflowError, TypeError) as error:  # the last where the name is none
         raise InputError(f"--host {settings.host} --port {settings.port}: {error}: give others") from None
     _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))  # a connection is an open file

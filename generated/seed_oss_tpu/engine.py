@@ -375,6 +375,8 @@ class Engine:
         of_texts = settings.max_rows * self.pages_for(longest)
         pages = 1 + (self.pages_for(settings.cache_tokens) or pages_that_fit(of_texts, config, settings, mesh))
         try:
+            if (config.layers + 1) * pages >= 2**31:
+                raise MemoryError("32 bits count fewer in all layers")
             self.device = Device(config, model, settings, mesh, pages, longest)
             self.pool = PagePool(pages)
         except (jax.errors.JaxRuntimeError, MemoryError) as error:
@@ -399,6 +401,11 @@ class Engine:
     @property
     def pages(self) -> int:
         return self.pool.pages - 1
+
+    @property
+    def room(self) -> int:
+        """Tokens that a text may have, with its prompt."""
+        return min(self.longest, self.pages * self.settings.page_size)
 
     @property
     def pages_used(self) -> int:

@@ -404,10 +404,17 @@ def test_an_engine_that_fails_is_told_to_all_that_wait(capfd):
 
 def test_sigterm_lets_requests_end_and_takes_no_more(folder):
     slow = 900  # where kernels are emulated, a minute is not enough
-    with served(folder, "--api-key", "secret", "--drain-seconds", str(slow)) as (process, port):
-        key = {"Authorization": "Bearer secret"}
+    flags = "--api-key", "secrét", "--drain-seconds", str(slow), "--max-length", "250", "--cache-tokens", "700"
+    with served(folder, *flags) as (process, port):
+        key = {"Authorization": "Bearer secrét".encode()}
         assert ask(port, "/v1/completions", {"prompt": "x"})[0] == 401
         assert ask(port, "/v1/models")[0] == 401
+        assert ask(port, "/v1/models", headers=key)[2]["data"][0]["max_model_len"] == 250
+        long = {
+            "messages": [{"role": "user", "content": "x" * 210}],
+            "ignore_eos": True,
+        }  # and as many as there is room
+        assert ask(port, "/v1/chat/completions", long, key, slow)[2]["usage"]["total_tokens"] == 250
         assert ask(port, "/health")[0] == 200
         asked, found = {"prompt": "x", "max_tokens": 200, "ignore_eos": True, "n": 3}, []
         thread = threading.Thread(target=lambda: found.append(ask(port, "/v1/completions", asked, key, slow)))

@@ -156,6 +156,9 @@ def test_there_is_room_for_as_many_texts_as_run(model):
     assert subject.pages == 4 * 2
     with pytest.raises(InputError, match=r"--cache-tokens, .*: no room for 500,000,001 pages: give a lower one"):
         engine(model, cache_tokens=2_000_000_000)
+    with pytest.raises(InputError, match=r"no room for 2,147,483,648 pages: .*: 32 bits count fewer in all layers"):
+        engine(model, cache_tokens=2**31 - 1, page_size=1)
+    assert (engine(model).room, engine(model, cache_tokens=20).room) == (MOST, 20)
 
 
 def test_pages_take_the_memory_that_is_left(model, monkeypatch):
