@@ -2,6 +2,8 @@
 PYTHON ?= python3
 BIN := .venv/bin
 DEMO ?= runs/demo
+# what tests weave under coverage, where no other run of pytest clears it away
+COVERED ?= $(or $(TMPDIR),/tmp)/loomax-coverage
 # tests, the demo and the compiler for absent hardware run on the host's processor
 export JAX_PLATFORMS ?= cpu
 
@@ -77,8 +79,9 @@ test-packages: setup-test
 
 # packages that tests weave stay for gen coverage to find; a process that may write no more cannot write what was counted
 coverage: setup-test
-	rm -f .coverage*
-	COVERAGE_PROCESS_START=$(CURDIR)/tests/coverage.ini COVERAGE_FILE=$(CURDIR)/.coverage \
+	rm -rf .coverage* $(COVERED)
+	mkdir -p $(COVERED)
+	PYTEST_DEBUG_TEMPROOT=$(COVERED) COVERAGE_PROCESS_START=$(CURDIR)/tests/coverage.ini COVERAGE_FILE=$(CURDIR)/.coverage \
 		PYTEST_ADDOPTS="-o tmp_path_retention_count=99 -k 'not test_a_full_disk_ends'" $(MAKE) test-woven
 	$(BIN)/coverage combine --quiet
 	$(BIN)/gen coverage .coverage --fail-under 95

@@ -6,6 +6,7 @@ from pathlib import Path
 from unittest import mock
 
 import compiling  # noqa: F401
+import coverage
 import jax
 import pytest
 
@@ -13,6 +14,12 @@ from generator.language.fragment import parse_fragment
 from generator.package.package import Package
 from generator.recipe.library import Library
 from generator.weaver import weave
+
+
+def pytest_sessionfinish() -> None:
+    """xdist kills a worker 10 s after its last test; one that compiled thousands of programs takes longer to end."""
+    if measured := coverage.Coverage.current():
+        measured.save()
 
 
 @functools.lru_cache(maxsize=32)
