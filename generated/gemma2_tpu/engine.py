@@ -396,6 +396,8 @@ class Engine:
         problems = field_problems(settings, bounds | {"guesses": (0, 64)})
         if longest > config.context_length:
             problems.append(f"--max-length {longest}: must be at most the context, {config.context_length}")
+        if longest == 1:
+            problems.append("--max-length 1: must be at least 2: a prompt has a token, and so has an answer")
         if problems:
             raise InputError("\n".join(problems))
         self.config, self.ends, self.settings, self.longest = config, ends, settings, longest

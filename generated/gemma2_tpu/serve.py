@@ -302,6 +302,8 @@ def main() -> None:
     settings = tyro.cli(ServeSettings, prog=f"python -m {__package__}.serve")
     if min(settings.max_body, settings.request_seconds, settings.drain_seconds) < 1:
         raise InputError("--max-body, --request-seconds, --drain-seconds: must be at least 1")
+    if not settings.model:
+        raise InputError("--model: must be a name")
     try:
         listener = socket.create_server((settings.host, settings.port), backlog=4096)
     except (OSError, OverflowError, TypeError) as error:  # the last where the name is none

@@ -310,6 +310,8 @@ def test_what_can_never_be_served_is_an_error(model):
     subject = engine(model, max_length=0, cache_tokens=0, queue=1)
     with pytest.raises(InputError, match=f"the prompt has {context - 2} tokens, the context {context}: lower it"):
         subject.add([1] * (context - 2), Sampling(max_tokens=3))
+    with pytest.raises(InputError, match="--max-length 1: must be at least 2"):
+        engine(model, max_length=1)
     with pytest.raises(InputError, match="begin it with bos"):
         subject.add([], Sampling())
     with pytest.raises(InputError, match=f"token {CONFIG.vocab_size} of another tokenizer"):
