@@ -73,31 +73,33 @@ def coverage_(data: tuple[Path, ...], fail_under: float | None, as_json: bool) -
 
 @click.command("cost", **NO_ONE)
 @click.argument("file", metavar="FILE", type=PATH)
-@click.option("--png", metavar="FILE", type=PATH, help="Draw the cycles, too.")
+@click.option("--png", metavar="FILE", type=PATH, help="Draw it, too.")
 @AS_JSON
 def cost_(file: Path, png: Path | None, as_json: bool) -> None:
-    """Say what a compiled program costs by fragment: cycles, bytes between devices, calls of kernels.
+    """Say what a program costs by fragment: cycles or time, bytes between devices, calls of kernels.
 
     FILE is the text of a compiled program (HLO): `python -m PACKAGE.compile --hlo FILE` writes it for TPUs that are not
-    here. Cycles are the compiler's estimates; only programs for TPUs have them.
+    here. Cycles are the compiler's estimates; only programs for TPUs have them. Or it is a profile of JAX, the
+    *.xplane.pb that training with --profile-steps writes: then the time is what was measured.
     """
     from generator.commands.cost import as_json as told
     from generator.commands.cost import draw, tables
     from generator.commands.tables import plain
     from generator.disk.project import Project
-    from generator.running.cost import cost_of
-    from generator.running.hlo import read_program
+    from generator.running.cost import cost_of, cost_of_profile
+    from generator.running.hlo import is_program, read_program
     from generator.running.origins import Origins
+    from generator.running.profile import read_profile
 
-    program, origins = read_program(file), Origins(Project.find())
-    cost = cost_of(program, origins)
+    origins = Origins(Project.find())
+    cost = cost_of(read_program(file), origins) if is_program(file) else cost_of_profile(read_profile(file), origins)
     if png:
         draw(cost, png)
     if as_json:
         write_json(told(cost))
     else:
         click.echo("\n\n".join(plain(one) for one in tables(cost)))
-    _note([] if cost.cycles.total() else ["the program has no estimates of cycles: those for TPUs have them"])
+    _note([] if cost.spent.total() else ["the program has no estimates of cycles: those for TPUs have them"])
     _note(
         [f"{cost.guessed} loops or branches do not say how often they run: see docs/running.md"] if cost.guessed else []
     )

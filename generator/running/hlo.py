@@ -19,6 +19,7 @@ ARRAY = re.compile(r"\b([a-z][a-z0-9]*)\[([\d,]*)\]")
 CALLED = re.compile(r"\b(?:calls|to_apply|true_computation|false_computation)=%?([\w.-]+)")
 BRANCHES = re.compile(r"\bbranch_computations=\{([^}]*)\}")
 COLLECTIVES = {"all-gather", "all-reduce", "reduce-scatter", "all-to-all", "ragged-all-to-all", "collective-permute"}
+REMEDY = "Give what `python -m PACKAGE.compile --hlo FILE` writes, or the as_text() of a compiled step."
 CALLERS = {"fusion", "call", "conditional", "async-start", "while"}  # others apply theirs to each element
 
 
@@ -45,6 +46,7 @@ class Instruction:
         kernel: the name of the Pallas kernel that it calls.
     """
 
+    name: str
     op: str
     root: bool
     frames: list[Frame]
@@ -72,16 +74,19 @@ class Program:
     shown: str = ""
 
 
+def is_program(path: Path) -> bool:
+    """Whether a file begins as the text of a program does."""
+    with path.open("rb") as file:
+        return file.read(9) == b"HloModule"
+
+
 def read_program(path: Path) -> Program:
     """The program in a file."""
     data = path.read_bytes()
-    remedy = "Give what `python -m PACKAGE.compile --hlo FILE` writes, or the as_text() of a compiled step."
-    if not data.startswith(b"HloModule"):
-        raise LoomError("is not the text of an HLO module (profiles are not read)", show(path), remedy)
     try:
         program = parse(data.decode("utf-8"))
     except (ValueError, KeyError) as error:  # also what is not UTF-8
-        raise LoomError(f"cannot be read as HLO: {short(str(error))}", show(path), remedy) from None
+        raise LoomError(f"cannot be read as HLO: {short(str(error))}", show(path), REMEDY) from None
     program.shown = show(path)
     return program
 
@@ -158,7 +163,7 @@ def _fields(text: str) -> dict[str, int]:
 def _instruction(match: re.Match, stacks: dict[int, list[Frame]], bodies: dict[str, list[str]]) -> Instruction:
     root, name, shape, op, rest = match.groups()
     said = re.search(r'"estimated_cycles":"(\d+)"', rest)
-    result = Instruction(op, bool(root), _frames(rest, stacks), int(said[1]) if said else None, [])
+    result = Instruction(name, op, bool(root), _frames(rest, stacks), int(said[1]) if said else None, [])
     if op == "while":
         body, condition = (re.search(rf"\b{word}=%?([\w.-]+)", rest) for word in ("body", "condition"))
         if not (body and condition):

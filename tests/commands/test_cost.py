@@ -1,4 +1,7 @@
-"""gen cost: what the compiler wrote into programs, by fragment; each sum against a count of another kind."""
+"""gen cost: what the compiler wrote into programs, and what profiles measured, by fragment.
+
+Each sum is held against a count of another kind.
+"""
 
 from __future__ import annotations
 
@@ -7,8 +10,11 @@ import os
 import re
 import subprocess
 import sys
+import warnings
 
 import pytest
+from jax.profiler import ProfileData
+from jaxlib.xla_client import hlo
 
 ATTENTION = '''\
 """Attention.
@@ -60,6 +66,63 @@ def program(rounds):
 for rounds in (6, 12):
     with open(f"{sys.argv[1]}/{rounds}.hlo", "w") as file:
         file.write(program(rounds).as_text())
+"""
+PROFILE = """
+import sys
+
+import jax
+import jax.numpy as jnp
+from llama_cpu.model import attend, rotate
+
+
+@jax.jit
+def step(x, kernels):
+    return jax.lax.scan(lambda x, kernel: (rotate(attend(x, kernel), x[:, :128]), None), x, kernels)[0]
+
+
+x, kernels = jnp.ones((256, 256)), jnp.ones((3, 256, 256))
+step(x, kernels).block_until_ready()
+with jax.profiler.trace(sys.argv[1]):
+    step(step(x, kernels), kernels).block_until_ready()
+"""
+# what a TPU writes: a loop lies over what it runs; of the second program only the name is known
+TIMELINE = """
+planes {{
+  name: "/device:TPU:0"
+  lines {{
+    name: "XLA Modules"
+    events {{ metadata_id: 1 offset_ps: 0 duration_ps: 900000 }}
+    events {{ metadata_id: 2 offset_ps: 900000 duration_ps: 100000 }}
+  }}
+  lines {{
+    name: "XLA Ops"
+    events {{ metadata_id: 3 offset_ps: 0 duration_ps: 800000 }}
+    events {{ metadata_id: 4 offset_ps: 0 duration_ps: 300000 }}
+    events {{ metadata_id: 5 offset_ps: 300000 duration_ps: 20000 }}
+    events {{ metadata_id: 4 offset_ps: 400000 duration_ps: 300000 }}
+    events {{ metadata_id: 5 offset_ps: 700000 duration_ps: 20000 }}
+    events {{ metadata_id: 6 offset_ps: 800000 duration_ps: 7000 }}
+    events {{ metadata_id: 4 offset_ps: 910000 duration_ps: 50000 }}
+  }}
+  lines {{
+    name: "Async XLA Ops"
+    events {{ metadata_id: 4 offset_ps: 0 duration_ps: 300000 }}
+  }}
+  event_metadata {{ key: 1 value {{ id: 1 name: "jit_step(7)" }} }}
+  event_metadata {{ key: 2 value {{ id: 2 name: "jit_other(8)" }} }}
+  event_metadata {{ key: 3 value {{ id: 3 name: "%w = (s32[], f32[8]{{0}}) while(%t.3)" }} }}
+  event_metadata {{ key: 4 value {{ id: 4 name: "%own = f32[8]{{0}} fusion(%x)" }} }}
+  event_metadata {{ key: 5 value {{ id: 5 name: "%k.1 = (f32[8]{{0}}, u32[]) custom-call(%own)" }} }}
+  event_metadata {{ key: 6 value {{ id: 6 name: "%c = f32[8]{{0}} copy(%u.1)" }} }}
+}}
+planes {{
+  name: "/host:metadata"
+  event_metadata {{
+    key: 7
+    value {{ id: 7 name: "jit_step(7)" stats {{ metadata_id: 1 bytes_value: "{program}" }} }}
+  }}
+  stat_metadata {{ key: 1 value {{ id: 1 name: "hlo_proto" }} }}
+}}
 """
 SMALL = """\
 HloModule jit_step
@@ -270,11 +333,94 @@ ENTRY %main (x: f32[8]) -> f32[8] {
         assert "matplotlib, which draws, is not installed" in small("", "", "--png", "costs.png", code=2).stderr
 
 
+class TestProfile:
+    def test_of_a_processor(self, workshop):
+        """Matrix products, which XLA leaves alone here, are attention's; all else in the loop is not."""
+        workshop.source("fragments/model/attention.py", ATTENTION)
+        workshop.source("fragments/model/rope.py", ROPE)
+        workshop.build("llama_cpu")
+        environment = os.environ | {"JAX_PLATFORMS": "cpu"}
+        command = [sys.executable, "-c", PROFILE, str(workshop.root / "profile")]
+        subprocess.run(command, cwd=workshop.generated, env=environment, check=True, capture_output=True)
+        (file,) = (workshop.root / "profile").rglob("*.xplane.pb")
+        found = json.loads(workshop.run("cost", str(file), "--json").stdout)
+        lines = [line for plane in ProfileData.from_file(str(file)).planes for line in plane.lines]
+        with warnings.catch_warnings(action="ignore"):  # of Python 3.12, of a type of JAX's reader
+            ran = [(dict(event.stats).get("hlo_op"), event) for line in lines for event in line.events]
+        ran = [(name, event.start_ns, event.duration_ns) for name, event in ran if name]
+        products = [length for name, _, length in ran if name.startswith(("dot", "ynn"))]
+        assert len(products) == 2 * 3
+        attention = found["sources"]["fragments/model/attention.py"]
+        assert attention["nanoseconds"] == pytest.approx(sum(products), abs=len(products))
+        spans = [span for span in ran if not any(x is not span and x[1] <= span[1] < x[1] + x[2] for x in ran)]
+        assert found["nanoseconds"] == pytest.approx(sum(length for *_, length in spans), abs=len(ran))
+        assert set(attention["lines"]) == {"8"}
+        assert found["sources"]["fragments/model/rope.py"]["nanoseconds"] > 0
+
+    @pytest.fixture
+    def profile(self, built):
+        """Writes a TPU's profile of the small program, changed, and gives what gen cost says of it."""
+
+        def costs(old: str = "", new: str = "", *words: str, code: int = 0):
+            text = SMALL.format(root=built.root).replace("channel_id=5", "channel_id=5, dimensions={0}")
+            module = hlo.hlo_module_from_text(text).as_serialized_hlo_module_proto()
+            size = bytes([len(module) & 127 | 128, len(module) >> 7])  # a message of this size, in field 1
+            program = "".join(f"\\{byte:03o}" for byte in b"\x0a" + size + module)
+            timeline = TIMELINE.format(program=program)
+            assert old in timeline
+            data = ProfileData.text_proto_to_serialized_xspace(timeline.replace(old, new))
+            (built.root / "tpu.xplane.pb").write_bytes(data)
+            return built.run("cost", "tpu.xplane.pb", *words, code=code)
+
+        return costs
+
+    def test_of_a_tpu(self, profile):
+        """Of the loop's 800 ns, 640 are of what it ran; the other program's 50 are of no fragment."""
+        found = json.loads(profile("", "", "--json").stdout)
+        sources = {source: row["nanoseconds"] for source, row in found["sources"].items()}
+        assert sources == {
+            "fragments/model/attention.py": 600,
+            "elsewhere: while of no source": 160,
+            "elsewhere: of programs that the profile does not hold": 50,
+            "fragments/model/rope.py": 40,
+            "elsewhere: copy of no source": 7,
+        }
+        assert found["nanoseconds"] == 857
+        assert found["kernels"] == [{"kernel": "k", "at": "fragments/model/rope.py:8", "calls": 2}]
+
+    def test_collectives_that_ran(self, profile):
+        found = json.loads(
+            profile("%k.1 = (f32[8]{0}, u32[]) custom-call", "%g.1 = x all-gather-start", "--json").stdout
+        )
+        assert found["sources"]["fragments/model/attention.py"]["bytes_between_devices"] == 2 * 32 * 4
+
+    def test_tables(self, profile, built):
+        said = profile("", "", "--png", "costs.png").stdout
+        assert re.search(r"model/attention +600 +70\.01 ", said)
+        assert "in all of its steps and on all of its devices" in said
+        assert (built.root / "costs.png").read_bytes().startswith(b"\x89PNG")
+
+    def test_nothing_ran(self, profile):
+        said = profile('name: "XLA Ops"', 'name: "Steps"', code=2).stderr
+        assert "tpu.xplane.pb: is a profile in which no instruction of a program ran" in said
+
+    def test_cut_off(self, profile, built):
+        profile()
+        data = (built.root / "tpu.xplane.pb").read_bytes()
+        for end in range(1, len(data) - 3, 61):
+            (built.root / "cut.pb").write_bytes(data[:end])
+            assert "cut.pb: " in built.run("cost", "cut.pb", code=2).stderr
+
+    def test_no_jax(self, profile, monkeypatch):
+        monkeypatch.setitem(sys.modules, "jax.profiler", None)
+        assert "JAX, which reads profiles, is not installed" in profile(code=2).stderr
+
+
 class TestMistakes:
     @pytest.mark.parametrize(
         ("old", "new", "message"),
         [
-            ("HloModule", "Module", "is not the text of an HLO module"),
+            ("HloModule", "Module", "is neither the text of an HLO module nor a whole profile"),
             ("ENTRY %main", "%main", "it has no ENTRY computation"),
             ("calls=%untimed", "calls=%nothing", "it does not define nothing"),
             ("calls=%untimed", "calls=%main", "a computation runs itself"),
@@ -304,7 +450,7 @@ class TestMistakes:
 
     def test_files(self, built):
         (built.root / "trace.pb").write_bytes(b"\x0a\xff\x00")
-        assert "profiles are not read" in built.run("cost", "trace.pb", code=2).stderr
+        assert "nor a whole profile" in built.run("cost", "trace.pb", code=2).stderr
         (built.root / "a.hlo").write_bytes(b"HloModule \xff")
         assert "cannot be read as HLO" in built.run("cost", "a.hlo", code=2).stderr
         assert "nothing.hlo: No such file" in built.run("cost", "nothing.hlo", code=2).stderr

@@ -67,30 +67,56 @@ def test_hook_runs_a_command_that_there_is():
     assert done.returncode == 0
 
 
-def test_action(tmp_path):
-    """Its steps, as the runner runs them, in a project of one package that someone edited."""
+@pytest.fixture
+def action(tmp_path):
+    """Runs a step of the action in a folder as the runner does, by its place, with a gen that is installed."""
     (tmp_path / "bin").mkdir()
     (tmp_path / "bin/gen").write_text(f'#!/bin/sh\nexec "{sys.executable}" -m generator "$@"\n')
     (tmp_path / "bin/gen").chmod(0o755)
+    steps = yaml.safe_load((ROOT / "action.yml").read_text())["runs"]["steps"]
+    summary = tmp_path / "summary"
+    path = f"{tmp_path / 'bin'}{os.pathsep}{os.environ['PATH']}"
+    environment = os.environ | {"PATH": path, "PYTHONPATH": str(ROOT), "GITHUB_STEP_SUMMARY": str(summary)}
+
+    def run(place: int, folder: Path, **given: str) -> tuple[int, str, str]:
+        command = ["bash", "--noprofile", "--norc", "-eo", "pipefail", "-c", steps[place]["run"]]
+        summary.write_text("")
+        done = subprocess.run(command, cwd=folder, env=environment | given, capture_output=True, text=True)
+        return done.returncode, done.stdout + done.stderr, summary.read_text()
+
+    return run
+
+
+def test_action_checks(action, tmp_path):
+    """A project of one package, as it was built, and as someone edited it."""
     project = tmp_path / "project"
     project.mkdir()
     (project / "gen.toml").write_text("")
-    path = f"{tmp_path / 'bin'}{os.pathsep}{os.environ['PATH']}"
-    place = {"cwd": project, "env": os.environ | {"PATH": path, "PYTHONPATH": str(ROOT)}, "capture_output": True}
-    subprocess.run(["gen", "build", "llama2", "--target=cpu"], **place, check=True)
-    action = yaml.safe_load((ROOT / "action.yml").read_text())
-    assert action["runs"]["using"] == "composite"
-    step = action["runs"]["steps"][-1]
-    summary = tmp_path / "summary"
-    place["env"] |= {"GITHUB_STEP_SUMMARY": str(summary), "FULL": "--full"}
-    command = ["bash", "--noprofile", "--norc", "-eo", "pipefail", "-c", step["run"]]
-    done = subprocess.run(command, **place)
-    assert (done.returncode, done.stdout) == (0, b"") and "as built" in summary.read_text()
+    command = [sys.executable, "-m", "generator", "build", "llama2", "--target=cpu"]
+    subprocess.run(command, cwd=project, env=os.environ | {"PYTHONPATH": str(ROOT)}, check=True, capture_output=True)
+    code, said, summary = action(1, project, FULL="--full")
+    assert (code, said) == (0, "") and "as built" in summary
     model = project / "generated/llama2_cpu/model.py"
     model.write_text(model.read_text().replace("Tokens to vectors", "Words to vectors"))
-    done = subprocess.run(command, **place)
-    assert done.returncode == 1 and done.stdout.startswith(b"::error file=generated/llama2_cpu/model.py,line=")
-    assert "edited   generated/llama2_cpu/model.py" in summary.read_text()
+    code, said, summary = action(1, project, FULL="--full")
+    assert code == 1 and said.startswith("::error file=generated/llama2_cpu/model.py,line=")
+    assert "edited   generated/llama2_cpu/model.py" in summary
+
+
+def test_action_says_what_a_change_means(action, repository, tmp_path):
+    """In a clone without history, as the runner has it: the commit to compare with is fetched."""
+    base = repository.git("rev-parse", "HEAD").strip()
+    repository.replace(NET, "# up", "# upward")
+    repository.git("commit", "--all", "--message", "a comment")
+    clone, gen = tmp_path / "clone", tmp_path / "bin/gen"
+    own = "from pathlib import Path; from generator.disk import project; project.builtin_root = Path.cwd"
+    gen.write_text(f"#!{sys.executable}\n{own}; from generator.__main__ import main; main()\n")
+    subprocess.run(["git", "clone", "--quiet", "--depth=1", f"file://{repository.root}", clone], check=True)
+    code, _, summary = action(2, clone, AGAINST=base)
+    assert code == 0
+    assert "2 packages, 2 with another text; no package is another program" in summary
+    code, said, _ = action(2, clone, AGAINST="0" * 40)
+    assert code != 0 and said
 
 
 @pytest.mark.parametrize("options", ([], ["--markdown"]))
