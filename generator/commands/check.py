@@ -65,6 +65,9 @@ def check_package(asked: Asked, own: list[str], full: bool) -> list[Finding]:
         return [Finding(MISSING, name, shown, "this package was never built, or is gone", build)]
     if asked.by_hand:
         return _owned(asked, shown)
+    if asked.combination in asked.project.by_hand():
+        reason = "is gone, and says what the edits of this package began from: take it back from git"
+        return [Finding(MISSING, name, f"{shown}/{LOCK}", reason, f"git restore {shown}/{LOCK}")]
     if gone := _gone(asked.project, asked.combination):
         return [Finding(ORPHAN, name, shown, gone, "")]
     found = asked.survey(full)
@@ -77,6 +80,8 @@ def check_package(asked: Asked, own: list[str], full: bool) -> list[Finding]:
             reason, command = f"{reason}; {_advice(f'{name}/{path}')}", ""
         elif path == LOCK and state == EDITED:
             reason = found.reasons[0].removeprefix(f"{LOCK} ")
+        elif state == EDITED and path not in RECORDS:
+            reason = f"{reason}; gen pull {name} or gen own {name} keeps that, and this gives it up:"
         elif state == STALE and found.reasons:
             if found.write == [LOCK] and not found.remove:
                 reason = "the files are right, but the lock is not"

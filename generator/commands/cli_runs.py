@@ -31,10 +31,20 @@ def trace_(file: Path | None) -> None:
     _note(map(str, origins.problems.values()))
 
 
+def _number(_: click.Context, parameter: click.Parameter, value: float | None) -> float | None:
+    if value != value:  # nan, which nothing is less than
+        raise click.BadParameter("nan is no number.", param=parameter)
+    return value
+
+
 @click.command("coverage", **exit_codes("1 less is executed than --fail-under"))
 @click.argument("data", metavar="DATA...", nargs=-1, required=True, type=PATH)
 @click.option(
-    "--fail-under", metavar="PERCENT", type=click.FloatRange(0, 100), help="The least that is to be executed."
+    "--fail-under",
+    metavar="PERCENT",
+    type=click.FloatRange(0, 100),
+    callback=_number,
+    help="The least that is to be executed.",
 )
 @AS_JSON
 def coverage_(data: tuple[Path, ...], fail_under: float | None, as_json: bool) -> None:

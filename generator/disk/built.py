@@ -73,6 +73,8 @@ def find_package(project: Project, word: str) -> MappedPackage:
     for folder in (Path(word), project.generated / word):
         if (folder / LOCK).is_file():
             return MappedPackage.read(folder)
+    if (folder := project.generated / word).is_dir() and word in [package.name for package in project.packages()]:
+        raise LoomError(f"has no {LOCK}", show(folder), f"Take it back from git: git restore {show(folder / LOCK)}")
     names = [folder.name for folder in project.locked_folders()]
     raise LoomError(f"{word} is neither a package nor the folder of one", remedy=nearest(word, names))
 

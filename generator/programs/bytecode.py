@@ -86,6 +86,7 @@ class Statement:
         lines: of the statement; of a function or class those of all of its body.
         binds: the names that it gives a value to, where it runs when the file is imported.
         reads: every name in it, but for those that it imports.
+        sets, gets: the attributes that it gives a value to, and those whose value it takes.
         kind: of syntax.
         branches: line and column of the parts of expressions that need not be computed when it runs.
         parameters: of a function.
@@ -98,6 +99,8 @@ class Statement:
     lines: range
     binds: frozenset[str]
     reads: frozenset[str]
+    sets: frozenset[str]
+    gets: frozenset[str]
     kind: str
     text: str
     branches: frozenset[tuple[int, int]]
@@ -127,9 +130,12 @@ def _walk(body: list, owner: str, place: str, runs: bool) -> Iterator[Statement]
         binds = {x.id for x in names if isinstance(x, ast.Name) and isinstance(x.ctx, ast.Store)}
         binds |= {x.asname or x.name.partition(".")[0] for x in names if isinstance(x, ast.alias)}
         binds |= {node.name} if defines else set()
+        attributes = [x for x in names if isinstance(x, ast.Attribute)]
+        sets = frozenset(x.attr for x in attributes if isinstance(x.ctx, ast.Store))
+        gets = frozenset(x.attr for x in attributes if isinstance(x.ctx, ast.Load))
         lines = range(node.lineno, end + 1)
         kind, dump = type(node).__name__, ast.dump(head)
-        known = frozenset(binds), frozenset(reads), kind, dump, _branches(head), *_header(node)
+        known = frozenset(binds), frozenset(reads), sets, gets, kind, dump, _branches(head), *_header(node)
         yield Statement(owner, place, runs, lines, *known)
         name = f"{owner}.{node.name}" if owner and defines else node.name if defines else owner
         for block, part in inner.items():

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import dataclasses
 import importlib
+import json
 from collections.abc import Callable, Iterator
 from types import SimpleNamespace
 from typing import Any, NamedTuple
@@ -15,6 +16,7 @@ from unittest import mock
 import jax
 import numpy as np
 
+from generator.programs.noting import unnoted
 from generator.programs.verdicts import DECODING, EVALUATION, INITIAL, TRAINING
 
 MODULES = ("config", "parallel", "data", "model", "train", "engine", "huggingface")
@@ -52,7 +54,8 @@ def variants(package: SimpleNamespace) -> dict[str, Any]:
     sizes = {name: sum(x.size for x in jax.tree.leaves(_model(package, config))) for name, config in presets.items()}
     largest = max(sizes, key=lambda name: sizes[name])
     wanted = {"dtype": "float32", "accumulation": 2, "remat": "full", "held_logits": 100 * tiny.vocab_size}
-    wanted |= {"moments_dtype": "bfloat16"}
+    # of a number of steps of which a share is no whole number
+    wanted |= {"moments_dtype": "bfloat16", "steps": 1237}
     fields = {field.name: getattr(tiny, field.name) for field in dataclasses.fields(tiny)}
     weights = {name: 0.01 for name, value in fields.items() if value == 0 and isinstance(value, float)}  # 0: off
     switched = {name: value for name, value in wanted.items() if name in fields} | weights
@@ -75,7 +78,7 @@ def programs(package: SimpleNamespace, config: Any, length: int) -> Iterator[Pro
         length: of the longest text that is decoded.
     """
     state = package.parallel.abstract(lambda: package.train.new_state(config), None)
-    batch = package.data.abstract_batch(config, package.parallel.make_mesh(1, 1, 1, jax.devices()[:1]))
+    batch = package.data.abstract_batch(config, _mesh(package, 1, 1, 1, jax.devices()[:1]))
     batch = {name: jax.ShapeDtypeStruct(x.shape, x.dtype) for name, x in batch.items()}
     yield Program(TRAINING, "step", package.train.train_step, {"state": state, "batch": batch})
     yield Program(EVALUATION, "loss", package.train.eval_step, {"model": state.model, "batch": batch})
@@ -91,10 +94,7 @@ def _engine_step(
     package: SimpleNamespace, config: Any, model: Any, length: int, tokens: int, whole: bool, guesses: int
 ) -> tuple:
     """What a step of an engine gives, and leaves on its device, as a function of arrays."""
-    sizes = package.engine.EngineSettings(max_rows=ROWS, max_length=min(length, config.context_length), chunk=64)
-
-    def device(model: Any) -> Any:
-        return package.engine.Engine(config, model, set(), sizes).device
+    device, empty = _device(package, config, length)
 
     def function(model: Any, arrays: dict[str, Any], step: Any) -> Any:
         on = device(model)
@@ -102,18 +102,53 @@ def _engine_step(
         output = on.run(step, tokens, whole)
         return output, {"key": on.key, "value": on.value, "texts": on.texts}
 
-    empty = device(None)  # its own weights are of no use
     arrays = {"key": empty.key, "value": empty.value, "texts": empty.texts}
-    step = empty.nothing(ROWS, empty.widths[-1], guesses)
+    with unnoted():
+        step = empty.nothing(ROWS, empty.widths[-1], guesses)
     shaped = jax.tree.map(lambda x: jax.ShapeDtypeStruct(np.shape(x), x.dtype), (arrays, step))
     return function, {"model": model, "arrays": shaped[0], "step": shaped[1]}
+
+
+def _device(package: SimpleNamespace, config: Any, length: int) -> tuple[Callable, Any]:
+    """What makes the device of an engine for a model, as the engine does; and one without weights.
+
+    The engine itself is on the host: what it keeps beside its device is in no program.
+    """
+    sizes = package.engine.EngineSettings(max_rows=ROWS, max_length=min(length, config.context_length), chunk=64)
+    real, given = package.engine.Device, []  # type: Any, list[tuple]
+
+    def kept(*arguments: Any) -> Any:
+        given.append(arguments)
+        return real(*arguments)
+
+    with mock.patch.object(package.engine, "Device", kept), unnoted():
+        empty = package.engine.Engine(config, None, set(), sizes).device
+    ((_, _, *rest),) = given
+    return lambda model: real(config, model, *rest), empty
+
+
+def device_numbers(package: SimpleNamespace, config: Any, length: int) -> dict[str, str]:
+    """What the device of an engine says of the steps that it takes, by name: no array shows it."""
+    found = {}
+    for name, value in vars(_device(package, config, length)[1]).items():
+        try:
+            found[name] = json.dumps(value)
+        except TypeError:
+            continue  # arrays, settings, a mesh
+    return found
+
+
+def _mesh(package: SimpleNamespace, *arguments: Any) -> Any:
+    """A mesh: which devices it has where is in no program."""
+    with unnoted():
+        return package.parallel.make_mesh(*arguments)
 
 
 def on_devices(package: SimpleNamespace, config: Any) -> tuple[tuple, dict[str, str], dict[str, Any]]:
     """The programs on a mesh of 8 devices: its sizes, how arrays lie on it, the jaxprs."""
     errors = package.parallel.MeshError, package.data.InputError
     for sizes in MESHES:
-        mesh = package.parallel.make_mesh(*sizes)
+        mesh = _mesh(package, *sizes)
         try:
             state = package.parallel.abstract(lambda: package.train.new_state(config), mesh)
             batch = package.data.abstract_batch(config, mesh)

@@ -49,6 +49,7 @@ class _Ran:
         self.places = {tuple(place) for place in facts.get("ran", [])}
         self.classes = set(facts.get("interface", {}).get("classes", []))
         self.read: set[str] = set()
+        self.elsewhere: set[str] = set()  # attributes that statements take which did not run
         self.mentions: dict[str, int] = {}
         for path, data in version.program.items():
             for statement in statements(data.decode("utf-8", "replace")):
@@ -56,6 +57,8 @@ class _Ran:
                     self.mentions[name] = self.mentions.get(name, 0) + 1
                 if self._ran(path, statement):
                     self.read |= statement.reads
+                elif statement.runs:
+                    self.elsewhere |= statement.gets
 
     def _ran(self, path: str, statement: Statement) -> bool:
         return (f"{self.name}/{path}", statement.lines.start) in self.places
@@ -64,7 +67,8 @@ class _Ran:
         """Whether what the statement does is in the programs, or in the interface."""
         if statement.runs:
             parts = {(f"{self.name}/{path}", *place) for place in statement.branches}
-            return self._ran(path, statement) and parts <= self.places
+            # an attribute may be read where nothing was traced
+            return self._ran(path, statement) and parts <= self.places and not statement.sets & self.elsewhere
         if statement.kind in ("FunctionDef", "AsyncFunctionDef", "ClassDef"):
             inside = ((f"{self.name}/{path}", line) in self.places for line in statement.lines)
             return any(inside) or bool(statement.binds & self.classes)

@@ -9,6 +9,8 @@ from __future__ import annotations
 import ast
 import builtins
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from importlib.abc import PathEntryFinder
 from importlib.machinery import FileFinder, SourceFileLoader
 from pathlib import Path
@@ -42,6 +44,17 @@ def note_statements(folder: str) -> set[tuple]:
     sys.path_hooks.insert(0, below)
     sys.path_importer_cache.clear()
     return ran
+
+
+@contextmanager
+def unnoted() -> Iterator[None]:
+    """For what has to run before a program can be traced, and is in none: statements that run here are not noted."""
+    note = getattr(builtins, NOTE, None)
+    setattr(builtins, NOTE, lambda place: None)
+    try:
+        yield
+    finally:
+        setattr(builtins, NOTE, note)
 
 
 def _note(tree: ast.Module, path: str) -> None:

@@ -49,6 +49,7 @@ def trace(name: str, place: Path) -> dict[str, Any]:
                 lambda: program(canonical, function, arguments)  # noqa: B023
             )
     tiny = package.config.PRESETS["tiny"]
+    facts["device"] = guarded(lambda: entries.device_numbers(package, tiny, 256))
     facts["layout"] = guarded(lambda: layout(package, tiny, canonical))
     facts["remat"] = guarded(lambda: {k: digest(canonical.key(v)) for k, v in package.parallel.REMAT.items()})
     return facts

@@ -137,16 +137,18 @@ def step_input(step: Any, part: str) -> Any:
     row = np.arange(rows)
     counts = {"decode": 1 + 0 * row, "decode, guesses checked": 3 - row % 2}.get(part, 32 - 3 * row).astype(np.int32)
     tables = 1 + np.arange(rows * width, dtype=np.int32).reshape(rows, width)
-    draws = {  # row 0 takes the likeliest token
-        "temperature": np.where(row, 0.5 + 0.2 * row, 0),
-        "top_k": np.where(row % 2, 5 * row, 0),
-        "top_p": 1 - 0.05 * row,
-        "min_p": 0.01 * (row % 3),
+    hot = row % 2 == 1  # the others take the likeliest token, which shows each penalty, one in a row
+    draws = {
+        "temperature": np.where(hot, 0.5 + 0.2 * row, 0),
+        "top_k": np.where(hot, 5 * row, 0),
+        "top_p": np.where(hot, 1 - 0.05 * row, 1),
+        "min_p": np.where(hot, 0.01 * (row % 3), 0),
         "prompt": 10 + row,
         "seed": 1 + row,
-        "presence_penalty": 0.3 * (row % 4),
-        "frequency_penalty": 0.2 * (row % 3),
-        "repetition_penalty": 1 + 0.2 * (row % 2),
+        # negative ones are for what is there already, and most for what is there most often
+        "presence_penalty": np.where(row == 2, -20, 0.3 * hot),
+        "frequency_penalty": np.where(row == 4, -20, 0.2 * hot),
+        "repetition_penalty": np.where(row == 6, 20, 1 + 0.2 * hot),
     }
     known = {name: np.asarray(x, getattr(step.sampling, name, x).dtype) for name, x in draws.items()}
     sampling = step.sampling._replace(**{name: x for name, x in known.items() if name in step.sampling._fields})

@@ -68,7 +68,7 @@ def compare(before: Facts, after: Facts) -> Compared:
         _program(entry, before, after, result)
     result.findings += _layout(before, after, result)
     result.findings += [_checkpoints(before["parameters"], after["parameters"]), _interface(before, after)]
-    result.findings += _named_policies(before, after)
+    result.findings += [*_named_policies(before, after), *_device(before["device"], after["device"])]
     other = {finding.entry for finding in result.findings if finding.verdict != SAME_PROGRAM}
     result.findings = [it for it in result.findings if it.verdict != SAME_PROGRAM or it.entry not in other]
     return result
@@ -173,6 +173,14 @@ def _named_policies(before: Facts, after: Facts) -> list[Finding]:
             return []
         return [Finding(TRAINING, UNDECIDED, f"what --remat {', '.join(names)} keeps differs, and is not traced")]
     return []
+
+
+def _device(before: Facts, after: Facts) -> list[Finding]:
+    """The steps that an engine takes: how many texts, of which lengths."""
+    if reason := _reason([before, after]):
+        return [Finding(DECODING, UNDECIDED, f"the device of an engine: {reason}")]
+    found = _differences(before, after)
+    return [Finding(DECODING, OTHER_INTERFACE, f"takes other steps: {_few(found)}")] if found else []
 
 
 def _checkpoints(before: Facts, after: Facts) -> Finding:

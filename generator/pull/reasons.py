@@ -108,8 +108,8 @@ def _formatting(woven: Woven, edited: Edited, hunk: Hunk) -> tuple[str, str] | N
 def _nothing_to_try(woven: Woven, hunk: Hunk, origins: list[Origin]) -> tuple[str, str]:
     head = woven.head(hunk.path)
     if hunk.stop <= head:
-        remedy = "gen writes imports for what fragments use: pull it together with the line that uses it."
-        return "an import that nothing uses which went home", remedy
+        remedy = "An import comes and goes with the lines that use it: pull these with it. Put all else further down."
+        return "among the imports, which gen writes", remedy
     return _weaver_made(woven, hunk, origins) or (
         f"a line that {len({o.path for o in origins})} fragments share: {', '.join(map(str, origins[:4]))}",
         BY_HAND,

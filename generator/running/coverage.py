@@ -115,4 +115,6 @@ def _read(path: Path, coverage: Any) -> dict[str, set[int]]:
         return {file: {int(line) for line in entry["executed_lines"]} for file, entry in files.items()}
     except (*BAD_DATA, coverage.CoverageException) as error:
         remedy = "Give a .coverage file of coverage.py, or what `coverage json` writes."
-        raise LoomError(f"is not data of coverage.py: {short(str(error))}", show(path), remedy) from None
+        told = isinstance(error, (ValueError, sqlite3.Error, coverage.CoverageException))
+        detail = f": {short(str(error))}" if told else ""  # else of Python's, which says nothing of the file
+        raise LoomError(f"is not data of coverage.py{detail}", show(path), remedy) from None

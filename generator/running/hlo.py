@@ -86,7 +86,8 @@ def read_program(path: Path) -> Program:
     try:
         program = parse(data.decode("utf-8"))
     except (ValueError, KeyError) as error:  # also what is not UTF-8
-        raise LoomError(f"cannot be read as HLO: {short(str(error))}", show(path), REMEDY) from None
+        detail = f"it does not define {error.args[0]}" if isinstance(error, KeyError) else str(error)
+        raise LoomError(f"cannot be read as HLO: {short(detail)}", show(path), REMEDY) from None
     program.shown = show(path)
     return program
 

@@ -42,6 +42,10 @@ class TestStates:
     def test_edited(self, built, no_weaving):
         (built.generated / "llama_cpu/model.py").write_text("mine = 1\n")
         assert findings(built) == [("edited", f"{PLACE}/model.py", f"{BUILD} --force")]
+        keeps = (
+            "was edited since it was built; gen pull llama_cpu or gen own llama_cpu keeps that, and this gives it up:"
+        )
+        assert keeps in built.run("check", code=1).stdout
 
     def test_stale(self, built):
         built.source("fragments/model/rope.py", "x = 1\n")

@@ -120,6 +120,7 @@ class TestTold:
         name = measure(built, ROTATE, "data")
         built.run("coverage", name, "--fail-under", "44")
         assert "44.44 % is less than 45 %" in built.run("coverage", name, "--fail-under", "45", code=1).stderr
+        assert "nan is no number" in built.run("coverage", name, "--fail-under", "nan", code=2).stderr
 
     def test_edited(self, built):
         name = measure(built, ROTATE, "data")

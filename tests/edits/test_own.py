@@ -35,6 +35,16 @@ class TestOwn:
         assert found["command"] == "gen update one_any" and "net.py changed" in found["reason"]
         assert "a build would change nothing" in repository.run("diff").stdout
 
+    def test_lock_that_is_gone(self, repository):
+        """What else is there is no stranger: the base of a merge is not to be thrown away."""
+        repository.run("own", "one_any")
+        repository.replace(ONE, "# up", "# mine")
+        (repository.root / "generated/one_any/gen.lock").unlink()
+        (found,) = json.loads(repository.run("check", "--json", code=1).stdout)["findings"]
+        assert (found["state"], found["path"]) == ("missing", "generated/one_any/gen.lock")
+        assert found["command"] == "git restore generated/one_any/gen.lock"
+        assert found["command"] in repository.run("update", "one_any", code=2).stderr
+
     def test_an_edit_from_before_counts(self, repository):
         repository.replace(ONE, "# up", "# mine")
         repository.run("own", "one_any")

@@ -143,7 +143,7 @@ class TestRefused:
         ("path", "old", "new", "reason", "remedy"),
         [
             (ONE, "x = x * 2", "x = x * 7", "a value that is filled in at fragments/model/net.py:32", "setting"),
-            (ONE, "import math", "import math\nimport os", "an import that nothing uses", "pull it together"),
+            (ONE, "import math", "import math\nimport os", "among the imports, which gen writes", "pull these with it"),
             (ONE, "y = y * y", "y = y*y", "gen formats with ruff", "y = y * y"),
             (ONE, "\n\n\ndef model", "\n\ndef model", "gen formats with ruff", "an empty line"),
             (ONE, "return y + 0", "return y + no", "the fragments would not weave", "came from"),

@@ -335,6 +335,18 @@ MUTATIONS = [
         [("config.final_ratio * peak", "0.5 * config.final_ratio * peak")],
         every([T], OTHER),
     ),
+    Mutation(
+        "share of the steps",
+        "train/cosine",
+        [("math.ceil(config.warmup_ratio", "math.floor(config.warmup_ratio")],
+        every([T], OTHER),
+    ),
+    Mutation(
+        "penalty of what is there often",
+        "engine/sampling",
+        [("draws.frequency_penalty[:, None] * added", "draws.frequency_penalty[:, None] * (added > 0)")],
+        every([D], OTHER),
+    ),
     # other layout
     Mutation(
         "axes of a parameter",
@@ -396,6 +408,27 @@ MUTATIONS = [
         "llama2_tpu",
     ),
     Mutation("code on the host", "train/monitor", [("/ 60\n", "/ 30\n")], every([H], UNDECIDED)),
+    # what is made before anything is traced, and whose numbers reach no array
+    Mutation(
+        "slots of an engine",
+        "engine/engine",
+        [("self.free_slots = list(range(settings.max_rows))", "self.free_slots = []")],
+        every([H], UNDECIDED),
+    ),
+    Mutation("pages to give", "pages/pool", [("range(1, pages)", "range(pages)")], every([H], UNDECIDED)),
+    Mutation("bound of a flag", "engine/engine", [('"guesses": (0, 64)', '"guesses": (0, 0)')], every([H], UNDECIDED)),
+    Mutation(
+        "order of devices",
+        "parallel/parallel",
+        [("across = math.gcd(data, slices),", "across = 1,")],
+        every([H], UNDECIDED),
+    ),
+    Mutation(
+        "steps of an engine",
+        "engine/device",
+        [("{max(chunk // share, 1) ", "{max(chunk // share, 1) + 1 ")],
+        {D: (OTHER_INTERFACE,), H: (UNDECIDED,)},
+    ),
     Mutation(
         "statements of another block",
         "train/loop",

@@ -34,6 +34,9 @@ CHOSEN = (
     "rate late in a run",
     "statements of another block",
     "default of an argument",
+    "slots of an engine",
+    "steps of an engine",
+    "share of the steps",
 )
 
 
