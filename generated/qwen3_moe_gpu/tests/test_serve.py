@@ -82,6 +82,9 @@ def served(folder, *flags: str):
             line = next(line for line in process.stdout if " at http://" in line)
             yield process, int(line.rpartition(":")[2])
         finally:
+            process.terminate()  # which it obeys when nothing runs
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                process.wait(60)
             process.kill()
 
 
