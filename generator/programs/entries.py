@@ -9,6 +9,7 @@ import dataclasses
 import importlib
 import json
 from collections.abc import Callable, Iterator
+from hashlib import sha256
 from types import SimpleNamespace
 from typing import Any, NamedTuple
 from unittest import mock
@@ -53,16 +54,35 @@ def variants(package: SimpleNamespace) -> dict[str, Any]:
     tiny = presets["tiny"]
     sizes = {name: sum(x.size for x in jax.tree.leaves(_model(package, config))) for name, config in presets.items()}
     largest = max(sizes, key=lambda name: sizes[name])
-    wanted = {"dtype": "float32", "accumulation": 2, "remat": "full", "held_logits": 100 * tiny.vocab_size}
     # of a number of steps of which a share is no whole number
-    wanted |= {"moments_dtype": "bfloat16", "steps": 1237}
+    wanted = {"dtype": "float32", "accumulation": 2, "remat": "full", "held_logits": 100 * tiny.vocab_size}
+    wanted |= {"moments_dtype": "bfloat16", "steps": 1237, "seed": 1237}
     fields = {field.name: getattr(tiny, field.name) for field in dataclasses.fields(tiny)}
-    weights = {name: 0.01 for name, value in fields.items() if value == 0 and isinstance(value, float)}  # 0: off
-    switched = {name: value for name, value in wanted.items() if name in fields} | weights
-    found = {"tiny": tiny, "tiny, float32, all switched on": dataclasses.replace(tiny, **switched)}
+    switched = dataclasses.replace(tiny, **{name: value for name, value in wanted.items() if name in fields})
+    found = {"tiny": tiny, "tiny, float32, all switched on": _with_other_numbers(package, switched)}
     if tiny.dtype == "float32":
         found["tiny, bfloat16"] = dataclasses.replace(tiny, dtype="bfloat16")
     return found | ({largest: presets[largest]} if largest != "tiny" else {})
+
+
+def _with_other_numbers(package: SimpleNamespace, config: Any) -> Any:
+    """Each setting that is no whole number with a value of its own, so that none is taken for its default; 0 is off."""
+    fields = {field.name: getattr(config, field.name) for field in dataclasses.fields(config)}
+    floats = {name: value for name, value in fields.items() if isinstance(value, float)}
+    shares = {name: int.from_bytes(sha256(name.encode()).digest()[:4], "big") / 2**32 for name in floats}
+    others = {name: value * (0.9 + 0.09 * shares[name]) if value else 0.01 for name, value in floats.items()}
+
+    def works(**changes: float) -> bool:
+        other = dataclasses.replace(config, **changes)
+        try:
+            jax.eval_shape(lambda model: model(np.zeros((1, 8), np.int32)), _model(package, other))
+        except Exception:  # a number that sizes follow from
+            return False
+        return True
+
+    with unnoted():
+        fit = others if works(**others) else {name: x for name, x in others.items() if works(**{name: x})}
+    return dataclasses.replace(config, **fit)
 
 
 def _model(package: SimpleNamespace, config: Any) -> Any:

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from generator.programs.bytecode import Statement, changed, statements
+from generator.programs.conditions import decides
 from generator.programs.facts import Version
 from generator.programs.verdicts import HOST, UNDECIDED, Facts, Finding
 
 MOST = 8  # places that a detail names
+# what a machine says of itself, which is traced on another
+MACHINE = {"default_backend", "platform", "device_kind", "memory_stats", "process_count", "process_index", "environ"}
 
 
 def untraced(paths: list[str], before: Version, after: Version, facts: tuple[Facts, Facts]) -> list[Finding]:
@@ -48,11 +51,12 @@ class _Ran:
         self.name = version.name
         self.places = {tuple(place) for place in facts.get("ran", [])}
         self.classes = set(facts.get("interface", {}).get("classes", []))
+        self.texts = {path: data.decode("utf-8", "replace") for path, data in version.program.items()}
         self.read: set[str] = set()
         self.elsewhere: set[str] = set()  # attributes that statements take which did not run
         self.mentions: dict[str, int] = {}
-        for path, data in version.program.items():
-            for statement in statements(data.decode("utf-8", "replace")):
+        for path, text in self.texts.items():
+            for statement in statements(text):
                 for name in statement.reads:
                     self.mentions[name] = self.mentions.get(name, 0) + 1
                 if self._ran(path, statement):
@@ -63,12 +67,18 @@ class _Ran:
     def _ran(self, path: str, statement: Statement) -> bool:
         return (f"{self.name}/{path}", statement.lines.start) in self.places
 
+    def _decides(self, path: str, statement: Statement) -> bool:
+        noted = frozenset(place[1:] for place in self.places if place[0] == f"{self.name}/{path}")
+        return decides(self.texts[path], noted, statement.lines.start)
+
     def covers(self, path: str, statement: Statement) -> bool:
         """Whether what the statement does is in the programs, or in the interface."""
         if statement.runs:
             parts = {(f"{self.name}/{path}", *place) for place in statement.branches}
+            if not (self._ran(path, statement) and parts <= self.places) or statement.reads & MACHINE:
+                return False
             # an attribute may be read where nothing was traced
-            return self._ran(path, statement) and parts <= self.places and not statement.sets & self.elsewhere
+            return not statement.sets & self.elsewhere and not self._decides(path, statement)
         if statement.kind in ("FunctionDef", "AsyncFunctionDef", "ClassDef"):
             inside = ((f"{self.name}/{path}", line) in self.places for line in statement.lines)
             return any(inside) or bool(statement.binds & self.classes)

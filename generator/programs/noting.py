@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 NOTE = "__gen_ran__"
+PASSED = -1  # in place of a column: of an `if` or `while` without an `else`, that its body was passed by
 
 
 def note_statements(folder: str) -> set[tuple]:
@@ -62,6 +63,8 @@ def _note(tree: ast.Module, path: str) -> None:
     expressions = {id(x): x for function in functions for x in ast.walk(function)}
     blocks = {id(block): block for function in functions for block in _blocks(function)}
     for node in expressions.values():
+        if isinstance(node, (ast.If, ast.While)) and not node.orelse:
+            node.orelse = [_at(ast.Expr(_call(path, node.lineno, PASSED)), node.lineno)]
         for name, value in branches(node):
             if isinstance(value, list):
                 setattr(node, name, value[:1] + [_noted(x, path) for x in value[1:]])

@@ -20,7 +20,7 @@ from generator.programs import entries
 from generator.programs.canonical import Canonical, digest, places
 from generator.programs.guard import guarded
 from generator.programs.interface import interface
-from generator.programs.noting import note_statements
+from generator.programs.noting import note_statements, unnoted
 
 
 def main(folder: str, *names: str) -> None:
@@ -37,7 +37,8 @@ def main(folder: str, *names: str) -> None:
 
 def trace(name: str, place: Path) -> dict[str, Any]:
     """The facts of one package."""
-    facts: dict[str, Any] = {"interface": guarded(lambda: interface(name, place))}
+    with unnoted():  # which runs commands until they say what they take
+        facts: dict[str, Any] = {"interface": guarded(lambda: interface(name, place))}
     package = entries.load(name)
     canonical = Canonical()
     facts["variants"], facts["programs"], facts["parameters"] = {}, {}, {}

@@ -22,8 +22,10 @@ from generator.programs import entries
 from generator.programs.guard import guarded
 from generator.programs.verdicts import TRAINING
 
-LENGTH = 256  # of the longest text that is decoded
+LENGTH = 256  # of a sequence that is trained on
+DECODED = 320  # of the longest text that is decoded
 EARLY = 7  # steps done: where a rate still rises, and a mean is corrected for the few steps that it is of
+DRAWS = "top_k", "top_p", "min_p", "presence_penalty", "frequency_penalty", "repetition_penalty"
 LATE = 0.95  # share of the steps done: where a rate falls
 
 
@@ -49,13 +51,19 @@ def run(package: SimpleNamespace, config: Any, entry: str) -> dict[str, np.ndarr
     config = small(package, config)
     result: dict[str, np.ndarray] = {}
     with jax.default_matmul_precision("highest"):
-        for program in entries.programs(package, config, LENGTH):
+        for program in entries.programs(package, config, DECODED):
             if program.entry != entry:
                 continue
             function, filled = jax.jit(program.function), functools.partial(fill_all, program, config)
             arguments = filled(EARLY)
             result |= named(program.part, function(*arguments.values()))
+            if program.part == "decode":
+                for setting in DRAWS:  # by itself, as one that is left out may hide behind others
+                    arguments["step"] = step_input(program.arguments["step"], program.part, setting)
+                    result |= named(f"decode with {setting} alone", function(*arguments.values())[0])
             if entry == TRAINING:
+                nothing = arguments["batch"] | {"weights": np.zeros_like(arguments["batch"]["weights"])}
+                result |= named("step of no targets", function(arguments["state"], nothing))
                 result |= named(
                     f"{program.part} later", function(*filled(int(LATE * getattr(config, "steps", 1000))).values())
                 )
@@ -115,6 +123,8 @@ def numbers(path: str, x: Any, config: Any, done: int) -> Any:
     if "segment_ids" in path or "positions" in path:  # two documents in each row, of which the first is longer
         place, first = np.arange(x.shape[-1]), x.shape[-1] * 3 // 4
         value = 1 + (place >= first) if "segment_ids" in path else np.where(place >= first, place - first, place)
+        if "positions" in path and config.context_length >= LENGTH + x.shape[-1]:
+            value = value + LENGTH  # bf16 has no odd ones there
         return np.broadcast_to(value, x.shape).astype(x.dtype)
     if "weights" in path:
         return (random.random(x.shape) < 0.9).astype(x.dtype)
@@ -130,31 +140,44 @@ def numbers(path: str, x: Any, config: Any, done: int) -> Any:
     return (offset + scale * random.standard_normal(x.shape)).astype(x.dtype)
 
 
-def step_input(step: Any, part: str) -> Any:
-    """What an engine would be asked: texts with pages already, and the next token of each drawn in another way."""
-    rows, width = step.tables.shape
-    step = jax.tree.map(lambda x: np.zeros(x.shape, x.dtype), step)
-    row = np.arange(rows)
-    counts = {"decode": 1 + 0 * row, "decode, guesses checked": 3 - row % 2}.get(part, 32 - 3 * row).astype(np.int32)
-    tables = 1 + np.arange(rows * width, dtype=np.int32).reshape(rows, width)
+def draws_of(row: np.ndarray, only: str) -> dict[str, Any]:
+    """How the tokens of rows are drawn: each in another way, or all by one setting alone."""
+    off = {"top_k": 0, "top_p": 1, "min_p": 0, "presence_penalty": 0, "frequency_penalty": 0, "repetition_penalty": 1}
+    if only:  # as strong as it can be: it leaves the likeliest token of many, or takes one that is there already
+        strong = {"top_k": 1, "top_p": 0.001, "min_p": 0.999, "repetition_penalty": 0.05}
+        drawn = off | {only: strong.get(only, -20), "temperature": 2 if only in ("top_k", "top_p", "min_p") else 0}
+        return {name: x + 0 * row for name, x in drawn.items()}
     hot = row % 2 == 1  # the others take the likeliest token, which shows each penalty, one in a row
-    draws = {
+    return {
         "temperature": np.where(hot, 0.5 + 0.2 * row, 0),
         "top_k": np.where(hot, 5 * row, 0),
         "top_p": np.where(hot, 1 - 0.05 * row, 1),
         "min_p": np.where(hot, 0.01 * (row % 3), 0),
-        "prompt": 10 + row,
-        "seed": 1 + row,
         # negative ones are for what is there already, and most for what is there most often
         "presence_penalty": np.where(row == 2, -20, 0.3 * hot),
         "frequency_penalty": np.where(row == 4, -20, 0.2 * hot),
         "repetition_penalty": np.where(row == 6, 20, 1 + 0.2 * hot),
     }
-    known = {name: np.asarray(x, getattr(step.sampling, name, x).dtype) for name, x in draws.items()}
-    sampling = step.sampling._replace(**{name: x for name, x in known.items() if name in step.sampling._fields})
+
+
+def step_input(step: Any, part: str, only: str = "") -> Any:
+    """What an engine would be asked: texts with pages already, and the next token of each drawn in another way.
+
+    Args:
+        only: the one setting of draws, beside the temperature.
+    """
+    rows, width = step.tables.shape
+    step = jax.tree.map(lambda x: np.zeros(x.shape, x.dtype), step)
+    row = np.arange(rows)
+    counts = {"decode": 1 + 0 * row, "decode, guesses checked": 3 - row % 2}.get(part, 32 - 3 * row).astype(np.int32)
+    tables = 1 + np.arange(rows * width, dtype=np.int32).reshape(rows, width)
+    draws: dict[str, Any] = draws_of(row, only) | {"prompt": 10 + row, "seed": 1 + row}
+    fields = step.sampling._asdict()
+    known = {name: np.asarray(x, fields[name].dtype) for name, x in draws.items() if name in fields}
+    sampling = step.sampling._replace(**known)
     return step._replace(
         slots=row.astype(np.int32),
-        starts=np.maximum(200 - 23 * row, 5).astype(np.int32),
+        starts=np.maximum(280 - 23 * row, 5).astype(np.int32),
         counts=counts,
         draws=np.ones(rows, bool),
         tables=tables,

@@ -408,6 +408,37 @@ MUTATIONS = [
         "llama2_tpu",
     ),
     Mutation("code on the host", "train/monitor", [("/ 60\n", "/ 30\n")], every([H], UNDECIDED)),
+    # what decides a test that came out one way, reads the machine, or is run to learn what a command takes
+    Mutation(
+        "what a batch is to be divided by",
+        "data/batches",
+        [("parts = config.accumulation * math.prod", "parts = math.prod")],
+        every([H], UNDECIDED),
+    ),
+    Mutation(
+        "kind of machine",
+        "kernels/attend_splash",
+        [('interpret=jax.default_backend() != "tpu"', "interpret=True")],
+        every([H], UNDECIDED),
+        "llama2_tpu",
+    ),
+    Mutation(
+        "flags of the compiler", "train/flags_tpu", [("setdefault(", "pop(")], every([H], UNDECIDED), "llama2_tpu"
+    ),
+    # settings that are no settings any more
+    Mutation("bound of a norm", "train/adamw", [("config.max_gradient_norm", "1.0")], every([T], OTHER)),
+    Mutation(
+        "positions in bf16",
+        "model/rope",
+        [("positions[..., None].astype(jnp.float32)", "positions[..., None].astype(jnp.bfloat16)")],
+        every([T, E, D], OTHER),
+    ),
+    Mutation(
+        "penalty that is forgotten",
+        "engine/sampling",
+        [("draws.repetition_penalty - 1", "draws.presence_penalty")],
+        every([D], OTHER),
+    ),
     # what is made before anything is traced, and whose numbers reach no array
     Mutation(
         "slots of an engine",
