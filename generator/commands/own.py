@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from pathlib import Path
 
@@ -57,7 +58,13 @@ def start(project: Project, combination: Combination, folder: Path) -> str:
     """
     for name in (SETTINGS, PACKAGES, combination.name):
         if kind_of(folder / name):
-            raise LoomError("is there already", show(folder / name), "Name a folder that is new or empty.")
+            raise LoomError("is there already", show(folder / name), "Name a folder that has none.")
+    sources = [root / name for root in project.roots for name in ("fragments", "templates", "targets")]
+    for taken in (project.generated, *sources):
+        if Path(os.path.abspath(folder)).is_relative_to(os.path.abspath(taken)):
+            raise LoomError(
+                f"lies in {show(taken)}, where gen looks for this project's own", show(folder), "Name another."
+            )
     asked = Asked(project, combination, Fingerprints(project.roots), folder)
     files = asked.woven()
     asked.build()

@@ -91,6 +91,9 @@ class TestOwn:
         repository.run("build", "one", "--target=any", "--own", "mine")
         assert repository.package("one_any")["model.py"] == (repository.root / "mine/one_any/model.py").read_bytes()
         repository.run("build", "one", "--target=any", "--own", "mine", code=2)
+        for folder in ("generated/mine", "fragments/mine"):
+            said = repository.run("build", "one", "--target=any", "--own", folder, code=2).stderr
+            assert f"lies in {folder.partition('/')[0]}" in said and not (repository.root / folder).exists()
         monkeypatch.chdir(repository.root / "mine")
         assert states(repository) == [("owned", "one_any", "0 lines changed in 0 files")]
         repository.replace("mine/one_any/model.py", "# up", "# mine")
