@@ -49,18 +49,26 @@ class Span(NamedTuple):
 
 def read_profile(path: Path) -> Profile:
     """The profile in a file."""
+    profile, data = Profile(), path.read_bytes()
+    remedy = f"{REMEDY} Or an *.xplane.pb of --profile-steps."
+    try:
+        modules = dict(_modules(memoryview(data)))
+    except (IndexError, ValueError):
+        modules = {}
+    if not modules:
+        raise LoomError("is neither the text of an HLO module nor a whole profile with programs", show(path), remedy)
     try:
         from jax.profiler import ProfileData
+        from jaxlib.xla_client import hlo  # type: ignore[attr-defined]
     except ImportError:
-        remedy = "Install it: pip install 'loomax[packages]'."
-        raise LoomError("JAX, which reads profiles, is not installed", show(path), remedy) from None
-    profile, data = Profile(), path.read_bytes()
+        install = "Install it: pip install 'loomax[packages]'."
+        raise LoomError("JAX, which reads profiles, is not installed", show(path), install) from None
     try:
-        profile.programs = {name: parse(text) for name, text in _programs(data)}
+        for name, module in modules.items():
+            profile.programs[name] = parse(hlo.HloModule.from_serialized_hlo_module_proto(module).to_string())
         planes = list(ProfileData.from_serialized_xspace(data).planes)
     except Exception as error:  # whatever XLA makes of other bytes
-        message = f"is neither the text of an HLO module nor a whole profile: {short(str(error))}"
-        raise LoomError(message, show(path), f"{REMEDY} Or an *.xplane.pb of --profile-steps.") from None
+        raise LoomError(f"cannot be read as a profile: {short(str(error))}", show(path), remedy) from None
     for program in profile.programs.values():
         program.shown = show(path)
     # Python 3.12 warns of a type of JAX's reader, which aborts where warnings are errors
@@ -110,22 +118,20 @@ def _add(profile: Profile, spans: list[Span]) -> None:
         around.append(span)
 
 
-def _programs(data: bytes) -> Iterator[tuple[str, str]]:
-    """The names and texts of the programs that a profile holds, as events of its plane /host:metadata.
+def _modules(data: memoryview) -> Iterator[tuple[str, bytes]]:
+    """The names of the programs that a profile holds, as events of its plane /host:metadata, and their HloModuleProto.
 
     The numbers of fields are those of xplane.proto and hlo.proto of XLA; JAX's reader does not show events that lie on
     no line.
     """
-    from jaxlib.xla_client import hlo  # type: ignore[attr-defined]
-
-    for plane in _fields(memoryview(data), 1):
+    for plane in _fields(data, 1):
         if [bytes(name) for name in _fields(plane, 2)] != [b"/host:metadata"]:
             continue
         for event in (event for entry in _fields(plane, 4) for event in _fields(entry, 2)):
             (name,) = _fields(event, 2)
             protos = (proto for stat in _fields(event, 5) for proto in _fields(stat, 6))
             for module in (module for proto in protos for module in _fields(proto, 1)):
-                yield bytes(name).decode(), hlo.HloModule.from_serialized_hlo_module_proto(bytes(module)).to_string()
+                yield bytes(name).decode(), bytes(module)
 
 
 def _fields(message: memoryview, wanted: int) -> Iterator[memoryview]:

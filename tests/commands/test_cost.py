@@ -10,12 +10,11 @@ import os
 import re
 import subprocess
 import sys
-import warnings
+from pathlib import Path
 
 import pytest
-from jax.profiler import ProfileData
-from jaxlib.xla_client import hlo
 
+ROOT = Path(__file__).resolve().parents[2]
 ATTENTION = '''\
 """Attention.
 
@@ -84,6 +83,46 @@ x, kernels = jnp.ones((256, 256)), jnp.ones((3, 256, 256))
 step(x, kernels).block_until_ready()
 with jax.profiler.trace(sys.argv[1]):
     step(step(x, kernels), kernels).block_until_ready()
+"""
+EVENTS = """
+import json
+import sys
+
+from jax.profiler import ProfileData
+
+lines = [line for plane in ProfileData.from_file(sys.argv[1]).planes for line in plane.lines]
+ran = [(dict(event.stats).get("hlo_op"), event.start_ns, event.duration_ns) for line in lines for event in line.events]
+print(json.dumps([event for event in ran if event[0]]))
+"""
+WRITE = """
+import sys
+
+from jax.profiler import ProfileData
+from jaxlib.xla_client import hlo
+
+_, text, timeline, path = sys.argv
+module = hlo.hlo_module_from_text(text).as_serialized_hlo_module_proto()
+size = bytes([len(module) & 127 | 128, len(module) >> 7])  # a message of this size, in field 1
+program = "".join(f"\\\\{byte:03o}" for byte in b"\\x0a" + size + module)
+with open(path, "wb") as file:
+    file.write(ProfileData.text_proto_to_serialized_xspace(timeline.format(program=program)))
+"""
+CUT = """
+import sys
+from pathlib import Path
+
+from generator.errors import LoomError
+from generator.running.profile import read_profile
+
+whole, cut = map(Path, sys.argv[1:])
+data = whole.read_bytes()
+for end in range(1, len(data) - 30, 61):
+    cut.write_bytes(data[:end])
+    try:
+        read_profile(cut)
+        print(f"{end} of {len(data)} bytes were read")
+    except LoomError:
+        pass
 """
 # what a TPU writes: a loop lies over what it runs; of the second program only the name is known
 TIMELINE = """
@@ -334,20 +373,34 @@ ENTRY %main (x: f32[8]) -> f32[8] {
 
 
 class TestProfile:
+    """JAX warns of every fork of a process that imported it: here only others do."""
+
+    @staticmethod
+    def python(workshop, code: str, *words: str) -> str:
+        environment = os.environ | {"JAX_PLATFORMS": "cpu", "PYTHONPATH": str(ROOT)}
+        command = [sys.executable, "-c", code, *words]
+        return subprocess.run(
+            command, cwd=workshop.generated, env=environment, check=True, capture_output=True, text=True
+        ).stdout
+
+    @staticmethod
+    def costs(workshop, *words: str, code: int = 0) -> str:
+        """What gen cost prints, or says of a mistake."""
+        environment = os.environ | {"JAX_PLATFORMS": "cpu", "PYTHONPATH": str(ROOT)}
+        command = [sys.executable, "-m", "generator", "cost", *words]
+        done = subprocess.run(command, cwd=workshop.root, env=environment, capture_output=True, text=True)
+        assert done.returncode == code, done.stderr
+        return done.stderr if code else done.stdout
+
     def test_of_a_processor(self, workshop):
         """Matrix products, which XLA leaves alone here, are attention's; all else in the loop is not."""
         workshop.source("fragments/model/attention.py", ATTENTION)
         workshop.source("fragments/model/rope.py", ROPE)
         workshop.build("llama_cpu")
-        environment = os.environ | {"JAX_PLATFORMS": "cpu"}
-        command = [sys.executable, "-c", PROFILE, str(workshop.root / "profile")]
-        subprocess.run(command, cwd=workshop.generated, env=environment, check=True, capture_output=True)
+        self.python(workshop, PROFILE, str(workshop.root / "profile"))
         (file,) = (workshop.root / "profile").rglob("*.xplane.pb")
-        found = json.loads(workshop.run("cost", str(file), "--json").stdout)
-        lines = [line for plane in ProfileData.from_file(str(file)).planes for line in plane.lines]
-        with warnings.catch_warnings(action="ignore"):  # of Python 3.12, of a type of JAX's reader
-            ran = [(dict(event.stats).get("hlo_op"), event) for line in lines for event in line.events]
-        ran = [(name, event.start_ns, event.duration_ns) for name, event in ran if name]
+        found = json.loads(self.costs(workshop, str(file), "--json"))
+        ran = json.loads(self.python(workshop, EVENTS, str(file)))
         products = [length for name, _, length in ran if name.startswith(("dot", "ynn"))]
         assert len(products) == 2 * 3
         attention = found["sources"]["fragments/model/attention.py"]
@@ -359,24 +412,20 @@ class TestProfile:
 
     @pytest.fixture
     def profile(self, built):
-        """Writes a TPU's profile of the small program, changed, and gives what gen cost says of it."""
+        """Writes a TPU's profile of the small program, changed."""
 
-        def costs(old: str = "", new: str = "", *words: str, code: int = 0):
+        def write(old: str = "", new: str = "") -> None:
             text = SMALL.format(root=built.root).replace("channel_id=5", "channel_id=5, dimensions={0}")
-            module = hlo.hlo_module_from_text(text).as_serialized_hlo_module_proto()
-            size = bytes([len(module) & 127 | 128, len(module) >> 7])  # a message of this size, in field 1
-            program = "".join(f"\\{byte:03o}" for byte in b"\x0a" + size + module)
-            timeline = TIMELINE.format(program=program)
-            assert old in timeline
-            data = ProfileData.text_proto_to_serialized_xspace(timeline.replace(old, new))
-            (built.root / "tpu.xplane.pb").write_bytes(data)
-            return built.run("cost", "tpu.xplane.pb", *words, code=code)
+            assert old in TIMELINE
+            timeline = TIMELINE.replace(old, new) if old else TIMELINE
+            self.python(built, WRITE, text, timeline, str(built.root / "tpu.xplane.pb"))
 
-        return costs
+        return write
 
-    def test_of_a_tpu(self, profile):
+    def test_of_a_tpu(self, profile, built):
         """Of the loop's 800 ns, 640 are of what it ran; the other program's 50 are of no fragment."""
-        found = json.loads(profile("", "", "--json").stdout)
+        profile()
+        found = json.loads(self.costs(built, "tpu.xplane.pb", "--json"))
         sources = {source: row["nanoseconds"] for source, row in found["sources"].items()}
         assert sources == {
             "fragments/model/attention.py": 600,
@@ -387,33 +436,30 @@ class TestProfile:
         }
         assert found["nanoseconds"] == 857
         assert found["kernels"] == [{"kernel": "k", "at": "fragments/model/rope.py:8", "calls": 2}]
-
-    def test_collectives_that_ran(self, profile):
-        found = json.loads(
-            profile("%k.1 = (f32[8]{0}, u32[]) custom-call", "%g.1 = x all-gather-start", "--json").stdout
-        )
-        assert found["sources"]["fragments/model/attention.py"]["bytes_between_devices"] == 2 * 32 * 4
-
-    def test_tables(self, profile, built):
-        said = profile("", "", "--png", "costs.png").stdout
+        said = self.costs(built, "tpu.xplane.pb", "--png", "costs.png")
         assert re.search(r"model/attention +600 +70\.01 ", said)
         assert "in all of its steps and on all of its devices" in said
         assert (built.root / "costs.png").read_bytes().startswith(b"\x89PNG")
 
-    def test_nothing_ran(self, profile):
-        said = profile('name: "XLA Ops"', 'name: "Steps"', code=2).stderr
+    def test_collectives_that_ran(self, profile, built):
+        profile("%k.1 = (f32[8]{{0}}, u32[]) custom-call", "%g.1 = x all-gather-start")
+        found = json.loads(self.costs(built, "tpu.xplane.pb", "--json"))
+        assert found["sources"]["fragments/model/attention.py"]["bytes_between_devices"] == 2 * 32 * 4
+
+    def test_nothing_ran(self, profile, built):
+        profile('name: "XLA Ops"', 'name: "Steps"')
+        said = self.costs(built, "tpu.xplane.pb", code=2)
         assert "tpu.xplane.pb: is a profile in which no instruction of a program ran" in said
 
     def test_cut_off(self, profile, built):
         profile()
-        data = (built.root / "tpu.xplane.pb").read_bytes()
-        for end in range(1, len(data) - 3, 61):
-            (built.root / "cut.pb").write_bytes(data[:end])
-            assert "cut.pb: " in built.run("cost", "cut.pb", code=2).stderr
+        assert self.python(built, CUT, str(built.root / "tpu.xplane.pb"), str(built.root / "cut.pb")) == ""
 
-    def test_no_jax(self, profile, monkeypatch):
+    def test_no_jax(self, profile, built, monkeypatch):
+        profile()
+        monkeypatch.setitem(sys.modules, "jax", None)
         monkeypatch.setitem(sys.modules, "jax.profiler", None)
-        assert "JAX, which reads profiles, is not installed" in profile(code=2).stderr
+        assert "JAX, which reads profiles, is not installed" in built.run("cost", "tpu.xplane.pb", code=2).stderr
 
 
 class TestMistakes:
