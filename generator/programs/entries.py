@@ -54,8 +54,8 @@ def variants(package: SimpleNamespace) -> dict[str, Any]:
     tiny = presets["tiny"]
     sizes = {name: sum(x.size for x in jax.tree.leaves(_model(package, config))) for name, config in presets.items()}
     largest = max(sizes, key=lambda name: sizes[name])
-    # of a number of steps of which a share is no whole number
     wanted = {"dtype": "float32", "accumulation": 2, "remat": "full", "held_logits": 100 * tiny.vocab_size}
+    # steps of which a share is no whole number, and a seed that is no default
     wanted |= {"moments_dtype": "bfloat16", "steps": 1237, "seed": 1237}
     fields = {field.name: getattr(tiny, field.name) for field in dataclasses.fields(tiny)}
     switched = dataclasses.replace(tiny, **{name: value for name, value in wanted.items() if name in fields})
