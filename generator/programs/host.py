@@ -53,7 +53,7 @@ class _Ran:
         self.classes = set(facts.get("interface", {}).get("classes", []))
         self.texts = {path: data.decode("utf-8", "replace") for path, data in version.program.items()}
         self.read: set[str] = set()
-        self.elsewhere: set[str] = set()  # attributes that statements take which did not run
+        gets: dict[bool, set[str]] = {True: set(), False: set()}  # attributes that statements take: did they run?
         self.mentions: dict[str, int] = {}
         for path, text in self.texts.items():
             for statement in statements(text):
@@ -61,8 +61,9 @@ class _Ran:
                     self.mentions[name] = self.mentions.get(name, 0) + 1
                 if self._ran(path, statement):
                     self.read |= statement.reads
-                elif statement.runs:
-                    self.elsewhere |= statement.gets
+                if statement.runs:
+                    gets[self._ran(path, statement)] |= statement.gets
+        self.elsewhere = gets[False] - gets[True]
 
     def _ran(self, path: str, statement: Statement) -> bool:
         return (f"{self.name}/{path}", statement.lines.start) in self.places
@@ -77,7 +78,7 @@ class _Ran:
             parts = {(f"{self.name}/{path}", *place) for place in statement.branches}
             if not (self._ran(path, statement) and parts <= self.places) or statement.reads & MACHINE:
                 return False
-            # an attribute may be read where nothing was traced
+            # an attribute may be read only where nothing was traced
             return not statement.sets & self.elsewhere and not self._decides(path, statement)
         if statement.kind in ("FunctionDef", "AsyncFunctionDef", "ClassDef"):
             inside = ((f"{self.name}/{path}", line) in self.places for line in statement.lines)

@@ -458,7 +458,7 @@ MUTATIONS = [
         "steps of an engine",
         "engine/device",
         [("{max(chunk // share, 1) ", "{max(chunk // share, 1) + 1 ")],
-        {D: (OTHER_INTERFACE,), H: (UNDECIDED,)},
+        {D: (OTHER_INTERFACE,)},
     ),
     Mutation(
         "statements of another block",
