@@ -55,7 +55,7 @@ def main(
     ends = load_ends(tokenizer, config.tokenizer)
 
     def encode(text: str) -> list[int]:
-        return [tokenizer.bos, *tokenizer.encode(text)]
+        return tokenizer.encode_prompt(text) or [tokenizer.eos]
 
     if prompt is not None:
         ids = encode(as_text(prompt.encode(errors="surrogateescape"), "--prompt"))

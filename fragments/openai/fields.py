@@ -103,12 +103,12 @@ class Completion(Fields, kw_only=True):
         return self.logprobs
 
     def encode(self, tokenizer: ByteTokenizer | FileTokenizer, template: ChatTemplate | None) -> list[list[int]]:
-        """The tokens of each prompt; a text begins with bos."""
+        """The tokens of each prompt; special tokens in a text are read as such, as vLLM does."""
         one = isinstance(self.prompt, str) or all(isinstance(part, int) for part in self.prompt)
         prompts = [self.prompt] if one else self.prompt
         if any(prompt == [] or isinstance(prompt, int) for prompt in prompts):
             raise Refusal(400, "prompt: give a text, tokens, or a list of either, and no empty list", "prompt")
-        return [[tokenizer.bos, *tokenizer.encode(p)] if isinstance(p, str) else p for p in prompts]
+        return [tokenizer.encode_prompt(p) or [tokenizer.eos] if isinstance(p, str) else p for p in prompts]
 
     def describe(self, piece: Piece, tokenizer: ByteTokenizer | FileTokenizer) -> dict[str, Any]:
         """What a choice says of a piece."""
