@@ -14,6 +14,7 @@ from generator.language import point
 from generator.language.roles import (
     Batches,
     Checkpoints,
+    Decoder,
     ExitCode,
     Goodput,
     InputError,
@@ -43,6 +44,7 @@ from generator.language.roles import (
 class Config:
     eval_every: int = 100  # steps between evaluations on held-out data; the last step has one as well
     eval_batches: int = 8  # batches in an evaluation, the same ones each time
+    eval_first: bool = False  # whether to evaluate before the first step too, as is done with imported weights
     checkpoint_every: int = 100  # steps between checkpoints; the last step has one as well
 
 
@@ -82,14 +84,24 @@ def train(config: Config) -> None:
             return
         goodput.spent("start-up")
         compiled_step = compile_step(state, batches)
-        evaluate = jax.jit(eval_step)
+        compiled_eval_step = jax.jit(eval_step)
         # process 0 speaks for all
         monitor = Monitor(directory if jax.process_index() == 0 else epath.Path(tempfile.mkdtemp()), config, step)
         watchdog = start_watchdog(directory)
         window = profile_window(config, step)
         pending, stopping = None, False  # pending: the last step, which the device is still working on
         goodput.spent("compiling")
+
+        def evaluate(model: Decoder) -> None:
+            sums = [compiled_eval_step(model, to_devices(batch)) for batch in held_out]
+            total, targets = (sum(float(x[name]) for x in sums) for name in ("cross_entropy", "targets"))
+            monitor.record(step, {"eval/loss": total / targets})
+            print(f"step {step}: loss on held-out data {total / targets:.4f}", flush=True)
+            goodput.spent("evaluation")
+
         try:
+            if step == 0 and held_out and (config.eval_first or found):
+                evaluate(state.model)
             while step < config.steps and not stopping:
                 limit = max(config.hang_seconds, config.hang_factor * statistics.median(monitor.seconds or [0]))
                 watchdog.put(config.hang_seconds and limit)
@@ -123,11 +135,7 @@ def train(config: Config) -> None:
                 saves &= not monitor.skipped or step == config.steps or stopping
                 with point("train.recorded", state):
                     if evaluates:
-                        sums = [evaluate(state.model, to_devices(batch)) for batch in held_out]
-                        total, targets = (sum(float(x[name]) for x in sums) for name in ("cross_entropy", "targets"))
-                        monitor.record(step, {"eval/loss": total / targets})
-                        print(f"step {step}: loss on held-out data {total / targets:.4f}", flush=True)
-                        goodput.spent("evaluation")
+                        evaluate(state.model)
                     if saves:
                         check_lock()
                         checkpoints.save(step, state.model, dataclasses.replace(state, model=None), data)
@@ -136,9 +144,11 @@ def train(config: Config) -> None:
                 monitor.flush()
                 goodput.spent("other")
         finally:
-            monitor.close()
-            checkpoints.close()
-            watchdog.put(None)
+            try:
+                checkpoints.close()  # first: what shows the run is worth less than its last checkpoint
+            finally:
+                watchdog.put(None)
+                monitor.close()
     goodput.spent("checkpoints")
     print("goodput:", ", ".join(f"{part} {share:.1%}" for part, share in goodput.shares().items()))
     if stopping:
