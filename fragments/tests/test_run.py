@@ -6,6 +6,7 @@ import email
 import importlib
 import json
 import os
+import signal
 import types
 from pathlib import Path
 
@@ -13,7 +14,7 @@ import jax
 import numpy as np
 import pytest
 
-from generator.language.roles import PACKAGE, PRESETS, SMALL, InputError, run_python
+from generator.language.roles import PACKAGE, PRESETS, SMALL, InputError, ending_with_messages, run_python
 
 
 def train_module():
@@ -190,6 +191,42 @@ def test_each_plot_has_a_legend_and_something_in_it(tmp_path, monkeypatch):
     areas = [part.get_paths()[0].get_extents() for part in axes.collections]
     assert len(areas) == 7 and all(area.width > 0 and area.height > 0 for area in areas)
     assert len({tuple(part.get_facecolor()[0]) for part in axes.collections}) == 7
+
+
+@pytest.mark.parametrize("phase", ["data", "evaluation", "compilation", "start-up"])
+def test_signals_end_a_run_at_its_next_step(phase, tmp_path, monkeypatch, capsys):
+    """Two at once, and whatever else is due: with what was done saved, and the directory free."""
+    module, calls = train_module(), []
+
+    def signalled(name, at=1):
+        do = getattr(module, name) if name != "__next__" else module.Batches.__next__
+
+        def call(*arguments):
+            calls.append(name)
+            for number in (signal.SIGTERM,) * 2 if calls.count(name) == at else ():
+                signal.raise_signal(number)
+            return do(*arguments)
+
+        place = module if name != "__next__" else module.Batches
+        monkeypatch.setattr(place, name, call, raising=False)
+
+    names = {"data": "__next__", "evaluation": "eval_step", "compilation": "compile_step"}
+    signalled(names.get(phase, "held_out_batches"), 2 if phase == "data" else 1)
+    if phase == "start-up":
+        monkeypatch.setattr(module, "compile_step", None)
+    config = dataclasses.replace(SMALL, steps=9, eval_every=2, data=str(Path(email.__file__).parent / "mime/m*.py"))
+    handlers = [signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)]
+    try:
+        with pytest.raises(SystemExit) as ended, ending_with_messages():
+            module.train(dataclasses.replace(config, checkpoint_dir=str(tmp_path)))
+    finally:
+        for number, handler in zip((signal.SIGTERM, signal.SIGINT), handlers, strict=True):
+            signal.signal(number, handler)
+    assert ended.value.code == 75
+    steps = {"data": ["2"], "evaluation": ["3"]}.get(phase, [])
+    assert [path.name for path in tmp_path.iterdir() if path.name.isdigit()] == steps
+    assert not (tmp_path / "lock").exists()
+    assert not any("eval/loss" in record for record in (read_metrics(tmp_path) if steps else []))
 
 
 def test_a_checkpoint_is_evaluated_as_in_training(tmp_path):

@@ -19,6 +19,7 @@ from generator.language.roles import (
     Goodput,
     InputError,
     Monitor,
+    Stop,
     absolute,
     abstract,
     abstract_batch,
@@ -59,10 +60,15 @@ def train(config: Config) -> None:
     with point("train.mesh", config):
         mesh = make_mesh(config.mesh_data, config.mesh_fsdp, config.mesh_tensor)
     batches = abstract_batch(config, mesh)
-    signals = []  # received; the second one ends the program at once
+    signals = []  # received: the next step is the last; a second Ctrl-C ends the program at once
+
+    def receive(number: int, _: object) -> None:
+        signals.append(number)
+        signal.signal(signal.SIGINT, signal.SIG_DFL)
+
     if jax.process_count() == 1:  # several agree on a step to stop at through jax.distributed
-        for number in signal.SIGTERM, signal.SIGINT:
-            signal.signal(number, lambda n, _: (signals.append(n), signal.signal(n, signal.SIG_DFL)))
+        signal.signal(signal.SIGTERM, receive)
+        signal.signal(signal.SIGINT, receive)
     data = together(lambda: Batches(config, batches["tokens"].sharding))
     require_equal("data", [fingerprint(config.data), fingerprint(config.eval_data or config.data)])
     held_out, to_devices = together(lambda: held_out_batches(config, data.rows)), data.to_devices
@@ -83,7 +89,11 @@ def train(config: Config) -> None:
             print(f"all {config.steps} steps are done: give more --steps to train on")
             return
         goodput.spent("start-up")
-        compiled_step = compile_step(state, batches)
+        if not signals:
+            compiled_step = compile_step(state, batches)
+        if signals:
+            name = signal.Signals(signals[0]).name
+            raise Stop(f"stopped by {name} before a step: the same command continues", ExitCode.PREEMPTED)
         compiled_eval_step = jax.jit(eval_step)
         # process 0 speaks for all
         monitor = Monitor(directory if jax.process_index() == 0 else epath.Path(tempfile.mkdtemp()), config, step)
@@ -93,7 +103,9 @@ def train(config: Config) -> None:
         goodput.spent("compiling")
 
         def evaluate(model: Decoder) -> None:
-            sums = [compiled_eval_step(model, to_devices(batch)) for batch in held_out]
+            sums = [compiled_eval_step(model, to_devices(batch)) for batch in held_out if not signals]
+            if len(sums) < len(held_out):
+                return
             total, targets = (sum(float(x[name]) for x in sums) for name in ("cross_entropy", "targets"))
             monitor.record(step, {"eval/loss": total / targets})
             print(f"step {step}: loss on held-out data {total / targets:.4f}", flush=True)
@@ -124,7 +136,7 @@ def train(config: Config) -> None:
                     monitor.step(*pending)
                 pending = step, metrics
                 stopping = bool(signals) or checkpoints.manager.reached_preemption(step)
-                evaluates = held_out and (step == config.steps or step % config.eval_every == 0)
+                evaluates = held_out and not stopping and (step == config.steps or step % config.eval_every == 0)
                 saves = step == config.steps or step % config.checkpoint_every == 0 or stopping
                 if not (evaluates or saves):
                     continue
