@@ -40,7 +40,9 @@ class FileTokenizer:
             names = [name["content"] if isinstance(name, dict) else name for name in names]
             if not self.encode("text"):
                 raise ValueError("it makes no tokens from a text")
-        except Exception as error:
+        except BaseException as error:  # a bad regular expression is a panic of Rust, which is no Exception
+            if isinstance(error, KeyboardInterrupt | SystemExit):
+                raise
             problem = f"tokenizer {path} with its {beside.name}: {error!r}"
             raise InputError(f"{problem}: give the path of a tokenizer.json, or bytes") from None
         self.tokenizer.encode_special_tokens = True  # "</s>" in a document is text and does not end it
