@@ -1,6 +1,7 @@
 """What a client may ask for, in OpenAI's words."""
 
 import re
+import typing
 from typing import Annotated, Any, Literal
 
 import msgspec
@@ -156,6 +157,13 @@ class Chat(Fields, kw_only=True):
         scores = chat_logprobs(piece.scores, tokenizer) if self.likeliest is not None else None
         text = {"role": "assistant", "content": piece.text} if piece.first else {"content": piece.text}
         return {"delta" if self.stream else "message": text, "logprobs": scores}
+
+
+def with_defaults(kind: type[Completion | Chat], defaults: dict[str, float]) -> type[Completion | Chat]:
+    """The same kind of request, with other values for fields that a client leaves out."""
+    types = typing.get_type_hints(kind, include_extras=True)
+    fields = [(name, types[name], value) for name, value in defaults.items()]
+    return msgspec.defstruct(kind.__name__, fields, bases=(kind,), kw_only=True, forbid_unknown_fields=True)
 
 
 def read_fields(content: bytes, kind: type[Completion | Chat]) -> Completion | Chat:

@@ -1,27 +1,15 @@
 """Text of tokens as they come, and what stops it."""
 
 import codecs
-import json
-import operator
 
-import numpy as np
-from etils import epath
-
-from generator.language.roles import ByteTokenizer, FileTokenizer, InputError
+from generator.language.roles import ByteTokenizer, FileTokenizer, load_generation
 
 CONTEXT = 4  # bytes of a character at most, and so tokens
 
 
 def load_ends(tokenizer: ByteTokenizer | FileTokenizer, path: str) -> set[int]:
-    """Tokens that end a text: eos, and those of a generation_config.json beside a tokenizer.json, as of a turn."""
-    if isinstance(tokenizer, ByteTokenizer):
-        return {tokenizer.eos}
-    file = epath.Path(path).with_name("generation_config.json")
-    try:
-        found = json.loads(file.read_text()).get("eos_token_id") if file.exists() else None
-        return {tokenizer.eos, *map(operator.index, np.ravel([] if found is None else found))}
-    except (AttributeError, TypeError, ValueError) as error:
-        raise InputError(f"{file}: eos_token_id must be a token or several: {error}: fix or remove it") from None
+    """Tokens that end a text: eos, and those that the files beside a model's tokenizer.json name, as of a turn."""
+    return {tokenizer.eos, *load_generation(path)["eos_token_id"]} - {None}
 
 
 class Text:
