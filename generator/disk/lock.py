@@ -139,19 +139,19 @@ def with_records(package: Package, prints: Fingerprints) -> dict[str, bytes]:
     return {**files, LOCK: lock.text.encode()}
 
 
-def generator_hash(package: Path = GENERATOR) -> str:
-    """The hash over the modules that weaving imports; what else gen can do changes no package."""
-    paths = weaving_modules(package)
+def generator_hash(package: Path = GENERATOR, module: str = "weaver") -> str:
+    """The hash over a module and what it imports: over all that weaves, as what else gen can do changes no package."""
+    paths = modules_behind(package, module)
     return sha256("".join(f"{path}\0{sha256((package / path).read_bytes())}\n" for path in paths).encode())
 
 
-def weaving_modules(package: Path) -> list[str]:
-    """Sorted paths of the modules of a package that its `weaver.py` imports, at any depth and anywhere in their text.
+def modules_behind(package: Path, module: str) -> list[str]:
+    """Sorted paths of a module of a package and those that it imports, at any depth and anywhere in their text.
 
     Only the lines that import are read: parsing all of it takes longer than the rest of a check. A line of a docstring
     that looks like one adds a module at worst.
     """
-    paths, seen, ahead = list[str](), set[str](), {f"{package.name}.weaver"}
+    paths, seen, ahead = list[str](), set[str](), {f"{package.name}.{module}"}
     while ahead:
         name = ahead.pop()
         seen.add(name)
@@ -160,9 +160,9 @@ def weaving_modules(package: Path) -> list[str]:
         imported = {name.rpartition(".")[0]} if options else set()
         for path in options:
             paths.append(path)
-            for module, names, modules in _IMPORT.findall((package / path).read_text(encoding="utf-8")):
+            for source, names, modules in _IMPORT.findall((package / path).read_text(encoding="utf-8")):
                 words = re.findall(r"(?:^|[(,])\s*([\w.]+)", re.sub("#.*", "", names or modules))
-                imported |= {module, *(f"{module}.{word}" for word in words)} if module else set(words)
+                imported |= {source, *(f"{source}.{word}" for word in words)} if source else set(words)
         ahead |= {one for one in imported if f"{one}.".startswith(f"{package.name}.")} - seen
     return sorted(paths)
 
