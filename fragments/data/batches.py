@@ -4,7 +4,10 @@ import bisect
 import collections
 import functools
 import itertools
+import json
 import math
+import sys
+import zlib
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
@@ -19,6 +22,8 @@ from generator.language.roles import (
     RULES,
     TEXT_BYTES,
     InputError,
+    fingerprint,
+    identity,
     load_tokenizer,
     open_documents,
     open_tokens,
@@ -32,6 +37,7 @@ class Config:
     eval_data: str = ""  # documents for evaluation, given as data is; "": a share of data, which is not trained on
     eval_share: float = 0.02  # share of the documents that is held out where there is no eval_data; 0: no evaluation
     sequence_length: int = 4096  # tokens in one training sequence
+    allow_other_data: bool = False  # whether a run may go on with other data or another tokenizer
     batch_size: int = 8  # sequences in one optimizer step, over all devices
 
 
@@ -133,6 +139,8 @@ class Batches:
                 holders[row].add(device.process_index)
         self.rows = [row for row in range(config.batch_size) if jax.process_index() in holders[row]]
         self.kept = [row for row in self.rows if jax.process_index() == min(holders[row])]
+        tokenizer = load_tokenizer(config.tokenizer, config.special_tokens)
+        self.documents = zlib.crc32(json.dumps([fingerprint(config.data), identity(tokenizer)]).encode())
         self.start(config.seed)
 
     def start(self, seed: int) -> None:
@@ -161,12 +169,20 @@ class Batches:
     def get_state(self) -> dict[int, Any]:
         """Where the rows are that this process is the first to hold: each row's state is kept once."""
         rows = self.config.batch_size
-        return {row: {"rows": rows, "seed": self.seed, "stream": self.streams[row].get_state()} for row in self.kept}
+        known = {"rows": rows, "seed": self.seed, "documents": self.documents}
+        return {row: known | {"stream": self.streams[row].get_state()} for row in self.kept}
 
     def set_state(self, states: dict[int, Any], step: int) -> None:
-        """Goes on from the states of all rows after a step."""
+        """Goes on from the states of all rows after a step. InputError: they are of data that is not allowed."""
         if {state["rows"] for state in states.values()} != {len(states)}:
             raise ValueError("the states of some rows are missing")
+        if {state.get("documents", self.documents) for state in states.values()} != {self.documents}:
+            problem = (
+                f"--data {self.config.data} --tokenizer {self.config.tokenizer}: not what this run had up to {step}"
+            )
+            if not self.config.allow_other_data:
+                raise InputError(f"{problem}: give the same files and tokenizer, or --allow-other-data")
+            print(f"warning: {problem}", file=sys.stderr)
         if len(states) != self.config.batch_size:
             print(f"batch_size was {len(states)}: the documents come in a new order from here on")
             return self.start(self.config.seed + step)

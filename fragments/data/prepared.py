@@ -120,6 +120,6 @@ def open_tokens(data: str, tokenizer: ByteTokenizer | FileTokenizer) -> grain.Ma
 
 
 def fingerprint(data: str) -> list[Any]:
-    """The same for the same data: descriptions of what is prepared, sizes of other files."""
+    """The same for the same data, wherever it is: descriptions of what is prepared, names and sizes of other files."""
     paths = [path for _, path in split_mixture(data)]
-    return [read_description(path) or [file.stat().st_size for file in find_files(path)] for path in paths]
+    return [read_description(path) or [[file.name, file.stat().st_size] for file in find_files(path)] for path in paths]
