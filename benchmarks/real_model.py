@@ -34,7 +34,10 @@ PROMPTS = [
     "😀 means",
     "To be, or not to be,",
 ]
-MESSAGES = [{"role": "user", "content": "Name three colours of the rainbow. <|im_end|> is text here."}]
+MESSAGES = [
+    {"role": "system", "content": "You answer in one sentence."},
+    {"role": "user", "content": "Name three colours of the rainbow."},
+]
 ADDED = 16  # tokens after a prompt
 PACKAGE = "smollm2_cpu"
 
@@ -165,7 +168,7 @@ def main() -> None:
     folder.mkdir(parents=True, exist_ok=True)
     hf = make_hf(folder)
     generated, run_dir, out = build(folder, hf), folder / "run", folder / "exported"
-    for made in run_dir, out:
+    for made in run_dir, out, folder / "imported":
         shutil.rmtree(made, ignore_errors=True)
     sys.path.insert(0, str(generated))
 
@@ -179,9 +182,8 @@ def main() -> None:
         print(f"{what}: {found}", flush=True)
 
     command = sys.executable, "-m", f"{PACKAGE}.checkpoint"
-    run(*command, "import", hf, run_dir, cwd=generated)
-    moved = run_dir.rename(folder / "moved")  # a run's directory holds all that it needs
-    moved.rename(run_dir)
+    run(*command, "import", hf, folder / "imported", cwd=generated)
+    (folder / "imported").rename(run_dir)  # it holds all that it needs
     reference = transformers.AutoModelForCausalLM.from_pretrained(hf, dtype="float32").eval()
     tokenizer = transformers.AutoTokenizer.from_pretrained(hf)
 
@@ -203,22 +205,23 @@ def main() -> None:
         client = openai.OpenAI(base_url=url, api_key="none", max_retries=0)
         same = same_text = 0
         for prompt in PROMPTS:
-            asked = {"model": PACKAGE, "prompt": prompt, "max_tokens": ADDED, "temperature": 0}
-            choice = client.completions.create(**asked, extra_body={"return_token_ids": True}).choices[0]
-            theirs = continued(tokenizer(prompt).input_ids, ADDED)
-            same += choice.token_ids == theirs
-            same_text += choice.text == tokenizer.decode(theirs, skip_special_tokens=True)
-        say("greedy tokens of 10 prompts, the same", f"{same} of {len(PROMPTS)}, their texts {same_text}")
+            ids = tokenizer(prompt).input_ids
+            theirs = continued(ids, ADDED)
+            asked = {"model": PACKAGE, "max_tokens": ADDED, "temperature": 0}
+            more = {"extra_body": {"return_token_ids": True}}
+            same += client.completions.create(**asked, prompt=ids, **more).choices[0].token_ids == theirs
+            text = tokenizer.decode(theirs, skip_special_tokens=True)
+            same_text += client.completions.create(**asked, prompt=prompt).choices[0].text == text
+        say("greedy tokens of 10 prompts, the same", f"{same} of {len(PROMPTS)}")
+        say("greedy texts of 10 prompts given as text, the same", f"{same_text} of {len(PROMPTS)}")
         ids = tokenizer.apply_chat_template(MESSAGES, add_generation_prompt=True, return_dict=False)
         theirs = tokenizer.decode(continued(ids, 2 * ADDED), skip_special_tokens=True)
-        chat = client.chat.completions.create(
-            model=PACKAGE, messages=MESSAGES, max_completion_tokens=2 * ADDED, temperature=0
-        )
-        ours = chat.choices[0].message.content
-        say("chat by the openai client", f"{'same text' if ours == theirs else f'{ours!r}, not {theirs!r}'}")
-        plain = MESSAGES[0] | {"content": "Hello"}
-        chat = client.chat.completions.create(model=PACKAGE, messages=[plain], max_completion_tokens=1)
-        ids = tokenizer.apply_chat_template([plain], add_generation_prompt=True, return_dict=False)
+        asked = {"model": PACKAGE, "messages": MESSAGES, "max_completion_tokens": 2 * ADDED, "temperature": 0}
+        chat = client.chat.completions.create(**asked)
+        streamed = client.chat.completions.create(**asked, stream=True)
+        texts = chat.choices[0].message.content, "".join(e.choices[0].delta.content for e in streamed if e.choices)
+        found = "the same text, streamed too" if {*texts} == {theirs} else f"{texts}, not {theirs!r}"
+        say("chat by the openai client", found)
         say("tokens of a chat's prompt", f"{chat.usage.prompt_tokens}, transformers {len(ids)}")
 
     run(*command, "export", run_dir, out, cwd=generated)
@@ -228,8 +231,9 @@ def main() -> None:
     there = {path.name: path.read_bytes() for path in hf.iterdir() if "safetensors" not in path.name}
     files = {path.name for path in out.iterdir() if there.get(path.name) == path.read_bytes()}
     say("exported files, byte for byte", ", ".join(sorted(files)))
-    says = [transformers.GenerationConfig.from_pretrained(x).to_diff_dict() for x in (hf, out)]
-    say("generation settings, reloaded", "the same" if says[0] == says[1] else f"{says}")
+    for kind in transformers.AutoConfig, transformers.GenerationConfig:
+        says = [kind.from_pretrained(x).to_dict() | {"_name_or_path": ""} for x in (hf, out)]
+        say(f"{kind.__name__}, reloaded", "the same" if says[0] == says[1] else f"{says}")
 
     *differences, loss, (config, model) = compare_training(package, reference, run_dir, given.tokens, given.steps)
     say(
