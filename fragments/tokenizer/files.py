@@ -1,5 +1,7 @@
 """The files of a tokenizer: copied into a run's directory and into exported folders, so that both can be moved."""
 
+from pathlib import Path
+
 from etils import epath
 
 from generator.language.roles import InputError, absolute
@@ -26,8 +28,9 @@ def copy_file(path: epath.Path, target: epath.Path) -> None:
 
     Raises InputError for any other link, for what is no ordinary file and for a file larger than LARGEST_FILE.
     """
-    real = absolute(str(path))
-    folder = absolute(str(path.parent))
+    is_remote = "://" in str(path)
+    # epath follows no links in `resolve`
+    real, folder = (x if is_remote else epath.Path(Path(x).resolve()) for x in (path, path.parent))
     caches = (p.parent for p in folder.parents if p.name == "snapshots" and (p.parent / "blobs").is_dir())
     root = next(caches, folder)
     if root not in real.parents:
