@@ -15,7 +15,17 @@ from jax import Array
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 from generator.language import point, provide, splice
-from generator.language.roles import RULES, TEXT_BYTES, InputError, load_tokenizer, open_tokens, split_mixture
+from generator.language.roles import (
+    RULES,
+    TEXT_BYTES,
+    InputError,
+    load_tokenizer,
+    open_documents,
+    open_tokens,
+    read_description,
+    split_mixture,
+    warn_of_special_tokens,
+)
 
 
 class Config:
@@ -61,7 +71,7 @@ def make_datasets(config: Config, split: str, rows: Sequence[int] = (0,), seed: 
     a batch, and each row packs its own. "eval" is one pass, not dealt out. Of several sources each has epochs of its
     own, and every row has their documents by weight, to a hundredth of the smallest; "eval" ends with the first.
     """
-    tokenizer, length = load_tokenizer(config.tokenizer), config.sequence_length
+    tokenizer, length = load_tokenizer(config.tokenizer, config.special_tokens), config.sequence_length
     if (known := tokenizer.vocab_size) > (most := config.vocab_size):
         raise InputError(f"tokenizer {config.tokenizer}: its {known} tokens exceed a vocab_size of {most}: raise that")
     share = 0.0 if config.eval_data else config.eval_share
@@ -75,6 +85,8 @@ def make_datasets(config: Config, split: str, rows: Sequence[int] = (0,), seed: 
     sources = []
     for path in paths:
         documents = open_tokens(path, tokenizer)
+        if split == "train" and not read_description(path):
+            warn_of_special_tokens(path, tokenizer, open_documents(path))
         sources.append(grain.MapDataset.source(Pieces(documents, before, length)))
         if not len(sources[-1]):
             problem = f"{len(documents)} documents, {held_out(len(documents))} of them held out, are too few"

@@ -7,7 +7,6 @@ import re
 import jinja2
 from etils import epath
 from jinja2.sandbox import ImmutableSandboxedEnvironment
-from tokenizers import Tokenizer
 
 from generator.language.roles import ByteTokenizer, FileTokenizer, InputError
 
@@ -34,11 +33,9 @@ class ChatTemplate:
         # blocks that transformers knows, and that change no text
         text = re.sub(r"({%-?\s*)generation\b", r"\1if true", re.sub(r"({%-?\s*)endgeneration\b", r"\1endif", text))
         self.template = environment.from_string(text)
-        self.tokenizer = Tokenizer.from_str(tokenizer.tokenizer.to_str())  # one that reads special tokens in texts
-        special = {i: token.content for i, token in self.tokenizer.get_added_tokens_decoder().items() if token.special}
-        self.names = {"bos_token": special.get(tokenizer.bos), "eos_token": special.get(tokenizer.eos)}
-        self.names |= {"add_generation_prompt": True, "tools": None, "documents": None}
-        inside = (f"(?<={re.escape(name[0])})(?={re.escape(name[1:])})" for name in special.values())
+        self.tokenizer = tokenizer.parsing
+        self.names = tokenizer.names | {"add_generation_prompt": True, "tools": None, "documents": None}
+        inside = (f"(?<={re.escape(name[0])})(?={re.escape(name[1:])})" for name in tokenizer.special.values())
         self.inside = re.compile("|".join(inside) or "(?!)")  # special tokens
 
     def encode(self, messages: list[dict[str, str]]) -> list[int]:

@@ -1,6 +1,7 @@
 """What a client may ask for, in OpenAI's words."""
 
 import re
+import typing
 from typing import Annotated, Any, Literal
 
 import msgspec
@@ -103,12 +104,12 @@ class Completion(Fields, kw_only=True):
         return self.logprobs
 
     def encode(self, tokenizer: ByteTokenizer | FileTokenizer, template: ChatTemplate | None) -> list[list[int]]:
-        """The tokens of each prompt; a text begins with bos."""
+        """The tokens of each prompt; special tokens in a text are read as such, as vLLM does."""
         one = isinstance(self.prompt, str) or all(isinstance(part, int) for part in self.prompt)
         prompts = [self.prompt] if one else self.prompt
         if any(prompt == [] or isinstance(prompt, int) for prompt in prompts):
             raise Refusal(400, "prompt: give a text, tokens, or a list of either, and no empty list", "prompt")
-        return [[tokenizer.bos, *tokenizer.encode(p)] if isinstance(p, str) else p for p in prompts]
+        return [tokenizer.encode_prompt(p) or [tokenizer.eos] if isinstance(p, str) else p for p in prompts]
 
     def describe(self, piece: Piece, tokenizer: ByteTokenizer | FileTokenizer) -> dict[str, Any]:
         """What a choice says of a piece."""
@@ -156,6 +157,13 @@ class Chat(Fields, kw_only=True):
         scores = chat_logprobs(piece.scores, tokenizer) if self.likeliest is not None else None
         text = {"role": "assistant", "content": piece.text} if piece.first else {"content": piece.text}
         return {"delta" if self.stream else "message": text, "logprobs": scores}
+
+
+def with_defaults(kind: type[Completion | Chat], defaults: dict[str, float]) -> type[Completion | Chat]:
+    """The same kind of request, with other values for fields that a client leaves out."""
+    types = typing.get_type_hints(kind, include_extras=True)
+    fields = [(name, types[name], value) for name, value in defaults.items()]
+    return msgspec.defstruct(kind.__name__, fields, bases=(kind,), kw_only=True, forbid_unknown_fields=True)
 
 
 def read_fields(content: bytes, kind: type[Completion | Chat]) -> Completion | Chat:

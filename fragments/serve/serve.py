@@ -37,13 +37,16 @@ from generator.language.roles import (
     Refusal,
     ServeMetrics,
     as_json,
+    default_draws,
     ending_with_messages,
     load_chat_template,
     load_ends,
+    load_generation,
     load_to_serve,
-    load_tokenizer,
     read_fields,
     refuse,
+    tokenizer_to_serve,
+    with_defaults,
 )
 
 
@@ -54,6 +57,7 @@ class ServeSettings:
     engine: tyro.conf.OmitArgPrefixes[EngineSettings]
     checkpoint_dir: str = ""  # of the training run
     hf: str = ""  # the Hugging Face directory
+    tokenizer: str = ""  # path of a tokenizer.json, or bytes; "": the one that is kept with the model
     dtype: Literal["float32", "bfloat16"] | None = None  # of the computation; else as it was trained
     int8: bool = False  # kernels of layers in 8 bits
     mesh_tensor: int = 1  # devices that share the heads and the inner feed-forward
@@ -72,11 +76,14 @@ class Server:
     def __init__(self, settings: ServeSettings, engine: EngineThread, tokenizer: ByteTokenizer | FileTokenizer):
         self.settings, self.engine, self.tokenizer = settings, engine, tokenizer
         self.metrics, self.config = ServeMetrics(engine.engine), engine.engine.config
-        self.template = load_chat_template(tokenizer, self.config.tokenizer)
+        self.template = load_chat_template(tokenizer, settings.tokenizer or self.config.tokenizer)
+        draws = default_draws(load_generation(self.config.tokenizer), sampled=True)
         self.active, self.draining, self.started = 0, False, int(time.time())  # active: answers that are being sent
         routes = [
-            Route("/v1/completions", functools.partial(self.answer, Completion), methods=["POST"]),
-            Route("/v1/chat/completions", functools.partial(self.answer, Chat), methods=["POST"]),
+            Route(
+                "/v1/completions", functools.partial(self.answer, with_defaults(Completion, draws)), methods=["POST"]
+            ),
+            Route("/v1/chat/completions", functools.partial(self.answer, with_defaults(Chat, draws)), methods=["POST"]),
             Route("/v1/models", self.models),
             Route("/health", self.health),
             Route("/metrics", self.numbers),
@@ -92,7 +99,10 @@ class Server:
         asked = read_fields(await self.read_body(http), kind)
         if asked.model not in ("", name := self.settings.model):
             raise Refusal(404, f"there is no model {asked.model!r}: ask {name!r}", "model", "model_not_found")
-        prompts = await asyncio.to_thread(asked.encode, self.tokenizer, self.template)
+        try:
+            prompts = await asyncio.to_thread(asked.encode, self.tokenizer, self.template)
+        except InputError as error:  # a text, and no tokenizer
+            raise Refusal(400, str(error), "prompt") from None
         size, most = self.config.vocab_size, self.engine.engine.settings.queue
         if wrong := [token for prompt in prompts for token in prompt if not 0 <= token < size]:
             raise Refusal(400, f"token {wrong[0]}: the vocabulary has {size}", "prompt")
@@ -185,7 +195,7 @@ def main() -> None:
     resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))  # a connection is an open file
     source = settings.checkpoint_dir, settings.hf
     config, model, mesh = load_to_serve(*source, settings.dtype, settings.mesh_tensor, settings.int8)
-    tokenizer = load_tokenizer(config.tokenizer)
+    tokenizer = tokenizer_to_serve(settings.tokenizer, config.tokenizer)
     engine = Engine(config, model, load_ends(tokenizer, config.tokenizer), settings.engine, mesh)
     for line in engine.warm_up():
         print(f"compiled {line}", flush=True)
