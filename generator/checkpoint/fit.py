@@ -24,7 +24,7 @@ from generator.checkpoint.probe import Readers
 from generator.checkpoint.problems import Problem, all_of, ignored_by, needs, not_covered, unread, wrong_values
 from generator.errors import LoomError
 from generator.recipe.library import Library
-from generator.recipe.pattern import Pattern, find_groups, make_pattern
+from generator.recipe.pattern import Kind, Pattern, find_groups, make_pattern
 from generator.recipe.recipe import Recipe, select
 from generator.recipe.rules import Rule
 from generator.recipe.toml import toml_text
@@ -45,6 +45,7 @@ class Choice:
         pattern: of the layers, where it is not the family's own.
         incomplete: presets of the family that lack a field which was added.
         followed: the rules that chose all this.
+        lost: kinds of layer that the checkpoint does not have, and that nothing stands in for.
     """
 
     base: Recipe
@@ -56,6 +57,7 @@ class Choice:
     pattern: Pattern | None = None
     incomplete: list[str] = field(default_factory=list)
     followed: list[Rule] = field(default_factory=list)
+    lost: list[str] = field(default_factory=list)
 
     def follow(self, rule: Rule, recipe: Recipe, hf: dict[str, Any], shown: str) -> bool:
         """Selects what a rule says; whether that changes anything."""
@@ -70,7 +72,7 @@ class Choice:
         if rule.kinds:  # what an earlier rule left out stays out of them
             groups = rule.groups or find_groups(kinds_by_where(rule.kinds, hf, shown))
             kinds = {name: kind.without(self.left_out) for name, kind in rule.kinds.items()}
-            self.pattern = make_pattern(groups, kinds)
+            self.take(make_pattern(groups, kinds), kinds)
         elif self.pattern:
             kinds = {name: kind.without(without) for name, kind in self.pattern.every.items()}
             self.pattern = make_pattern(self.pattern.groups, kinds)
@@ -82,6 +84,14 @@ class Choice:
             self.presets.setdefault(preset, {}).update(fields)
         self.followed.append(rule)
         return True
+
+    def take(self, pattern: Pattern, kinds: dict[str, Kind]) -> None:
+        """Selects a pattern of some of these kinds, and what stands in for those that no layer is of."""
+        self.pattern = pattern
+        self.lost = [name for name in kinds if name not in pattern.kinds and not kinds[name].absent]
+        for kind in kinds.values():
+            self.added = [name for name in self.added if name not in kind.absent]
+            self.added += kind.absent if kind.name not in pattern.kinds else ()
 
     def tables(self, title: str) -> dict[str, Any]:
         """The tables of the architecture file, without the sizes of the checkpoint."""
@@ -98,9 +108,18 @@ class Choice:
         names += [
             it for kind in (self.pattern.every if self.pattern else {}).values() for it in settings_in(kind.where)
         ]
+        if self.lost:
+            return self.unfounded(hf, shown)
         inner = str(error).replace(f"templates/architectures/{name}.toml", "the file for it")
         remedy = "Write a fragment for it, or use a checkpoint without it."
         return LoomError(f"{told(names, hf)}, for which no fragments go together:\n  {inner}", shown, remedy)
+
+    def unfounded(self, hf: dict[str, Any], shown: str) -> LoomError:
+        """The error for a checkpoint that lacks a kind of layer which its family cannot do without."""
+        every = {**self.base.pattern.every, **{k: v for rule in self.followed for k, v in rule.kinds.items()}}
+        said = told((it for name in self.lost for it in settings_in(every[name].where)), hf)
+        message = f"{said}: no layer is {' or '.join(map(repr, self.lost))} then, and {self.base.architecture} needs one"
+        return LoomError(message, shown, "Write a fragment for it, or use a checkpoint that has such a layer.")
 
     def _names(self) -> Iterator[tuple[str, list[str]]]:
         """The lists of names; what a kind selects is left out of what all layers have."""
@@ -202,8 +221,10 @@ def settle(
         if "num_hidden_layers" in full and (
             pattern := other_pattern(recipe, choice.left_out, package.config(full), full, shown)
         ):
-            choice.pattern = pattern
+            choice.take(pattern, recipe.pattern.every)
             continue
+        if problems and choice.lost:
+            raise choice.unfounded(hf, shown)
         return Fitted(tables, choice, package, full, recipe, problems)
     raise LoomError(
         "the rules of this family contradict each other", f"templates/architectures/{family}.toml", "Fix one of them."
