@@ -16,7 +16,7 @@ from typing import Any
 from etils import epath
 from tokenizers import Tokenizer, models
 
-from generator.language.roles import BEGIN, ByteTokenizer, FileTokenizer, InputError
+from generator.language.roles import ByteTokenizer, FileTokenizer, InputError
 
 # around what is no special token, and where a message that goes on ends: no characters, and so in no text
 OPEN = "\ufdd0"
@@ -115,7 +115,6 @@ class ChatTemplate:
     def __init__(self, texts: dict[str, str], tokenizer: FileTokenizer):
         """Templates by name: "default", and maybe "tool_use", for chats with tools."""
         self.renderer, self.texts, self.plain = Renderer(texts), texts, tokenizer
-        self.marks_calls = any(BEGIN in text for text in texts.values())  # of tools, in the form that is read
         self.tokenizer = Tokenizer.from_str(tokenizer.tokenizer.to_str())  # one that reads special tokens in texts
         special = {i: token for i, token in self.tokenizer.get_added_tokens_decoder().items() if token.special}
         names = {name: special.get(getattr(tokenizer, name)) for name in ("bos", "eos")}
@@ -141,7 +140,11 @@ class ChatTemplate:
         return replaced(value, map(mark, texts, self.finder.encode_batch(texts, add_special_tokens=False)))
 
     def reads(self, name: str) -> bool:
+        """Whether what a request gives by that name comes into any of the templates."""
         return any(name in names for names in self.renderer.variables.values())
+
+    def writes(self, text: str) -> bool:
+        return any(text in template for template in self.texts.values())
 
     def encode(
         self,

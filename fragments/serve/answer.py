@@ -11,6 +11,7 @@ import msgspec
 from starlette.responses import Response
 
 from generator.language.roles import (
+    BEGIN,
     Chat,
     Choice,
     Completion,
@@ -61,7 +62,7 @@ class Answer:
     async def send(self, send: Any) -> None:
         with self.server.engine.job(self.wanted, self.salt) as job:
             stops, template = [StopString(stop) for stop in self.asked.stops], self.server.template
-            tools = bool(self.asked.offered and template and template.marks_calls)
+            tools = bool(self.asked.offered and template and template.writes(BEGIN))
             self.choices = [Choice(x, self.server.tokenizer, stops, tools) for x in await job.next()]
             if self.asked.stream:
                 headers = [(b"content-type", b"text/event-stream"), (b"cache-control", b"no-cache")]
