@@ -27,6 +27,7 @@ from starlette.routing import Route
 
 from generator.language.roles import (
     Answer,
+    Answering,
     ByteTokenizer,
     Chat,
     Completion,
@@ -97,12 +98,13 @@ class Server:
         self.settings, self.engine, self.tokenizer, self.keys = settings, engine, tokenizer, settings.keys
         self.metrics, self.config = ServeMetrics(engine.engine), engine.engine.config
         self.template = load_chat_template(tokenizer, self.config.tokenizer)
+        self.shared = Answering(settings.model, engine, tokenizer, self.template, self.metrics)
         is_file = isinstance(tokenizer, FileTokenizer)
         added = tokenizer.tokenizer.get_added_tokens_decoder() if is_file else {}
         self.special = {token.content: i for i, token in added.items() if token.special}
         longest = max(len(text.encode()) for text in tokenizer.tokenizer.get_vocab()) if is_file else 1
         self.most_bytes = engine.engine.room * longest  # of a text that fits into the context
-        self.active, self.draining, self.started = 0, False, int(time.time())  # active: answers that are being sent
+        self.draining, self.started = False, int(time.time())
         self.reading = 0  # bytes of requests that have not ended
         # what tokenises, apart by kind: a template that takes long does not hold up texts
         self.threads = {kind: concurrent.futures.ThreadPoolExecutor(2) for kind in (Completion, Chat)}
@@ -133,7 +135,7 @@ class Server:
         content = await self.read_body(http)
         prepared = functools.partial(self.prepare, kind, content)
         asked, wanted = await asyncio.get_running_loop().run_in_executor(self.threads[kind], prepared)
-        return Answer(self, asked, wanted, asked.salt(key), http.state.id)
+        return Answer(self.shared, asked, wanted, asked.salt(key), http.state.id)
 
     def prepare(
         self, kind: type[Completion | Chat], content: bytes
@@ -241,7 +243,7 @@ class Server:
                 print(f"{self.settings.model} at http://{f'[{host}]' if ':' in host else host}:{port}", flush=True)
                 announced = True
         until = time.monotonic() + (1 if self.engine.failed else self.settings.drain_seconds)
-        while self.active and time.monotonic() < until and not http.should_exit:
+        while self.shared.active and time.monotonic() < until and not http.should_exit:
             await asyncio.sleep(0.1)
             self.engine.watch(self.settings.step_seconds)
         limits.timeout_graceful_shutdown = max(1, int(until - time.monotonic()))  # for clients to read the rest
