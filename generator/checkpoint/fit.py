@@ -118,7 +118,9 @@ class Choice:
         """The error for a checkpoint that lacks a kind of layer which its family cannot do without."""
         every = {**self.base.pattern.every, **{k: v for rule in self.followed for k, v in rule.kinds.items()}}
         said = told((it for name in self.lost for it in settings_in(every[name].where)), hf)
-        message = f"{said}: no layer is {' or '.join(map(repr, self.lost))} then, and {self.base.architecture} needs one"
+        message = (
+            f"{said}: no layer is {' or '.join(map(repr, self.lost))} then, and {self.base.architecture} needs one"
+        )
         return LoomError(message, shown, "Write a fragment for it, or use a checkpoint that has such a layer.")
 
     def _names(self) -> Iterator[tuple[str, list[str]]]:

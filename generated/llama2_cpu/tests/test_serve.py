@@ -16,6 +16,7 @@ import subprocess
 import sys
 import threading
 import time
+import types
 from pathlib import Path
 
 import jax
@@ -26,11 +27,11 @@ from tokenizers import Tokenizer, decoders, models, pre_tokenizers
 
 from ..checkpoint import import_hf
 from ..config import PRESETS
-from ..engine import Request, Sampling
+from ..engine import EngineSettings, Request, Sampling
 from ..errors import InputError
 from ..huggingface import save_hf
 from ..model import Decoder
-from ..tokenizer import FileTokenizer, load_tokenizer
+from ..tokenizer import FileTokenizer, NoTokenizer, load_tokenizer
 from ..weights import load_to_serve
 from .processes import PACKAGE
 from .small import SMALL
@@ -237,6 +238,33 @@ def test_texts_end_where_those_of_transformers_do(folder, tmp_path):
         (copied / "generation_config.json").write_text(wrong)
         with pytest.raises(InputError, match="eos_token_id must be a token or several"):
             load_ends(tokenizer, str(path))
+
+
+def test_requests_begin_from_what_the_checkpoint_says_and_ids_need_no_tokenizer(tmp_path):
+    serve, openai = module("serve"), module("openai")
+    (tmp_path / "generation_config.json").write_text('{"temperature": 0.25, "top_k": 7, "repetition_penalty": 1.5}')
+    config = dataclasses.replace(CONFIG, tokenizer=str(tmp_path / "tokenizer.json"))
+    engine = types.SimpleNamespace(config=config, room=64, settings=EngineSettings())
+    server = serve.Server(
+        serve.ServeSettings(engine.settings), types.SimpleNamespace(engine=engine, failed=False), NoTokenizer()
+    )
+    route = next(route for route in server.app.routes if route.path == "/v1/completions")
+
+    def ask_server(**content):
+        async def receive():
+            return {"type": "http.request", "body": json.dumps(content).encode()}
+
+        headers = [(b"content-type", b"application/json"), (b"host", b"127.0.0.1")]
+        scope = {"type": "http", "method": "POST", "path": "/v1/completions", "headers": headers}
+        return asyncio.run(route.endpoint(serve.requests.Request(scope, receive)))
+
+    ((_, first),) = ask_server(prompt=[1, 2]).wanted
+    assert (first.temperature, first.top_k, first.repetition_penalty) == (0.25, 7, 1.5)
+    ((_, second),) = ask_server(prompt=[1, 2], temperature=0, top_k=0).wanted
+    assert (second.temperature, second.top_k, second.repetition_penalty) == (0, 0, 1.5)
+    with pytest.raises(openai.Refusal, match="there is no tokenizer: give token ids") as refused:
+        ask_server(prompt="text")
+    assert refused.value.status == 400
 
 
 def test_a_message_cannot_say_a_special_token(port):

@@ -2,50 +2,61 @@
 
 import asyncio
 import contextlib
+import dataclasses
 import functools
 import time
-import uuid
 from collections.abc import AsyncIterator
 from typing import Any
 
 import msgspec
-from starlette import requests
-from starlette.exceptions import HTTPException
 from starlette.responses import Response
 
 from generator.language.roles import (
+    BEGIN,
+    ByteTokenizer,
     Chat,
+    ChatTemplate,
     Choice,
     Completion,
+    EngineThread,
+    FileTokenizer,
     Job,
     Piece,
     Refusal,
     Sampling,
-    Server,
+    ServeMetrics,
+    StopString,
+    as_json,
 )
 
 
-def as_json(content: Any, status: int = 200, headers: dict[str, str] | None = None) -> Response:
-    return Response(msgspec.json.encode(content), status, headers, "application/json")
+@dataclasses.dataclass
+class Answering:
+    """What all answers share."""
 
-
-async def refuse(_: requests.Request, error: Exception) -> Response:
-    """Any error in OpenAI's form."""
-    if isinstance(error, HTTPException):
-        error = Refusal(error.status_code, error.detail)
-    if not isinstance(error, Refusal):
-        error = Refusal(500, "an error of the server: its log says which")
-    return as_json(error.content, error.status, {"Retry-After": "1"} if error.status in (429, 503) else None)
+    model: str  # as clients call it
+    engine: EngineThread
+    tokenizer: ByteTokenizer | FileTokenizer
+    template: ChatTemplate | None
+    metrics: ServeMetrics
+    active: int = 0  # answers that are being sent
 
 
 class Answer:
     """An answer, sent as the engine makes it: an application of ASGI, as Starlette's responses are."""
 
-    def __init__(self, server: "Server", asked: Completion | Chat, wanted: list[tuple[list[int], Sampling]]):
-        self.server, self.asked, self.wanted = server, asked, wanted
+    def __init__(
+        self,
+        shared: Answering,
+        asked: Completion | Chat,
+        wanted: list[tuple[list[int], Sampling]],
+        salt: bytes,
+        name: str,
+    ):
+        self.shared, self.asked, self.wanted, self.salt = shared, asked, wanted, salt
         self.begun, self.choices = time.monotonic(), list[Choice]()
-        self.head = {"id": f"{asked.PREFIX}-{uuid.uuid4().hex}", "created": int(time.time())}
-        self.head |= {"object": asked.CHUNK if asked.stream else asked.OBJECT, "model": server.settings.model}
+        self.head = {"id": f"{asked.PREFIX}-{name}", "created": int(time.time())}
+        self.head |= {"object": asked.CHUNK if asked.stream else asked.OBJECT, "model": shared.model}
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
         async def gone() -> None:
@@ -53,21 +64,23 @@ class Answer:
                 pass
 
         work, watch = asyncio.create_task(self.send(send)), asyncio.create_task(gone())
-        self.server.active += 1
+        self.shared.active += 1
         try:
             await asyncio.wait((work, watch), return_when=asyncio.FIRST_COMPLETED)
         finally:
-            self.server.active -= 1
+            self.shared.active -= 1
             for task in (work, watch):
                 task.cancel()
         with contextlib.suppress(asyncio.CancelledError):
             await work
         unfinished = sum(choice.finish is None for choice in self.choices)
-        self.server.metrics.finished.labels("cancelled").inc(unfinished)
+        self.shared.metrics.finished.labels("cancelled").inc(unfinished)
 
     async def send(self, send: Any) -> None:
-        with self.server.engine.job(self.wanted) as job:
-            self.choices = [Choice(x, self.server.tokenizer, self.asked.stops) for x in await job.next()]
+        with self.shared.engine.job(self.wanted, self.salt) as job:
+            stops, template = [StopString(stop) for stop in self.asked.stops], self.shared.template
+            tools = bool(self.asked.offered and template and template.writes(BEGIN))
+            self.choices = [Choice(x, self.shared.tokenizer, stops, tools) for x in await job.next()]
             if self.asked.stream:
                 headers = [(b"content-type", b"text/event-stream"), (b"cache-control", b"no-cache")]
                 await send({"type": "http.response.start", "status": 200, "headers": headers})
@@ -78,16 +91,23 @@ class Answer:
                 whole = [Piece(first=True) for _ in self.choices]
                 async for index, piece in self.pieces(job):
                     whole[index].extend(piece)
-                told = [self.choice(index, piece) for index, piece in enumerate(whole)]
-                response: Response = as_json(self.head | {"choices": told, "usage": self.usage()})
+                response = await asyncio.to_thread(self.whole, whole)
                 await response({"type": "http"}, None, send)
+
+    def whole(self, pieces: list[Piece]) -> Response:
+        """All choices. For a thread: log-probabilities of many tokens take long."""
+        told = [self.choice(index, piece) for index, piece in enumerate(pieces)]
+        return as_json(self.head | {"choices": told, "usage": self.usage()})
 
     async def stream(self, job: Job) -> AsyncIterator[bytes]:
         options = self.asked.stream_options
         try:
             async for index, piece in self.pieces(job):
                 usage = self.usage() if options.continuous_usage_stats else None
-                yield msgspec.json.encode(self.head | {"choices": [self.choice(index, piece)], "usage": usage})
+                told = (
+                    await asyncio.to_thread(self.choice, index, piece) if is_long(piece) else self.choice(index, piece)
+                )
+                yield msgspec.json.encode(self.head | {"choices": [told], "usage": usage})
             if options.include_usage:
                 yield msgspec.json.encode(self.head | {"choices": [], "usage": self.usage()})
         except Refusal as error:
@@ -95,7 +115,7 @@ class Answer:
 
     async def pieces(self, job: Job) -> AsyncIterator[tuple[int, Piece]]:
         """What there is to tell, by the index of its choice; measures it."""
-        metrics, firsts = self.server.metrics, {}
+        metrics, firsts = self.shared.metrics, {}
         metrics.prompt_tokens.inc(self.prompt_tokens)
         while any(choice.finish is None for choice in self.choices):
             index, count, finish = await job.next()
@@ -106,17 +126,17 @@ class Answer:
                 firsts[index] = now
                 metrics.first.observe(now - self.begun)
                 if self.asked.echo:
-                    yield index, choice.echo()
+                    yield index, await asyncio.to_thread(choice.echo)
             metrics.tokens.inc(count - len(choice.offsets))
             yield index, choice.advance(count, finish)
             if choice.finish:
                 metrics.finished.labels(choice.finish).inc()
                 if count > 1:
                     metrics.each.observe((now - firsts[index]) / (count - 1))
-                self.server.engine.calls.put(functools.partial(self.server.engine.cancel, [choice.request]))
+                self.shared.engine.calls.put(functools.partial(self.shared.engine.cancel, [choice.request]))
 
     def choice(self, index: int, piece: Piece) -> dict[str, Any]:
-        told = {"index": index, **self.asked.describe(piece, self.server.tokenizer), "finish_reason": piece.finish}
+        told = {"index": index, **self.asked.describe(piece, self.shared.tokenizer), "finish_reason": piece.finish}
         ids = {"token_ids": [score.token for score in piece.scores]}
         return told | ids if self.asked.return_token_ids else told
 
@@ -129,3 +149,8 @@ class Answer:
         cached = {"cached_tokens": sum(choice.request.cached for choice in self.choices[:: self.asked.n])}
         usage = {"prompt_tokens": prompt, "completion_tokens": completion, "total_tokens": prompt + completion}
         return usage | {"prompt_tokens_details": cached}
+
+
+def is_long(piece: Piece) -> bool:
+    """Whether telling it would hold up others: the prompt that is told again."""
+    return len(piece.scores) > 64

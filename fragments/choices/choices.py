@@ -5,7 +5,7 @@ import dataclasses
 import itertools
 from typing import Any
 
-from generator.language.roles import ByteTokenizer, FileTokenizer, Request, Text
+from generator.language.roles import ByteTokenizer, FileTokenizer, Request, Stops, StopString, Text, ToolCalls
 
 
 @dataclasses.dataclass
@@ -25,27 +25,34 @@ class Piece:
 
     text: str = ""
     scores: list[TokenScore] = dataclasses.field(default_factory=list)
+    calls: list[dict[str, Any]] = dataclasses.field(default_factory=list)  # of tools
     finish: str | None = None
     first: bool = False
 
     def extend(self, piece: "Piece") -> None:
         self.text += piece.text
         self.scores += piece.scores
+        self.calls += piece.calls
         self.finish = piece.finish
 
 
 class Choice:
     """One text of an answer, as it comes."""
 
-    def __init__(self, request: Request, tokenizer: ByteTokenizer | FileTokenizer, stops: list[str]):
-        self.request, self.tokenizer, self.text = request, tokenizer, Text(tokenizer, request.prompt, stops)
+    def __init__(
+        self, request: Request, tokenizer: ByteTokenizer | FileTokenizer, stops: list[StopString], tools: bool
+    ):
+        """Begins a choice; `tools`: calls of tools are told apart from its text."""
+        self.request, self.tokenizer, self.stops = request, tokenizer, Stops(stops)
+        self.text = Text(tokenizer, request.prompt)
+        self.tool_calls = ToolCalls() if tools else None
         self.offsets: list[int] = []  # characters before each token
         self.length = self.told = 0  # characters and tokens that have been told
         self.finish: str | None = None
 
     def echo(self) -> Piece:
         """The prompt, before anything else."""
-        piece, prompt, request = Piece(), Text(self.tokenizer, [], []), self.request
+        piece, prompt, request = Piece(), Text(self.tokenizer, []), self.request
         logprobs, tops = [None, *request.prompt_logprobs], [{}, *request.prompt_top_logprobs]
         for token, logprob, top in itertools.zip_longest(request.prompt, logprobs, tops):
             content = self.tokenizer.token_bytes(token)
@@ -61,21 +68,25 @@ class Choice:
         """What is told once there are `count` tokens; a token waits for its text."""
         piece, request = Piece(first=not self.offsets), self.request
         for token in request.tokens[len(self.offsets) : count]:
-            self.offsets.append(self.length + len(piece.text) + len(self.text.held))
-            piece.text += self.text.add(token)
-            if self.text.stopped:
+            self.offsets.append(self.length + len(piece.text) + len(self.stops.held))
+            new = self.text.add(token)
+            piece.text += self.stops.add(new) if len(self.offsets) > request.sampling.min_tokens else new
+            if self.stops.found:
                 break
-        if finish:
-            piece.text += self.text.end()
+        if finish and not self.stops.found:
+            piece.text += self.stops.add(self.text.end()) + self.stops.held
         self.length += len(piece.text)
-        piece.finish = self.finish = "stop" if self.text.stopped else finish
-        whole = self.finish and not self.text.stopped
+        piece.finish = self.finish = "stop" if self.stops.found else finish
+        whole = self.finish and not self.stops.found
         until = len(self.offsets) if whole else bisect.bisect_left(self.offsets, self.length)
         for i in range(self.told, until):
             token = request.tokens[i]
             told = request.logprobs[i], request.top_logprobs[i], self.tokenizer.token_bytes(token)
             piece.scores.append(TokenScore(token, self.offsets[i], *told))
         self.told = until
+        if self.tool_calls:
+            piece.text, piece.calls = self.tool_calls.add(piece.text, is_end=bool(self.finish))
+            piece.finish = "tool_calls" if self.finish == "stop" and self.tool_calls.count else self.finish
         return piece
 
 

@@ -15,6 +15,7 @@ class ServeMetrics:
         self.engine, self.registry = engine, CollectorRegistry()
         self.registry.register(self)
         more = {"registry": self.registry}
+        self.answers = Counter("serve_answers", "Answers to HTTP requests, by status", ["status"], **more)
         self.finished = Counter("serve_requests", "Choices that ended, by how", ["finish"], **more)
         self.prompt_tokens = Counter("serve_prompt_tokens", "Tokens of prompts", **more)
         self.tokens = Counter("serve_tokens", "Tokens generated", **more)
