@@ -7,6 +7,7 @@ import http.client
 import importlib
 import json
 import os
+import random
 import re
 import shutil
 import signal

@@ -57,7 +57,7 @@ class Choice:
     pattern: Pattern | None = None
     incomplete: list[str] = field(default_factory=list)
     followed: list[Rule] = field(default_factory=list)
-    lost: list[str] = field(default_factory=list)
+    lost: list[Kind] = field(default_factory=list)
 
     def follow(self, rule: Rule, recipe: Recipe, hf: dict[str, Any], shown: str) -> bool:
         """Selects what a rule says; whether that changes anything."""
@@ -88,7 +88,8 @@ class Choice:
     def take(self, pattern: Pattern, kinds: dict[str, Kind]) -> None:
         """Selects a pattern of some of these kinds, and what stands in for those that no layer is of."""
         self.pattern = pattern
-        self.lost = [name for name in kinds if name not in pattern.kinds and not kinds[name].absent]
+        lost = (kind for name, kind in kinds.items() if name not in pattern.kinds and kind.fragments)
+        self.lost = [kind for kind in lost if not kind.absent]
         for kind in kinds.values():
             self.added = [name for name in self.added if name not in kind.absent]
             self.added += kind.absent if kind.name not in pattern.kinds else ()
@@ -114,13 +115,15 @@ class Choice:
         remedy = "Write a fragment for it, or use a checkpoint without it."
         return LoomError(f"{told(names, hf)}, for which no fragments go together:\n  {inner}", shown, remedy)
 
+    @property
+    def read_by_lost(self) -> list[str]:
+        """The settings that say which layers are of a kind that is lost."""
+        return list(dict.fromkeys(it for kind in self.lost for it in settings_in(kind.where)))
+
     def unfounded(self, hf: dict[str, Any], shown: str) -> LoomError:
         """The error for a checkpoint that lacks a kind of layer which its family cannot do without."""
-        every = {**self.base.pattern.every, **{k: v for rule in self.followed for k, v in rule.kinds.items()}}
-        said = told((it for name in self.lost for it in settings_in(every[name].where)), hf)
-        message = (
-            f"{said}: no layer is {' or '.join(map(repr, self.lost))} then, and {self.base.architecture} needs one"
-        )
+        said, names = told(self.read_by_lost, hf), " or ".join(repr(kind.name) for kind in self.lost)
+        message = f"{said}: no layer is {names} then, and {self.base.architecture} needs one"
         return LoomError(message, shown, "Write a fragment for it, or use a checkpoint that has such a layer.")
 
     def _names(self) -> Iterator[tuple[str, list[str]]]:
@@ -225,7 +228,7 @@ def settle(
         ):
             choice.take(pattern, recipe.pattern.every)
             continue
-        if problems and choice.lost:
+        if {problem.setting for problem in problems} & {*choice.read_by_lost}:
             raise choice.unfounded(hf, shown)
         return Fitted(tables, choice, package, full, recipe, problems)
     raise LoomError(
