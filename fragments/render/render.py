@@ -17,7 +17,7 @@ import jinja2
 from jinja2 import meta
 from jinja2.sandbox import ImmutableSandboxedEnvironment
 
-MEMORY = 2**30  # bytes of the process
+RENDER_MEMORY = 2**30  # bytes of the process
 
 
 def raise_exception(message: str) -> None:
@@ -66,7 +66,7 @@ class Templates:
 
 def main() -> None:
     """Answers requests on the connection whose file descriptor is given, each in so many seconds, until it closes."""
-    resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))
+    resource.setrlimit(resource.RLIMIT_AS, (RENDER_MEMORY, RENDER_MEMORY))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     connection, templates = Connection(int(sys.argv[1])), Templates()
     connection.send_bytes(b"{}")  # has started, which may take longer than any template

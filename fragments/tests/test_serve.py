@@ -289,9 +289,10 @@ def test_requests_begin_from_what_the_checkpoint_says_and_ids_need_no_tokenizer(
     (tmp_path / "generation_config.json").write_text('{"temperature": 0.25, "top_k": 7, "repetition_penalty": 1.5}')
     config = dataclasses.replace(CONFIG, tokenizer=str(tmp_path / "tokenizer.json"))
     engine = types.SimpleNamespace(config=config, room=64, settings=EngineSettings())
-    server = serve.Server(
-        serve.ServeSettings(engine.settings), types.SimpleNamespace(engine=engine, failed=False), NoTokenizer()
-    )
+    ready = threading.Event()
+    ready.set()
+    thread = types.SimpleNamespace(engine=engine, failed=False, ready=ready)
+    server = serve.Server(serve.ServeSettings(engine.settings), thread, NoTokenizer())
     route = next(route for route in server.app.routes if route.path == "/v1/completions")
 
     def ask_server(**content):

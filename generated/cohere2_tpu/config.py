@@ -48,10 +48,13 @@ class Config:
     eval_data: str = ""  # documents for evaluation, given as data is; "": a share of data, which is not trained on
     eval_share: float = 0.02  # share of the documents that is held out where there is no eval_data; 0: no evaluation
     sequence_length: int = 4096  # tokens in one training sequence
+    allow_other_data: bool = False  # whether a run may go on with other data or another tokenizer
     batch_size: int = 8  # sequences in one optimizer step, over all devices
 
     # train
     held_logits: int = 536_870_912  # logits that a device holds at a time; where there are more, it computes them twice
+    # in which devices sum the gradients of matrices; bfloat16: half of the bytes, and each partial sum is rounded
+    gradient_dtype: Literal["float32", "bfloat16"] = "float32"
     z_loss: float = 0.0  # weight of the squared log of the softmax's normalizer in the loss; 0: none
     seed: int = 0  # seed of the initial weights and of the data order
     steps: int = 1000  # optimizer steps of the whole run, over which the learning rate falls

@@ -139,9 +139,9 @@ def open_tokens(data: str, tokenizer: ByteTokenizer | FileTokenizer) -> grain.Ma
 
 
 def fingerprint(data: str) -> list[Any]:
-    """The same for the same data: descriptions of what is prepared, sizes of other files."""
+    """The same for the same data, wherever it is: descriptions of what is prepared, names and sizes of other files."""
     paths = [path for _, path in split_mixture(data)]
-    return [read_description(path) or [file.stat().st_size for file in find_files(path)] for path in paths]
+    return [read_description(path) or [[file.name, file.stat().st_size] for file in find_files(path)] for path in paths]
 
 
 PACKING_BINS = 64  # sequences of a row that are packed together; more of them waste less and take longer to fill
@@ -241,6 +241,8 @@ class Batches:
                 holders[row].add(device.process_index)
         self.rows = [row for row in range(config.batch_size) if jax.process_index() in holders[row]]
         self.kept = [row for row in self.rows if jax.process_index() == min(holders[row])]
+        tokenizer = load_tokenizer(config.tokenizer, config.special_tokens)
+        self.documents = zlib.crc32(json.dumps([fingerprint(config.data), identity(tokenizer)]).encode())
         self.start(config.seed)
 
     def start(self, seed: int) -> None:
@@ -269,12 +271,20 @@ class Batches:
     def get_state(self) -> dict[int, Any]:
         """Where the rows are that this process is the first to hold: each row's state is kept once."""
         rows = self.config.batch_size
-        return {row: {"rows": rows, "seed": self.seed, "stream": self.streams[row].get_state()} for row in self.kept}
+        known = {"rows": rows, "seed": self.seed, "documents": self.documents}
+        return {row: known | {"stream": self.streams[row].get_state()} for row in self.kept}
 
     def set_state(self, states: dict[int, Any], step: int) -> None:
-        """Goes on from the states of all rows after a step."""
+        """Goes on from the states of all rows after a step. InputError: they are of data that is not allowed."""
         if {state["rows"] for state in states.values()} != {len(states)}:
             raise ValueError("the states of some rows are missing")
+        if {state.get("documents", self.documents) for state in states.values()} != {self.documents}:
+            problem = (
+                f"--data {self.config.data} --tokenizer {self.config.tokenizer}: not what this run had up to {step}"
+            )
+            if not self.config.allow_other_data:
+                raise InputError(f"{problem}: give the same files and tokenizer, or --allow-other-data")
+            print(f"warning: {problem}", file=sys.stderr)
         if len(states) != self.config.batch_size:
             print(f"batch_size was {len(states)}: the documents come in a new order from here on")
             return self.start(self.config.seed + step)

@@ -28,7 +28,7 @@ CLOSE = "\ufdd1"
 
 END = "\ufdd2"
 
-ANSWER_SECONDS = 6  # for the process that renders: it ends itself a second before
+SECONDS = 5  # that a template may take
 
 
 class TemplateError(Exception):
@@ -38,14 +38,14 @@ class TemplateError(Exception):
 class Renderer:
     """The process that renders chat templates, started again when one was ended for its time or memory."""
 
-    def __init__(self, texts: dict[str, str]):
-        self.texts, self.lock = texts, threading.Lock()
+    def __init__(self, texts: dict[str, str], seconds: int = SECONDS):
+        self.texts, self.seconds, self.lock = texts, seconds, threading.Lock()
         self.variables: dict[str, list[str]] = self.start()
 
     def start(self) -> Any:
         self.connection, theirs = multiprocessing.Pipe()
         # -P, as the modules beside this one have names of the standard library; the server's key is not for it
-        command = [sys.executable, "-P", str(Path(__file__).with_name("render.py")), str(theirs.fileno())]
+        command = [sys.executable, "-P", Path(__file__).with_name("render.py"), str(theirs.fileno()), str(self.seconds)]
         environment = {name: value for name, value in os.environ.items() if name != "SERVE_API_KEY"}
         self.process = subprocess.Popen(
             command, env=environment, stdin=subprocess.DEVNULL, pass_fds=[theirs.fileno()], start_new_session=True
@@ -70,7 +70,7 @@ class Renderer:
         except OSError:
             self.stop()
             raise TemplateError("the process that renders has ended") from None
-        reply = self.receive(ANSWER_SECONDS)
+        reply = self.receive(self.seconds + 1)  # it ends itself a second before
         if "error" in reply:
             raise TemplateError(reply["error"])
         return reply["result"]

@@ -15,9 +15,7 @@ import jinja2
 from jinja2 import meta
 from jinja2.sandbox import ImmutableSandboxedEnvironment
 
-SECONDS = 5  # that a template may take
-
-MEMORY = 2**30  # bytes of the process
+RENDER_MEMORY = 2**30  # bytes of the process
 
 
 def raise_exception(message: str) -> None:
@@ -65,8 +63,8 @@ class Templates:
 
 
 def main() -> None:
-    """Answers requests on the connection whose file descriptor is given, until it is closed."""
-    resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))
+    """Answers requests on the connection whose file descriptor is given, each in so many seconds, until it closes."""
+    resource.setrlimit(resource.RLIMIT_AS, (RENDER_MEMORY, RENDER_MEMORY))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     connection, templates = Connection(int(sys.argv[1])), Templates()
     connection.send_bytes(b"{}")  # has started, which may take longer than any template
@@ -75,7 +73,7 @@ def main() -> None:
             asked = json.loads(connection.recv_bytes())
         except EOFError:
             return
-        signal.alarm(SECONDS)  # ends this process
+        signal.alarm(int(sys.argv[2]))  # ends this process
         try:
             reply = {"result": templates.load(asked["texts"]) if "texts" in asked else templates.render(**asked)}
         except Exception as error:  # whatever a template does

@@ -7,6 +7,7 @@ import hashlib
 import json
 import sys
 from collections.abc import Iterable
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -193,8 +194,9 @@ def copy_file(path: epath.Path, target: epath.Path) -> None:
 
     Raises InputError for any other link, for what is no ordinary file and for a file larger than LARGEST_FILE.
     """
-    real = absolute(str(path))
-    folder = absolute(str(path.parent))
+    is_remote = "://" in str(path)
+    # epath follows no links in `resolve`
+    real, folder = (x if is_remote else epath.Path(Path(x).resolve()) for x in (path, path.parent))
     caches = (p.parent for p in folder.parents if p.name == "snapshots" and (p.parent / "blobs").is_dir())
     root = next(caches, folder)
     if root not in real.parents:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import functools
 import os
 import re
 import subprocess
@@ -11,8 +12,10 @@ import tomllib
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 
 from generator.code import sourcemap
+from generator.commands.cli import gen
 from generator.disk.project import Project
 from generator.recipe.library import Library
 from generator.weaver import weave
@@ -32,6 +35,7 @@ SERVING = {
 KERNEL = {"pages_kernel.py": 150}  # of TPUs, where attention is one that it can do
 NEAR = {"pages.py": 285}  # where layers that see the nearest tokens only have pages of their own
 AHEAD = {"engine.py": 700}  # where a layer ahead guesses
+parsed = functools.cache(ast.parse)  # of one text, which several tests read
 every_package = pytest.mark.parametrize("package", PACKAGES, ids=lambda path: path.name)
 
 
@@ -73,7 +77,7 @@ class TestReading:
         words = {
             node.id if isinstance(node, ast.Name) else node.attr if isinstance(node, ast.Attribute) else node.value
             for source in text.values()
-            for node in ast.walk(ast.parse(source))
+            for node in ast.walk(parsed(source))
             if isinstance(node, (ast.Name, ast.Attribute)) or (isinstance(node, ast.Constant) and node.value)
             if isinstance(getattr(node, "ctx", ast.Load()), ast.Load)
         }
@@ -88,7 +92,7 @@ class TestReading:
         read = {
             node.attr if isinstance(node, ast.Attribute) else node.value
             for path in modules(package)
-            for node in ast.walk(ast.parse(path.read_text()))
+            for node in ast.walk(parsed(path.read_text()))
             if isinstance(node, ast.Attribute) or (isinstance(node, ast.Constant) and isinstance(node.value, str))
         }
         unread = [f.target.id for f in fields.body if isinstance(f, ast.AnnAssign) and f.target.id not in read]
@@ -96,7 +100,7 @@ class TestReading:
 
     def test_nothing_of_ours_is_imported(self, package):
         for path in package.rglob("*.py"):
-            for node in ast.walk(ast.parse(path.read_text())):
+            for node in ast.walk(parsed(path.read_text())):
                 names = [a.name for a in node.names] if isinstance(node, ast.Import) else []
                 names += [node.module or ""] if isinstance(node, ast.ImportFrom) and not node.level else []
                 assert not any(name.split(".")[0] in ("generator", "fragments") for name in names), path
@@ -147,20 +151,25 @@ def test_what_an_extra_asks_for_is_no_dependency(package):
 
 
 def test_generated_is_what_the_fragments_weave_under_any_hash_seed_and_place(tmp_path):
-    """Woven in two processes with different hash seeds, folders, locales and time zones."""
+    """Woven in two processes with different hash seeds, folders, locales and time zones, and in another order."""
     script = (
         "import sys, hashlib, pathlib\n"
         "from generator.recipe.library import Library\n"
         "from generator.weaver import weave\n"
-        f"package = weave('llama2', 'tpu', Library.read([pathlib.Path({str(ROOT)!r})]))\n"
-        "print(hashlib.sha256(repr((package.files, package.origins)).encode()).hexdigest())\n"
+        f"library = Library.read([pathlib.Path({str(ROOT)!r})])\n"
+        "packages = {name: weave(name, 'tpu', library) for name in sys.argv[1:]}\n"
+        "for name, package in sorted(packages.items()):\n"
+        "    print(name, hashlib.sha256(repr((package.files, package.origins)).encode()).hexdigest())\n"
     )
     digests = set()
-    for seed, locale, zone, folder in (("1", "C", "UTC", ROOT), ("2", "C.UTF-8", "Asia/Tokyo", tmp_path)):
+    for seed, locale, zone, folder, names in (
+        ("1", "C", "UTC", ROOT, ["gemma2", "deepseek_v3"]),
+        ("2", "C.UTF-8", "Asia/Tokyo", tmp_path, ["deepseek_v3", "gemma2"]),
+    ):
         settings = {"PYTHONHASHSEED": seed, "LC_ALL": locale, "TZ": zone, "PYTHONPATH": str(ROOT)}
         digests.add(
             subprocess.run(
-                [sys.executable, "-c", script],
+                [sys.executable, "-c", script, *names],
                 env=os.environ | settings,
                 cwd=folder,
                 check=True,
@@ -171,6 +180,14 @@ def test_generated_is_what_the_fragments_weave_under_any_hash_seed_and_place(tmp
     assert len(digests) == 1
 
 
+def test_committed_packages_are_as_built(monkeypatch):
+    """By their locks: gen check --full, which .ci/run calls, weaves them."""
+    monkeypatch.chdir(ROOT)
+    done = CliRunner().invoke(gen, ["check"])
+    assert done.exit_code == 0, done.output
+
+
+@pytest.mark.slow
 def test_committed_files_are_those_that_weaving_gives():
     library = Library.read([ROOT])
     for combination in Project.find(ROOT).listed():

@@ -10,7 +10,7 @@ from etils import epath
 from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers, processors
 
 from ..chat_template import load_chat_template
-from ..choices import StopString, Stops, TokenScore, completion_logprobs
+from ..choices import Stops, StopString, TokenScore, completion_logprobs
 from ..data import warn_of_special_tokens
 from ..errors import InputError
 from ..text import Text
