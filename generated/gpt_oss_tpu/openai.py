@@ -13,7 +13,7 @@ from msgspec import Meta
 
 from .chat_template import ChatTemplate, TemplateError
 from .choices import Piece, chat_logprobs, completion_logprobs
-from .engine import BIASES, Sampling
+from .engine import Sampling
 from .tokenizer import ByteTokenizer, FileTokenizer
 
 Count = Annotated[int, Meta(ge=1, le=2**31 - 1)]
@@ -69,10 +69,10 @@ class Fields(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
     presence_penalty: Annotated[float, Meta(ge=-2, le=2)] = 0.0
     frequency_penalty: Annotated[float, Meta(ge=-2, le=2)] = 0.0
     repetition_penalty: Annotated[float, Meta(ge=0.01, le=100)] = 1.0
-    logit_bias: Annotated[dict[Token, Annotated[float, Meta(ge=-100, le=100)]], Meta(max_length=BIASES)] = {}
+    logit_bias: Annotated[dict[Token, Annotated[float, Meta(ge=-100, le=100)]], Meta(max_length=512)] = {}
     ignore_eos: bool = False
     stop: StopText | Annotated[list[StopText], Meta(max_length=16)] = []
-    stop_token_ids: Annotated[list[Token], Meta(max_length=BIASES)] = []
+    stop_token_ids: Annotated[list[Token], Meta(max_length=512)] = []
     n: Annotated[int, Meta(ge=1, le=128)] = 1
     stream: bool = False
     stream_options: StreamOptions = StreamOptions()
