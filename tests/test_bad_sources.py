@@ -387,8 +387,3 @@ class TestEndless:
     def test_fragment(self, body):
         text = refused_package({"model/deep": f'"""Deep."""\n\n\ndef model(x):\n    {body}'})
         assert text.startswith("fragments/model/deep.py:") and "nested" in text
-
-    @pytest.mark.parametrize("number", ["inf", "-inf", "nan", "1e400", "[1.0, inf]", "{a = nan}"])
-    def test_number(self, number):
-        text = refused_package(FIELDS, architecture=f'title = "A"\n[settings]\na = 1\nepsilon = {number}\n')
-        assert text.startswith(f"{TOY}:7: settings.epsilon") and "is no finite number" in text
