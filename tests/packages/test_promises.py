@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import ast
+import functools
+import json
 import os
 import re
 import subprocess
@@ -11,8 +13,10 @@ import tomllib
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 
 from generator.code import sourcemap
+from generator.commands.cli import gen
 from generator.disk.project import Project
 from generator.recipe.library import Library
 from generator.weaver import weave
@@ -32,6 +36,7 @@ SERVING = {
 KERNEL = {"pages_kernel.py": 150}  # of TPUs, where attention is one that it can do
 NEAR = {"pages.py": 285}  # where layers that see the nearest tokens only have pages of their own
 AHEAD = {"engine.py": 700}  # where a layer ahead guesses
+parsed = functools.cache(ast.parse)  # of one text, which several tests read
 every_package = pytest.mark.parametrize("package", PACKAGES, ids=lambda path: path.name)
 
 
@@ -73,7 +78,7 @@ class TestReading:
         words = {
             node.id if isinstance(node, ast.Name) else node.attr if isinstance(node, ast.Attribute) else node.value
             for source in text.values()
-            for node in ast.walk(ast.parse(source))
+            for node in ast.walk(parsed(source))
             if isinstance(node, (ast.Name, ast.Attribute)) or (isinstance(node, ast.Constant) and node.value)
             if isinstance(getattr(node, "ctx", ast.Load()), ast.Load)
         }
@@ -88,7 +93,7 @@ class TestReading:
         read = {
             node.attr if isinstance(node, ast.Attribute) else node.value
             for path in modules(package)
-            for node in ast.walk(ast.parse(path.read_text()))
+            for node in ast.walk(parsed(path.read_text()))
             if isinstance(node, ast.Attribute) or (isinstance(node, ast.Constant) and isinstance(node.value, str))
         }
         unread = [f.target.id for f in fields.body if isinstance(f, ast.AnnAssign) and f.target.id not in read]
@@ -96,7 +101,7 @@ class TestReading:
 
     def test_nothing_of_ours_is_imported(self, package):
         for path in package.rglob("*.py"):
-            for node in ast.walk(ast.parse(path.read_text())):
+            for node in ast.walk(parsed(path.read_text())):
                 names = [a.name for a in node.names] if isinstance(node, ast.Import) else []
                 names += [node.module or ""] if isinstance(node, ast.ImportFrom) and not node.level else []
                 assert not any(name.split(".")[0] in ("generator", "fragments") for name in names), path
@@ -146,31 +151,32 @@ def test_what_an_extra_asks_for_is_no_dependency(package):
     assert any(need.startswith("starlette") for need in optional) and not optional & set(project["dependencies"])
 
 
-def test_generated_is_what_the_fragments_weave_under_any_hash_seed_and_place(tmp_path):
-    """Woven in two processes with different hash seeds, folders, locales and time zones."""
-    script = (
-        "import sys, hashlib, pathlib\n"
-        "from generator.recipe.library import Library\n"
-        "from generator.weaver import weave\n"
-        f"package = weave('llama2', 'tpu', Library.read([pathlib.Path({str(ROOT)!r})]))\n"
-        "print(hashlib.sha256(repr((package.files, package.origins)).encode()).hexdigest())\n"
-    )
-    digests = set()
-    for seed, locale, zone, folder in (("1", "C", "UTC", ROOT), ("2", "C.UTF-8", "Asia/Tokyo", tmp_path)):
-        settings = {"PYTHONHASHSEED": seed, "LC_ALL": locale, "TZ": zone, "PYTHONPATH": str(ROOT)}
-        digests.add(
-            subprocess.run(
-                [sys.executable, "-c", script],
-                env=os.environ | settings,
-                cwd=folder,
-                check=True,
-                capture_output=True,
-                text=True,
-            ).stdout
-        )
-    assert len(digests) == 1
+WEAVE = """
+import json, pathlib, sys
+from generator.recipe.library import Library
+from generator.weaver import weave
+library = Library.read([pathlib.Path(sys.argv[1])])
+print(json.dumps([weave(name, "tpu", library).files for name in ("gpt2", "gemma2")]))
+"""
 
 
+def test_committed_packages_are_woven_under_any_hash_seed_and_place(tmp_path):
+    """With another hash seed, folder, locale and time zone than they were, and one after the other."""
+    settings = {"PYTHONHASHSEED": "1", "LC_ALL": "C", "TZ": "Asia/Tokyo", "PYTHONPATH": str(ROOT)}
+    command = [sys.executable, "-c", WEAVE, str(ROOT)]
+    done = subprocess.run(command, env=os.environ | settings, cwd=tmp_path, check=True, capture_output=True)
+    for name, files in zip(("gpt2_tpu", "gemma2_tpu"), json.loads(done.stdout), strict=True):
+        assert files == {path: (ROOT / "generated" / name / path).read_text() for path in files}
+
+
+def test_committed_packages_are_as_built(monkeypatch):
+    """By their locks: gen check --full, which .ci/run calls, weaves them."""
+    monkeypatch.chdir(ROOT)
+    done = CliRunner().invoke(gen, ["check"])
+    assert done.exit_code == 0, done.output
+
+
+@pytest.mark.slow
 def test_committed_files_are_those_that_weaving_gives():
     library = Library.read([ROOT])
     for combination in Project.find(ROOT).listed():
