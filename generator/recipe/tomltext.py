@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 import tomllib
 from typing import Any
@@ -28,7 +29,19 @@ def parse_toml(text: str, path: str) -> dict[str, Any]:
         raise LoomError(f"not valid TOML: {error}", path, "Write shorter numbers and flatter tables.") from None
     if is_deep(tables):
         raise LoomError("nested too deeply", path, "Write it flatter.")
+    if keys := _infinite(tables):
+        name = ".".join(map(str, keys))
+        where = f"{path}:{lines_of(text).get(keys, 1)}"
+        raise LoomError(f"{name} is no finite number", where, "Write one that is neither infinite nor nan.")
     return tables
+
+
+def _infinite(value: object, keys: tuple[str | int, ...] = ()) -> tuple[str | int, ...]:
+    """The keys that lead to a number which is infinite or nan; none where there is none."""
+    if isinstance(value, float):
+        return () if math.isfinite(value) else keys
+    inner = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+    return next((found for key, one in inner if (found := _infinite(one, (*keys, key)))), ())
 
 
 def is_deep(value: object) -> bool:
