@@ -68,7 +68,7 @@ def _(self, config, settings):
 
 @splice("Engine.share")
 def _(self, request, text):
-    start, most = len(request.digests), self.near.shareable(request.digests, text, self.pool)
+    start, most = len(request.digests), self.near.shareable(request.root, request.digests, text, self.pool)
     text = text[: most * self.settings.page_size + 1]
     proceed()
     self.near.share(request, request.digests, start)

@@ -11,4 +11,4 @@ def _(hf):
 
 @splice("hf.export")
 def _(hf):
-    hf["sliding_window_pattern"] = setting("period")
+    hf["sliding_window_pattern"] = setting("window_period")

@@ -8,20 +8,14 @@ from generator.language import requires, setting, splice
 requires("sliding_window")
 
 
-def layer_types(full: int, layers: int) -> list[str]:
-    """The type of each layer."""
-    return ["full_attention" if number < full else "sliding_attention" for number in range(layers)]
-
-
 @splice("hf.complete")
 def _(hf):
     hf.setdefault("use_sliding_window", False)
-    hf.setdefault("layer_types", layer_types(hf["max_window_layers"], hf["num_hidden_layers"]))
+    numbers, full = range(hf["num_hidden_layers"]), hf["max_window_layers"]
+    hf.setdefault("layer_types", ["full_attention" if n < full else "sliding_attention" for n in numbers])
 
 
 @splice("hf.structure")
-def _(config):
-    full = setting("full_layers")
+def _():
     yield "use_sliding_window", True, "model/no_window"
-    yield "max_window_layers", full, "layers of that pattern"
-    yield "layer_types", layer_types(full, config.layers), "layers of that pattern"
+    yield "max_window_layers", setting("full_layers"), "layers of that pattern"

@@ -1,13 +1,12 @@
 """Token embedding, its transpose as the output head."""
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 from flax import nnx
 from jax import Array
 
 from generator.language import point, splice
-from generator.language.roles import InputError, hf_tensors
+from generator.language.roles import InputError, hf_tensors, product
 
 
 class Config:
@@ -24,7 +23,7 @@ class Embedding(nnx.Module):
 
     def __call__(self, tokens: Array, dtype: str) -> Array:
         """tokens [B, T] -> [B, T, D]."""
-        x = self.table.astype(dtype)[tokens]
+        x = self.table[tokens].astype(dtype)  # in this order, the table's gradient is summed in fp32
         point("Embedding.vectors", x)
         return x
 
@@ -38,7 +37,7 @@ class Embedding(nnx.Module):
         """x [B, T, D], kernel [D, V] -> [B, T, V] in fp32."""
         with point("Embedding.logits"):
             with point("Embedding.product", x, kernel):
-                logits = jnp.einsum("BTD,DV->BTV", x, kernel.astype(x.dtype), preferred_element_type=jnp.float32)
+                logits = product("BTD,DV->BTV", x, kernel, "float32")
         return logits
 
 

@@ -21,9 +21,21 @@ def _(bounds):
     bounds.update(rotated_share=(1e-30, 1))
 
 
-@splice("rotary_angles.size", "check_config.rotated")
+@splice("rotary_angles.size")
 def _(size, config):
     size = int(config.head_size * config.rotated_share)
+
+
+@splice("check_config.rotated")
+def _(size, config):
+    # of an odd number, the last is rotated with its neighbour
+    size = int(config.head_size * config.rotated_share + 1) // 2 * 2
+
+
+@splice("check_config.pairs")
+def _(config, problems, size):
+    if size > config.head_size:
+        problems.append(f"--head-size {config.head_size}: must be {size} or more, for the pairs that are rotated")
 
 
 def rotate_part(x: Array, angles: Array) -> Array:

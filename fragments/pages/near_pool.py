@@ -34,15 +34,16 @@ class NearPages:
     def give_back(self, held: dict[int, int], places: range) -> None:
         self.pool.give_back([held.pop(place) for place in sorted(held) if place in places])
 
-    def shareable(self, digests: list[bytes], text: Sequence[int], pool: PagePool) -> int:
+    def shareable(self, root: bytes, digests: list[bytes], text: Sequence[int], pool: PagePool) -> int:
         """How many whole pages of a text can be shared: `pool` has all of them, and here are those that are seen then.
 
         Args:
+            root: before the digest of its first page.
             digests: of its first pages, which it has already.
         """
         digests, found = digests.copy(), len(digests)
         while (end := (len(digests) + 1) * self.size) < len(text):  # a token at least has to be computed
-            digest = page_digest(digests[-1] if digests else b"", text[end - self.size : end])
+            digest = page_digest(digests[-1] if digests else root, text[end - self.size : end])
             if digest not in pool.found:
                 break
             digests.append(digest)

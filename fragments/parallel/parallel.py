@@ -24,6 +24,11 @@ def _(bounds):
     bounds.update(mesh_data=(-1, 2**31 - 1), mesh_fsdp=(-1, 2**31 - 1), mesh_tensor=(-1, 2**31 - 1))
 
 
+@splice("checkpoints.names")
+def _(names):
+    names.add("remat")
+
+
 class MeshError(InputError):
     """Sizes that do not divide over the devices; the message names them and the setting to change."""
 
@@ -66,3 +71,14 @@ def shard(x: Array, *axes: str | None) -> Array:
     x = jax.lax.with_sharding_constraint(x, PartitionSpec(*(RULES.get(axis) for axis in axes)))
     point("shard.laid_out", x, axes)
     return x
+
+
+def gather_whole(x: Array, axes: tuple[str, ...], axis: int, dtype: str) -> Array:
+    """On one device: x whole along these axes of the mesh, sent in `dtype`; its gradient is summed in that of x."""
+
+    @jax.custom_gradient
+    def gather(x):
+        y = jax.lax.all_gather(x.astype(dtype), axes, axis=axis, tiled=True).astype(x.dtype)
+        return y, lambda dy: jax.lax.psum_scatter(dy, axes, scatter_dimension=axis, tiled=True)
+
+    return gather(x)

@@ -40,9 +40,9 @@ def new_state(config: Config, model: Decoder | None = None) -> TrainState:
 
 
 def create_state(config: Config, mesh: Mesh, model: Decoder | None = None) -> TrainState:
-    """new_state, made in its place on the mesh."""
+    """new_state, made in its place on the mesh; the arrays of a model that is given are its own from then on."""
     layout = jax.tree.map(lambda x: x.sharding, abstract(lambda: new_state(config), mesh))
-    return jax.jit(lambda model: new_state(config, model), out_shardings=layout)(model)
+    return jax.jit(lambda model: new_state(config, model), out_shardings=layout, donate_argnums=0)(model)
 
 
 def train_step(state: TrainState, batch: dict[str, Array]) -> tuple[TrainState, dict[str, Array]]:
@@ -65,9 +65,10 @@ def train_step(state: TrainState, batch: dict[str, Array]) -> tuple[TrainState, 
         model = optax.apply_updates(state.model, updates)
     # where not, the step changes nothing but its number
     model, opt_state = optax.tree.where(finite, (model, opt_state), (state.model, state.opt_state))
+    updates_done = optax.tree.get_all_with_path(state.opt_state, "count")[0][1]  # skipped steps are none
     metrics = {
         "train/loss": sums["cross_entropy"] / targets,
-        "train/learning_rate": learning_rate(state.step, config),
+        "train/learning_rate": learning_rate(updates_done, config),
         "train/gradient_norm": norm,
         "train/skipped": ~finite,
     }

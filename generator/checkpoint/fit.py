@@ -1,7 +1,8 @@
 """The text of an architecture file whose package fits a checkpoint, from its config.json and a family's rules.
 
-What differs in structure between checkpoints of one family (tied or not, which layers are sparse) is chosen here: the
-family's package is woven, asked what it cannot read, and woven again with what the rules select instead.
+What differs in structure between checkpoints of one family (tied or not, which layers are sparse) is chosen here: what
+of the family's package reads a config.json is woven and asked what it cannot read, and again with what the rules select
+instead. The package itself is woven once, at the end.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from generator.checkpoint.probe import Readers
 from generator.checkpoint.problems import Problem, all_of, ignored_by, needs, not_covered, unread, wrong_values
 from generator.errors import LoomError
 from generator.recipe.library import Library
-from generator.recipe.pattern import Pattern, find_groups, make_pattern
+from generator.recipe.pattern import Kind, Pattern, find_groups, make_pattern
 from generator.recipe.recipe import Recipe, select
 from generator.recipe.rules import Rule
 from generator.recipe.toml import toml_text
@@ -44,6 +45,7 @@ class Choice:
         pattern: of the layers, where it is not the family's own.
         incomplete: presets of the family that lack a field which was added.
         followed: the rules that chose all this.
+        lost: kinds of layer that the checkpoint does not have, and that nothing stands in for.
     """
 
     base: Recipe
@@ -55,6 +57,7 @@ class Choice:
     pattern: Pattern | None = None
     incomplete: list[str] = field(default_factory=list)
     followed: list[Rule] = field(default_factory=list)
+    lost: list[Kind] = field(default_factory=list)
 
     def follow(self, rule: Rule, recipe: Recipe, hf: dict[str, Any], shown: str) -> bool:
         """Selects what a rule says; whether that changes anything."""
@@ -69,7 +72,7 @@ class Choice:
         if rule.kinds:  # what an earlier rule left out stays out of them
             groups = rule.groups or find_groups(kinds_by_where(rule.kinds, hf, shown))
             kinds = {name: kind.without(self.left_out) for name, kind in rule.kinds.items()}
-            self.pattern = make_pattern(groups, kinds)
+            self.take(make_pattern(groups, kinds), kinds)
         elif self.pattern:
             kinds = {name: kind.without(without) for name, kind in self.pattern.every.items()}
             self.pattern = make_pattern(self.pattern.groups, kinds)
@@ -81,6 +84,15 @@ class Choice:
             self.presets.setdefault(preset, {}).update(fields)
         self.followed.append(rule)
         return True
+
+    def take(self, pattern: Pattern, kinds: dict[str, Kind]) -> None:
+        """Selects a pattern of some of these kinds, and what stands in for those that no layer is of."""
+        self.pattern = pattern
+        lost = (kind for name, kind in kinds.items() if name not in pattern.kinds and kind.fragments)
+        self.lost = [kind for kind in lost if not kind.absent]
+        for kind in kinds.values():
+            self.added = [name for name in self.added if name not in kind.absent]
+            self.added += kind.absent if kind.name not in pattern.kinds else ()
 
     def tables(self, title: str) -> dict[str, Any]:
         """The tables of the architecture file, without the sizes of the checkpoint."""
@@ -97,9 +109,22 @@ class Choice:
         names += [
             it for kind in (self.pattern.every if self.pattern else {}).values() for it in settings_in(kind.where)
         ]
+        if self.lost:
+            return self.unfounded(hf, shown)
         inner = str(error).replace(f"templates/architectures/{name}.toml", "the file for it")
         remedy = "Write a fragment for it, or use a checkpoint without it."
         return LoomError(f"{told(names, hf)}, for which no fragments go together:\n  {inner}", shown, remedy)
+
+    @property
+    def read_by_lost(self) -> list[str]:
+        """The settings that say which layers are of a kind that is lost."""
+        return list(dict.fromkeys(it for kind in self.lost for it in settings_in(kind.where)))
+
+    def unfounded(self, hf: dict[str, Any], shown: str) -> LoomError:
+        """The error for a checkpoint that lacks a kind of layer which its family cannot do without."""
+        said, names = told(self.read_by_lost, hf), " or ".join(repr(kind.name) for kind in self.lost)
+        message = f"{said}: no layer is {names} then, and {self.base.architecture} needs one"
+        return LoomError(message, shown, "Write a fragment for it, or use a checkpoint that has such a layer.")
 
     def _names(self) -> Iterator[tuple[str, list[str]]]:
         """The lists of names; what a kind selects is left out of what all layers have."""
@@ -123,11 +148,13 @@ class Fitted:
     Attributes:
         tables: of the architecture file, without the sizes of the checkpoint.
         full: the settings of config.json, with those that are left out.
+        choice: what the rules selected.
         recipe: what the tables select.
         problems: what no rule covers.
     """
 
     tables: dict[str, Any]
+    choice: Choice
     package: Readers
     full: dict[str, Any]
     recipe: Recipe
@@ -166,20 +193,25 @@ def fit(
     if reason := fitted.package.refusal(fitted.full, hf, stated):
         listed = reason.replace("\n", "\n  ")
         raise LoomError(f"a package for it would refuse its sizes:\n  {listed}", shown, "Fix them.")
+    try:
+        weave(name, target, fitted.recipe.library)
+    except LoomError as error:
+        chosen = fitted.choice.followed or fitted.choice.pattern
+        raise (fitted.choice.refused(error, hf, name, shown) if chosen else error) from None
     return fitted.text(name, fitted.sizes())
 
 
 def settle(
     library: Library, family: str, target: str, hf: dict[str, Any], name: str, shown: str, ignored: Iterable[str] = ()
 ) -> Fitted:
-    """Weaves a family's package, and follows the rules for what it cannot read, until none is left to follow."""
+    """Asks a family's package what it cannot read, and follows the rules for that, until none is left to follow."""
     choice = Choice(select(family, target, library))
     if ignored:
         choice.settings["ignored"] = sorted({*ignored_by(choice.base), *ignored})
     for _ in range(30):  # a rule may bring the need of another
         try:
             tables, recipe = complete(choice, library, target, name, name)
-            package = Readers(weave(name, target, recipe.library).files)
+            package = Readers(recipe)
         except LoomError as error:
             raise (choice.refused(error, hf, name, shown) if choice.followed or choice.pattern else error) from None
         if spare := [it for it in ignored if needs(package, it, hf, recipe, shown)]:
@@ -194,9 +226,11 @@ def settle(
         if "num_hidden_layers" in full and (
             pattern := other_pattern(recipe, choice.left_out, package.config(full), full, shown)
         ):
-            choice.pattern = pattern
+            choice.take(pattern, recipe.pattern.every)
             continue
-        return Fitted(tables, package, full, recipe, problems)
+        if {problem.setting for problem in problems} & {*choice.read_by_lost}:
+            raise choice.unfounded(hf, shown)
+        return Fitted(tables, choice, package, full, recipe, problems)
     raise LoomError(
         "the rules of this family contradict each other", f"templates/architectures/{family}.toml", "Fix one of them."
     )
@@ -229,7 +263,7 @@ def complete(choice: Choice, library: Library, target: str, name: str, title: st
 
 def _select(tables: dict[str, Any], library: Library, target: str, name: str) -> Recipe:
     path = f"templates/architectures/{name}.toml"
-    return select(name, target, Library({**library.files, path: toml_text(tables, path)}))
+    return select(name, target, library.with_texts({path: toml_text(tables, path)}))
 
 
 def _follow_a_rule(choice: Choice, recipe: Recipe, hf: dict[str, Any], problems: list[Problem], shown: str) -> bool:

@@ -75,7 +75,7 @@ def other_pattern(
     if not kinds or hf.get("num_hidden_layers") is None:
         return None
     asked = kinds_by_where(kinds, hf, shown)
-    if asked == _kinds_woven(recipe.pattern, config) and is_filled(recipe.pattern, vars(config)):
+    if asked == _kinds_woven(recipe.pattern, config) and {*asked} == recipe.pattern.kinds.keys():
         return None
     gone = recipe.pattern.of_kinds - {fragment.name for fragment in recipe.fragments} | set(left_out)
     return Pattern(find_groups(asked), {name: kinds[name].without(gone) for name in kinds if name in asked})

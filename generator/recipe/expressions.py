@@ -64,6 +64,8 @@ def evaluate(text: str, names: Mapping[str, Any]) -> Any:
                     if bool(found) == isinstance(word, ast.Or):
                         break
                 return found
+            case ast.IfExp(test, chosen, other):
+                return value(chosen) if value(test) else value(other)
             case ast.UnaryOp(ast.Not(), operand):
                 return not value(operand)
             case ast.UnaryOp(ast.USub(), operand):

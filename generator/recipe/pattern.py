@@ -12,7 +12,8 @@ count = "config.layers - config.dense_layers"
 [kinds.sparse]
 fragments = ["model/experts"]    # that only this kind of layer has
 
-A kind with a `where` may be in no pattern: then it is for checkpoints that have layers of it.
+A kind with a `where` may be in no pattern: then it is for checkpoints that have layers of it. `absent` names the
+fragments that stand in for a kind of the pattern of which a checkpoint has no layers.
 """
 
 from __future__ import annotations
@@ -38,6 +39,7 @@ class Kind:
 
     Attributes:
         fragments: names of those that only some kinds of layer have.
+        absent: names of those that a checkpoint gets which has no layer of this kind.
         where: an expression over `hf`, a checkpoint's config.json, and `layer`, a number: whether it is of this kind.
         init, call: parameter -> expression that its layers are given when they are made, and when they are called.
         lines: key -> the line on which it stands.
@@ -45,6 +47,7 @@ class Kind:
 
     name: str
     fragments: tuple[str, ...] = ()
+    absent: tuple[str, ...] = ()
     where: str = ""
     init: dict[str, str] = field(default_factory=dict)
     call: dict[str, str] = field(default_factory=dict)
@@ -209,7 +212,16 @@ def read_kinds(tables: dict[str, KindTable], file: AnyFile, *keys: str | int) ->
     for name, table in tables.items():
         place = (*keys, "kinds", name)
         lines = {key: file.origin(*place, key) for key in table.__struct_fields__}
-        kinds[name] = Kind(name, table.fragments, table.where, table.init, table.call, file.origin(*place), lines)
+        kinds[name] = Kind(
+            name=name,
+            fragments=table.fragments,
+            absent=table.absent,
+            where=table.where,
+            init=table.init,
+            call=table.call,
+            origin=file.origin(*place),
+            lines=lines,
+        )
     return kinds
 
 

@@ -116,6 +116,7 @@ def _rule(table: RuleTable, number: int, file: AnyFile, library: Library) -> Rul
         _check_known(names, file.origin(*keys, key), library)
     for name, kind in kinds.items():
         _check_known(kind.fragments, file.origin(*keys, "kinds", name, "fragments"), library)
+        _check_known(kind.absent, file.origin(*keys, "kinds", name, "absent"), library)
     return Rule(
         names=(table.setting,) if isinstance(table.setting, str) else table.setting,
         given=table.given,

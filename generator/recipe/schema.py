@@ -33,6 +33,7 @@ class KindTable(Table, frozen=True, kw_only=True):
 
     where: str = ""
     fragments: Names = ()
+    absent: Names = ()
     init: dict[Identifier, str] = {}
     call: dict[Identifier, str] = {}
 
