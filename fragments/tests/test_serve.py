@@ -300,7 +300,7 @@ def test_requests_begin_from_what_the_checkpoint_says_and_ids_need_no_tokenizer(
             return {"type": "http.request", "body": json.dumps(content).encode()}
 
         headers = [(b"content-type", b"application/json"), (b"host", b"127.0.0.1")]
-        scope = {"type": "http", "method": "POST", "path": "/v1/completions", "headers": headers}
+        scope = {"type": "http", "method": "POST", "path": "/v1/completions", "headers": headers, "state": {"id": "x"}}
         return asyncio.run(route.endpoint(serve.requests.Request(scope, receive)))
 
     ((_, first),) = ask_server(prompt=[1, 2]).wanted
