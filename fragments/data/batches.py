@@ -58,7 +58,9 @@ class Pieces:
     def __getitem__(self, i: int) -> list[dict[str, np.ndarray]]:
         tokens = self.documents[bisect.bisect_left(range(1, len(self.documents) + 1), i + 1, key=self.before)]
         parts = [slice(start, start + self.length) for start in range(0, len(tokens) - 1, self.length)]
-        return [{"tokens": tokens[:-1][part], "targets": tokens[1:][part]} for part in parts]
+        with point("Pieces.fields", tokens, parts):
+            pieces = [{"tokens": tokens[:-1][part], "targets": tokens[1:][part]} for part in parts]
+        return pieces
 
 
 class Unlist(grain.experimental.FlatMapTransform):
@@ -107,7 +109,9 @@ def make_datasets(config: Config, split: str, rows: Sequence[int] = (0,), seed: 
     def finish(packed: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
         row = {"tokens": packed["tokens"], "targets": packed["targets"], "positions": packed["tokens_positions"]}
         row["segment_ids"] = packed["tokens_segment_ids"]
-        return row | {"weights": (row["segment_ids"] > 0).astype(np.float32)}
+        with point("make_datasets.row", row, packed):
+            row = row | {"weights": (row["segment_ids"] > 0).astype(np.float32)}
+        return row
 
     def pack(order: grain.MapDataset) -> grain.IterDataset:
         pieces = order.to_iter_dataset(grain.ReadOptions(threads, prefetch_buffer_size=8 * threads))
@@ -198,6 +202,7 @@ def abstract_batch(config: Config, mesh: Mesh) -> dict[str, jax.ShapeDtypeStruct
         factors = " x ".join(("accumulation", *RULES["batch"]))
         raise InputError(f"--batch-size {config.batch_size}: must be a multiple of {factors}, {parts}")
     dtypes = {name: "int32" for name in ("tokens", "targets", "positions", "segment_ids")} | {"weights": "float32"}
+    point("abstract_batch.fields", dtypes)
     layout = NamedSharding(mesh, PartitionSpec(RULES["batch"], RULES["sequence"]))
     shape = config.batch_size, config.sequence_length
     return {name: jax.ShapeDtypeStruct(shape, dtype, sharding=layout) for name, dtype in dtypes.items()}

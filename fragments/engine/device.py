@@ -76,7 +76,8 @@ class Device:
         self.write_biases(self.settings.max_rows, [(0, 0.0, 0)])
         guesses = self.settings.guesses
         shapes = {(rows, 1) for rows in self.rows} | {(n, T) for T, most in self.parts.items() for n in (1, most)}
-        steps = [(rows, length, 0, "") for rows, length in sorted(shapes)] + [(1, self.chunk, 0, ", each scored")]
+        steps = [(rows, length, 0, "") for rows, length in sorted(shapes)]
+        steps += [(most, length, 0, ", each scored") for length, most in self.parts.items()]
         if guesses:
             steps += [(rows, 1 + guesses, guesses, f", of which {guesses} are guessed") for rows in self.rows]
         for width in self.widths:

@@ -1,11 +1,12 @@
 """Token embedding, its transpose as the output head."""
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 from flax import nnx
 from jax import Array
 
-from generator.language import point, splice
+from generator.language import point, provide, splice
 from generator.language.roles import InputError, hf_tensors, product
 
 
@@ -39,6 +40,11 @@ class Embedding(nnx.Module):
             with point("Embedding.product", x, kernel):
                 logits = product("BTD,DV->BTV", x, kernel, "float32")
         return logits
+
+
+@provide("Embedding.logits", optional=True)
+def vocabulary(kernel) -> Array:
+    return jnp.arange(kernel.shape[1])  # the tokens of the logits: a device may have a part of the kernel
 
 
 @splice("flops")

@@ -8,6 +8,7 @@ from typing import Annotated, Any, Literal
 import msgspec
 from msgspec import Meta
 
+from generator.language import point
 from generator.language.roles import (
     IGNORED,
     NEUTRAL,
@@ -168,6 +169,7 @@ def read_fields(content: bytes, kind: type[Completion | Chat]) -> Completion | C
         if isinstance(found, dict):
             told = {key: x for key, x in given(found).items() if key not in IGNORED}
             found = {key: x for key, x in told.items() if key not in NEUTRAL or x != NEUTRAL[key]}
+            point("read_fields.found", found, kind)
         return msgspec.convert(found, kind, str_keys=True)
     except (msgspec.MsgspecError, UnicodeError, RecursionError) as error:
         param = re.search(r"(?:\$\.|\$\[\.\.\.\] - at `\$\.|field `)(\w+)", str(error))

@@ -11,7 +11,7 @@ from flax import nnx
 from jax import Array
 from jax.sharding import PartitionSpec
 
-from generator.language import point, splice
+from generator.language import point, provide, splice
 from generator.language.roles import RULES, Config, Decoder, Embedding, gather_whole
 
 
@@ -90,6 +90,11 @@ def score(embedding: Embedding, x: Array, targets: Array, config: Config) -> tup
     return target_logits.sum(axis=0) - log_normalizer, log_normalizer
 
 
+@provide("score_share")
+def vocabulary(vocabulary) -> Array:
+    return vocabulary
+
+
 def loss(model: Decoder, batch: dict[str, Array], config: Config) -> tuple[Array, dict[str, Array]]:
     """The loss summed over the targets that count, in nats; its cross-entropy and the number of these targets."""
     model = with_matrices_in(config.gradient_dtype, model)
@@ -100,5 +105,5 @@ def loss(model: Decoder, batch: dict[str, Array], config: Config) -> tuple[Array
     with point("loss.total", cross_entropy, log_normalizer, weights=batch["weights"], config=config):
         total = cross_entropy
     sums = {"cross_entropy": cross_entropy, "targets": jnp.sum(batch["weights"])}
-    point("loss.terms", total, sums, config=config)
+    point("loss.terms", total, sums, model=model, batch=batch, x=x, log_likelihood=log_likelihood, config=config)
     return total, sums

@@ -72,7 +72,7 @@ def train_step(state: TrainState, batch: dict[str, Array]) -> tuple[TrainState, 
         "train/gradient_norm": norm,
         "train/skipped": ~finite,
     }
-    point("train_step.metrics", metrics, sums=sums)
+    point("train_step.metrics", metrics, sums=sums, targets=targets, gradients=gradients, batch=batch, config=config)
     point("train_step.state", state, model, finite, config=config)
     return dataclasses.replace(state, step=state.step + 1, model=model, opt_state=opt_state), metrics
 
