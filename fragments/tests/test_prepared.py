@@ -1,7 +1,10 @@
 """Documents that are tokenised before training, and mixtures of sources, against the documents themselves."""
 
 import collections
+import contextlib
 import dataclasses
+import importlib
+import io
 import json
 import os
 import signal
@@ -9,6 +12,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from unittest import mock
 
 import jax
 import numpy as np
@@ -25,16 +29,19 @@ from generator.language.roles import (
     make_datasets,
     make_mesh,
     open_tokens,
-    run_python,
     split_mixture,
 )
 
 TEXTS = [f"document {i}: " + "ünï" * (i % 7) * (i % 11) for i in range(120)] + ["", "x" * 5000]
 
 
-def write_jsonl(path: Path, texts: list[str] = TEXTS) -> str:
-    path.write_text("".join(json.dumps({"text": text}) + "\n" for text in texts))
+def write_rows(path: Path, rows: list[dict[str, object]]) -> str:
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
     return str(path)
+
+
+def write_jsonl(path: Path, texts: list[str] = TEXTS) -> str:
+    return write_rows(path, [{"text": text} for text in texts])
 
 
 def write_tokenizer(folder: Path) -> str:
@@ -50,7 +57,15 @@ def write_tokenizer(folder: Path) -> str:
 
 
 def prepare(*arguments: object) -> subprocess.CompletedProcess:
-    return run_python("-m", f"{PACKAGE.name}.data", "prepare", *map(str, arguments))
+    """As from the command line; only its workers are processes of their own."""
+    said, told, code = io.StringIO(), io.StringIO(), 0
+    words = mock.patch("sys.argv", ["data", "prepare", *map(str, arguments)])
+    with words, contextlib.redirect_stdout(said), contextlib.redirect_stderr(told):
+        try:
+            importlib.import_module(f"{PACKAGE.name}.data").main()
+        except SystemExit as end:
+            code = end.code
+    return subprocess.CompletedProcess(arguments, code, said.getvalue(), told.getvalue())
 
 
 def refusal(*arguments: object) -> str:
@@ -194,24 +209,24 @@ def test_prepare_goes_on_once_a_file_is_repaired(tmp_path):
     """What was whole stays; no half file is left, and none of the damaged file; null rows and special tokens count."""
     tokenizer, folder, out = write_tokenizer(tmp_path), tmp_path / "texts", tmp_path / "out"
     folder.mkdir()
-    texts = [f"{i} </s> " + "word " * 60_000 for i in range(8)]
-    for i, text in enumerate(texts):  # 1.2 MB each, which fills a shard
-        (folder / f"{i}.jsonl").write_text(f"{json.dumps({'body': text})}\n" * 4 + '{"body": null}\n')
-    whole = (folder / "7.jsonl").read_text()
-    (folder / "7.jsonl").write_text(whole + '{"body": 3}\n')
+    for i in range(4):  # more than 1 MiB each, which fills a shard
+        rows = [{"body": f"{i} </s>", "more": "x" * 300_000}] * 4 + [{"body": None}]
+        write_rows(folder / f"{i}.jsonl", rows)
+    write_rows(folder / "3.jsonl", [*rows, {"body": 3}])
     settings = folder, out, "--tokenizer", tokenizer, "--text-field=body", "--workers=1"
-    assert "7.jsonl:6: the text is 3, not a string" in refusal(*settings)
+    assert "3.jsonl:6: the text is 3, not a string" in refusal(*settings)
     before = {path.name: path.stat().st_mtime_ns for path in out.iterdir() if path.name != "prepared.json"}
-    assert len(before) == 7 and not [name for name in before if "half" in name]
-    (folder / "7.jsonl").write_text(whole)
+    assert len(before) == 3 and not [name for name in before if "half" in name]
+    write_rows(folder / "3.jsonl", rows)
     ended = prepare(*settings)
-    assert ended.returncode == 0 and "32 documents in 8 files" in ended.stdout, ended.stderr
+    assert ended.returncode == 0 and "16 documents in 4 files" in ended.stdout, ended.stderr
     assert "1 rows without a text (null) are left out" in ended.stdout
-    assert "of 32 documents: </s> in 4; there they are text: --special-tokens makes them tokens" in ended.stderr
+    assert "of 16 documents: </s> in 4; there they are text: --special-tokens makes them tokens" in ended.stderr
     after = {path.name: path.stat().st_mtime_ns for path in out.iterdir()}
-    assert before.items() <= after.items() and len(after) == 9
+    assert before.items() <= after.items() and len(after) == 5
     loaded = load_tokenizer(tokenizer)
-    assert [loaded.decode(ids) for ids in open_tokens(str(out), loaded)][::4] == texts
+    wanted = [[*loaded.encode(f"{i} </s>"), loaded.eos] for i in range(4)]
+    assert [ids.tolist() for ids in open_tokens(str(out), loaded)][::4] == wanted
 
 
 def test_texts_that_grow_while_they_are_read_are_refused(tmp_path):
