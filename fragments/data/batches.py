@@ -22,6 +22,7 @@ from generator.language.roles import (
     RULES,
     TEXT_BYTES,
     InputError,
+    count_special,
     fingerprint,
     identity,
     load_tokenizer,
@@ -92,9 +93,10 @@ def make_datasets(config: Config, split: str, rows: Sequence[int] = (0,), seed: 
     weights, paths = zip(*split_mixture(data), strict=True)
     sources = []
     for path in paths:
-        documents = open_tokens(path, tokenizer)
+        documents = open_tokens(path, tokenizer, config.text_field)
         if split == "train" and not read_description(path):
-            warn_of_special_tokens(path, tokenizer, open_documents(path))
+            found = count_special(tokenizer, open_documents(path, config.text_field))
+            warn_of_special_tokens(path, "the first 100", found)
         sources.append(grain.MapDataset.source(Pieces(documents, before, length)))
         if not len(sources[-1]):
             problem = f"{len(documents)} documents, {held_out(len(documents))} of them held out, are too few"

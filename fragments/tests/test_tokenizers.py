@@ -16,6 +16,7 @@ from generator.language.roles import (
     Text,
     TokenScore,
     completion_logprobs,
+    count_special,
     load_chat_template,
     load_tokenizer,
     warn_of_special_tokens,
@@ -236,8 +237,8 @@ def test_special_tokens_in_documents_are_text_unless_asked_for(asked, tmp_path, 
     texts = ["a</s>b", "true", "</s>"]
     assert [2 in tokenizer.encode(text) for text in texts] == [asked, False, asked]
     assert all((2 in tokenizer.encode_prompt(text)) == ("</s>" in text) for text in texts)
-    warn_of_special_tokens("DATA", tokenizer, texts)
-    said = "special tokens in documents: of the first 3 documents: </s> in 2; there they are text"
+    warn_of_special_tokens("DATA", "the first 100", count_special(tokenizer, texts))
+    said = "special tokens in documents: of the first 100 documents: </s> in 2; there they are text"
     assert (said in capsys.readouterr().err) != asked
 
 
