@@ -135,9 +135,14 @@ class Completion(Fields, kw_only=True):
         return prompts
 
     def encode(
-        self, tokenizer: ByteTokenizer | FileTokenizer, template: ChatTemplate | None, most: int
+        self, tokenizer: ByteTokenizer | FileTokenizer, template: ChatTemplate | None, room: int, most: int
     ) -> list[list[int]]:
-        """The tokens of each prompt, of which no text has more than `most` bytes; a text begins with bos."""
+        """The tokens of each prompt; a text begins with bos. What cannot fit is refused before it is read.
+
+        Args:
+            room: tokens that fit into the context, and
+            most: bytes that so many tokens have at most.
+        """
         texts = [prompt for prompt in self.prompts if isinstance(prompt, str)]
         if any(len(text.encode()) > most for text in texts):
             raise Refusal(400, f"the prompt has more bytes than fit into the context: at most {most:,} do", "prompt")

@@ -100,10 +100,12 @@ class Chat(Fields, kw_only=True):
         return self.tools if self.tool_choice == "auto" else []
 
     def encode(
-        self, tokenizer: ByteTokenizer | FileTokenizer, template: ChatTemplate | None, most: int
+        self, tokenizer: ByteTokenizer | FileTokenizer, template: ChatTemplate | None, room: int, most: int
     ) -> list[list[int]]:
         if template is None:
             raise Refusal(400, "the tokenizer has no chat template: ask /v1/completions", "messages")
+        if len(self.messages) > room:
+            raise Refusal(400, f"there are more messages than the context has tokens, {room}", "messages")
         for tool in self.tools:
             try:
                 msgspec.convert(tool, Tool)

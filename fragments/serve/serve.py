@@ -147,7 +147,7 @@ class Server:
             raise Refusal(404, f"there is no model {asked.model!r}: ask {name!r}", "model", "model_not_found")
         if (count := len(asked.prompts) * asked.n) > most:
             raise Refusal(400, f"{count} choices: at most {most} at once", "n")
-        prompts = asked.encode(self.tokenizer, self.template, self.most_bytes)
+        prompts = asked.encode(self.tokenizer, self.template, room, self.most_bytes)
         if (longest := max(map(len, prompts))) > room:
             raise Refusal(400, f"the prompt has {longest} tokens, the context {room}", "prompt")
         if wrong := [token for prompt in prompts for token in prompt if not 0 <= token < size]:
