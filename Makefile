@@ -7,11 +7,12 @@ COVERED ?= $(or $(TMPDIR),/tmp)/loomax-coverage
 # tests, the demo and the compiler for absent hardware run on the host's processor
 export JAX_PLATFORMS ?= cpu
 
-.PHONY: help setup setup-test demo test test-generator test-woven test-packages coverage lint check build loc bench clean
+.PHONY: help setup setup-test demo test test-all test-generator test-woven test-packages coverage lint check build loc bench clean
 
 help:
 	@echo "make demo    build llama2 for this machine, train it on real text, resume it, sample from it"
-	@echo "make test    lint, types, all tests of the generator and of the generated packages"
+	@echo "make test    what every change must pass: lint, types, the tests but the slow ones"
+	@echo "make test-all  before a release: the slow ones too"
 	@echo "make test-packages  every test of every generated package: takes an hour"
 	@echo "make coverage  which fragment lines the tests of packages execute"
 	@echo "make build   weave every package of generated/packages.toml again"
@@ -57,17 +58,23 @@ PYTEST := ../$(BIN)/python -m pytest -c /dev/null --rootdir=. -q -W error -n 2 -
 
 test: lint test-generator test-woven
 
+test-all: MARKED =
+test-all: test
+
+# tests marked slow run in test-all
+MARKED = -m "not slow"
+
 # commands fork, which a process with JAX must not: apart from the weaver's tests, which run it
 test-generator: setup-test
-	$(BIN)/python -m pytest -n 2 --dist loadfile -rs tests/commands tests/edits
-	$(BIN)/python -m pytest -n 2 --dist loadfile --ignore tests/commands --ignore tests/edits --ignore tests/families \
+	$(BIN)/python -m pytest $(MARKED) -n 2 --dist loadfile -rs tests/commands tests/edits
+	$(BIN)/python -m pytest $(MARKED) -n 2 --dist loadfile --ignore tests/commands --ignore tests/edits --ignore tests/families \
 		--ignore tests/robustness --ignore tests/distributed
 
 # tests/robustness imports the committed llama2_cpu, whose name families weave too: by itself
 test-woven: setup-test
-	$(BIN)/python -m pytest -n 2 --dist loadgroup tests/families
-	$(BIN)/python -m pytest -n 2 --dist loadgroup tests/robustness
-	$(BIN)/python -m pytest tests/distributed
+	$(BIN)/python -m pytest $(MARKED) -n 2 --dist loadgroup tests/families
+	$(BIN)/python -m pytest $(MARKED) -n 2 --dist loadgroup tests/robustness
+	$(BIN)/python -m pytest $(MARKED) tests/distributed
 	cd generated && $(PYTEST) llama2_cpu
 	cd generated && $(PYTEST) llama2_gpu/tests/test_model.py llama2_tpu/tests/test_model.py llama2_tpu/tests/test_compile.py
 	cd generated && $(PYTEST) */tests/test_reference.py */tests/test_attention.py

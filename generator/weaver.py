@@ -23,7 +23,7 @@ from generator.weave.adapt import Need
 from generator.weave.count import count_layers
 from generator.weave.expand import check_given, write_out
 from generator.weave.fill import fill
-from generator.weave.link import collect
+from generator.weave.link import collect, free_names
 from generator.weave.points import find_points
 from generator.weave.specialise import specialise
 from generator.weave.splice import weave_splices
@@ -76,6 +76,45 @@ def weave(architecture: str, target: str, library: Library, without: Collection[
         origins=dict(sorted(origins.items())),
         inputs=_inputs(recipe, templates),
     )
+
+
+def weave_some(recipe: Recipe, roots: Collection[str]) -> dict[str, Definition]:
+    """Weaves single definitions and what they use, neither threaded nor laid out: a few hundredths of a package's time.
+
+    Args:
+        roots: names of definitions; those that no selected fragment has are passed over.
+
+    Returns:
+        name -> definition, each after what it uses.
+    """
+    program = [fragment for fragment in recipe.fragments if fragment.folder != "tests"]
+    of = {definition.name: (fragment, definition) for fragment in program for definition in fragment.definitions}
+    splices = {(f.name, n): (f, splice) for f in recipe.fragments for n, splice in enumerate(f.splices)}
+    done: dict[str, Definition] = {}
+    waiting: set[str] = set()
+
+    def visit(name: str) -> None:
+        if name in waiting or name not in of:
+            return
+        waiting.add(name)
+        fragment, definition = of[name]
+        filled = _filled(replace(fragment, definitions=(definition,), splices=(), providers=()), recipe).definitions[0]
+        found, text = dict[tuple[str, int], Splice](), filled.text.text
+        while here := [key for key in splices if key not in found and f'point("{splices[key][1].point}"' in text]:
+            for key in here:
+                host, splice = splices[key]
+                alone = replace(host, definitions=(), splices=(replace(splice, optional=True),), providers=())
+                found[key] = _filled(alone, recipe).splices[0]
+            text = "".join(found[key].body.text for key in here)  # a splice may have points too
+        chosen = [found[key] for key in splices if key in found]
+        definition = weave_splices({name: filled}, chosen)[0][name]
+        for used in free_names(definition.text.text):
+            visit(used)
+        done[name] = definition
+
+    for root in roots:
+        visit(root)
+    return done
 
 
 def _filled(fragment: Fragment, recipe: Recipe) -> Fragment:

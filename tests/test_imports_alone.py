@@ -9,6 +9,8 @@ import sys
 from functools import lru_cache
 from pathlib import Path
 
+from generator.disk.lock import modules_behind
+
 REPOSITORY = Path(__file__).resolve().parents[1]
 FILES = {
     ".".join(path.relative_to(REPOSITORY).with_suffix("").parts).removesuffix(".__init__"): path
@@ -55,6 +57,15 @@ def test_no_circles():
     assert len(FILES) > 50
     circles = {name: {other for other in reachable(name) if name in reachable(other)} for name in FILES}
     assert {name: circle for name, circle in circles.items() if circle} == {}
+
+
+def test_lock_knows_what_weaving_imports():
+    """As its import lines say, which is what a lock hashes, and as ast reads them."""
+    modules = {"generator.weaver"} | reachable("generator.weaver")
+    modules |= {name.rpartition(".")[0] for name in modules} - {""}
+    found = [FILES[name].relative_to(REPOSITORY / "generator").as_posix() for name in modules]
+    assert modules_behind(REPOSITORY / "generator", "weaver") == sorted(found)
+    assert not {"commands/cli.py", "pull/pull.py", "view/site.py", "disk/lock.py"} & set(found)
 
 
 def test_every_module_alone():

@@ -115,15 +115,12 @@ class ChatTemplate:
     def __init__(self, texts: dict[str, str], tokenizer: FileTokenizer):
         """Templates by name: "default", and maybe "tool_use", for chats with tools."""
         self.renderer, self.texts, self.plain = Renderer(texts), texts, tokenizer
-        self.tokenizer = Tokenizer.from_str(tokenizer.tokenizer.to_str())  # one that reads special tokens in texts
-        special = {i: token for i, token in self.tokenizer.get_added_tokens_decoder().items() if token.special}
-        names = {name: special.get(getattr(tokenizer, name)) for name in ("bos", "eos")}
-        self.names = {f"{name}_token": token.content for name, token in names.items() if token}
+        self.tokenizer, self.names = tokenizer.parsing, tokenizer.names
         # finds special tokens as the tokenizer does, and all else is one unknown word
         self.finder = Tokenizer(models.WordLevel({"": 0}, unk_token=""))
         if self.tokenizer.normalizer:
             self.finder.normalizer = self.tokenizer.normalizer
-        self.finder.add_special_tokens(list(special.values()))
+        self.finder.add_special_tokens([x for x in self.tokenizer.get_added_tokens_decoder().values() if x.special])
 
     def marked(self, value: Any) -> Any:
         """What a request holds, with marks around all that reads like a special token."""

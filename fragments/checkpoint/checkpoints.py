@@ -31,6 +31,8 @@ from generator.language.roles import (
     abstract,
     agree,
     check_config,
+    keep_tokenizer,
+    kept_tokenizer,
     named_arrays,
     tell_apart,
     together,
@@ -60,10 +62,21 @@ def checksums(arrays: dict[str, Any]) -> tuple[Any, Any]:
     return np.array(sums), all(finite)
 
 
+def texts_of_a_machine() -> dict[str, str]:
+    """The settings that hold text, and their defaults: paths, patterns and the like, which no checkpoint decides.
+
+    Left out are those whose text can only name what is in this package.
+    """
+    names: set[str] = set()
+    point("checkpoints.names", names)
+    return {f.name: f.default for f in dataclasses.fields(Config) if f.type is str and f.name not in names}
+
+
 def changes(old: Config, new: Config) -> str:
     """The fields that differ: `width 64 -> 32, steps 100 -> 200`."""
-    pairs = ((f.name, getattr(old, f.name), getattr(new, f.name)) for f in dataclasses.fields(Config))
-    return ", ".join(f"{name} {a} -> {b}" for name, a, b in pairs if a != b and name != "checkpoint_dir")
+    names = [f.name for f in dataclasses.fields(Config) if f.name not in texts_of_a_machine()]
+    pairs = ((name, getattr(old, name), getattr(new, name)) for name in names)
+    return ", ".join(f"{name} {a} -> {b}" for name, a, b in pairs if a != b)
 
 
 def json_checksum(fields: dict[str, Any]) -> int:
@@ -105,6 +118,7 @@ class Checkpoints:
             cleanup_tmp_directories=True,  # half a checkpoint is there when a run was killed while it saved
         )
         self.manager = ocp.CheckpointManager(self.directory, options=options)
+        together(lambda: jax.process_index() == 0 and keep_tokenizer(config.tokenizer, self.directory))
 
     def save(self, step: int, model: Decoder, training: Any = None, data: Batches | None = None) -> None:
         """Copies the arrays from their devices and returns; they are written in the background.
@@ -112,6 +126,7 @@ class Checkpoints:
         Raises InputError where they are not finite, and OSError where these or the ones before cannot be written.
         """
         fields = {"architecture": setting("architecture")} | dataclasses.asdict(self.config)
+        fields |= {name: "given" for name, default in texts_of_a_machine().items() if fields[name] != default}
         items = {"config": ocp.args.JsonSave(fields | {"checksum": json_checksum(fields)})}
         for item, tree in {"model": model, "training": training}.items():
             if tree is not None:
@@ -149,8 +164,15 @@ class Checkpoints:
         if there != setting("architecture") or wrong:
             difference = f"{there} there, {setting('architecture')} here; settings of only one: {wrong}"
             raise InputError(f"{self.directory / str(step)} is of another architecture: {difference}")
+        given = {name for name, default in texts_of_a_machine().items() if fields.pop(name, default) != default}
+        if self.config and (
+            lacking := [x for x in ("data", "eval_data") if x in given and not getattr(self.config, x)]
+        ):
+            flags = " and ".join(f"--{name.replace('_', '-')}" for name in lacking)
+            raise InputError(f"{self.directory}: give {flags}, as when it began: no path is taken from a checkpoint")
+        tokenizer = kept_tokenizer(self.directory) if "tokenizer" in given else "bytes"
         point("checkpoints.config", fields)
-        config = Config(**fields)
+        config = Config(**fields, tokenizer=tokenizer)
         check_config(config, f"{self.directory / str(step)}: ")
         return config
 
@@ -181,9 +203,11 @@ class Checkpoints:
         return {name: Later(x, read_array, name) for name, x in wanted.items()}, read({"checksums": 0})["checksums"]
 
     def read_newest(
-        self, targets: Callable[[Config], dict[str, Any]], data: Batches | None = None
+        self, targets: Callable[[Config], dict[str, Any]], data: Batches | None = None, only: int | None = None
     ) -> tuple[int, Config, dict[str, Any]] | None:
         """Step, Config, and the items of the abstract trees `targets(Config)`, of the newest good checkpoint, or None.
+
+        `only` takes that step and no other; InputError: there is none.
 
         `data` is set to where it was. A run that goes on puts damaged ones aside under another name, so that their
         steps can be saved again. No process waits for another while it reads: one that cannot read says so to all.
@@ -206,6 +230,11 @@ class Checkpoints:
                 (self.directory / str(step)).rename(self.directory / f"damaged-{step}-{time.time_ns()}")
 
         damaged, steps = [], together(list_steps, WAITS)
+        if only is not None:
+            if only not in steps:
+                there = ", ".join(map(str, sorted(steps))) or "none"
+                raise InputError(f"{self.directory}: there is no checkpoint of step {only}; there are: {there}")
+            steps = {only}
         while (step := agree(max(steps.difference(damaged), default=-1))) >= 0:
             try:
                 config, rows, trees, found = together(lambda: read(step), WAITS)
@@ -240,12 +269,21 @@ class Checkpoints:
         return found and (*found[:2], found[2]["model"], found[2].get("training"))
 
 
-def load_checkpoint(directory: str, mesh: Mesh | None) -> tuple[Config, Decoder]:
-    """The Config and the newest good parameters in a directory, laid out over the mesh, or without one, `Later`."""
+def load_checkpoint(directory: str, mesh: Mesh | None, step: int | None = None) -> tuple[Config, Decoder]:
+    """The Config and the newest good parameters in a directory, laid out over the mesh, or without one, `Later`.
+
+    Says which step they are of, and whether a newer one is there that is not whole. `step` takes that one.
+    """
     checkpoints = Checkpoints(directory, None)
-    found = checkpoints.read_newest(lambda config: {"model": abstract(lambda: Decoder(config, nnx.Rngs(0)), mesh)})
+    found = checkpoints.read_newest(
+        lambda config: {"model": abstract(lambda: Decoder(config, nnx.Rngs(0)), mesh)}, only=step
+    )
     if found is None:
         raise InputError(f"{directory}: there is no checkpoint: give the --checkpoint-dir of a training run")
+    print(f"step {found[0]} of {directory}", file=sys.stderr)
+    halves = [re.match("([0-9]+)[.]orbax-checkpoint-tmp", path.name) for path in checkpoints.directory.iterdir()]
+    if step is None and (newer := max((int(half[1]) for half in halves if half), default=0)) > found[0]:
+        print(f"warning: step {newer} is there by half: being saved, or cut off by the end of its run", file=sys.stderr)
     return found[1], found[2]["model"]
 
 

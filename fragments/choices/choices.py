@@ -5,7 +5,7 @@ import dataclasses
 import itertools
 from typing import Any
 
-from generator.language.roles import UNKNOWN, ByteTokenizer, FileTokenizer, Request, Stops, StopString, Text, ToolCalls
+from generator.language.roles import ByteTokenizer, FileTokenizer, Request, Stops, StopString, Text, ToolCalls
 
 
 @dataclasses.dataclass
@@ -16,6 +16,7 @@ class TokenScore:
     offset: int  # characters before it
     logprob: float | None  # None: nothing is before it
     top: dict[int, float]
+    content: bytes  # what it adds to the text
 
 
 @dataclasses.dataclass
@@ -43,7 +44,7 @@ class Choice:
     ):
         """Begins a choice; `tools`: calls of tools are told apart from its text."""
         self.request, self.tokenizer, self.stops = request, tokenizer, Stops(stops)
-        self.text = Text(tokenizer, request.prompt, [])
+        self.text = Text(tokenizer, request.prompt)
         self.tool_calls = ToolCalls() if tools else None
         self.offsets: list[int] = []  # characters before each token
         self.length = self.told = 0  # characters and tokens that have been told
@@ -51,10 +52,13 @@ class Choice:
 
     def echo(self) -> Piece:
         """The prompt, before anything else."""
-        piece, prompt, request = Piece(), Text(self.tokenizer, [], []), self.request
+        piece, prompt, request = Piece(), Text(self.tokenizer, []), self.request
         logprobs, tops = [None, *request.prompt_logprobs], [{}, *request.prompt_top_logprobs]
         for token, logprob, top in itertools.zip_longest(request.prompt, logprobs, tops):
-            piece.scores.append(TokenScore(token, len(piece.text), logprob, top))
+            content = self.tokenizer.token_bytes(token)
+            if not (piece.text or prompt.run) and self.tokenizer.has_text(token):  # the first one loses its space
+                content = self.tokenizer.decode([token]).encode() if content[:1] == b" " else content
+            piece.scores.append(TokenScore(token, len(piece.text), logprob, top, content))
             piece.text += prompt.add(token)
         piece.text += prompt.end()
         self.length = len(piece.text)
@@ -76,8 +80,9 @@ class Choice:
         whole = self.finish and not self.stops.found
         until = len(self.offsets) if whole else bisect.bisect_left(self.offsets, self.length)
         for i in range(self.told, until):
-            score = TokenScore(request.tokens[i], self.offsets[i], request.logprobs[i], request.top_logprobs[i])
-            piece.scores.append(score)
+            token = request.tokens[i]
+            told = request.logprobs[i], request.top_logprobs[i], self.tokenizer.token_bytes(token)
+            piece.scores.append(TokenScore(token, self.offsets[i], *told))
         self.told = until
         if self.tool_calls:
             piece.text, piece.calls = self.tool_calls.add(piece.text, is_end=bool(self.finish))
@@ -85,23 +90,41 @@ class Choice:
         return piece
 
 
+def token_name(content: bytes) -> str:
+    """The text of a token; of one that is no whole text, "bytes:" and its bytes, as OpenAI writes them."""
+    try:
+        return content.decode()
+    except UnicodeDecodeError:
+        return "bytes:" + "".join(f"\\x{byte:02x}" for byte in content)
+
+
 def completion_logprobs(scores: list[TokenScore], tokenizer: ByteTokenizer | FileTokenizer) -> dict[str, Any]:
-    """As /v1/completions has them: lists, and dicts by text, where the likeliest of one text counts."""
-    tops = [{**x.top, x.token: x.logprob} if x.logprob is not None else None for x in scores]
+    """As /v1/completions has them: lists, and dicts by text; where two tokens have one text, the second is its id."""
+
+    def by_text(score: TokenScore) -> dict[str, float]:
+        found = {token_name(score.content): score.logprob}
+        for token in sorted(score.top, key=score.top.__getitem__, reverse=True):
+            name = token_name(tokenizer.token_bytes(token))
+            if token != score.token:
+                found[name if name not in found else f"token_id:{token}"] = score.top[token]
+        return found
+
     return {
-        "tokens": [tokenizer.decode([x.token]) for x in scores],
+        "tokens": [token_name(x.content) for x in scores],
         "token_logprobs": [x.logprob for x in scores],
-        "top_logprobs": [x and {tokenizer.decode([t]): x[t] for t in sorted(x, key=x.__getitem__)} for x in tops],
+        "top_logprobs": [by_text(x) if x.logprob is not None else None for x in scores],
         "text_offset": [x.offset for x in scores],
     }
 
 
 def chat_logprobs(scores: list[TokenScore], tokenizer: ByteTokenizer | FileTokenizer) -> dict[str, Any]:
-    """As /v1/chat/completions has them; the bytes of a token that is no whole text are not known."""
+    """As /v1/chat/completions has them."""
 
-    def entry(token: int, logprob: float | None) -> dict[str, Any]:
-        text = tokenizer.decode([token])
-        return {"token": text, "logprob": logprob, "bytes": None if UNKNOWN in text else list(text.encode())}
+    def entry(content: bytes, logprob: float | None) -> dict[str, Any]:
+        return {"token": token_name(content), "logprob": logprob, "bytes": list(content)}
 
-    found = [entry(x.token, x.logprob) | {"top_logprobs": [entry(*top) for top in x.top.items()]} for x in scores]
+    def others(score: TokenScore) -> list[dict[str, Any]]:
+        return [entry(tokenizer.token_bytes(token), logprob) for token, logprob in score.top.items()]
+
+    found = [entry(x.content, x.logprob) | {"top_logprobs": others(x)} for x in scores]
     return {"content": found, "refusal": None}

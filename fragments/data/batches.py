@@ -4,7 +4,10 @@ import bisect
 import collections
 import functools
 import itertools
+import json
 import math
+import sys
+import zlib
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
@@ -15,13 +18,26 @@ from jax import Array
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 from generator.language import point, provide, splice
-from generator.language.roles import RULES, TEXT_BYTES, InputError, load_tokenizer, open_tokens, split_mixture
+from generator.language.roles import (
+    RULES,
+    TEXT_BYTES,
+    InputError,
+    fingerprint,
+    identity,
+    load_tokenizer,
+    open_documents,
+    open_tokens,
+    read_description,
+    split_mixture,
+    warn_of_special_tokens,
+)
 
 
 class Config:
     eval_data: str = ""  # documents for evaluation, given as data is; "": a share of data, which is not trained on
     eval_share: float = 0.02  # share of the documents that is held out where there is no eval_data; 0: no evaluation
     sequence_length: int = 4096  # tokens in one training sequence
+    allow_other_data: bool = False  # whether a run may go on with other data or another tokenizer
     batch_size: int = 8  # sequences in one optimizer step, over all devices
 
 
@@ -61,7 +77,7 @@ def make_datasets(config: Config, split: str, rows: Sequence[int] = (0,), seed: 
     a batch, and each row packs its own. "eval" is one pass, not dealt out. Of several sources each has epochs of its
     own, and every row has their documents by weight, to a hundredth of the smallest; "eval" ends with the first.
     """
-    tokenizer, length = load_tokenizer(config.tokenizer), config.sequence_length
+    tokenizer, length = load_tokenizer(config.tokenizer, config.special_tokens), config.sequence_length
     if (known := tokenizer.vocab_size) > (most := config.vocab_size):
         raise InputError(f"tokenizer {config.tokenizer}: its {known} tokens exceed a vocab_size of {most}: raise that")
     share = 0.0 if config.eval_data else config.eval_share
@@ -75,6 +91,8 @@ def make_datasets(config: Config, split: str, rows: Sequence[int] = (0,), seed: 
     sources = []
     for path in paths:
         documents = open_tokens(path, tokenizer)
+        if split == "train" and not read_description(path):
+            warn_of_special_tokens(path, tokenizer, open_documents(path))
         sources.append(grain.MapDataset.source(Pieces(documents, before, length)))
         if not len(sources[-1]):
             problem = f"{len(documents)} documents, {held_out(len(documents))} of them held out, are too few"
@@ -121,6 +139,8 @@ class Batches:
                 holders[row].add(device.process_index)
         self.rows = [row for row in range(config.batch_size) if jax.process_index() in holders[row]]
         self.kept = [row for row in self.rows if jax.process_index() == min(holders[row])]
+        tokenizer = load_tokenizer(config.tokenizer, config.special_tokens)
+        self.documents = zlib.crc32(json.dumps([fingerprint(config.data), identity(tokenizer)]).encode())
         self.start(config.seed)
 
     def start(self, seed: int) -> None:
@@ -149,12 +169,20 @@ class Batches:
     def get_state(self) -> dict[int, Any]:
         """Where the rows are that this process is the first to hold: each row's state is kept once."""
         rows = self.config.batch_size
-        return {row: {"rows": rows, "seed": self.seed, "stream": self.streams[row].get_state()} for row in self.kept}
+        known = {"rows": rows, "seed": self.seed, "documents": self.documents}
+        return {row: known | {"stream": self.streams[row].get_state()} for row in self.kept}
 
     def set_state(self, states: dict[int, Any], step: int) -> None:
-        """Goes on from the states of all rows after a step."""
+        """Goes on from the states of all rows after a step. InputError: they are of data that is not allowed."""
         if {state["rows"] for state in states.values()} != {len(states)}:
             raise ValueError("the states of some rows are missing")
+        if {state.get("documents", self.documents) for state in states.values()} != {self.documents}:
+            problem = (
+                f"--data {self.config.data} --tokenizer {self.config.tokenizer}: not what this run had up to {step}"
+            )
+            if not self.config.allow_other_data:
+                raise InputError(f"{problem}: give the same files and tokenizer, or --allow-other-data")
+            print(f"warning: {problem}", file=sys.stderr)
         if len(states) != self.config.batch_size:
             print(f"batch_size was {len(states)}: the documents come in a new order from here on")
             return self.start(self.config.seed + step)

@@ -27,6 +27,7 @@ from generator.language.roles import (
     open_files,
     read_description,
     token_type,
+    warn_of_special_tokens,
 )
 
 last_opened = functools.lru_cache(maxsize=1)(open_files)  # shards of the same files come one after the other
@@ -51,9 +52,9 @@ def end_with_parent() -> None:
     threading.Thread(target=lambda: (multiprocessing.parent_process().join(), os._exit(1)), daemon=True).start()
 
 
-def write_shard(path: Path, files: tuple[Path, ...], part: int, parts: int, name: str) -> int:
+def write_shard(path: Path, files: tuple[Path, ...], part: int, parts: int, name: str, special: bool) -> int:
     """Writes the tokens of documents to a file, which gets its name when it is whole; the number of documents."""
-    documents, tokenizer = last_opened(files), load_tokenizer(name)
+    documents, tokenizer = last_opened(files), load_tokenizer(name, special)
     dtype = token_type(tokenizer)
     numbers = range(len(documents) * part // parts, len(documents) * (part + 1) // parts)
     half = path.with_name(f"{path.name}.half-{os.getpid()}")
@@ -74,13 +75,20 @@ def count_records(path: Path) -> int | None:
     return reader.num_records() if reader.ok() else None
 
 
-def prepare(source: Positional[str], out: Positional[str], tokenizer: str, workers: int = os.cpu_count() or 1) -> None:
+def prepare(
+    source: Positional[str],
+    out: Positional[str],
+    tokenizer: str,
+    special_tokens: bool = False,
+    workers: int = os.cpu_count() or 1,
+) -> None:
     """Tokenises documents into a new folder, for --data of train. Started again, it goes on where it ended.
 
     Args:
         source: File, folder or pattern of text, JSONL, Parquet or ArrayRecord.
         out: Folder for the tokens.
         tokenizer: Path of a tokenizer.json, or bytes; train needs the same one.
+        special_tokens: Whether <|im_end|> and the like in documents are tokens, and not text; train needs the same.
         workers: Processes that work at the same time.
     """
     if "://" in out or workers < 1:
@@ -91,7 +99,8 @@ def prepare(source: Positional[str], out: Positional[str], tokenizer: str, worke
         raise InputError(f"{out}: must not be in {source}, nor that in it: give another folder")
     stats = [(stat.st_size, stat.st_mtime_ns) for stat in map(Path.stat, files)]
     about = {"source": source, "state": zlib.crc32(repr(stats).encode())}
-    wanted = about | {"tokenizer": identity(load_tokenizer(tokenizer))}
+    loaded = load_tokenizer(tokenizer, special_tokens)
+    wanted = about | {"tokenizer": identity(loaded)}
     there = read_description(out)
     if not there and folder.exists() and any(folder.iterdir()):
         raise InputError(f"{out}: already exists: give a new folder")
@@ -106,6 +115,7 @@ def prepare(source: Positional[str], out: Positional[str], tokenizer: str, worke
     if not there:
         folder.mkdir(parents=True, exist_ok=True)
         describe({})
+    warn_of_special_tokens(source, loaded, open_files(files))
     for half in folder.glob("*.half-*"):  # of workers that were killed
         half.unlink()
     plan = plan_shards(files, [size for size, _ in stats])
@@ -116,7 +126,7 @@ def prepare(source: Positional[str], out: Positional[str], tokenizer: str, worke
     spawn = multiprocessing.get_context("spawn")
     with concurrent.futures.ProcessPoolExecutor(workers, spawn, end_with_parent) as pool:
         write = functools.partial(pool.submit, write_shard)
-        futures = {write(folder / name, *shard, tokenizer): name for name, shard in todo}
+        futures = {write(folder / name, *shard, tokenizer, special_tokens): name for name, shard in todo}
         done = concurrent.futures.as_completed(futures)
         try:
             for future in rich.progress.track(done, "shards", len(plan), len(plan) - len(todo)):

@@ -1,11 +1,14 @@
 """Prepared data: the tokens of each document as a record of ArrayRecord files; and sources by their weights."""
 
+import collections
 import contextlib
 import functools
 import json
 import os
 import re
 import resource
+import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -36,7 +39,8 @@ def split_mixture(data: str) -> list[tuple[float, str]]:
 
 
 def identity(tokenizer: ByteTokenizer | FileTokenizer) -> dict[str, Any]:
-    return {name: getattr(tokenizer, name) for name in ("digest", "vocab_size", "bos", "eos")}
+    names = {name: getattr(tokenizer, name) for name in ("digest", "vocab_size", "eos", "parses_special")}
+    return names | {"prefix": list(tokenizer.prefix)}
 
 
 def token_type(tokenizer: ByteTokenizer | FileTokenizer) -> str:
@@ -91,8 +95,21 @@ def open_prepared(data: str, shards: dict[str, int], dtype: str) -> grain.MapDat
     return grain.MapDataset.range(ends[-1]).map(read)
 
 
+def warn_of_special_tokens(data: str, tokenizer: ByteTokenizer | FileTokenizer, documents: Sequence[str]) -> None:
+    """Say how many of the first documents hold the text of special tokens, which was likely meant as tokens."""
+    first = [documents[i] for i in range(min(len(documents), 100))]
+    names = () if tokenizer.parses_special else tokenizer.special.values()
+    found = collections.Counter(name for text in first for name in names if name in text)
+    if found and tokenizer.digest != "bytes":
+        most = ", ".join(f"{name} in {count}" for name, count in found.most_common(3))
+        problem = (
+            f"of the first {len(first)} documents: {most}; there they are text: --special-tokens makes them tokens"
+        )
+        print(f"warning: data {data}: special tokens in documents: {problem}", file=sys.stderr)
+
+
 def open_tokens(data: str, tokenizer: ByteTokenizer | FileTokenizer) -> grain.MapDataset:
-    """The tokens of each document of a source, with bos and eos: int32 [n]."""
+    """The tokens of each document of a source, after what the tokenizer begins a text with, and eos: int32 [n]."""
     description = read_description(data)
     if not description:
         return open_documents(data).map(lambda text: encode_document(tokenizer, text))
@@ -103,6 +120,6 @@ def open_tokens(data: str, tokenizer: ByteTokenizer | FileTokenizer) -> grain.Ma
 
 
 def fingerprint(data: str) -> list[Any]:
-    """The same for the same data: descriptions of what is prepared, sizes of other files."""
+    """The same for the same data, wherever it is: descriptions of what is prepared, names and sizes of other files."""
     paths = [path for _, path in split_mixture(data)]
-    return [read_description(path) or [file.stat().st_size for file in find_files(path)] for path in paths]
+    return [read_description(path) or [[file.name, file.stat().st_size] for file in find_files(path)] for path in paths]

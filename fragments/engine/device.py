@@ -55,7 +55,7 @@ class Device:
         point("Device.model", model)
         self.model, self.settings, self.laid_over = model, settings, mesh
         self.layers = layers_in_pool(config, pages)
-        point("Device.layers", config, pages)
+        point("Device.layers", config, pages, settings)
         self.widths = table_widths(longest, size)
         with self.computing():
             self.key, self.value = jax.jit(lambda: empty_pages(config, pages, size, settings.int8_pages))()
@@ -95,6 +95,7 @@ class Device:
         return filled[-1] if filled and left < 3 / 4 * shortest else shortest
 
     def write_text(self, slot: int, text: list[int]) -> None:
+        point("Device.write_text", slot, text)
         padded = np.zeros(self.texts.shape[1], np.int32)
         padded[: len(text)] = text
         with self.computing():

@@ -168,6 +168,7 @@ class Engine:
             request = self.waiting[0]
             text = request.text
             request.computed, request.drawn = 0, len(text)
+            point("Engine.admit", request, text)
             request.cached = request.cached if request.tokens else 0
             self.share_pages(request)
             if self.pages_for(len(text) + 1) - len(request.pages) > len(self.pool.free):
@@ -229,6 +230,7 @@ class Engine:
             return request in self.rows and not request.reading and goes_on
 
         for request in [request for request in self.rows if ready(request)]:
+            point("Engine.continue", request)
             while ready(request) and self.pages_for(request.drawn) > len(request.pages) + len(self.pool.free):
                 self.take_in(len(self.under_way))  # some may have ended
                 if ready(request) and not self.pool.free:

@@ -1,22 +1,26 @@
-"""Rotary frequencies divided by factors of their own, others in sequences beyond the original context.
+"""Rotary frequencies divided by factors of their own, others in texts longer than the original context.
 
-A cache keeps the rotation of the pass that wrote it: decode on one side of the original context.
+Each text has the factors of its own length: in training that of its document, or of the piece of one that a row holds;
+in an engine that of all its tokens so far, as in `generate` of transformers, so that a text which outgrows the original
+context is read again.
 
 Source: Ding et al. 2024, arXiv 2402.13753, section 3.
 """
 
 import math
 
+import jax
 import jax.numpy as jnp
+from jax import Array
 
-from generator.language import requires, splice
+from generator.language import provide, requires, splice
 
 requires("scaled_rope", "rope_scale")
 
 
 class Config:
     rope_original_context: int = 4096  # tokens of the sequences that the frequencies were made for
-    rope_short_factors: tuple[float, ...]  # divide the frequencies in sequences up to that length
+    rope_short_factors: tuple[float, ...]  # divide the frequencies in texts up to that length
     rope_long_factors: tuple[float, ...]  # divide the frequencies in longer ones
 
 
@@ -34,10 +38,28 @@ def _(config, problems, size):
             problems.append(f"rope factors {factors}: must be {size // 2}, one for each pair of numbers of a head")
 
 
-@splice("rotary_angles.frequencies")
-def _(frequencies, positions, config):
+def text_lengths(positions: Array) -> Array:
+    """Tokens of the text that each token belongs to, [B, T]; positions [B, T] go up by one within a text."""
+    places = jnp.arange(positions.shape[1])
+    is_last = jnp.diff(positions, append=positions[:, -1:]) != 1
+    last = jax.lax.cummin(jnp.where(is_last, places, places[-1]), axis=1, reverse=True)  # of its text
+    return positions + last - places + 1
+
+
+@provide("Decoder.hidden", optional=True)
+def uses_long(positions, config) -> Array:
+    return text_lengths(positions) > config.rope_original_context  # [B, T]
+
+
+@provide("Decoder.hidden")
+def rope_factors(uses_long, config) -> Array:
     short, long = jnp.array(config.rope_short_factors), jnp.array(config.rope_long_factors)  # [H/2]
-    frequencies = frequencies / jnp.where(positions.max() < config.rope_original_context, short, long)
+    return jnp.where(uses_long[..., None], long, short)  # [B, T, H/2]
+
+
+@splice("Attention.heads", before="rope")
+def _(angles, rope_factors):
+    angles = angles / rope_factors  # of the text that each token belongs to
 
 
 @splice("Attention.parameters")

@@ -239,3 +239,8 @@ def _(config, state):
 @splice("test_adamw.parameters", optional=True)
 def _(parameters):
     parameters = adapters_of(parameters)
+
+
+@splice("checkpoints.names")
+def _(names):
+    names.add("lora_targets")

@@ -137,7 +137,9 @@ class Completion(Fields, kw_only=True):
     def encode(
         self, tokenizer: ByteTokenizer | FileTokenizer, template: ChatTemplate | None, room: int, most: int
     ) -> list[list[int]]:
-        """The tokens of each prompt; a text begins with bos. What cannot fit is refused before it is read.
+        """The tokens of each prompt; special tokens in a text are read as such, as vLLM does.
+
+        What cannot fit is refused before it is read.
 
         Args:
             room: tokens that fit into the context, and
@@ -146,7 +148,7 @@ class Completion(Fields, kw_only=True):
         texts = [prompt for prompt in self.prompts if isinstance(prompt, str)]
         if any(len(text.encode()) > most for text in texts):
             raise Refusal(400, f"the prompt has more bytes than fit into the context: at most {most:,} do", "prompt")
-        return [[tokenizer.bos, *tokenizer.encode(p)] if isinstance(p, str) else p for p in self.prompts]
+        return [tokenizer.encode_prompt(p) or [tokenizer.eos] if isinstance(p, str) else p for p in self.prompts]
 
     def describe(self, piece: Piece, tokenizer: ByteTokenizer | FileTokenizer) -> dict[str, Any]:
         """What a choice says of a piece."""

@@ -24,6 +24,11 @@ def _(bounds):
     bounds.update(mesh_data=(-1, 2**31 - 1), mesh_fsdp=(-1, 2**31 - 1), mesh_tensor=(-1, 2**31 - 1))
 
 
+@splice("checkpoints.names")
+def _(names):
+    names.add("remat")
+
+
 class MeshError(InputError):
     """Sizes that do not divide over the devices; the message names them and the setting to change."""
 

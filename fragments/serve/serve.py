@@ -42,17 +42,22 @@ from generator.language.roles import (
     Sampling,
     ServeMetrics,
     as_json,
+    default_draws,
     ending_with_messages,
     gate,
     is_address,
     load_chat_template,
     load_ends,
+    load_generation,
     load_to_serve,
-    load_tokenizer,
     own_names,
     read_fields,
     refuse,
+    tokenizer_to_serve,
+    with_defaults,
 )
+
+ANSWERED = {"/v1/completions": Completion, "/v1/chat/completions": Chat}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -62,6 +67,7 @@ class ServeSettings:
     engine: tyro.conf.OmitArgPrefixes[EngineSettings]
     checkpoint_dir: str = ""  # of the training run
     hf: str = ""  # the Hugging Face directory
+    tokenizer: str = ""  # path of a tokenizer.json, or bytes; "": the one that is kept with the model
     dtype: Literal["float32", "bfloat16"] | None = None  # of the computation; else as it was trained
     int8: bool = False  # kernels of layers in 8 bits
     mesh_tensor: int = 1  # devices that share the heads and the inner feed-forward
@@ -97,20 +103,22 @@ class Server:
     def __init__(self, settings: ServeSettings, engine: EngineThread, tokenizer: ByteTokenizer | FileTokenizer):
         self.settings, self.engine, self.tokenizer, self.keys = settings, engine, tokenizer, settings.keys
         self.metrics, self.config = ServeMetrics(engine.engine), engine.engine.config
-        self.template = load_chat_template(tokenizer, self.config.tokenizer)
+        self.template = load_chat_template(tokenizer, settings.tokenizer or self.config.tokenizer)
         self.shared = Answering(settings.model, engine, tokenizer, self.template, self.metrics)
+        self.special = {text: token for token, text in tokenizer.special.items()}
         is_file = isinstance(tokenizer, FileTokenizer)
-        added = tokenizer.tokenizer.get_added_tokens_decoder() if is_file else {}
-        self.special = {token.content: i for i, token in added.items() if token.special}
         longest = max(len(text.encode()) for text in tokenizer.tokenizer.get_vocab()) if is_file else 1
         self.most_bytes = engine.engine.room * longest  # of a text that fits into the context
         self.draining, self.started = False, int(time.time())
         self.reading = 0  # bytes of requests that have not ended
         # what tokenises, apart by kind: a template that takes long does not hold up texts
-        self.threads = {kind: concurrent.futures.ThreadPoolExecutor(2) for kind in (Completion, Chat)}
+        self.threads = {path: concurrent.futures.ThreadPoolExecutor(2) for path in ANSWERED}
+        draws = default_draws(load_generation(self.config.tokenizer), sampled=True)
         routes = [
-            Route("/v1/completions", functools.partial(self.answer, Completion), methods=["POST"]),
-            Route("/v1/chat/completions", functools.partial(self.answer, Chat), methods=["POST"]),
+            *(
+                Route(path, functools.partial(self.answer, with_defaults(kind, draws)), methods=["POST"])
+                for path, kind in ANSWERED.items()
+            ),
             Route("/v1/models", self.models),
             Route("/v1/models/{name:path}", self.model),
             Route("/health", self.health),
@@ -134,7 +142,7 @@ class Server:
             raise Refusal(503, "the server compiles its programs: ask again")
         content = await self.read_body(http)
         prepared = functools.partial(self.prepare, kind, content)
-        asked, wanted = await asyncio.get_running_loop().run_in_executor(self.threads[kind], prepared)
+        asked, wanted = await asyncio.get_running_loop().run_in_executor(self.threads[http.url.path], prepared)
         return Answer(self.shared, asked, wanted, asked.salt(key), http.state.id)
 
     def prepare(
@@ -147,7 +155,10 @@ class Server:
             raise Refusal(404, f"there is no model {asked.model!r}: ask {name!r}", "model", "model_not_found")
         if (count := len(asked.prompts) * asked.n) > most:
             raise Refusal(400, f"{count} choices: at most {most} at once", "n")
-        prompts = asked.encode(self.tokenizer, self.template, room, self.most_bytes)
+        try:
+            prompts = asked.encode(self.tokenizer, self.template, room, self.most_bytes)
+        except InputError as error:  # a text, and no tokenizer
+            raise Refusal(400, str(error), "prompt") from None
         if (longest := max(map(len, prompts))) > room:
             raise Refusal(400, f"the prompt has {longest} tokens, the context {room}", "prompt")
         if wrong := [token for prompt in prompts for token in prompt if not 0 <= token < size]:
@@ -270,7 +281,7 @@ def main() -> None:
     resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))  # a connection is an open file
     source = settings.checkpoint_dir, settings.hf
     config, model, mesh = load_to_serve(*source, settings.dtype, settings.mesh_tensor, settings.int8)
-    tokenizer = load_tokenizer(config.tokenizer)
+    tokenizer = tokenizer_to_serve(settings.tokenizer, config.tokenizer)
     engine = Engine(config, model, load_ends(tokenizer, config.tokenizer), settings.engine, mesh)
 
     async def serve() -> EngineThread:

@@ -6,7 +6,7 @@ from generator.language.roles import ByteTokenizer, Text
 
 
 def pieces_of(prompt, tokens):
-    text = Text(ByteTokenizer(), prompt, [])
+    text = Text(ByteTokenizer(), prompt)
     return [*map(text.add, tokens), text.end()]
 
 

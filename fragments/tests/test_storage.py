@@ -19,8 +19,9 @@ def test_a_directory_is_of_one_run_at_a_time(tmp_path, monkeypatch):
             pass
         check()
         lock.write_text("process 5 on another since now")
-        with pytest.raises(InputError, match="in use by process 5 on another"):
+        with pytest.raises(InputError, match="in use by process 5 on another") as ended:
             check()
+        assert ended.value.code == 74  # another try is worth it
     assert "another" in lock.read_text()  # which has it now
     monkeypatch.setattr(sys.modules[locked.__module__], "LEASE", 0.5)
     with locked(directory) as check:  # it renewed nothing

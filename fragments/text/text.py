@@ -1,69 +1,69 @@
-"""Text of tokens as they come, and what stops it."""
+"""Text of tokens as they come."""
 
-import json
-import operator
+import codecs
 
-import numpy as np
-from etils import epath
+from generator.language.roles import ByteTokenizer, FileTokenizer, load_generation
 
-from generator.language.roles import ByteTokenizer, FileTokenizer, InputError
-
-CONTEXT = 8  # tokens that the text of the next one may depend on: a character has at most four bytes
-
-
-UNKNOWN = "\N{REPLACEMENT CHARACTER}"
+CONTEXT = 4  # bytes of a character at most, and so tokens
 
 
 def load_ends(tokenizer: ByteTokenizer | FileTokenizer, path: str) -> set[int]:
-    """Tokens that end a text: eos, and those of a generation_config.json beside a tokenizer.json, as of a turn."""
-    if isinstance(tokenizer, ByteTokenizer):
-        return {tokenizer.eos}
-    file = epath.Path(path).with_name("generation_config.json")
-    try:
-        found = json.loads(file.read_text()).get("eos_token_id") if file.exists() else None
-        return {tokenizer.eos, *map(operator.index, np.ravel([] if found is None else found))}
-    except (AttributeError, TypeError, ValueError) as error:
-        raise InputError(f"{file}: eos_token_id must be a token or several: {error}: fix or remove it") from None
+    """Tokens that end a text: eos, and those that the files beside a model's tokenizer.json name, as of a turn."""
+    return {tokenizer.eos, *load_generation(path)["eos_token_id"]} - {None}
 
 
 class Text:
-    """The text of tokens as they come, up to the first of the strings that stop it.
+    """The text of tokens as they come.
 
-    A character waits for the last of its bytes, and what may be the beginning of a stop string for its end. Only the
-    last tokens are decoded anew with each, so that its cost does not grow with the text.
+    What is given out never changes, and in the end it is what `decode` makes of all tokens at once. So a character
+    waits for the last of its bytes. Where bytes are tokens of their own (`<0xE4>`, Llama 2), one byte that fits nowhere
+    turns its whole run of bytes into U+FFFD, so a run waits for its end. The cost of a token does not grow with the
+    text.
     """
 
-    def __init__(self, tokenizer: ByteTokenizer | FileTokenizer, prompt: list[int], stops: list[str]):
-        self.tokenizer, self.stops = tokenizer, stops
-        self.tokens = prompt[-CONTEXT:]
-        self.decoded = tokenizer.decode(self.tokens)
-        self.seen = len(self.decoded)  # characters of it that are in the text
-        self.held, self.stopped = "", False
+    def __init__(self, tokenizer: ByteTokenizer | FileTokenizer, prompt: list[int]):
+        self.tokenizer = tokenizer
+        self.utf8 = codecs.getincrementaldecoder("utf-8")("replace")
+        self.before: list[int] = []  # the last token with text, which says how the next one is written
+        self.run: list[int] = []  # bytes whose text is not certain, at most one run
+        self.given = 0  # characters of the run that belong to the prompt
+        if tokenizer.byte_level:
+            self.decode_token_bytes(prompt[-CONTEXT:])
+        else:
+            at = len(prompt) - 1
+            while at >= 0 and (self.is_byte(prompt[at]) or not tokenizer.has_text(prompt[at])):
+                at -= 1
+            self.before, self.run = prompt[max(at, 0) : at + 1], [i for i in prompt[at + 1 :] if self.is_byte(i)]
+            run = b"".join(tokenizer.token_byte(i) or b"" for i in self.run)
+            self.given = len(run.decode(errors="ignore"))
+
+    def is_byte(self, token: int) -> bool:
+        return self.tokenizer.token_byte(token) is not None
+
+    def decode_token_bytes(self, tokens: list[int]) -> str:
+        """The characters that end with these tokens of a byte-level vocabulary."""
+        parts = (self.tokenizer.token_byte(i) or b"" for i in tokens if self.tokenizer.has_text(i))
+        return self.utf8.decode(b"".join(parts))
+
+    def end_run(self, token: list[int]) -> str:
+        """The text of the run and of the token that ends it."""
+        tokens, skipped = [*self.before, *self.run, *token], len(self.tokenizer.decode(self.before)) + self.given
+        self.run, self.given = [], 0
+        return self.tokenizer.decode(tokens)[skipped:]
 
     def add(self, token: int) -> str:
         """What is certain of the text with one more token, and was not before."""
-        self.tokens.append(token)
-        before, self.decoded = self.decoded, self.tokenizer.decode(self.tokens)
-        whole = len(self.decoded) - self.decoded.endswith(UNKNOWN)
-        new, self.seen = self.decoded[self.seen : whole], max(self.seen, whole)
-        if self.decoded == before and whole == len(before):
-            self.tokens.pop()  # of no text, such as eos
-        if len(self.tokens) > 2 * CONTEXT:
-            del self.tokens[:-CONTEXT]
-            self.decoded = self.tokenizer.decode(self.tokens)
-            self.seen = len(self.decoded) - self.decoded.endswith(UNKNOWN)
-        return self.cut(new)
+        if not self.tokenizer.has_text(token):
+            return ""
+        if self.tokenizer.byte_level:
+            return self.decode_token_bytes([token])
+        if self.is_byte(token):
+            self.run.append(token)
+            return ""
+        new = self.end_run([token])
+        self.before = [token]
+        return new
 
     def end(self) -> str:
         """What was held back, as no more tokens come."""
-        rest, self.seen = self.decoded[self.seen :], len(self.decoded)
-        return self.cut(rest) + self.held if not self.stopped else ""
-
-    def cut(self, new: str) -> str:
-        self.held += new
-        found = [at for stop in self.stops if (at := self.held.find(stop)) >= 0]
-        beginnings = (n for stop in self.stops for n in range(1, len(stop)) if self.held.endswith(stop[:n]))
-        self.stopped = bool(found)
-        certain = min(found) if found else len(self.held) - max(beginnings, default=0)
-        text, self.held = self.held[:certain], "" if found else self.held[certain:]
-        return text
+        return self.utf8.decode(b"", final=True) if self.tokenizer.byte_level else self.end_run([])

@@ -14,10 +14,12 @@ from generator.language import point
 from generator.language.roles import (
     Batches,
     Checkpoints,
+    Decoder,
     ExitCode,
     Goodput,
     InputError,
     Monitor,
+    Stop,
     absolute,
     abstract,
     abstract_batch,
@@ -43,6 +45,7 @@ from generator.language.roles import (
 class Config:
     eval_every: int = 100  # steps between evaluations on held-out data; the last step has one as well
     eval_batches: int = 8  # batches in an evaluation, the same ones each time
+    eval_first: bool = False  # whether to evaluate before the first step too, as is done with imported weights
     checkpoint_every: int = 100  # steps between checkpoints; the last step has one as well
 
 
@@ -57,10 +60,15 @@ def train(config: Config) -> None:
     with point("train.mesh", config):
         mesh = make_mesh(config.mesh_data, config.mesh_fsdp, config.mesh_tensor)
     batches = abstract_batch(config, mesh)
-    signals = []  # received; the second one ends the program at once
+    signals = []  # received: the next step is the last; a second Ctrl-C ends the program at once
+
+    def receive(number: int, _: object) -> None:
+        signals.append(number)
+        signal.signal(signal.SIGINT, signal.SIG_DFL)
+
     if jax.process_count() == 1:  # several agree on a step to stop at through jax.distributed
-        for number in signal.SIGTERM, signal.SIGINT:
-            signal.signal(number, lambda n, _: (signals.append(n), signal.signal(n, signal.SIG_DFL)))
+        signal.signal(signal.SIGTERM, receive)
+        signal.signal(signal.SIGINT, receive)
     data = together(lambda: Batches(config, batches["tokens"].sharding))
     require_equal("data", [fingerprint(config.data), fingerprint(config.eval_data or config.data)])
     held_out, to_devices = together(lambda: held_out_batches(config, data.rows)), data.to_devices
@@ -81,15 +89,31 @@ def train(config: Config) -> None:
             print(f"all {config.steps} steps are done: give more --steps to train on")
             return
         goodput.spent("start-up")
-        compiled_step = compile_step(state, batches)
-        evaluate = jax.jit(eval_step)
+        if not signals:
+            compiled_step = compile_step(state, batches)
+        if signals:
+            name = signal.Signals(signals[0]).name
+            raise Stop(f"stopped by {name} before a step: the same command continues", ExitCode.PREEMPTED)
+        compiled_eval_step = jax.jit(eval_step)
         # process 0 speaks for all
         monitor = Monitor(directory if jax.process_index() == 0 else epath.Path(tempfile.mkdtemp()), config, step)
         watchdog = start_watchdog(directory)
         window = profile_window(config, step)
         pending, stopping = None, False  # pending: the last step, which the device is still working on
         goodput.spent("compiling")
+
+        def evaluate(model: Decoder) -> None:
+            sums = [compiled_eval_step(model, to_devices(batch)) for batch in held_out if not signals]
+            if len(sums) < len(held_out):
+                return
+            total, targets = (sum(float(x[name]) for x in sums) for name in ("cross_entropy", "targets"))
+            monitor.record(step, {"eval/loss": total / targets})
+            print(f"step {step}: loss on held-out data {total / targets:.4f}", flush=True)
+            goodput.spent("evaluation")
+
         try:
+            if step == 0 and held_out and (config.eval_first or found):
+                evaluate(state.model)
             while step < config.steps and not stopping:
                 limit = max(config.hang_seconds, config.hang_factor * statistics.median(monitor.seconds or [0]))
                 watchdog.put(config.hang_seconds and limit)
@@ -112,7 +136,7 @@ def train(config: Config) -> None:
                     monitor.step(*pending)
                 pending = step, metrics
                 stopping = bool(signals) or checkpoints.manager.reached_preemption(step)
-                evaluates = held_out and (step == config.steps or step % config.eval_every == 0)
+                evaluates = held_out and not stopping and (step == config.steps or step % config.eval_every == 0)
                 saves = step == config.steps or step % config.checkpoint_every == 0 or stopping
                 if not (evaluates or saves):
                     continue
@@ -123,11 +147,7 @@ def train(config: Config) -> None:
                 saves &= not monitor.skipped or step == config.steps or stopping
                 with point("train.recorded", state):
                     if evaluates:
-                        sums = [evaluate(state.model, to_devices(batch)) for batch in held_out]
-                        total, targets = (sum(float(x[name]) for x in sums) for name in ("cross_entropy", "targets"))
-                        monitor.record(step, {"eval/loss": total / targets})
-                        print(f"step {step}: loss on held-out data {total / targets:.4f}", flush=True)
-                        goodput.spent("evaluation")
+                        evaluate(state.model)
                     if saves:
                         check_lock()
                         checkpoints.save(step, state.model, dataclasses.replace(state, model=None), data)
@@ -136,9 +156,11 @@ def train(config: Config) -> None:
                 monitor.flush()
                 goodput.spent("other")
         finally:
-            monitor.close()
-            checkpoints.close()
-            watchdog.put(None)
+            try:
+                checkpoints.close()  # first: what shows the run is worth less than its last checkpoint
+            finally:
+                watchdog.put(None)
+                monitor.close()
     goodput.spent("checkpoints")
     print("goodput:", ", ".join(f"{part} {share:.1%}" for part, share in goodput.shares().items()))
     if stopping:

@@ -65,9 +65,10 @@ def train_step(state: TrainState, batch: dict[str, Array]) -> tuple[TrainState, 
         model = optax.apply_updates(state.model, updates)
     # where not, the step changes nothing but its number
     model, opt_state = optax.tree.where(finite, (model, opt_state), (state.model, state.opt_state))
+    updates_done = optax.tree.get_all_with_path(state.opt_state, "count")[0][1]  # skipped steps are none
     metrics = {
         "train/loss": sums["cross_entropy"] / targets,
-        "train/learning_rate": learning_rate(state.step, config),
+        "train/learning_rate": learning_rate(updates_done, config),
         "train/gradient_norm": norm,
         "train/skipped": ~finite,
     }

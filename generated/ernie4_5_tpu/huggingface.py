@@ -4,7 +4,7 @@
 """Hugging Face checkpoints: config.json and safetensors, as `save_pretrained` of transformers writes them."""
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +22,7 @@ from .errors import InputError, check_config
 from .model import Decoder
 from .parallel import named_arrays
 from .storage import Later
-from .tokenizer import ByteTokenizer
+from .tokenizer import ByteTokenizer, copy_tokenizer
 
 
 def hf_tensors() -> Iterator[tuple[str, str, str]]:
@@ -119,6 +119,14 @@ def hf_holders(arrays: dict[str, Any], config: Config) -> tuple[dict[str, np.nda
     return hf_views(shaped, config), holders
 
 
+def check_covered(names: Iterable[str], covered: set[str], arrays: dict[str, Any]) -> None:
+    """Raises InputError, which names the parameters that no tensor of a checkpoint holds."""
+    if lacking := [name for name in names if name not in covered and arrays[name].size]:
+        raise InputError(
+            f"no tensor of a checkpoint holds {', '.join(lacking)}: name one in hf.tensors and build again"
+        )
+
+
 def read_json(path: Path) -> dict[str, Any]:
     try:
         found = json.loads(path.read_bytes())
@@ -139,6 +147,7 @@ def read_hf_config(hf_dir: Path) -> Config:
         hf = complete(hf)
         fields = {field: hf[setting] for setting, field in hf_sizes()}
         fields["dtype"] = {"float16": "bfloat16"}.get(hf["dtype"], hf["dtype"])  # fp16 underflows in gradients
+        fields["export_dtype"] = hf["dtype"]
         config = Config(**fields, tokenizer=str(hf_dir.resolve() / "tokenizer.json"))
         check_config(config, f"{path}: ")
         if problems := [
@@ -191,6 +200,7 @@ def open_hf_model(hf_dir: str | Path) -> tuple[Config, Decoder]:
         raise InputError("{}: config.json asks for {:,} numbers, its tensors hold {:,}: fix one".format(hf_dir, *sizes))
     structs = named_arrays(model)
     views, holders = hf_holders(structs, config)
+    filled = {name for names in holders.values() for name in names}
     problems = [f"missing: {name} {list(views[name].shape)}" for name in sorted(views.keys() - tensors.keys())]
     for name, tensor in sorted(tensors.items()):
         dtype, shape = tensor.get_dtype(), tensor.get_shape()
@@ -203,15 +213,19 @@ def open_hf_model(hf_dir: str | Path) -> tuple[Config, Decoder]:
 
     def read(parameter: str) -> np.ndarray:
         together = next((names for names in holders.values() if parameter in names), [parameter])
-        arrays = {name: np.empty(structs[name].shape, structs[name].dtype) for name in together}
+        arrays = {name: np.full(structs[name].shape, np.nan, structs[name].dtype) for name in together}
         for name, view in hf_views(arrays, config).items():
             tensor = tensors[name][...]
             if not np.isfinite(tensor).all():
                 raise InputError(f"{hf_dir}: {name} has numbers that are not finite: use an earlier checkpoint")
             view[...] = tensor
+        for name, array in arrays.items():
+            if np.isnan(array).any():  # such as a layout that reorders axes within parentheses, whose view is a copy
+                raise InputError(f"{hf_dir}: no tensor fills all of {name}: mend its layout in hf.tensors and build")
         return arrays[parameter]
 
     arrays = {name: Later(x, read, name) for name, x in structs.items()}
+    check_covered((name for name, x in arrays.items() if getattr(x, "read", None) is read), filled, structs)
     return config, jax.tree.unflatten(jax.tree.structure(model), arrays.values())
 
 
@@ -219,13 +233,6 @@ def load_hf(hf_dir: str | Path) -> tuple[Config, Decoder]:
     """Config and model of a Hugging Face directory, read as by `open_hf_model`."""
     config, model = open_hf_model(hf_dir)
     return config, jax.tree.map(lambda x: jnp.asarray(np.asarray(x)), model)
-
-
-def copy_tokenizer(tokenizer: str, directory: Path) -> None:
-    """Copies what there is of a tokenizer.json and the files that come with it."""
-    for name in "tokenizer", "tokenizer_config", "special_tokens_map", "generation_config", "config", "chat_template":
-        for path in Path(tokenizer).parent.glob(f"{name}.j*"):  # .json, or .jinja
-            (directory / path.name).write_bytes(path.read_bytes())
 
 
 def in_words_of(directory: Path, hf: dict[str, Any]) -> dict[str, Any]:
@@ -236,21 +243,33 @@ def in_words_of(directory: Path, hf: dict[str, Any]) -> dict[str, Any]:
         return hf
     names = [name for name, *_ in (*hf_sizes(), *hf_structure(config))]
     tokens = {name: value for name, value in there.items() if name.endswith("_token_id")}
-    other = {name: value for name, value in there.items() if name != "rope_parameters"}  # whose words come before hf's
+    # the words of rope_parameters come before hf's; the other two are of the machine and repository that it is from
+    left_out = "rope_parameters", "_name_or_path", "auto_map"
+    other = {name: value for name, value in there.items() if name not in left_out}
     spellings = there, other | hf | tokens, hf | tokens
     return next(it for it in spellings if all(complete(it).get(name) == complete(hf).get(name) for name in names))
 
 
 def save_hf(
-    config: Config, model: Decoder, hf_dir: str | Path, dtype: str = "float32", max_shard_bytes: int = 5 * 10**8
+    config: Config,
+    model: Decoder,
+    hf_dir: str | Path,
+    dtype: str = "float32",
+    max_shard_bytes: int = 5 * 10**8,
+    tokenizer: str = "",
 ) -> None:
-    """Writes what `from_pretrained` of transformers reads to a new directory, with a shard in memory at a time."""
+    """Writes what `from_pretrained` of transformers reads to a new directory, with a shard in memory at a time.
+
+    Args:
+        tokenizer: path of a tokenizer.json to write in place of the model's own.
+    """
     directory = Path(hf_dir)
     if directory.exists():
         raise InputError(f"{directory}: already exists: give a new directory")
-    directory.mkdir(parents=True)
     arrays = named_arrays(model)
     shaped, holders = hf_holders(arrays, config)
+    check_covered(arrays, {name for names in holders.values() for name in names}, arrays)
+    directory.mkdir(parents=True)
     split = split_state_dict_into_shards_factory(
         shaped,
         get_storage_size=lambda view: view.size * jnp.dtype(dtype).itemsize,
@@ -273,10 +292,10 @@ def save_hf(
     hf |= {setting: getattr(config, field) for setting, field in hf_sizes()}
     hf |= {setting: woven for setting, woven, _ in hf_structure(config)}
     hf["pad_token_id"] = None
-    if config.tokenizer == "bytes":
+    if (tokenizer or config.tokenizer) == "bytes":
         hf |= {"bos_token_id": ByteTokenizer.bos, "eos_token_id": ByteTokenizer.eos}
     else:
-        copy_tokenizer(config.tokenizer, directory)
+        copy_tokenizer(tokenizer or config.tokenizer, directory, config.tokenizer)
         hf = in_words_of(directory, hf)
     hf["torch_dtype" if "torch_dtype" in hf else "dtype"] = dtype
     hf.pop("quantization_config", None)

@@ -6,6 +6,8 @@ python -m gemma2_tpu.generate --checkpoint-dir DIR --prompt "def main" --tempera
 python -m gemma2_tpu.generate --checkpoint-dir DIR --prompts FILE
 """
 
+import dataclasses
+import functools
 import json
 from collections.abc import Iterator
 from pathlib import Path
@@ -15,9 +17,26 @@ import tyro
 from .documents import as_text
 from .engine import Engine, EngineSettings, Request, Sampling
 from .errors import InputError, ending_with_messages
-from .text import Text, load_ends
-from .tokenizer import load_tokenizer
+from .text import Text, default_draws, load_ends, load_generation
+from .tokenizer import tokenizer_to_serve
 from .weights import load_to_serve
+
+
+@dataclasses.dataclass(frozen=True)
+class GenerateSettings:
+    """Prints a prompt and its continuation by the newest checkpoint of a directory, or by a Hugging Face directory.
+
+    Tokens are drawn as the generation_config.json of the model says, but for the settings given here.
+    """
+
+    sampling: tyro.conf.OmitArgPrefixes[Sampling]
+    checkpoint_dir: str = ""  # of the training run
+    hf: str = ""  # the Hugging Face directory
+    tokenizer: str = ""  # path of a tokenizer.json, or bytes; "": the one that is kept with the model
+    prompt: str | None = None
+    prompts: str | None = None  # a file with a prompt in each line; each is printed with its text, as a line of JSON
+    mesh_tensor: int = 1  # devices that share the heads and the inner feed-forward
+    int8: bool = False  # kernels of layers in 8 bits
 
 
 def stream_tokens(engine: Engine, request: Request) -> Iterator[int]:
@@ -30,30 +49,21 @@ def stream_tokens(engine: Engine, request: Request) -> Iterator[int]:
 
 
 @ending_with_messages()
-def main(
-    sampling: Sampling,
-    checkpoint_dir: str = "",
-    hf: str = "",
-    prompt: str | None = None,
-    prompts: str | None = None,
-    mesh_tensor: int = 1,
-    int8: bool = False,
-) -> None:
-    """Prints a prompt and its continuation by the newest checkpoint of a directory, or by a Hugging Face directory.
-
-    Args:
-        prompts: a file with a prompt in each line; each is printed with its continuation, as a line of JSON.
-        mesh_tensor: devices that share the heads and the inner feed-forward.
-        int8: kernels of layers in 8 bits.
-    """
+def main() -> None:
+    parse = functools.partial(tyro.cli, GenerateSettings, prog=f"python -m {__package__}.generate")
+    settings = parse(default=GenerateSettings(Sampling()))
+    prompt, prompts = settings.prompt, settings.prompts
     if (prompt is None) == (prompts is None):
         raise InputError("give either --prompt TEXT or --prompts FILE")
-    config, model, mesh = load_to_serve(checkpoint_dir, hf, None, mesh_tensor, int8)
-    tokenizer = load_tokenizer(config.tokenizer)
+    source = settings.checkpoint_dir, settings.hf
+    config, model, mesh = load_to_serve(*source, None, settings.mesh_tensor, settings.int8)
+    draws = default_draws(load_generation(config.tokenizer), sampled=False)
+    sampling = parse(default=GenerateSettings(Sampling(**draws))).sampling
+    tokenizer = tokenizer_to_serve(settings.tokenizer, config.tokenizer)
     ends = load_ends(tokenizer, config.tokenizer)
 
     def encode(text: str) -> list[int]:
-        return [tokenizer.bos, *tokenizer.encode(text)]
+        return tokenizer.encode_prompt(text) or [tokenizer.eos]
 
     if prompt is not None:
         ids = encode(as_text(prompt.encode(errors="surrogateescape"), "--prompt"))
@@ -80,4 +90,4 @@ def main(
 
 
 if __name__ == "__main__":
-    tyro.cli(main, config=(tyro.conf.OmitArgPrefixes,))
+    main()

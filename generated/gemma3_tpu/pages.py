@@ -156,9 +156,10 @@ def attend_cached(q: Array, cache: Cache, pages: Pages, positions: Array, window
         scores = jnp.where(visible, scores, -1e30)
         above, highest = highest, jnp.maximum(highest, scores.max(axis=-1, keepdims=True))
         weights, kept = jnp.exp(scores - highest), jnp.exp(above - highest)
-        added = jnp.einsum("BKGTC,BKCU->BKGTU", weights.reshape(B, K, N // K, T, -1).astype(v.dtype), v)
-        context = kept * context + added.reshape(B, N, T, -1)
-        return highest, kept * total + weights.sum(axis=-1, keepdims=True), context
+        total = kept * total + weights.sum(axis=-1, keepdims=True)
+        weights = weights.reshape(B, K, N // K, T, -1).astype(v.dtype)
+        added = jnp.einsum("BKGTC,BKCU->BKGTU", weights, v, preferred_element_type=jnp.float32)
+        return highest, total, kept * context + added.reshape(B, N, T, -1)
 
     def add_block(i, sums):
         table = jax.lax.dynamic_slice_in_dim(pages.tables, i * n, n, axis=1)
@@ -246,15 +247,16 @@ class NearPages:
     def give_back(self, held: dict[int, int], places: range) -> None:
         self.pool.give_back([held.pop(place) for place in sorted(held) if place in places])
 
-    def shareable(self, digests: list[bytes], text: Sequence[int], pool: PagePool) -> int:
+    def shareable(self, root: bytes, digests: list[bytes], text: Sequence[int], pool: PagePool) -> int:
         """How many whole pages of a text can be shared: `pool` has all of them, and here are those that are seen then.
 
         Args:
+            root: before the digest of its first page.
             digests: of its first pages, which it has already.
         """
         digests, found = digests.copy(), len(digests)
         while (end := (len(digests) + 1) * self.size) < len(text):  # a token at least has to be computed
-            digest = page_digest(digests[-1] if digests else b"", text[end - self.size : end])
+            digest = page_digest(digests[-1] if digests else root, text[end - self.size : end])
             if digest not in pool.found:
                 break
             digests.append(digest)

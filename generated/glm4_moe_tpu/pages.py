@@ -140,9 +140,10 @@ def attend_cached(q: Array, cache: Cache, pages: Pages, positions: Array) -> Arr
         scores = jnp.where(visible, scores, -1e30)
         above, highest = highest, jnp.maximum(highest, scores.max(axis=-1, keepdims=True))
         weights, kept = jnp.exp(scores - highest), jnp.exp(above - highest)
-        added = jnp.einsum("BKGTC,BKCU->BKGTU", weights.reshape(B, K, N // K, T, -1).astype(v.dtype), v)
-        context = kept * context + added.reshape(B, N, T, -1)
-        return highest, kept * total + weights.sum(axis=-1, keepdims=True), context
+        total = kept * total + weights.sum(axis=-1, keepdims=True)
+        weights = weights.reshape(B, K, N // K, T, -1).astype(v.dtype)
+        added = jnp.einsum("BKGTC,BKCU->BKGTU", weights, v, preferred_element_type=jnp.float32)
+        return highest, total, kept * context + added.reshape(B, N, T, -1)
 
     def add_block(i, sums):
         table = jax.lax.dynamic_slice_in_dim(pages.tables, i * n, n, axis=1)

@@ -8,9 +8,11 @@
 python -m gpt2_tpu.train --preset tiny --data PATH --steps 1000 --checkpoint-dir DIR
 """
 
+import bisect
 import collections
 import contextlib
 import dataclasses
+import datetime
 import functools
 import itertools
 import json
@@ -22,6 +24,8 @@ import statistics
 import sys
 import tempfile
 import time
+from collections.abc import Iterator
+from typing import BinaryIO
 
 import jax
 import jax.numpy as jnp
@@ -32,6 +36,7 @@ from flax import nnx
 from jax import Array
 from jax.experimental import multihost_utils
 from jax.sharding import Mesh, PartitionSpec
+from matplotlib import colormaps
 from matplotlib.figure import Figure
 from rich.progress import BarColumn, Progress, TimeRemainingColumn
 from tensorboardX import SummaryWriter
@@ -170,9 +175,10 @@ def train_step(state: TrainState, batch: dict[str, Array]) -> tuple[TrainState, 
     model = optax.apply_updates(state.model, updates)
     # where not, the step changes nothing but its number
     model, opt_state = optax.tree.where(finite, (model, opt_state), (state.model, state.opt_state))
+    updates_done = optax.tree.get_all_with_path(state.opt_state, "count")[0][1]  # skipped steps are none
     metrics = {
         "train/loss": sums["cross_entropy"] / targets,
-        "train/learning_rate": learning_rate(state.step, config),
+        "train/learning_rate": learning_rate(updates_done, config),
         "train/gradient_norm": norm,
         "train/skipped": ~finite,
     }
@@ -261,22 +267,49 @@ def log_metrics(events: SummaryWriter, step: int, values: dict[str, float]) -> N
         events.add_scalar(name, value, step)
 
 
+def cut_after(file: BinaryIO, step: int) -> None:
+    """Drop the records of later steps from a file of JSON lines in the order of steps, of which few are read.
+
+    Raises ValueError, KeyError or TypeError for a line that is no record.
+    """
+
+    def line_from(at: int) -> int:  # where the first line begins that begins at `at` or after it
+        file.seek(max(at - 1, 0))
+        if at > 0:
+            file.readline()
+        return file.tell()
+
+    def first_step(at: int) -> float:
+        line_from(at)
+        line = file.readline()
+        return json.loads(line)["step"] if line.endswith(b"\n") else math.inf  # the last one may be half a line
+
+    end = bisect.bisect_right(range(file.seek(0, 2)), step, key=first_step)
+    file.truncate(line_from(end))
+
+
 class Monitor:
     """Shows and records a run: a progress bar or lines, metrics.jsonl, TensorBoard events, loss.png."""
 
     def __init__(self, directory: epath.Path, config: Config, step: int):
         """Goes on after `step`: what a killed run wrote of later steps is dropped, as these steps come again."""
         self.directory, self.local, self.config = directory, local_folder(directory), config
+        self.failed: set[str] = set()  # what has failed to be shown
         self.peak, meaning = peak_flops(config.dtype)
         print(f"MFU: share of {meaning}; attention counted in full, or its causal half", flush=True)
         self.local.mkdir(parents=True, exist_ok=True)
+        self.path = self.local / "metrics.jsonl"
         if self.local != directory and (directory / "metrics.jsonl").exists():
-            (directory / "metrics.jsonl").copy(self.local / "metrics.jsonl")
-        self.file = open(self.local / "metrics.jsonl", "a+", buffering=1)
-        self.file.seek(0)
-        lines = [line for line in self.file if line.endswith("\n")]  # the last one may be half a line
-        self.history = [record for record in map(json.loads, lines) if record["step"] <= step]
-        self.file.truncate(sum(map(len, lines[: len(self.history)])))  # characters are bytes, as JSON is ASCII here
+            (directory / "metrics.jsonl").copy(self.path)
+        self.path.touch()
+        try:
+            with open(self.path, "rb+") as file:
+                cut_after(file, step)
+        except (ValueError, KeyError, TypeError):  # UnicodeDecodeError is a ValueError
+            aside = self.path.with_name(f"metrics.damaged-{time.time_ns()}.jsonl")
+            self.path.rename(aside)
+            print(f"warning: {self.path}: is damaged, and put aside as {aside.name}", file=sys.stderr)
+        self.file = open(self.path, "a", buffering=1)
         self.events = SummaryWriter(str(self.local / "tensorboard"), purge_step=step + 1)
         columns = "{task.completed}/{task.total}", BarColumn(None), "{task.description}", "ETA", TimeRemainingColumn()
         self.progress = Progress(*columns, expand=True, disable=not sys.stdout.isatty())
@@ -285,13 +318,27 @@ class Monitor:
         self.skipped = 0  # steps in a row
         self.seconds = collections.deque(maxlen=20)  # of the last steps
         self.clock, self.line = time.perf_counter(), -math.inf  # when the last step ended and the last line was printed
+        self.uploaded, self.upload_seconds = -math.inf, 0.0  # when the last upload ended, and what it took
+
+    @contextlib.contextmanager
+    def shows(self, what: str) -> Iterator[None]:
+        """Goes on where something fails that only shows the run, and warns the first time."""
+        try:
+            yield
+        except Exception as error:
+            if what not in self.failed:
+                print(f"warning: {what}: {error!r}: the run goes on without", file=sys.stderr)
+            self.failed.add(what)
 
     def record(self, step: int, values: dict[str, float]) -> None:
+        """Record numbers of a step, with the time of day (ISO 8601, UTC)."""
         values = {name: value for name, value in values.items() if math.isfinite(value)}  # JSON has no others
-        self.history.append({"step": step, **values})
-        self.file.write(json.dumps(self.history[-1]) + "\n")
+        with self.shows("metrics.jsonl"):
+            now = datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
+            self.file.write(json.dumps({"step": step, "time": now, **values}) + "\n")
         if jax.process_index() == 0:
-            log_metrics(self.events, step, values)
+            with self.shows("log_metrics"):
+                log_metrics(self.events, step, values)
 
     def step(self, step: int, metrics: dict[str, Array]) -> None:
         """A step's tokens are all places of its batch; its time is all since the step before, the data's included."""
@@ -314,30 +361,58 @@ class Monitor:
             print(f"step {step}/{self.config.steps} {text} ETA {minutes:.1f} min", flush=True)
 
     def flush(self) -> None:
-        """Puts all in the directory; the time up to now belongs to no step."""
-        self.events.flush()
-        upload(self.local, self.directory)
+        """Puts all in the directory; the time up to now belongs to no step.
+
+        An object store takes whole files, which grow with the run: uploads take at most 2 % of the time.
+        """
+        with self.shows("TensorBoard events"):
+            self.events.flush()
+        if time.perf_counter() - self.uploaded > 50 * self.upload_seconds:
+            self.upload()
         self.clock = time.perf_counter()
+
+    def upload(self) -> None:
+        start = time.perf_counter()
+        with self.shows("upload"):
+            upload(self.local, self.directory)
+        self.uploaded = time.perf_counter()
+        self.upload_seconds = self.uploaded - start
 
     def close(self) -> None:
         """Draws the losses of the whole run, and where its time went."""
-        self.progress.stop()
-        self.events.close()
-        self.file.close()
-        figure = Figure(figsize=(8, 7), layout="constrained")
+        for what, close in ("progress", self.progress.stop), ("events", self.events.close), ("file", self.file.close):
+            with self.shows(what):
+                close()
+        with self.shows("loss.png"):
+            self.draw()
+        self.upload()
+
+    def draw(self) -> None:
+        points = {name: ([], []) for name in ("train/loss", "eval/loss")}  # steps and values
+        steps, shares = [0], []
+        with open(self.path, "rb") as file:
+            for line in file:
+                with contextlib.suppress(ValueError, KeyError, TypeError, AttributeError):  # a line that is no record
+                    record = json.loads(line)
+                    for name in points.keys() & record.keys():
+                        points[name][0].append(record["step"])
+                        points[name][1].append(record[name])
+                    if "goodput/steps" in record:
+                        shares.append([record[f"goodput/{part}"] for part in Goodput.PARTS])
+                        steps.append(record["step"])
+        figure = Figure(figsize=(9, 7), layout="constrained")
         axes, lower = figure.subplots(2, sharex=True, height_ratios=(3, 1))
-        for name, style in {"train/loss": "-", "eval/loss": "o-"}.items():
-            points = [(record["step"], record[name]) for record in self.history if name in record]
-            axes.plot([x for x, _ in points], [y for _, y in points], style, label=name)
+        for (name, (x, y)), style in zip(points.items(), ("-", "o-"), strict=True):
+            axes.plot(x, y, style, label=name)
         axes.set(ylabel="cross-entropy (nats per token)")
         axes.grid(alpha=0.3)
-        shares = [record for record in self.history if "goodput/steps" in record]
-        parts = [[record[f"goodput/{part}"] for record in shares] for part in Goodput.PARTS]
-        lower.stackplot([record["step"] for record in shares], parts, labels=Goodput.PARTS)
-        lower.set(xlabel="step of the optimizer", ylabel="share of the time")
-        figure.legend(loc="outside right upper")
+        if shares:
+            parts = zip(shares[0], *shares, strict=True)  # from step 0 on as at the first record
+            lower.stackplot(steps, *parts, labels=Goodput.PARTS, colors=colormaps["Set2"].colors)
+        lower.set(xlabel="step of the optimizer", ylabel="share of the time", ylim=(0, 1))
+        for part in (axes, lower) if shares else (axes,):
+            part.legend(loc="center left", bbox_to_anchor=(1, 0.5))
         figure.savefig(self.local / "loss.png", dpi=150)
-        upload(self.local, self.directory)
 
 
 def step_twice(step: jax.stages.Compiled, state: TrainState, batch: dict) -> tuple[TrainState, dict[str, Array]]:
@@ -371,10 +446,15 @@ def train(config: Config) -> None:
         raise InputError("--checkpoint-dir is missing: several processes need one that all of them see")
     mesh = make_mesh(config.mesh_data, config.mesh_fsdp, config.mesh_tensor)
     batches = abstract_batch(config, mesh)
-    signals = []  # received; the second one ends the program at once
+    signals = []  # received: the next step is the last; a second Ctrl-C ends the program at once
+
+    def receive(number: int, _: object) -> None:
+        signals.append(number)
+        signal.signal(signal.SIGINT, signal.SIG_DFL)
+
     if jax.process_count() == 1:  # several agree on a step to stop at through jax.distributed
-        for number in signal.SIGTERM, signal.SIGINT:
-            signal.signal(number, lambda n, _: (signals.append(n), signal.signal(n, signal.SIG_DFL)))
+        signal.signal(signal.SIGTERM, receive)
+        signal.signal(signal.SIGINT, receive)
     data = together(lambda: Batches(config, batches["tokens"].sharding))
     require_equal("data", [fingerprint(config.data), fingerprint(config.eval_data or config.data)])
     held_out, to_devices = together(lambda: held_out_batches(config, data.rows)), data.to_devices
@@ -394,15 +474,31 @@ def train(config: Config) -> None:
             print(f"all {config.steps} steps are done: give more --steps to train on")
             return
         goodput.spent("start-up")
-        compiled_step = compile_step(state, batches)
-        evaluate = jax.jit(eval_step)
+        if not signals:
+            compiled_step = compile_step(state, batches)
+        if signals:
+            name = signal.Signals(signals[0]).name
+            raise Stop(f"stopped by {name} before a step: the same command continues", ExitCode.PREEMPTED)
+        compiled_eval_step = jax.jit(eval_step)
         # process 0 speaks for all
         monitor = Monitor(directory if jax.process_index() == 0 else epath.Path(tempfile.mkdtemp()), config, step)
         watchdog = start_watchdog(directory)
         window = profile_window(config, step)
         pending, stopping = None, False  # pending: the last step, which the device is still working on
         goodput.spent("compiling")
+
+        def evaluate(model: Decoder) -> None:
+            sums = [compiled_eval_step(model, to_devices(batch)) for batch in held_out if not signals]
+            if len(sums) < len(held_out):
+                return
+            total, targets = (sum(float(x[name]) for x in sums) for name in ("cross_entropy", "targets"))
+            monitor.record(step, {"eval/loss": total / targets})
+            print(f"step {step}: loss on held-out data {total / targets:.4f}", flush=True)
+            goodput.spent("evaluation")
+
         try:
+            if step == 0 and held_out and (config.eval_first or found):
+                evaluate(state.model)
             while step < config.steps and not stopping:
                 limit = max(config.hang_seconds, config.hang_factor * statistics.median(monitor.seconds or [0]))
                 watchdog.put(config.hang_seconds and limit)
@@ -427,7 +523,7 @@ def train(config: Config) -> None:
                     monitor.step(*pending)
                 pending = step, metrics
                 stopping = bool(signals) or checkpoints.manager.reached_preemption(step)
-                evaluates = held_out and (step == config.steps or step % config.eval_every == 0)
+                evaluates = held_out and not stopping and (step == config.steps or step % config.eval_every == 0)
                 saves = step == config.steps or step % config.checkpoint_every == 0 or stopping
                 if not (evaluates or saves):
                     continue
@@ -437,11 +533,7 @@ def train(config: Config) -> None:
                 # steps that are skipped take no old checkpoint's place, and come again in a run that is started again
                 saves &= not monitor.skipped or step == config.steps or stopping
                 if evaluates:
-                    sums = [evaluate(state.model, to_devices(batch)) for batch in held_out]
-                    total, targets = (sum(float(x[name]) for x in sums) for name in ("cross_entropy", "targets"))
-                    monitor.record(step, {"eval/loss": total / targets})
-                    print(f"step {step}: loss on held-out data {total / targets:.4f}", flush=True)
-                    goodput.spent("evaluation")
+                    evaluate(state.model)
                 if saves:
                     check_lock()
                     checkpoints.save(step, state.model, dataclasses.replace(state, model=None), data)
@@ -450,9 +542,11 @@ def train(config: Config) -> None:
                 monitor.flush()
                 goodput.spent("other")
         finally:
-            monitor.close()
-            checkpoints.close()
-            watchdog.put(None)
+            try:
+                checkpoints.close()  # first: what shows the run is worth less than its last checkpoint
+            finally:
+                watchdog.put(None)
+                monitor.close()
     goodput.spent("checkpoints")
     print("goodput:", ", ".join(f"{part} {share:.1%}" for part, share in goodput.shares().items()))
     if stopping:

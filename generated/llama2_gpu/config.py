@@ -2,7 +2,7 @@
 # Fragments: model/decoder, model/embedding, model/rms_norm, model/attention, model/grouped_queries, model/rope,
 # model/swiglu, model/linear, distributed/watchdog, parallel/parallel, documents/documents, tokenizer/tokenizers,
 # data/batches, train/loss, train/z_loss, train/step, train/cosine, train/adamw, train/monitor, train/profile,
-# train/compile_cache, train/loop, train/check_step, checkpoint/checkpoints.
+# train/compile_cache, train/loop, train/check_step, checkpoint/checkpoints, huggingface/huggingface.
 """Every setting of this package: one dataclass, and the presets."""
 
 import dataclasses
@@ -41,6 +41,7 @@ class Config:
     # standard library
     data: str = ""
     tokenizer: str = "bytes"  # path of a tokenizer.json, or bytes
+    special_tokens: bool = False  # whether <|im_end|> and the like in documents are tokens, and not text
     eval_data: str = ""  # documents for evaluation, given as data is; "": a share of data, which is not trained on
     eval_share: float = 0.02  # share of the documents that is held out where there is no eval_data; 0: no evaluation
     sequence_length: int = 4096  # tokens in one training sequence
@@ -66,6 +67,7 @@ class Config:
     compile_cache: str = ""  # a folder of compiled programs, for later starts; "": JAX_COMPILATION_CACHE_DIR, if set
     eval_every: int = 100  # steps between evaluations on held-out data; the last step has one as well
     eval_batches: int = 8  # batches in an evaluation, the same ones each time
+    eval_first: bool = False  # whether to evaluate before the first step too, as is done with imported weights
     checkpoint_every: int = 100  # steps between checkpoints; the last step has one as well
     check_every: int = 0  # steps between two that are done twice, with room for two states, to be the same; 0: none
 
@@ -74,6 +76,8 @@ class Config:
     checkpoint_dir: str = ""
     keep_last: int = 3  # newest checkpoints that are kept
     keep_every: int = 0  # checkpoints at multiples of this many steps are kept for good; 0: none
+    # of the tensors that are exported, where no other is asked for; what was imported has its own
+    export_dtype: Literal["float32", "bfloat16", "float16"] = "float32"
 
 
 PRESETS = {

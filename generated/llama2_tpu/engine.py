@@ -142,6 +142,7 @@ class Request:
     cached: int = 0  # tokens of the prompt whose pages were there already
     slot: int = -1  # its row of the texts on the device; -1 while it waits
     pages: list[int] = dataclasses.field(default_factory=list)
+    root: bytes = b""  # before the digest of its first page: texts of different roots share no pages
     digests: list[bytes] = dataclasses.field(default_factory=list)  # of its full pages
     drawn: int = 0  # tokens that it has once the steps under way are done
     computed: int = 0  # those of them whose keys are in pages then
@@ -157,7 +158,7 @@ class Request:
     def next_digest(self, text: list[int], size: int) -> bytes:
         """Of the page after those whose digests there are."""
         start = len(self.digests) * size
-        return page_digest(self.digests[-1] if self.digests else b"", text[start : start + size])
+        return page_digest(self.digests[-1] if self.digests else self.root, text[start : start + size])
 
     def add(self, tokens: list[int], logprobs: list[float], tops: list[dict[int, float]], ends: set[int]) -> str | None:
         """Takes what a step brought, up to a token that ends the text. How it ends, if it does."""

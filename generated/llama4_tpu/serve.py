@@ -37,9 +37,9 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 from .engine import Engine, EngineSettings, Sampling
 from .engine_thread import EngineThread, Job
 from .errors import InputError, ending_with_messages
-from .openai import Chat, Choice, Completion, Piece, Refusal, load_chat_template, read_fields
-from .text import load_ends
-from .tokenizer import ByteTokenizer, FileTokenizer, load_tokenizer
+from .openai import Chat, Choice, Completion, Piece, Refusal, load_chat_template, read_fields, with_defaults
+from .text import default_draws, load_ends, load_generation
+from .tokenizer import ByteTokenizer, FileTokenizer, tokenizer_to_serve
 from .weights import load_to_serve
 
 
@@ -181,6 +181,7 @@ class ServeSettings:
     engine: tyro.conf.OmitArgPrefixes[EngineSettings]
     checkpoint_dir: str = ""  # of the training run
     hf: str = ""  # the Hugging Face directory
+    tokenizer: str = ""  # path of a tokenizer.json, or bytes; "": the one that is kept with the model
     dtype: Literal["float32", "bfloat16"] | None = None  # of the computation; else as it was trained
     int8: bool = False  # kernels of layers in 8 bits
     mesh_tensor: int = 1  # devices that share the heads and the inner feed-forward
@@ -199,11 +200,14 @@ class Server:
     def __init__(self, settings: ServeSettings, engine: EngineThread, tokenizer: ByteTokenizer | FileTokenizer):
         self.settings, self.engine, self.tokenizer = settings, engine, tokenizer
         self.metrics, self.config = ServeMetrics(engine.engine), engine.engine.config
-        self.template = load_chat_template(tokenizer, self.config.tokenizer)
+        self.template = load_chat_template(tokenizer, settings.tokenizer or self.config.tokenizer)
+        draws = default_draws(load_generation(self.config.tokenizer), sampled=True)
         self.active, self.draining, self.started = 0, False, int(time.time())  # active: answers that are being sent
         routes = [
-            Route("/v1/completions", functools.partial(self.answer, Completion), methods=["POST"]),
-            Route("/v1/chat/completions", functools.partial(self.answer, Chat), methods=["POST"]),
+            Route(
+                "/v1/completions", functools.partial(self.answer, with_defaults(Completion, draws)), methods=["POST"]
+            ),
+            Route("/v1/chat/completions", functools.partial(self.answer, with_defaults(Chat, draws)), methods=["POST"]),
             Route("/v1/models", self.models),
             Route("/health", self.health),
             Route("/metrics", self.numbers),
@@ -219,7 +223,10 @@ class Server:
         asked = read_fields(await self.read_body(http), kind)
         if asked.model not in ("", name := self.settings.model):
             raise Refusal(404, f"there is no model {asked.model!r}: ask {name!r}", "model", "model_not_found")
-        prompts = await asyncio.to_thread(asked.encode, self.tokenizer, self.template)
+        try:
+            prompts = await asyncio.to_thread(asked.encode, self.tokenizer, self.template)
+        except InputError as error:  # a text, and no tokenizer
+            raise Refusal(400, str(error), "prompt") from None
         size, most = self.config.vocab_size, self.engine.engine.settings.queue
         if wrong := [token for prompt in prompts for token in prompt if not 0 <= token < size]:
             raise Refusal(400, f"token {wrong[0]}: the vocabulary has {size}", "prompt")
@@ -312,7 +319,7 @@ def main() -> None:
     resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))  # a connection is an open file
     source = settings.checkpoint_dir, settings.hf
     config, model, mesh = load_to_serve(*source, settings.dtype, settings.mesh_tensor, settings.int8)
-    tokenizer = load_tokenizer(config.tokenizer)
+    tokenizer = tokenizer_to_serve(settings.tokenizer, config.tokenizer)
     engine = Engine(config, model, load_ends(tokenizer, config.tokenizer), settings.engine, mesh)
     for line in engine.warm_up():
         print(f"compiled {line}", flush=True)

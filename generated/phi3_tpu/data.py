@@ -21,6 +21,7 @@ import os
 import re
 import resource
 import signal
+import sys
 import threading
 import zlib
 from collections.abc import Callable, Iterator, Sequence
@@ -57,7 +58,8 @@ def split_mixture(data: str) -> list[tuple[float, str]]:
 
 
 def identity(tokenizer: ByteTokenizer | FileTokenizer) -> dict[str, Any]:
-    return {name: getattr(tokenizer, name) for name in ("digest", "vocab_size", "bos", "eos")}
+    names = {name: getattr(tokenizer, name) for name in ("digest", "vocab_size", "eos", "parses_special")}
+    return names | {"prefix": list(tokenizer.prefix)}
 
 
 def token_type(tokenizer: ByteTokenizer | FileTokenizer) -> str:
@@ -112,8 +114,21 @@ def open_prepared(data: str, shards: dict[str, int], dtype: str) -> grain.MapDat
     return grain.MapDataset.range(ends[-1]).map(read)
 
 
+def warn_of_special_tokens(data: str, tokenizer: ByteTokenizer | FileTokenizer, documents: Sequence[str]) -> None:
+    """Say how many of the first documents hold the text of special tokens, which was likely meant as tokens."""
+    first = [documents[i] for i in range(min(len(documents), 100))]
+    names = () if tokenizer.parses_special else tokenizer.special.values()
+    found = collections.Counter(name for text in first for name in names if name in text)
+    if found and tokenizer.digest != "bytes":
+        most = ", ".join(f"{name} in {count}" for name, count in found.most_common(3))
+        problem = (
+            f"of the first {len(first)} documents: {most}; there they are text: --special-tokens makes them tokens"
+        )
+        print(f"warning: data {data}: special tokens in documents: {problem}", file=sys.stderr)
+
+
 def open_tokens(data: str, tokenizer: ByteTokenizer | FileTokenizer) -> grain.MapDataset:
-    """The tokens of each document of a source, with bos and eos: int32 [n]."""
+    """The tokens of each document of a source, after what the tokenizer begins a text with, and eos: int32 [n]."""
     description = read_description(data)
     if not description:
         return open_documents(data).map(lambda text: encode_document(tokenizer, text))
@@ -163,7 +178,7 @@ def make_datasets(config: Config, split: str, rows: Sequence[int] = (0,), seed: 
     a batch, and each row packs its own. "eval" is one pass, not dealt out. Of several sources each has epochs of its
     own, and every row has their documents by weight, to a hundredth of the smallest; "eval" ends with the first.
     """
-    tokenizer, length = load_tokenizer(config.tokenizer), config.sequence_length
+    tokenizer, length = load_tokenizer(config.tokenizer, config.special_tokens), config.sequence_length
     if (known := tokenizer.vocab_size) > (most := config.vocab_size):
         raise InputError(f"tokenizer {config.tokenizer}: its {known} tokens exceed a vocab_size of {most}: raise that")
     share = 0.0 if config.eval_data else config.eval_share
@@ -177,6 +192,8 @@ def make_datasets(config: Config, split: str, rows: Sequence[int] = (0,), seed: 
     sources = []
     for path in paths:
         documents = open_tokens(path, tokenizer)
+        if split == "train" and not read_description(path):
+            warn_of_special_tokens(path, tokenizer, open_documents(path))
         sources.append(grain.MapDataset.source(Pieces(documents, before, length)))
         if not len(sources[-1]):
             problem = f"{len(documents)} documents, {held_out(len(documents))} of them held out, are too few"
@@ -310,9 +327,9 @@ def end_with_parent() -> None:
     threading.Thread(target=lambda: (multiprocessing.parent_process().join(), os._exit(1)), daemon=True).start()
 
 
-def write_shard(path: Path, files: tuple[Path, ...], part: int, parts: int, name: str) -> int:
+def write_shard(path: Path, files: tuple[Path, ...], part: int, parts: int, name: str, special: bool) -> int:
     """Writes the tokens of documents to a file, which gets its name when it is whole; the number of documents."""
-    documents, tokenizer = last_opened(files), load_tokenizer(name)
+    documents, tokenizer = last_opened(files), load_tokenizer(name, special)
     dtype = token_type(tokenizer)
     numbers = range(len(documents) * part // parts, len(documents) * (part + 1) // parts)
     half = path.with_name(f"{path.name}.half-{os.getpid()}")
@@ -333,13 +350,20 @@ def count_records(path: Path) -> int | None:
     return reader.num_records() if reader.ok() else None
 
 
-def prepare(source: Positional[str], out: Positional[str], tokenizer: str, workers: int = os.cpu_count() or 1) -> None:
+def prepare(
+    source: Positional[str],
+    out: Positional[str],
+    tokenizer: str,
+    special_tokens: bool = False,
+    workers: int = os.cpu_count() or 1,
+) -> None:
     """Tokenises documents into a new folder, for --data of train. Started again, it goes on where it ended.
 
     Args:
         source: File, folder or pattern of text, JSONL, Parquet or ArrayRecord.
         out: Folder for the tokens.
         tokenizer: Path of a tokenizer.json, or bytes; train needs the same one.
+        special_tokens: Whether <|im_end|> and the like in documents are tokens, and not text; train needs the same.
         workers: Processes that work at the same time.
     """
     if "://" in out or workers < 1:
@@ -350,7 +374,8 @@ def prepare(source: Positional[str], out: Positional[str], tokenizer: str, worke
         raise InputError(f"{out}: must not be in {source}, nor that in it: give another folder")
     stats = [(stat.st_size, stat.st_mtime_ns) for stat in map(Path.stat, files)]
     about = {"source": source, "state": zlib.crc32(repr(stats).encode())}
-    wanted = about | {"tokenizer": identity(load_tokenizer(tokenizer))}
+    loaded = load_tokenizer(tokenizer, special_tokens)
+    wanted = about | {"tokenizer": identity(loaded)}
     there = read_description(out)
     if not there and folder.exists() and any(folder.iterdir()):
         raise InputError(f"{out}: already exists: give a new folder")
@@ -365,6 +390,7 @@ def prepare(source: Positional[str], out: Positional[str], tokenizer: str, worke
     if not there:
         folder.mkdir(parents=True, exist_ok=True)
         describe({})
+    warn_of_special_tokens(source, loaded, open_files(files))
     for half in folder.glob("*.half-*"):  # of workers that were killed
         half.unlink()
     plan = plan_shards(files, [size for size, _ in stats])
@@ -375,7 +401,7 @@ def prepare(source: Positional[str], out: Positional[str], tokenizer: str, worke
     spawn = multiprocessing.get_context("spawn")
     with concurrent.futures.ProcessPoolExecutor(workers, spawn, end_with_parent) as pool:
         write = functools.partial(pool.submit, write_shard)
-        futures = {write(folder / name, *shard, tokenizer): name for name, shard in todo}
+        futures = {write(folder / name, *shard, tokenizer, special_tokens): name for name, shard in todo}
         done = concurrent.futures.as_completed(futures)
         try:
             for future in rich.progress.track(done, "shards", len(plan), len(plan) - len(todo)):

@@ -8,6 +8,7 @@ import datetime
 import itertools
 import json
 import re
+import typing
 from typing import Annotated, Any, Literal
 
 import jinja2
@@ -15,11 +16,10 @@ import msgspec
 from etils import epath
 from jinja2.sandbox import ImmutableSandboxedEnvironment
 from msgspec import Meta
-from tokenizers import Tokenizer
 
 from .engine import Request, Sampling
 from .errors import InputError
-from .text import UNKNOWN, Text
+from .text import Text
 from .tokenizer import ByteTokenizer, FileTokenizer
 
 BREAK = "\ufdd0"  # no character, and so in no text
@@ -45,11 +45,9 @@ class ChatTemplate:
         # blocks that transformers knows, and that change no text
         text = re.sub(r"({%-?\s*)generation\b", r"\1if true", re.sub(r"({%-?\s*)endgeneration\b", r"\1endif", text))
         self.template = environment.from_string(text)
-        self.tokenizer = Tokenizer.from_str(tokenizer.tokenizer.to_str())  # one that reads special tokens in texts
-        special = {i: token.content for i, token in self.tokenizer.get_added_tokens_decoder().items() if token.special}
-        self.names = {"bos_token": special.get(tokenizer.bos), "eos_token": special.get(tokenizer.eos)}
-        self.names |= {"add_generation_prompt": True, "tools": None, "documents": None}
-        inside = (f"(?<={re.escape(name[0])})(?={re.escape(name[1:])})" for name in special.values())
+        self.tokenizer = tokenizer.parsing
+        self.names = tokenizer.names | {"add_generation_prompt": True, "tools": None, "documents": None}
+        inside = (f"(?<={re.escape(name[0])})(?={re.escape(name[1:])})" for name in tokenizer.special.values())
         self.inside = re.compile("|".join(inside) or "(?!)")  # special tokens
 
     def encode(self, messages: list[dict[str, str]]) -> list[int]:
@@ -83,6 +81,7 @@ class TokenScore:
     offset: int  # characters before it
     logprob: float | None  # None: nothing is before it
     top: dict[int, float]
+    content: bytes  # what it adds to the text
 
 
 @dataclasses.dataclass
@@ -114,7 +113,10 @@ class Choice:
         piece, prompt, request = Piece(), Text(self.tokenizer, [], []), self.request
         logprobs, tops = [None, *request.prompt_logprobs], [{}, *request.prompt_top_logprobs]
         for token, logprob, top in itertools.zip_longest(request.prompt, logprobs, tops):
-            piece.scores.append(TokenScore(token, len(piece.text), logprob, top))
+            content = self.tokenizer.token_bytes(token)
+            if not (piece.text or prompt.run) and self.tokenizer.has_text(token):  # the first one loses its space
+                content = self.tokenizer.decode([token]).encode() if content[:1] == b" " else content
+            piece.scores.append(TokenScore(token, len(piece.text), logprob, top, content))
             piece.text += prompt.add(token)
         piece.text += prompt.end()
         self.length = len(piece.text)
@@ -135,31 +137,50 @@ class Choice:
         whole = self.finish and not self.text.stopped
         until = len(self.offsets) if whole else bisect.bisect_left(self.offsets, self.length)
         for i in range(self.told, until):
-            score = TokenScore(request.tokens[i], self.offsets[i], request.logprobs[i], request.top_logprobs[i])
-            piece.scores.append(score)
+            token = request.tokens[i]
+            told = request.logprobs[i], request.top_logprobs[i], self.tokenizer.token_bytes(token)
+            piece.scores.append(TokenScore(token, self.offsets[i], *told))
         self.told = until
         return piece
 
 
+def token_name(content: bytes) -> str:
+    """The text of a token; of one that is no whole text, "bytes:" and its bytes, as OpenAI writes them."""
+    try:
+        return content.decode()
+    except UnicodeDecodeError:
+        return "bytes:" + "".join(f"\\x{byte:02x}" for byte in content)
+
+
 def completion_logprobs(scores: list[TokenScore], tokenizer: ByteTokenizer | FileTokenizer) -> dict[str, Any]:
-    """As /v1/completions has them: lists, and dicts by text, where the likeliest of one text counts."""
-    tops = [{**x.top, x.token: x.logprob} if x.logprob is not None else None for x in scores]
+    """As /v1/completions has them: lists, and dicts by text; where two tokens have one text, the second is its id."""
+
+    def by_text(score: TokenScore) -> dict[str, float]:
+        found = {token_name(score.content): score.logprob}
+        for token in sorted(score.top, key=score.top.__getitem__, reverse=True):
+            name = token_name(tokenizer.token_bytes(token))
+            if token != score.token:
+                found[name if name not in found else f"token_id:{token}"] = score.top[token]
+        return found
+
     return {
-        "tokens": [tokenizer.decode([x.token]) for x in scores],
+        "tokens": [token_name(x.content) for x in scores],
         "token_logprobs": [x.logprob for x in scores],
-        "top_logprobs": [x and {tokenizer.decode([t]): x[t] for t in sorted(x, key=x.__getitem__)} for x in tops],
+        "top_logprobs": [by_text(x) if x.logprob is not None else None for x in scores],
         "text_offset": [x.offset for x in scores],
     }
 
 
 def chat_logprobs(scores: list[TokenScore], tokenizer: ByteTokenizer | FileTokenizer) -> dict[str, Any]:
-    """As /v1/chat/completions has them; the bytes of a token that is no whole text are not known."""
+    """As /v1/chat/completions has them."""
 
-    def entry(token: int, logprob: float | None) -> dict[str, Any]:
-        text = tokenizer.decode([token])
-        return {"token": text, "logprob": logprob, "bytes": None if UNKNOWN in text else list(text.encode())}
+    def entry(content: bytes, logprob: float | None) -> dict[str, Any]:
+        return {"token": token_name(content), "logprob": logprob, "bytes": list(content)}
 
-    found = [entry(x.token, x.logprob) | {"top_logprobs": [entry(*top) for top in x.top.items()]} for x in scores]
+    def others(score: TokenScore) -> list[dict[str, Any]]:
+        return [entry(tokenizer.token_bytes(token), logprob) for token, logprob in score.top.items()]
+
+    found = [entry(x.content, x.logprob) | {"top_logprobs": others(x)} for x in scores]
     return {"content": found, "refusal": None}
 
 
@@ -246,12 +267,12 @@ class Completion(Fields, kw_only=True):
         return self.logprobs
 
     def encode(self, tokenizer: ByteTokenizer | FileTokenizer, template: ChatTemplate | None) -> list[list[int]]:
-        """The tokens of each prompt; a text begins with bos."""
+        """The tokens of each prompt; special tokens in a text are read as such, as vLLM does."""
         one = isinstance(self.prompt, str) or all(isinstance(part, int) for part in self.prompt)
         prompts = [self.prompt] if one else self.prompt
         if any(prompt == [] or isinstance(prompt, int) for prompt in prompts):
             raise Refusal(400, "prompt: give a text, tokens, or a list of either, and no empty list", "prompt")
-        return [[tokenizer.bos, *tokenizer.encode(p)] if isinstance(p, str) else p for p in prompts]
+        return [tokenizer.encode_prompt(p) or [tokenizer.eos] if isinstance(p, str) else p for p in prompts]
 
     def describe(self, piece: Piece, tokenizer: ByteTokenizer | FileTokenizer) -> dict[str, Any]:
         """What a choice says of a piece."""
@@ -299,6 +320,13 @@ class Chat(Fields, kw_only=True):
         scores = chat_logprobs(piece.scores, tokenizer) if self.likeliest is not None else None
         text = {"role": "assistant", "content": piece.text} if piece.first else {"content": piece.text}
         return {"delta" if self.stream else "message": text, "logprobs": scores}
+
+
+def with_defaults(kind: type[Completion | Chat], defaults: dict[str, float]) -> type[Completion | Chat]:
+    """The same kind of request, with other values for fields that a client leaves out."""
+    types = typing.get_type_hints(kind, include_extras=True)
+    fields = [(name, types[name], value) for name, value in defaults.items()]
+    return msgspec.defstruct(kind.__name__, fields, bases=(kind,), kw_only=True, forbid_unknown_fields=True)
 
 
 def read_fields(content: bytes, kind: type[Completion | Chat]) -> Completion | Chat:

@@ -1,7 +1,8 @@
 """The text of an architecture file whose package fits a checkpoint, from its config.json and a family's rules.
 
-What differs in structure between checkpoints of one family (tied or not, which layers are sparse) is chosen here: the
-family's package is woven, asked what it cannot read, and woven again with what the rules select instead.
+What differs in structure between checkpoints of one family (tied or not, which layers are sparse) is chosen here: what
+of the family's package reads a config.json is woven and asked what it cannot read, and again with what the rules select
+instead. The package itself is woven once, at the end.
 """
 
 from __future__ import annotations
@@ -123,11 +124,13 @@ class Fitted:
     Attributes:
         tables: of the architecture file, without the sizes of the checkpoint.
         full: the settings of config.json, with those that are left out.
+        choice: what the rules selected.
         recipe: what the tables select.
         problems: what no rule covers.
     """
 
     tables: dict[str, Any]
+    choice: Choice
     package: Readers
     full: dict[str, Any]
     recipe: Recipe
@@ -166,20 +169,25 @@ def fit(
     if reason := fitted.package.refusal(fitted.full, hf, stated):
         listed = reason.replace("\n", "\n  ")
         raise LoomError(f"a package for it would refuse its sizes:\n  {listed}", shown, "Fix them.")
+    try:
+        weave(name, target, fitted.recipe.library)
+    except LoomError as error:
+        chosen = fitted.choice.followed or fitted.choice.pattern
+        raise (fitted.choice.refused(error, hf, name, shown) if chosen else error) from None
     return fitted.text(name, fitted.sizes())
 
 
 def settle(
     library: Library, family: str, target: str, hf: dict[str, Any], name: str, shown: str, ignored: Iterable[str] = ()
 ) -> Fitted:
-    """Weaves a family's package, and follows the rules for what it cannot read, until none is left to follow."""
+    """Asks a family's package what it cannot read, and follows the rules for that, until none is left to follow."""
     choice = Choice(select(family, target, library))
     if ignored:
         choice.settings["ignored"] = sorted({*ignored_by(choice.base), *ignored})
     for _ in range(30):  # a rule may bring the need of another
         try:
             tables, recipe = complete(choice, library, target, name, name)
-            package = Readers(weave(name, target, recipe.library).files)
+            package = Readers(recipe)
         except LoomError as error:
             raise (choice.refused(error, hf, name, shown) if choice.followed or choice.pattern else error) from None
         if spare := [it for it in ignored if needs(package, it, hf, recipe, shown)]:
@@ -196,7 +204,7 @@ def settle(
         ):
             choice.pattern = pattern
             continue
-        return Fitted(tables, package, full, recipe, problems)
+        return Fitted(tables, choice, package, full, recipe, problems)
     raise LoomError(
         "the rules of this family contradict each other", f"templates/architectures/{family}.toml", "Fix one of them."
     )
@@ -229,7 +237,7 @@ def complete(choice: Choice, library: Library, target: str, name: str, title: st
 
 def _select(tables: dict[str, Any], library: Library, target: str, name: str) -> Recipe:
     path = f"templates/architectures/{name}.toml"
-    return select(name, target, Library({**library.files, path: toml_text(tables, path)}))
+    return select(name, target, library.with_texts({path: toml_text(tables, path)}))
 
 
 def _follow_a_rule(choice: Choice, recipe: Recipe, hf: dict[str, Any], problems: list[Problem], shown: str) -> bool:

@@ -4,16 +4,22 @@ from __future__ import annotations
 import __future__
 
 import ast
+import dataclasses
+import importlib
 import json
 import re
 import sys
 from collections.abc import Mapping
 from copy import deepcopy
-from dataclasses import fields, replace
 from types import SimpleNamespace
 from typing import Any
 
 from generator.errors import LoomError, short
+from generator.language.parts import Definition, Import
+from generator.package.config import config_class, merge_fields
+from generator.recipe.recipe import Recipe
+from generator.weave.link import free_names
+from generator.weaver import weave_some
 
 
 class MissingSetting(LoomError):
@@ -24,25 +30,36 @@ class MissingSetting(LoomError):
         self.setting = setting
 
 
+READERS = ("complete", "hf_sizes", "hf_structure", "hf_tensors", "hf_layer_tensors", "hf_buffers")
+
+
 class Readers:
-    """What of a package's huggingface.py, config.py and errors.py needs nothing but Python and its library.
+    """What a package makes of a config.json: the functions that read it, Config and its check, woven by themselves.
 
     Attributes:
         mentioned: the settings that `complete` reads.
     """
 
-    def __init__(self, files: Mapping[str, str]):
-        self._names: dict[str, Any] = {"__name__": "readers"}
-        for file in "config.py", "errors.py":
-            own = [node for node in ast.parse(files.get(file, "")).body if _is_own(node)]
-            exec(compile(ast.Module(own, []), file, "exec", dont_inherit=True), self._names)
-        plain = [node for node in ast.parse(files["huggingface.py"]).body if _is_plain(node)]
-        reading = [node for node in plain if isinstance(node, ast.Assign) or getattr(node, "name", "") == "complete"]
-        constants = (node.value for top in reading for node in ast.walk(top) if isinstance(node, ast.Constant))
-        self.mentioned = {value for value in constants if isinstance(value, str)}
+    def __init__(self, recipe: Recipe):
+        woven = weave_some(recipe, (*READERS, "check_config"))
+        text = config_class(recipe, merge_fields(recipe))
+        own = {path for definition in woven.values() for path in definition.text.paths()} | {*text.paths()}
+        self._names: dict[str, Any] = {"__name__": "readers", "dataclasses": dataclasses}
+        used = [fragment for fragment in recipe.fragments if fragment.path in own]
+        for it in (it for fragment in used for it in fragment.imports.values()):
+            if it.module.partition(".")[0] in sys.stdlib_module_names:
+                self._names[it.alias] = _imported(it)
+        exec(compile(text.text, "config.py", "exec", dont_inherit=True), self._names)
         # annotations stay unevaluated: they name what is not imported here
         flags = __future__.annotations.compiler_flag
-        exec(compile(ast.Module(plain, []), "huggingface.py", "exec", flags), self._names)
+        for name, definition in woven.items():
+            try:
+                exec(compile(definition.text.text, name, "exec", flags, dont_inherit=True), self._names)
+            except (NameError, AttributeError):  # a class or a value that needs a package
+                continue
+        reading = _used_by("complete", woven)
+        constants = (it for name in reading for it in ast.walk(ast.parse(woven[name].text.text)))
+        self.mentioned = {it.value for it in constants if isinstance(it, ast.Constant) and isinstance(it.value, str)}
 
     def complete(self, hf: dict[str, Any], shown: str) -> dict[str, Any]:
         """config.json with the values of settings that are left out."""
@@ -107,7 +124,7 @@ class Readers:
             return f"{named['width']} {width}: must be a multiple of {named['heads']} {heads}"
         reason = self._refusal(sizes)
         if reason:  # in fields that hold any number, whole ones are refused by the bounds of whole numbers
-            floats = {it.name for it in fields(self._names["Config"]) if it.type is float}
+            floats = {it.name for it in dataclasses.fields(self._names["Config"]) if it.type is float}
             reason = self._refusal({it: float(x) if it in floats else x for it, x in sizes.items()}) or reason
         lines = [(re.findall(r"--([\w-]+)", line), line) for line in reason.splitlines()]
         of_settings = [line for flags, line in lines if flags and flags[0].replace("-", "_") in named]
@@ -119,27 +136,25 @@ class Readers:
         try:
             config = self._names["Config"](**sizes)
             fitting = {"sequence_length": min(config.sequence_length, config.context_length)}
-            self._names["check_config"](replace(config, **fitting))
+            self._names["check_config"](dataclasses.replace(config, **fitting))
         except Exception as error:  # any other is that of a package which has no such check
             return str(error) if type(error).__name__ == "InputError" else ""
         return ""
 
 
-def _is_own(node: ast.stmt) -> bool:
-    """Whether it needs no other package, and no other file of this one."""
-    if isinstance(node, ast.ImportFrom):
-        return not node.level and (node.module or "").partition(".")[0] in sys.stdlib_module_names
-    return not isinstance(node, ast.Import) or all(name.name in sys.stdlib_module_names for name in node.names)
+def _imported(it: Import) -> Any:
+    """What an import of Python's library binds."""
+    module = importlib.import_module(it.module)
+    if it.name:
+        return getattr(module, it.name)
+    return module if it.alias != it.module.partition(".")[0] else sys.modules[it.alias]
 
 
-def _is_plain(node: ast.stmt) -> bool:
-    """A function, a value that is written out, or a module of Python's library."""
-    if isinstance(node, ast.Import):
-        return all(name.name in sys.stdlib_module_names for name in node.names)
-    if isinstance(node, ast.Assign):
-        try:
-            ast.literal_eval(node.value)
-        except ValueError:
-            return False
-        return True
-    return isinstance(node, ast.FunctionDef) and not node.decorator_list
+def _used_by(name: str, woven: Mapping[str, Definition]) -> set[str]:
+    """The definitions that one uses, itself included."""
+    found, queue = set[str](), [name]
+    while queue:
+        if (key := queue.pop()) in woven and key not in found:
+            found.add(key)
+            queue += free_names(woven[key].text.text)
+    return found

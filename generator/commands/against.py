@@ -9,7 +9,7 @@ from typing import Any
 from generator.commands.build import Asked
 from generator.commands.causes import causes
 from generator.disk.cache import cache_key, keep, prune, recall
-from generator.disk.lock import LOCK, MAP, Combination, Fingerprints
+from generator.disk.lock import LOCK, MAP, Combination, Fingerprints, generator_hash
 from generator.disk.look import files_below, sha256
 from generator.disk.parallel import in_parallel
 from generator.disk.project import Project
@@ -91,7 +91,7 @@ def against(project: Project, revision: str, say: Callable[[str], None]) -> tupl
             continue
         after = {path: text.encode() for path, text in found.items()}
         sides.append((combination, before.get(combination.name), after))
-    reports = compare_sides(sides, prints, say)
+    reports = compare_sides(sides, say)
     gone = sorted(name for name, files in before.items() if LOCK in files and name not in {it.name for it in listed})
     reports += [Report(name, findings=[Finding(WHOLE, OTHER_INTERFACE, "is no longer made")]) for name in gone]
     return commit, reports, errors
@@ -99,11 +99,11 @@ def against(project: Project, revision: str, say: Callable[[str], None]) -> tupl
 
 def compare_sides(
     sides: Iterable[tuple[Combination, dict[str, bytes] | None, dict[str, bytes]]],
-    prints: Fingerprints,
     say: Callable[[str], None],
 ) -> list[Report]:
     """What the change of each package means: its files before, None where it is new, and after, maps included."""
-    changes = [_change(combination, before, after, prints) for combination, before, after in sides]
+    generator = generator_hash(module="commands.against")
+    changes = [_change(combination, before, after, generator) for combination, before, after in sides]
     _trace([change for change in changes if change.programs], say)
     prune()
     return [change.report for change in changes]
@@ -127,7 +127,7 @@ def weave_files(asked: Asked, library: str) -> dict[str, str]:
 
 
 def _change(
-    combination: Combination, before: dict[str, bytes] | None, after: dict[str, bytes], prints: Fingerprints
+    combination: Combination, before: dict[str, bytes] | None, after: dict[str, bytes], generator: str
 ) -> _Change:
     """What text and bytecode say; what they leave open is to be traced."""
     name, report = combination.name, Report(combination.name)
@@ -142,7 +142,7 @@ def _change(
         report.findings = [Finding(entry, SAME_TEXT) for entry in ENTRIES]
         return change
     hashes = [[path, sha256(files.get(path, b""))] for files in (before, after) for path in [*report.files, MAP]]
-    change.key = cache_key(hashes, prints.generator, tracer_key(), [sha256(d) for d in sides[1].program.values()])
+    change.key = cache_key(hashes, generator, tracer_key(), [sha256(d) for d in sides[1].program.values()])
     if (kept := recall("reports", change.key)) is not None:
         report.causes = kept["causes"]
         report.findings = [Finding(**finding) for finding in kept["findings"]]

@@ -4,26 +4,32 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable
+import shlex
+from collections.abc import Callable, Iterator
 from contextlib import suppress
+from dataclasses import replace
 from typing import NamedTuple
 
 from generator.commands.build import Asked, each_package
+from generator.commands.expected import Expected, unchecked
 from generator.commands.owned import changed_lines, conflicts_left
 from generator.disk.lock import LOCK, Combination, read_lock
 from generator.disk.look import is_cache, kind_of, show
-from generator.disk.project import PACKAGES, Project
-from generator.disk.status import EDITED, FOREIGN, MISSING, ORPHAN, RECORDS, STALE
+from generator.disk.project import PACKAGES, SETTINGS, Project
+from generator.disk.status import EDITED, FOREIGN, MISSING, ORPHAN, RECORDS, STALE, WINDOWS
+from generator.disk.tracked import surprises
 from generator.errors import LoomError
 
-OWNED = "owned"
+OWNED, OWN, UNCHECKED = "owned", "own", "unchecked"
+NO_FAULT = (OWNED, OWN)
 
 
 class Finding(NamedTuple):
     """One thing that is not as a build makes it.
 
     Attributes:
-        state: edited, stale, missing, orphan or foreign, as in `Status`; or owned, of a package, which is no fault.
+        state: edited, stale, missing, orphan or foreign, as in `Status`; unchecked, of what was expected to be checked;
+            owned, of a package, and own, of a path that is named as not gen's, which are no faults.
         path: of the file or the package's folder, as messages give it.
         reason: what is wrong and, where no command fixes it, what to do.
         command: what fixes it, '' where somebody has to decide.
@@ -37,25 +43,54 @@ class Finding(NamedTuple):
 
 
 def check(
-    project: Project, full: bool = False, report: Callable[[int, int, str], None] | None = None
+    project: Project,
+    full: bool = False,
+    report: Callable[[int, int, str], None] | None = None,
+    expected: Expected | None = None,
 ) -> tuple[list[Finding], list[LoomError]]:
     """Checks every package that is kept, and what lies beside them.
 
     Args:
         full: weave every package again, whatever its lock says.
         report: called for each package that had to be woven, with its number, how many there are, and its name.
+        expected: what must be checked.
 
     Returns:
         What was found, by package and path, and the errors that kept a package from being checked.
     """
     own = own_paths(project)
-    findings, errors = _strangers(project, own), []
+    findings, errors = _strangers(project, own), list[LoomError]()
+    if not project.packages() and not findings:
+        there = project.generated.is_dir()
+        reason = "has no package that gen made" if there else f"is not there, and {SETTINGS} has the packages in it"
+        remedy = f"Build one with gen build ARCH --target=T, list it in {PACKAGES}, or correct {SETTINGS}."
+        raise LoomError(f"{reason}: nothing was checked", show(project.generated), remedy)
     for _, result in each_package(check_package, project, own, full, full=full, report=report):
         if isinstance(result, LoomError):
             errors.append(result)
         else:
             findings += result
+    told = {finding.path for finding in findings}
+    findings += [finding for finding in _surprises(project, own, full) if finding.path not in told]
+    findings += [Finding(UNCHECKED, *what, "") for what in (unchecked(project, expected) if expected else ())]
+    reason = f"is named as not gen's in {PACKAGES} (own): not checked"
+    findings += [Finding(OWN, path.split("/")[0], show(project.generated / path), reason, "") for path in own]
     return sorted(findings, key=lambda finding: (finding.package, finding.path)), errors
+
+
+def _surprises(project: Project, own: list[str], full: bool) -> list[Finding]:
+    """What git has of the packages that does not show on disk."""
+    known = {combination.name: combination in project.by_hand() for combination in project.packages()}
+    at_root = project.generated.resolve() == project.root
+    findings = []
+    for path, hidden, reason, command in surprises(project.generated, full):
+        package = path.split("/")[0]
+        if is_own(path, own) or known.get(package, at_root):
+            continue
+        findings.append(
+            Finding(FOREIGN if hidden else EDITED, package, show(project.generated / path), reason, command)
+        )
+    return findings
 
 
 def check_package(asked: Asked, own: list[str], full: bool) -> list[Finding]:
@@ -72,6 +107,14 @@ def check_package(asked: Asked, own: list[str], full: bool) -> list[Finding]:
         return [Finding(ORPHAN, name, shown, gone, "")]
     found = asked.survey(full)
     findings = []
+    if all(file.reason == WINDOWS for file in found.files if file.state == EDITED and file.path not in RECORDS):
+        windows = [file for file in found.files if file.reason == WINDOWS]
+        found = replace(found, files=[file for file in found.files if file not in windows])
+        if windows:
+            reason = f"{WINDOWS}, and {len(windows) - 1} other files too; with the line "
+            reason += f"{asked.project.generated.name}/** text eol=lf in .gitattributes, committed, this mends a clone:"
+            fix = f"git rm -rq --cached {shown} && git reset -q --hard"
+            findings.append(Finding(EDITED, name, f"{shown}/{windows[0].path}", reason, fix))
     for path, _, state, reason in found.files:
         command = f"{build} --force" if state == EDITED and path not in RECORDS else build
         if state == FOREIGN:
@@ -88,7 +131,20 @@ def check_package(asked: Asked, own: list[str], full: bool) -> list[Finding]:
             reason = f"{reason}: {_few(found.reasons)}"
         if state:
             findings.append(Finding(state, name, f"{shown}/{path}", reason, command))
-    return findings
+    return [*findings, *_odd_files(asked, name, [file.path for file in found.files if file.wanted and not file.state])]
+
+
+def _odd_files(asked: Asked, name: str, paths: list[str]) -> Iterator[Finding]:
+    """Files of the right content with another mode, and compiled ones that Python runs in place of a module."""
+    run = [path for path in paths if (asked.folder / path).lstat().st_mode & 0o111]
+    for path in run if len(run) < len(paths) else ():  # a disk without modes says so of all
+        shown = show(asked.folder / path)
+        yield Finding(EDITED, name, shown, "is executable, which gen makes no file", f"chmod 644 {shlex.quote(shown)}")
+    for compiled in sorted(asked.folder.rglob("__pycache__/*.pyc")):
+        with suppress(OSError), compiled.open("rb") as file:
+            if int.from_bytes(file.read(8)[4:], "little") & 0b11 == 0b01:  # PEP 552: a hash that is not checked
+                reason = "runs in place of its module, whatever that says: its hash is not checked"
+                yield Finding(FOREIGN, name, show(compiled), reason, f"rm {shlex.quote(show(compiled))}")
 
 
 def _owned(asked: Asked, shown: str) -> list[Finding]:

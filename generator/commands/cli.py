@@ -14,7 +14,7 @@ import click
 from generator import __version__
 from generator.commands import cli_checkpoints, cli_edits, cli_runs, cli_view
 from generator.commands.console import AS_JSON, NO_ONE, PATH, Commands, complain, exit_codes, progress, write_json
-from generator.errors import LoomError
+from generator.errors import LoomError, printable
 
 if TYPE_CHECKING:
     from generator.disk.status import Compared
@@ -146,8 +146,10 @@ def _report_built(built: Compared | None, command: str, force: bool, dry_run: bo
 @gen.command("check", **exit_codes("1 a package is not what a build makes"))
 @AS_JSON
 @click.option("--full", is_flag=True, help="Weave every package again, whatever its lock says.")
+@click.option("--expect", type=PATH, metavar="FILE", help="With --full: fail where less is checked than it lists.")
+@click.option("--base", metavar="REV", help="With --full: fail where less is checked than at this revision of git.")
 @click.option("--format", "form", type=click.Choice(["text", "json", "github"]), default="text", help="Of the output.")
-def check_(as_json: bool, full: bool, form: str) -> None:
+def check_(as_json: bool, full: bool, expect: Path | None, base: str | None, form: str) -> None:
     """Check that every package is what a build makes now.
 
     There are five states, each with the command that fixes it: edited (changed by hand since the build), stale (its
@@ -155,33 +157,36 @@ def check_(as_json: bool, full: bool, form: str) -> None:
     gen's; what is yours is named in packages.toml: own = ["PACKAGE/FILE"]). Locks that are as gen wrote them are
     believed; --full believes none.
 
-    A package that people own is told as owned, with how much of it was changed: that is no fault. --format=github
-    writes annotations, at fragment lines where they are known.
+    A package that people own is told as owned, with how much of it was changed, and what packages.toml names as own is
+    told, too: these are no faults. --expect and --base make a fault of it where a package is checked no longer.
+    --format=github writes annotations, at fragment lines where they are known.
     """
-    from generator.commands.check import OWNED, check
+    from generator.commands.check import NO_FAULT, check
+    from generator.commands.expected import by_file, by_revision
     from generator.disk.project import Project
 
+    if (expect or base is not None) and (not full or (expect and base is not None)):
+        raise LoomError("--expect or --base goes with --full", remedy="Write gen check --full --base REV.")
     project = Project.find()
+    expected = by_file(expect) if expect else by_revision(project, base) if base is not None else None
     as_json = as_json or form == "json"
-    findings, errors = check(project, full, None if as_json else progress)
-    faults = [finding for finding in findings if finding.state != OWNED]
+    findings, errors = check(project, full, None if as_json else progress, expected)
+    faults = [finding for finding in findings if finding.state not in NO_FAULT]
     if as_json:
         write_json({"findings": [f._asdict() for f in findings], "errors": [str(error) for error in errors]})
     elif form == "github":
         from generator.commands.github import notes
 
-        for line in notes(project, faults, errors):
+        for line in notes(project, findings, errors):
             click.echo(line)
     else:
         for finding in findings:
-            command = f"\n         {finding.command}" if finding.command else ""
-            click.echo(f"{finding.state:<8} {finding.path}: {finding.reason}{command}")
+            command = f"\n         {printable(finding.command)}" if finding.command else ""
+            click.echo(f"{finding.state:<8} {printable(f'{finding.path}: {finding.reason}')}{command}")
         for error in errors:
             complain(error)
-        if not faults and not errors:
-            count = len(project.packages()) - len(findings)
-            if findings and not count:
-                return
+        count = len(set(project.packages()) - set(project.by_hand()))
+        if count and not faults and not errors:
             click.echo(f"{count} package{'' if count == 1 else 's'} checked: as built")
     if faults or errors:
         raise click.exceptions.Exit(2 if errors else 1)

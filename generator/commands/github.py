@@ -8,12 +8,12 @@ from contextlib import suppress
 
 from generator.code.hunks import hunks
 from generator.commands.build import Asked
-from generator.commands.check import Finding
+from generator.commands.check import NO_FAULT, Finding
 from generator.disk.lock import Fingerprints
 from generator.disk.look import kind_of, show
 from generator.disk.project import Project
 from generator.disk.status import EDITED, RECORDS, STALE
-from generator.errors import LoomError
+from generator.errors import LoomError, printable
 from generator.package.package import Package
 
 
@@ -30,7 +30,7 @@ def notes(project: Project, findings: list[Finding], errors: list[LoomError]) ->
             continue  # told by the files that differ, or below
         from_ = f"; the line comes from {source[0]}:{source[1]}: gen pull {one.package}" if source else ""
         text = f"{one.reason}{from_}" + (f"\n{one.command}" if one.command else "")
-        yield _line(one.path, line, one.state, text)
+        yield _line(one.path, line, one.state, text, "notice" if one.state in NO_FAULT else "error")
     for (path, line), places in stale.items():
         shown = next((show(root / path) for root in project.roots if (root / path).is_file()), path)
         yield _line(shown, line, STALE, f"not built yet: {', '.join(places)}\ngen build --all")
@@ -71,11 +71,12 @@ def _lines(project: Project, one: Finding, woven: dict[str, Package]) -> tuple[i
     return 0, None
 
 
-def _line(path: str, line: int, title: str, text: str) -> str:
+def _line(path: str, line: int, title: str, text: str, level: str = "error") -> str:
     """A command to GitHub's runner: https://docs.github.com/actions/reference/workflow-commands-for-github-actions"""
-    place = [f"file={_escaped(path, ':,')}"] if path else []
+    place = [f"file={_escaped(printable(path), ':,')}"] if path else []
     place += [f"line={line}"] if line else []
-    return f"::error {','.join([*place, f'title={title}'])}::{_escaped(text)}"
+    lines = "\n".join(map(printable, text.split("\n")))
+    return f"::{level} {','.join([*place, f'title={title}'])}::{_escaped(lines)}"
 
 
 def _escaped(text: str, more: str = "") -> str:

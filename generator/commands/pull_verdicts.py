@@ -26,7 +26,7 @@ def verdicts(project: Project, found: Found, say: Callable[[str], None]) -> list
         if isinstance(woven, LoomError):
             raise woven
         sides.append((asked.combination, *woven))
-    return compare_sides(sides, prints, say)
+    return compare_sides(sides, say)
 
 
 def _sides(asked: Asked, texts: dict[str, str]) -> tuple[dict[str, bytes], dict[str, bytes]]:

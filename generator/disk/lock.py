@@ -2,7 +2,7 @@
 
 The lock answers two questions without weaving: would a build make the same again, and is a file on disk what a build
 wrote? So it holds every thing that can change the output: the sources (each is named by another or by the
-command, so no folder's content counts), the generator's own source, and the versions of the tools that shape text.
+command, so no folder's content counts), the modules that weave, and the versions of the tools that shape text.
 
 It is sealed by a hash of itself, so that what a merge or a hand made of it is not believed. The seal keeps out
 mistakes, not forgers: who wants certainty weaves again (`gen check --full`).
@@ -20,15 +20,17 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from generator import __version__
-from generator.disk.look import check_inside, files_below, read_text, sha256, show
+from generator.disk.look import check_inside, read_text, sha256, show
 from generator.errors import LoomError
 
 if TYPE_CHECKING:
     from generator.package.package import Package
 
+GENERATOR = Path(__file__).resolve().parents[1]
 LOCK = "gen.lock"
 MAP = "gen.map"
 TOOLS = ("jinja2", "libcst", "pytokens", "ruff")
+_IMPORT = re.compile(r"^[ \t]*(?:from ([\w.]+) import (\([^)]*\)|.*)|import (.+))", re.MULTILINE)
 REMEDY = "Build the package again with --force; what gen would overwrite is listed without it."
 
 
@@ -137,11 +139,32 @@ def with_records(package: Package, prints: Fingerprints) -> dict[str, bytes]:
     return {**files, LOCK: lock.text.encode()}
 
 
-def generator_hash() -> str:
-    """The hash over the generator's own source, without the library that an installed gen carries."""
-    folder = Path(__file__).resolve().parents[1]
-    paths = [path for path in files_below(folder) if path.endswith(".py") and not path.startswith("_library/")]
-    return sha256("".join(f"{path}\0{sha256((folder / path).read_bytes())}\n" for path in paths).encode())
+def generator_hash(package: Path = GENERATOR, module: str = "weaver") -> str:
+    """The hash over a module and what it imports: over all that weaves, as what else gen can do changes no package."""
+    paths = modules_behind(package, module)
+    return sha256("".join(f"{path}\0{sha256((package / path).read_bytes())}\n" for path in paths).encode())
+
+
+def modules_behind(package: Path, module: str) -> list[str]:
+    """Sorted paths of a module of a package and those that it imports, at any depth and anywhere in their text.
+
+    Only the lines that import are read: parsing all of it takes longer than the rest of a check. A line of a docstring
+    that looks like one adds a module at worst.
+    """
+    paths, seen, ahead = list[str](), set[str](), {f"{package.name}.{module}"}
+    while ahead:
+        name = ahead.pop()
+        seen.add(name)
+        stem = "/".join(name.split(".")[1:])
+        options = [path for path in (f"{stem}.py", f"{stem}/__init__.py".lstrip("/")) if (package / path).is_file()]
+        imported = {name.rpartition(".")[0]} if options else set()
+        for path in options:
+            paths.append(path)
+            for source, names, modules in _IMPORT.findall((package / path).read_text(encoding="utf-8")):
+                words = re.findall(r"(?:^|[(,])\s*([\w.]+)", re.sub("#.*", "", names or modules))
+                imported |= {source, *(f"{source}.{word}" for word in words)} if source else set(words)
+        ahead |= {one for one in imported if f"{one}.".startswith(f"{package.name}.")} - seen
+    return sorted(paths)
 
 
 def tool_versions() -> dict[str, str]:

@@ -11,8 +11,8 @@ from pathlib import Path, PurePosixPath
 from generator.errors import LoomError
 from generator.recipe import files
 
-# what Python, pip and tools leave behind, and what git ignores by habit
-CACHES = (".*", "__pycache__", "*.pyc", "*.egg-info")
+# what Python, pip and tools leave behind, and what git ignores by habit; a .pyc elsewhere runs like a module
+CACHES = (".*", "__pycache__", "*.egg-info")
 
 
 def sha256(data: bytes) -> str:

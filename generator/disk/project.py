@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
+import re
+from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
+from operator import eq, ge, gt, le, lt, ne
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
+from generator import __version__
 from generator.disk.lock import LOCK, Combination, read_lock
 from generator.disk.look import check_inside, read_text, show
 from generator.errors import LoomError, nearest
@@ -18,10 +21,12 @@ if TYPE_CHECKING:
 
 SETTINGS = "gen.toml"
 PACKAGES = "packages.toml"
+DEFAULTS = {"generated": "generated", "requires": ""}
+_BOUND = re.compile(r"\s*(>=|<=|==|!=|<|>)\s*(\d+(?:\.\d+)*)\s*", re.ASCII)
 
 
-class _Listed(NamedTuple):
-    """What packages.toml says."""
+class Listed(NamedTuple):
+    """What packages.toml says; as in `Project`."""
 
     packages: list[Combination]
     own: list[str]
@@ -36,11 +41,13 @@ class Project:
         roots: the folders that hold fragments/, templates/ and targets/: the built-in one, then the user's, if another.
         root: the user's folder: it holds gen.toml and, unless gen.toml says otherwise, generated/.
         generated: the folder that the packages are built in.
+        settings: what gen.toml says.
     """
 
     roots: tuple[Path, ...]
     root: Path
     generated: Path
+    settings: dict[str, str] = field(default_factory=lambda: dict(DEFAULTS))
 
     @classmethod
     def find(cls, start: Path | None = None, builtin: Path | None = None) -> Project:
@@ -54,12 +61,9 @@ class Project:
         builtin = builtin or builtin_root()
         root = next((folder for folder in (start, *start.parents) if os.path.lexists(folder / SETTINGS)), start)
         roots = (builtin,) if root == builtin else (builtin, root)
-        name = _read(root / SETTINGS, {"generated"}).get("generated", "generated")
-        if not isinstance(name, str) or not name.isprintable() or not name:
-            raise LoomError(
-                "generated is not the name of a folder", show(root / SETTINGS), 'Write generated = "generated".'
-            )
-        return cls(roots, root, _output_folder(root, name))
+        settings = read_settings(root / SETTINGS, show(root / SETTINGS))
+        _check_version(settings["requires"], show(root / SETTINGS))
+        return cls(roots, root, _output_folder(root, settings["generated"]), settings)
 
     def show(self, path: Path) -> str:
         """A path as messages and commands give it."""
@@ -83,37 +87,8 @@ class Project:
         return [] if self._list is None else self._list.by_hand
 
     @cached_property
-    def _list(self) -> _Listed | None:
-        path = self.generated / PACKAGES
-        if not os.path.lexists(path):
-            return None
-        shown, table = show(path), _read(path, {"package", "own"})
-        entries, own = table.get("package", []), table.get("own", [])
-        if not isinstance(entries, list) or not all(isinstance(entry, dict) for entry in entries):
-            raise LoomError("package is not a list of tables", shown, "Write [[package]] above each entry.")
-        if not isinstance(own, list) or not all(isinstance(entry, str) for entry in own):
-            raise LoomError("own is not a list of paths", shown, 'Write own = ["PACKAGE/FILE"].')
-        for entry in own:
-            try:
-                check_inside(entry)
-            except ValueError as error:
-                raise LoomError(f"own: {error}", shown, "Write it from this folder, with forward slashes.") from None
-        kept: list[Combination] = []
-        by_hand: list[Combination] = []
-        for number, entry in enumerate(entries, 1):
-            where = f"{shown} ([[package]] number {number})"
-            _check_keys(entry, {"architecture", "target", "by_hand"}, where)
-            words = entry.get("architecture"), entry.get("target")
-            if not all(isinstance(word, str) and word.isidentifier() for word in words):
-                remedy = 'Write architecture = "NAME" and target = "NAME".'
-                raise LoomError("does not name its architecture and target", where, remedy)
-            if Combination(*words).name in [combination.name for combination in kept]:
-                raise LoomError(f"{Combination(*words).name} is listed twice", where, "Remove one of the two.")
-            kept.append(Combination(*words))
-            if not isinstance(entry.get("by_hand", False), bool):
-                raise LoomError("by_hand is neither true nor false", where, "Write by_hand = true, or leave it out.")
-            by_hand += kept[-1:] if entry.get("by_hand") else []
-        return _Listed(kept, own, by_hand)
+    def _list(self) -> Listed | None:
+        return read_listed(self.generated / PACKAGES, show(self.generated / PACKAGES))
 
     def locked_folders(self) -> list[Path]:
         """The folders in the output folder that hold a lock, by name."""
@@ -163,15 +138,87 @@ def _output_folder(root: Path, name: str) -> Path:
     return folder
 
 
-def _read(path: Path, known: set[str]) -> dict:
-    """The tables of a TOML file that holds no other keys than those known; none where there is no file."""
-    if not os.path.lexists(path):
-        return {}
+def read_settings(source: Path | str, shown: str) -> dict[str, str]:
+    """The settings of gen.toml, with the defaults of those that are left out.
+
+    Args:
+        source: the file, or its text.
+    """
+    settings = DEFAULTS | (_read(source, shown, set(DEFAULTS)) or {})
+    name, requires = settings["generated"], settings["requires"]
+    if not isinstance(name, str) or not name.isprintable() or not name:
+        raise LoomError("generated is not the name of a folder", shown, 'Write generated = "generated".')
+    if not isinstance(requires, str) or not all(map(_BOUND.fullmatch, filter(None, requires.split(",")))):
+        raise LoomError("requires is not a range of versions", shown, f'Write requires = ">={__version__}".')
+    return settings
+
+
+def _check_version(requires: str, shown: str) -> None:
+    """Refuses to work on a project that is for another gen."""
+    tests = {">=": ge, "<=": le, "==": eq, "!=": ne, "<": lt, ">": gt}
+    for match in map(_BOUND.fullmatch, filter(None, requires.split(","))):
+        assert match is not None
+        mine, asked = _numbers(__version__), _numbers(match[2])
+        width = max(len(mine), len(asked))
+        if not tests[match[1]](mine + [0] * (width - len(mine)), asked + [0] * (width - len(asked))):
+            remedy = "Install a gen of these versions for this project, or change the line."
+            raise LoomError(f"requires gen {requires}, and this is gen {__version__}", shown, remedy)
+
+
+def _numbers(version: str) -> list[int]:
+    """The release of a version: 1.2.0 of 1.2.0.dev3."""
+    return [int(number) for number in re.match(r"[\d.]*", version)[0].strip(".").split(".") if number]  # type: ignore[index]
+
+
+def read_listed(source: Path | str, shown: str) -> Listed | None:
+    """What a packages.toml says, None where there is no such file.
+
+    Args:
+        source: the file, or its text.
+    """
+    table = _read(source, shown, {"package", "own"})
+    if table is None:
+        return None
+    entries, own = table.get("package", []), table.get("own", [])
+    if not isinstance(entries, list) or not all(isinstance(entry, dict) for entry in entries):
+        raise LoomError("package is not a list of tables", shown, "Write [[package]] above each entry.")
+    if not isinstance(own, list) or not all(isinstance(entry, str) for entry in own):
+        raise LoomError("own is not a list of paths", shown, 'Write own = ["PACKAGE/FILE"].')
+    for entry in own:
+        try:
+            check_inside(entry)
+        except ValueError as error:
+            raise LoomError(f"own: {error}", shown, "Write it from this folder, with forward slashes.") from None
+    kept: list[Combination] = []
+    by_hand: list[Combination] = []
+    for number, entry in enumerate(entries, 1):
+        where = f"{shown} ([[package]] number {number})"
+        _check_keys(entry, {"architecture", "target", "by_hand"}, where)
+        words = entry.get("architecture"), entry.get("target")
+        if not all(isinstance(word, str) and word.isidentifier() for word in words):
+            remedy = 'Write architecture = "NAME" and target = "NAME".'
+            raise LoomError("does not name its architecture and target", where, remedy)
+        if Combination(*words).name in [combination.name for combination in kept]:
+            raise LoomError(f"{Combination(*words).name} is listed twice", where, "Remove one of the two.")
+        kept.append(Combination(*words))
+        if not isinstance(entry.get("by_hand", False), bool):
+            raise LoomError("by_hand is neither true nor false", where, "Write by_hand = true, or leave it out.")
+        by_hand += kept[-1:] if entry.get("by_hand") else []
+    return Listed(kept, own, by_hand)
+
+
+def _read(source: Path | str, shown: str, known: set[str]) -> dict | None:
+    """The tables of a TOML file, or of its text, with no other keys than those known; None where no file is there."""
+    if isinstance(source, Path) and not os.path.lexists(source):
+        return None
+    if isinstance(source, Path) and source.is_symlink() and not source.exists():
+        remedy = "Put the file there, or remove the link."
+        raise LoomError(f"is a symbolic link to {os.readlink(source)}, which is not there", shown, remedy)
     try:
-        table = parse_toml(read_text(Path(os.path.realpath(path))), show(path))
+        table = parse_toml(read_text(Path(os.path.realpath(source))) if isinstance(source, Path) else source, shown)
     except ValueError as error:  # a number of thousands of digits
-        raise LoomError(f"not valid TOML: {error}", show(path), "Write a shorter number.") from None
-    _check_keys(table, known, show(path))
+        raise LoomError(f"not valid TOML: {error}", shown, "Write a shorter number.") from None
+    _check_keys(table, known, shown)
     return table
 
 

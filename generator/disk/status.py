@@ -17,6 +17,7 @@ from generator.errors import LoomError
 
 JOURNAL = ".gen.pending"
 RECORDS = (LOCK, MAP)  # nobody works on these, and a merge leaves its marks in them
+WINDOWS = "has the line ends of Windows (CRLF), as git makes them where core.autocrlf is true"
 EDITED, STALE, MISSING, ORPHAN, FOREIGN = "edited", "stale", "missing", "orphan", "foreign"
 
 
@@ -107,7 +108,10 @@ def compare(folder: Path, asked: Combination, wanted: dict[str, str]) -> Compare
     files = []
     for path in sorted(named.union(entries_below(folder))):
         digest = _digest(folder / path) if path in named else ""
-        files.append(Status(path, path in wanted, *_judge(path, digest, wanted.get(path), owned.get(path))))
+        state, reason = _judge(path, digest, wanted.get(path), owned.get(path))
+        if state == EDITED and _digest(folder / path, b"\r\n") in (wanted.get(path), *owned.get(path, ())):
+            reason = WINDOWS
+        files.append(Status(path, path in wanted, state, reason))
     if kind_of(folder / JOURNAL):
         number = [file.path for file in files].index(LOCK)
         files[number] = Status(LOCK, True, STALE, "a build was cut short")
@@ -135,11 +139,16 @@ def _judge(path: str, digest: str | None, wanted: str | None, owned: set[str] | 
     return EDITED, "was edited since it was built" if owned else "was not made by gen"
 
 
-def _digest(path: Path) -> str | None:
+def _digest(path: Path, line_end: bytes = b"\n") -> str | None:
+    """The hash of a file, None where none is there, or in a word what is.
+
+    Args:
+        line_end: what is read as a newline.
+    """
     kind = kind_of(path)
     if kind == "folder":
         raise LoomError("is a folder where gen makes a file", show(path), "Move it away.")
-    return sha256(path.read_bytes()) if kind == "file" else kind or None
+    return sha256(path.read_bytes().replace(line_end, b"\n")) if kind == "file" else kind or None
 
 
 def check_folder(folder: Path) -> None:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import ast
 import warnings
+from collections.abc import Iterator
 
 import libcst as cst
 
@@ -45,16 +46,24 @@ def check_style(text: Traced, module: ast.Module) -> None:
         if blank.strip(" ") and line.strip() and number not in Source(text).protected_lines():
             where = str(text.origin_at(line_starts(text.text)[number]))
             raise LoomError("indented with something other than spaces", where, "Indent with spaces.")
-    for node in ast.walk(module):
+    for node in _statements(module):
         if isinstance(node, (ast.Import, ast.ImportFrom)):
             _check_import(node, f"{text.origin_at(0).path}:{node.lineno}")
-        if not isinstance(node, (ast.stmt, ast.ExceptHandler)) or isinstance(node, ast.ClassDef):
+        if isinstance(node, (ast.ClassDef, ast.match_case)):
             continue
         for name in ("body", "orelse", "finalbody"):
             block = getattr(node, name, [])
             if block and _is_on_header(block[0], lines) and not (isinstance(node, _FUNCTIONS) and _is_stub(block)):
                 where = f"{text.origin_at(0).path}:{node.lineno if name == 'body' else block[0].lineno}"
                 raise LoomError("a block on the line of its header", where, "Put it on lines of its own, below.")
+
+
+def _statements(block: ast.AST) -> Iterator[ast.AST]:
+    """The statements below a module, the clauses of `try` and `match` among them."""
+    for name in "body", "handlers", "cases", "orelse", "finalbody":
+        for node in getattr(block, name, ()):
+            yield node
+            yield from _statements(node)
 
 
 def _is_on_header(first: ast.stmt, lines: list[str]) -> bool:

@@ -10,6 +10,7 @@ from typing import Any, Generic
 
 import tomli_w
 
+from generator.code.memory import remembered
 from generator.code.traced import Origin
 from generator.errors import LoomError
 from generator.recipe.tomltext import lines_of, parse_toml
@@ -33,7 +34,7 @@ class Toml(Generic[AnyTable]):
         """A file of a library."""
         if path not in files:
             raise LoomError("this file is missing", path, "Restore it.")
-        return cls(path, files[path], kind)
+        return _read(path, files[path], kind)
 
     @cached_property
     def data(self) -> AnyTable:
@@ -48,6 +49,12 @@ class Toml(Generic[AnyTable]):
 
 
 AnyFile = Toml[Any]
+
+
+@remembered
+def _read(path: str, text: str, kind: type[AnyTable]) -> Toml[AnyTable]:
+    """A file, whose tables are made once: most architectures have bases in common."""
+    return Toml(path, text, kind)
 
 
 def toml_text(tables: dict[str, Any], path: str) -> str:

@@ -13,7 +13,7 @@ from types import SimpleNamespace
 import pytest
 
 from generator.disk import write
-from generator.disk.lock import generator_hash
+from generator.disk.lock import generator_hash, modules_behind
 from generator.disk.write import JOURNAL
 
 PACKAGE = ["docs/README.md", "gen.lock", "gen.map", "kernels.py", "model.py", "train.py"]
@@ -413,17 +413,29 @@ class TestFastPath:
         workshop.run(*BUILD)
         assert len(count_weaving) == 1
 
-    def test_generator_hash_covers_its_packages_and_not_the_library(self, tmp_path, monkeypatch):
-        for path in ("lock.py", "weave/link.py", "_library/fragments/rope.py"):
-            (tmp_path / path).parent.mkdir(parents=True, exist_ok=True)
-            (tmp_path / path).write_text("1")
-        monkeypatch.setattr("generator.disk.lock.__file__", str(tmp_path / "commands" / "lock.py"))
-        hashes = [generator_hash()]
-        for path in ("_library/fragments/rope.py", "weave/link.py", "lock.py"):
-            (tmp_path / path).write_text("2")
-            hashes.append(generator_hash())
-        assert hashes[0] == hashes[1]
-        assert len(set(hashes[1:])) == 3
+    def test_generator_hash_covers_what_weaving_imports(self, tmp_path):
+        """At the top or inside a function; nothing else of gen, nor the library that an installed one carries."""
+        package = tmp_path / "gen"
+        texts = {
+            "__init__.py": "",
+            "weaver.py": "from gen.weave import (\n    link,  # first\n    order,\n)\nimport gen.errors, os\n",
+            "weave/__init__.py": "",
+            "weave/link.py": "def f():\n    from gen.code.late import name as other  # late\n",
+            "weave/order.py": "",
+            "code/late.py": "import os\n",
+            "errors.py": "",
+        }
+        others = ["commands/view.py", "code/other.py", "_library/fragments/rope.py"]
+        for path in (*texts, *others):
+            (package / path).parent.mkdir(parents=True, exist_ok=True)
+            (package / path).write_text(texts.get(path, ""))
+        assert modules_behind(package, "weaver") == sorted(texts)
+        before = generator_hash(package)
+        for path in (*others, *texts):
+            (package / path).write_text(texts.get(path, "") + "# a comment\n")
+            after = generator_hash(package)
+            assert (after == before) == (path in others), path
+            before = after
 
 
 def test_unknown_names(workshop):

@@ -191,5 +191,20 @@ def test_from_a_folder_below(built, monkeypatch):
     assert findings(built) == [("missing", "../model.py", BUILD)]
 
 
-def test_no_package(workshop):
-    assert workshop.run("check").stdout == "0 packages checked: as built\n"
+@pytest.mark.parametrize(
+    ("settings", "said"),
+    [
+        ("", "generated: is not there, and gen.toml has the packages in it: nothing was checked"),
+        ('generated = "."', "has no package that gen made: nothing was checked"),
+        ('generated = "packages"', "packages: is not there, and gen.toml has the packages in it: nothing was checked"),
+    ],
+)
+def test_no_package(workshop, settings, said):
+    (workshop.root / "gen.toml").write_text(settings)
+    assert said in workshop.run("check", code=2).stderr
+
+
+def test_only_own(built):
+    """What is named as one's own is no package that was checked."""
+    (built.generated / "packages.toml").write_text('own = ["llama_cpu"]\n')
+    assert "nothing was checked" in built.run("check", code=2).stderr

@@ -111,7 +111,7 @@ class TestForeign:
         assert "foreign  generated/llama_cpu/data: " in built.run("check", code=1).stdout
 
     def test_caches_are_not(self, built):
-        for path in "__pycache__/a.pyc", ".pytest_cache/x", "old.pyc", "llama_cpu.egg-info/PKG-INFO", ".hidden.py":
+        for path in "__pycache__/a.pyc", ".pytest_cache/x", "llama_cpu.egg-info/PKG-INFO", ".hidden.py":
             for folder in built.generated, built.generated / "llama_cpu":
                 (folder / path).parent.mkdir(exist_ok=True)
                 (folder / path).write_text("")

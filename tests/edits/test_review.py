@@ -56,7 +56,16 @@ class TestAnnotations:
     def test_owned_package_is_no_fault(self, repository):
         repository.run("own", "one_any")
         repository.replace(ONE, "# up", "# mine")
-        assert notes(repository, code=0) == []
+        assert notes(repository, code=0) == ["::notice file=generated/one_any,title=owned::1 line changed in 1 file"]
+
+    def test_names_are_escaped(self, repository):
+        """Nothing that a name holds begins a line or an annotation of its own."""
+        repository.write("generated/one_any/a\n::error::b`\x1b[2K\r%0A,c:d.py", "")
+        (note,) = notes(repository)
+        assert note.startswith(
+            r"::error file=generated/one_any/a\n%3A%3Aerror%3A%3Ab`\x1b[2K\r%250A%2Cc%3Ad.py,title=foreign::"
+        )
+        assert r"a\n::error::b`" in repository.run("check", code=1).stdout
 
 
 def test_hook_runs_a_command_that_there_is():

@@ -1,7 +1,7 @@
 """What libraries of several tests have in common is parsed and woven once."""
 
 import functools
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from pathlib import Path
 from unittest import mock
 
@@ -10,6 +10,7 @@ import coverage
 import jax
 import pytest
 
+from generator import weaver
 from generator.language.fragment import parse_fragment
 from generator.package.package import Package
 from generator.recipe.library import Library
@@ -22,22 +23,29 @@ def pytest_sessionfinish() -> None:
         measured.save()
 
 
-@functools.lru_cache(maxsize=32)
-def _woven(architecture: str, target: str, files: tuple[tuple[str, str], ...]) -> Package:
-    return weave(architecture, target, Library(dict(files)))
+@functools.lru_cache(maxsize=64)
+def _woven(architecture: str, target: str, files: tuple[tuple[str, str], ...], without: tuple[str, ...]) -> Package:
+    return weave(architecture, target, Library(dict(files)), without)
 
 
-def woven(architecture: str, target: str, library: Library) -> Package:
-    return _woven(architecture, target, tuple(library.files.items()))
+def woven(architecture: str, target: str, library: Library, without: Collection[str] = ()) -> Package:
+    return _woven(architecture, target, tuple(library.files.items()), tuple(without))
+
+
+weaver.weave = woven  # for modules that import it from now on
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """One process runs a file, which makes and weaves what its tests share, unless its tests say otherwise."""
+    for item in items:
+        if not item.get_closest_marker("xdist_group"):
+            item.add_marker(pytest.mark.xdist_group(item.path.name))
 
 
 @pytest.fixture(autouse=True, scope="session")
 def woven_once() -> Iterator[None]:
-    """Fragments, and the packages that `gen new` asks what they read: its first of a family is the same each time."""
-    with (
-        mock.patch("generator.recipe.library.parse_fragment", functools.cache(parse_fragment)),
-        mock.patch("generator.checkpoint.fit.weave", woven),
-    ):
+    """Fragments that several libraries have are read once."""
+    with mock.patch("generator.recipe.library.parse_fragment", functools.cache(parse_fragment)):
         yield
 
 

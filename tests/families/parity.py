@@ -16,6 +16,13 @@ from generator.checkpoint.comparisons import as_torch, load_package, saved_gradi
 
 __all__ = ["as_torch", "load_package", "saved_gradients"]
 
+DOCUMENTS = 3  # in a packed row, or rows alone
+
+
+def forward(package) -> Any:
+    """A model's logits of tokens, compiled once for all tests of a package."""
+    return vars(package).setdefault("forward", jax.jit(lambda model, *inputs: model(*inputs)))
+
 
 def make_reference(reference_class: Any, config: Any) -> torch.nn.Module:
     """A random model in eval mode; norms, biases and the like are random too, so that each moves the logits."""
@@ -63,11 +70,11 @@ def check_decoding(package, model, tokens: np.ndarray) -> None:
     requests = subject.generate([tokens[0, :7].tolist(), tokens[1, :11].tolist()], sampling)
     for compiled in engine.run, engine.write:  # of which no other test has a use: they would stay in memory
         compiled.clear_cache()
-    rows = np.zeros((2, 17), np.int32)
-    for row, request in zip(rows, requests, strict=True):
+    rows = np.zeros((DOCUMENTS, 17), np.int32)
+    for row, request in zip(rows[:2], requests, strict=True):
         row[: len(request.text)] = request.text
-    full = np.asarray(jax.nn.log_softmax(jax.jit(model)(rows)))
-    for request, expected in zip(requests, full, strict=True):
+    full = np.asarray(jax.nn.log_softmax(forward(package)(model, rows)))
+    for request, expected in zip(requests, full[:2], strict=True):
         found = [*request.prompt_logprobs, *request.logprobs]
         places = np.arange(len(found))
         np.testing.assert_allclose(found, expected[places, request.text[1:]], atol=1e-4, rtol=0)
@@ -79,13 +86,11 @@ def check_decoding(package, model, tokens: np.ndarray) -> None:
 def check_packing(package, folder: Path, tokens: np.ndarray) -> None:
     """Documents packed into one row, with padding, give what each gives alone."""
     _, model = package.huggingface.load_hf(folder)
-    lengths = [tokens.shape[1] - 15, 6, 6]  # and three of padding
-    row, padding = tokens[:1], tokens.shape[1] - sum(lengths)
-    segment_ids = np.repeat([1, 2, 3, 0], [*lengths, padding])[None].astype(np.int32)
-    positions = np.concatenate([np.arange(n) for n in [*lengths, padding]])[None].astype(np.int32)
-    logits = jax.jit(lambda *inputs: model(*inputs))  # one function, which is compiled once for each length
-    packed, start = logits(row, positions, segment_ids), 0
-    for length in lengths:
-        alone = logits(row[:, start : start + length])
-        np.testing.assert_allclose(packed[:, start : start + length], alone, atol=1e-4, rtol=0)
-        start += length
+    length = tokens.shape[1] - 15
+    alone = np.resize(tokens, (DOCUMENTS, length))
+    lengths = [length] * DOCUMENTS + [3]  # and padding
+    row = np.concatenate([alone.ravel(), np.zeros(3, np.int32)])[None]
+    segment_ids = np.repeat([1, 2, 3, 0], lengths)[None].astype(np.int32)
+    positions = np.concatenate([np.arange(n) for n in lengths])[None].astype(np.int32)
+    packed = forward(package)(model, row, positions, segment_ids)[:, :-3].reshape(DOCUMENTS, length, -1)
+    np.testing.assert_allclose(packed, forward(package)(model, alone), atol=1e-4, rtol=0)

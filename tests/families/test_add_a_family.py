@@ -9,6 +9,7 @@ import sys
 import tempfile
 from pathlib import Path
 
+import pytest
 import torch
 import transformers
 from click.testing import CliRunner
@@ -51,6 +52,7 @@ def plain(text: str) -> str:
     )
 
 
+@pytest.mark.slow
 def test_the_page(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     Path("gen.toml").write_text('generated = "generated"\n')

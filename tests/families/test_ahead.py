@@ -159,6 +159,7 @@ def test_packed_documents_are_as_separate_ones(made):
     np.testing.assert_array_equal(sums["ahead_targets"], [8 + 0 + 10, 7 + 0 + 9])
 
 
+@pytest.mark.slow
 def test_logits_do_without_them(made):
     """And decoding, as all that it does is to ask for logits."""
     _, config, model, _ = made
@@ -169,6 +170,7 @@ def test_logits_do_without_them(made):
     np.testing.assert_array_equal(jax.jit(without.__call__)(tokens), logits)
 
 
+@pytest.mark.slow
 def test_both_losses_fall(made):
     package, config, _, _ = made
     tokens = np.random.default_rng(3).integers(0, config.vocab_size, (2, 17), dtype=np.int32)

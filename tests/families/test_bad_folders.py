@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 import transformers
 from safetensors.numpy import load_file, save_file
+from selected import mostly_slow
 
 from families import parity
 from families.cases import SMALL
@@ -25,7 +26,7 @@ VALUES = [None, "32", "", [], [3], {}, {"a": [1]}, -1, 0, 2.5, True, 10**6, 2**4
 INDEX = "model.safetensors.index.json"
 
 
-@pytest.fixture(scope="module", params=CONFIGS)
+@pytest.fixture(scope="module", params=mostly_slow(CONFIGS, "qwen3_moe"))
 def good(request, tmp_path_factory):
     """A package, a folder that it loads, and what it loads from there."""
     folder, name = tmp_path_factory.mktemp(request.param), f"{request.param}_good"

@@ -10,6 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from flax import nnx
+from selected import mostly_slow
 
 from families import parity
 from families.devices import EXPERT_MESHES, expert_mesh, on_eight_devices
@@ -47,7 +48,7 @@ def kept(chosen: np.ndarray, experts: int, factor: float) -> np.ndarray:
     return found.reshape(chosen.shape)
 
 
-@pytest.mark.parametrize("factor", [1e-9, 0.5, 1.0, 1.25, 5.0])
+@pytest.mark.parametrize("factor", mostly_slow([1e-9, 0.5, 1.0, 1.25, 5.0], 0.5, 5.0))
 @pytest.mark.parametrize(
     ("which", "length", "active"), [("all", 19, 3), ("one expert", 7, 1), ("some get none", 13, 2)]
 )
@@ -112,6 +113,7 @@ def test_tokens_travel_to_the_devices_of_their_experts(package):
     assert len(on_eight_devices(compare_meshes, package)) == 10
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("base", ["gpt_oss", "llama4", "deepseek_v3"])
 def test_any_mixture_of_experts_can_have_a_capacity(base, tmp_path):
     """Biases of experts, scaled inputs, shared experts: with room for all tokens, what dropless experts give."""

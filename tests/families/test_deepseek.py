@@ -130,7 +130,10 @@ def biases(package, model) -> dict[str, np.ndarray]:
     return {name: np.asarray(x) for name, x in arrays.items() if name.endswith("balance_bias")}
 
 
-@pytest.mark.parametrize(("name", "text", "stacks"), [("deepseek_v3", None, 2), ("scattered", SCATTERED, 5)])
+@pytest.mark.parametrize(
+    ("name", "text", "stacks"),
+    [("deepseek_v3", None, 2), pytest.param("scattered", SCATTERED, 5, marks=pytest.mark.slow)],
+)
 def test_a_step_moves_each_bias_against_its_load(name, text, stacks, tmp_path):
     """Each layer is made to choose the experts of one group that is its own; the step has to find them there."""
     package = load(name, text, tmp_path)
@@ -188,6 +191,7 @@ def compare_meshes(package) -> None:
     compare_with_one(package, config, lambda model: model.layers.attention.key_value.kernel)
 
 
+@pytest.mark.slow
 def test_any_mesh_gives_what_one_device_gives(package):
     assert on_eight_devices(compare_meshes, package) == [f"same on {sizes}" for sizes in MESHES]
 

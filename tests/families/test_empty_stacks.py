@@ -33,6 +33,7 @@ def test_saved_and_read_again(tmp_path, monkeypatch):
         np.testing.assert_array_equal(ours, theirs)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("architecture", ["cohere2", "smollm3"])
 def test_a_model_does_without_no_layer(architecture, tmp_path, monkeypatch):
     """Made by hand, without the check of a program: layers that no period holds would be left out in silence."""

@@ -15,6 +15,7 @@ import pytest
 from collectives import sends
 from flax import nnx
 from jax.interpreters import mlir
+from selected import mostly_slow
 
 from families import parity
 from families.devices import EXPERT_MESHES, expert_mesh, on_eight_devices
@@ -125,6 +126,7 @@ def compare_ragged(package) -> None:
             compare_choice(package, sizes, choices(which, 8, 5, 8, active), factor)
 
 
+@pytest.mark.slow
 def test_the_collective_of_tpus_is_told_what_it_must_know(tmp_path):
     """Where its documentation says what it does; no TPU is asked. What it does not write may be anything."""
     found = on_eight_devices(compare_ragged, woven("mixtral", "tpu", tmp_path))
@@ -157,7 +159,7 @@ def compare_models(package, meshes=((2, 1, 2, 2), (1, 2, 4, 1))) -> None:
         print("same")
 
 
-@pytest.mark.parametrize("base", ["qwen3_moe", "gpt_oss", "llama4", "deepseek_v3"])
+@pytest.mark.parametrize("base", mostly_slow(["qwen3_moe", "gpt_oss", "llama4", "deepseek_v3"], "qwen3_moe"))
 def test_any_mixture_of_experts_gives_what_one_device_gives(base, tmp_path):
     """Weights that sum to one, biases of experts, scaled inputs, shared experts."""
     assert on_eight_devices(compare_models, woven(base, "cpu", tmp_path)) == ["same"] * 2
@@ -179,6 +181,7 @@ def count_collectives(package) -> None:
         print(json.dumps(sends(compiled.as_text())))
 
 
+@pytest.mark.slow
 def test_no_expert_travels_where_rows_do(tmp_path):
     """16 experts of width 64 and inner width 96, two layers: a device sums the gradients of its own, and never all."""
     lines = on_eight_devices(count_collectives, woven("qwen3_moe", "cpu", tmp_path))

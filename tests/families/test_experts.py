@@ -14,6 +14,7 @@ import pytest
 import torch
 import transformers
 from flax import nnx
+from selected import mostly_slow
 from transformers.models.mixtral.modeling_mixtral import load_balancing_loss_func
 
 from families import parity
@@ -36,7 +37,7 @@ def package(tmp_path_factory):
     return woven("cpu", tmp_path_factory.mktemp("experts"))
 
 
-@pytest.fixture(scope="module", params=["cpu", "gpu", "tpu"])
+@pytest.fixture(scope="module", params=mostly_slow(["cpu", "gpu", "tpu"], "cpu"))
 def of_each_target(request, tmp_path_factory):
     return woven(request.param, tmp_path_factory.mktemp("experts"))
 
@@ -205,7 +206,7 @@ def test_the_load_of_experts_is_counted_in_each_layer(package, config):
     np.testing.assert_allclose(metrics["train/expert_load"], np.max(expected) / np.mean(expected), rtol=1e-6)
 
 
-@pytest.mark.parametrize("case", ["every_second", "all_but_the_first"])
+@pytest.mark.parametrize("case", mostly_slow(["every_second", "all_but_the_first"], "every_second"))
 def test_the_losses_are_of_the_layers_that_have_experts(case, tmp_path):
     family = FAMILIES["qwen3_moe"]
     hf = json.loads(transformers.Qwen3MoeConfig(**family.settings | family.cases[case].settings).to_json_string())
@@ -249,7 +250,7 @@ def products(jaxpr: jax.extend.core.Jaxpr) -> Iterator[jax.extend.core.JaxprEqn]
                 yield from products(inner)
 
 
-@pytest.mark.parametrize("target", ["tpu", "gpu"])
+@pytest.mark.parametrize("target", mostly_slow(["tpu", "gpu"], "tpu"))
 def test_the_router_multiplies_in_fp32_forward_and_backward(target, tmp_path):
     """Which is not what fp32 operands get there by default: TPUs round them to bf16, GPUs to TF32."""
     package = parity.load_package(write(weave("mixtral", target, LIBRARY), tmp_path))
@@ -313,5 +314,6 @@ def compare_hopper(package) -> None:
         np.testing.assert_allclose(ours, theirs, rtol=1e-4, atol=1e-6)
 
 
+@pytest.mark.slow
 def test_gradients_of_the_kernels_for_hopper(tmp_path):
     on_eight_devices(compare_hopper, woven("gpu", tmp_path))

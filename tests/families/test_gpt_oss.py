@@ -115,6 +115,7 @@ def compare_meshes(package) -> None:
         print("same on", sizes)
 
 
+@pytest.mark.slow
 def test_any_mesh_gives_what_one_device_gives(folder):
     package = parity.load_package(folder / "gpt_oss_tpu")
     assert on_eight_devices(compare_meshes, package) == [f"same on {sizes}" for sizes in MESHES]

@@ -14,6 +14,7 @@ import numpy as np
 import optax
 import pytest
 from jax.sharding import AbstractMesh, AxisType
+from selected import mostly_slow
 
 from families import parity
 from families.test_parity import LIBRARY, write
@@ -31,7 +32,7 @@ def woven(architecture: str, learning: list[str], folder):
     return parity.load_package(write(weave("own", "cpu", library), folder))
 
 
-@pytest.fixture(scope="module", params=ARCHITECTURES)
+@pytest.fixture(scope="module", params=mostly_slow(ARCHITECTURES, "llama2"))
 def package(request, tmp_path_factory):
     """With all three."""
     return woven(request.param, list(REPLACES), tmp_path_factory.mktemp(request.param))
@@ -42,6 +43,7 @@ def llama(tmp_path_factory):
     return {name: woven("llama2", [name], tmp_path_factory.mktemp("own")) for name in REPLACES}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("learning", REPLACES)
 @pytest.mark.parametrize("architecture", ARCHITECTURES)
 def test_a_step_of_each_traces(architecture, learning, tmp_path):
@@ -204,7 +206,7 @@ def test_a_run_with_moments_in_bfloat16_goes_on_to_the_bit(llama, tmp_path):
     run_twice(llama["train/wsd"], tmp_path, moments_dtype="bfloat16", layers=2)
 
 
-@pytest.mark.parametrize("architecture", ARCHITECTURES)
+@pytest.mark.parametrize("architecture", mostly_slow(ARCHITECTURES, "qwen3_moe"))
 def test_a_run_with_muon_goes_on_to_the_bit(architecture, tmp_path):
     """AdamW keeps nothing of Muon's matrices, nor Muon of AdamW's parameters."""
     run_twice(woven(architecture, ["train/muon", "train/ema"], tmp_path), tmp_path)

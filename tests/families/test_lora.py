@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 import transformers
 from flax import nnx
+from selected import mostly_slow
 
 from families import parity
 from families.test_parity import FAMILIES, LIBRARY, write
@@ -21,9 +22,7 @@ from generator.weaver import weave
 NAMES = ["llama2", "gpt2", "gemma2", "qwen3_moe", "deepseek_v3"]
 
 
-@pytest.fixture(
-    scope="module", params=[pytest.param(name, marks=pytest.mark.xdist_group(f"lora-{name}")) for name in NAMES]
-)
+@pytest.fixture(scope="module", params=mostly_slow(NAMES, "gpt2"))
 def imported(request, tmp_path_factory):
     """A package with LoRA, a random checkpoint of transformers, and its class."""
     family, folder = FAMILIES[request.param], tmp_path_factory.mktemp(f"lora_{request.param}")

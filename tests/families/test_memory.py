@@ -12,6 +12,7 @@ import pytest
 BENCHMARK = Path(__file__).parents[2] / "benchmarks" / "memory.py"
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(sys.platform != "linux", reason="the largest resident set is read from /proc")
 def test_peak_memory_is_at_most_one_and_a_half_checkpoints():
     process = subprocess.run([sys.executable, BENCHMARK, "--gib", "1"], capture_output=True, text=True)

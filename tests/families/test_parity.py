@@ -18,6 +18,7 @@ from generator.checkpoint.fit import fit
 from generator.disk.lock import Fingerprints, with_records
 from generator.package.package import Package
 from generator.recipe.library import Library
+from generator.recipe.recipe import select
 from generator.weaver import weave
 
 FAMILIES = {
@@ -27,16 +28,38 @@ FAMILIES = {
 LIBRARY = Library.read([Path(__file__).resolve().parents[2]])
 PRINTS = Fingerprints(())
 CASES = {family: list(FAMILIES[family].cases) for family in FAMILIES}
+# what `make test` compares: the fewest families that have every fragment together, with what else has a fragment
+SHORT = {
+    "cohere2": "grouped",
+    "deepseek_v3": "yarn",
+    "exaone4": "every_fourth",
+    "gemma2": "grouped",
+    "gemma3": "grouped",
+    "gpt2": "tied",
+    "gpt_oss": "grouped",
+    "granite": "scaled",
+    "hunyuan_v1_dense": "stretched",
+    "llama2": "linear",  # model/rope_linear
+    "llama4": "scout",
+    "nemotron": "half_rotated",
+    "olmoe": "clipped",  # model/clip_qkv
+    "phi3": "window",
+    "phi4_mini": "short_and_long",
+    "qwen3_moe": "every_second",
+    "seed_oss": "biased_out",  # model/output_bias
+    "smollm3": "every_fourth",
+}
+TRAINED = "deepseek_v3", "gemma3"  # by `make test`
 
 
-def grouped(family: str, case: str):
+def grouped(family: str, case: str, short: bool):
     """A parameter whose tests one process runs, which weaves the package once, and most of what `fitted` weaves."""
-    return pytest.param((family, case), marks=pytest.mark.xdist_group(family), id=f"{family}-{case}")
+    marks = [pytest.mark.xdist_group(family)] + ([] if short else [pytest.mark.slow])
+    return pytest.param((family, case), marks=marks, id=f"{family}-{case}")
 
 
-ALL = [grouped(family, case) for family, names in CASES.items() for case in names]
-FIRST = [grouped(family, names[0]) for family, names in CASES.items()]
-EACH = [pytest.param(family, marks=pytest.mark.xdist_group(family)) for family in FAMILIES]
+ALL = [grouped(family, case, SHORT.get(family) == case) for family, names in CASES.items() for case in names]
+FIRST = [grouped(family, names[0], family in TRAINED) for family, names in CASES.items()]
 
 
 @pytest.fixture(scope="module", params=ALL)
@@ -70,6 +93,16 @@ def write(woven: Package, folder: Path) -> Path:
             (folder / woven.name / path).parent.mkdir(parents=True, exist_ok=True)
             (folder / woven.name / path).write_bytes(content)
     return folder / woven.name
+
+
+def test_the_short_set_has_every_fragment():
+    def fragments(families):
+        return {
+            it.name for family in families for it in select(FAMILIES[family].architecture, "cpu", LIBRARY).fragments
+        }
+
+    of_tests = {name for name in fragments(FAMILIES) if name.startswith("tests/")}
+    assert fragments(FAMILIES) - fragments(SHORT) - of_tests == {"model/lora"}  # of test_lora
 
 
 def test_logits_and_gradients(compared):

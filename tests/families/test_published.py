@@ -15,6 +15,7 @@ import pytest
 import torch
 import transformers
 from safetensors.numpy import load_file, save_file
+from selected import mostly_slow
 
 from families import parity
 from families.test_parity import LIBRARY, write
@@ -62,6 +63,15 @@ QUICK = [
     "zai-org/GLM-4.5",
     "zai-org/GLM-4.5-Air",
     "tencent/Hunyuan-7B-Instruct",
+]
+SHORT = [
+    "lmsys/vicuna-7b-v1.5-16k",
+    "Qwen/Qwen2.5-7B",
+    "google/gemma-3-4b-pt",
+    "microsoft/Phi-3.5-mini-instruct",
+    "openai/gpt-oss-20b",
+    "deepseek-ai/DeepSeek-V3.1",
+    "zai-org/GLM-4.5",
 ]
 TYPES = {name: select(name, "cpu", LIBRARY).said("model_type") for name in LIBRARY.architectures()}
 SIZES = {
@@ -147,7 +157,7 @@ def test_there_are_enough():
     assert len(PUBLISHED) >= 60 and set(QUICK) <= PUBLISHED.keys()
 
 
-@pytest.mark.parametrize("repository", QUICK)
+@pytest.mark.parametrize("repository", mostly_slow(QUICK, *SHORT))
 def test_one_of_each_structure_is_loaded(repository, tmp_path, tmp_path_factory):
     hf = shrunk(PUBLISHED[repository])
     package, config, model, _ = loaded(hf, tmp_path / "hf", tmp_path_factory)
@@ -161,6 +171,7 @@ def test_one_of_each_structure_is_loaded(repository, tmp_path, tmp_path_factory)
     }
 
 
+@pytest.mark.slow
 @pytest.mark.skipif("ALL_PUBLISHED" not in os.environ, reason="takes half an hour")
 @pytest.mark.parametrize("repository", PUBLISHED)
 def test_all_have_the_logits_of_transformers(repository, tmp_path, tmp_path_factory):

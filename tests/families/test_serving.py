@@ -21,7 +21,11 @@ from generator.weaver import weave
 PACKAGES = ("llama2", "cpu"), ("deepseek_v3", "cpu"), ("gpt_oss", "tpu")
 
 
-@pytest.fixture(scope="module", params=PACKAGES, ids=["_".join(package) for package in PACKAGES])
+@pytest.fixture(
+    scope="module",
+    params=[pytest.param(it, marks=pytest.mark.slow if it[0] != "llama2" else ()) for it in PACKAGES],
+    ids="_".join,
+)
 def folder(request, tmp_path_factory):
     return write(weave(*request.param, LIBRARY), tmp_path_factory.mktemp("packages"))
 

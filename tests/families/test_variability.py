@@ -10,6 +10,7 @@ import jax
 import jax.numpy as jnp
 import pytest
 from flax import nnx
+from selected import mostly_slow
 
 from families import parity
 from families.test_parity import LIBRARY, write
@@ -18,9 +19,10 @@ from generator.recipe.recipe import select
 from generator.weaver import weave
 
 PAIRS = [(architecture, target) for architecture in LIBRARY.architectures() for target in LIBRARY.targets()]
+SHORT = ("gpt2", "cpu"), ("gemma3", "gpu"), ("llama4", "tpu")
 
 
-@pytest.mark.parametrize(("architecture", "target"), PAIRS)
+@pytest.mark.parametrize(("architecture", "target"), mostly_slow(PAIRS, *SHORT))
 def test_traces(architecture, target, tmp_path):
     folder = write(weave(architecture, target, LIBRARY), tmp_path)
     linted = subprocess.run(
@@ -44,8 +46,14 @@ def test_traces(architecture, target, tmp_path):
     assert {name for name, decay in decays.items() if not decay} == vectors
 
 
-@pytest.mark.parametrize("learning", ["model/lora", "train/muon"])
-@pytest.mark.parametrize("architecture", LIBRARY.architectures())
+@pytest.mark.parametrize(
+    ("architecture", "learning"),
+    mostly_slow(
+        [(name, learning) for name in LIBRARY.architectures() for learning in ("model/lora", "train/muon")],
+        ("gemma2", "train/muon"),
+        ("qwen3_moe", "model/lora"),
+    ),
+)
 def test_features_of_no_family_go_with_every_family(architecture, learning, tmp_path):
     """Layers ahead, experts with a capacity, and adapters or Muon: a step of training traces."""
     selected = [fragment.name for fragment in select(architecture, "tpu", LIBRARY).fragments]

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 from collectives import sends
 from flax import nnx
+from selected import mostly_slow
 
 from families.devices import expert_mesh, on_eight_devices
 from families.test_exchange import close, compare_models, woven
@@ -48,7 +49,7 @@ def compare_loop(package) -> None:
             print(which, sizes)
 
 
-@pytest.mark.parametrize("target", ["cpu", "gpu"])
+@pytest.mark.parametrize("target", mostly_slow(["cpu", "gpu"], "cpu"))
 def test_each_device_adds_what_its_experts_make(target, tmp_path):
     found = on_eight_devices(compare_loop, woven("mixtral", target, tmp_path, "model/whole_experts"))
     assert len(found) == 3 * len(MESHES)
@@ -58,6 +59,7 @@ def compare_whole_models(package) -> None:
     compare_models(package, ((2, 1, 2, 2), (1, 2, 2, 2)))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("base", ["gpt_oss", "deepseek_v3"])
 def test_a_model_gives_what_it_gives_on_one_device(base, tmp_path):
     package = woven(base, "cpu", tmp_path, "model/whole_experts")
@@ -79,6 +81,7 @@ def compare_served(package) -> None:
     print(json.dumps([config.width, config.experts, sends(step.compile().as_text())]))
 
 
+@pytest.mark.slow
 def test_texts_are_those_of_one_device_and_no_expert_travels(tmp_path):
     *_, last = on_eight_devices(compare_served, woven("qwen3_moe", "cpu", tmp_path, "model/whole_experts"))
     width, experts, sent = json.loads(last)

@@ -174,7 +174,7 @@ NAMES = [None, [], {}, 3, "", "nothing", ["<s>"], {"content": None}, {"content":
 @pytest.mark.parametrize("value", NAMES, ids=repr)
 @pytest.mark.parametrize("name", ["bos_token", "eos_token"])
 def test_a_name_of_a_token(name, value, data_file, tmp_path):
-    """Where bos is null, as in Qwen 2, a document begins with what ends one."""
+    """bos may be null, as in Qwen 2."""
     write_tokenizer(tmp_path / "tokenizer.json")
     (tmp_path / "tokenizer_config.json").write_text(json.dumps({name: value}))
     ended = read_data(str(data_file), str(tmp_path / "tokenizer.json"))

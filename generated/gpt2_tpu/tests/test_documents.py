@@ -127,7 +127,7 @@ def tokenizer_json(tmp_path):
 
 def test_tokenizer_json_round_trip(tmp_path, tokenizer_json):
     tokenizer = load_tokenizer(str(tokenizer_json))
-    assert (tokenizer.bos, tokenizer.eos, tokenizer.vocab_size) == (0, 1, 300)
+    assert (tokenizer.prefix, tokenizer.eos, tokenizer.vocab_size) == ([0], 1, 300)
     for text in [*TEXTS, " two  spaces\n", "a </s> in the text ends nothing", ""]:
         ids = tokenizer.encode(text)
         assert not {0, 1} & set(ids) and tokenizer.decode([0, *ids, 1]) == text
@@ -151,13 +151,6 @@ def test_tokenizer_json_round_trip(tmp_path, tokenizer_json):
     ended.set()
     thread.join()
     assert len([at for at in ticks if start < at < stop]) > 5  # other threads run meanwhile
-
-    settings = {"bos_token": {"content": "</s>"}, "eos_token": "<s>", "model_max_length": 10}
-    tokenizer_json.with_name("tokenizer_config.json").write_text(json.dumps(settings))
-    assert (load_tokenizer(str(tokenizer_json)).bos, load_tokenizer(str(tokenizer_json)).eos) == (1, 0)
-    tokenizer_json.with_name("tokenizer_config.json").write_text('{"bos_token": "[CLS]"}')
-    with pytest.raises(InputError, match=r"lacks one of \['\[CLS\]', '</s>'\]: set bos_token and eos_token in .*json"):
-        load_tokenizer(str(tokenizer_json))
 
 
 def error_of(config) -> str:
@@ -220,14 +213,20 @@ def test_a_link_to_nothing_is_named(tmp_path):
     assert "t.txt: is not a file, or is a broken link" in error_of(make_config(str(tmp_path)))
 
 
-@pytest.mark.parametrize("bos", [None, [], 3, {"content": 3}, "nothing"])
-def test_a_document_begins_with_eos_where_bos_is_null(tokenizer_json, bos):
-    tokenizer_json.with_name("tokenizer_config.json").write_text(json.dumps({"bos_token": bos}))
-    if bos is None:  # as Qwen 2 has it
-        assert load_tokenizer(str(tokenizer_json)).bos == load_tokenizer(str(tokenizer_json)).eos == 1
-    else:
-        with pytest.raises(InputError, match="set bos_token and eos_token in"):
-            load_tokenizer(str(tokenizer_json))
+@pytest.mark.parametrize("name", ["bos_token", "eos_token"])
+@pytest.mark.parametrize("value", [[], 3, {"content": 3}, "nothing", {}, True, ["<s>"]])
+def test_a_special_token_that_is_none_is_named(tokenizer_json, name, value):
+    tokenizer_json.with_name("tokenizer_config.json").write_text(json.dumps({name: value}))
+    with pytest.raises(InputError, match=r"tokenizer.*tokenizer_config\.json"):
+        load_tokenizer(str(tokenizer_json))
+
+
+def test_eos_comes_from_config_json_where_no_tokenizer_file_names_it(tokenizer_json):
+    tokenizer_json.with_name("tokenizer_config.json").write_text('{"eos_token": null}')
+    with pytest.raises(InputError, match="nothing names eos: set eos_token in its tokenizer_config"):
+        load_tokenizer(str(tokenizer_json))
+    tokenizer_json.with_name("config.json").write_text('{"eos_token_id": [7, 1]}')
+    assert load_tokenizer(str(tokenizer_json)).eos == 7
 
 
 def test_settings_that_do_not_fit_are_named(tmp_path, tokenizer_json, monkeypatch):

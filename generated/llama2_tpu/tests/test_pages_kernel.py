@@ -45,6 +45,8 @@ def test_the_kernel_gives_what_sums_give(heads):
     rounded = kernel(*draw_inputs(heads, jnp.bfloat16))[:-1]
     assert rounded.dtype == jnp.bfloat16
     np.testing.assert_allclose(rounded.astype(jnp.float32), expected, atol=0.03)
+    in_bfloat16 = sums(*draw_inputs(heads, jnp.bfloat16))[:-1]  # whose summands are rounded, and never their sums
+    np.testing.assert_allclose(*(x.astype(jnp.float32) for x in (rounded, in_bfloat16)), atol=0.002)
 
 
 def in_int8(cache, pages):

@@ -14,7 +14,17 @@ import pytest
 from ..config import Config
 from ..errors import InputError, Stop
 from ..parallel import abstract, make_mesh
-from ..train import Monitor, TrainState, compile_step, create_state, eval_step, new_state, step_twice, train_step
+from ..train import (
+    Monitor,
+    TrainState,
+    compile_step,
+    create_state,
+    eval_step,
+    learning_rate,
+    new_state,
+    step_twice,
+    train_step,
+)
 from .small import SMALL
 
 
@@ -45,6 +55,8 @@ def test_a_step_without_finite_gradients_changes_nothing_but_its_number(accumula
     state, metrics = step(after, good)
     other, _ = step(start, good)
     assert not metrics["train/skipped"] and equal((state.model, state.opt_state), (other.model, other.opt_state))
+    # what is reported is the rate that the optimizer applied, and it counts no step that was skipped
+    np.testing.assert_allclose(metrics["train/learning_rate"], learning_rate(1, config), rtol=1e-6)
     assert not equal(state.model, start.model)
 
 

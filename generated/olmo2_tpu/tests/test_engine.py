@@ -38,12 +38,12 @@ def model():
 @pytest.fixture(scope="module")
 def forward(model):
     """Tokens -> log-probabilities after each of them, by one pass of training over a sequence."""
-    full = jax.jit(lambda tokens: jax.nn.log_softmax(model(tokens)))
+    full = jax.jit(lambda *inputs: jax.nn.log_softmax(model(*inputs)))
 
     def logprobs(tokens):
-        padded = np.zeros((1, MOST), np.int32)
-        padded[0, : len(tokens)] = tokens
-        return np.asarray(full(padded))[0, : len(tokens)]
+        padded, positions = np.zeros((2, 1, MOST), np.int32)
+        padded[0, : len(tokens)], positions[0, : len(tokens)] = tokens, range(len(tokens))  # padding is no text
+        return np.asarray(full(padded, positions))[0, : len(tokens)]
 
     return logprobs
 
@@ -127,8 +127,8 @@ def test_whatever_runs_beside_it_a_request_gives_what_it_gives_alone(model, forw
 def test_pages_that_are_there_are_not_computed_again(model, forward):
     subject = engine(model)
     (first,) = subject.generate([LONG], Sampling(max_tokens=4))
-    second, other = subject.generate([[*LONG, *first.tokens, 7], [*LONG[:50], 9]], Sampling(max_tokens=4))
-    assert (first.cached, second.cached, other.cached) == (0, 140, 48)  # whole pages of 4, one token at least left
+    second, other = subject.generate([[*LONG, *first.tokens, 7], [*LONG[:130], 9]], Sampling(max_tokens=4))
+    assert (first.cached, second.cached, other.cached) == (0, 140, 128)  # whole pages of 4, one token at least left
     for request in second, other:
         check_against(forward, request)
     subject = engine(model)  # where other texts need the pages, they are forgotten, ends before beginnings

@@ -77,7 +77,7 @@ def whole(tmp_path_factory, cache):
 def test_a_whole_run_leaves_what_is_promised(whole):
     assert [r["step"] for r in metrics(whole) if "train/loss" in r] == list(range(1, 61))
     assert [r["step"] for r in metrics(whole) if "eval/loss" in r] == [18, 36, 54, 60]
-    names = {name for r in metrics(whole) for name in r} - {"step"}
+    names = {name for r in metrics(whole) for name in r} - {"step", "time"}
     assert {"train/learning_rate", "train/gradient_norm", "train/tokens_per_second"} < names
     assert (whole / "loss.png").read_bytes().startswith(b"\x89PNG")
     assert sorted(int(p.name) for p in whole.iterdir() if p.name.isdigit()) == [36, 48, 60]
@@ -89,7 +89,7 @@ def test_a_whole_run_leaves_what_is_promised(whole):
 def test_tensorboard_reads_the_events(whole):
     reader = pytest.importorskip("tensorboard.backend.event_processing.event_accumulator")
     events = reader.EventAccumulator(str(whole / "tensorboard"), size_guidance={"scalars": 0}).Reload()
-    assert set(events.Tags()["scalars"]) == {name for r in metrics(whole) for name in r} - {"step"}
+    assert set(events.Tags()["scalars"]) == {name for r in metrics(whole) for name in r} - {"step", "time"}
     assert [e.step for e in events.Scalars("train/loss")] == list(range(1, 61))
 
 

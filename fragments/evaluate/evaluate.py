@@ -1,0 +1,70 @@
+"""Evaluation of a checkpoint on documents."""
+
+import dataclasses
+import functools
+import itertools
+import math
+
+import grain
+import jax
+import numpy as np
+import tyro
+
+from generator.language.roles import (
+    InputError,
+    abstract_batch,
+    check_config,
+    ending_with_messages,
+    load_checkpoint,
+    load_tokenizer,
+    loss,
+    make_datasets,
+    make_mesh,
+)
+
+
+def evaluate(
+    checkpoint_dir: str, data: str, batch_size: int = 8, batches: int | None = None, tokenizer: str | None = None
+) -> dict[str, float]:
+    """Evaluate the newest checkpoint of a directory on all documents of a source, packed as in training.
+
+    Returns the mean loss of a token (nats), its perplexity, the bits for each byte of text, and the number of tokens.
+
+    Args:
+        data: Documents, as --data of train.
+        batch_size: Sequences at a time, each as long as in training.
+        batches: How many batches to take at most; else all.
+        tokenizer: Path of a tokenizer.json, where it is not the one that training had.
+    """
+    mesh = make_mesh(1, -1, 1)
+    saved, model = load_checkpoint(checkpoint_dir, mesh)
+    changed = {"eval_data": data, "batch_size": batch_size, "accumulation": 1}
+    config = dataclasses.replace(saved, **changed, tokenizer=tokenizer or saved.tokenizer)
+    check_config(config)
+    layout = {name: x.sharding for name, x in abstract_batch(config, mesh).items()}
+    reader = load_tokenizer(config.tokenizer)
+    lengths = np.array([reader.has_text(i) and len(reader.token_bytes(i)) for i in range(config.vocab_size)])
+    pad = functools.partial(grain.experimental.batch_and_pad, batch_size=batch_size)
+    sequences = make_datasets(config, "eval")[0].batch(batch_size, batch_fn=pad)
+    nats = tokens = text_bytes = 0.0
+    with jax.set_mesh(mesh):
+        sum_batch = jax.jit(lambda model, batch: loss(model, batch, config)[1])
+        for batch in itertools.islice(sequences, batches):
+            sums = sum_batch(model, jax.device_put(batch, layout))
+            nats, tokens = nats + float(sums["cross_entropy"]), tokens + float(sums["targets"])
+            text_bytes += float(np.sum(lengths[batch["targets"]] * batch["weights"]))
+    if not text_bytes:
+        raise InputError(f"--data {data}: there is no text to evaluate on: give more, or more --batches")
+    mean = nats / tokens
+    bits = nats / math.log(2) / text_bytes
+    return {"loss": mean, "perplexity": math.exp(min(mean, 700)), "bits_per_byte": bits, "tokens": tokens}
+
+
+@ending_with_messages()
+def main() -> None:
+    for name, value in tyro.cli(evaluate, prog=f"python -m {__package__}.evaluate").items():
+        print(f"{name}: {value:.6g}")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,71 @@
+"""The files of a tokenizer: copied into a run's directory and into exported folders, so that both can be moved."""
+
+from etils import epath
+
+from generator.language.roles import InputError, absolute
+
+TOKENIZER_FILES = (
+    *("tokenizer_config.json", "special_tokens_map.json", "added_tokens.json", "tokenizer.model", "vocab.json"),
+    *("merges.txt", "chat_template.jinja", "chat_template.json", "additional_chat_templates/*.jinja"),
+)
+
+
+MODEL_FILES = "config.json", "generation_config.json"
+
+
+LARGEST_FILE = 2**28  # bytes; the largest published tokenizer.json has less than 2**26
+
+
+def kept_tokenizer(directory: str | epath.Path) -> str:
+    """The path of the tokenizer.json that a run's directory keeps, whether it is there or not."""
+    return str(absolute(str(directory)) / "tokenizer" / "tokenizer.json")
+
+
+def copy_file(path: epath.Path, target: epath.Path) -> None:
+    """Copies one file. A link may lead to another file of its folder, or of its repository in a cache of the Hub.
+
+    Raises InputError for any other link, for what is no ordinary file and for a file larger than LARGEST_FILE.
+    """
+    real = absolute(str(path))
+    folder = absolute(str(path.parent))
+    caches = (p.parent for p in folder.parents if p.name == "snapshots" and (p.parent / "blobs").is_dir())
+    root = next(caches, folder)
+    if root not in real.parents:
+        raise InputError(f"{path}: is a link to {real}, outside of {root}: put the file itself there")
+    if not real.is_file() or real.stat().length > LARGEST_FILE:
+        raise InputError(f"{path}: is not a file of at most {LARGEST_FILE:,} bytes: remove it, or put one there")
+    target.parent.mkdir(parents=True, exist_ok=True)
+    target.write_bytes(real.read_bytes())
+
+
+def copy_tokenizer(tokenizer: str, directory: epath.Path, model: str = "") -> None:
+    """Copies a tokenizer.json and what is there of the files beside it.
+
+    Args:
+        model: another tokenizer.json, beside which the config.json and generation_config.json are that are copied.
+    """
+    directory = epath.Path(directory)
+    for path, names in ((model or tokenizer, MODEL_FILES), (tokenizer, TOKENIZER_FILES)):
+        folder = epath.Path(path).expanduser().parent
+        for name in names if path != "bytes" else ():
+            for found in sorted(folder.glob(name)):
+                copy_file(found, directory / found.relative_to(folder))
+    if tokenizer != "bytes" and (path := epath.Path(tokenizer).expanduser()).exists():
+        copy_file(path, directory / "tokenizer.json")
+
+
+def keep_tokenizer(tokenizer: str, directory: epath.Path) -> None:
+    """Copies a tokenizer into a run's directory, unless it is there. InputError: there is another one."""
+    kept = epath.Path(kept_tokenizer(directory))
+    if tokenizer == "bytes" or absolute(tokenizer) == kept:
+        return
+    if kept.exists():
+        if kept.read_bytes() != epath.Path(tokenizer).expanduser().read_bytes():
+            raise InputError(f"--tokenizer {tokenizer}: this run has another one, {kept}: give a new --checkpoint-dir")
+        return
+    half = kept.parent.with_name("tokenizer.half")
+    half.rmtree(missing_ok=True)  # of a program that was killed
+    half.mkdir(parents=True)
+    copy_tokenizer(tokenizer, half, str(kept) if kept.parent.exists() else "")
+    kept.parent.rmtree(missing_ok=True)
+    half.rename(kept.parent)
