@@ -102,10 +102,12 @@ class Chat(Fields, kw_only=True):
         return self.tools if self.tool_choice == "auto" else []
 
     def encode(
-        self, tokenizer: ByteTokenizer | FileTokenizer, template: ChatTemplate | None, most: int
+        self, tokenizer: ByteTokenizer | FileTokenizer, template: ChatTemplate | None, room: int, most: int
     ) -> list[list[int]]:
         if template is None:
             raise Refusal(400, "the tokenizer has no chat template: ask /v1/completions", "messages")
+        if len(self.messages) > room:
+            raise Refusal(400, f"there are more messages than the context has tokens, {room}", "messages")
         for tool in self.tools:
             try:
                 msgspec.convert(tool, Tool)
@@ -141,6 +143,13 @@ class Chat(Fields, kw_only=True):
         if piece.calls:
             told["tool_calls"] = piece.calls
         return {"delta" if self.stream else "message": told, "logprobs": scores}
+
+
+def with_defaults(kind: type[Completion | Chat], defaults: dict[str, float]) -> type[Completion | Chat]:
+    """The same kind of request, with other values for fields that a client leaves out."""
+    types = typing.get_type_hints(kind, include_extras=True)
+    fields = [(name, types[name], value) for name, value in defaults.items()]
+    return msgspec.defstruct(kind.__name__, fields, bases=(kind,), kw_only=True, forbid_unknown_fields=True)
 
 
 def given(value: Any) -> Any:

@@ -1,4 +1,4 @@
-"""Text of tokens as they come, and what stops it."""
+"""Text of tokens as they come."""
 
 import codecs
 
@@ -28,7 +28,7 @@ class Text:
         self.run: list[int] = []  # bytes whose text is not certain, at most one run
         self.given = 0  # characters of the run that belong to the prompt
         if tokenizer.byte_level:
-            self.decode_bytes(prompt[-CONTEXT:])
+            self.decode_token_bytes(prompt[-CONTEXT:])
         else:
             at = len(prompt) - 1
             while at >= 0 and (self.is_byte(prompt[at]) or not tokenizer.has_text(prompt[at])):
@@ -40,7 +40,7 @@ class Text:
     def is_byte(self, token: int) -> bool:
         return self.tokenizer.token_byte(token) is not None
 
-    def decode_bytes(self, tokens: list[int]) -> str:
+    def decode_token_bytes(self, tokens: list[int]) -> str:
         """The characters that end with these tokens of a byte-level vocabulary."""
         parts = (self.tokenizer.token_byte(i) or b"" for i in tokens if self.tokenizer.has_text(i))
         return self.utf8.decode(b"".join(parts))
@@ -56,7 +56,7 @@ class Text:
         if not self.tokenizer.has_text(token):
             return ""
         if self.tokenizer.byte_level:
-            return self.decode_bytes([token])
+            return self.decode_token_bytes([token])
         if self.is_byte(token):
             self.run.append(token)
             return ""
