@@ -368,7 +368,9 @@ MUTATIONS = [
         "what a splice reads is not known to be needed",
         "tests/weave/test_thread_refused.py",
     ),
-    generator("thread/refuse", "    check_uses(plan)\n", "", "uses that are not followed pass", "tests/weave/test_promise.py"),
+    generator(
+        "thread/refuse", "    check_uses(plan)\n", "", "uses that are not followed pass", "tests/weave/test_promise.py"
+    ),
     generator(
         "recipe/recipe",
         "    _check_company(chosen, library)\n",

@@ -145,13 +145,6 @@ class Chat(Fields, kw_only=True):
         return {"delta" if self.stream else "message": told, "logprobs": scores}
 
 
-def with_defaults(kind: type[Completion | Chat], defaults: dict[str, float]) -> type[Completion | Chat]:
-    """The same kind of request, with other values for fields that a client leaves out."""
-    types = typing.get_type_hints(kind, include_extras=True)
-    fields = [(name, types[name], value) for name, value in defaults.items()]
-    return msgspec.defstruct(kind.__name__, fields, bases=(kind,), kw_only=True, forbid_unknown_fields=True)
-
-
 def given(value: Any) -> Any:
     """What a client said; what is null is as if it was left out, but where a schema may mean it."""
     if isinstance(value, list):
