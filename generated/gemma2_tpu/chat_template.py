@@ -120,22 +120,18 @@ class ChatTemplate:
         self.finder = Tokenizer(models.WordLevel({"": 0}, unk_token=""))
         if self.tokenizer.normalizer:
             self.finder.normalizer = self.tokenizer.normalizer
-        special = [token for token in self.tokenizer.get_added_tokens_decoder().values() if token.special]
-        self.finder.add_special_tokens(special)
+        self.finder.add_special_tokens([x for x in self.tokenizer.get_added_tokens_decoder().values() if x.special])
 
     def marked(self, value: Any) -> Any:
         """What a request holds, with marks around all that reads like a special token."""
-        texts = [re.sub(f"[{OPEN}-{END}]", "", text) for text in strings(value)]
-
-        def mark(text: str, encoded: Any) -> str:
-            parts, done = [], 0
-            for token, (start, end) in zip(encoded.ids, encoded.offsets, strict=True):
-                if token:
-                    parts += [text[done:start], OPEN, text[start:end], CLOSE]
-                    done = end
-            return "".join(parts) + text[done:]
-
-        return replaced(value, map(mark, texts, self.finder.encode_batch(texts, add_special_tokens=False)))
+        text = END.join(re.sub(f"[{OPEN}-{END}]", "", text) for text in strings(value))
+        (found,) = self.finder.encode_batch([text], add_special_tokens=False)
+        parts, done = [], 0
+        for token, (start, end) in zip(found.ids, found.offsets, strict=True):
+            if token:
+                parts += [text[done:start], OPEN, text[start:end], CLOSE]
+                done = end
+        return replaced(value, iter("".join([*parts, text[done:]]).split(END)))
 
     def reads(self, name: str) -> bool:
         """Whether what a request gives by that name comes into any of the templates."""

@@ -41,10 +41,11 @@ class Config:
     remat: str = "dots"  # what the forward pass keeps: names of REMAT, with commas between
 
     # data
-    # a file, folder or pattern of text, JSONL, Parquet or ArrayRecord, or a folder that `data prepare` wrote; several
-    # by their shares of the documents, each shuffled and repeated by itself, "0.7:PATH,0.3:PATH"; "": this Python's own
-    # standard library
+    # a file, folder or pattern of text, JSONL, JSON, CSV, Parquet, Arrow or ArrayRecord, compressed or not, or a folder
+    # that `data prepare` wrote; several by their shares of the documents, each shuffled and repeated by itself,
+    # "0.7:PATH,0.3:PATH"; "": this Python's own standard library
     data: str = ""
+    text_field: str = "text"  # field or column that holds the text, in JSONL, JSON, CSV, Parquet and Arrow
     tokenizer: str = "bytes"  # path of a tokenizer.json, or bytes
     special_tokens: bool = False  # whether <|im_end|> and the like in documents are tokens, and not text
     eval_data: str = ""  # documents for evaluation, given as data is; "": a share of data, which is not trained on

@@ -14,9 +14,9 @@ from pathlib import Path
 
 import tyro
 
-from .documents import as_text
 from .engine import Engine, EngineSettings, Request, Sampling
 from .errors import InputError, ending_with_messages
+from .formats import as_text
 from .text import Text, default_draws, load_ends, load_generation
 from .tokenizer import tokenizer_to_serve
 from .weights import load_to_serve

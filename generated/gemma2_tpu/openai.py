@@ -130,11 +130,15 @@ class Completion(Fields, kw_only=True):
         return prompts
 
     def encode(
-        self, tokenizer: ByteTokenizer | FileTokenizer, template: ChatTemplate | None, most: int
+        self, tokenizer: ByteTokenizer | FileTokenizer, template: ChatTemplate | None, room: int, most: int
     ) -> list[list[int]]:
-        """The tokens of each prompt, of which no text has more than `most` bytes.
+        """The tokens of each prompt; special tokens in a text are read as such, as vLLM does.
 
-        Special tokens in a text are read as such, as vLLM does.
+        What cannot fit is refused before it is read.
+
+        Args:
+            room: tokens that fit into the context, and
+            most: bytes that so many tokens have at most.
         """
         texts = [prompt for prompt in self.prompts if isinstance(prompt, str)]
         if any(len(text.encode()) > most for text in texts):
@@ -224,10 +228,12 @@ class Chat(Fields, kw_only=True):
         return self.tools if self.tool_choice == "auto" else []
 
     def encode(
-        self, tokenizer: ByteTokenizer | FileTokenizer, template: ChatTemplate | None, most: int
+        self, tokenizer: ByteTokenizer | FileTokenizer, template: ChatTemplate | None, room: int, most: int
     ) -> list[list[int]]:
         if template is None:
             raise Refusal(400, "the tokenizer has no chat template: ask /v1/completions", "messages")
+        if len(self.messages) > room:
+            raise Refusal(400, f"there are more messages than the context has tokens, {room}", "messages")
         for tool in self.tools:
             try:
                 msgspec.convert(tool, Tool)

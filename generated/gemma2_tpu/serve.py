@@ -42,6 +42,8 @@ from .text import default_draws, load_ends, load_generation
 from .tokenizer import ByteTokenizer, FileTokenizer, tokenizer_to_serve
 from .weights import load_to_serve
 
+ANSWERED = {"/v1/completions": Completion, "/v1/chat/completions": Chat}
+
 
 @dataclasses.dataclass(frozen=True)
 class ServeSettings:
@@ -88,19 +90,20 @@ class Server:
         self.metrics, self.config = ServeMetrics(engine.engine), engine.engine.config
         self.template = load_chat_template(tokenizer, settings.tokenizer or self.config.tokenizer)
         self.shared = Answering(settings.model, engine, tokenizer, self.template, self.metrics)
+        self.special = {text: token for token, text in tokenizer.special.items()}
         is_file = isinstance(tokenizer, FileTokenizer)
-        self.special = {text: i for i, text in tokenizer.special.items()}
         longest = max(len(text.encode()) for text in tokenizer.tokenizer.get_vocab()) if is_file else 1
         self.most_bytes = engine.engine.room * longest  # of a text that fits into the context
         self.draining, self.started = False, int(time.time())
         self.reading = 0  # bytes of requests that have not ended
         # what tokenises, apart by kind: a template that takes long does not hold up texts
+        self.threads = {path: concurrent.futures.ThreadPoolExecutor(2) for path in ANSWERED}
         draws = default_draws(load_generation(self.config.tokenizer), sampled=True)
-        completion, chat = with_defaults(Completion, draws), with_defaults(Chat, draws)
-        self.threads = {kind: concurrent.futures.ThreadPoolExecutor(2) for kind in (completion, chat)}
         routes = [
-            Route("/v1/completions", functools.partial(self.answer, completion), methods=["POST"]),
-            Route("/v1/chat/completions", functools.partial(self.answer, chat), methods=["POST"]),
+            *(
+                Route(path, functools.partial(self.answer, with_defaults(kind, draws)), methods=["POST"])
+                for path, kind in ANSWERED.items()
+            ),
             Route("/v1/models", self.models),
             Route("/v1/models/{name:path}", self.model),
             Route("/health", self.health),
@@ -124,7 +127,7 @@ class Server:
             raise Refusal(503, "the server compiles its programs: ask again")
         content = await self.read_body(http)
         prepared = functools.partial(self.prepare, kind, content)
-        asked, wanted = await asyncio.get_running_loop().run_in_executor(self.threads[kind], prepared)
+        asked, wanted = await asyncio.get_running_loop().run_in_executor(self.threads[http.url.path], prepared)
         return Answer(self.shared, asked, wanted, asked.salt(key), http.state.id)
 
     def prepare(
@@ -138,7 +141,7 @@ class Server:
         if (count := len(asked.prompts) * asked.n) > most:
             raise Refusal(400, f"{count} choices: at most {most} at once", "n")
         try:
-            prompts = asked.encode(self.tokenizer, self.template, self.most_bytes)
+            prompts = asked.encode(self.tokenizer, self.template, room, self.most_bytes)
         except InputError as error:  # a text, and no tokenizer
             raise Refusal(400, str(error), "prompt") from None
         if (longest := max(map(len, prompts))) > room:

@@ -6,6 +6,7 @@ import functools
 import hashlib
 import json
 import sys
+import time
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
@@ -223,20 +224,26 @@ def copy_tokenizer(tokenizer: str, directory: epath.Path, model: str = "") -> No
         copy_file(path, directory / "tokenizer.json")
 
 
-def keep_tokenizer(tokenizer: str, directory: epath.Path) -> None:
-    """Copies a tokenizer into a run's directory, unless it is there. InputError: there is another one."""
+def keep_tokenizer(tokenizer: str, directory: epath.Path, replace: bool = False) -> None:
+    """Copies a tokenizer into a run's directory, unless it is there.
+
+    Where there is another one, it is put aside with `replace`, and else InputError is raised.
+    """
     kept = epath.Path(kept_tokenizer(directory))
     if tokenizer == "bytes" or absolute(tokenizer) == kept:
         return
     if kept.exists():
-        if kept.read_bytes() != epath.Path(tokenizer).expanduser().read_bytes():
-            raise InputError(f"--tokenizer {tokenizer}: this run has another one, {kept}: give a new --checkpoint-dir")
-        return
+        if kept.read_bytes() == epath.Path(tokenizer).expanduser().read_bytes():
+            return
+        if not replace:
+            advice = "give a new --checkpoint-dir, or --allow-other-data"
+            raise InputError(f"--tokenizer {tokenizer}: this run has another one, {kept}: {advice}")
     half = kept.parent.with_name("tokenizer.half")
     half.rmtree(missing_ok=True)  # of a program that was killed
     half.mkdir(parents=True)
     copy_tokenizer(tokenizer, half, str(kept) if kept.parent.exists() else "")
-    kept.parent.rmtree(missing_ok=True)
+    if kept.parent.exists():
+        kept.parent.rename(kept.parent.with_name(f"tokenizer-{time.time_ns()}"))
     half.rename(kept.parent)
 
 

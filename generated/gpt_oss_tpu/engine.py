@@ -372,7 +372,8 @@ class Device:
         self.write_biases(self.settings.max_rows, [(0, 0.0, 0)])
         guesses = self.settings.guesses
         shapes = {(rows, 1) for rows in self.rows} | {(n, T) for T, most in self.parts.items() for n in (1, most)}
-        steps = [(rows, length, 0, "") for rows, length in sorted(shapes)] + [(1, self.chunk, 0, ", each scored")]
+        steps = [(rows, length, 0, "") for rows, length in sorted(shapes)]
+        steps += [(most, length, 0, ", each scored") for length, most in self.parts.items()]
         if guesses:
             steps += [(rows, 1 + guesses, guesses, f", of which {guesses} are guessed") for rows in self.rows]
         for width in self.widths:
@@ -662,21 +663,20 @@ class Engine:
         return guesses
 
     def read_prompts(self) -> int:
-        """Starts a step of the next part of the first prompt, and of others with parts of that length. As above."""
+        """Starts a step of the next part of the first prompt, and of others with parts of that kind. As above."""
         reading = [request for request in self.rows if request.reading]
         if not reading:
             return 0
         for request in reading:
             self.skip_shared(request)
-        first, lengths = reading[0], [self.device.part_length(r.drawn - r.computed) for r in reading]
-        if whole := first.sampling.prompt_logprobs and not first.tokens:
-            length, most, alike = self.device.chunk, 1, reading[:1]
-        else:
-            length, most = lengths[0], self.device.parts[lengths[0]]
-            alike = [request for request, own in zip(reading, lengths, strict=True) if own == length]
-            alike = [request for request in alike if request is first or not request.sampling.prompt_logprobs]
-        parts = [(request, min(request.drawn - request.computed, length), []) for request in alike[:most]]
-        self.start(most if len(parts) > 1 else 1, length, parts, whole)
+        left = [request.drawn - request.computed for request in reading]
+        scored = [request.sampling.prompt_logprobs and not request.tokens for request in reading]
+        kinds = list(zip(map(self.device.part_length, left), scored, strict=True))
+        length, whole = kinds[0]
+        most = self.device.parts[length]
+        alike = [place for place, kind in enumerate(kinds) if kind == kinds[0]][:most]
+        parts = [(reading[place], min(left[place], length), []) for place in alike]
+        self.start(most if whole or len(parts) > 1 else 1, length, parts, whole)
         return 1
 
     def skip_shared(self, request: Request) -> None:

@@ -109,6 +109,16 @@ def test_log_probabilities_are_those_of_training(model, forward):
         assert request.tokens == likeliest[len(request.prompt) - 1 : -1].tolist()
 
 
+def test_prompts_are_scored_together(model, forward):
+    subject, steps = engine(model), []
+    step = subject.device.run
+    subject.device.run = lambda *inputs: (steps.append(inputs), step(*inputs))[1]
+    requests = subject.generate([LONG[n : n + 4] for n in range(12)], Sampling(max_tokens=1, prompt_logprobs=True))
+    assert len(steps) == 3  # each of four texts, of four tokens: as many as run, and as a step has
+    for request in requests:
+        check_against(forward, request)
+
+
 @pytest.mark.parametrize(
     ("seed", "sizes"),
     [(0, {}), (1, {}), (2, {"page_size": 16, "chunk": 64}), (3, {"guesses": 3}), (4, {"max_rows": 12})],
@@ -202,7 +212,9 @@ def test_nothing_is_compiled_after_the_warm_up(model):
     subject = engine(model)
     lines = list(subject.warm_up())
     compiled = run._cache_size()
-    requests = [([*LONG[:n]], Sampling(max_tokens=n, temperature=n % 2, prompt_logprobs=n == 5)) for n in range(1, 21)]
+    requests = [
+        ([*LONG[:n]], Sampling(max_tokens=n, temperature=n % 2, prompt_logprobs=n % 3 == 0)) for n in range(1, 21)
+    ]
     added = [subject.add(*request) for request in requests]
     while subject.queued or subject.running:
         subject.step()

@@ -21,7 +21,9 @@ pytestmark = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptio
 
 
 def texts() -> set[str]:
-    return {field.name for field in dataclasses.fields(Config) if field.type is str} - {"remat", "lora_targets"}
+    """Paths and the like; and what allows something, which is no less of the command line alone."""
+    fields = (f.name for f in dataclasses.fields(Config) if f.type is str or f.name == "allow_other_data")
+    return {*fields} - {"remat", "lora_targets"}
 
 
 FILES = (
@@ -51,7 +53,10 @@ def files(tmp_path):
 
 
 def test_a_run_can_be_moved_and_names_no_path(files, tmp_path):
-    given = dict.fromkeys(texts(), "/home/user/x") | {"tokenizer": str(files / "tokenizer.json")}
+    given = dict.fromkeys(texts(), "/home/user/x") | {
+        "tokenizer": str(files / "tokenizer.json"),
+        "allow_other_data": True,
+    }
     checkpoints = Checkpoints(str(tmp_path / "run"), dataclasses.replace(SMALL, **given))
     save_state(checkpoints, 3, state_for(SMALL))
     checkpoints.close()
@@ -89,6 +94,10 @@ def test_another_tokenizer_is_refused_and_the_same_is_kept_once(files, tmp_path)
     (files / "tokenizer.json").write_text("another")
     with pytest.raises(InputError, match=r"this run has another one, .*: give a new --checkpoint-dir"):
         keep_tokenizer(str(files / "tokenizer.json"), tmp_path / "run")
+    keep_tokenizer(str(files / "tokenizer.json"), tmp_path / "run", replace=True)
+    texts = {path.parent.name[:10]: path.read_text() for path in tmp_path.glob("run/*/tokenizer.json")}
+    assert texts == {"tokenizer": "another", "tokenizer-": "tokenizer.json"}  # the first is put aside
+    assert (tmp_path / "run/tokenizer/config.json").read_text() == "the model's"
 
 
 def test_links_out_of_a_folder_are_refused(files, tmp_path, monkeypatch):

@@ -11,7 +11,7 @@ from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers,
 
 from ..chat_template import load_chat_template
 from ..choices import Stops, StopString, TokenScore, completion_logprobs
-from ..data import warn_of_special_tokens
+from ..data import count_special, warn_of_special_tokens
 from ..errors import InputError
 from ..text import Text
 from ..tokenizer import ByteTokenizer, FileTokenizer, load_tokenizer
@@ -231,8 +231,8 @@ def test_special_tokens_in_documents_are_text_unless_asked_for(asked, tmp_path, 
     texts = ["a</s>b", "true", "</s>"]
     assert [2 in tokenizer.encode(text) for text in texts] == [asked, False, asked]
     assert all((2 in tokenizer.encode_prompt(text)) == ("</s>" in text) for text in texts)
-    warn_of_special_tokens("DATA", tokenizer, texts)
-    said = "special tokens in documents: of the first 3 documents: </s> in 2; there they are text"
+    warn_of_special_tokens("DATA", "the first 100", count_special(tokenizer, texts))
+    said = "special tokens in documents: of the first 100 documents: </s> in 2; there they are text"
     assert (said in capsys.readouterr().err) != asked
 
 
