@@ -203,7 +203,7 @@ class Tool(msgspec.Struct, forbid_unknown_fields=True):
     function: Function
 
 
-class Chat(Fields, kw_only=True):
+class Chat(Fields):
     """Of /v1/chat/completions."""
 
     PREFIX, OBJECT, CHUNK = "chatcmpl", "chat.completion", "chat.completion.chunk"

@@ -181,8 +181,9 @@ def test_refusals_are_logged_and_counted(server, model_folder):
     answer(
         port, request("/v1/completions", b'{"prompt": "x", "n": "\\n"}').replace(b"Host", b"X-Request-Id: mine\r\nHost")
     )
-    log = (model_folder / "log").read_text().splitlines()
-    found = [line for line in log if " mine " in line]
+    deadline, found = time.monotonic() + 10, []
+    while not found and time.monotonic() < deadline:  # a line is written after its answer was sent
+        found = [line for line in (model_folder / "log").read_text().splitlines() if " mine " in line]
     assert len(found) == 1 and " 400 POST /v1/completions 127.0.0.1 " in found[0] and "$.n" in found[0]
     numbers = answer(port, b"GET /metrics HTTP/1.1\r\nHost: localhost\r\n\r\n").decode()
     assert 'serve_answers_total{status="400"}' in numbers

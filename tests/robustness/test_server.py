@@ -43,7 +43,7 @@ FIELDS = [
 ]
 CHAT_FIELDS = ["messages", "top_logprobs", "logprobs", "max_tokens", "n", "stop"]
 MESSAGES = [
-    *([], [{}], ["x"], [[]], [{"role": "user"}], [{"role": "robot", "content": "x"}], [{"role": "user", "content": 1}]),
+    *([], [{}], ["x"], [[]], [{"content": "x"}], [{"role": "robot", "content": "x"}], [{"role": "user", "content": 1}]),
     *([{"role": "user", "content": [{"type": "image_url", "image_url": "x"}]}], [{"role": "user", "content": [None]}]),
 ]
 WHOLE = [
