@@ -7,7 +7,7 @@ together first. Where that fails, they are tried one after the other, each with 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from itertools import zip_longest
 
@@ -52,14 +52,18 @@ class _Group:
         return [{change for changes in row for change in changes} for row in filled]
 
 
-def pull(package: Package, edited: Edited, library: Library, weave: Weave) -> Pulled:
+def pull(
+    package: Package, edited: Edited, library: Library, weave: Weave, closed: Callable[[str], str] = lambda path: ""
+) -> Pulled:
     """Finds the changes of fragments that make the edits.
 
     Args:
         package: as it is woven now.
         weave: weaves the package from a library.
+        closed: what to do in place of changing this source, '' where it may be changed.
     """
     woven = Woven(package, library.files)
+    edited = _without_closed(woven, edited, closed)
     found = _pull(woven, edited, library, weave)
     split = [part for hunk in edited.hunks for part in ([hunk] if hunk in found.home else hunk.lines_alone())]
     if len(split) > len(edited.hunks):  # perhaps some lines of an edit can go home
@@ -75,6 +79,20 @@ def pull(package: Package, edited: Edited, library: Library, weave: Weave) -> Pu
         told = [one for one in found.refusals if (one.path, one.line) not in stay]
         found = _pull(woven, edited._replace(refusals=told), library, weave)
     return replace(found, refusals=[*found.refusals, *refusals])
+
+
+def _without_closed(woven: Woven, edited: Edited, closed: Callable[[str], str]) -> Edited:
+    """Refuses the edits that every way home takes to a source which may not be changed."""
+    hunks, refusals = [], list(edited.refusals)
+    for hunk in edited.hunks:
+        ways = [] if made_by_gen(woven, hunk) else candidates(woven, hunk)
+        shut = [next((change for change in way if closed(change.path)), None) for way in ways]
+        if first := next(filter(None, shut), None) if all(shut) else None:
+            why = f"it would go to {first.path}:{first.start + 1}, which is part of gen and not of this project"
+            refusals.append(Refusal(hunk.path, hunk.at, why, closed(first.path)))
+        else:
+            hunks.append(hunk)
+    return edited._replace(hunks=hunks, refusals=refusals)
 
 
 def _torn(woven: Woven, edited: Edited, found: Pulled) -> dict[Hunk, tuple[Hunk, str]]:
