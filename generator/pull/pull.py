@@ -70,7 +70,9 @@ def pull(
         edited = edited._replace(hunks=split)
         found = _pull(woven, edited, library, weave)
     refusals: list[Refusal] = []
-    while torn := _torn(woven, edited, found):
+    apart: list[Hunk] = []
+    while torn := _torn(woven, edited, found, apart):
+        apart.extend(torn)
         edited = edited._replace(hunks=[hunk for hunk in edited.hunks if hunk not in torn], refusals=found.refusals)
         for hunk, (other, names) in torn.items():
             why = f"belongs to the edit at {other.path}:{other.at}, which cannot go home: both change {names}"
@@ -95,12 +97,15 @@ def _without_closed(woven: Woven, edited: Edited, closed: Callable[[str], str]) 
     return edited._replace(hunks=hunks, refusals=refusals)
 
 
-def _torn(woven: Woven, edited: Edited, found: Pulled) -> dict[Hunk, tuple[Hunk, str]]:
+def _torn(woven: Woven, edited: Edited, found: Pulled, apart: list[Hunk]) -> dict[Hunk, tuple[Hunk, str]]:
     """The edits that go home without one that they belong to, each with that one and the names that tell it.
 
     Such names are new in the package, or gone from it, and both edits have them.
+
+    Args:
+        apart: edits that were found to stay before, for the same reason.
     """
-    stay = [hunk for hunk in edited.hunks if hunk not in found.home]
+    stay = [*apart, *(hunk for hunk in edited.hunks if hunk not in found.home)]
     before = _words(text for path, text in woven.package.files.items() if path in woven.package.origins)
     after = _words(
         edited.texts.get(path, text) for path, text in woven.package.files.items() if path in woven.package.origins
