@@ -17,15 +17,16 @@ import pytest
 import tokenizers
 from array_record.python.array_record_module import ArrayRecordWriter
 
-from generator.language.roles import PRESETS, InputError, find_files, load_tokenizer, make_datasets, open_documents
-
-TEXTS = [f"document {i}: " + "ünï" * (i % 7) * (i % 11) for i in range(120)]  # 13 to 308 bytes
-
-
-def write_jsonl(folder: Path, texts: list[str] = TEXTS) -> str:
-    path = folder / "texts.jsonl"
-    path.write_text("\n\n".join(json.dumps({"text": text, "n": i}) for i, text in enumerate(texts)) + "\n\n")
-    return str(path)
+from generator.language.roles import (
+    PRESETS,
+    TEXTS,
+    InputError,
+    find_files,
+    load_tokenizer,
+    make_datasets,
+    open_documents,
+    write_jsonl,
+)
 
 
 def make_config(data: str, **fields):
