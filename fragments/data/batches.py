@@ -36,7 +36,7 @@ from generator.language.roles import (
 
 class Config:
     eval_data: str = ""  # documents for evaluation, given as data is; "": a share of data, which is not trained on
-    eval_share: float = 0.02  # share of the documents that is held out where there is no eval_data; 0: no evaluation
+    eval_share: float = 0.02  # documents held out at most, those evaluation reads, without eval_data; 0: no evaluation
     sequence_length: int = 4096  # tokens in one training sequence
     allow_other_data: bool = False  # whether a run may go on with other data or another tokenizer
     batch_size: int = 8  # sequences in one optimizer step, over all devices
@@ -64,30 +64,88 @@ class Pieces:
         return pieces
 
 
-class Unlist(grain.experimental.FlatMapTransform):
-    """Passes the elements of a list on, one by one."""
-
-    def flat_map(self, element: list) -> list:
-        return element
-
-
-def make_datasets(config: Config, split: str, rows: Sequence[int] = (0,), seed: int = 0) -> list[grain.IterDataset]:
-    """A dataset of sequences for each row: dicts of arrays [sequence_length].
+class Sequences:
+    """The sequences of a row, of pieces that fit together: dicts of arrays [sequence_length].
 
     int32 `tokens`, `targets` (the tokens that follow), `positions` (from 0 in each segment), `segment_ids` (1, 2, ...;
     0 is padding), fp32 `weights` (1 where a target counts). A segment is a document with bos and eos, or a piece of one
-    longer than a sequence. "train" never ends: all documents, in a new order each epoch, are dealt out to the rows of
-    a batch, and each row packs its own. "eval" is one pass, not dealt out. Of several sources each has epochs of its
-    own, and every row has their documents by weight, to a hundredth of the smallest; "eval" ends with the first.
+    longer than a sequence. No more is read than the next sequence needs.
+    """
+
+    def __init__(self, order: grain.MapDataset, length: int, threads: int):
+        """`order`: the pieces of each document."""
+        self.order, self.length, self.threads = order, length, threads
+        self.set_state({"next": [0, 0], "given": 0, "waiting": []})
+
+    def get_state(self) -> dict[str, Any]:
+        """The place of the next piece, [its document, its number there], and those of what waits, to be read again."""
+        places = [[place for place, _ in sequence] for sequence in self.waiting]
+        return {"next": self.upcoming, "given": self.given, "waiting": places}
+
+    def set_state(self, state: dict[str, Any]) -> None:
+        self.upcoming, self.given = state["next"], state["given"]
+        self.waiting = [[(place, self.order[place[0]][place[1]]) for place in x] for x in state["waiting"]]
+        self.used = [sum(len(piece["tokens"]) for _, piece in sequence) for sequence in self.waiting]
+        self.unread = self.read(*self.upcoming)
+
+    def read(self, first: int, start: int) -> Iterator[tuple[list[int], dict[str, np.ndarray]]]:
+        """Yields the pieces from a place on, each with its place."""
+        options = grain.ReadOptions(self.threads, prefetch_buffer_size=8 * self.threads)
+        for document, pieces in enumerate(self.order[first:].to_iter_dataset(options), first):
+            for i in range(start if document == first else 0, len(pieces)):
+                yield [document, i], {name: values.copy() for name, values in pieces[i].items()}
+
+    def __iter__(self) -> Iterator[dict[str, np.ndarray]]:
+        return self
+
+    def __next__(self) -> dict[str, np.ndarray]:
+        most = None
+        for place, piece in self.unread:
+            self.upcoming, size = [place[0], place[1] + 1], len(piece["tokens"])
+            with point("Sequences.place", self, size):
+                chosen, most = len(self.waiting), 1  # each piece alone
+            if chosen == len(self.waiting):
+                self.waiting.append([])
+                self.used.append(0)
+            self.waiting[chosen].append((place, piece))
+            self.used[chosen] += size
+            if len(self.waiting) > most:
+                break
+        if not self.waiting:
+            raise StopIteration
+        # the fullest of those that waited, but one time in 16 the oldest, so that none waits for ever
+        chosen = int(np.argmax(self.used[:most])) if self.given % 16 else 0
+        self.used.pop(chosen)
+        self.given += 1
+        pieces = [piece for _, piece in self.waiting.pop(chosen)]
+        packed = {name: np.concatenate([piece[name] for piece in pieces]) for name in pieces[0]}
+        sizes = [len(piece["tokens"]) for piece in pieces]
+        packed["positions"] = np.concatenate([np.arange(size, dtype=np.int32) for size in sizes])
+        packed["segment_ids"] = np.repeat(np.arange(1, len(sizes) + 1, dtype=np.int32), sizes)
+        packed = {name: np.pad(values, (0, self.length - sum(sizes))) for name, values in packed.items()}
+        row = {name: packed[name] for name in ("tokens", "targets", "positions", "segment_ids")}
+        with point("Sequences.row", row, packed):
+            row = row | {"weights": (row["segment_ids"] > 0).astype(np.float32)}
+        return row
+
+
+def make_datasets(
+    config: Config, split: str, rows: Sequence[int] = (0,), seed: int = 0, most: int | None = None
+) -> list[Sequences]:
+    """The sequences of each row; of each source at most the first `most` documents of eval_share are held out.
+
+    "train" never ends: all documents, in a new order each epoch, are dealt out to the rows of a batch, and each row
+    packs its own. "eval" is one pass, not dealt out. Of several sources each has epochs of its own, and every row has
+    their documents by weight, to a hundredth of the smallest; "eval" ends with the first.
     """
     tokenizer, length = load_tokenizer(config.tokenizer, config.special_tokens), config.sequence_length
-    if (known := tokenizer.vocab_size) > (most := config.vocab_size):
-        raise InputError(f"tokenizer {config.tokenizer}: its {known} tokens exceed a vocab_size of {most}: raise that")
+    if (known := tokenizer.vocab_size) > (size := config.vocab_size):
+        raise InputError(f"tokenizer {config.tokenizer}: its {known} tokens exceed a vocab_size of {size}: raise that")
     share = 0.0 if config.eval_data else config.eval_share
     data = config.eval_data if split == "eval" and config.eval_data else config.data
 
     def held_out(n: int) -> int:  # of the first n documents: 1 in 50, say, by their numbers alone
-        return math.ceil(share * n)
+        return min(math.ceil(share * n), n if most is None else most)
 
     before = held_out if split == "eval" and not config.eval_data else lambda n: n - held_out(n)
     weights, paths = zip(*split_mixture(data), strict=True)
@@ -107,27 +165,16 @@ def make_datasets(config: Config, split: str, rows: Sequence[int] = (0,), seed: 
         dealt = [[source[row :: config.batch_size] for source in endless] for row in rows]
         orders = [grain.MapDataset.mix(parts, weights) for parts in dealt]
     threads = max(1, 16 // len(orders))
+    return [Sequences(order, length, threads) for order in orders]
 
-    def finish(packed: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
-        row = {"tokens": packed["tokens"], "targets": packed["targets"], "positions": packed["tokens_positions"]}
-        row["segment_ids"] = packed["tokens_segment_ids"]
-        with point("make_datasets.row", row, packed):
-            row = row | {"weights": (row["segment_ids"] > 0).astype(np.float32)}
-        return row
 
-    def pack(order: grain.MapDataset) -> grain.IterDataset:
-        pieces = order.to_iter_dataset(grain.ReadOptions(threads, prefetch_buffer_size=8 * threads))
-        with point("make_datasets.sequences", pieces, split, length):
-
-            def to_row(piece: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
-                used = len(piece["tokens"])
-                row = piece | {"tokens_positions": np.arange(used), "tokens_segment_ids": np.ones(used, np.int32)}
-                return {name: np.pad(values, (0, length - used)) for name, values in row.items()}
-
-            sequences = grain.experimental.FlatMapIterDataset(pieces, Unlist()).map(to_row)
-        return sequences.map(finish)
-
-    return [pack(order) for order in orders]
+def documents_evaluated(config: Config) -> int:
+    """How many of the documents of eval_share `eval_batches` batches are made of."""
+    if config.eval_data or not config.eval_share:
+        return 0
+    sequences = make_datasets(config, "eval")[0]
+    collections.deque(itertools.islice(sequences, config.eval_batches * config.batch_size), maxlen=0)
+    return sequences.upcoming[0] + 1
 
 
 class Batches:
@@ -147,13 +194,14 @@ class Batches:
         self.kept = [row for row in self.rows if jax.process_index() == min(holders[row])]
         tokenizer = load_tokenizer(config.tokenizer, config.special_tokens)
         self.documents = zlib.crc32(json.dumps([fingerprint(config.data), identity(tokenizer)]).encode())
+        self.held_out = documents_evaluated(config)
         self.start(config.seed)
 
     def start(self, seed: int) -> None:
         """Begins an order of the documents."""
         self.seed = seed
-        datasets = make_datasets(self.config, "train", self.rows, seed)
-        self.streams = {row: iter(dataset) for row, dataset in zip(self.rows, datasets, strict=True)}
+        datasets = make_datasets(self.config, "train", self.rows, seed, self.held_out)
+        self.streams = dict(zip(self.rows, datasets, strict=True))
 
     def __iter__(self) -> Iterator[dict[str, np.ndarray]]:
         return self
@@ -175,7 +223,7 @@ class Batches:
     def get_state(self) -> dict[int, Any]:
         """Where the rows are that this process is the first to hold: each row's state is kept once."""
         rows = self.config.batch_size
-        known = {"rows": rows, "seed": self.seed, "documents": self.documents}
+        known = {"rows": rows, "seed": self.seed, "documents": self.documents, "held_out": self.held_out}
         return {row: known | {"stream": self.streams[row].get_state()} for row in self.kept}
 
     def set_state(self, states: dict[int, Any], step: int) -> None:
@@ -189,8 +237,11 @@ class Batches:
             if not self.config.allow_other_data:
                 raise InputError(f"{problem}: give the same files and tokenizer, or --allow-other-data")
             print(f"warning: {problem}", file=sys.stderr)
-        if len(states) != self.config.batch_size:
-            print(f"batch_size was {len(states)}: the documents come in a new order from here on")
+        reason = f"batch_size was {len(states)}" if len(states) != self.config.batch_size else ""
+        if (held_out := states[0].get("held_out")) != self.held_out:  # None: of an older version
+            reason = reason or f"{held_out or 'all'} documents of eval_share were held out, and now {self.held_out}"
+        if reason:
+            print(f"{reason}: the documents come in a new order from here on")
             return self.start(self.config.seed + step)
         self.start(states[0]["seed"])
         for row, stream in self.streams.items():
@@ -210,14 +261,18 @@ def abstract_batch(config: Config, mesh: Mesh) -> dict[str, jax.ShapeDtypeStruct
     return {name: jax.ShapeDtypeStruct(shape, dtype, sharding=layout) for name, dtype in dtypes.items()}
 
 
+def evaluation_batches(config: Config, rows: Sequence[int] | None = None) -> Iterator[dict[str, np.ndarray]]:
+    """Yields the batches of "eval", or these rows of them, the last one padded."""
+    sequences = make_datasets(config, "eval")[0]
+    while found := list(itertools.islice(sequences, config.batch_size)):
+        batch = grain.experimental.batch_and_pad(found, batch_size=config.batch_size)
+        yield {name: values if rows is None else values[rows] for name, values in batch.items()}
+
+
 def held_out_batches(config: Config, rows: list[int]) -> list[dict[str, np.ndarray]]:
-    """These rows of the first `eval_batches` batches of "eval", the last one padded; [] without evaluation."""
-    if not (config.eval_data or config.eval_share):
-        return []
-    pad = functools.partial(grain.experimental.batch_and_pad, batch_size=config.batch_size)
-    batches = make_datasets(config, "eval")[0].batch(config.batch_size, batch_fn=pad)
-    here = batches.map(lambda batch: {name: values[rows] for name, values in batch.items()})
-    return list(itertools.islice(here, config.eval_batches))
+    """These rows of the first `eval_batches` batches of "eval"; [] without evaluation."""
+    found = evaluation_batches(config, rows) if config.eval_data or config.eval_share else ()
+    return list(itertools.islice(found, config.eval_batches))
 
 
 @provide("Decoder.hidden", optional=True)

@@ -11,15 +11,21 @@ from etils import epath
 from generator.language.roles import (
     PACKAGE,
     SMALL,
+    Checkpoints,
     InputError,
     Monitor,
+    Numbers,
+    RowsHandler,
     beside,
     copy_tokenizer,
+    create_state,
     keep_tokenizer,
     kept_tokenizer,
     locked,
+    make_mesh,
     restore_state,
     run_python,
+    save_state,
 )
 
 
@@ -39,6 +45,53 @@ def test_a_directory_is_of_one_run_at_a_time(tmp_path, monkeypatch):
     with locked(directory) as check:  # it renewed nothing
         check()
     assert not lock.exists()
+
+
+def test_a_slow_write_takes_the_lock_from_nobody(tmp_path, monkeypatch):
+    """Neither that of a run which begins nor a renewal, where another run took the lock while it was written."""
+    directory, lock, other = epath.Path(tmp_path), tmp_path / "lock", "process 5 on another since now"
+    write = type(directory).write_text
+
+    def write_slowly(self, text):
+        write(self, text)
+        lock.write_text(other)
+
+    monkeypatch.setattr(type(directory), "write_text", write_slowly)
+    with pytest.raises(InputError, match=other), locked(directory):
+        pass
+    assert lock.read_text() == other
+    lock.unlink()
+    monkeypatch.setattr(type(directory), "write_text", write)
+    monkeypatch.setattr(sys.modules[locked.__module__], "RENEWAL", 0.1)
+    with locked(directory) as check:
+        monitor = Monitor(directory, SMALL, 0, check)
+        monitor.record(1, {"train/loss": 1.0})
+        monkeypatch.setattr(type(directory), "write_text", write_slowly)
+        time.sleep(0.5)
+        assert lock.read_text() == other
+        with pytest.raises(InputError, match=other):
+            monitor.record(2, {"train/loss": 1.0})
+        monitor.close()
+    assert len((tmp_path / "metrics.jsonl").read_text().splitlines()) == 1 and not (tmp_path / "loss.png").exists()
+    assert lock.read_text() == other and not list(tmp_path.glob("lock.*"))
+
+
+def test_a_checkpoint_of_a_run_that_lost_its_directory_gets_no_name(tmp_path, monkeypatch):
+    """It is lost while arrays are written, after the check with which saving began."""
+    state = create_state(SMALL, make_mesh(1, 1, 1))
+    with locked(epath.Path(tmp_path)) as check:
+        checkpoints = Checkpoints(str(tmp_path), SMALL, check)
+        save_state(checkpoints, 1, state)
+
+        def write_slowly(self, directory, args):
+            (tmp_path / "lock").write_text("process 5 on another since now")
+
+        monkeypatch.setattr(RowsHandler, "save", write_slowly)
+        with pytest.raises(InputError, match="in use by process 5 on another") as ended:
+            checkpoints.save(2, state.model, None, Numbers())
+            checkpoints.close()
+        assert ended.value.code == 74
+    assert (tmp_path / "1").is_dir() and not (tmp_path / "2").exists()
 
 
 def test_the_lock_of_a_process_that_is_gone_holds_nobody(tmp_path):

@@ -74,7 +74,7 @@ def train(config: Config) -> None:
     held_out, to_devices = together(lambda: held_out_batches(config, data.rows)), data.to_devices
     directory = absolute(config.checkpoint_dir or time.strftime("runs/%Y%m%d-%H%M%S"))
     with locked(directory) as check_lock, jax.set_mesh(mesh), contextlib.ExitStack() as tracing:
-        checkpoints = Checkpoints(str(directory), config)
+        checkpoints = Checkpoints(str(directory), config, check_lock)
         target = abstract(lambda: new_state(config), mesh)
         found = checkpoints.restore(target.model, dataclasses.replace(target, model=None), data)
         if found is None:
@@ -96,7 +96,8 @@ def train(config: Config) -> None:
             raise Stop(f"stopped by {name} before a step: the same command continues", ExitCode.PREEMPTED)
         compiled_eval_step = jax.jit(eval_step)
         # process 0 speaks for all
-        monitor = Monitor(directory if jax.process_index() == 0 else epath.Path(tempfile.mkdtemp()), config, step)
+        shown = directory if jax.process_index() == 0 else epath.Path(tempfile.mkdtemp())
+        monitor = Monitor(shown, config, step, check_lock)
         watchdog = start_watchdog(directory)
         window = profile_window(config, step)
         pending, stopping = None, False  # pending: the last step, which the device is still working on
@@ -149,7 +150,6 @@ def train(config: Config) -> None:
                     if evaluates:
                         evaluate(state.model)
                     if saves:
-                        check_lock()
                         checkpoints.save(step, state.model, dataclasses.replace(state, model=None), data)
                         goodput.spent("checkpoints")
                 monitor.record(step, {f"goodput/{part}": share for part, share in goodput.shares().items()})

@@ -8,7 +8,7 @@ import json
 import math
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import BinaryIO
 
 import jax
@@ -56,9 +56,15 @@ def cut_after(file: BinaryIO, step: int) -> None:
 class Monitor:
     """Shows and records a run: a progress bar or lines, metrics.jsonl, TensorBoard events, loss.png."""
 
-    def __init__(self, directory: epath.Path, config: Config, step: int):
-        """Goes on after `step`: what a killed run wrote of later steps is dropped, as these steps come again."""
+    def __init__(
+        self, directory: epath.Path, config: Config, step: int, check_lock: Callable[..., None] = lambda quick: None
+    ):
+        """Goes on after `step`: what a killed run wrote of later steps is dropped, as these steps come again.
+
+        Where another run has the directory, `check_lock` raises InputError, and nothing is written.
+        """
         self.directory, self.local, self.config = directory, local_folder(directory), config
+        self.check_lock = check_lock
         self.failed: set[str] = set()  # what has failed to be shown
         self.peak, meaning = peak_flops(config.dtype)
         print(f"MFU: share of {meaning}; attention counted in full, or its causal half", flush=True)
@@ -97,6 +103,7 @@ class Monitor:
 
     def record(self, step: int, values: dict[str, float]) -> None:
         """Record numbers of a step, with the time of day (ISO 8601, UTC)."""
+        self.check_lock(quick=True)
         values = {name: value for name, value in values.items() if math.isfinite(value)}  # JSON has no others
         with self.shows("metrics.jsonl"):
             now = datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
@@ -139,6 +146,7 @@ class Monitor:
     def upload(self) -> None:
         start = time.perf_counter()
         with self.shows("upload"):
+            self.check_lock(quick=True)
             upload(self.local, self.directory)
         self.uploaded = time.perf_counter()
         self.upload_seconds = self.uploaded - start
@@ -149,6 +157,7 @@ class Monitor:
             with self.shows(what):
                 close()
         with self.shows("loss.png"):
+            self.check_lock(quick=True)
             self.draw()
         self.upload()
 

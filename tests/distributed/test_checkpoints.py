@@ -64,7 +64,7 @@ try:
     with storage.locked(checkpoint.epath.Path(directory)) as check:
         if number == 0:
             open(f"{directory}/lock", "w").write("process 5 on another since now")
-        check()
+        storage.together(check)
 except errors.InputError as error:
     print("taken over:", error)
 """

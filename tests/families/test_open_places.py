@@ -51,7 +51,7 @@ def _(tokens, parts, pieces):
     pieces = [piece | {"marks": tokens[1:][part] % 2} for piece, part in zip(pieces, parts)]
 
 
-@splice("make_datasets.row")
+@splice("Sequences.row")
 def _(row, packed):
     proceed()
     row = row | {"marks": packed["marks"].astype(np.float32)}
