@@ -85,10 +85,10 @@ def parse_fragment(path: str, text: str) -> Fragment:
         text: what the file holds.
     """
     name = path.removeprefix("fragments/").removesuffix(".py")
-    check_python(text, path)
+    module = check_python(text, path)
     if not text.endswith("\n"):  # statements are copied by whole lines
         text += "\n"
-    traced, module, parts = Traced.copy(text, path), ast.parse(text), _Parts()
+    traced, parts = Traced.copy(text, path), _Parts()
     check_style(traced, module)
     for statement, lines in _statements(traced, module):
         _read(statement, lines, name, parts)

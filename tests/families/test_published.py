@@ -192,9 +192,15 @@ S, F = "sliding_attention", "full_attention"
 UNRELEASED = {  # structures that config.json can say, and that no published one does
     "deepseek_v3 without dense layers": ("deepseek-ai/DeepSeek-V3", {"first_k_dense_replace": 0}),
     "glm4_moe without dense layers": ("zai-org/GLM-4.5", {"first_k_dense_replace": 0}),
-    "cohere2, layers left over": ("CohereForAI/c4ai-command-r7b-12-2024", {"num_hidden_layers": 5, "layer_types": None}),
+    "cohere2, layers left over": (
+        "CohereForAI/c4ai-command-r7b-12-2024",
+        {"num_hidden_layers": 5, "layer_types": None},
+    ),
     "cohere2, another order": ("CohereForAI/c4ai-command-r7b-12-2024", {"layer_types": [F, S, S, F]}),
-    "exaone4, layers left over": ("LGAI-EXAONE/EXAONE-4.0-32B", {"num_hidden_layers": 5, "layer_types": [S, S, S, F, S]}),
+    "exaone4, layers left over": (
+        "LGAI-EXAONE/EXAONE-4.0-32B",
+        {"num_hidden_layers": 5, "layer_types": [S, S, S, F, S]},
+    ),
     "exaone4, another order": ("LGAI-EXAONE/EXAONE-4.0-32B", {"layer_types": [F, S, S, F]}),
     "exaone4, all to a window": ("LGAI-EXAONE/EXAONE-4.0-32B", {"layer_types": [S, S, S, S]}),
     "gemma2, layers left over": ("google/gemma-2-9b", {"num_hidden_layers": 5}),
