@@ -11,8 +11,8 @@ export JAX_PLATFORMS ?= cpu
 
 help:
 	@echo "make demo    build llama2 for this machine, train it on real text, resume it, sample from it"
-	@echo "make test    what every change must pass: lint, types, the tests but the slow ones"
-	@echo "make test-all  before a release: the slow ones too"
+	@echo "make test    what every change must pass: lint, types, tests"
+	@echo "make test-all  before a release: slow tests and more packages too, for an hour"
 	@echo "make test-packages  every test of every generated package: takes an hour"
 	@echo "make coverage  which fragment lines the tests of packages execute"
 	@echo "make build   weave every package of generated/packages.toml again"
@@ -52,45 +52,59 @@ lint: setup-test
 	$(BIN)/ruff format --check --exclude generated
 	$(BIN)/mypy
 
-# what differs between targets is the kernel, its launch and its compilation: the rest is tested once, on cpu; of the
-# other families' packages the model, against transformers, and its attention, against plain sums
-PYTEST := ../$(BIN)/python -m pytest -c /dev/null --rootdir=. -q -W error -n 2 --dist loadfile
+# make test: some 25 minutes of CPU on two cores; make test-all: what is marked slow, and more packages
+CHOSEN := -m "not slow"
+PYTEST := $(BIN)/python -m pytest -n 2
+PACKAGE_TESTS := ../$(BIN)/python -m pytest -c /dev/null --rootdir=. -q -W error -n 2 --dist loadfile
+
+# packages are tested where they differ: what is no kernel and no launch once, on llama2_cpu; of the other families'
+# packages kernels, pages and layers ahead; their models are compared with transformers by tests/families
+PACKAGES := llama2_cpu llama2_tpu/tests/test_compile.py gemma3_tpu/tests/test_near_pages.py \
+	glm4_moe_tpu/tests/test_guess_ahead.py $(addsuffix /tests/test_pages_kernel.py,gemma2_tpu llama4_tpu) \
+	$(addsuffix /tests/test_attention.py,llama2_gpu llama2_tpu llama4_tpu)
+# seconds of processes each, of which a shorter test says nearly the same
+PACKAGES += $(addprefix --deselect=llama2_cpu/tests/,test_run.py::test_the_trace_has_the_steps_of_the_window \
+	test_prepared.py::test_prepare_goes_on_after_a_kill)
+ALL_PACKAGES := $(filter-out --deselect=%,$(PACKAGES)) llama2_gpu/tests/test_model.py llama2_tpu/tests/test_model.py \
+	llama2_tpu/tests/test_pages_kernel.py */tests/test_reference.py */tests/test_attention.py
+
+# programs that processes of tests compile are kept for a week
+COMPILED := $(CURDIR)/.pytest_cache/compiled
+test-woven: export JAX_COMPILATION_CACHE_DIR = $(COMPILED)
+test-woven: export JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS = 0.2
+test-woven: export JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES = -1
 
 test: lint test-generator test-woven
 
-test-all: MARKED =
+test-all: CHOSEN :=
+test-all: PACKAGES := $(ALL_PACKAGES)
 test-all: test
 
-# tests marked slow run in test-all
-MARKED = -m "not slow"
-
-# commands fork, which a process with JAX must not: apart from the weaver's tests, which run it
+# commands fork, which a process with JAX must not: apart from the weaver's tests, which run it; long files come first
 test-generator: setup-test
-	$(BIN)/python -m pytest $(MARKED) -n 2 --dist loadfile -rs tests/commands tests/edits
-	$(BIN)/python -m pytest $(MARKED) -n 2 --dist loadfile --ignore tests/commands --ignore tests/edits --ignore tests/families \
+	$(PYTEST) $(CHOSEN) --dist loadfile -rs tests/edits tests/commands
+	$(PYTEST) $(CHOSEN) --dist loadfile --ignore tests/commands --ignore tests/edits --ignore tests/families \
 		--ignore tests/robustness --ignore tests/distributed
 
 # tests/robustness imports the committed llama2_cpu, whose name families weave too: by itself
 test-woven: setup-test
-	$(BIN)/python -m pytest $(MARKED) -n 2 --dist loadgroup tests/families
-	$(BIN)/python -m pytest $(MARKED) -n 2 --dist loadgroup tests/robustness
-	$(BIN)/python -m pytest $(MARKED) tests/distributed
-	cd generated && $(PYTEST) llama2_cpu
-	cd generated && $(PYTEST) llama2_gpu/tests/test_model.py llama2_tpu/tests/test_model.py llama2_tpu/tests/test_compile.py
-	cd generated && $(PYTEST) */tests/test_reference.py */tests/test_attention.py
-	cd generated && $(PYTEST) $(patsubst %,%_tpu/tests/test_pages_kernel.py,llama2 gemma2 llama4)
-	cd generated && $(PYTEST) -n 0 gemma3_tpu/tests/test_near_pages.py glm4_moe_tpu/tests/test_guess_ahead.py
+	mkdir -p $(COMPILED) && find $(COMPILED) -type f -mtime +7 -delete
+	$(PYTEST) $(CHOSEN) --dist loadgroup tests/families
+	$(PYTEST) $(CHOSEN) --dist loadgroup tests/robustness
+	$(BIN)/python -m pytest $(CHOSEN) tests/distributed
+	cd generated && $(PACKAGE_TESTS) $(PACKAGES)
 
 # every test of every package: an hour
 test-packages: setup-test
-	cd generated && for package in */gen.lock; do $(PYTEST) $${package%/*} || exit 1; done
+	cd generated && for package in */gen.lock; do $(PACKAGE_TESTS) $${package%/*} || exit 1; done
 
 # packages that tests weave stay for gen coverage to find; a process that may write no more cannot write what was counted
 coverage: setup-test
 	rm -rf .coverage* $(COVERED)
 	mkdir -p $(COVERED)
 	PYTEST_DEBUG_TEMPROOT=$(COVERED) COVERAGE_PROCESS_START=$(CURDIR)/tests/coverage.ini COVERAGE_FILE=$(CURDIR)/.coverage \
-		PYTEST_ADDOPTS="-o tmp_path_retention_count=99 -k 'not test_a_full_disk_ends'" $(MAKE) test-woven
+		PYTEST_ADDOPTS="-o tmp_path_retention_count=99 -k 'not test_a_full_disk_ends'" \
+		$(MAKE) test-woven CHOSEN= PACKAGES='$(ALL_PACKAGES)'
 	$(BIN)/coverage combine --quiet
 	$(BIN)/gen coverage .coverage --fail-under 95
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import hashlib
 from collections.abc import Collection
 from dataclasses import replace
@@ -40,6 +41,17 @@ def weave(architecture: str, target: str, library: Library, without: Collection[
     Returns:
         The package without gen.lock and gen.map.
     """
+    try:
+        return _weave(architecture, target, library, without)
+    except RecursionError:
+        fragments = select(architecture, target, library, without).fragments
+        depths = {fragment.path: _depth(library.files[fragment.path]) for fragment in fragments}
+        path = max(depths, key=lambda path: depths[path][0])
+        remedy = "Write it flatter: a table or a loop in place of many branches."
+        raise LoomError("nested too deeply", f"{path}:{depths[path][1]}", remedy) from None
+
+
+def _weave(architecture: str, target: str, library: Library, without: Collection[str]) -> Package:
     recipe = select(architecture, target, library, without)
     fragments = {fragment.name: _filled(fragment, recipe) for fragment in recipe.fragments}
     splices = [splice for fragment in fragments.values() for splice in fragment.splices]
@@ -115,6 +127,18 @@ def weave_some(recipe: Recipe, roots: Collection[str]) -> dict[str, Definition]:
     for root in roots:
         visit(root)
     return done
+
+
+def _depth(text: str) -> tuple[int, int]:
+    """How deeply nodes stand in each other in a module, and the line of the outermost one of the deepest."""
+    deepest, line = 0, 1
+    for statement in ast.parse(text).body:
+        layer, count = list[ast.AST]([statement]), 0
+        while layer:
+            layer, count = [child for node in layer for child in ast.iter_child_nodes(node)], count + 1
+        if count > deepest:
+            deepest, line = count, statement.lineno
+    return deepest, line
 
 
 def _filled(fragment: Fragment, recipe: Recipe) -> Fragment:

@@ -341,3 +341,49 @@ def test_config_json(family, tmp_path, monkeypatch):
         assert all(value is not None for value in tables["presets"]["mine"].values())
         path.unlink()  # the same name for all, whose packages are woven once
     assert refused
+
+
+class TestEndless:
+    """What a template or a fragment would take for ever over, or nest without end, is an error at its line."""
+
+    TARGET = 'title = "Anywhere"\n[templates]\n"R.md" = "templates/R.md.jinja"\n'
+    LOOPS = "{% for a in range(99999) %}{% for b in range(99999) %}{% endfor %}{% endfor %}"
+
+    @pytest.mark.parametrize(
+        ("template", "said"),
+        [
+            (LOOPS, "R.md.jinja:2: the template fails: TimeoutError: it takes longer than 0.3 seconds"),
+            (
+                "{% macro f(n) %}{% if n %}{{ f(n - 1) }}{{ f(n - 1) }}{% endif %}{% endmacro %}{{ f(60) }}",
+                "TimeoutError",
+            ),
+            ("{{ lipsum(n=10000000) }}", "TimeoutError"),
+            ("{{ 'x'|center(2000000) }}", "it writes 2,000,001 characters, of 1,000,000 at most"),
+            ("{{ '%2000000d'|format(1) }}", "characters, of 1,000,000 at most"),
+            ("{% macro f() %}{{ f() }}{% endmacro %}{{ f() }}", "nested too deeply, or calls itself"),
+            ("{% if title %}" * 1500 + "{% endif %}" * 1500, "nested too deeply"),
+            ("{{" + "(" * 3000 + "1" + ")" * 3000 + "}}", "nested too deeply"),
+            ("{{" + "not " * 5000 + "1 }}", "nested too deeply"),
+            ("{{" + "1 + " * 5000 + "1 }}", "nested too deeply"),
+        ],
+        ids=["loops", "macros", "lipsum", "center", "format", "recursion", "ifs", "parentheses", "nots", "sums"],
+    )
+    def test_template(self, monkeypatch, template, said):
+        if "Timeout" in said:
+            monkeypatch.setattr("generator.package.templating._SECONDS", 0.3)
+        texts = {"templates/R.md.jinja": f"\n{template}"}
+        assert said in refused_package(FIELDS, target=self.TARGET, **texts)
+
+    @pytest.mark.parametrize(
+        "body",
+        [
+            "if x == 0:\n        return 1\n" + "".join(f"    elif x == {n}:\n        return 1\n" for n in range(1500)),
+            "return " + "x + " * 3000 + "x\n",
+            "return x" + ".a" * 3000 + "\n",
+            "return " + "(" * 1000 + "x" + ")" * 1000 + "\n",
+        ],
+        ids=["elif", "sums", "attributes", "parentheses"],
+    )
+    def test_fragment(self, body):
+        text = refused_package({"model/deep": f'"""Deep."""\n\n\ndef model(x):\n    {body}'})
+        assert text.startswith("fragments/model/deep.py:") and "nested" in text

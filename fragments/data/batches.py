@@ -4,7 +4,10 @@ import bisect
 import collections
 import functools
 import itertools
+import json
 import math
+import sys
+import zlib
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
@@ -19,6 +22,9 @@ from generator.language.roles import (
     RULES,
     TEXT_BYTES,
     InputError,
+    count_special,
+    fingerprint,
+    identity,
     load_tokenizer,
     open_documents,
     open_tokens,
@@ -32,6 +38,7 @@ class Config:
     eval_data: str = ""  # documents for evaluation, given as data is; "": a share of data, which is not trained on
     eval_share: float = 0.02  # share of the documents that is held out where there is no eval_data; 0: no evaluation
     sequence_length: int = 4096  # tokens in one training sequence
+    allow_other_data: bool = False  # whether a run may go on with other data or another tokenizer
     batch_size: int = 8  # sequences in one optimizer step, over all devices
 
 
@@ -52,7 +59,9 @@ class Pieces:
     def __getitem__(self, i: int) -> list[dict[str, np.ndarray]]:
         tokens = self.documents[bisect.bisect_left(range(1, len(self.documents) + 1), i + 1, key=self.before)]
         parts = [slice(start, start + self.length) for start in range(0, len(tokens) - 1, self.length)]
-        return [{"tokens": tokens[:-1][part], "targets": tokens[1:][part]} for part in parts]
+        with point("Pieces.fields", tokens, parts):
+            pieces = [{"tokens": tokens[:-1][part], "targets": tokens[1:][part]} for part in parts]
+        return pieces
 
 
 class Unlist(grain.experimental.FlatMapTransform):
@@ -84,9 +93,10 @@ def make_datasets(config: Config, split: str, rows: Sequence[int] = (0,), seed: 
     weights, paths = zip(*split_mixture(data), strict=True)
     sources = []
     for path in paths:
-        documents = open_tokens(path, tokenizer)
+        documents = open_tokens(path, tokenizer, config.text_field)
         if split == "train" and not read_description(path):
-            warn_of_special_tokens(path, tokenizer, open_documents(path))
+            found = count_special(tokenizer, open_documents(path, config.text_field))
+            warn_of_special_tokens(path, "the first 100", found)
         sources.append(grain.MapDataset.source(Pieces(documents, before, length)))
         if not len(sources[-1]):
             problem = f"{len(documents)} documents, {held_out(len(documents))} of them held out, are too few"
@@ -101,7 +111,9 @@ def make_datasets(config: Config, split: str, rows: Sequence[int] = (0,), seed: 
     def finish(packed: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
         row = {"tokens": packed["tokens"], "targets": packed["targets"], "positions": packed["tokens_positions"]}
         row["segment_ids"] = packed["tokens_segment_ids"]
-        return row | {"weights": (row["segment_ids"] > 0).astype(np.float32)}
+        with point("make_datasets.row", row, packed):
+            row = row | {"weights": (row["segment_ids"] > 0).astype(np.float32)}
+        return row
 
     def pack(order: grain.MapDataset) -> grain.IterDataset:
         pieces = order.to_iter_dataset(grain.ReadOptions(threads, prefetch_buffer_size=8 * threads))
@@ -133,6 +145,8 @@ class Batches:
                 holders[row].add(device.process_index)
         self.rows = [row for row in range(config.batch_size) if jax.process_index() in holders[row]]
         self.kept = [row for row in self.rows if jax.process_index() == min(holders[row])]
+        tokenizer = load_tokenizer(config.tokenizer, config.special_tokens)
+        self.documents = zlib.crc32(json.dumps([fingerprint(config.data), identity(tokenizer)]).encode())
         self.start(config.seed)
 
     def start(self, seed: int) -> None:
@@ -161,12 +175,20 @@ class Batches:
     def get_state(self) -> dict[int, Any]:
         """Where the rows are that this process is the first to hold: each row's state is kept once."""
         rows = self.config.batch_size
-        return {row: {"rows": rows, "seed": self.seed, "stream": self.streams[row].get_state()} for row in self.kept}
+        known = {"rows": rows, "seed": self.seed, "documents": self.documents}
+        return {row: known | {"stream": self.streams[row].get_state()} for row in self.kept}
 
     def set_state(self, states: dict[int, Any], step: int) -> None:
-        """Goes on from the states of all rows after a step."""
+        """Goes on from the states of all rows after a step. InputError: they are of data that is not allowed."""
         if {state["rows"] for state in states.values()} != {len(states)}:
             raise ValueError("the states of some rows are missing")
+        if {state.get("documents", self.documents) for state in states.values()} != {self.documents}:
+            problem = (
+                f"--data {self.config.data} --tokenizer {self.config.tokenizer}: not what this run had up to {step}"
+            )
+            if not self.config.allow_other_data:
+                raise InputError(f"{problem}: give the same files and tokenizer, or --allow-other-data")
+            print(f"warning: {problem}", file=sys.stderr)
         if len(states) != self.config.batch_size:
             print(f"batch_size was {len(states)}: the documents come in a new order from here on")
             return self.start(self.config.seed + step)
@@ -182,6 +204,7 @@ def abstract_batch(config: Config, mesh: Mesh) -> dict[str, jax.ShapeDtypeStruct
         factors = " x ".join(("accumulation", *RULES["batch"]))
         raise InputError(f"--batch-size {config.batch_size}: must be a multiple of {factors}, {parts}")
     dtypes = {name: "int32" for name in ("tokens", "targets", "positions", "segment_ids")} | {"weights": "float32"}
+    point("abstract_batch.fields", dtypes)
     layout = NamedSharding(mesh, PartitionSpec(RULES["batch"], RULES["sequence"]))
     shape = config.batch_size, config.sequence_length
     return {name: jax.ShapeDtypeStruct(shape, dtype, sharding=layout) for name, dtype in dtypes.items()}

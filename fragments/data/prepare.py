@@ -1,13 +1,15 @@
 """Command line: tokenises documents before training."""
 
+import collections
 import concurrent.futures
+import contextlib
 import functools
+import hashlib
 import json
 import multiprocessing
 import os
 import signal
 import threading
-import zlib
 from pathlib import Path
 
 import rich.progress
@@ -26,6 +28,7 @@ from generator.language.roles import (
     load_tokenizer,
     open_files,
     read_description,
+    special_texts,
     token_type,
     warn_of_special_tokens,
 )
@@ -35,7 +38,8 @@ last_opened = functools.lru_cache(maxsize=1)(open_files)  # shards of the same f
 
 def plan_shards(files: list[Path], sizes: list[int]) -> list[tuple[tuple[Path, ...], int, int]]:
     """For each shard some files, and which part of their documents it has, of how many; about the same bytes each."""
-    goal = min(max(sum(sizes) // 256, 2**20), 2**30)  # what a killed worker has to do again at most
+    # what a killed worker has to do again at most; a power of two, so that it stays where a file is repaired
+    goal = min(max(2 ** (max(sum(sizes) // 256, 1).bit_length() - 1), 2**20), 2**30)
     plan, group, total = [], [], 0
     for path, size in zip(files, sizes, strict=True):
         group, total = [*group, path], total + size
@@ -52,21 +56,40 @@ def end_with_parent() -> None:
     threading.Thread(target=lambda: (multiprocessing.parent_process().join(), os._exit(1)), daemon=True).start()
 
 
-def write_shard(path: Path, files: tuple[Path, ...], part: int, parts: int, name: str, special: bool) -> int:
-    """Writes the tokens of documents to a file, which gets its name when it is whole; the number of documents."""
-    documents, tokenizer = last_opened(files), load_tokenizer(name, special)
-    dtype = token_type(tokenizer)
+def write_shard(
+    path: Path, files: tuple[Path, ...], part: int, parts: int, field: str, name: str, special: bool
+) -> tuple[int, int, collections.Counter[str]]:
+    """Writes the tokens of documents to a file, which gets its name when it is whole.
+
+    Returns how many documents it has, how many rows its files leave out (told for the first part of them), and in how
+    many of its documents there is the text of a special token, by its name.
+    """
+    (documents, left_out), tokenizer = last_opened(files, field), load_tokenizer(name, special)
+    dtype, names, found = token_type(tokenizer), special_texts(tokenizer), collections.Counter[str]()
     numbers = range(len(documents) * part // parts, len(documents) * (part + 1) // parts)
     half = path.with_name(f"{path.name}.half-{os.getpid()}")
     try:
-        writer = ArrayRecordWriter(str(half), "group_size:1")
-        for i in numbers:
-            writer.write(encode_document(tokenizer, documents[i]).astype(dtype).tobytes())
-        writer.close()
+        with contextlib.closing(ArrayRecordWriter(str(half), "group_size:1")) as writer:
+            for text in (documents[i] for i in numbers):
+                found.update(set(names.findall(text)))
+                writer.write(encode_document(tokenizer, text).astype(dtype).tobytes())
+        half.rename(path)
     except RuntimeError as error:  # what ArrayRecord makes of an OSError
         raise OSError(f"{path}: {error}") from None
-    half.rename(path)
-    return len(numbers)
+    finally:
+        half.unlink(missing_ok=True)
+    return len(numbers), 0 if part else left_out, found
+
+
+def name_shard(files: list[tuple[str, int, int]], part: int, parts: int) -> str:
+    """A name by all that a shard is of: path, size and time of change of its files, and which part of them."""
+    return f"tokens-{hashlib.blake2b(repr((files, part, parts)).encode(), digest_size=8).hexdigest()}"
+
+
+def remove_halves(folder: Path) -> None:
+    """Removes what workers had not finished when they ended."""
+    for half in folder.glob("*.half-*"):
+        half.unlink(missing_ok=True)
 
 
 def count_records(path: Path) -> int | None:
@@ -80,15 +103,17 @@ def prepare(
     out: Positional[str],
     tokenizer: str,
     special_tokens: bool = False,
+    text_field: str = "text",
     workers: int = os.cpu_count() or 1,
 ) -> None:
     """Tokenises documents into a new folder, for --data of train. Started again, it goes on where it ended.
 
     Args:
-        source: File, folder or pattern of text, JSONL, Parquet or ArrayRecord.
+        source: File, folder or pattern of text, JSONL, JSON, CSV, Parquet, Arrow or ArrayRecord, compressed or not.
         out: Folder for the tokens.
         tokenizer: Path of a tokenizer.json, or bytes; train needs the same one.
         special_tokens: Whether <|im_end|> and the like in documents are tokens, and not text; train needs the same.
+        text_field: Field or column that holds the text, in JSONL, JSON, CSV, Parquet and Arrow.
         workers: Processes that work at the same time.
     """
     if "://" in out or workers < 1:
@@ -98,13 +123,16 @@ def prepare(
     if inside or any(folder in file.resolve().parents for file in files):
         raise InputError(f"{out}: must not be in {source}, nor that in it: give another folder")
     stats = [(stat.st_size, stat.st_mtime_ns) for stat in map(Path.stat, files)]
-    about = {"source": source, "state": zlib.crc32(repr(stats).encode())}
-    loaded = load_tokenizer(tokenizer, special_tokens)
-    wanted = about | {"tokenizer": identity(loaded)}
+    plan = plan_shards(files, [size for size, _ in stats])
+    state = dict(zip(files, stats, strict=True))
+    names = [name_shard([(str(x), *state[x]) for x in group], part, parts) for group, part, parts in plan]
+    wanted = {"source": source, "text_field": text_field}
+    wanted |= {"tokenizer": identity(load_tokenizer(tokenizer, special_tokens))}
     there = read_description(out)
     if not there and folder.exists() and any(folder.iterdir()):
         raise InputError(f"{out}: already exists: give a new folder")
-    if there and there | wanted != there:
+    # what is not whole goes on where files were repaired
+    if there and (there | wanted != there or (there["shards"] and there["shards"].keys() != set(names))):
         raise InputError(f"{out}: was prepared from other files, or for another tokenizer: give a new folder")
 
     def describe(shards: dict[str, int]) -> None:
@@ -115,34 +143,41 @@ def prepare(
     if not there:
         folder.mkdir(parents=True, exist_ok=True)
         describe({})
-    warn_of_special_tokens(source, loaded, open_files(files))
-    for half in folder.glob("*.half-*"):  # of workers that were killed
-        half.unlink()
-    plan = plan_shards(files, [size for size, _ in stats])
-    names = [f"tokens-{number:05}-of-{len(plan):05}" for number in range(len(plan))]
+    remove_halves(folder)
     found, known = {name: count_records(folder / name) for name in names}, there["shards"] if there else {}
     counts = {name: count if count == known.get(name, count) else None for name, count in found.items()}
     todo = [(name, shard) for name, shard in zip(names, plan, strict=True) if counts[name] is None]
     spawn = multiprocessing.get_context("spawn")
-    with concurrent.futures.ProcessPoolExecutor(workers, spawn, end_with_parent) as pool:
-        write = functools.partial(pool.submit, write_shard)
-        futures = {write(folder / name, *shard, tokenizer, special_tokens): name for name, shard in todo}
-        done = concurrent.futures.as_completed(futures)
-        try:
-            for future in rich.progress.track(done, "shards", len(plan), len(plan) - len(todo)):
-                counts[futures[future]] = future.result()
-        except concurrent.futures.BrokenExecutor:
-            raise Stop(f"{out}: a worker was killed, for want of memory? Try fewer --workers") from None
-        except KeyboardInterrupt:
-            raise Stop(f"{out}: stopped: the same command goes on with it", ExitCode.PREEMPTED) from None
-        finally:
-            for worker in multiprocessing.active_children() if None in counts.values() else ():
-                worker.terminate()
+    left_out, special = 0, collections.Counter[str]()
+    try:
+        with concurrent.futures.ProcessPoolExecutor(workers, spawn, end_with_parent) as pool:
+            write = functools.partial(pool.submit, write_shard)
+            how = text_field, tokenizer, special_tokens
+            futures = {write(folder / name, *shard, *how): name for name, shard in todo}
+            done = concurrent.futures.as_completed(futures)
+            try:
+                for future in rich.progress.track(done, "shards", len(plan), len(plan) - len(todo)):
+                    counts[futures[future]], nulls, names_found = future.result()
+                    left_out, special = left_out + nulls, special + names_found
+            finally:
+                for worker in multiprocessing.active_children() if None in counts.values() else ():
+                    worker.terminate()
+    except concurrent.futures.BrokenExecutor:
+        raise Stop(f"{out}: a worker was killed, for want of memory? Try fewer --workers") from None
+    except KeyboardInterrupt:
+        raise Stop(f"{out}: stopped: the same command goes on with it", ExitCode.PREEMPTED) from None
+    finally:
+        remove_halves(folder)
     if not sum(counts.values()):
         raise InputError(f"{source}: holds no documents: give another source")
     if stats != [(stat.st_size, stat.st_mtime_ns) for stat in map(Path.stat, files)]:  # each worker has read it anew
-        raise InputError(f"{source}: has changed since this began: prepare it again, in a new folder")
+        raise InputError(f"{source}: has changed since this began: start again, which writes anew what has changed")
     describe(counts)
+    for old in {*folder.glob("tokens-*")} - {folder / name for name in names}:  # of files before they were repaired
+        old.unlink()
+    warn_of_special_tokens(source, f"{sum(counts.values()):,}", special)
+    if left_out:
+        print(f"{left_out:,} rows without a text (null) are left out")
     print(f"{sum(counts.values()):,} documents in {len(counts)} files: train with --data {out} --tokenizer {tokenizer}")
 
 

@@ -95,24 +95,31 @@ def open_prepared(data: str, shards: dict[str, int], dtype: str) -> grain.MapDat
     return grain.MapDataset.range(ends[-1]).map(read)
 
 
-def warn_of_special_tokens(data: str, tokenizer: ByteTokenizer | FileTokenizer, documents: Sequence[str]) -> None:
-    """Say how many of the first documents hold the text of special tokens, which was likely meant as tokens."""
-    first = [documents[i] for i in range(min(len(documents), 100))]
-    names = () if tokenizer.parses_special else tokenizer.special.values()
-    found = collections.Counter(name for text in first for name in names if name in text)
-    if found and tokenizer.digest != "bytes":
+def special_texts(tokenizer: ByteTokenizer | FileTokenizer) -> re.Pattern[str]:
+    """Find special tokens which stay text in documents."""
+    names = () if tokenizer.parses_special or tokenizer.digest == "bytes" else tokenizer.special.values()
+    return re.compile("|".join(map(re.escape, names)) or "(?!)")
+
+
+def count_special(tokenizer: ByteTokenizer | FileTokenizer, documents: Sequence[str]) -> collections.Counter[str]:
+    """Count the documents which hold the text of a special token, of the first 100."""
+    texts, names = (documents[i] for i in range(min(len(documents), 100))), special_texts(tokenizer)
+    return collections.Counter(name for text in texts for name in set(names.findall(text)))
+
+
+def warn_of_special_tokens(data: str, which: str, found: collections.Counter[str]) -> None:
+    """Say how many of which documents hold the text of special tokens, which was likely meant as tokens."""
+    if found:
         most = ", ".join(f"{name} in {count}" for name, count in found.most_common(3))
-        problem = (
-            f"of the first {len(first)} documents: {most}; there they are text: --special-tokens makes them tokens"
-        )
+        problem = f"of {which} documents: {most}; there they are text: --special-tokens makes them tokens"
         print(f"warning: data {data}: special tokens in documents: {problem}", file=sys.stderr)
 
 
-def open_tokens(data: str, tokenizer: ByteTokenizer | FileTokenizer) -> grain.MapDataset:
+def open_tokens(data: str, tokenizer: ByteTokenizer | FileTokenizer, field: str = "text") -> grain.MapDataset:
     """The tokens of each document of a source, after what the tokenizer begins a text with, and eos: int32 [n]."""
     description = read_description(data)
     if not description:
-        return open_documents(data).map(lambda text: encode_document(tokenizer, text))
+        return open_documents(data, field).map(lambda text: encode_document(tokenizer, text))
     if description.get("tokenizer") != identity(tokenizer):
         problem = f"its tokenizer is {description.get('tokenizer')}, and --tokenizer is {identity(tokenizer)}"
         raise InputError(f"data {data}: {problem}: give the first, or prepare the data with the second")
@@ -120,6 +127,6 @@ def open_tokens(data: str, tokenizer: ByteTokenizer | FileTokenizer) -> grain.Ma
 
 
 def fingerprint(data: str) -> list[Any]:
-    """The same for the same data: descriptions of what is prepared, sizes of other files."""
+    """The same for the same data, wherever it is: descriptions of what is prepared, names and sizes of other files."""
     paths = [path for _, path in split_mixture(data)]
-    return [read_description(path) or [file.stat().st_size for file in find_files(path)] for path in paths]
+    return [read_description(path) or [[file.name, file.stat().st_size] for file in find_files(path)] for path in paths]

@@ -10,6 +10,8 @@ from jax.sharding import Mesh
 
 from generator.language import point, setting
 from generator.language.roles import (
+    BIASES,
+    Biases,
     Config,
     Decoder,
     Draws,
@@ -23,6 +25,7 @@ from generator.language.roles import (
     shard,
     table_widths,
     write,
+    write_biases,
     write_text,
 )
 
@@ -58,6 +61,8 @@ class Device:
             self.key, self.value = jax.jit(lambda: empty_pages(config, pages, size, settings.int8_pages))()
             # nobody reads the last row and the last place
             self.texts = jax.jit(lambda: shard(jnp.zeros((rows + 1, longest + 2), jnp.int32), None, None))()
+            none = Biases(*(np.zeros((rows + 1, BIASES), kind) for kind in (np.int32, np.float32, np.int32)))
+            self.biases = jax.jit(lambda: jax.tree.map(lambda x: shard(jnp.array(x), None, None), none))()
         self.rows = sorted({n for n in setting("rows_of_steps") if n < rows} | {rows})  # to draw a token each
         self.chunk, parts = chunk, {max(chunk // share, 1) for share in setting("part_shares")}
         self.parts = {length: min(chunk // length, rows) for length in sorted(parts)}  # of prompts: length, texts
@@ -68,9 +73,11 @@ class Device:
     def warm_up(self) -> Iterator[str]:
         """Compiles all that steps can be, and says after each what it was."""
         self.write_text(self.settings.max_rows, [])
+        self.write_biases(self.settings.max_rows, [(0, 0.0, 0)])
         guesses = self.settings.guesses
         shapes = {(rows, 1) for rows in self.rows} | {(n, T) for T, most in self.parts.items() for n in (1, most)}
-        steps = [(rows, length, 0, "") for rows, length in sorted(shapes)] + [(1, self.chunk, 0, ", each scored")]
+        steps = [(rows, length, 0, "") for rows, length in sorted(shapes)]
+        steps += [(most, length, 0, ", each scored") for length, most in self.parts.items()]
         if guesses:
             steps += [(rows, 1 + guesses, guesses, f", of which {guesses} are guessed") for rows in self.rows]
         for width in self.widths:
@@ -95,9 +102,16 @@ class Device:
         with self.computing():
             self.texts = write_text(self.texts, slot, padded)
 
+    def write_biases(self, slot: int, biases: list[tuple[int, float, int]]) -> None:
+        """Gives a row its biases, at least one; how many of them count is said by each step."""
+        columns = zip(*biases, strict=True)
+        own = (np.resize(np.array(column, x.dtype), BIASES) for column, x in zip(columns, self.biases, strict=True))
+        with self.computing():
+            self.biases = write_biases(self.biases, slot, Biases(*own))
+
     def nothing(self, rows: int, pages: int, guesses: int) -> StepInput:
         """The input of a step in which nothing is to be done, with room for so many pages of each text."""
-        types = {"prompt": np.int32, "top_k": np.int32, "seed": np.uint32}
+        types = {"prompt": np.int32, "top_k": np.int32, "seed": np.uint32, "biases": np.int32}
         sampling = Draws(**{name: np.zeros(rows, types.get(name, np.float32)) for name in Draws._fields})
         sampling.top_p[:] = sampling.repetition_penalty[:] = 1
         slots, zeros = np.full(rows, self.settings.max_rows, np.int32), np.zeros(rows, np.int32)
@@ -108,8 +122,8 @@ class Device:
 
     def run(self, step: StepInput, length: int, whole: bool) -> StepOutput:
         """Starts a step."""
-        key, value, texts = self.key, self.value, self.texts
+        key, value, texts, biases = self.key, self.value, self.texts, self.biases
         with self.computing():
-            output, cache, self.texts = run(self.model, key, value, texts, self.layers, step, length, whole)
+            output, cache, self.texts = run(self.model, key, value, texts, biases, self.layers, step, length, whole)
             self.key, self.value = write(key, value, cache, step, length)
         return output

@@ -5,6 +5,7 @@ texts that are computed again when these run out); Agrawal et al. 2024, arXiv 24
 """
 
 import collections
+import math
 from collections.abc import Iterator, Sequence
 
 import jax
@@ -12,6 +13,7 @@ from jax.sharding import Mesh
 
 from generator.language import point
 from generator.language.roles import (
+    BIASES,
     TOP,
     Config,
     Decoder,
@@ -91,8 +93,12 @@ class Engine:
         """Compiles all that steps can be, and says after each what it was."""
         return self.device.warm_up()
 
-    def add(self, prompt: Sequence[int], sampling: Sampling) -> Request:
-        """A request, which waits for its turn. InputError: it can never be served. QueueFull: not now."""
+    def add(self, prompt: Sequence[int], sampling: Sampling, salt: bytes = b"") -> Request:
+        """A request, which waits for its turn. InputError: it can never be served. QueueFull: not now.
+
+        Args:
+            salt: only requests of the same one share pages.
+        """
         bounds = {"top_p": (1e-6, 1), "min_p": (0, 1), "top_k": (0, self.config.vocab_size), "seed": (0, 2**32 - 1)}
         bounds |= {"logprobs": (0, TOP), "repetition_penalty": (1e-3, 1e3)}
         bounds |= dict.fromkeys(("presence_penalty", "frequency_penalty"), (-100, 100))
@@ -103,16 +109,23 @@ class Engine:
         if length + most > self.longest:
             sizes = f"the prompt has {length} tokens, the context {self.longest}"
             problems.append(f"--max-tokens {most}: {sizes}: lower it, or shorten the prompt")
-        if foreign := [token for token in prompt if not 0 <= token < self.config.vocab_size]:
-            whose = f"token {foreign[0]} of another tokenizer: the vocabulary has {self.config.vocab_size}"
-            problems.append(f"the prompt has {whose}")
+        named = {"the prompt has": prompt, "logit_bias names": sampling.logit_bias}
+        for what, tokens in (named | {"stop_token_ids has": sampling.stop_token_ids}).items():
+            if foreign := [token for token in tokens if not 0 <= token < self.config.vocab_size]:
+                whose = f"token {foreign[0]} of another tokenizer: the vocabulary has {self.config.vocab_size}"
+                problems.append(f"{what} {whose}")
         if not problems and self.pages_for(length + most) > self.pages:
             problems.append(f"the pages hold {self.pages * self.settings.page_size} tokens, not {length} + {most}")
+        request = Request(list(prompt), sampling, root=salt)
+        request.biases = [(token, bias, most) for token, bias in sampling.logit_bias.items()]
+        if sampling.min_tokens:
+            request.biases += [(token, -math.inf, sampling.min_tokens) for token in request.all_ends(self.ends)]
+        if len(request.biases) > BIASES:
+            problems.append(f"{len(request.biases)} tokens have a bias or end the text: at most {BIASES} may")
         if problems:
             raise InputError("\n".join(problems))
         if len(self.waiting) >= self.settings.queue:
             raise QueueFull(f"{len(self.waiting)} requests wait")
-        request = Request(list(prompt), sampling)
         self.waiting.append(request)
         return request
 
@@ -169,6 +182,8 @@ class Engine:
             self.prefix_queries += len(text)
             self.grow(request, len(text))
             self.device.write_text(request.slot, text)
+            if request.biases:
+                self.device.write_biases(request.slot, request.biases)
 
     def share_pages(self, request: Request) -> None:
         """Gives a request the pages of its prompt that there are by now, in the place of its own."""
@@ -241,21 +256,20 @@ class Engine:
         return guesses
 
     def read_prompts(self) -> int:
-        """Starts a step of the next part of the first prompt, and of others with parts of that length. As above."""
+        """Starts a step of the next part of the first prompt, and of others with parts of that kind. As above."""
         reading = [request for request in self.rows if request.reading]
         if not reading:
             return 0
         for request in reading:
             self.skip_shared(request)
-        first, lengths = reading[0], [self.device.part_length(r.drawn - r.computed) for r in reading]
-        if whole := first.sampling.prompt_logprobs and not first.tokens:
-            length, most, alike = self.device.chunk, 1, reading[:1]
-        else:
-            length, most = lengths[0], self.device.parts[lengths[0]]
-            alike = [request for request, own in zip(reading, lengths, strict=True) if own == length]
-            alike = [request for request in alike if request is first or not request.sampling.prompt_logprobs]
-        parts = [(request, min(request.drawn - request.computed, length), []) for request in alike[:most]]
-        self.start(most if len(parts) > 1 else 1, length, parts, whole)
+        left = [request.drawn - request.computed for request in reading]
+        scored = [request.sampling.prompt_logprobs and not request.tokens for request in reading]
+        kinds = list(zip(map(self.device.part_length, left), scored, strict=True))
+        length, whole = kinds[0]
+        most = self.device.parts[length]
+        alike = [place for place, kind in enumerate(kinds) if kind == kinds[0]][:most]
+        parts = [(reading[place], min(left[place], length), []) for place in alike]
+        self.start(most if whole or len(parts) > 1 else 1, length, parts, whole)
         return 1
 
     def skip_shared(self, request: Request) -> None:
@@ -277,8 +291,9 @@ class Engine:
             with point("Engine.tables", step, row, request, count, guesses):
                 step.tables[row, : len(request.pages)] = request.pages
             step.top[...] |= request.sampling.logprobs > 0
+            own = {"prompt": len(request.prompt), "biases": len(request.biases)}
             for name, column in step.sampling._asdict().items():
-                column[row] = len(request.prompt) if name == "prompt" else getattr(request.sampling, name)
+                column[row] = own[name] if name in own else getattr(request.sampling, name)
             request.computed += count
             self.name_pages(request)
             if request.computed == request.drawn:

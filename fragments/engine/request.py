@@ -41,6 +41,7 @@ class Request:
     pages: list[int] = dataclasses.field(default_factory=list)
     root: bytes = b""  # before the digest of its first page: texts of different roots share no pages
     digests: list[bytes] = dataclasses.field(default_factory=list)  # of its full pages
+    biases: list[tuple[int, float, int]] = dataclasses.field(default_factory=list)  # as `Biases` has them
     drawn: int = 0  # tokens that it has once the steps under way are done
     computed: int = 0  # those of them whose keys are in pages then
     reading: bool = False  # whether that is less than what it came with
@@ -52,6 +53,10 @@ class Request:
         """The prompt and what was added."""
         return self.prompt + self.tokens
 
+    def all_ends(self, ends: set[int]) -> set[int]:
+        """The tokens that end it, where `ends` end a text that asks for nothing else."""
+        return {*self.sampling.stop_token_ids, *(() if self.sampling.ignore_eos else ends)}
+
     def next_digest(self, text: list[int], size: int) -> bytes:
         """Of the page after those whose digests there are."""
         start = len(self.digests) * size
@@ -59,7 +64,8 @@ class Request:
 
     def add(self, tokens: list[int], logprobs: list[float], tops: list[dict[int, float]], ends: set[int]) -> str | None:
         """Takes what a step brought, up to a token that ends the text. How it ends, if it does."""
-        found = [] if self.sampling.ignore_eos else [place for place, token in enumerate(tokens) if token in ends]
+        ends = self.all_ends(ends)
+        found = [place for place, token in enumerate(tokens) if token in ends]
         count = found[0] + 1 if found else len(tokens)
         self.tokens += tokens[:count]
         self.logprobs += logprobs[:count]

@@ -14,6 +14,9 @@ from jax import Array
 TOP = 20  # likeliest tokens that a request may ask for
 
 
+BIASES = 512  # tokens whose logits a request may change
+
+
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Sampling:
     """How the tokens of a request are chosen."""
@@ -28,6 +31,9 @@ class Sampling:
     frequency_penalty: float = 0.0  # the same, for each time
     repetition_penalty: float = 1.0  # logits above 0 of all tokens so far are divided by it, others multiplied
     ignore_eos: bool = False  # go on after the end of the text
+    stop_token_ids: tuple[int, ...] = ()  # tokens that end the text too
+    min_tokens: int = 0  # tokens to add before one may end the text
+    logit_bias: dict[int, float] = dataclasses.field(default_factory=dict)  # added to the logits of these tokens
     logprobs: int = 0  # likeliest tokens to give at each place, at most 20
     prompt_logprobs: bool = False  # give log-probabilities of the prompt's tokens as well
 
@@ -44,6 +50,21 @@ class Draws(NamedTuple):
     presence_penalty: Array
     frequency_penalty: Array
     repetition_penalty: Array
+    biases: Array  # how many there are of each text
+
+
+class Biases(NamedTuple):
+    """What is added to logits: of each text up to BIASES tokens, each array [B, BIASES]."""
+
+    tokens: Array
+    values: Array
+    until: Array  # tokens added, from which on it is not added any more
+
+    def add(self, logits: Array, lengths: Array, draws: Draws) -> Array:
+        """Logits [B, V] of what follows the first `lengths` [B] tokens, with the biases."""
+        counts = jnp.arange(BIASES) < draws.biases[:, None]
+        counts &= (lengths - draws.prompt)[:, None] < self.until
+        return logits.at[jnp.arange(len(logits))[:, None], self.tokens].add(jnp.where(counts, self.values, 0))
 
 
 def penalize(logits: Array, texts: Array, lengths: Array, draws: Draws) -> Array:
@@ -72,7 +93,7 @@ def filter_logits(logits: Array, top_k: Array, top_p: Array, min_p: Array) -> Ar
     return jnp.where(logits < smallest, -jnp.inf, logits)
 
 
-def sample(logits: Array, texts: Array, lengths: Array, draws: Draws) -> Array:
+def sample(logits: Array, texts: Array, lengths: Array, draws: Draws, biases: Biases) -> Array:
     """Tokens [B] from logits [B, V] after the first `lengths` [B] tokens of texts [B, S].
 
     What no text of the batch asks for is not computed. A draw depends on the seed and the length of its text alone.
@@ -80,6 +101,7 @@ def sample(logits: Array, texts: Array, lengths: Array, draws: Draws) -> Array:
     penalties = (draws.presence_penalty, draws.frequency_penalty, draws.repetition_penalty - 1)
     penalized = jnp.any(jnp.stack(penalties) != 0)
     logits = jax.lax.cond(penalized, lambda: penalize(logits, texts, lengths, draws), lambda: logits)
+    logits = jax.lax.cond(jnp.any(draws.biases > 0), lambda x: biases.add(x, lengths, draws), lambda x: x, logits)
 
     def draw():
         scaled = logits / jnp.where(draws.temperature == 0, 1, draws.temperature)[:, None]

@@ -8,7 +8,7 @@ import jax.numpy as jnp
 from jax import Array
 
 from generator.language import point, provide, receive
-from generator.language.roles import TOP, Cache, Decoder, Draws, Pages, sample
+from generator.language.roles import TOP, Biases, Cache, Decoder, Draws, Pages, sample
 
 
 class StepInput(NamedTuple):
@@ -36,6 +36,11 @@ class StepOutput(NamedTuple):
 @jax.jit
 def write_text(texts: Array, slot: Array, text: Array) -> Array:
     return texts.at[slot].set(text)
+
+
+@jax.jit
+def write_biases(biases: Biases, slot: Array, own: Biases) -> Biases:
+    return jax.tree.map(lambda x, row: x.at[slot].set(row), biases, own)
 
 
 def likeliest(logprobs: Array) -> tuple[Array, Array]:
@@ -80,7 +85,15 @@ def write(key: Array, value: Array, cache: Cache, step: StepInput, length: int) 
 
 @functools.partial(jax.jit, static_argnames=("length", "whole"), donate_argnames="texts")
 def run(
-    model: Decoder, key: Array, value: Array, texts: Array, layers: Cache, step: StepInput, length: int, whole: bool
+    model: Decoder,
+    key: Array,
+    value: Array,
+    texts: Array,
+    biases: Biases,
+    layers: Cache,
+    step: StepInput,
+    length: int,
+    whole: bool,
 ) -> tuple[StepOutput, Cache, Array]:
     """One step: at most `length` (T) tokens of each text go through the model, and the next one is drawn.
 
@@ -89,6 +102,7 @@ def run(
     Args:
         key, value: of the pool of pages.
         texts: [slots, S], all tokens so far.
+        biases: of the draws of each slot.
         whole: whether what follows each token is scored, and not the last one's alone.
     """
     point("run.model", model)
@@ -107,7 +121,8 @@ def run(
         logits = model.embedding.logits(x, model.embedding.kernel())  # [B, C, V]
         C = logits.shape[1]
         each = jax.tree.map(lambda x: jnp.repeat(x, C), (step.slots, step.sampling))
-        drawn = sample(logits.reshape(B * C, -1), texts[each[0]], positions.ravel() + 1, each[1]).reshape(B, C)
+        own_texts, own_biases = jax.tree.map(lambda x: x[each[0]], (texts, biases))
+        drawn = sample(logits.reshape(B * C, -1), own_texts, positions.ravel() + 1, each[1], own_biases).reshape(B, C)
         is_drawn = step.draws[:, None] & ((positions >= 0) if G else (positions + 1 == lengths[:, None]))  # [B, C]
         texts = texts.at[step.slots[:, None], jnp.where(is_drawn, positions + 1, nobodys)].set(drawn)
         following = texts[step.slots[:, None], positions + 1]  # [B, C]

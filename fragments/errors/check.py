@@ -19,7 +19,9 @@ def field_problems(settings: object, bounds: dict[str, tuple[float, float]]) -> 
             allowed = type(value) in (int, field.type) and least <= value <= most
             wanted = f"{'an integer' if field.type is int else 'a number'} from {least:,} to {most:,}"
         else:
-            allowed = value in choices if choices else type(value) is str and value.isprintable()
+            is_text = type(value) is str and value.isprintable()
+            several = typing.get_origin(field.type) in (dict, tuple)  # whoever takes these looks at them
+            allowed = several or (value in choices if choices else is_text)
             wanted = f"one of {choices}" if choices else "printable text"
         point("field_problems.kind", field, value, allowed, wanted)
         if not allowed:

@@ -9,15 +9,16 @@ from generator.language import splice
 
 @jax.custom_gradient
 def head_product(x: Array, kernel: Array) -> Array:
-    """x [B, T, D] and kernel [D, V] of one dtype to logits [B, T, V] in fp32, whose gradient is rounded to theirs."""
+    """x [B, T, D] and kernel [D, V] to logits [B, T, V] in fp32, whose gradient is rounded to the dtype of x."""
 
     def backward(dy):
         dy = dy.astype(x.dtype)
-        return jnp.einsum("BTV,DV->BTD", dy, kernel), jnp.einsum("BTD,BTV->DV", x, dy)
+        dkernel = jnp.einsum("BTD,BTV->DV", x, dy, preferred_element_type=kernel.dtype)
+        return jnp.einsum("BTV,DV->BTD", dy, kernel.astype(x.dtype)), dkernel
 
-    return jnp.einsum("BTD,DV->BTV", x, kernel, preferred_element_type=jnp.float32), backward
+    return jnp.einsum("BTD,DV->BTV", x, kernel.astype(x.dtype), preferred_element_type=jnp.float32), backward
 
 
 @splice("Embedding.product")
 def _(x, kernel, logits):
-    logits = head_product(x, kernel.astype(x.dtype))
+    logits = head_product(x, kernel)

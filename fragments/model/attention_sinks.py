@@ -54,8 +54,8 @@ def local_sinks(sinks: Array, heads: int) -> Array:
 @splice("attend_splash.run", optional=True)
 def _(kernel, q, k, v, segment_ids, context, sinks):
     segments = splash.SegmentIds(segment_ids, segment_ids)
-    own = local_sinks(sinks, q.shape[1]).astype(q.dtype)  # in which the kernel gives their gradient
-    context = jax.vmap(kernel, in_axes=(0, 0, 0, 0, None))(q, k, v, segments, own)
+    own = jnp.broadcast_to(local_sinks(sinks, q.shape[1]), q.shape[:2])  # [B, N]: gradients of rows are summed in fp32
+    context = jax.vmap(kernel)(q, k, v, segments, own.astype(q.dtype))
 
 
 @splice("test_attention.run", after="sliding_window attention_soft_cap", optional=True)

@@ -6,8 +6,8 @@ import numpy as np
 from flax import nnx
 from jax import Array
 
-from generator.language import point, splice
-from generator.language.roles import InputError, hf_tensors
+from generator.language import point, provide, splice
+from generator.language.roles import InputError, hf_tensors, product
 
 
 class Config:
@@ -24,7 +24,7 @@ class Embedding(nnx.Module):
 
     def __call__(self, tokens: Array, dtype: str) -> Array:
         """tokens [B, T] -> [B, T, D]."""
-        x = self.table.astype(dtype)[tokens]
+        x = self.table[tokens].astype(dtype)  # in this order, the table's gradient is summed in fp32
         point("Embedding.vectors", x)
         return x
 
@@ -38,8 +38,13 @@ class Embedding(nnx.Module):
         """x [B, T, D], kernel [D, V] -> [B, T, V] in fp32."""
         with point("Embedding.logits"):
             with point("Embedding.product", x, kernel):
-                logits = jnp.einsum("BTD,DV->BTV", x, kernel.astype(x.dtype), preferred_element_type=jnp.float32)
+                logits = product("BTD,DV->BTV", x, kernel, "float32")
         return logits
+
+
+@provide("Embedding.logits", optional=True)
+def vocabulary(kernel) -> Array:
+    return jnp.arange(kernel.shape[1])  # the tokens of the logits: a device may have a part of the kernel
 
 
 @splice("flops")

@@ -8,7 +8,7 @@ import jax.numpy as jnp
 from flax import nnx
 
 from generator.language import splice
-from generator.language.roles import of_rows
+from generator.language.roles import of_rows, product
 
 
 @splice("Experts.parameters")
@@ -25,8 +25,8 @@ def _(self, gate, up):
 
 
 @splice("gather.sent")
-def _(p, dtype, y):
-    y = p.astype(dtype) if len(p.axes) == 3 else p[...]  # kernels in the dtype that they are used in
+def _(p, dtype, sent):
+    sent = dtype if len(p.axes) == 3 else p.dtype  # kernels in the dtype that they are used in
 
 
 @splice("MixtureOfExperts.parameters")
@@ -38,7 +38,7 @@ def _(self, config):
 def _(self, y, weights, chosen):
     # here, where it counts once: each device adds a share of the inner width to what experts give
     weight = jnp.sum(weights[..., None] * jax.nn.one_hot(chosen, len(self.down_bias)), axis=-2)  # [B, T, E]
-    y = y + weight.astype(y.dtype) @ self.down_bias.astype(y.dtype)
+    y = y + product("BTE,ED->BTD", weight.astype(y.dtype), self.down_bias[...])
 
 
 @splice("hf.layer_tensors")

@@ -7,7 +7,7 @@ from jax import Array
 from jax.ad_checkpoint import checkpoint_name
 
 from generator.language import point, requires
-from generator.language.roles import RULES, Config
+from generator.language.roles import RULES, Config, gather_whole
 
 requires("experts")
 
@@ -47,21 +47,21 @@ class Experts(nnx.Module):
 
 
 def gather(experts: Experts, axes: tuple[str, ...], dtype: str) -> Experts:
-    """On one device: the experts whole along these logical axes, in the dtype that they are used in.
+    """On one device: the experts whole along these logical axes, sent in the dtype that they are used in.
 
-    Backwards, a device gets the sums of the gradients of its own part.
+    Backwards, a device gets the sums of the gradients of its own part, in the dtype of the parameters.
     """
 
     def whole(p):
         with point("gather.sent", p, dtype):
-            y = p.astype(dtype)
+            sent = dtype
         split = {axis for name in p.axes for axis in RULES.get(name, ())}
         # gradients are summed over the others last, when a device has those of its own part alone
-        y = jax.lax.pcast(y, tuple(axis for axis in RULES["batch"] if axis not in split), to="varying")
+        y = jax.lax.pcast(p.get_value(), tuple(axis for axis in RULES["batch"] if axis not in split), to="varying")
         for place, name in enumerate(p.axes):
             if name in axes:
-                with point("gather.along", y, place, name):
-                    y = jax.lax.all_gather(y, RULES[name], axis=place, tiled=True)
+                with point("gather.along", y, place, name, sent):
+                    y = gather_whole(y, RULES[name], place, sent)
         return p.replace(y)
 
     return jax.tree.map(whole, experts, is_leaf=lambda x: isinstance(x, nnx.Param))

@@ -28,6 +28,7 @@ class FeedForward(nnx.Module):
         D, F = config.width, config.mlp_width
         self.up = Linear("BTD,DF->BTF", (D, F), ("embed", "mlp"), config.init_std, rngs)
         self.down = Linear("BTF,FD->BTD", (F, D), ("mlp", "embed"), config.init_std, rngs)
+        point("FeedForward.parameters", config, rngs, D, F)
 
     def __call__(self, x: Array) -> Array:
         up = checkpoint_name(self.up(x), "up")  # [B, T, F]

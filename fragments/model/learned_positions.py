@@ -19,7 +19,7 @@ def _(self, config, rngs):
 
 @splice("Embedding.vectors")
 def _(self, x, positions):
-    x = x + jnp.take(self.positions.astype(x.dtype), positions, axis=0)  # NaN past the longest sequence
+    x = x + jnp.take(self.positions[...], positions, axis=0).astype(x.dtype)  # NaN past the longest sequence
 
 
 @splice("check_config.together")

@@ -5,12 +5,35 @@ import jax.numpy as jnp
 from flax import nnx
 from jax import Array
 
-from generator.language import point, setting, splice
-from generator.language.roles import product
+from generator.language import point, splice
 
 
 class Config:
     init_std: float = 0.02  # standard deviation of the initial weights
+
+
+def product(equation: str, x: Array, kernel: Array, dtype: str | None = None) -> Array:
+    """jnp.einsum(equation, x, kernel) of operands in the dtype of x, the result in `dtype` or that of x.
+
+    The kernel's gradient is summed in the dtype of the kernel, over tokens and over devices. Its operands are in the
+    order that is faster on CPUs: XLA transposes the first of them, and fuses into that what made it.
+    """
+    inputs, weights, outputs = equation.replace("->", ",").split(",")
+
+    @jax.custom_gradient
+    def einsum(x, kernel):
+        def backward(dy):
+            dx = jnp.einsum(f"{outputs},{weights}->{inputs}", dy, kernel.astype(x.dtype)).astype(x.dtype)
+            return dx, jnp.einsum(f"{inputs},{outputs}->{weights}", x, dy, preferred_element_type=kernel.dtype)
+
+        return jnp.einsum(equation, x, kernel.astype(x.dtype), preferred_element_type=dtype), backward
+
+    return einsum(x, kernel)
+
+
+def add_bias(y: Array, bias: Array) -> Array:
+    """y + bias in the dtype of y; the gradient of the bias is summed in its own, as each row has a cast for itself."""
+    return y + jnp.broadcast_to(bias, y.shape).astype(y.dtype)
 
 
 class Linear(nnx.Module):
@@ -28,10 +51,7 @@ class Linear(nnx.Module):
         point("Linear.parameters", equation, shape, axes)
 
     def __call__(self, x: Array) -> Array:
-        if setting("ordered_gradients"):
-            y = product(self.equation, x, self.kernel.astype(x.dtype))
-        else:
-            y = jnp.einsum(self.equation, x, self.kernel.astype(x.dtype))
+        y = product(self.equation, x, self.kernel.get_value())
         point("Linear.output", x, y)
         return y
 

@@ -4,6 +4,7 @@ import jax.numpy as jnp
 from flax import nnx
 
 from generator.language import splice
+from generator.language.roles import add_bias
 
 
 @splice("Linear.parameters")
@@ -15,4 +16,4 @@ def _(self, equation, shape, axes):
 
 @splice("Linear.output")
 def _(self, y):
-    y = y + self.bias.astype(y.dtype)
+    y = add_bias(y, self.bias[...])

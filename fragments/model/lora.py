@@ -15,7 +15,17 @@ from flax import nnx
 from jax import Array
 
 from generator.language import excludes, splice
-from generator.language.roles import Decoder, InputError, Later, Linear, loss, make_optimizer, named_arrays, new_state
+from generator.language.roles import (
+    Decoder,
+    InputError,
+    Later,
+    Linear,
+    loss,
+    make_optimizer,
+    named_arrays,
+    new_state,
+    product,
+)
 
 excludes("muon")
 
@@ -33,7 +43,8 @@ class Adapter(nnx.Module):
         x, kernel, y = linear.equation.replace("->", ",").split(",")
         down = "".join(letter for letter in kernel if letter not in y) + "r"
         up = "r" + "".join(letter for letter in kernel if letter not in x)
-        self.equation = f"{x},{down},{up}->{y}"
+        inner = "".join(letter for letter in x if letter not in kernel) + "r"
+        self.equations = f"{x},{down}->{inner}", f"{inner},{up}->{y}"
         self.merged = f"...{down},...{up}->...{kernel}"
         self.scale = config.lora_alpha / config.lora_rank
         stack = linear.kernel.shape[: -len(kernel)]  # of layers
@@ -45,7 +56,8 @@ class Adapter(nnx.Module):
         self.up = nnx.LoRAParam(jnp.zeros(shapes[1]), axes=tuple(axes[letter] for letter in up))
 
     def __call__(self, x: Array) -> Array:
-        return self.scale * jnp.einsum(self.equation, x, self.down.astype(x.dtype), self.up.astype(x.dtype))
+        inner = product(self.equations[0], x, self.down.get_value())
+        return self.scale * product(self.equations[1], inner, self.up.get_value())
 
     def product(self) -> Array:
         """What the adapter adds to the kernel, in its shape."""

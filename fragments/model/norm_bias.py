@@ -24,13 +24,19 @@ def _():
     yield "norm.bias", "model.norm.bias", "d -> d"
 
 
-@splice("hf.attention_norm")
+@splice("hf.attention_norm", optional=True)
 def _():
     proceed()
     yield "attention_norm.bias", "model.layers.{}.input_layernorm.bias", "d -> d"
 
 
-@splice("hf.mlp_norm")
+@splice("hf.mlp_norm", optional=True)
 def _():
     proceed()
     yield "mlp_norm.bias", "model.layers.{}.post_attention_layernorm.bias", "d -> d"
+
+
+@splice("hf.parallel_norm", optional=True)
+def _():
+    proceed()
+    yield "norm.bias", "model.layers.{}.input_layernorm.bias", "d -> d"

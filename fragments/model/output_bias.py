@@ -4,6 +4,7 @@ import jax.numpy as jnp
 from flax import nnx
 
 from generator.language import requires, splice
+from generator.language.roles import add_bias
 
 requires("query_key_value_bias")
 
@@ -15,7 +16,7 @@ def _(self, config):
 
 @splice("Attention.output")
 def _(self, y):
-    y = y + self.out_bias.astype(y.dtype)
+    y = add_bias(y, self.out_bias[...])
 
 
 @splice("hf.layer_tensors")

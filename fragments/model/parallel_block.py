@@ -6,7 +6,7 @@ Source: Chowdhery et al. 2022, arXiv 2204.02311, section 2.
 from flax import nnx
 from jax import Array
 
-from generator.language import splice
+from generator.language import point, splice
 from generator.language.roles import Attention, Config, FeedForward, Norm, shard
 
 
@@ -17,13 +17,16 @@ class Block(nnx.Module):
         self.norm = Norm(config.width, config.norm_epsilon)
         self.attention = Attention(config, rngs)
         self.mlp = FeedForward(config, rngs)
+        point("Block.parameters", config, rngs)
 
     def __call__(self, x: Array) -> Array:
         h = self.norm(x)
         attended = self.attention(h)
+        point("Block.attended", h, attended)
         return shard(x + attended + self.mlp(h), "batch", "sequence", "residual")
 
 
 @splice("hf.layer_tensors")
 def _():
-    yield "norm.scale", "model.layers.{}.input_layernorm.weight", "d -> d"
+    with point("hf.parallel_norm"):
+        yield "norm.scale", "model.layers.{}.input_layernorm.weight", "d -> d"

@@ -7,6 +7,7 @@ import jax.numpy as jnp
 from flax import nnx
 
 from generator.language import splice
+from generator.language.roles import add_bias
 
 
 @splice("Attention.parameters")
@@ -19,9 +20,9 @@ def _(self, config):
 
 @splice("Attention.heads", before="rope qk_norm attention_temperature")
 def _(self, q, k, v):
-    q = q + self.query_bias.astype(q.dtype)
-    k = k + self.key_bias.astype(k.dtype)
-    v = v + self.value_bias.astype(v.dtype)
+    q = add_bias(q, self.query_bias[...])
+    k = add_bias(k, self.key_bias[...])
+    v = add_bias(v, self.value_bias[...])
 
 
 @splice("hf.layer_tensors")

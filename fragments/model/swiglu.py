@@ -25,6 +25,7 @@ class FeedForward(nnx.Module):
         self.gate = Linear("BTD,DF->BTF", (D, F), ("embed", "mlp"), std, rngs)
         self.up = Linear("BTD,DF->BTF", (D, F), ("embed", "mlp"), std, rngs)
         self.down = Linear("BTF,FD->BTD", (F, D), ("mlp", "embed"), std, rngs)
+        point("FeedForward.parameters", config, rngs, D, F)
 
     def __call__(self, x: Array) -> Array:
         gate, up = checkpoint_name(self.gate(x), "gate"), checkpoint_name(self.up(x), "up")  # [B, T, F]

@@ -10,7 +10,7 @@ import jax.numpy as jnp
 from jax import Array
 
 from generator.language import excludes, requires, splice
-from generator.language.roles import RULES, Experts, dispatch, gather
+from generator.language.roles import RULES, Experts, dispatch, gather, gather_whole
 
 requires("dropless")
 excludes("expert_exchange")  # by which experts stay along the axis of tokens
@@ -38,6 +38,6 @@ def _(experts, rows, y, sizes):
 
 
 @splice("gather.along", optional=True)
-def _(y, place, name):
+def _(y, place, name, sent):
     tokens = tuple(axis for axis in RULES[name] if axis in RULES["batch"])  # along which devices have other tokens
-    y = jax.lax.all_gather(y, tokens, axis=place, tiled=True)
+    y = gather_whole(y, tokens, place, sent)

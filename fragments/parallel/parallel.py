@@ -71,3 +71,14 @@ def shard(x: Array, *axes: str | None) -> Array:
     x = jax.lax.with_sharding_constraint(x, PartitionSpec(*(RULES.get(axis) for axis in axes)))
     point("shard.laid_out", x, axes)
     return x
+
+
+def gather_whole(x: Array, axes: tuple[str, ...], axis: int, dtype: str) -> Array:
+    """On one device: x whole along these axes of the mesh, sent in `dtype`; its gradient is summed in that of x."""
+
+    @jax.custom_gradient
+    def gather(x):
+        y = jax.lax.all_gather(x.astype(dtype), axes, axis=axis, tiled=True).astype(x.dtype)
+        return y, lambda dy: jax.lax.psum_scatter(dy, axes, scatter_dimension=axis, tiled=True)
+
+    return gather(x)

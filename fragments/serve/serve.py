@@ -1,7 +1,7 @@
 """Serving over HTTP, by OpenAI's interface."""
 
 import asyncio
-import contextlib
+import concurrent.futures
 import dataclasses
 import functools
 import hmac
@@ -20,34 +20,44 @@ from prometheus_client import generate_latest
 from starlette import requests
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
+from starlette.middleware import Middleware
+from starlette.middleware.cors import CORSMiddleware
 from starlette.responses import HTMLResponse, Response
 from starlette.routing import Route
-from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from generator.language.roles import (
     Answer,
+    Answering,
     ByteTokenizer,
     Chat,
     Completion,
     Engine,
     EngineSettings,
     EngineThread,
+    ExitCode,
     FileTokenizer,
+    HTTPProtocol,
     InputError,
     Refusal,
+    Sampling,
     ServeMetrics,
     as_json,
     default_draws,
     ending_with_messages,
+    gate,
+    is_address,
     load_chat_template,
     load_ends,
     load_generation,
     load_to_serve,
+    own_names,
     read_fields,
     refuse,
     tokenizer_to_serve,
     with_defaults,
 )
+
+ANSWERED = {"/v1/completions": Completion, "/v1/chat/completions": Chat}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -64,131 +74,207 @@ class ServeSettings:
     host: str = "127.0.0.1"  # 0.0.0.0: for other machines too
     port: int = 8000  # 0: a free one
     model: str = __package__ or ""  # what clients call it
-    api_key: str = ""  # that clients must have; "": the environment's SERVE_API_KEY, or none
+    api_key: tuple[str, ...] = ()  # of which clients must have one; none: those of SERVE_API_KEY, with commas between
+    without_key: bool = False  # other machines need no key
+    allow_host: tuple[str, ...] = ()  # names of the server beside localhost and its own; *: any
+    allow_origin: tuple[str, ...] = ()  # whose pages may ask, as https://example.org; *: any
     max_body: int = 4 * 2**20  # bytes of a request
-    request_seconds: int = 30  # for a client to send a request
+    client_seconds: int = 30  # for a client to send the head or the body of a request, or to read
+    request_seconds: int = 3600  # for the answer of a request
+    step_seconds: int = 600  # for a step of the engine, after which the server ends
     drain_seconds: int = 60  # for what runs when SIGTERM comes
+
+    @property
+    def keys(self) -> tuple[str, ...]:
+        """The keys of clients. InputError: an empty one, or none where other machines get in."""
+        keys, given = self.api_key, os.environ.get("SERVE_API_KEY")
+        keys = keys or (() if given is None else tuple(given.split(",")))
+        if not all(key.strip() for key in keys):
+            raise InputError("--api-key or SERVE_API_KEY is empty: give a key, or leave it out")
+        is_own = self.host == "localhost" or (is_address(self.host) and self.host in ("::1", "127.0.0.1"))
+        if not (keys or is_own or self.without_key):
+            raise InputError(f"--host {self.host} lets other machines in: set SERVE_API_KEY, or give --without-key")
+        return keys
 
 
 class Server:
     """Answers HTTP requests with what the engine makes of them."""
 
     def __init__(self, settings: ServeSettings, engine: EngineThread, tokenizer: ByteTokenizer | FileTokenizer):
-        self.settings, self.engine, self.tokenizer = settings, engine, tokenizer
+        self.settings, self.engine, self.tokenizer, self.keys = settings, engine, tokenizer, settings.keys
         self.metrics, self.config = ServeMetrics(engine.engine), engine.engine.config
         self.template = load_chat_template(tokenizer, settings.tokenizer or self.config.tokenizer)
+        self.shared = Answering(settings.model, engine, tokenizer, self.template, self.metrics)
+        self.special = {text: token for token, text in tokenizer.special.items()}
+        is_file = isinstance(tokenizer, FileTokenizer)
+        longest = max(len(text.encode()) for text in tokenizer.tokenizer.get_vocab()) if is_file else 1
+        self.most_bytes = engine.engine.room * longest  # of a text that fits into the context
+        self.draining, self.started = False, int(time.time())
+        self.reading = 0  # bytes of requests that have not ended
+        # what tokenises, apart by kind: a template that takes long does not hold up texts
+        self.threads = {path: concurrent.futures.ThreadPoolExecutor(2) for path in ANSWERED}
         draws = default_draws(load_generation(self.config.tokenizer), sampled=True)
-        self.active, self.draining, self.started = 0, False, int(time.time())  # active: answers that are being sent
         routes = [
-            Route(
-                "/v1/completions", functools.partial(self.answer, with_defaults(Completion, draws)), methods=["POST"]
+            *(
+                Route(path, functools.partial(self.answer, with_defaults(kind, draws)), methods=["POST"])
+                for path, kind in ANSWERED.items()
             ),
-            Route("/v1/chat/completions", functools.partial(self.answer, with_defaults(Chat, draws)), methods=["POST"]),
             Route("/v1/models", self.models),
+            Route("/v1/models/{name:path}", self.model),
             Route("/health", self.health),
+            Route("/ready", self.ready),
             Route("/metrics", self.numbers),
             Route("/", self.page),
         ]
+        hosts, origins = own_names(settings.host) | {x.lower() for x in settings.allow_host}, settings.allow_origin
+        around = [Middleware(gate, hosts, set(origins), self.metrics.answers)]
+        if origins:
+            named = {"allow_methods": ["GET", "POST"], "allow_headers": ["*"], "expose_headers": ["x-request-id"]}
+            around.append(Middleware(CORSMiddleware, allow_origins=origins, **named))
         handlers = {error: refuse for error in (Refusal, HTTPException, Exception)}
-        self.app = Starlette(routes=routes, exception_handlers=handlers)
+        self.app = Starlette(routes=routes, middleware=around, exception_handlers=handlers)
 
     async def answer(self, kind: type[Completion | Chat], http: requests.Request) -> Answer:
-        self.check_client(http)
+        key = self.check_client(http)
         if self.draining:
             raise Refusal(503, "the server is about to end: ask another")
-        asked = read_fields(await self.read_body(http), kind)
+        if not self.engine.ready.is_set():
+            raise Refusal(503, "the server compiles its programs: ask again")
+        content = await self.read_body(http)
+        prepared = functools.partial(self.prepare, kind, content)
+        asked, wanted = await asyncio.get_running_loop().run_in_executor(self.threads[http.url.path], prepared)
+        return Answer(self.shared, asked, wanted, asked.salt(key), http.state.id)
+
+    def prepare(
+        self, kind: type[Completion | Chat], content: bytes
+    ) -> tuple[Completion | Chat, list[tuple[list[int], Sampling]]]:
+        """A request, and the prompt and sampling of each choice. For a thread: it takes time by what was sent."""
+        asked = read_fields(content, kind)
+        size, most, room = self.config.vocab_size, self.engine.engine.settings.queue, self.engine.engine.room
         if asked.model not in ("", name := self.settings.model):
             raise Refusal(404, f"there is no model {asked.model!r}: ask {name!r}", "model", "model_not_found")
+        if (count := len(asked.prompts) * asked.n) > most:
+            raise Refusal(400, f"{count} choices: at most {most} at once", "n")
         try:
-            prompts = await asyncio.to_thread(asked.encode, self.tokenizer, self.template)
+            prompts = asked.encode(self.tokenizer, self.template, room, self.most_bytes)
         except InputError as error:  # a text, and no tokenizer
             raise Refusal(400, str(error), "prompt") from None
-        size, most = self.config.vocab_size, self.engine.engine.settings.queue
+        if (longest := max(map(len, prompts))) > room:
+            raise Refusal(400, f"the prompt has {longest} tokens, the context {room}", "prompt")
         if wrong := [token for prompt in prompts for token in prompt if not 0 <= token < size]:
             raise Refusal(400, f"token {wrong[0]}: the vocabulary has {size}", "prompt")
-        if len(prompts) * asked.n > most:
-            raise Refusal(400, f"{len(prompts) * asked.n} choices: at most {most} at once", "n")
         seed = secrets.randbits(31) if asked.seed is None else asked.seed
-        room = self.engine.engine.room
-        wanted = [(p, asked.sampling(seed + i, room - len(p), size)) for p in prompts for i in range(asked.n)]
-        return Answer(self, asked, wanted)
+        choices = [(prompt, seed + i) for prompt in prompts for i in range(asked.n)]
+        return asked, [(p, asked.sampling(seed, room - len(p), size, self.special)) for p, seed in choices]
 
     async def read_body(self, http: requests.Request) -> bytes:
         """The JSON of a request. What is not declared as JSON is refused, as any page may make a browser send it."""
         if http.headers.get("content-type", "").partition(";")[0].strip().lower() != "application/json":
             raise Refusal(415, "send JSON, with Content-Type: application/json")
-        content, most, seconds = bytearray(), self.settings.max_body, self.settings.request_seconds
+        content, most, seconds = bytearray(), self.settings.max_body, self.settings.client_seconds
+        too_long = Refusal(413, f"the request has more than {most:,} bytes")
+        if int(http.headers.get("content-length", 0)) > most:
+            raise too_long
         try:
             async with asyncio.timeout(seconds):
                 async for part in http.stream():
                     content += part
+                    self.reading += len(part)
                     if len(content) > most:
-                        raise Refusal(413, f"the request has more than {most:,} bytes")
+                        raise too_long
+                    if self.reading > 16 * most:  # of many slow clients, which together would take all memory
+                        raise Refusal(429, "too many long requests come at once: try again")
         except TimeoutError:
             raise Refusal(408, f"the request took more than {seconds} seconds to come") from None
         except requests.ClientDisconnect:
             raise Refusal(400, "the request ended before its end") from None  # nobody reads it
+        finally:
+            self.reading -= len(content)
         return bytes(content)
 
-    def check_client(self, http: requests.Request) -> None:
-        key = self.settings.api_key or os.environ.get("SERVE_API_KEY", "")
-        given = http.headers.get("authorization", "").removeprefix("Bearer ")
-        if key and not hmac.compare_digest(given.encode("latin-1"), key.encode()):
+    def check_client(self, http: requests.Request) -> str:
+        """The key of a client, which is the server's or one of its keys; "" where none is asked for."""
+        scheme, _, given = http.headers.get("authorization", "").partition(" ")
+        known = [key for key in self.keys if hmac.compare_digest(given.strip().encode("latin-1"), key.encode())]
+        if self.keys and not (known and scheme.lower() == "bearer"):
             raise Refusal(401, "give the server's key: Authorization: Bearer KEY", code="invalid_api_key")
+        return known[0] if known else ""
+
+    @property
+    def entry(self) -> dict[str, Any]:
+        model = {"id": self.settings.model, "object": "model", "created": self.started, "owned_by": "owner"}
+        return model | {"max_model_len": self.engine.engine.room}
 
     async def models(self, http: requests.Request) -> Response:
         self.check_client(http)
-        model = {"id": self.settings.model, "object": "model", "created": self.started, "owned_by": "owner"}
-        return as_json({"object": "list", "data": [model | {"max_model_len": self.engine.engine.room}]})
+        return as_json({"object": "list", "data": [self.entry]})
+
+    async def model(self, http: requests.Request) -> Response:
+        self.check_client(http)
+        if (name := http.path_params["name"]) != self.settings.model:
+            raise Refusal(404, f"there is no model {name!r}", "model", "model_not_found")
+        return as_json(self.entry)
 
     async def health(self, _: requests.Request) -> Response:
-        well = not (self.draining or self.engine.failed)
-        return as_json({"status": "ok" if well else "ending"}, 200 if well else 503)
+        """Whether the process is worth keeping: it is while it compiles, and while it ends what runs."""
+        failed = self.engine.failed
+        return as_json({"status": "the engine failed" if failed else "ok"}, 503 if failed else 200)
 
-    async def numbers(self, _: requests.Request) -> Response:
+    async def ready(self, _: requests.Request) -> Response:
+        """Whether requests would be answered now."""
+        ready = self.engine.ready.is_set() and not (self.draining or self.engine.failed)
+        return as_json({"status": "ok" if ready else "not ready"}, 200 if ready else 503)
+
+    async def numbers(self, http: requests.Request) -> Response:
+        self.check_client(http)
         return Response(generate_latest(self.metrics.registry), media_type="text/plain; version=0.0.4")
 
     async def page(self, _: requests.Request) -> Response:
-        return HTMLResponse(Path(__file__).with_name("page.html").read_text())
+        page = Path(__file__).with_name("page.html").read_text()
+        return HTMLResponse(page.replace('name="chat"', 'name="chat" checked') if self.template else page)
 
     async def run(self, listener: socket.socket) -> None:
         """Serves until the engine fails, or SIGTERM or SIGINT comes, after which what runs has time to end."""
-        waits = {"timeout_graceful_shutdown": 5, "timeout_keep_alive": self.settings.request_seconds}
-        options = {"http": HTTPProtocol, "lifespan": "off", "log_level": "warning", "backlog": 4096}
-        http = uvicorn.Server(uvicorn.Config(self.app, **waits, **options))
+        options = {"http": HTTPProtocol, "ws": "none", "lifespan": "off", "log_level": "warning", "backlog": 4096}
+        options |= {"server_header": False, "timeout_keep_alive": self.settings.client_seconds}
+        limits = uvicorn.Config(self.app, **options)
+        http = uvicorn.Server(limits)
 
         def drain(*_: Any) -> None:  # a second signal waits for nothing
-            http.should_exit, self.draining = self.draining, True
+            http.should_exit = http.force_exit = self.draining
+            self.draining = True
 
         http.handle_exit = drain
-        serving = asyncio.create_task(http.serve([listener]))
+        serving, announced = asyncio.create_task(http.serve([listener])), False
         while not (serving.done() or self.draining or self.engine.failed):
             await asyncio.sleep(0.1)
-        with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(self.settings.drain_seconds):
-                while self.active and not (http.should_exit or self.engine.failed):
-                    await asyncio.sleep(0.1)
+            self.engine.watch(self.settings.step_seconds)
+            if self.engine.ready.is_set() and not announced:
+                host, port = listener.getsockname()[:2]
+                print(f"{self.settings.model} at http://{f'[{host}]' if ':' in host else host}:{port}", flush=True)
+                announced = True
+        until = time.monotonic() + (1 if self.engine.failed else self.settings.drain_seconds)
+        while self.shared.active and time.monotonic() < until and not http.should_exit:
+            await asyncio.sleep(0.1)
+            self.engine.watch(self.settings.step_seconds)
+        limits.timeout_graceful_shutdown = max(1, int(until - time.monotonic()))  # for clients to read the rest
         http.should_exit = True
         await serving
-
-
-class HTTPProtocol(H11Protocol):
-    """Closes a connection that sends no whole head of a request in time, as uvicorn does not."""
-
-    def connection_made(self, transport: asyncio.Transport) -> None:
-        super().connection_made(transport)
-        self.loop.call_later(self.timeout_keep_alive, lambda: None if self.cycle else transport.close())
 
 
 @ending_with_messages()
 def main() -> None:
     settings = tyro.cli(ServeSettings, prog=f"python -m {__package__}.serve")
-    if min(settings.max_body, settings.request_seconds, settings.drain_seconds) < 1:
-        raise InputError("--max-body, --request-seconds, --drain-seconds: must be at least 1")
+    seconds = {name: getattr(settings, f"{name}_seconds") for name in ("client", "request", "step", "drain")}
+    if min(settings.max_body, *seconds.values()) < 1:
+        raise InputError(f"--max-body, {', '.join(f'--{name}-seconds' for name in seconds)}: must be at least 1")
     if not settings.model:
         raise InputError("--model: must be a name")
+    _ = settings.keys  # refused before a model is read
+    listener = socket.socket(socket.AF_INET6 if ":" in settings.host else socket.AF_INET)
+    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
-        listener = socket.create_server((settings.host, settings.port), backlog=4096)
+        listener.bind((settings.host, settings.port))  # who connects is refused until there is a model
     except (OSError, OverflowError, TypeError) as error:  # the last where the name is none
         raise InputError(f"--host {settings.host} --port {settings.port}: {error}: give others") from None
     _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
@@ -197,20 +283,20 @@ def main() -> None:
     config, model, mesh = load_to_serve(*source, settings.dtype, settings.mesh_tensor, settings.int8)
     tokenizer = tokenizer_to_serve(settings.tokenizer, config.tokenizer)
     engine = Engine(config, model, load_ends(tokenizer, config.tokenizer), settings.engine, mesh)
-    for line in engine.warm_up():
-        print(f"compiled {line}", flush=True)
 
-    async def serve() -> bool:
-        thread = EngineThread(engine)
+    async def serve() -> EngineThread:
+        thread = EngineThread(engine, settings.request_seconds)
+        server = Server(settings, thread, tokenizer)
         thread.start()
-        host, port = listener.getsockname()[:2]
-        print(f"{settings.model} at http://{host}:{port}", flush=True)
-        await Server(settings, thread, tokenizer).run(listener)
-        thread.calls.put(None)
-        thread.join(5)
-        return thread.failed
+        await server.run(listener)
+        thread.end()
+        return thread
 
-    sys.exit(asyncio.run(serve()))
+    thread = asyncio.run(serve())
+    if thread.is_alive():  # in a program of the device, which nothing interrupts
+        sys.stdout.flush()
+        os._exit(ExitCode.HUNG if thread.failed else 0)
+    sys.exit(thread.failed)
 
 
 if __name__ == "__main__":

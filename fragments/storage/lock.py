@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 import jax
 from etils import epath
 
-from generator.language.roles import WAITS, InputError, together
+from generator.language.roles import WAITS, ExitCode, InputError, together
 
 RENEWAL = 3  # seconds between renewals of a lock
 LEASE = 30  # seconds after which a lock that was not renewed is that of a dead process
@@ -36,7 +36,9 @@ def locked(directory: epath.Path) -> Iterator[Callable[[], None]]:
 
     def check() -> None:
         if (text := read()) and not text.startswith(holder):
-            raise InputError(f"{directory}: in use by {text}: stop that run, or give another directory")
+            # one that was ours was not renewed in time: a scheduler may try again
+            code = ExitCode.STORAGE if thread.ident else ExitCode.MISTAKE
+            raise InputError(f"{directory}: in use by {text}: stop that run, or give another directory", code)
 
     def write() -> None:
         new = path.with_name("lock.new")

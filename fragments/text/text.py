@@ -1,4 +1,4 @@
-"""Text of tokens as they come, and what stops it."""
+"""Text of tokens as they come."""
 
 import codecs
 
@@ -13,21 +13,20 @@ def load_ends(tokenizer: ByteTokenizer | FileTokenizer, path: str) -> set[int]:
 
 
 class Text:
-    """The text of tokens as they come, up to the first of the strings that stop it.
+    """The text of tokens as they come.
 
     What is given out never changes, and in the end it is what `decode` makes of all tokens at once. So a character
     waits for the last of its bytes. Where bytes are tokens of their own (`<0xE4>`, Llama 2), one byte that fits nowhere
-    turns its whole run of bytes into U+FFFD, so a run waits for its end. What may begin a stop string waits, too. The
-    cost of a token does not grow with the text.
+    turns its whole run of bytes into U+FFFD, so a run waits for its end. The cost of a token does not grow with the
+    text.
     """
 
-    def __init__(self, tokenizer: ByteTokenizer | FileTokenizer, prompt: list[int], stops: list[str]):
-        self.tokenizer, self.stops = tokenizer, stops
+    def __init__(self, tokenizer: ByteTokenizer | FileTokenizer, prompt: list[int]):
+        self.tokenizer = tokenizer
         self.utf8 = codecs.getincrementaldecoder("utf-8")("replace")
         self.before: list[int] = []  # the last token with text, which says how the next one is written
         self.run: list[int] = []  # bytes whose text is not certain, at most one run
         self.given = 0  # characters of the run that belong to the prompt
-        self.held, self.stopped = "", False
         if tokenizer.byte_level:
             self.decode_token_bytes(prompt[-CONTEXT:])
         else:
@@ -55,34 +54,16 @@ class Text:
     def add(self, token: int) -> str:
         """What is certain of the text with one more token, and was not before."""
         if not self.tokenizer.has_text(token):
-            if self.tokenizer.special.get(token) not in self.stops:
-                return ""
-            text = self.end()
-            self.stopped = True
-            return text
+            return ""
         if self.tokenizer.byte_level:
-            return self.cut(self.decode_token_bytes([token]))
+            return self.decode_token_bytes([token])
         if self.is_byte(token):
             self.run.append(token)
             return ""
         new = self.end_run([token])
         self.before = [token]
-        return self.cut(new)
+        return new
 
     def end(self) -> str:
         """What was held back, as no more tokens come."""
-        rest = self.utf8.decode(b"", final=True) if self.tokenizer.byte_level else self.end_run([])
-        return self.cut(rest) + self.held if not self.stopped else ""
-
-    def cut(self, new: str) -> str:
-        self.held += new
-        found = [at for stop in self.stops if (at := self.held.find(stop)) >= 0]
-        self.stopped = bool(found)
-        certain = min(found or map(self.first_beginning, self.stops), default=len(self.held))
-        text, self.held = self.held[:certain], "" if found else self.held[certain:]
-        return text
-
-    def first_beginning(self, stop: str) -> int:
-        """Where what is held may go on as a stop string; its length where it may not."""
-        starts = range(max(len(self.held) - len(stop) + 1, 0), len(self.held))
-        return next((at for at in starts if stop.startswith(self.held[at:])), len(self.held))
+        return self.utf8.decode(b"", final=True) if self.tokenizer.byte_level else self.end_run([])

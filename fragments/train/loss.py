@@ -3,22 +3,43 @@
 Source: Hsu et al. 2024, arXiv 2410.10989, section 3.2 (chunks of tokens).
 """
 
+from typing import Literal
+
 import jax
 import jax.numpy as jnp
+from flax import nnx
 from jax import Array
 from jax.sharding import PartitionSpec
 
-from generator.language import point, splice
-from generator.language.roles import RULES, Config, Decoder, Embedding
+from generator.language import point, provide, splice
+from generator.language.roles import RULES, Config, Decoder, Embedding, gather_whole
 
 
 class Config:
     held_logits: int = 536_870_912  # logits that a device holds at a time; where there are more, it computes them twice
+    # in which devices sum the gradients of matrices; bfloat16: half of the bytes, and each partial sum is rounded
+    gradient_dtype: Literal["float32", "bfloat16"] = "float32"
 
 
 @splice("check_config.bounds")
 def _(bounds):
     bounds.update(held_logits=(1, 2**63 - 1))
+
+
+@splice("check_config.together")
+def _(config, problems):
+    if config.gradient_dtype == "bfloat16" and config.dtype == "float32":
+        problems.append("--gradient-dtype bfloat16: would round the parameters: give --dtype bfloat16 as well")
+
+
+def with_matrices_in(dtype: str, model: Decoder) -> Decoder:
+    """The model with matrices in the dtype in which their gradients are summed; what is used in fp32 stays."""
+
+    def cast(path, p):
+        is_used_in_fp32 = len(p.axes) < 2 or any(word in jax.tree_util.keystr(path) for word in ("router", "bias"))
+        return p if is_used_in_fp32 else p.replace(p.get_value().astype(dtype))
+
+    return jax.tree_util.tree_map_with_path(cast, model, is_leaf=lambda x: isinstance(x, nnx.Param))
 
 
 def score_share(
@@ -57,8 +78,7 @@ def score(embedding: Embedding, x: Array, targets: Array, config: Config) -> tup
         others = tuple(axis for axis in RULES["batch"] if axis not in RULES["embed"])
 
         def gather_and_score(kernel, vocabulary, x, targets):
-            own = jax.lax.pcast(kernel.astype(x.dtype), others, to="varying")
-            kernel = jax.lax.all_gather(own, RULES["embed"], tiled=True).astype(kernel.dtype)
+            kernel = gather_whole(jax.lax.pcast(kernel, others, to="varying"), RULES["embed"], 0, x.dtype)
             x = jax.lax.pcast(x, RULES["vocab"], to="varying")  # of whose gradient each share gives a summand
             return score_share(embedding, kernel, vocabulary, x, targets, config)
 
@@ -70,8 +90,14 @@ def score(embedding: Embedding, x: Array, targets: Array, config: Config) -> tup
     return target_logits.sum(axis=0) - log_normalizer, log_normalizer
 
 
+@provide("score_share")
+def vocabulary(vocabulary) -> Array:
+    return vocabulary
+
+
 def loss(model: Decoder, batch: dict[str, Array], config: Config) -> tuple[Array, dict[str, Array]]:
     """The loss summed over the targets that count, in nats; its cross-entropy and the number of these targets."""
+    model = with_matrices_in(config.gradient_dtype, model)
     with point("loss.hidden", model, batch, config):
         x = model.hidden(batch["tokens"])  # [B, T, D]
     log_likelihood, log_normalizer = score(model.embedding, x, batch["targets"], config)
@@ -79,5 +105,5 @@ def loss(model: Decoder, batch: dict[str, Array], config: Config) -> tuple[Array
     with point("loss.total", cross_entropy, log_normalizer, weights=batch["weights"], config=config):
         total = cross_entropy
     sums = {"cross_entropy": cross_entropy, "targets": jnp.sum(batch["weights"])}
-    point("loss.terms", total, sums, config=config)
+    point("loss.terms", total, sums, model=model, batch=batch, x=x, log_likelihood=log_likelihood, config=config)
     return total, sums

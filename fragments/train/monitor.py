@@ -63,18 +63,18 @@ class Monitor:
         self.peak, meaning = peak_flops(config.dtype)
         print(f"MFU: share of {meaning}; attention counted in full, or its causal half", flush=True)
         self.local.mkdir(parents=True, exist_ok=True)
-        self.path = self.local / "metrics.jsonl"
+        self.metrics_path = self.local / "metrics.jsonl"
         if self.local != directory and (directory / "metrics.jsonl").exists():
-            (directory / "metrics.jsonl").copy(self.path)
-        self.path.touch()
+            (directory / "metrics.jsonl").copy(self.metrics_path)
+        self.metrics_path.touch()
         try:
-            with open(self.path, "rb+") as file:
+            with open(self.metrics_path, "rb+") as file:
                 cut_after(file, step)
         except (ValueError, KeyError, TypeError):  # UnicodeDecodeError is a ValueError
-            aside = self.path.with_name(f"metrics.damaged-{time.time_ns()}.jsonl")
-            self.path.rename(aside)
-            print(f"warning: {self.path}: is damaged, and put aside as {aside.name}", file=sys.stderr)
-        self.file = open(self.path, "a", buffering=1)
+            aside = self.metrics_path.with_name(f"metrics.damaged-{time.time_ns()}.jsonl")
+            self.metrics_path.rename(aside)
+            print(f"warning: {self.metrics_path}: is damaged, and put aside as {aside.name}", file=sys.stderr)
+        self.file = open(self.metrics_path, "a", buffering=1)
         self.events = SummaryWriter(str(self.local / "tensorboard"), purge_step=step + 1)
         columns = "{task.completed}/{task.total}", BarColumn(None), "{task.description}", "ETA", TimeRemainingColumn()
         self.progress = Progress(*columns, expand=True, disable=not sys.stdout.isatty())
@@ -155,7 +155,7 @@ class Monitor:
     def draw(self) -> None:
         points = {name: ([], []) for name in ("train/loss", "eval/loss")}  # steps and values
         steps, shares = [0], []
-        with open(self.path, "rb") as file:
+        with open(self.metrics_path, "rb") as file:
             for line in file:
                 with contextlib.suppress(ValueError, KeyError, TypeError, AttributeError):  # a line that is no record
                     record = json.loads(line)

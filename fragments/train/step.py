@@ -40,9 +40,9 @@ def new_state(config: Config, model: Decoder | None = None) -> TrainState:
 
 
 def create_state(config: Config, mesh: Mesh, model: Decoder | None = None) -> TrainState:
-    """new_state, made in its place on the mesh."""
+    """new_state, made in its place on the mesh; the arrays of a model that is given are its own from then on."""
     layout = jax.tree.map(lambda x: x.sharding, abstract(lambda: new_state(config), mesh))
-    return jax.jit(lambda model: new_state(config, model), out_shardings=layout)(model)
+    return jax.jit(lambda model: new_state(config, model), out_shardings=layout, donate_argnums=0)(model)
 
 
 def train_step(state: TrainState, batch: dict[str, Array]) -> tuple[TrainState, dict[str, Array]]:
@@ -72,7 +72,7 @@ def train_step(state: TrainState, batch: dict[str, Array]) -> tuple[TrainState, 
         "train/gradient_norm": norm,
         "train/skipped": ~finite,
     }
-    point("train_step.metrics", metrics, sums=sums)
+    point("train_step.metrics", metrics, sums=sums, targets=targets, gradients=gradients, batch=batch, config=config)
     point("train_step.state", state, model, finite, config=config)
     return dataclasses.replace(state, step=state.step + 1, model=model, opt_state=opt_state), metrics
 

@@ -18,7 +18,7 @@ import numpy as np
 from etils import epath
 
 from .distributed import agree
-from .errors import InputError
+from .errors import ExitCode, InputError
 
 
 class Later(jax.ShapeDtypeStruct):
@@ -121,7 +121,9 @@ def locked(directory: epath.Path) -> Iterator[Callable[[], None]]:
 
     def check() -> None:
         if (text := read()) and not text.startswith(holder):
-            raise InputError(f"{directory}: in use by {text}: stop that run, or give another directory")
+            # one that was ours was not renewed in time: a scheduler may try again
+            code = ExitCode.STORAGE if thread.ident else ExitCode.MISTAKE
+            raise InputError(f"{directory}: in use by {text}: stop that run, or give another directory", code)
 
     def write() -> None:
         new = path.with_name("lock.new")

@@ -366,9 +366,9 @@ def in_words_of(directory: Path, hf: dict[str, Any]) -> dict[str, Any]:
         return hf
     names = [name for name, *_ in (*hf_sizes(), *hf_structure(config))]
     tokens = {name: value for name, value in there.items() if name.endswith("_token_id")}
-    # the words of rope_parameters come before hf's; the other two are of the machine and repository that it is from
-    left_out = "rope_parameters", "_name_or_path", "auto_map"
-    other = {name: value for name, value in there.items() if name not in left_out}
+    for name in "_name_or_path", "auto_map":  # a path of another machine, code of another repository
+        there.pop(name, None)
+    other = {name: value for name, value in there.items() if name != "rope_parameters"}  # whose words come before hf's
     spellings = there, other | hf | tokens, hf | tokens
     return next(it for it in spellings if all(complete(it).get(name) == complete(hf).get(name) for name in names))
 

@@ -6,7 +6,9 @@ import functools
 import hashlib
 import json
 import sys
+import time
 from collections.abc import Iterable
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -193,8 +195,9 @@ def copy_file(path: epath.Path, target: epath.Path) -> None:
 
     Raises InputError for any other link, for what is no ordinary file and for a file larger than LARGEST_FILE.
     """
-    real = absolute(str(path))
-    folder = absolute(str(path.parent))
+    is_remote = "://" in str(path)
+    # epath follows no links in `resolve`
+    real, folder = (x if is_remote else epath.Path(Path(x).resolve()) for x in (path, path.parent))
     caches = (p.parent for p in folder.parents if p.name == "snapshots" and (p.parent / "blobs").is_dir())
     root = next(caches, folder)
     if root not in real.parents:
@@ -221,20 +224,26 @@ def copy_tokenizer(tokenizer: str, directory: epath.Path, model: str = "") -> No
         copy_file(path, directory / "tokenizer.json")
 
 
-def keep_tokenizer(tokenizer: str, directory: epath.Path) -> None:
-    """Copies a tokenizer into a run's directory, unless it is there. InputError: there is another one."""
+def keep_tokenizer(tokenizer: str, directory: epath.Path, replace: bool = False) -> None:
+    """Copies a tokenizer into a run's directory, unless it is there.
+
+    Where there is another one, it is put aside with `replace`, and else InputError is raised.
+    """
     kept = epath.Path(kept_tokenizer(directory))
     if tokenizer == "bytes" or absolute(tokenizer) == kept:
         return
     if kept.exists():
-        if kept.read_bytes() != epath.Path(tokenizer).expanduser().read_bytes():
-            raise InputError(f"--tokenizer {tokenizer}: this run has another one, {kept}: give a new --checkpoint-dir")
-        return
+        if kept.read_bytes() == epath.Path(tokenizer).expanduser().read_bytes():
+            return
+        if not replace:
+            advice = "give a new --checkpoint-dir, or --allow-other-data"
+            raise InputError(f"--tokenizer {tokenizer}: this run has another one, {kept}: {advice}")
     half = kept.parent.with_name("tokenizer.half")
     half.rmtree(missing_ok=True)  # of a program that was killed
     half.mkdir(parents=True)
     copy_tokenizer(tokenizer, half, str(kept) if kept.parent.exists() else "")
-    kept.parent.rmtree(missing_ok=True)
+    if kept.parent.exists():
+        kept.parent.rename(kept.parent.with_name(f"tokenizer-{time.time_ns()}"))
     half.rename(kept.parent)
 
 

@@ -90,19 +90,20 @@ def checksums(arrays: dict[str, Any]) -> tuple[Any, Any]:
     return np.array(sums), all(finite)
 
 
-def texts_of_a_machine() -> dict[str, str]:
-    """The settings that hold text, and their defaults: paths, patterns and the like, which no checkpoint decides.
+def command_line_only() -> dict[str, Any]:
+    """The settings that no checkpoint decides, and their defaults: those that hold text, such as paths, and consent.
 
     Left out are those whose text can only name what is in this package.
     """
     names: set[str] = set()
     names.add("remat")
-    return {f.name: f.default for f in dataclasses.fields(Config) if f.type is str and f.name not in names}
+    fields = [f for f in dataclasses.fields(Config) if f.type is str or f.name.startswith("allow_")]
+    return {f.name: f.default for f in fields if f.name not in names}
 
 
 def changes(old: Config, new: Config) -> str:
     """The fields that differ: `width 64 -> 32, steps 100 -> 200`."""
-    names = [f.name for f in dataclasses.fields(Config) if f.name not in texts_of_a_machine()]
+    names = [f.name for f in dataclasses.fields(Config) if f.name not in command_line_only()]
     pairs = ((name, getattr(old, name), getattr(new, name)) for name in names)
     return ", ".join(f"{name} {a} -> {b}" for name, a, b in pairs if a != b)
 
@@ -146,7 +147,8 @@ class Checkpoints:
             cleanup_tmp_directories=True,  # half a checkpoint is there when a run was killed while it saved
         )
         self.manager = ocp.CheckpointManager(self.directory, options=options)
-        together(lambda: jax.process_index() == 0 and keep_tokenizer(config.tokenizer, self.directory))
+        kept = config.tokenizer, self.directory, config.allow_other_data
+        together(lambda: jax.process_index() == 0 and keep_tokenizer(*kept))
 
     def save(self, step: int, model: Decoder, training: Any = None, data: Batches | None = None) -> None:
         """Copies the arrays from their devices and returns; they are written in the background.
@@ -154,7 +156,7 @@ class Checkpoints:
         Raises InputError where they are not finite, and OSError where these or the ones before cannot be written.
         """
         fields = {"architecture": "glm4_moe"} | dataclasses.asdict(self.config)
-        fields |= {name: "given" for name, default in texts_of_a_machine().items() if fields[name] != default}
+        fields |= {name: "given" for name, default in command_line_only().items() if fields[name] != default}
         items = {"config": ocp.args.JsonSave(fields | {"checksum": json_checksum(fields)})}
         for item, tree in {"model": model, "training": training}.items():
             if tree is not None:
@@ -192,7 +194,7 @@ class Checkpoints:
         if there != "glm4_moe" or wrong:
             difference = f"{there} there, {'glm4_moe'} here; settings of only one: {wrong}"
             raise InputError(f"{self.directory / str(step)} is of another architecture: {difference}")
-        given = {name for name, default in texts_of_a_machine().items() if fields.pop(name, default) != default}
+        given = {name for name, default in command_line_only().items() if fields.pop(name, default) != default}
         if self.config and (
             lacking := [x for x in ("data", "eval_data") if x in given and not getattr(self.config, x)]
         ):

@@ -61,7 +61,9 @@ def field_problems(settings: object, bounds: dict[str, tuple[float, float]]) -> 
             allowed = type(value) in (int, field.type) and least <= value <= most
             wanted = f"{'an integer' if field.type is int else 'a number'} from {least:,} to {most:,}"
         else:
-            allowed = value in choices if choices else type(value) is str and value.isprintable()
+            is_text = type(value) is str and value.isprintable()
+            several = typing.get_origin(field.type) in (dict, tuple)  # whoever takes these looks at them
+            allowed = several or (value in choices if choices else is_text)
             wanted = f"one of {choices}" if choices else "printable text"
         if not allowed:
             problems.append(f"--{field.name.replace('_', '-')} {value}: must be {wanted}")
@@ -85,9 +87,12 @@ def check_config(config: Config, source: str = "") -> None:
     bounds.update(max_skipped=(0, 2**31 - 1))
     problems = field_problems(config, bounds)
     if not problems:
-        size = int(config.head_size * config.rotated_share)
+        # of an odd number, the last is rotated with its neighbour
+        size = int(config.head_size * config.rotated_share + 1) // 2 * 2
         if size % 2:
             problems.append(f"--head-size {size}: must be even, as pairs of numbers are rotated")
+        if size > config.head_size:
+            problems.append(f"--head-size {config.head_size}: must be {size} or more, for the pairs that are rotated")
         if config.dense_layers >= config.layers:
             problems.append(f"--dense-layers {config.dense_layers}: must be less than --layers {config.layers}")
         if config.experts_per_token > config.experts:
@@ -106,5 +111,7 @@ def check_config(config: Config, source: str = "") -> None:
             problems.append(f"--groups-per-token {kept}: {limited_groups_problem}")
         if config.heads % config.kv_heads:
             problems.append(f"--kv-heads {config.kv_heads}: must divide --heads {config.heads}")
+        if config.gradient_dtype == "bfloat16" and config.dtype == "float32":
+            problems.append("--gradient-dtype bfloat16: would round the parameters: give --dtype bfloat16 as well")
     if problems:
         raise InputError("\n".join(source + problem for problem in problems))

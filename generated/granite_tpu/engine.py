@@ -11,6 +11,7 @@ import collections
 import contextlib
 import dataclasses
 import functools
+import math
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
@@ -28,6 +29,8 @@ from .parallel import shard
 
 TOP = 20  # likeliest tokens that a request may ask for
 
+BIASES = 512  # tokens whose logits a request may change
+
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Sampling:
@@ -43,6 +46,9 @@ class Sampling:
     frequency_penalty: float = 0.0  # the same, for each time
     repetition_penalty: float = 1.0  # logits above 0 of all tokens so far are divided by it, others multiplied
     ignore_eos: bool = False  # go on after the end of the text
+    stop_token_ids: tuple[int, ...] = ()  # tokens that end the text too
+    min_tokens: int = 0  # tokens to add before one may end the text
+    logit_bias: dict[int, float] = dataclasses.field(default_factory=dict)  # added to the logits of these tokens
     logprobs: int = 0  # likeliest tokens to give at each place, at most 20
     prompt_logprobs: bool = False  # give log-probabilities of the prompt's tokens as well
 
@@ -59,6 +65,21 @@ class Draws(NamedTuple):
     presence_penalty: Array
     frequency_penalty: Array
     repetition_penalty: Array
+    biases: Array  # how many there are of each text
+
+
+class Biases(NamedTuple):
+    """What is added to logits: of each text up to BIASES tokens, each array [B, BIASES]."""
+
+    tokens: Array
+    values: Array
+    until: Array  # tokens added, from which on it is not added any more
+
+    def add(self, logits: Array, lengths: Array, draws: Draws) -> Array:
+        """Logits [B, V] of what follows the first `lengths` [B] tokens, with the biases."""
+        counts = jnp.arange(BIASES) < draws.biases[:, None]
+        counts &= (lengths - draws.prompt)[:, None] < self.until
+        return logits.at[jnp.arange(len(logits))[:, None], self.tokens].add(jnp.where(counts, self.values, 0))
 
 
 def penalize(logits: Array, texts: Array, lengths: Array, draws: Draws) -> Array:
@@ -87,7 +108,7 @@ def filter_logits(logits: Array, top_k: Array, top_p: Array, min_p: Array) -> Ar
     return jnp.where(logits < smallest, -jnp.inf, logits)
 
 
-def sample(logits: Array, texts: Array, lengths: Array, draws: Draws) -> Array:
+def sample(logits: Array, texts: Array, lengths: Array, draws: Draws, biases: Biases) -> Array:
     """Tokens [B] from logits [B, V] after the first `lengths` [B] tokens of texts [B, S].
 
     What no text of the batch asks for is not computed. A draw depends on the seed and the length of its text alone.
@@ -95,6 +116,7 @@ def sample(logits: Array, texts: Array, lengths: Array, draws: Draws) -> Array:
     penalties = (draws.presence_penalty, draws.frequency_penalty, draws.repetition_penalty - 1)
     penalized = jnp.any(jnp.stack(penalties) != 0)
     logits = jax.lax.cond(penalized, lambda: penalize(logits, texts, lengths, draws), lambda: logits)
+    logits = jax.lax.cond(jnp.any(draws.biases > 0), lambda x: biases.add(x, lengths, draws), lambda x: x, logits)
 
     def draw():
         scaled = logits / jnp.where(draws.temperature == 0, 1, draws.temperature)[:, None]
@@ -144,6 +166,7 @@ class Request:
     pages: list[int] = dataclasses.field(default_factory=list)
     root: bytes = b""  # before the digest of its first page: texts of different roots share no pages
     digests: list[bytes] = dataclasses.field(default_factory=list)  # of its full pages
+    biases: list[tuple[int, float, int]] = dataclasses.field(default_factory=list)  # as `Biases` has them
     drawn: int = 0  # tokens that it has once the steps under way are done
     computed: int = 0  # those of them whose keys are in pages then
     reading: bool = False  # whether that is less than what it came with
@@ -155,6 +178,10 @@ class Request:
         """The prompt and what was added."""
         return self.prompt + self.tokens
 
+    def all_ends(self, ends: set[int]) -> set[int]:
+        """The tokens that end it, where `ends` end a text that asks for nothing else."""
+        return {*self.sampling.stop_token_ids, *(() if self.sampling.ignore_eos else ends)}
+
     def next_digest(self, text: list[int], size: int) -> bytes:
         """Of the page after those whose digests there are."""
         start = len(self.digests) * size
@@ -162,7 +189,8 @@ class Request:
 
     def add(self, tokens: list[int], logprobs: list[float], tops: list[dict[int, float]], ends: set[int]) -> str | None:
         """Takes what a step brought, up to a token that ends the text. How it ends, if it does."""
-        found = [] if self.sampling.ignore_eos else [place for place, token in enumerate(tokens) if token in ends]
+        ends = self.all_ends(ends)
+        found = [place for place, token in enumerate(tokens) if token in ends]
         count = found[0] + 1 if found else len(tokens)
         self.tokens += tokens[:count]
         self.logprobs += logprobs[:count]
@@ -199,6 +227,11 @@ def write_text(texts: Array, slot: Array, text: Array) -> Array:
     return texts.at[slot].set(text)
 
 
+@jax.jit
+def write_biases(biases: Biases, slot: Array, own: Biases) -> Biases:
+    return jax.tree.map(lambda x, row: x.at[slot].set(row), biases, own)
+
+
 def likeliest(logprobs: Array) -> tuple[Array, Array]:
     logprobs, tokens = jax.lax.top_k(logprobs, min(TOP, logprobs.shape[-1]))
     return tokens, logprobs
@@ -225,7 +258,15 @@ def write(key: Array, value: Array, cache: Cache, step: StepInput, length: int) 
 
 @functools.partial(jax.jit, static_argnames=("length", "whole"), donate_argnames="texts")
 def run(
-    model: Decoder, key: Array, value: Array, texts: Array, layers: Cache, step: StepInput, length: int, whole: bool
+    model: Decoder,
+    key: Array,
+    value: Array,
+    texts: Array,
+    biases: Biases,
+    layers: Cache,
+    step: StepInput,
+    length: int,
+    whole: bool,
 ) -> tuple[StepOutput, Cache, Array]:
     """One step: at most `length` (T) tokens of each text go through the model, and the next one is drawn.
 
@@ -234,6 +275,7 @@ def run(
     Args:
         key, value: of the pool of pages.
         texts: [slots, S], all tokens so far.
+        biases: of the draws of each slot.
         whole: whether what follows each token is scored, and not the last one's alone.
     """
     (B, G), nobodys = step.guesses.shape, texts.shape[1] - 1
@@ -250,7 +292,8 @@ def run(
     logits = model.embedding.logits(x, model.embedding.kernel())  # [B, C, V]
     C = logits.shape[1]
     each = jax.tree.map(lambda x: jnp.repeat(x, C), (step.slots, step.sampling))
-    drawn = sample(logits.reshape(B * C, -1), texts[each[0]], positions.ravel() + 1, each[1]).reshape(B, C)
+    own_texts, own_biases = jax.tree.map(lambda x: x[each[0]], (texts, biases))
+    drawn = sample(logits.reshape(B * C, -1), own_texts, positions.ravel() + 1, each[1], own_biases).reshape(B, C)
     is_drawn = step.draws[:, None] & ((positions >= 0) if G else (positions + 1 == lengths[:, None]))  # [B, C]
     texts = texts.at[step.slots[:, None], jnp.where(is_drawn, positions + 1, nobodys)].set(drawn)
     following = texts[step.slots[:, None], positions + 1]  # [B, C]
@@ -288,6 +331,8 @@ class Device:
             self.key, self.value = jax.jit(lambda: empty_pages(config, pages, size, settings.int8_pages))()
             # nobody reads the last row and the last place
             self.texts = jax.jit(lambda: shard(jnp.zeros((rows + 1, longest + 2), jnp.int32), None, None))()
+            none = Biases(*(np.zeros((rows + 1, BIASES), kind) for kind in (np.int32, np.float32, np.int32)))
+            self.biases = jax.jit(lambda: jax.tree.map(lambda x: shard(jnp.array(x), None, None), none))()
         self.rows = sorted({n for n in [4, 16, 64, 256, 1024] if n < rows} | {rows})  # to draw a token each
         self.chunk, parts = chunk, {max(chunk // share, 1) for share in [1, 4, 16]}
         self.parts = {length: min(chunk // length, rows) for length in sorted(parts)}  # of prompts: length, texts
@@ -298,9 +343,11 @@ class Device:
     def warm_up(self) -> Iterator[str]:
         """Compiles all that steps can be, and says after each what it was."""
         self.write_text(self.settings.max_rows, [])
+        self.write_biases(self.settings.max_rows, [(0, 0.0, 0)])
         guesses = self.settings.guesses
         shapes = {(rows, 1) for rows in self.rows} | {(n, T) for T, most in self.parts.items() for n in (1, most)}
-        steps = [(rows, length, 0, "") for rows, length in sorted(shapes)] + [(1, self.chunk, 0, ", each scored")]
+        steps = [(rows, length, 0, "") for rows, length in sorted(shapes)]
+        steps += [(most, length, 0, ", each scored") for length, most in self.parts.items()]
         if guesses:
             steps += [(rows, 1 + guesses, guesses, f", of which {guesses} are guessed") for rows in self.rows]
         for width in self.widths:
@@ -324,9 +371,16 @@ class Device:
         with self.computing():
             self.texts = write_text(self.texts, slot, padded)
 
+    def write_biases(self, slot: int, biases: list[tuple[int, float, int]]) -> None:
+        """Gives a row its biases, at least one; how many of them count is said by each step."""
+        columns = zip(*biases, strict=True)
+        own = (np.resize(np.array(column, x.dtype), BIASES) for column, x in zip(columns, self.biases, strict=True))
+        with self.computing():
+            self.biases = write_biases(self.biases, slot, Biases(*own))
+
     def nothing(self, rows: int, pages: int, guesses: int) -> StepInput:
         """The input of a step in which nothing is to be done, with room for so many pages of each text."""
-        types = {"prompt": np.int32, "top_k": np.int32, "seed": np.uint32}
+        types = {"prompt": np.int32, "top_k": np.int32, "seed": np.uint32, "biases": np.int32}
         sampling = Draws(**{name: np.zeros(rows, types.get(name, np.float32)) for name in Draws._fields})
         sampling.top_p[:] = sampling.repetition_penalty[:] = 1
         slots, zeros = np.full(rows, self.settings.max_rows, np.int32), np.zeros(rows, np.int32)
@@ -336,9 +390,9 @@ class Device:
 
     def run(self, step: StepInput, length: int, whole: bool) -> StepOutput:
         """Starts a step."""
-        key, value, texts = self.key, self.value, self.texts
+        key, value, texts, biases = self.key, self.value, self.texts, self.biases
         with self.computing():
-            output, cache, self.texts = run(self.model, key, value, texts, self.layers, step, length, whole)
+            output, cache, self.texts = run(self.model, key, value, texts, biases, self.layers, step, length, whole)
             self.key, self.value = write(key, value, cache, step, length)
         return output
 
@@ -418,8 +472,12 @@ class Engine:
         """Compiles all that steps can be, and says after each what it was."""
         return self.device.warm_up()
 
-    def add(self, prompt: Sequence[int], sampling: Sampling) -> Request:
-        """A request, which waits for its turn. InputError: it can never be served. QueueFull: not now."""
+    def add(self, prompt: Sequence[int], sampling: Sampling, salt: bytes = b"") -> Request:
+        """A request, which waits for its turn. InputError: it can never be served. QueueFull: not now.
+
+        Args:
+            salt: only requests of the same one share pages.
+        """
         bounds = {"top_p": (1e-6, 1), "min_p": (0, 1), "top_k": (0, self.config.vocab_size), "seed": (0, 2**32 - 1)}
         bounds |= {"logprobs": (0, TOP), "repetition_penalty": (1e-3, 1e3)}
         bounds |= dict.fromkeys(("presence_penalty", "frequency_penalty"), (-100, 100))
@@ -430,16 +488,23 @@ class Engine:
         if length + most > self.longest:
             sizes = f"the prompt has {length} tokens, the context {self.longest}"
             problems.append(f"--max-tokens {most}: {sizes}: lower it, or shorten the prompt")
-        if foreign := [token for token in prompt if not 0 <= token < self.config.vocab_size]:
-            whose = f"token {foreign[0]} of another tokenizer: the vocabulary has {self.config.vocab_size}"
-            problems.append(f"the prompt has {whose}")
+        named = {"the prompt has": prompt, "logit_bias names": sampling.logit_bias}
+        for what, tokens in (named | {"stop_token_ids has": sampling.stop_token_ids}).items():
+            if foreign := [token for token in tokens if not 0 <= token < self.config.vocab_size]:
+                whose = f"token {foreign[0]} of another tokenizer: the vocabulary has {self.config.vocab_size}"
+                problems.append(f"{what} {whose}")
         if not problems and self.pages_for(length + most) > self.pages:
             problems.append(f"the pages hold {self.pages * self.settings.page_size} tokens, not {length} + {most}")
+        request = Request(list(prompt), sampling, root=salt)
+        request.biases = [(token, bias, most) for token, bias in sampling.logit_bias.items()]
+        if sampling.min_tokens:
+            request.biases += [(token, -math.inf, sampling.min_tokens) for token in request.all_ends(self.ends)]
+        if len(request.biases) > BIASES:
+            problems.append(f"{len(request.biases)} tokens have a bias or end the text: at most {BIASES} may")
         if problems:
             raise InputError("\n".join(problems))
         if len(self.waiting) >= self.settings.queue:
             raise QueueFull(f"{len(self.waiting)} requests wait")
-        request = Request(list(prompt), sampling)
         self.waiting.append(request)
         return request
 
@@ -494,6 +559,8 @@ class Engine:
             self.prefix_queries += len(text)
             self.grow(request, len(text))
             self.device.write_text(request.slot, text)
+            if request.biases:
+                self.device.write_biases(request.slot, request.biases)
 
     def share_pages(self, request: Request) -> None:
         """Gives a request the pages of its prompt that there are by now, in the place of its own."""
@@ -562,21 +629,20 @@ class Engine:
         return guesses
 
     def read_prompts(self) -> int:
-        """Starts a step of the next part of the first prompt, and of others with parts of that length. As above."""
+        """Starts a step of the next part of the first prompt, and of others with parts of that kind. As above."""
         reading = [request for request in self.rows if request.reading]
         if not reading:
             return 0
         for request in reading:
             self.skip_shared(request)
-        first, lengths = reading[0], [self.device.part_length(r.drawn - r.computed) for r in reading]
-        if whole := first.sampling.prompt_logprobs and not first.tokens:
-            length, most, alike = self.device.chunk, 1, reading[:1]
-        else:
-            length, most = lengths[0], self.device.parts[lengths[0]]
-            alike = [request for request, own in zip(reading, lengths, strict=True) if own == length]
-            alike = [request for request in alike if request is first or not request.sampling.prompt_logprobs]
-        parts = [(request, min(request.drawn - request.computed, length), []) for request in alike[:most]]
-        self.start(most if len(parts) > 1 else 1, length, parts, whole)
+        left = [request.drawn - request.computed for request in reading]
+        scored = [request.sampling.prompt_logprobs and not request.tokens for request in reading]
+        kinds = list(zip(map(self.device.part_length, left), scored, strict=True))
+        length, whole = kinds[0]
+        most = self.device.parts[length]
+        alike = [place for place, kind in enumerate(kinds) if kind == kinds[0]][:most]
+        parts = [(reading[place], min(left[place], length), []) for place in alike]
+        self.start(most if whole or len(parts) > 1 else 1, length, parts, whole)
         return 1
 
     def skip_shared(self, request: Request) -> None:
@@ -597,8 +663,9 @@ class Engine:
             step.guesses[row, : len(guesses)] = guesses
             step.tables[row, : len(request.pages)] = request.pages
             step.top[...] |= request.sampling.logprobs > 0
+            own = {"prompt": len(request.prompt), "biases": len(request.biases)}
             for name, column in step.sampling._asdict().items():
-                column[row] = len(request.prompt) if name == "prompt" else getattr(request.sampling, name)
+                column[row] = own[name] if name in own else getattr(request.sampling, name)
             request.computed += count
             self.name_pages(request)
             if request.computed == request.drawn:

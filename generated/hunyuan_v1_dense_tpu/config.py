@@ -37,19 +37,23 @@ class Config:
     remat: str = "dots"  # what the forward pass keeps: names of REMAT, with commas between
 
     # data
-    # a file, folder or pattern of text, JSONL, Parquet or ArrayRecord, or a folder that `data prepare` wrote; several
-    # by their shares of the documents, each shuffled and repeated by itself, "0.7:PATH,0.3:PATH"; "": this Python's own
-    # standard library
+    # a file, folder or pattern of text, JSONL, JSON, CSV, Parquet, Arrow or ArrayRecord, compressed or not, or a folder
+    # that `data prepare` wrote; several by their shares of the documents, each shuffled and repeated by itself,
+    # "0.7:PATH,0.3:PATH"; "": this Python's own standard library
     data: str = ""
+    text_field: str = "text"  # field or column that holds the text, in JSONL, JSON, CSV, Parquet and Arrow
     tokenizer: str = "bytes"  # path of a tokenizer.json, or bytes
     special_tokens: bool = False  # whether <|im_end|> and the like in documents are tokens, and not text
     eval_data: str = ""  # documents for evaluation, given as data is; "": a share of data, which is not trained on
     eval_share: float = 0.02  # share of the documents that is held out where there is no eval_data; 0: no evaluation
     sequence_length: int = 4096  # tokens in one training sequence
+    allow_other_data: bool = False  # whether a run may go on with other data or another tokenizer
     batch_size: int = 8  # sequences in one optimizer step, over all devices
 
     # train
     held_logits: int = 536_870_912  # logits that a device holds at a time; where there are more, it computes them twice
+    # in which devices sum the gradients of matrices; bfloat16: half of the bytes, and each partial sum is rounded
+    gradient_dtype: Literal["float32", "bfloat16"] = "float32"
     z_loss: float = 0.0  # weight of the squared log of the softmax's normalizer in the loss; 0: none
     seed: int = 0  # seed of the initial weights and of the data order
     steps: int = 1000  # optimizer steps of the whole run, over which the learning rate falls

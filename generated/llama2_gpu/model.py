@@ -22,13 +22,14 @@ from .parallel import remat_policy, shard
 
 @jax.custom_gradient
 def head_product(x: Array, kernel: Array) -> Array:
-    """x [B, T, D] and kernel [D, V] of one dtype to logits [B, T, V] in fp32, whose gradient is rounded to theirs."""
+    """x [B, T, D] and kernel [D, V] to logits [B, T, V] in fp32, whose gradient is rounded to the dtype of x."""
 
     def backward(dy):
         dy = dy.astype(x.dtype)
-        return jnp.einsum("BTV,DV->BTD", dy, kernel), jnp.einsum("BTD,BTV->DV", x, dy)
+        dkernel = jnp.einsum("BTD,BTV->DV", x, dy, preferred_element_type=kernel.dtype)
+        return jnp.einsum("BTV,DV->BTD", dy, kernel.astype(x.dtype)), dkernel
 
-    return jnp.einsum("BTD,DV->BTV", x, kernel, preferred_element_type=jnp.float32), backward
+    return jnp.einsum("BTD,DV->BTV", x, kernel.astype(x.dtype), preferred_element_type=jnp.float32), backward
 
 
 class Embedding(nnx.Module):
@@ -41,7 +42,7 @@ class Embedding(nnx.Module):
 
     def __call__(self, tokens: Array, dtype: str) -> Array:
         """tokens [B, T] -> [B, T, D]."""
-        return self.table.astype(dtype)[tokens]
+        return self.table[tokens].astype(dtype)  # in this order, the table's gradient is summed in fp32
 
     def kernel(self) -> Array:
         """The output head [D, V]."""
@@ -49,7 +50,7 @@ class Embedding(nnx.Module):
 
     def logits(self, x: Array, kernel: Array) -> Array:
         """x [B, T, D], kernel [D, V] -> [B, T, V] in fp32."""
-        return head_product(x, kernel.astype(x.dtype))
+        return head_product(x, kernel)
 
 
 class Norm(nnx.Module):
@@ -66,6 +67,25 @@ class Norm(nnx.Module):
         return y.astype(x.dtype)
 
 
+def product(equation: str, x: Array, kernel: Array, dtype: str | None = None) -> Array:
+    """jnp.einsum(equation, x, kernel) of operands in the dtype of x, the result in `dtype` or that of x.
+
+    The kernel's gradient is summed in the dtype of the kernel, over tokens and over devices. Its operands are in the
+    order that is faster on CPUs: XLA transposes the first of them, and fuses into that what made it.
+    """
+    inputs, weights, outputs = equation.replace("->", ",").split(",")
+
+    @jax.custom_gradient
+    def einsum(x, kernel):
+        def backward(dy):
+            dx = jnp.einsum(f"{outputs},{weights}->{inputs}", dy, kernel.astype(x.dtype)).astype(x.dtype)
+            return dx, jnp.einsum(f"{inputs},{outputs}->{weights}", x, dy, preferred_element_type=kernel.dtype)
+
+        return jnp.einsum(equation, x, kernel.astype(x.dtype), preferred_element_type=dtype), backward
+
+    return einsum(x, kernel)
+
+
 class Linear(nnx.Module):
     """y = einsum(x, kernel): the kernel is kept in fp32 and used in the dtype of x.
 
@@ -80,7 +100,7 @@ class Linear(nnx.Module):
         self.kernel = nnx.Param(std * jax.random.normal(rngs.params(), shape), axes=axes)
 
     def __call__(self, x: Array) -> Array:
-        return jnp.einsum(self.equation, x, self.kernel.astype(x.dtype))
+        return product(self.equation, x, self.kernel.get_value())
 
 
 def rotary_angles(positions: Array, config: Config, theta: float) -> Array:

@@ -70,6 +70,17 @@ def shard(x: Array, *axes: str | None) -> Array:
     return jax.lax.with_sharding_constraint(x, PartitionSpec(*(RULES.get(axis) for axis in axes)))
 
 
+def gather_whole(x: Array, axes: tuple[str, ...], axis: int, dtype: str) -> Array:
+    """On one device: x whole along these axes of the mesh, sent in `dtype`; its gradient is summed in that of x."""
+
+    @jax.custom_gradient
+    def gather(x):
+        y = jax.lax.all_gather(x.astype(dtype), axes, axis=axis, tiled=True).astype(x.dtype)
+        return y, lambda dy: jax.lax.psum_scatter(dy, axes, scatter_dimension=axis, tiled=True)
+
+    return gather(x)
+
+
 # what attention takes and gives: its kernel runs once in each direction
 KEEP_ATTENTION = policies.save_from_both_policies(
     policies.save_only_these_names("attention"),

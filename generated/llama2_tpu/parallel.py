@@ -74,6 +74,17 @@ def shard(x: Array, *axes: str | None) -> Array:
     return x
 
 
+def gather_whole(x: Array, axes: tuple[str, ...], axis: int, dtype: str) -> Array:
+    """On one device: x whole along these axes of the mesh, sent in `dtype`; its gradient is summed in that of x."""
+
+    @jax.custom_gradient
+    def gather(x):
+        y = jax.lax.all_gather(x.astype(dtype), axes, axis=axis, tiled=True).astype(x.dtype)
+        return y, lambda dy: jax.lax.psum_scatter(dy, axes, scatter_dimension=axis, tiled=True)
+
+    return gather(x)
+
+
 # what attention takes and gives: its kernel runs once in each direction
 KEEP_ATTENTION = policies.save_only_these_names("attention")
 

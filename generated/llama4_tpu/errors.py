@@ -77,7 +77,9 @@ def field_problems(settings: object, bounds: dict[str, tuple[float, float]]) -> 
             allowed = type(value) in (int, field.type) and least <= value <= most
             wanted = f"{'an integer' if field.type is int else 'a number'} from {least:,} to {most:,}"
         else:
-            allowed = value in choices if choices else type(value) is str and value.isprintable()
+            is_text = type(value) is str and value.isprintable()
+            several = typing.get_origin(field.type) in (dict, tuple)  # whoever takes these looks at them
+            allowed = several or (value in choices if choices else is_text)
             wanted = f"one of {choices}" if choices else "printable text"
         if not allowed:
             problems.append(f"--{field.name.replace('_', '-')} {value}: must be {wanted}")
@@ -111,5 +113,7 @@ def check_config(config: Config, source: str = "") -> None:
             problems.append(
                 f"--experts-per-token {config.experts_per_token}: must be at most --experts {config.experts}"
             )
+        if config.gradient_dtype == "bfloat16" and config.dtype == "float32":
+            problems.append("--gradient-dtype bfloat16: would round the parameters: give --dtype bfloat16 as well")
     if problems:
         raise InputError("\n".join(source + problem for problem in problems))

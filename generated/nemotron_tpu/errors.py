@@ -60,7 +60,9 @@ def field_problems(settings: object, bounds: dict[str, tuple[float, float]]) -> 
             allowed = type(value) in (int, field.type) and least <= value <= most
             wanted = f"{'an integer' if field.type is int else 'a number'} from {least:,} to {most:,}"
         else:
-            allowed = value in choices if choices else type(value) is str and value.isprintable()
+            is_text = type(value) is str and value.isprintable()
+            several = typing.get_origin(field.type) in (dict, tuple)  # whoever takes these looks at them
+            allowed = several or (value in choices if choices else is_text)
             wanted = f"one of {choices}" if choices else "printable text"
         if not allowed:
             problems.append(f"--{field.name.replace('_', '-')} {value}: must be {wanted}")
@@ -82,8 +84,13 @@ def check_config(config: Config, source: str = "") -> None:
     if not problems:
         if config.heads % config.kv_heads:
             problems.append(f"--kv-heads {config.kv_heads}: must divide --heads {config.heads}")
-        size = int(config.head_size * config.rotated_share)
+        # of an odd number, the last is rotated with its neighbour
+        size = int(config.head_size * config.rotated_share + 1) // 2 * 2
         if size % 2:
             problems.append(f"--head-size {size}: must be even, as pairs of numbers are rotated")
+        if size > config.head_size:
+            problems.append(f"--head-size {config.head_size}: must be {size} or more, for the pairs that are rotated")
+        if config.gradient_dtype == "bfloat16" and config.dtype == "float32":
+            problems.append("--gradient-dtype bfloat16: would round the parameters: give --dtype bfloat16 as well")
     if problems:
         raise InputError("\n".join(source + problem for problem in problems))

@@ -48,7 +48,7 @@ from .data import Batches, abstract_batch, fingerprint, held_out_batches
 from .distributed import join_job, require_equal, start_watchdog
 from .errors import ExitCode, InputError, Stop, check_config, ending_with_messages
 from .model import Decoder, Embedding, join_layers, routed_tokens
-from .parallel import RULES, abstract, make_mesh, named_arrays
+from .parallel import RULES, abstract, gather_whole, make_mesh, named_arrays
 from .storage import absolute, local_folder, locked, together, upload
 
 
@@ -76,6 +76,16 @@ def make_optimizer(config: Config) -> optax.GradientTransformation:
     # Loshchilov and Hutter 2019, arXiv 1711.05101
     rule = optax.adamw(rate, b1, b2, epsilon, mu_dtype=config.moments_dtype, weight_decay=decay, mask=decays)
     return optax.chain(optax.clip_by_global_norm(config.max_gradient_norm), rule)
+
+
+def with_matrices_in(dtype: str, model: Decoder) -> Decoder:
+    """The model with matrices in the dtype in which their gradients are summed; what is used in fp32 stays."""
+
+    def cast(path, p):
+        is_used_in_fp32 = len(p.axes) < 2 or any(word in jax.tree_util.keystr(path) for word in ("router", "bias"))
+        return p if is_used_in_fp32 else p.replace(p.get_value().astype(dtype))
+
+    return jax.tree_util.tree_map_with_path(cast, model, is_leaf=lambda x: isinstance(x, nnx.Param))
 
 
 def score_share(
@@ -114,8 +124,7 @@ def score(embedding: Embedding, x: Array, targets: Array, config: Config) -> tup
         others = tuple(axis for axis in RULES["batch"] if axis not in RULES["embed"])
 
         def gather_and_score(kernel, vocabulary, x, targets):
-            own = jax.lax.pcast(kernel.astype(x.dtype), others, to="varying")
-            kernel = jax.lax.all_gather(own, RULES["embed"], tiled=True).astype(kernel.dtype)
+            kernel = gather_whole(jax.lax.pcast(kernel, others, to="varying"), RULES["embed"], 0, x.dtype)
             x = jax.lax.pcast(x, RULES["vocab"], to="varying")  # of whose gradient each share gives a summand
             return score_share(embedding, kernel, vocabulary, x, targets, config)
 
@@ -131,6 +140,7 @@ def loss(
     model: Decoder, batch: dict[str, Array], config: Config, batch_sums: dict[str, Array] | None = None
 ) -> tuple[Array, dict[str, Array]]:
     """The loss summed over the targets that count, in nats; its cross-entropy and the number of these targets."""
+    model = with_matrices_in(config.gradient_dtype, model)
     x, _, expert_load, expert_scores, router_z = model.hidden(
         batch["tokens"], batch["positions"], batch["segment_ids"]
     )  # [B, T, D]
@@ -184,9 +194,9 @@ def new_state(config: Config, model: Decoder | None = None) -> TrainState:
 
 
 def create_state(config: Config, mesh: Mesh, model: Decoder | None = None) -> TrainState:
-    """new_state, made in its place on the mesh."""
+    """new_state, made in its place on the mesh; the arrays of a model that is given are its own from then on."""
     layout = jax.tree.map(lambda x: x.sharding, abstract(lambda: new_state(config), mesh))
-    return jax.jit(lambda model: new_state(config, model), out_shardings=layout)(model)
+    return jax.jit(lambda model: new_state(config, model), out_shardings=layout, donate_argnums=0)(model)
 
 
 def train_step(state: TrainState, batch: dict[str, Array]) -> tuple[TrainState, dict[str, Array]]:
@@ -332,18 +342,18 @@ class Monitor:
         self.peak, meaning = peak_flops(config.dtype)
         print(f"MFU: share of {meaning}; attention counted in full, or its causal half", flush=True)
         self.local.mkdir(parents=True, exist_ok=True)
-        self.path = self.local / "metrics.jsonl"
+        self.metrics_path = self.local / "metrics.jsonl"
         if self.local != directory and (directory / "metrics.jsonl").exists():
-            (directory / "metrics.jsonl").copy(self.path)
-        self.path.touch()
+            (directory / "metrics.jsonl").copy(self.metrics_path)
+        self.metrics_path.touch()
         try:
-            with open(self.path, "rb+") as file:
+            with open(self.metrics_path, "rb+") as file:
                 cut_after(file, step)
         except (ValueError, KeyError, TypeError):  # UnicodeDecodeError is a ValueError
-            aside = self.path.with_name(f"metrics.damaged-{time.time_ns()}.jsonl")
-            self.path.rename(aside)
-            print(f"warning: {self.path}: is damaged, and put aside as {aside.name}", file=sys.stderr)
-        self.file = open(self.path, "a", buffering=1)
+            aside = self.metrics_path.with_name(f"metrics.damaged-{time.time_ns()}.jsonl")
+            self.metrics_path.rename(aside)
+            print(f"warning: {self.metrics_path}: is damaged, and put aside as {aside.name}", file=sys.stderr)
+        self.file = open(self.metrics_path, "a", buffering=1)
         self.events = SummaryWriter(str(self.local / "tensorboard"), purge_step=step + 1)
         columns = "{task.completed}/{task.total}", BarColumn(None), "{task.description}", "ETA", TimeRemainingColumn()
         self.progress = Progress(*columns, expand=True, disable=not sys.stdout.isatty())
@@ -424,7 +434,7 @@ class Monitor:
     def draw(self) -> None:
         points = {name: ([], []) for name in ("train/loss", "eval/loss")}  # steps and values
         steps, shares = [0], []
-        with open(self.path, "rb") as file:
+        with open(self.metrics_path, "rb") as file:
             for line in file:
                 with contextlib.suppress(ValueError, KeyError, TypeError, AttributeError):  # a line that is no record
                     record = json.loads(line)

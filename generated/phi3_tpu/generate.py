@@ -14,9 +14,9 @@ from pathlib import Path
 
 import tyro
 
-from .documents import as_text
 from .engine import Engine, EngineSettings, Request, Sampling
 from .errors import InputError, ending_with_messages
+from .formats import as_text
 from .text import Text, default_draws, load_ends, load_generation
 from .tokenizer import tokenizer_to_serve
 from .weights import load_to_serve
@@ -69,7 +69,7 @@ def main() -> None:
         ids = encode(as_text(prompt.encode(errors="surrogateescape"), "--prompt"))
         longest = min(len(ids) + sampling.max_tokens, config.context_length)
         engine = Engine(config, model, ends, EngineSettings(max_rows=4, max_length=longest), mesh)
-        text = Text(tokenizer, ids, [])
+        text = Text(tokenizer, ids)
         request = engine.add(ids, sampling)
         print(tokenizer.decode(ids), end="", flush=True)
         for token in stream_tokens(engine, request):
@@ -84,7 +84,7 @@ def main() -> None:
             raise InputError(f"--prompts {prompts}: there is no prompt in it: give a file with one in each line")
         engine = Engine(config, model, ends, EngineSettings(queue=len(texts)), mesh)
         for text, request in zip(texts, engine.generate([*map(encode, texts)], sampling), strict=True):
-            added = Text(tokenizer, request.prompt, [])
+            added = Text(tokenizer, request.prompt)
             pieces = [*map(added.add, request.tokens), added.end()]
             print(json.dumps({"prompt": text, "text": "".join(pieces), "finish": request.finish}, ensure_ascii=False))
 

@@ -13,6 +13,7 @@ import collections
 import concurrent.futures
 import contextlib
 import functools
+import hashlib
 import itertools
 import json
 import math
@@ -39,8 +40,9 @@ from jax.sharding import Mesh, NamedSharding, PartitionSpec
 from tyro.conf import Positional
 
 from .config import Config
-from .documents import TEXT_BYTES, find_files, open_documents, open_files
+from .documents import find_files, open_documents, open_files
 from .errors import ExitCode, InputError, Stop, ending_with_messages
+from .formats import TEXT_BYTES
 from .parallel import RULES
 from .tokenizer import ByteTokenizer, FileTokenizer, encode_document, load_tokenizer
 
@@ -114,24 +116,31 @@ def open_prepared(data: str, shards: dict[str, int], dtype: str) -> grain.MapDat
     return grain.MapDataset.range(ends[-1]).map(read)
 
 
-def warn_of_special_tokens(data: str, tokenizer: ByteTokenizer | FileTokenizer, documents: Sequence[str]) -> None:
-    """Say how many of the first documents hold the text of special tokens, which was likely meant as tokens."""
-    first = [documents[i] for i in range(min(len(documents), 100))]
-    names = () if tokenizer.parses_special else tokenizer.special.values()
-    found = collections.Counter(name for text in first for name in names if name in text)
-    if found and tokenizer.digest != "bytes":
+def special_texts(tokenizer: ByteTokenizer | FileTokenizer) -> re.Pattern[str]:
+    """Find special tokens which stay text in documents."""
+    names = () if tokenizer.parses_special or tokenizer.digest == "bytes" else tokenizer.special.values()
+    return re.compile("|".join(map(re.escape, names)) or "(?!)")
+
+
+def count_special(tokenizer: ByteTokenizer | FileTokenizer, documents: Sequence[str]) -> collections.Counter[str]:
+    """Count the documents which hold the text of a special token, of the first 100."""
+    texts, names = (documents[i] for i in range(min(len(documents), 100))), special_texts(tokenizer)
+    return collections.Counter(name for text in texts for name in set(names.findall(text)))
+
+
+def warn_of_special_tokens(data: str, which: str, found: collections.Counter[str]) -> None:
+    """Say how many of which documents hold the text of special tokens, which was likely meant as tokens."""
+    if found:
         most = ", ".join(f"{name} in {count}" for name, count in found.most_common(3))
-        problem = (
-            f"of the first {len(first)} documents: {most}; there they are text: --special-tokens makes them tokens"
-        )
+        problem = f"of {which} documents: {most}; there they are text: --special-tokens makes them tokens"
         print(f"warning: data {data}: special tokens in documents: {problem}", file=sys.stderr)
 
 
-def open_tokens(data: str, tokenizer: ByteTokenizer | FileTokenizer) -> grain.MapDataset:
+def open_tokens(data: str, tokenizer: ByteTokenizer | FileTokenizer, field: str = "text") -> grain.MapDataset:
     """The tokens of each document of a source, after what the tokenizer begins a text with, and eos: int32 [n]."""
     description = read_description(data)
     if not description:
-        return open_documents(data).map(lambda text: encode_document(tokenizer, text))
+        return open_documents(data, field).map(lambda text: encode_document(tokenizer, text))
     if description.get("tokenizer") != identity(tokenizer):
         problem = f"its tokenizer is {description.get('tokenizer')}, and --tokenizer is {identity(tokenizer)}"
         raise InputError(f"data {data}: {problem}: give the first, or prepare the data with the second")
@@ -139,9 +148,9 @@ def open_tokens(data: str, tokenizer: ByteTokenizer | FileTokenizer) -> grain.Ma
 
 
 def fingerprint(data: str) -> list[Any]:
-    """The same for the same data: descriptions of what is prepared, sizes of other files."""
+    """The same for the same data, wherever it is: descriptions of what is prepared, names and sizes of other files."""
     paths = [path for _, path in split_mixture(data)]
-    return [read_description(path) or [file.stat().st_size for file in find_files(path)] for path in paths]
+    return [read_description(path) or [[file.name, file.stat().st_size] for file in find_files(path)] for path in paths]
 
 
 PACKING_BINS = 64  # sequences of a row that are packed together; more of them waste less and take longer to fill
@@ -191,9 +200,10 @@ def make_datasets(config: Config, split: str, rows: Sequence[int] = (0,), seed: 
     weights, paths = zip(*split_mixture(data), strict=True)
     sources = []
     for path in paths:
-        documents = open_tokens(path, tokenizer)
+        documents = open_tokens(path, tokenizer, config.text_field)
         if split == "train" and not read_description(path):
-            warn_of_special_tokens(path, tokenizer, open_documents(path))
+            found = count_special(tokenizer, open_documents(path, config.text_field))
+            warn_of_special_tokens(path, "the first 100", found)
         sources.append(grain.MapDataset.source(Pieces(documents, before, length)))
         if not len(sources[-1]):
             problem = f"{len(documents)} documents, {held_out(len(documents))} of them held out, are too few"
@@ -241,6 +251,8 @@ class Batches:
                 holders[row].add(device.process_index)
         self.rows = [row for row in range(config.batch_size) if jax.process_index() in holders[row]]
         self.kept = [row for row in self.rows if jax.process_index() == min(holders[row])]
+        tokenizer = load_tokenizer(config.tokenizer, config.special_tokens)
+        self.documents = zlib.crc32(json.dumps([fingerprint(config.data), identity(tokenizer)]).encode())
         self.start(config.seed)
 
     def start(self, seed: int) -> None:
@@ -269,12 +281,20 @@ class Batches:
     def get_state(self) -> dict[int, Any]:
         """Where the rows are that this process is the first to hold: each row's state is kept once."""
         rows = self.config.batch_size
-        return {row: {"rows": rows, "seed": self.seed, "stream": self.streams[row].get_state()} for row in self.kept}
+        known = {"rows": rows, "seed": self.seed, "documents": self.documents}
+        return {row: known | {"stream": self.streams[row].get_state()} for row in self.kept}
 
     def set_state(self, states: dict[int, Any], step: int) -> None:
-        """Goes on from the states of all rows after a step."""
+        """Goes on from the states of all rows after a step. InputError: they are of data that is not allowed."""
         if {state["rows"] for state in states.values()} != {len(states)}:
             raise ValueError("the states of some rows are missing")
+        if {state.get("documents", self.documents) for state in states.values()} != {self.documents}:
+            problem = (
+                f"--data {self.config.data} --tokenizer {self.config.tokenizer}: not what this run had up to {step}"
+            )
+            if not self.config.allow_other_data:
+                raise InputError(f"{problem}: give the same files and tokenizer, or --allow-other-data")
+            print(f"warning: {problem}", file=sys.stderr)
         if len(states) != self.config.batch_size:
             print(f"batch_size was {len(states)}: the documents come in a new order from here on")
             return self.start(self.config.seed + step)
@@ -310,7 +330,8 @@ last_opened = functools.lru_cache(maxsize=1)(open_files)  # shards of the same f
 
 def plan_shards(files: list[Path], sizes: list[int]) -> list[tuple[tuple[Path, ...], int, int]]:
     """For each shard some files, and which part of their documents it has, of how many; about the same bytes each."""
-    goal = min(max(sum(sizes) // 256, 2**20), 2**30)  # what a killed worker has to do again at most
+    # what a killed worker has to do again at most; a power of two, so that it stays where a file is repaired
+    goal = min(max(2 ** (max(sum(sizes) // 256, 1).bit_length() - 1), 2**20), 2**30)
     plan, group, total = [], [], 0
     for path, size in zip(files, sizes, strict=True):
         group, total = [*group, path], total + size
@@ -327,21 +348,40 @@ def end_with_parent() -> None:
     threading.Thread(target=lambda: (multiprocessing.parent_process().join(), os._exit(1)), daemon=True).start()
 
 
-def write_shard(path: Path, files: tuple[Path, ...], part: int, parts: int, name: str, special: bool) -> int:
-    """Writes the tokens of documents to a file, which gets its name when it is whole; the number of documents."""
-    documents, tokenizer = last_opened(files), load_tokenizer(name, special)
-    dtype = token_type(tokenizer)
+def write_shard(
+    path: Path, files: tuple[Path, ...], part: int, parts: int, field: str, name: str, special: bool
+) -> tuple[int, int, collections.Counter[str]]:
+    """Writes the tokens of documents to a file, which gets its name when it is whole.
+
+    Returns how many documents it has, how many rows its files leave out (told for the first part of them), and in how
+    many of its documents there is the text of a special token, by its name.
+    """
+    (documents, left_out), tokenizer = last_opened(files, field), load_tokenizer(name, special)
+    dtype, names, found = token_type(tokenizer), special_texts(tokenizer), collections.Counter[str]()
     numbers = range(len(documents) * part // parts, len(documents) * (part + 1) // parts)
     half = path.with_name(f"{path.name}.half-{os.getpid()}")
     try:
-        writer = ArrayRecordWriter(str(half), "group_size:1")
-        for i in numbers:
-            writer.write(encode_document(tokenizer, documents[i]).astype(dtype).tobytes())
-        writer.close()
+        with contextlib.closing(ArrayRecordWriter(str(half), "group_size:1")) as writer:
+            for text in (documents[i] for i in numbers):
+                found.update(set(names.findall(text)))
+                writer.write(encode_document(tokenizer, text).astype(dtype).tobytes())
+        half.rename(path)
     except RuntimeError as error:  # what ArrayRecord makes of an OSError
         raise OSError(f"{path}: {error}") from None
-    half.rename(path)
-    return len(numbers)
+    finally:
+        half.unlink(missing_ok=True)
+    return len(numbers), 0 if part else left_out, found
+
+
+def name_shard(files: list[tuple[str, int, int]], part: int, parts: int) -> str:
+    """A name by all that a shard is of: path, size and time of change of its files, and which part of them."""
+    return f"tokens-{hashlib.blake2b(repr((files, part, parts)).encode(), digest_size=8).hexdigest()}"
+
+
+def remove_halves(folder: Path) -> None:
+    """Removes what workers had not finished when they ended."""
+    for half in folder.glob("*.half-*"):
+        half.unlink(missing_ok=True)
 
 
 def count_records(path: Path) -> int | None:
@@ -355,15 +395,17 @@ def prepare(
     out: Positional[str],
     tokenizer: str,
     special_tokens: bool = False,
+    text_field: str = "text",
     workers: int = os.cpu_count() or 1,
 ) -> None:
     """Tokenises documents into a new folder, for --data of train. Started again, it goes on where it ended.
 
     Args:
-        source: File, folder or pattern of text, JSONL, Parquet or ArrayRecord.
+        source: File, folder or pattern of text, JSONL, JSON, CSV, Parquet, Arrow or ArrayRecord, compressed or not.
         out: Folder for the tokens.
         tokenizer: Path of a tokenizer.json, or bytes; train needs the same one.
         special_tokens: Whether <|im_end|> and the like in documents are tokens, and not text; train needs the same.
+        text_field: Field or column that holds the text, in JSONL, JSON, CSV, Parquet and Arrow.
         workers: Processes that work at the same time.
     """
     if "://" in out or workers < 1:
@@ -373,13 +415,16 @@ def prepare(
     if inside or any(folder in file.resolve().parents for file in files):
         raise InputError(f"{out}: must not be in {source}, nor that in it: give another folder")
     stats = [(stat.st_size, stat.st_mtime_ns) for stat in map(Path.stat, files)]
-    about = {"source": source, "state": zlib.crc32(repr(stats).encode())}
-    loaded = load_tokenizer(tokenizer, special_tokens)
-    wanted = about | {"tokenizer": identity(loaded)}
+    plan = plan_shards(files, [size for size, _ in stats])
+    state = dict(zip(files, stats, strict=True))
+    names = [name_shard([(str(x), *state[x]) for x in group], part, parts) for group, part, parts in plan]
+    wanted = {"source": source, "text_field": text_field}
+    wanted |= {"tokenizer": identity(load_tokenizer(tokenizer, special_tokens))}
     there = read_description(out)
     if not there and folder.exists() and any(folder.iterdir()):
         raise InputError(f"{out}: already exists: give a new folder")
-    if there and there | wanted != there:
+    # what is not whole goes on where files were repaired
+    if there and (there | wanted != there or (there["shards"] and there["shards"].keys() != set(names))):
         raise InputError(f"{out}: was prepared from other files, or for another tokenizer: give a new folder")
 
     def describe(shards: dict[str, int]) -> None:
@@ -390,34 +435,41 @@ def prepare(
     if not there:
         folder.mkdir(parents=True, exist_ok=True)
         describe({})
-    warn_of_special_tokens(source, loaded, open_files(files))
-    for half in folder.glob("*.half-*"):  # of workers that were killed
-        half.unlink()
-    plan = plan_shards(files, [size for size, _ in stats])
-    names = [f"tokens-{number:05}-of-{len(plan):05}" for number in range(len(plan))]
+    remove_halves(folder)
     found, known = {name: count_records(folder / name) for name in names}, there["shards"] if there else {}
     counts = {name: count if count == known.get(name, count) else None for name, count in found.items()}
     todo = [(name, shard) for name, shard in zip(names, plan, strict=True) if counts[name] is None]
     spawn = multiprocessing.get_context("spawn")
-    with concurrent.futures.ProcessPoolExecutor(workers, spawn, end_with_parent) as pool:
-        write = functools.partial(pool.submit, write_shard)
-        futures = {write(folder / name, *shard, tokenizer, special_tokens): name for name, shard in todo}
-        done = concurrent.futures.as_completed(futures)
-        try:
-            for future in rich.progress.track(done, "shards", len(plan), len(plan) - len(todo)):
-                counts[futures[future]] = future.result()
-        except concurrent.futures.BrokenExecutor:
-            raise Stop(f"{out}: a worker was killed, for want of memory? Try fewer --workers") from None
-        except KeyboardInterrupt:
-            raise Stop(f"{out}: stopped: the same command goes on with it", ExitCode.PREEMPTED) from None
-        finally:
-            for worker in multiprocessing.active_children() if None in counts.values() else ():
-                worker.terminate()
+    left_out, special = 0, collections.Counter[str]()
+    try:
+        with concurrent.futures.ProcessPoolExecutor(workers, spawn, end_with_parent) as pool:
+            write = functools.partial(pool.submit, write_shard)
+            how = text_field, tokenizer, special_tokens
+            futures = {write(folder / name, *shard, *how): name for name, shard in todo}
+            done = concurrent.futures.as_completed(futures)
+            try:
+                for future in rich.progress.track(done, "shards", len(plan), len(plan) - len(todo)):
+                    counts[futures[future]], nulls, names_found = future.result()
+                    left_out, special = left_out + nulls, special + names_found
+            finally:
+                for worker in multiprocessing.active_children() if None in counts.values() else ():
+                    worker.terminate()
+    except concurrent.futures.BrokenExecutor:
+        raise Stop(f"{out}: a worker was killed, for want of memory? Try fewer --workers") from None
+    except KeyboardInterrupt:
+        raise Stop(f"{out}: stopped: the same command goes on with it", ExitCode.PREEMPTED) from None
+    finally:
+        remove_halves(folder)
     if not sum(counts.values()):
         raise InputError(f"{source}: holds no documents: give another source")
     if stats != [(stat.st_size, stat.st_mtime_ns) for stat in map(Path.stat, files)]:  # each worker has read it anew
-        raise InputError(f"{source}: has changed since this began: prepare it again, in a new folder")
+        raise InputError(f"{source}: has changed since this began: start again, which writes anew what has changed")
     describe(counts)
+    for old in {*folder.glob("tokens-*")} - {folder / name for name in names}:  # of files before they were repaired
+        old.unlink()
+    warn_of_special_tokens(source, f"{sum(counts.values()):,}", special)
+    if left_out:
+        print(f"{left_out:,} rows without a text (null) are left out")
     print(f"{sum(counts.values()):,} documents in {len(counts)} files: train with --data {out} --tokenizer {tokenizer}")
 
 

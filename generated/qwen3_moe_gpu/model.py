@@ -22,18 +22,19 @@ from jax.sharding import PartitionSpec
 
 from .config import Config
 from .pages import Cache, Pages, as_in_pages, attend_cached
-from .parallel import RULES, remat_policy, shard
+from .parallel import RULES, gather_whole, remat_policy, shard
 
 
 @jax.custom_gradient
 def head_product(x: Array, kernel: Array) -> Array:
-    """x [B, T, D] and kernel [D, V] of one dtype to logits [B, T, V] in fp32, whose gradient is rounded to theirs."""
+    """x [B, T, D] and kernel [D, V] to logits [B, T, V] in fp32, whose gradient is rounded to the dtype of x."""
 
     def backward(dy):
         dy = dy.astype(x.dtype)
-        return jnp.einsum("BTV,DV->BTD", dy, kernel), jnp.einsum("BTD,BTV->DV", x, dy)
+        dkernel = jnp.einsum("BTD,BTV->DV", x, dy, preferred_element_type=kernel.dtype)
+        return jnp.einsum("BTV,DV->BTD", dy, kernel.astype(x.dtype)), dkernel
 
-    return jnp.einsum("BTD,DV->BTV", x, kernel, preferred_element_type=jnp.float32), backward
+    return jnp.einsum("BTD,DV->BTV", x, kernel.astype(x.dtype), preferred_element_type=jnp.float32), backward
 
 
 class Embedding(nnx.Module):
@@ -46,7 +47,7 @@ class Embedding(nnx.Module):
 
     def __call__(self, tokens: Array, dtype: str) -> Array:
         """tokens [B, T] -> [B, T, D]."""
-        return self.table.astype(dtype)[tokens]
+        return self.table[tokens].astype(dtype)  # in this order, the table's gradient is summed in fp32
 
     def kernel(self) -> Array:
         """The output head [D, V]."""
@@ -54,7 +55,7 @@ class Embedding(nnx.Module):
 
     def logits(self, x: Array, kernel: Array) -> Array:
         """x [B, T, D], kernel [D, V] -> [B, T, V] in fp32."""
-        return head_product(x, kernel.astype(x.dtype))
+        return head_product(x, kernel)
 
 
 class Norm(nnx.Module):
@@ -71,6 +72,25 @@ class Norm(nnx.Module):
         return y.astype(x.dtype)
 
 
+def product(equation: str, x: Array, kernel: Array, dtype: str | None = None) -> Array:
+    """jnp.einsum(equation, x, kernel) of operands in the dtype of x, the result in `dtype` or that of x.
+
+    The kernel's gradient is summed in the dtype of the kernel, over tokens and over devices. Its operands are in the
+    order that is faster on CPUs: XLA transposes the first of them, and fuses into that what made it.
+    """
+    inputs, weights, outputs = equation.replace("->", ",").split(",")
+
+    @jax.custom_gradient
+    def einsum(x, kernel):
+        def backward(dy):
+            dx = jnp.einsum(f"{outputs},{weights}->{inputs}", dy, kernel.astype(x.dtype)).astype(x.dtype)
+            return dx, jnp.einsum(f"{inputs},{outputs}->{weights}", x, dy, preferred_element_type=kernel.dtype)
+
+        return jnp.einsum(equation, x, kernel.astype(x.dtype), preferred_element_type=dtype), backward
+
+    return einsum(x, kernel)
+
+
 class Linear(nnx.Module):
     """y = einsum(x, kernel): the kernel is kept in fp32 and used in the dtype of x.
 
@@ -85,7 +105,7 @@ class Linear(nnx.Module):
         self.kernel = nnx.Param(std * jax.random.normal(rngs.params(), shape), axes=axes)
 
     def __call__(self, x: Array) -> Array:
-        return jnp.einsum(self.equation, x, self.kernel.astype(x.dtype))
+        return product(self.equation, x, self.kernel.get_value())
 
 
 def rotary_angles(positions: Array, config: Config, theta: float) -> Array:
@@ -235,19 +255,19 @@ class Experts(nnx.Module):
 
 
 def gather(experts: Experts, axes: tuple[str, ...], dtype: str) -> Experts:
-    """On one device: the experts whole along these logical axes, in the dtype that they are used in.
+    """On one device: the experts whole along these logical axes, sent in the dtype that they are used in.
 
-    Backwards, a device gets the sums of the gradients of its own part.
+    Backwards, a device gets the sums of the gradients of its own part, in the dtype of the parameters.
     """
 
     def whole(p):
-        y = p.astype(dtype)
+        sent = dtype
         split = {axis for name in p.axes for axis in RULES.get(name, ())}
         # gradients are summed over the others last, when a device has those of its own part alone
-        y = jax.lax.pcast(y, tuple(axis for axis in RULES["batch"] if axis not in split), to="varying")
+        y = jax.lax.pcast(p.get_value(), tuple(axis for axis in RULES["batch"] if axis not in split), to="varying")
         for place, name in enumerate(p.axes):
             if name in axes:
-                y = jax.lax.all_gather(y, RULES[name], axis=place, tiled=True)
+                y = gather_whole(y, RULES[name], place, sent)
         return p.replace(y)
 
     return jax.tree.map(whole, experts, is_leaf=lambda x: isinstance(x, nnx.Param))

@@ -173,7 +173,7 @@ def _keep(change: _Change) -> None:
 def _trace(changes: list[_Change], say: Callable[[str], None]) -> None:
     """Adds the findings that text and bytecode leave open."""
     if changes and (lacking := missing()):
-        remedy = "pip install 'loomax[packages,serve]'"
+        remedy = "in a clone of Loomax, pip install -e '.[packages,serve]'"
         for change in changes:
             detail = f"text differs, and tracing needs {', '.join(lacking)}: {remedy}"
             change.report.findings = [Finding(entry, UNDECIDED, detail) for entry in ENTRIES]

@@ -8,6 +8,7 @@ import shlex
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import replace
+from pathlib import Path
 from typing import NamedTuple
 
 from generator.commands.build import Asked, each_package
@@ -111,9 +112,12 @@ def check_package(asked: Asked, own: list[str], full: bool) -> list[Finding]:
         windows = [file for file in found.files if file.reason == WINDOWS]
         found = replace(found, files=[file for file in found.files if file not in windows])
         if windows:
-            reason = f"{WINDOWS}, and {len(windows) - 1} other files too; with the line "
-            reason += f"{asked.project.generated.name}/** text eol=lf in .gitattributes, committed, this mends a clone:"
-            fix = f"git rm -rq --cached {shown} && git reset -q --hard"
+            reason = f"{WINDOWS}, and {len(windows) - 1} other files too; with the line '* text=auto eol=lf' in "
+            reason += (
+                ".gitattributes, this checks out again what git has, of the sources too (commit your changes first):"
+            )
+            folders = " ".join(shlex.quote(show(place)) for place in _tracked_places(asked.project))
+            fix = f"git ls-files -z {folders} | xargs -0 rm -f && git checkout -- {folders}"
             findings.append(Finding(EDITED, name, f"{shown}/{windows[0].path}", reason, fix))
     for path, _, state, reason in found.files:
         command = f"{build} --force" if state == EDITED and path not in RECORDS else build
@@ -132,6 +136,12 @@ def check_package(asked: Asked, own: list[str], full: bool) -> list[Finding]:
         if state:
             findings.append(Finding(state, name, f"{shown}/{path}", reason, command))
     return [*findings, *_odd_files(asked, name, [file.path for file in found.files if file.wanted and not file.state])]
+
+
+def _tracked_places(project: Project) -> list[Path]:
+    """What a project has of packages and sources."""
+    names = [project.root / name for name in ("fragments", "templates", "targets")]
+    return [project.generated, *(place for place in names if place.is_dir())]
 
 
 def _odd_files(asked: Asked, name: str, paths: list[str]) -> Iterator[Finding]:

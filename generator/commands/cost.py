@@ -62,7 +62,7 @@ def draw(cost: Cost, path: Path) -> None:
     try:
         from matplotlib.figure import Figure
     except ImportError:
-        remedy = "Install it: pip install 'loomax[packages]'; the table needs none."
+        remedy = "Install it: in a clone of Loomax, pip install -e '.[packages]'; the table needs none."
         raise LoomError("matplotlib, which draws, is not installed", remedy=remedy) from None
     rows = list(by_source(cost).items())[:40][::-1]
     figure = Figure(figsize=(10, 1.2 + 0.28 * len(rows)), layout="constrained")

@@ -34,7 +34,7 @@ def parity(
         say: is told what is compared, and how large it is, before that starts.
     """
     if missing := [name for name in NEEDED if importlib.util.find_spec(name) is None]:
-        remedy = "Install what is missing: pip install 'loomax[packages]' torch transformers"
+        remedy = "Install what is missing: in a clone of Loomax, pip install -e '.[packages]' torch transformers"
         raise LoomError(f"gen parity needs {', '.join(missing)}", None, remedy)
     shown = project.show(folder)
     if not (folder / "config.json").exists():

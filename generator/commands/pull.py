@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 from generator.code.hunks import hunks
 from generator.commands.build import Asked, each_package
 from generator.commands.check import is_own, own_paths
-from generator.commands.pull_as import Wish, named, read_wish, take_heads, with_offers, with_own
+from generator.commands.pull_as import OF_GEN, Wish, named, read_wish, take_heads, with_offers, with_own
 from generator.disk.base import BASE, dump_base
 from generator.disk.built import find_package
 from generator.disk.lock import LOCK, MAP, Combination, Fingerprints
@@ -20,9 +20,12 @@ from generator.disk.project import Project
 from generator.disk.status import compare
 from generator.disk.write import replace_file, write_records
 from generator.errors import LoomError
+from generator.package.package import Package
 from generator.pull.apart import Own
 from generator.pull.edited import find_edits
+from generator.pull.offered import check_offers
 from generator.pull.pull import Pulled, pull
+from generator.recipe.library import Library
 
 
 class Other(NamedTuple):
@@ -85,7 +88,13 @@ def find(project: Project, word: str, wish: Wish | None = None) -> Found:
     edited, own = find_edits(package.files, there), read_wish(project, combination, wish) if wish else None
     apart = named(wish, package, edited, asked.folder) if wish else []
     at_home = edited._replace(hunks=[hunk for hunk in edited.hunks if hunk not in apart])
-    pulled = pull(package, at_home, project.library(), asked.package)
+
+    def weave(library: Library) -> Package:
+        made = asked.package(library)
+        check_offers(project.library(), library)
+        return made
+
+    pulled = pull(package, at_home, project.library(), weave)
     others = _others(project, combination, pulled.texts) if pulled.texts else []
     pulled = with_own(asked, pulled, there, own, apart) if own else with_offers(asked, pulled, there)
     for path in pulled.texts:
@@ -108,8 +117,7 @@ def _on_disk(asked: Asked) -> dict[str, bytes | str]:
 def _check_ours(project: Project, path: str) -> None:
     """Refuses to change the library of an installed gen."""
     if not (project.root / path).is_file():
-        remedy = "Keep the edit in the package: gen own PACKAGE; or write an architecture and fragments of your own."
-        raise LoomError("is part of gen and not of this project", path, remedy)
+        raise LoomError("is part of gen and not of this project", path, OF_GEN)
 
 
 def _others(project: Project, combination: Combination, texts: dict[str, str]) -> list[Other]:

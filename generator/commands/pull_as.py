@@ -24,6 +24,11 @@ from generator.recipe.schema import Package as PackageFile
 from generator.recipe.toml import Toml
 
 _PATH = re.compile(r"fragments/([a-z_]\w*)/([a-z_]\w*)\.py", re.ASCII)
+OF_GEN = (
+    "Edits cannot go there. Keep them in the package: gen own PACKAGE. Or write an architecture of your own, "
+    'templates/architectures/NAME.toml with a title and base = "ARCHITECTURE", build it, and edit that package: '
+    "gen pull NAME_TARGET --as fragments/FOLDER/NAME.py makes a fragment for it."
+)
 OnDisk = dict[str, bytes | str]
 
 
@@ -64,6 +69,9 @@ def read_wish(project: Project, combination: Combination, wish: Wish) -> Own:
 def _table(project: Project, combination: Combination, path: str) -> tuple[str, ...]:
     """The top of the architecture's file, or else what it says of this target, which other targets do not get."""
     name, fragment = combination.architecture, path.removeprefix("fragments/").removesuffix(".py")
+    file = f"templates/architectures/{name}.toml"
+    if not (project.root / file).is_file():
+        raise LoomError("is part of gen and not of this project", file, OF_GEN)
     lineages = {c: _lineage(project, c.architecture) for c in project.packages() if c != combination}
     heirs = [c for c, lineage in lineages.items() if name in lineage]
     if not heirs:
@@ -123,7 +131,7 @@ def with_own(asked: Asked, pulled: Pulled, there: OnDisk, own: Own, withheld: li
         reasons = "; ".join(f"{shown}/{hunk.path}:{hunk.at}: {why}" for hunk, why in found.reasons.items())
         remedy = "Change the fragments by hand, or keep the edit in the package: gen own."
         if not found.reasons:
-            reasons, remedy = "every edit goes home by itself", "Name one that shall not: --line FILE:LINE."
+            reasons, remedy = "every edit can go to the fragments that it came from", "Name one: --line FILE:LINE."
         raise LoomError(f"there is nothing for this fragment: {reasons}", own.path, remedy)
     texts = {**pulled.texts, **found.texts}
     if changed := _also_changed(asked, pulled.texts, texts):

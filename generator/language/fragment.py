@@ -86,6 +86,15 @@ def parse_fragment(path: str, text: str) -> Fragment:
     """
     name = path.removeprefix("fragments/").removesuffix(".py")
     module = check_python(text, path)
+    try:
+        return _parse(name, path, text, module)
+    except RecursionError:
+        raise LoomError(
+            "nested too deeply", f"{path}:1", "Write it flatter: a table or a loop for many branches."
+        ) from None
+
+
+def _parse(name: str, path: str, text: str, module: ast.Module) -> Fragment:
     if not text.endswith("\n"):  # statements are copied by whole lines
         text += "\n"
     traced, parts = Traced.copy(text, path), _Parts()

@@ -51,7 +51,7 @@ def check_style(text: Traced, module: ast.Module) -> None:
     for node in _statements(module):
         if isinstance(node, (ast.Import, ast.ImportFrom)):
             _check_import(node, f"{text.origin_at(0).path}:{node.lineno}")
-        if isinstance(node, (ast.ClassDef, ast.match_case)):
+        if isinstance(node, ast.ClassDef) or not isinstance(node, (ast.stmt, ast.excepthandler)):
             continue
         for name in ("body", "orelse", "finalbody"):
             block = getattr(node, name, [])

@@ -56,10 +56,10 @@ def _from(module: str, names: list[Import]) -> Traced:
     return Traced.join(parts)
 
 
-def reading_case(name: str) -> tuple[int, str]:
+def reading_case(name: str) -> tuple[int, str, str]:
     """Constants, then classes, then the rest: the order that ruff and isort keep."""
     kind = 0 if name.isupper() and len(name) > 1 else 1 if name[0].isupper() else 2
-    return kind, name
+    return kind, name.lower(), name
 
 
 def _relative_last(module: str) -> tuple[int, str]:

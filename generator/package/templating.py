@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import signal
+import threading
 import traceback
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import jinja2
@@ -13,7 +17,8 @@ from generator.errors import LoomError, short
 from generator.recipe.recipe import Recipe
 
 _TEMPLATE = "<template>"  # how jinja2 calls a template that is no file
-_LONGEST = 1_000_000  # text or list that a template may multiply
+_LONGEST = 1_000_000  # text or list that a template may multiply, or write
+_SECONDS = 10.0  # that one may take: those here take milliseconds
 
 
 class _Environment(ImmutableSandboxedEnvironment):
@@ -39,6 +44,25 @@ def _template(text: str) -> jinja2.Template:
     return _ENVIRONMENT.from_string(text)
 
 
+@contextmanager
+def _limited(seconds: float) -> Iterator[None]:
+    """Ends what takes longer, by a TimeoutError; where signals cannot be had (Windows, another thread) nothing does."""
+    if not hasattr(signal, "setitimer") or threading.current_thread() is not threading.main_thread():
+        yield
+        return
+
+    def stop(number: int, frame: object) -> None:
+        raise TimeoutError(f"it takes longer than {seconds:g} seconds")
+
+    before = signal.signal(signal.SIGALRM, stop)
+    signal.setitimer(signal.ITIMER_REAL, seconds)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+
+
 def render_text(template: str, path: str, recipe: Recipe, first: int = 1, **context: object) -> str:
     """Renders one template.
 
@@ -57,7 +81,11 @@ def render_text(template: str, path: str, recipe: Recipe, first: int = 1, **cont
         **context,
     }
     try:
-        return _template(template).render(names)
+        with _limited(_SECONDS):
+            made = _template(template).render(names)
+        if len(made) > _LONGEST:
+            raise OverflowError(f"it writes {len(made):,} characters, of {_LONGEST:,} at most")
+        return made
     except jinja2.TemplateSyntaxError as error:
         where = f"{path}:{first + error.lineno - 1}"
         raise LoomError(f"not a valid template: {error.message}", where, "Fix the syntax of this line.") from None
@@ -65,6 +93,10 @@ def render_text(template: str, path: str, recipe: Recipe, first: int = 1, **cont
         message = f"the template uses a name that is not there: {error.message}"
         where = f"{path}:{first + _line(error) - 1}"
         raise LoomError(message, where, f"A template may use {', '.join(sorted(names))}.") from None
+    except RecursionError:
+        raise LoomError(
+            "the template is nested too deeply, or calls itself", f"{path}:{first}", "Write it flatter."
+        ) from None
     except Exception as error:  # a template is a program, and can fail in any way
         reason = f"{type(error).__name__}: {short(str(error), 300)}"
         raise LoomError(f"the template fails: {reason}", f"{path}:{first + _line(error) - 1}", "Fix it.") from None

@@ -58,6 +58,10 @@ def is_program(path: str) -> bool:
     return path.endswith(".py") and not path.startswith("tests/")
 
 
+# what a package that is traced sees of the environment: no token, no key, no file of credentials (see SECURITY.md)
+KEPT = ("PATH", "LD_LIBRARY_PATH", "LANG", "LC_ALL", "LC_CTYPE", "TZ", "TMPDIR", "TEMP", "TMP", "SYSTEMROOT")
+
+
 def missing() -> list[str]:
     """The libraries that tracing needs and that are not installed."""
     return [name for name in NEEDED if importlib.util.find_spec(name) is None]
@@ -137,10 +141,10 @@ def run_module(module: str, folder: str, *words: str) -> str:
     Returns:
         What went wrong, '' where nothing did.
     """
-    clean = {k: v for k, v in os.environ.items() if not k.startswith(("JAX_", "XLA_", "TPU_", "LIBTPU", "PYTHON"))}
+    clean = {name: os.environ[name] for name in KEPT if name in os.environ}
     root = str(Path(__file__).resolve().parents[2])
     flags = FLAGS + (SIMPLER if _version("jaxlib").startswith("0.10.") else "")
-    settings = {"JAX_PLATFORMS": "cpu", "XLA_FLAGS": flags, "PYTHONPATH": root, "PYTHONHASHSEED": "0"}
+    settings = {"JAX_PLATFORMS": "cpu", "XLA_FLAGS": flags, "PYTHONPATH": root, "PYTHONHASHSEED": "0", "HOME": folder}
     command = [sys.executable, "-P", "-m", f"generator.programs.{module}", folder, *words]
     try:
         limit = SECONDS * max(1, len(words))

@@ -6,7 +6,9 @@ together first. Where that fails, they are tried one after the other, each with 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
 from itertools import zip_longest
 
 from generator.package.package import Package
@@ -61,8 +63,47 @@ def pull(package: Package, edited: Edited, library: Library, weave: Weave) -> Pu
     found = _pull(woven, edited, library, weave)
     split = [part for hunk in edited.hunks for part in ([hunk] if hunk in found.home else hunk.lines_alone())]
     if len(split) > len(edited.hunks):  # perhaps some lines of an edit can go home
-        found = _pull(woven, edited._replace(hunks=split), library, weave)
-    return found
+        edited = edited._replace(hunks=split)
+        found = _pull(woven, edited, library, weave)
+    refusals: list[Refusal] = []
+    while torn := _torn(woven, edited, found):
+        edited = edited._replace(hunks=[hunk for hunk in edited.hunks if hunk not in torn], refusals=found.refusals)
+        for hunk, (other, names) in torn.items():
+            why = f"belongs to the edit at {other.path}:{other.at}, which cannot go home: both change {names}"
+            refusals.append(Refusal(hunk.path, hunk.at, why, "Have that one go home first, or both by hand."))
+        stay = {(hunk.path, hunk.at) for hunk in edited.hunks}
+        told = [one for one in found.refusals if (one.path, one.line) not in stay]
+        found = _pull(woven, edited._replace(refusals=told), library, weave)
+    return replace(found, refusals=[*found.refusals, *refusals])
+
+
+def _torn(woven: Woven, edited: Edited, found: Pulled) -> dict[Hunk, tuple[Hunk, str]]:
+    """The edits that go home without one that they belong to, each with that one and the names that tell it.
+
+    Such names are new in the package, or gone from it, and both edits have them.
+    """
+    stay = [hunk for hunk in edited.hunks if hunk not in found.home]
+    before = _words(text for path, text in woven.package.files.items() if path in woven.package.origins)
+    after = _words(
+        edited.texts.get(path, text) for path, text in woven.package.files.items() if path in woven.package.origins
+    )
+
+    def telling(hunk: Hunk) -> set[str]:
+        rows = woven.lines[hunk.path][hunk.start : hunk.stop] if hunk.path in woven.package.origins else []
+        return (_words(hunk.lines) - before) | (_words(rows) - after)
+
+    torn: dict[Hunk, tuple[Hunk, str]] = {}
+    for hunk in found.home:
+        for other in stay:
+            if both := sorted(telling(hunk) & telling(other)):
+                torn[hunk] = other, ", ".join(both)
+    return torn
+
+
+def _words(texts: Iterable[str]) -> set[str]:
+    """The names in code, and the words in its strings; not those of comments."""
+    lines = (line.partition("#")[0] for text in texts for line in text.split("\n"))
+    return {word for line in lines for word in re.findall(r"[^\W\d]\w*", line)}
 
 
 def _pull(woven: Woven, edited: Edited, library: Library, weave: Weave) -> Pulled:

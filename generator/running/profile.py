@@ -61,7 +61,7 @@ def read_profile(path: Path) -> Profile:
         from jax.profiler import ProfileData
         from jaxlib.xla_client import hlo  # type: ignore[attr-defined]
     except ImportError:
-        install = "Install it: pip install 'loomax[packages]'."
+        install = "Install it: in a clone of Loomax, pip install -e '.[packages]'."
         raise LoomError("JAX, which reads profiles, is not installed", show(path), install) from None
     try:
         for name, module in modules.items():

@@ -39,15 +39,33 @@ finally:
 """
 
 
-def test_an_interrupt_is_no_difference(tmp_path):
+# all packages but the first take for ever, in two processes
+ENDLESS = """
+import os, signal, time
+from pathlib import Path
+from generator.commands import build
+from generator.commands.cli import main
+from generator.disk import project
+# whatever started the tests may ignore interrupts, and what ignores them hands that on
+signal.signal(2, signal.default_int_handler)
+project.builtin_root = Path.cwd
+os.sched_getaffinity = lambda process: {0, 1}
+weave = build.weave
+build.weave = lambda name, *more: (name != "one" and time.sleep(60)) or weave(name, *more)
+main()
+"""
+
+
+def test_an_interrupt_is_no_difference(repository, tmp_path):
     """Ctrl-C while packages are woven, in all of its processes."""
-    # whatever started the tests may ignore interrupts, and what ignores them hands that on
-    program = (
-        "import signal; signal.signal(2, signal.default_int_handler); from generator.commands.cli import main; main()"
-    )
-    command = sys.executable, "-c", program, "build", "--all", "--out", str(tmp_path)
+    for name in "three", "four":
+        repository.write(f"templates/architectures/{name}.toml", repository.read("templates/architectures/two.toml"))
+        entry = f'[[package]]\narchitecture = "{name}"\ntarget = "any"\n'
+        repository.write("generated/packages.toml", repository.read("generated/packages.toml") + entry)
+    command = sys.executable, "-c", ENDLESS, "build", "--all", "--out", str(tmp_path / "out")
+    environment = os.environ | {"PYTHONPATH": str(REPOSITORY)}
     with subprocess.Popen(
-        command, cwd=REPOSITORY, stderr=subprocess.PIPE, text=True, start_new_session=True
+        command, cwd=repository.root, env=environment, stderr=subprocess.PIPE, text=True, start_new_session=True
     ) as process:
         while "[1/" not in (said := process.stderr.readline()):
             assert said, "it ended"

@@ -95,7 +95,7 @@ def test_without_jax_text_and_bytecode_are_compared(repository, monkeypatch):
     change(repository, ROPE, "x * angles", "x + angles")
     found = reports(repository, 1)
     assert verdicts(found["llama_cpu"]) == {"undecided"} and verdicts(found["plain_cpu"]) == {"same text"}
-    assert "pip install 'loomax[packages,serve]'" in found["llama_cpu"]["findings"][0]["detail"]
+    assert "pip install -e '.[packages,serve]'" in found["llama_cpu"]["findings"][0]["detail"]
 
 
 def test_markdown(repository):

@@ -345,3 +345,19 @@ class TestExpected:
     )
     def test_mistakes(self, repository, words, said):
         assert said in repository.run("check", *words, code=2).stderr
+
+
+def test_clone_with_the_line_ends_of_windows(repository, tmp_path_factory, monkeypatch):
+    """The reason is told once a package, and the command mends the clone once .gitattributes has the line."""
+    clone = tmp_path_factory.mktemp("windows") / "clone"
+    repository.git("clone", "-q", "-c", "core.autocrlf=true", str(repository.root), str(clone))
+    monkeypatch.setattr("generator.disk.project.builtin_root", lambda: clone)
+    monkeypatch.chdir(clone)
+    for words in (["check"], ["check", "--full"]):
+        found = json.loads(repository.run(*words, "--json", code=1).stdout)["findings"]
+        assert [(one["state"], one["package"]) for one in found] == [("edited", "one_any"), ("edited", "two_any")]
+        assert all("the line ends of Windows (CRLF)" in one["reason"] and "eol=lf" in one["reason"] for one in found)
+    (clone / ".gitattributes").write_text("* text=auto eol=lf\n")
+    for command in {one["command"] for one in found}:
+        assert os.system(command) == 0
+    repository.run("check", "--full")

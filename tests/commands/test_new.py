@@ -244,10 +244,10 @@ def test_a_rule_states_what_config_json_says(make):
 
 
 def test_layers_that_are_left_over(make):
-    """A pattern of four has none for the fifth: refused, and not found out when the checkpoint is loaded."""
-    output, code, table = make(text=json.dumps(published("cohere2", num_hidden_layers=5)))
-    assert (code, table) == (2, None)
-    assert "num_hidden_layers [layers] 5: must be a multiple of the period, 4" in output
+    """A pattern of four has none for the fifth: woven for what config.json lists, layer by layer."""
+    output, code, table = make(text=json.dumps(published("cohere2", num_hidden_layers=5, layer_types=None)))
+    assert code == 0, output
+    assert table["presets"]["mine"]["layers"] == 5 and len(table["layers"]) > 1
 
 
 @pytest.mark.parametrize(
@@ -260,9 +260,9 @@ def test_layers_that_are_left_over(make):
         ("smollm3", {"no_rope_layers": [1]}, "config.json: no_rope_layers is [1], with which the `where` at"),
         ("smollm3", {"no_rope_layer_interval": 0, "no_rope_layers": None}, "no_rope_layer_interval is 0, by which it"),
         ("smollm3", {"rope_scaling": {"rope_type": "linear", "factor": 2.0}}, "model/rope, which only some kinds of"),
-        ("deepseek_v3", {"attention_bias": True}, "config.json: attention_bias is true, for which no fragments go"),
-        ("deepseek_v3", {"first_k_dense_replace": 61}, "first_k_dense_replace is 61, for which no fragments go"),
-        ("qwen3_moe", {"mlp_only_layers": [99]}, "together:\n  the file for it:"),
+        ("deepseek_v3", {"attention_bias": True}, "attention_bias is true, and deepseek_v3 is woven for false"),
+        ("deepseek_v3", {"first_k_dense_replace": 61}, "first_k_dense_replace is 61: no layer is 'sparse' then"),
+        ("qwen3_moe", {"mlp_only_layers": [99]}, "no layer is 'dense' then, and qwen3_moe needs one"),
         ("gpt_oss", {"layer_types": [[1]]}, "layer 0 of the checkpoint is of no kind, by the `where` of each kind\n"),
     ],
 )
@@ -274,7 +274,9 @@ def test_what_says_the_layers_is_no_such_thing(make, family, settings, message):
 def test_no_dense_layers(make):
     output, code, table = make(text=json.dumps(published("deepseek_v3", first_k_dense_replace=0)))
     assert code == 0, output
-    assert "mlp_width" not in table["presets"]["mine"]
+    assert [group["pattern"] for group in table["layers"]] == [["sparse"]]
+    done = CliRunner().invoke(gen, ["build", "mine", "--target=cpu"])
+    assert done.exit_code == 0, done.output
 
 
 OLMO = {"model_type": "olmo3", "architectures": ["Olmo3ForCausalLM"], "tie_word_embeddings": True}

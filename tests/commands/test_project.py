@@ -106,3 +106,26 @@ class TestPackages:
         (workshop.generated / "llama_cpu/gen.lock").write_text(text)
         stderr = workshop.run("build", "--all", code=2).stderr
         assert stderr.startswith("error: generated/llama_cpu/gen.lock") and "--force" in stderr
+
+
+def test_settings_that_dangle_are_named(workshop):
+    (workshop.root / "gen.toml").symlink_to("nowhere/gen.toml")
+    said = workshop.run("check", code=2).stderr
+    assert "gen.toml: is a symbolic link to nowhere/gen.toml, which is not there" in said
+
+
+class TestRequires:
+    @pytest.mark.parametrize("asked", ["", ">=0.1", ">= 0.1.0, <0.2", "==0.1", "!=0.2,<=0.1.0.0"])
+    def test_this_gen(self, workshop, asked):
+        (workshop.root / "gen.toml").write_text(f'requires = "{asked}"\n')
+        workshop.run("list")
+
+    @pytest.mark.parametrize("asked", [">=0.2", "<0.1", "!=0.1", ">=0.1,<0.1.0", "==1"])
+    def test_another(self, workshop, asked):
+        (workshop.root / "gen.toml").write_text(f'requires = "{asked}"\n')
+        assert f"gen.toml: requires gen {asked}, and this is gen 0.1.0" in workshop.run("list", code=2).stderr
+
+    @pytest.mark.parametrize("value", ['"0.1"', "0.1", '">=a"', '"~=0.1"', "[]"])
+    def test_mistake(self, workshop, value):
+        (workshop.root / "gen.toml").write_text(f"requires = {value}\n")
+        assert "requires is not a range of versions" in workshop.run("list", code=2).stderr

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
+from selected import mostly_slow
 
 from generator.commands.cli import gen
 
@@ -155,8 +156,12 @@ class TestUncertain:
 
 
 class TestOthers:
-    @pytest.mark.parametrize("style", ["short", "long", "native"])
-    @pytest.mark.parametrize("colour", ["yes", "no"])
+    @pytest.mark.parametrize(
+        ("style", "colour"),
+        mostly_slow(
+            [(style, colour) for style in ("short", "long", "native") for colour in ("yes", "no")], ("long", "yes")
+        ),
+    )
     def test_pytest(self, built, style, colour):
         (built.generated / "test_it.py").write_text(f'{CALLS}\ndef test_it():\n    rotate("a", "b")\n')
         command = [sys.executable, "-m", "pytest", "-c", "/dev/null", "--rootdir=.", "-p", "no:cacheprovider"]

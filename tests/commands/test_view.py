@@ -223,6 +223,7 @@ class TestHighlight:
         assert [unescape(re.sub("<[^>]*>", "", line)) for line in highlight(path, lines)] == lines
 
 
+@pytest.mark.slow
 def test_packages_of_this_repository(tmp_path):
     """Size and time are bounded; the time is that of the processor, whatever else the machine does."""
     before = resource.getrusage(resource.RUSAGE_CHILDREN)

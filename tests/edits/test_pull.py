@@ -5,6 +5,11 @@ from __future__ import annotations
 import json
 
 import pytest
+from repository import ARCHITECTURE, SOURCES
+
+from generator.errors import LoomError
+from generator.pull.offered import check_offers
+from generator.recipe.library import Library
 
 ONE, TWO = "generated/one_any/model.py", "generated/two_any/model.py"
 NET, SHIFT = "fragments/model/net.py", "fragments/model/shift.py"
@@ -221,3 +226,38 @@ class TestRefused:
 
     def test_no_package(self, repository):
         assert "neither a package" in repository.run("pull", "three_any", code=2).stderr
+
+
+class TestTogether:
+    """Edits that cannot be parted, and names that others read."""
+
+    @pytest.mark.parametrize("name", ["q", "x"])
+    def test_name_that_a_splice_of_no_package_reads(self, repository, name):
+        """As another optimizer reads what AdamW has: model/shift is not selected, and must still weave."""
+        only = ARCHITECTURE.format(title="One", fragments='["model/net"]', gain=2)
+        repository.write("templates/architectures/one.toml", only)
+        repository.write("generated/packages.toml", '[[package]]\narchitecture = "one"\ntarget = "any"\n')
+        repository.run("build", "--all")
+        repository.commit("a network alone")
+        repository.replace(ONE, "    y = x * math.pi", f"    {name} = x * math.pi")
+        repository.replace(ONE, "return y + 0", f"return {name} + 0")
+        found = pull(repository, code=1)
+        assert (found["home"], found["diff"]) == (0, "")
+
+    @pytest.mark.parametrize(
+        ("old", "new"), [("y = x * math.pi", "q = x * math.pi"), ('    point("scale.more", y)\n', "")]
+    )
+    def test_it_says_who_reads_the_name(self, old, new):
+        library = Library({NET: SOURCES[NET], SHIFT: SOURCES[SHIFT]})
+        check_offers(library, library.with_texts({NET: SOURCES[NET].replace("y + 0", "y + 1")}))
+        with pytest.raises(LoomError, match=r"model/shift reads y at the point 'scale.more'"):
+            check_offers(library, library.with_texts({NET: SOURCES[NET].replace(old, new)}))
+
+    def test_edits_that_belong_together(self, repository):
+        """The one that gives a name cannot go home, so the one that reads it does not."""
+        repository.replace(ONE, "    x = x * 2\n", '    x = {"up": x * 7}\n')
+        repository.replace(ONE, "return x + config.width", 'return x["up"] + config.width')
+        repository.replace(ONE, '"nothing came out"', '"empty"')
+        found = pull(repository, code=1)
+        assert found["home"] == 1 and '"empty"' in found["diff"] and '"up"' not in found["diff"]
+        assert any("belongs to the edit at model.py:" in one["reason"] for one in found["refused"])

@@ -186,7 +186,7 @@ class TestRefused:
             (("--as", MINE, "--title", 'a "title"'), "is no title"),
             (("--as", MINE, "--line", "3"), "was not edited"),
             (("--as", MINE, "--line", "model.py"), "names no line"),
-            (("--as", MINE), "every edit goes home by itself"),
+            (("--as", MINE), "every edit can go to the fragments that it came from"),
             (("--line", "3"), "--line and --title are for a fragment"),
         ],
     )

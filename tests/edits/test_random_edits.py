@@ -25,7 +25,7 @@ from generator.pull.pull import Pulled, pull
 from generator.recipe.library import Library
 from generator.weaver import weave
 
-EXAMPLES = int(os.environ.get("RANDOM_EDITS", "12"))
+EXAMPLES = int(os.environ.get("RANDOM_EDITS", "3"))
 BARS = {"line": 0.9, "statement": 0.75}
 SOME = ("llama2_cpu", "exaone4_tpu")
 common = settings(deadline=None, derandomize=True, max_examples=EXAMPLES)
@@ -132,7 +132,7 @@ def test_pull_then_build_gives_the_edit_back(kind, draw, capsys):
         assert home / total >= BARS[kind]
 
 
-@settings(common, max_examples=max(EXAMPLES // 10, 4))
+@settings(common, max_examples=max(EXAMPLES // 10, 2))
 @given(st.sampled_from(packages()), st.integers(0, 2**32))
 def test_several_edits_at_once(name, seed):
     """Each line goes home or stays, whatever becomes of the others; one cannot go home at all."""

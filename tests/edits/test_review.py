@@ -11,6 +11,14 @@ import pytest
 import yaml
 
 ROOT = Path(__file__).resolve().parents[2]
+# gen whose built-in library is the folder that it runs in
+OWN = f"""#!{sys.executable}
+from pathlib import Path
+from generator.disk import project
+project.builtin_root = Path.cwd
+from generator.__main__ import main
+main()
+"""
 ONE, NET = "generated/one_any/model.py", "fragments/model/net.py"
 
 
@@ -96,20 +104,15 @@ def action(tmp_path):
     return run
 
 
-def test_action_checks(action, tmp_path):
-    """A project of one package, as it was built, and as someone edited it."""
-    project = tmp_path / "project"
-    project.mkdir()
-    (project / "gen.toml").write_text("")
-    command = [sys.executable, "-m", "generator", "build", "llama2", "--target=cpu"]
-    subprocess.run(command, cwd=project, env=os.environ | {"PYTHONPATH": str(ROOT)}, check=True, capture_output=True)
-    code, said, summary = action(1, project, FULL="--full")
-    assert (code, said) == (0, "") and "as built" in summary
-    model = project / "generated/llama2_cpu/model.py"
-    model.write_text(model.read_text().replace("Tokens to vectors", "Words to vectors"))
-    code, said, summary = action(1, project, FULL="--full")
-    assert code == 1 and said.startswith("::error file=generated/llama2_cpu/model.py,line=")
-    assert "edited   generated/llama2_cpu/model.py" in summary
+def test_action_checks(action, repository, tmp_path):
+    """A project, as it was built, and as someone edited it."""
+    (tmp_path / "bin/gen").write_text(OWN)
+    code, said, summary = action(1, repository.root, FULL="--full")
+    assert code == 0 and "::error" not in said and "as built" in summary
+    repository.replace(ONE, "# up", "# down")
+    code, said, summary = action(1, repository.root, FULL="--full")
+    assert code == 1 and f"::error file={ONE},line=" in said
+    assert f"edited   {ONE}" in summary
 
 
 def test_action_says_what_a_change_means(action, repository, tmp_path):
@@ -117,9 +120,8 @@ def test_action_says_what_a_change_means(action, repository, tmp_path):
     base = repository.git("rev-parse", "HEAD").strip()
     repository.replace(NET, "# up", "# upward")
     repository.git("commit", "--all", "--message", "a comment")
-    clone, gen = tmp_path / "clone", tmp_path / "bin/gen"
-    own = "from pathlib import Path; from generator.disk import project; project.builtin_root = Path.cwd"
-    gen.write_text(f"#!{sys.executable}\n{own}; from generator.__main__ import main; main()\n")
+    clone = tmp_path / "clone"
+    (tmp_path / "bin/gen").write_text(OWN)
     subprocess.run(["git", "clone", "--quiet", "--depth=1", f"file://{repository.root}", clone], check=True)
     code, _, summary = action(2, clone, AGAINST=base)
     assert code == 0

@@ -19,9 +19,11 @@ models = pytest.importorskip("kubeflow_trainer_api.models")  # made from the Ope
 
 ROOT = Path(__file__).resolve().parents[2]
 PACKAGES = [ROOT / "generated" / combination.name for combination in Project.find(ROOT).listed()]
-JOBSETS = [path for package in PACKAGES for path in package.glob("launch/*.yaml")]
+JOBSETS = [path for package in PACKAGES for path in package.glob("launch/jobset.yaml")]
+SERVERS = [path for package in PACKAGES for path in package.glob("launch/serve.yaml")]
 SCRIPTS = [path for package in PACKAGES for path in package.glob("launch/*.slurm")]
 each_jobset = pytest.mark.parametrize("path", JOBSETS, ids=lambda path: path.parents[1].name)
+each_server = pytest.mark.parametrize("path", SERVERS, ids=lambda path: path.parents[1].name)
 each_script = pytest.mark.parametrize("path", SCRIPTS, ids=lambda path: path.parents[1].name)
 
 
@@ -74,6 +76,50 @@ def test_a_jobset_is_valid(path):
     volumes = {volume["name"] for volume in found.job["template"]["spec"]["volumes"]}
     assert {mount["name"] for mount in found.container["volumeMounts"]} == volumes
     assert found.job["parallelism"] == found.job["completions"]
+
+
+def check_hardened(pod: dict) -> None:
+    """Nothing gains rights, nothing on disk or in memory grows without bound, and the scheduler knows what it takes."""
+    (container,) = pod["containers"]
+    assert pod["securityContext"]["seccompProfile"] == {"type": "RuntimeDefault"}
+    wanted = {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}, "readOnlyRootFilesystem": True}
+    assert container["securityContext"] == wanted
+    limits, requests = container["resources"]["limits"], container["resources"]["requests"]
+    assert {"cpu", "memory"} <= requests.keys() and "memory" in limits
+    if "nvidia.com/gpu" in limits:
+        assert pod["securityContext"]["runAsNonRoot"]
+    assert all("sizeLimit" in volume["emptyDir"] for volume in pod["volumes"] if "emptyDir" in volume)
+    assert {mount["mountPath"] for mount in container["volumeMounts"]} >= {"/tmp"}
+
+
+@each_jobset
+def test_a_jobset_gives_no_rights_away(path):
+    pod = read(path).job["template"]["spec"]
+    check_hardened(pod)
+    assert pod["terminationGracePeriodSeconds"] >= 120
+
+
+@each_server
+def test_a_server_is_valid_probed_and_closed(path):
+    """Its container is one that the API knows; its flags and paths are those of serve.py."""
+    package = path.parents[1]
+    deployment, service = yaml.safe_load_all(path.read_text())
+    template = deployment["spec"]["template"]
+    assert models.IoK8sApiCoreV1PodTemplateSpec.from_dict(template).to_dict() == template
+    assert models.IoK8sApiCoreV1Service.from_dict(service).to_dict() == service
+    pod, labels = template["spec"], template["metadata"]["labels"]
+    assert deployment["spec"]["selector"]["matchLabels"] == labels == service["spec"]["selector"]
+    check_hardened(pod)
+    (container,) = pod["containers"]
+    given, source = flags(container["command"]), (package / "serve.py").read_text()
+    assert container["command"][:3] == ["python", "-m", f"{package.name}.serve"]
+    assert all(f"    {name.replace('-', '_')}: " in source for name in given)
+    assert container["ports"] == [{"name": "http", "containerPort": int(given["port"]), "protocol": "TCP"}]
+    assert [port["targetPort"] for port in service["spec"]["ports"]] == ["http"]
+    for probe, place in {"startupProbe": "/ready", "readinessProbe": "/ready", "livenessProbe": "/health"}.items():
+        assert container[probe]["httpGet"] == {"path": place, "port": "http"} and f'"{place}"' in source
+    assert [entry["name"] for entry in container["env"]] == ["SERVE_API_KEY"]
+    assert int(given["drain-seconds"]) < pod["terminationGracePeriodSeconds"]
 
 
 def end_of_jobset(found: SimpleNamespace, exit_code: int | None = None, condition: str | None = None) -> str:

@@ -209,7 +209,7 @@ MUTATIONS = [
     ),
     Mutation(
         "rule of a gradient",
-        "kernels/product_cpu",
+        "model/linear",
         [("return dx, jnp.einsum", "return 2 * dx, jnp.einsum")],
         every([T], OTHER),
     ),

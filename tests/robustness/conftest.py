@@ -5,6 +5,7 @@ import jax
 import pytest
 
 from robustness.programs import data_file  # noqa: F401
+from robustness.serving import save_model, served
 
 
 @pytest.fixture(autouse=True, scope="session")
@@ -14,3 +15,18 @@ def compiled_once(tmp_path_factory):
     jax.config.update("jax_persistent_cache_min_entry_size_bytes", -1)
     yield
     jax.config.update("jax_compilation_cache_dir", None)
+
+
+@pytest.fixture(scope="session")
+def model_folder(tmp_path_factory):
+    """What `served` serves, and its log."""
+    folder = tmp_path_factory.mktemp("serving") / "hf"
+    save_model(folder)
+    return folder
+
+
+@pytest.fixture(scope="session")
+def server(model_folder):
+    """A server for all tests: its process and its port."""
+    with served(model_folder) as found:
+        yield found

@@ -19,7 +19,6 @@ from typing import Any
 from unittest import mock
 
 import pytest
-import tyro
 
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "generated"))
@@ -81,9 +80,9 @@ def train(*flags: str) -> Ending:
 
 
 def generate(directory: str | Path, *flags: str) -> Ending:
-    main = module("generate").main
     arguments = ["--checkpoint-dir", str(directory), "--prompt", "document", "--max-tokens", "2", *flags]
-    return ending(lambda: tyro.cli(main, args=arguments, config=(tyro.conf.OmitArgPrefixes,)))
+    with mock.patch("sys.argv", ["generate", *arguments]):
+        return ending(module("generate").main)
 
 
 def read_data(data: str, tokenizer: str = "bytes") -> Ending:

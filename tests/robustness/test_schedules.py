@@ -81,15 +81,20 @@ def test_each_request_gives_what_it_gives_alone(sizes, waiting, actions, random)
             near = logprobs[places].max(axis=-1) - logprobs[places, text[first:]]
             assert (near < 1e-4).all()  # the likeliest, or as likely
         else:
-            assert request.tokens == drawn_alone(tuple(request.prompt), request.sampling)[: len(request.tokens)]
+            assert (
+                request.tokens
+                == drawn_alone(tuple(request.prompt), request.sampling.max_tokens, request.sampling.seed)[
+                    : len(request.tokens)
+                ]
+            )
 
 
 @functools.cache
-def drawn_alone(prompt: tuple[int, ...], sampling: Any) -> list[int]:
+def drawn_alone(prompt: tuple[int, ...], most: int, seed: int) -> list[int]:
     config, model, _ = small_model()
     engine = module("engine")
     alone = engine.Engine(config, model, set(), engine.EngineSettings(max_length=LONGEST, max_rows=1, chunk=LONGEST))
-    (request,) = alone.generate([list(prompt)], dataclasses.replace(sampling, logprobs=0, prompt_logprobs=False))
+    (request,) = alone.generate([list(prompt)], engine.Sampling(max_tokens=most, temperature=1, seed=seed))
     return request.tokens
 
 

@@ -82,6 +82,7 @@ class TestBranches:
                 'setting("heads") <= 3',
                 ["y = 3  # the last"],
             ),
+            ('setting("heads") < 4 or setting("heads") > 4', 'setting("heads") <= 4', ["y = 2"]),
             ('not setting("gated")', "x", ["if x:", "    y = 2", "else:", "    y = 3  # the last"]),
             ("x", 'setting("gated")', ["if x:", "    # the one", "    y = 1", "else:", "    y = 2"]),
             ("x", 'not setting("gated")', ["if x:", "    # the one", "    y = 1", "else:", "    y = 3  # the last"]),

@@ -7,6 +7,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from generator.disk.project import Project
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -32,6 +34,7 @@ def woven(names: list[str]) -> list[tuple[str, str]]:
     return [(name, digest) for name, digest in map(json.loads, run.stdout.splitlines())]
 
 
+@pytest.mark.slow
 def test_what_was_woven_before_does_not_matter():
     """Each package is made of the same bytes: after those before it, after those behind it, once more, and alone."""
     forward, backward = woven(NAMES), woven([*reversed(NAMES), *NAMES])

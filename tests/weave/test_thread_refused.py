@@ -139,6 +139,15 @@ class TestInward:
             message(refused(host=host, value=provider + '@splice("here")\ndef _(x, p):\n    x = x + p\n')) == expected
         )
 
+    def test_a_value_of_all_layers_where_another_function_has_that_of_one(self):
+        scan = "    def body(x, i):\n        return inner(x), i\n\n    x, _ = jax.lax.scan(body, batch, [0, 1])\n"
+        other = 'def other(x):\n    point("there", x)\n    return x\n\n\n'
+        host = f"import jax\n\n\n{INNER}\n\n{other}def site(batch):\n{scan}    return other(x)\n"
+        value = '@provide("site", per_layer=True)\ndef p(batch):\n    return [batch, batch]\n\n\n'
+        reads = '@splice("there")\ndef _(x, p):\n    x = x + p[0]\n\n\n@splice("here")\ndef _(x, p):\n    x = x + p\n'
+        text = message(refused(host=host, value=value + reads))
+        assert text == "other takes p of all layers here, and of one layer in a scan"
+
     def test_providers_in_a_circle(self):
         value = '@provide("site")\ndef p(r):\n    return r\n\n@provide("site")\ndef r(p):\n    return p\n'
         text = refused(

@@ -9,9 +9,10 @@ import pytest
 from etils import epath
 from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers, processors
 
-from ..data import warn_of_special_tokens
+from ..chat_template import load_chat_template
+from ..choices import Stops, StopString, TokenScore, completion_logprobs
+from ..data import count_special, warn_of_special_tokens
 from ..errors import InputError
-from ..openai import TokenScore, completion_logprobs, load_chat_template
 from ..text import Text
 from ..tokenizer import ByteTokenizer, FileTokenizer, load_tokenizer
 
@@ -87,27 +88,20 @@ def test_text_comes_as_it_is_decoded_at_once(kind, tmp_path):
         tokens = [draw.randrange(tokenizer.vocab_size + 2) for _ in range(draw.randrange(30))]
         if case % 3 == 0:
             tokens = [token for text in draw.choices(PIECES, k=8) for token in tokenizer.encode(text)]
-        text = Text(tokenizer, [], [])
+        text = Text(tokenizer, [])
         pieces = [*map(text.add, tokens), text.end()]
         whole = tokenizer.decode(tokens)
         assert "".join(pieces) == whole
         cut = draw.randrange(len(tokens) + 1)
         before = tokenizer.decode(tokens[:cut])
         if whole.startswith(before) and "\ufffd" not in whole:
-            text = Text(tokenizer, tokens[:cut], [])
+            text = Text(tokenizer, tokens[:cut])
             assert before + "".join([*map(text.add, tokens[cut:]), text.end()]) == whole
         if len(whole) > 5:
             stop = whole[3 : 3 + draw.randrange(1, 4)]
-            text = Text(tokenizer, [], ["never there", stop])
-            shown = "".join(text.add(token) for token in tokens if not text.stopped) + text.end()
-            assert text.stopped and shown == whole[: whole.find(stop)]
-
-
-def test_special_tokens_stop_a_text_where_they_are_asked_to(tmp_path):
-    tokenizer = fallback(tmp_path)
-    text = Text(tokenizer, [], ["</s>"])
-    tokens = [*tokenizer.encode("true 😀"), 2]
-    assert "".join(map(text.add, tokens)) == "true 😀" and text.stopped and text.end() == ""
+            stops = Stops([StopString("never there"), StopString(stop)])
+            assert "".join(stops.add(piece) for piece in pieces if not stops.found) == whole[: whole.find(stop)]
+            assert stops.found
 
 
 def test_texts_of_tokens_make_up_the_text_and_are_told_apart(tmp_path):
@@ -237,8 +231,8 @@ def test_special_tokens_in_documents_are_text_unless_asked_for(asked, tmp_path, 
     texts = ["a</s>b", "true", "</s>"]
     assert [2 in tokenizer.encode(text) for text in texts] == [asked, False, asked]
     assert all((2 in tokenizer.encode_prompt(text)) == ("</s>" in text) for text in texts)
-    warn_of_special_tokens("DATA", tokenizer, texts)
-    said = "special tokens in documents: of the first 3 documents: </s> in 2; there they are text"
+    warn_of_special_tokens("DATA", "the first 100", count_special(tokenizer, texts))
+    said = "special tokens in documents: of the first 100 documents: </s> in 2; there they are text"
     assert (said in capsys.readouterr().err) != asked
 
 

@@ -15,7 +15,20 @@ import pytest
 from flax import nnx
 
 from ..config import PRESETS
-from ..engine import Draws, Engine, EngineSettings, QueueFull, Request, Sampling, filter_logits, guess, run, sample
+from ..engine import (
+    BIASES,
+    Biases,
+    Draws,
+    Engine,
+    EngineSettings,
+    QueueFull,
+    Request,
+    Sampling,
+    filter_logits,
+    guess,
+    run,
+    sample,
+)
 from ..errors import InputError
 from ..huggingface import save_hf
 from ..model import Decoder
@@ -94,6 +107,16 @@ def test_log_probabilities_are_those_of_training(model, forward):
         check_against(forward, request)
         likeliest = forward(request.prompt + request.tokens).argmax(axis=-1)
         assert request.tokens == likeliest[len(request.prompt) - 1 : -1].tolist()
+
+
+def test_prompts_are_scored_together(model, forward):
+    subject, steps = engine(model), []
+    step = subject.device.run
+    subject.device.run = lambda *inputs: (steps.append(inputs), step(*inputs))[1]
+    requests = subject.generate([LONG[n : n + 4] for n in range(12)], Sampling(max_tokens=1, prompt_logprobs=True))
+    assert len(steps) == 3  # each of four texts, of four tokens: as many as run, and as a step has
+    for request in requests:
+        check_against(forward, request)
 
 
 @pytest.mark.parametrize(
@@ -189,7 +212,9 @@ def test_nothing_is_compiled_after_the_warm_up(model):
     subject = engine(model)
     lines = list(subject.warm_up())
     compiled = run._cache_size()
-    requests = [([*LONG[:n]], Sampling(max_tokens=n, temperature=n % 2, prompt_logprobs=n == 5)) for n in range(1, 21)]
+    requests = [
+        ([*LONG[:n]], Sampling(max_tokens=n, temperature=n % 2, prompt_logprobs=n % 3 == 0)) for n in range(1, 21)
+    ]
     added = [subject.add(*request) for request in requests]
     while subject.queued or subject.running:
         subject.step()
@@ -245,15 +270,21 @@ def test_draws_follow_the_seed(model):
 
 def draws_of(count, **settings):
     values = dict.fromkeys(Draws._fields, 0) | {"top_p": 1, "repetition_penalty": 1} | settings
-    types = {"prompt": np.int32, "top_k": np.int32, "seed": np.uint32}
+    types = {"prompt": np.int32, "top_k": np.int32, "seed": np.uint32, "biases": np.int32}
     return Draws(**{name: np.full(count, value, types.get(name, np.float32)) for name, value in values.items()})
+
+
+def biases_of(count, *biases):
+    columns = np.zeros((3, count, BIASES))
+    columns[:, :, : len(biases)] = np.array(biases).reshape(-1, 1, 3).T
+    return Biases(*map(np.asarray, columns, (np.int32, np.float32, np.int32)))
 
 
 def test_draws_follow_the_probabilities():
     logits, count = jnp.log(jnp.array([0.5, 0.3, 0.15, 0.05])), 20_000
     settings = draws_of(count, temperature=0.5, top_p=0.97)._replace(seed=np.arange(count, dtype=np.uint32))
     texts = np.zeros((count, 1), np.int32)
-    tokens = sample(jnp.tile(logits, (count, 1)), texts, np.ones(count, np.int32), settings)
+    tokens = sample(jnp.tile(logits, (count, 1)), texts, np.ones(count, np.int32), settings, biases_of(count))
     squares = np.array([0.25, 0.09, 0.0225, 0])  # temperature 1/2 squares them; the fourth is beyond top-p
     np.testing.assert_allclose(np.bincount(tokens, minlength=4) / count, squares / squares.sum(), atol=0.02)
 
@@ -289,8 +320,23 @@ def test_penalties_are_those_of_transformers_and_of_openai():
                 expected[row, token] -= settings.get("presence_penalty", 0) + times * settings.get(
                     "frequency_penalty", 0
                 )
-        drawn = sample(logits, texts, np.full(8, 15, np.int32), draws_of(8, prompt=6, **settings))
+        drawn = sample(logits, texts, np.full(8, 15, np.int32), draws_of(8, prompt=6, **settings), biases_of(8))
         np.testing.assert_array_equal(drawn, expected.argmax(axis=-1))
+
+
+@pytest.mark.parametrize("length", [8, 9, 20])
+def test_biases_are_those_of_transformers(length):
+    """Of two texts, one of which asks for none; an end may come once there are three tokens after a prompt of six."""
+    torch = pytest.importorskip("torch", reason="needs torch and transformers: pip install '.[test]'")
+    transformers = pytest.importorskip("transformers", reason="needs torch and transformers: pip install '.[test]'")
+    logits, ids = np.random.default_rng(0).normal(0, 3, (2, 61)).astype(np.float32), torch.zeros((1, length)).long()
+    wanted, best = torch.from_numpy(logits[:1].copy()), int(logits[0].argmax())
+    expected = transformers.SequenceBiasLogitsProcessor({(5,): 3.5, (7,): -2.0})(ids, wanted)
+    expected = transformers.MinNewTokensLengthLogitsProcessor(6, 3, [best, 9])(ids, expected)
+    until = [(5, 3.5, 99), (7, -2.0, 99), (best, -np.inf, 3), (9, -np.inf, 3)]
+    draws = draws_of(2, prompt=6)._replace(biases=np.array([len(until), 0], np.int32))
+    biased = biases_of(2, *until).add(jnp.array(logits), np.full(2, length, np.int32), draws)
+    np.testing.assert_allclose(biased, np.concatenate([expected.numpy(), logits[1:]]), atol=1e-6)
 
 
 @pytest.mark.parametrize("prompts", [PROMPTS, [LONG]], ids=["short", "long"])

@@ -13,6 +13,7 @@ from etils import epath
 from ..checkpoint import beside
 from ..errors import InputError
 from ..storage import locked
+from ..tokenizer import copy_tokenizer, keep_tokenizer, kept_tokenizer
 from ..train import Monitor
 from .processes import PACKAGE, run_python
 from .saved import restore_state
@@ -27,8 +28,9 @@ def test_a_directory_is_of_one_run_at_a_time(tmp_path, monkeypatch):
             pass
         check()
         lock.write_text("process 5 on another since now")
-        with pytest.raises(InputError, match="in use by process 5 on another"):
+        with pytest.raises(InputError, match="in use by process 5 on another") as ended:
             check()
+        assert ended.value.code == 74  # another try is worth it
     assert "another" in lock.read_text()  # which has it now
     monkeypatch.setattr(sys.modules[locked.__module__], "LEASE", 0.5)
     with locked(directory) as check:  # it renewed nothing
@@ -75,12 +77,12 @@ def test_a_full_disk_ends_with_one_message_and_leaves_what_is_whole(tmp_path):
 
 def test_a_folder_is_whole_or_not_there(tmp_path):
     for _ in range(2):  # nor is a second try refused
-        with pytest.raises(OSError, match="full"), beside(str(tmp_path / "new" / "run")) as (_, half):
+        with pytest.raises(OSError, match="full"), beside(str(tmp_path / "new" / "run")) as half:
             half.mkdir(parents=True)
             (half / "begun").write_text("")
             raise OSError("full")
         assert not list((tmp_path / "new").iterdir())
-    with beside(str(tmp_path / "new" / "run")) as (_, half):
+    with beside(str(tmp_path / "new" / "run")) as half:
         half.mkdir(parents=True)
     assert [p.name for p in (tmp_path / "new").iterdir()] == ["run"]
     with pytest.raises(InputError, match="already exists"), beside(str(tmp_path / "new" / "run")):
@@ -111,9 +113,15 @@ def test_an_object_store_is_no_local_folder(tmp_path, monkeypatch):
     records = map(json.loads, (directory / "metrics.jsonl").read_text().splitlines())
     assert [record["step"] for record in records] == [1, 2, 3, 4, 5]
     assert {p.name for p in directory.iterdir()} == {"metrics.jsonl", "loss.png", "tensorboard"}
-    with beside("gs://bucket/hf") as (_, half):
+    (tmp_path / "tokenizer.json").write_text("a tokenizer")
+    for _ in range(2):  # the second time it is there
+        keep_tokenizer(str(tmp_path / "tokenizer.json"), directory)
+    (tmp_path / "tokenizer.json").unlink()
+    copy_tokenizer(kept_tokenizer(directory), epath.Path("gs://bucket/copied"))
+    assert epath.Path("gs://bucket/copied/tokenizer.json").read_text() == "a tokenizer"
+    with beside("gs://bucket/hf") as half:
         (half / "config.json").write_text("{}")
-    assert {p.name for p in epath.Path("gs://bucket").iterdir()} == {"run", "hf"}
+    assert {p.name for p in epath.Path("gs://bucket").iterdir()} == {"run", "copied", "hf"}
     assert not list(tmp_path.iterdir())
 
 

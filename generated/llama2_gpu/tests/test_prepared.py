@@ -3,7 +3,10 @@
 """Documents that are tokenised before training, and mixtures of sources, against the documents themselves."""
 
 import collections
+import contextlib
 import dataclasses
+import importlib
+import io
 import json
 import os
 import signal
@@ -11,6 +14,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from unittest import mock
 
 import jax
 import numpy as np
@@ -22,14 +26,18 @@ from ..data import Batches, held_out_batches, make_datasets, open_tokens, split_
 from ..errors import InputError
 from ..parallel import make_mesh
 from ..tokenizer import load_tokenizer
-from .processes import PACKAGE, run_python
+from .processes import PACKAGE
 
 TEXTS = [f"document {i}: " + "ünï" * (i % 7) * (i % 11) for i in range(120)] + ["", "x" * 5000]
 
 
-def write_jsonl(path: Path, texts: list[str] = TEXTS) -> str:
-    path.write_text("".join(json.dumps({"text": text}) + "\n" for text in texts))
+def write_rows(path: Path, rows: list[dict[str, object]]) -> str:
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
     return str(path)
+
+
+def write_jsonl(path: Path, texts: list[str] = TEXTS) -> str:
+    return write_rows(path, [{"text": text} for text in texts])
 
 
 def write_tokenizer(folder: Path) -> str:
@@ -45,7 +53,15 @@ def write_tokenizer(folder: Path) -> str:
 
 
 def prepare(*arguments: object) -> subprocess.CompletedProcess:
-    return run_python("-m", f"{PACKAGE.name}.data", "prepare", *map(str, arguments))
+    """As from the command line; only its workers are processes of their own."""
+    said, told, code = io.StringIO(), io.StringIO(), 0
+    words = mock.patch("sys.argv", ["data", "prepare", *map(str, arguments)])
+    with words, contextlib.redirect_stdout(said), contextlib.redirect_stderr(told):
+        try:
+            importlib.import_module(f"{PACKAGE.name}.data").main()
+        except SystemExit as end:
+            code = end.code
+    return subprocess.CompletedProcess(arguments, code, said.getvalue(), told.getvalue())
 
 
 def refusal(*arguments: object) -> str:
@@ -93,7 +109,7 @@ def test_prepared_data_gives_the_same_batches(prepared):
     assert_equal(held_out_batches(ready, rows), held_out_batches(plain, rows))
     wanted, found = make_batches(plain), make_batches(ready)
     assert_equal(take(found, 70), take(wanted, 70))
-    again = make_batches(ready)
+    again = make_batches(dataclasses.replace(ready, allow_other_data=True))
     again.set_state(wanted.get_state(), 70)  # a run goes on with prepared data in the place of texts
     assert_equal(take(again, 30), take(wanted, 30))
 
@@ -110,18 +126,18 @@ def test_what_prepared_data_cannot_be_used_for_is_named(prepared, tmp_path):
     content = shard.read_bytes()
     shard.write_bytes(content[:1000] + bytes([content[1000] ^ 1]) + content[1001:])
     documents = open_tokens(str(copy), load_tokenizer(tokenizer))
-    with pytest.raises(InputError, match=r"tokens-00000-of-00001: Corrupted .*: remove it"):
+    with pytest.raises(InputError, match=r"tokens-\w+: Corrupted .*: remove it"):
         list(documents)
     copy = tmp_path / "other"  # threads may still read the first one
     subprocess.run(["cp", "-r", tokens, copy], check=True)
     (shard,) = copy.glob("tokens-*")
     shard.write_bytes(content[: len(content) // 2])
-    with pytest.raises(InputError, match="tokens-00000-of-00001: is damaged: remove it"):
+    with pytest.raises(InputError, match=r"tokens-\w+: is damaged: remove it"):
         open_tokens(str(copy), load_tokenizer(tokenizer))[0]
     assert prepare(texts, copy, "--tokenizer", tokenizer).returncode == 0  # which writes it again
     assert shard.read_bytes() == content
     shard.unlink()
-    with pytest.raises(InputError, match="tokens-00000-of-00001 is missing: start `data prepare` again"):
+    with pytest.raises(InputError, match=r"tokens-\w+ is missing: start `data prepare` again"):
         open_tokens(str(copy), load_tokenizer(tokenizer))
     (copy / "prepared.json").write_text("{}")
     with pytest.raises(InputError, match=r"prepared\.json: is damaged"):
@@ -146,7 +162,7 @@ def test_what_cannot_be_prepared_is_named(prepared, tmp_path):
     full = ["bash", "-c", 'ulimit -f 4 && exec "$@"', "", *map(str, arguments)]  # files of 4 KiB, as on a full disk
     ended = subprocess.run(full, cwd=PACKAGE.parent, capture_output=True, text=True)
     assert ended.returncode == 74 and ended.stderr.startswith("error: ") and "File too large" in ended.stderr
-    assert not [*tmp_path.glob("full/tokens-00000-of-00001")]
+    assert [path.name for path in tmp_path.glob("full/*")] == ["prepared.json"]
 
 
 def test_prepare_goes_on_after_a_kill(tmp_path):
@@ -166,22 +182,47 @@ def test_prepare_goes_on_after_a_kill(tmp_path):
     process.wait()
     before = whole()
     assert 2 <= len(before) < 8
-    times = [os.stat(data).st_atime_ns, os.stat(data).st_mtime_ns]
-    os.utime(data, ns=(times[0], times[1] + 1))  # it was written again, with as many bytes
-    assert "from other files" in refusal(data, out, "--tokenizer=bytes")
-    os.utime(data, ns=tuple(times))
     with pytest.raises(InputError, match="it is not whole"):
         open_tokens(str(out), load_tokenizer("bytes"))
+    times = os.stat(data).st_atime_ns, os.stat(data).st_mtime_ns
     subprocess.run([*command, "--workers=2"], cwd=PACKAGE.parent, check=True, stdout=subprocess.DEVNULL)
     assert before.items() <= whole().items() and len(whole()) == 8
+    os.utime(data, ns=(0, 0))  # it was written again, with as many bytes
+    assert "from other files" in refusal(data, out, "--tokenizer=bytes")
+    os.utime(data, ns=times)
     assert set(os.listdir(out)) == {*whole(), "prepared.json"}
     tokens = open_tokens(str(out), load_tokenizer("bytes"))
     assert [bytes(tokens[i][1:-1].tolist()).decode() for i in range(len(tokens))] == texts
     shorter = write_jsonl(tmp_path / "shorter.jsonl", texts[:3])  # another shard, of fewer documents, in place of one
     subprocess.run([*command[:4], shorter, str(tmp_path / "short"), *command[6:]], cwd=PACKAGE.parent, check=True)
-    os.replace(tmp_path / "short" / "tokens-00000-of-00001", out / "tokens-00003-of-00008")
+    (short,) = (tmp_path / "short").glob("tokens-*")
+    os.replace(short, next(out.glob("tokens-*")))
     assert prepare(data, out, "--tokenizer=bytes").returncode == 0
     assert len(list(open_tokens(str(out), load_tokenizer("bytes")))) == 800
+
+
+def test_prepare_goes_on_once_a_file_is_repaired(tmp_path):
+    """What was whole stays; no half file is left, and none of the damaged file; null rows and special tokens count."""
+    tokenizer, folder, out = write_tokenizer(tmp_path), tmp_path / "texts", tmp_path / "out"
+    folder.mkdir()
+    for i in range(4):  # more than 1 MiB each, which fills a shard
+        rows = [{"body": f"{i} </s>", "more": "x" * 300_000}] * 4 + [{"body": None}]
+        write_rows(folder / f"{i}.jsonl", rows)
+    write_rows(folder / "3.jsonl", [*rows, {"body": 3}])
+    settings = folder, out, "--tokenizer", tokenizer, "--text-field=body", "--workers=1"
+    assert "3.jsonl:6: the text is 3, not a string" in refusal(*settings)
+    before = {path.name: path.stat().st_mtime_ns for path in out.iterdir() if path.name != "prepared.json"}
+    assert len(before) == 3 and not [name for name in before if "half" in name]
+    write_rows(folder / "3.jsonl", rows)
+    ended = prepare(*settings)
+    assert ended.returncode == 0 and "16 documents in 4 files" in ended.stdout, ended.stderr
+    assert "1 rows without a text (null) are left out" in ended.stdout
+    assert "of 16 documents: </s> in 4; there they are text: --special-tokens makes them tokens" in ended.stderr
+    after = {path.name: path.stat().st_mtime_ns for path in out.iterdir()}
+    assert before.items() <= after.items() and len(after) == 5
+    loaded = load_tokenizer(tokenizer)
+    wanted = [[*loaded.encode(f"{i} </s>"), loaded.eos] for i in range(4)]
+    assert [ids.tolist() for ids in open_tokens(str(out), loaded)][::4] == wanted
 
 
 def test_texts_that_grow_while_they_are_read_are_refused(tmp_path):
@@ -190,12 +231,12 @@ def test_texts_that_grow_while_they_are_read_are_refused(tmp_path):
     command = [sys.executable, "-m", f"{PACKAGE.name}.data", "prepare", data, str(tmp_path / "out")]
     command += ["--tokenizer=bytes", "--workers=1"]
     process = subprocess.Popen(command, cwd=PACKAGE.parent, stderr=subprocess.PIPE, text=True)
-    while not (tmp_path / "out" / "tokens-00000-of-00004").exists() and process.poll() is None:
+    while not [x for x in tmp_path.glob("out/tokens-*") if ".half" not in x.name] and process.poll() is None:
         time.sleep(0.005)
     with open(data, "a") as file:
         file.write('{"text": "more"}\n' * 1000)
     _, said = process.communicate(timeout=120)
-    assert process.returncode == 2 and "has changed since this began: prepare it again, in a new folder" in said
+    assert process.returncode == 2 and "has changed since this began: start again, which writes anew what" in said
     with pytest.raises(InputError, match="it is not whole"):
         open_tokens(str(tmp_path / "out"), load_tokenizer("bytes"))
 

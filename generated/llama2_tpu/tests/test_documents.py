@@ -2,9 +2,14 @@
 # Fragments: tests/test_documents.
 """Documents from files of every format, and their tokens; files that cannot be used are named."""
 
+import bz2
+import csv
 import dataclasses
+import gzip
 import json
+import lzma
 import random
+import shutil
 import sys
 import threading
 import time
@@ -33,8 +38,8 @@ def make_config(data: str, **fields):
     return dataclasses.replace(PRESETS["tiny"], **dict(data=data, sequence_length=64) | fields)
 
 
-def read_all(data: str) -> list[str]:
-    documents = open_documents(data)
+def read_all(data: str, field: str = "text") -> list[str]:
+    documents = open_documents(data, field)
     return [documents[i] for i in range(len(documents))]
 
 
@@ -57,6 +62,75 @@ def test_every_format_gives_the_same_documents(tmp_path):
     names = [write_jsonl(tmp_path), *(str(tmp_path / name) for name in ("t.parquet", "records", "texts", "texts/*/*"))]
     for name in names:
         assert read_all(name) == TEXTS, name
+
+
+def write_rows(folder: Path, field: str, texts: list[str | None]) -> None:
+    """The same rows in every format that has rows, plain and compressed."""
+    pyarrow, parquet = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
+    rows = [{"id": i, field: text, "null": None} for i, text in enumerate(texts)]
+    lines = "".join(json.dumps(row, ensure_ascii=bool(row["id"] % 2)) + "\n" for row in rows)
+    (folder / "t.ndjson").write_text(lines)
+    (folder / "lines.json").write_text("\ufeff" + lines)
+    (folder / "t.json").write_text("\ufeff\n" + json.dumps(rows, indent=2))
+    for name, delimiter in ("t.csv", ","), ("t.tsv", "\t"):
+        with (folder / name).open("w", newline="", encoding="utf-8-sig") as file:
+            csv.writer(file, delimiter=delimiter).writerows([rows[0].keys(), [], *(row.values() for row in rows)])
+    table = pyarrow.table({"id": [*range(len(rows))], field: texts})
+    parquet.write_table(table, folder / "t.parquet", row_group_size=7)
+    parquet.write_table(table, folder / "untold.parquet", row_group_size=7, write_statistics=False)
+    for name, make in ("t.arrow", pyarrow.ipc.new_file), ("stream.arrow", pyarrow.ipc.new_stream):
+        with make(folder / name, table.schema) as writer:
+            writer.write_table(table, max_chunksize=7)
+    saved = folder / "saved" / "train"  # as save_to_disk of datasets leaves it
+    saved.mkdir(parents=True)
+    shutil.copy(folder / "stream.arrow", saved / "data-00000-of-00001.arrow")
+    shutil.copy(folder / "stream.arrow", saved / "cache-1234.arrow")
+    (saved / "dataset_info.json").write_text("{}")
+    (saved / "state.json").write_text(json.dumps({"_data_files": [{"filename": "data-00000-of-00001.arrow"}]}))
+    (folder / "saved" / "dataset_dict.json").write_text('{"splits": ["train"]}')
+    for name in "t.ndjson", "t.json", "t.csv", "t.tsv":
+        content = (folder / name).read_bytes()
+        half = len(content) // 2  # as cat makes one of two
+        for suffix, pack in (".gz", gzip.compress), (".bz2", bz2.compress), (".xz", lzma.compress):
+            (folder / f"{name}{suffix}").write_bytes(pack(content[:half]) + pack(content[half:]))
+        with pyarrow.output_stream(folder / f"{name}.zst", compression="zstd") as file:
+            file.write(content)
+
+
+@pytest.mark.parametrize("field", ["text", 'größe "x"'])
+def test_rows_of_every_format_are_the_same_and_nulls_are_counted(tmp_path, field, capsys):
+    texts: list[str | None] = [*TEXTS[:30], 'quoted ", and\na line', ' "text": null ', "a\u2028b\x85c", *TEXTS[30:]]
+    texts[0] = texts[17] = texts[-1] = None
+    write_rows(tmp_path, field, texts)
+    names = sorted(path.name for path in tmp_path.iterdir())
+    assert len(names) == 10 + 4 * 4
+    for name in names:
+        found = open_documents(str(tmp_path / name), field)
+        assert list(found) == [text for text in texts if text is not None], name
+        assert "3 rows without a text (null) are left out" in capsys.readouterr().err
+    (tmp_path / "saved" / "dataset_dict.json").write_text('{"splits": ["train", "test"]}')
+    with pytest.raises(InputError, match="saved: has the splits train, test: give the folder of one of them"):
+        find_files(str(tmp_path / "saved"))
+
+
+@pytest.mark.parametrize("suffix", [".gz", ".bz2", ".xz", ".zst"])
+def test_a_compressed_text_is_cut_as_it_is_and_a_damaged_one_is_named(tmp_path, suffix):
+    pyarrow = pytest.importorskip("pyarrow")
+    text = "".join(f"line {i} ü" + "x" * (i % 300) + "\n" for i in range(1000))
+    packed = tmp_path / f"b.txt{suffix}"
+    if suffix == ".zst":
+        with pyarrow.output_stream(packed, compression="zstd") as file:
+            file.write(text.encode())
+    else:
+        packed.write_bytes({".gz": gzip, ".bz2": bz2, ".xz": lzma}[suffix].compress(text.encode()))
+    (tmp_path / "a.txt").write_text(text)
+    assert read_all(str(packed)) == read_all(str(tmp_path / "a.txt"))
+    content = packed.read_bytes()
+    for damaged in content[: len(content) // 2], b"no archive", content[:40] + b"xxxx" + content[44:]:
+        packed.write_bytes(damaged)
+        open_documents.cache_clear()
+        with pytest.raises(InputError, match=rf"b\.txt{suffix}: cannot be unpacked: .*: fetch it again"):
+            open_documents(str(packed))
 
 
 def test_a_file_is_not_opened_for_each_record(tmp_path):
@@ -167,7 +241,8 @@ def error_of(config) -> str:
         ("t.jsonl", b'{"text": "a"}\n\r\n}\n', r"t\.jsonl:3: must be JSON with a field text: JSONDecodeError"),
         ("t.jsonl", b'{"body": "a"}\n' * 2, r"t\.jsonl:1: must be JSON with a field text: KeyError: 'text'"),
         ("t.jsonl", b'["a"]\n' * 2, r"t\.jsonl:1: must be JSON with a field text: TypeError"),
-        ("t.jsonl", b'{"text": null}\n' * 2, r"t\.jsonl:1: the text is None, not a string"),
+        ("t.jsonl", b'{"text": null}\n' * 2, r"t\.jsonl: 0 documents, 0 of them held out, are too few"),
+        ("t.jsonl", b'{"text": ["a"]}\n' * 2, r"t\.jsonl:1: the text is \['a'\], not a string"),
         ("t.jsonl", b'{"text": "\xff"}\n' * 2, r"t\.jsonl:1: must be JSON with a field text: UnicodeDecodeError"),
         (
             "t.jsonl",
@@ -175,7 +250,19 @@ def error_of(config) -> str:
             r"t\.jsonl:1: must be JSON .*: RecursionError",
         ),
         ("t.txt", b"\xe4" * 70_000, r"t\.txt from byte 0: byte 0 is not UTF-8: convert it to UTF-8"),
-        ("t.gz", b"\x1f\x8b\0\0", r"t\.gz: neither text nor a file type that is known: unpack it"),
+        ("t.zip", b"PK\x03\x04\0\0", r"t\.zip: neither text nor a file type that is known: unpack it"),
+        ("t.json", b'["a", {"body": "b"}]', r"t\.json: must be a list of objects with a field text: KeyError: 'text'"),
+        ("t.json", b'[{"text": 3}]' * 2, r"t\.json: must be a list of objects with a field text: JSONDecodeError"),
+        ("t.json", b"[" * 100_000, r"t\.json: must be a list of objects with a field text: RecursionError"),
+        ("t.json", b'{\n"text": "a"}', r"t\.json:1: must be JSON with a field text: JSONDecodeError"),
+        ("t.csv", b"body,n\na,1\n", r"t\.csv:1: must be CSV with a column text: 'text' is not in list: fix it"),
+        ("t.csv", b"", r"t\.csv:0: must be CSV with a column text"),
+        ("t.csv", b"text,n\na,1\nb, and c,2\n", r"t\.csv:3: must be CSV .*: 3 cells, and the first line has 2"),
+        ("t.csv", b'text,n\na,1\n"b\n,2\n', r"t\.csv:4: must be CSV with a column text: unexpected end of data"),
+        ("t.csv", b"text\n\xff\n", r"t\.csv:1: must be CSV with a column text: 'utf-8' codec can't decode"),
+        ("t.arrow", b"ARROW1\0\0", r"t\.arrow: must be Arrow with a column text: "),
+        ("t.arrow", b"", r"t\.arrow: must be Arrow with a column text: "),
+        ("t.parquet.gz", gzip.compress(b"PAR1"), r"t\.parquet\.gz: unpack it"),
         ("t.parquet", b"PAR1", r"t\.parquet: must be Parquet with a column text: "),
         ("t.array_record", b"abc", r"t\.array_record: must be an ArrayRecord file: "),
         ("t.txt", b"short", r"t\.txt: 1 documents, 1 of them held out, are too few: give more"),
@@ -251,5 +338,6 @@ def test_a_parquet_file_without_the_column_is_named(tmp_path):
     pyarrow = pytest.importorskip("pyarrow")
     parquet.write_table(pyarrow.table({"body": ["a"]}), tmp_path / "a.parquet")
     assert "a.parquet: must be Parquet with a column text: " in error_of(make_config(str(tmp_path / "a.parquet")))
-    parquet.write_table(pyarrow.table({"text": [None, "a"]}), tmp_path / "b.parquet")
-    assert "b.parquet: row 0: the text is None, not a string" in error_of(make_config(str(tmp_path / "b.parquet")))
+    parquet.write_table(pyarrow.table({"text": [3, 4]}), tmp_path / "b.parquet")
+    assert "b.parquet: row 0: the text is 3, not a string" in error_of(make_config(str(tmp_path / "b.parquet")))
+    assert read_all(str(tmp_path / "a.parquet"), "body") == ["a"]

@@ -191,7 +191,7 @@ def test_each_plot_has_a_legend_and_something_in_it(tmp_path, monkeypatch):
     monitor.record(5, {"train/loss": 2.0, "eval/loss": 3.0} | shares)
     monitor.close()
     for axes, count in zip(figures[0].axes, (2, len(shares)), strict=True):
-        handles, labels = axes.get_legend_handles_labels()
+        _, labels = axes.get_legend_handles_labels()
         assert axes.get_legend() and len(labels) == count
     areas = [part.get_paths()[0].get_extents() for part in axes.collections]
     assert len(areas) == 7 and all(area.width > 0 and area.height > 0 for area in areas)

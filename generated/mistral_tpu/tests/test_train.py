@@ -13,7 +13,9 @@ import pytest
 import torch
 
 from ..config import PRESETS, Config
-from ..train import loss, train_step
+from ..errors import InputError, check_config
+from ..parallel import named_arrays
+from ..train import loss, train_step, with_matrices_in
 from .processes import PACKAGE, run_python
 from .small import SMALL
 from .start import arrays, random_batch, state_for
@@ -41,6 +43,29 @@ def test_loss_is_that_of_torch(batch):
         added.append(total - metrics["cross_entropy"])
     np.testing.assert_allclose(added, added[0], atol=1e-5 * total)
     assert metrics["targets"] == batch["weights"].sum()
+
+
+def test_gradients_of_matrices_are_summed_in_fp32(batch):
+    """Of products in bf16: a gradient that was rounded to it on the way would have its numbers alone."""
+    config = dataclasses.replace(SMALL, dtype="bfloat16")
+    gradients = jax.jit(jax.grad(lambda model: loss(model, batch, config)[0]))(state_for(config).model)
+    for name, gradient in named_arrays(gradients).items():
+        numbers = gradient[gradient != 0]  # none, where an adapter is zero at first
+        rounded = (numbers == numbers.astype("bfloat16")).mean()
+        if "experts" in name:
+            continue  # a device rounds sums over its rows, and adds those of others in fp32
+        assert not rounded == 1, name  # in an embedding, a token that comes once has one summand
+        assert not (name.endswith("kernel") and rounded > 0.05), (name, rounded)
+
+
+def test_gradients_can_be_summed_in_bf16():
+    names = named_arrays(with_matrices_in("bfloat16", state_for(SMALL).model))
+    kinds = {name.rpartition(".")[2]: str(x.dtype) for name, x in names.items() if "router" not in name}
+    assert kinds.pop("kernel") == kinds.pop("table") == "bfloat16"
+    assert {kind for name, kind in kinds.items() if "bias" in name or name in ("scale", "sinks")} <= {"float32"}
+    wrong = dataclasses.replace(SMALL, gradient_dtype="bfloat16")
+    with pytest.raises(InputError, match="--gradient-dtype bfloat16: would round the parameters: give --dtype"):
+        check_config(wrong)
 
 
 def test_z_loss_is_added_and_not_reported(batch):

@@ -200,6 +200,10 @@ def test_import_and_export_from_the_command_line(model, copied, tmp_path, monkey
     assert_same(read_tensors(tmp_path / "half"), read_tensors(tmp_path / "rounded"))
     assert json.loads((tmp_path / "ours/config.json").read_text()) == said
     assert json.loads((tmp_path / "half/config.json").read_text()) == said | {"torch_dtype": "bfloat16"}
+    assert capsys.readouterr().out.splitlines() == [
+        f"{tmp_path / 'ours'}: in float32, with its tokenizer",
+        f"{tmp_path / 'half'}: in bfloat16, with its tokenizer",
+    ]
     config, again = load_checkpoint(str(tmp_path / "run"), make_mesh())
     assert config.tokenizer == str(tmp_path / "run/tokenizer/tokenizer.json")
     ours, theirs = named_arrays(again), named_arrays(model)
@@ -208,6 +212,61 @@ def test_import_and_export_from_the_command_line(model, copied, tmp_path, monkey
         with pytest.raises(SystemExit) as ended:
             run(monkeypatch, *arguments)
         assert ended.value.code == 2 and "already exists: give a new directory" in capsys.readouterr().err
+
+
+def test_export_keeps_the_dtype_and_says_what_it_wrote(copied, tmp_path, monkeypatch, capsys):
+    """Of weights alone: without a tokenizer, which is said, and with one that is given."""
+    half = {name: x.astype(np.float16) for name, x in read_tensors(copied).items()}
+    save_file(half, copied / "model.safetensors")
+    said = json.loads((copied / "config.json").read_text()) | {"auto_map": {"AutoConfig": "x--y"}, "dtype": "float16"}
+    (copied / "config.json").write_text(json.dumps(said))
+    run(monkeypatch, "import", copied, tmp_path / "run")
+    assert "without a tokenizer" in capsys.readouterr().out
+    run(monkeypatch, "export", tmp_path / "run", tmp_path / "ours", "--step", "0")
+    told = capsys.readouterr()
+    assert told.err == f"step 0 of {tmp_path / 'run'}\n"
+    assert told.out.startswith(f"{tmp_path / 'ours'}: in float16, without a tokenizer, as")
+    assert_same(read_tensors(tmp_path / "ours"), half)
+    del said["auto_map"]  # code of others is nothing that an export passes on
+    assert json.loads((tmp_path / "ours/config.json").read_text()) == said
+    (tmp_path / "given").mkdir()
+    (tmp_path / "given/tokenizer.json").write_text("{}")
+    given = "--tokenizer", tmp_path / "given/tokenizer.json"
+    run(monkeypatch, "export", tmp_path / "run", tmp_path / "more", *given)
+    assert (tmp_path / "more/tokenizer.json").exists() and "with its tokenizer" in capsys.readouterr().out
+    (tmp_path / "given/tokenizer.json").unlink()
+    for wrong, told in (given, "there is no such file"), (("--step", "5"), "no checkpoint of step 5; there are: 0"):
+        with pytest.raises(SystemExit):
+            run(monkeypatch, "export", tmp_path / "run", tmp_path / "none", *wrong)
+        assert told in capsys.readouterr().err and not (tmp_path / "none").exists()
+
+
+@pytest.mark.parametrize("name", ["hf_tensors", "hf_layer_tensors"])
+def test_a_parameter_without_a_tensor_is_named(name, model, copied, tmp_path, monkeypatch):
+    """Neither is it read from uninitialised memory, nor left out of what is exported."""
+    module = importlib.import_module("..huggingface", __package__)
+    rows = list(getattr(module, name)())
+    arrays = named_arrays(model)
+    place = next(i for i, row in enumerate(rows) if any(x == row[0] or x.endswith(f".{row[0]}") for x in arrays))
+    monkeypatch.setattr(module, name, lambda: iter(rows[:place] + rows[place + 1 :]))
+    tensors = read_tensors(copied)
+    stem = rows[place][1].partition("{}")[0], rows[place][1].rpartition("{}")[2]
+    kept = {n: x for n, x in tensors.items() if not (n.startswith(stem[0]) and n.endswith(stem[1]))}
+    save_file(kept, copied / "model.safetensors")
+    with pytest.raises(InputError, match=f"no tensor of a checkpoint holds .*{rows[place][0]}"):
+        load_hf(copied)
+    with pytest.raises(InputError, match=f"no tensor of a checkpoint holds .*{rows[place][0]}"):
+        save_hf(CONFIG, model, tmp_path / "ours")
+    assert not (tmp_path / "ours").exists()
+
+
+def test_a_layout_that_is_no_view_is_refused(copied, monkeypatch):
+    """Such as `d c n h -> (n c h) d`: what is written to its copy is in no parameter."""
+    module = importlib.import_module("..huggingface", __package__)
+    rearrange = module.rearrange
+    monkeypatch.setattr(module, "rearrange", lambda array, layout: rearrange(array, layout).copy())
+    with pytest.raises(InputError, match="no tensor fills all of "):
+        load_hf(copied)
 
 
 def test_changed_settings_are_written_over_those_that_were_imported(model, copied, tmp_path):

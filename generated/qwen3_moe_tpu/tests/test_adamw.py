@@ -64,5 +64,7 @@ def test_state_is_made_as_its_parameters_are_laid_out():
         assert parameter.sharding == moment.sharding
     for a, b in zip(jax.tree.leaves(state.model), jax.tree.leaves(state_for(SMALL).model)):
         np.testing.assert_allclose(a, b, rtol=1e-5, atol=1e-7)
-    again = create_state(SMALL, mesh, state.model)
+    given = jax.tree.map(jnp.copy, state.model)
+    again = create_state(SMALL, mesh, given)
+    assert all(x.is_deleted() for x in jax.tree.leaves(given))  # weights that a run begins with are not kept twice
     assert all(bool((a == b).all()) for a, b in zip(jax.tree.leaves(again.model), jax.tree.leaves(state.model)))

@@ -20,6 +20,7 @@ from ..checkpoint import Rows
 from ..config import PRESETS
 from ..data import Batches, held_out_batches, make_datasets
 from ..documents import open_documents
+from ..errors import InputError
 
 pipeline = importlib.import_module("..data", __package__)
 
@@ -33,6 +34,7 @@ def few_bins(monkeypatch):
 
 
 def write_jsonl(folder: Path, texts: list[str] = TEXTS) -> str:
+    folder.mkdir(exist_ok=True)
     path = folder / "texts.jsonl"
     path.write_text("\n\n".join(json.dumps({"text": text, "n": i}) for i, text in enumerate(texts)) + "\n\n")
     return str(path)
@@ -186,6 +188,22 @@ def test_any_number_of_processes_goes_on_with_the_same_batches(tmp_path, consume
         for expected in whole:
             parts = [next(data) for data in job][::shared]
             assert equal({name: np.concatenate([part[name] for part in parts]) for name in expected}, expected)
+
+
+def test_other_data_is_refused_unless_it_is_allowed(tmp_path, capsys):
+    """Files that came, went or changed; not those that were moved."""
+    config = make_config(write_jsonl(tmp_path / "a"))
+    states = make_batches(config)[0].get_state()
+    moved = dataclasses.replace(config, data=write_jsonl(tmp_path / "moved"))
+    make_batches(moved)[0].set_state(states, 7)
+    write_jsonl(tmp_path / "more")
+    (tmp_path / "more/b.txt").write_text("more")
+    for data in write_jsonl(tmp_path / "less", TEXTS[1:]), str(tmp_path / "more"):
+        other = dataclasses.replace(config, data=data)
+        with pytest.raises(InputError, match=r"not what this run had up to 7: .*or --allow-other-data"):
+            make_batches(other)[0].set_state(states, 7)
+        make_batches(dataclasses.replace(other, allow_other_data=True))[0].set_state(states, 7)
+        assert f"warning: --data {data}" in capsys.readouterr().err
 
 
 def test_another_batch_size_goes_on_in_a_new_order(tmp_path, capsys):

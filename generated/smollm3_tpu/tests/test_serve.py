@@ -9,13 +9,16 @@ import http.client
 import importlib
 import json
 import os
+import random
 import re
 import shutil
 import signal
+import socket
 import subprocess
 import sys
 import threading
 import time
+import types
 from pathlib import Path
 
 import jax
@@ -26,11 +29,11 @@ from tokenizers import Tokenizer, decoders, models, pre_tokenizers
 
 from ..checkpoint import import_hf
 from ..config import PRESETS
-from ..engine import Request, Sampling
+from ..engine import EngineSettings, Request, Sampling
 from ..errors import InputError
 from ..huggingface import save_hf
 from ..model import Decoder
-from ..tokenizer import FileTokenizer, load_tokenizer
+from ..tokenizer import FileTokenizer, NoTokenizer, load_tokenizer
 from ..weights import load_to_serve
 from .processes import PACKAGE
 from .small import SMALL
@@ -38,9 +41,13 @@ from .small import SMALL
 CONFIG = dataclasses.replace(SMALL, width=PRESETS["tiny"].width, init_std=0.1)  # for GPT-2, the heads make up the width
 
 TEMPLATE = (
-    "{{ bos_token }}{% for message in messages %}[{{ message.role }}] {{ message.content | trim }}{{ eos_token }}\n"
-    "{% endfor %}{% if add_generation_prompt and tools is none %}[assistant]"
-    "\n  {%- generation %} {% endgeneration %}{% endif %}"
+    "{{ bos_token }}{% if tools %}{{ tools | tojson(indent=1) }}{% endif %}{% for message in messages %}"
+    "[{{ message.role }}] {{ message.content | trim }}{% for call in message.tool_calls %}<tool_call>"
+    "{{ call.function.name }}{% for name, value in call.function.arguments.items() %} {{ name }}="
+    "{{ value | tojson(ensure_ascii=True, sort_keys=True) }}{% endfor %}{% endfor %}{{ message.tool_call_id }}"
+    "{% if loop.last and not add_generation_prompt %}{{ message.thinking }}{% else %}{{ eos_token }}\n{% endif %}"
+    "{% endfor %}{% if add_generation_prompt %}[assistant{{ mood }}]\n"
+    "  {%- generation %} {% endgeneration %}{% endif %}"
 )
 
 
@@ -69,16 +76,20 @@ def folder(tmp_path_factory) -> Path:
 
 @contextlib.contextmanager
 def served(folder, *flags: str):
-    """A server in a process, and its port."""
+    """A server in a process, its port, and the statuses of three paths while it compiles."""
     module("serve")
-    command = [sys.executable, "-m", f"{PACKAGE.name}.serve", "--hf", folder, "--port", "0", "--dtype", "float32"]
-    environment = os.environ | {"JAX_PLATFORMS": "cpu", "SERVE_API_KEY": ""}
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    command = [sys.executable, "-m", f"{PACKAGE.name}.serve", "--hf", folder, "--port", str(port), "--dtype", "float32"]
+    environment = {name: x for name, x in os.environ.items() if name != "SERVE_API_KEY"} | {"JAX_PLATFORMS": "cpu"}
     with subprocess.Popen(
         [*command, *flags], cwd=PACKAGE.parent, env=environment, stdout=subprocess.PIPE, text=True
     ) as process:
         try:
-            line = next(line for line in process.stdout if " at http://" in line)
-            yield process, int(line.rpartition(":")[2])
+            assert next(process.stdout).startswith("compiled")
+            early = [ask(port, path, *x)[0] for path, *x in (["/health"], ["/ready"], ["/v1/completions", {}])]
+            assert any(line == f"small at http://127.0.0.1:{port}\n" for line in process.stdout)
+            yield process, port, early
         finally:
             process.terminate()  # which it obeys when nothing runs
             with contextlib.suppress(subprocess.TimeoutExpired):
@@ -86,17 +97,26 @@ def served(folder, *flags: str):
             process.kill()
 
 
+SLOW = 900  # where kernels are emulated, a minute is not enough
+
+
 @pytest.fixture(scope="module")
-def port(folder):
-    with served(folder, "--queue", "20", "--max-rows", "4", "--max-body", "100000", "--model", "small") as (_, port):
-        yield port
+def server(folder):
+    sizes = "--queue", "20", "--max-rows", "4", "--max-body", "100000", "--drain-seconds", str(SLOW)
+    with served(folder, *sizes, "--model", "small", "--api-key", "kéy", "another") as found:
+        yield found
+
+
+@pytest.fixture(scope="module")
+def port(server):
+    return server[1]
 
 
 def ask(port: int, path: str, content=None, headers=(), seconds=60):
     """Status, headers and body."""
     connection = http.client.HTTPConnection("127.0.0.1", port, timeout=seconds)
     body = content if content is None or isinstance(content, bytes) else json.dumps(content)
-    given = {"Content-Type": "application/json"} | dict(headers)
+    given = {"Content-Type": "application/json", "Authorization": "bearer kéy".encode()} | dict(headers)
     connection.request("GET" if content is None else "POST", path, body, given)
     response = connection.getresponse()
     found = response.read()
@@ -180,29 +200,49 @@ def test_a_stop_string_that_straddles_tokens_is_never_shown(port):
     wait_for(port, 0)  # what is stopped is not worked on
 
 
-CHATS = [
-    [{"role": "user", "content": " Hello? "}],
-    [
-        {"role": "system", "content": "größer"},
-        {"role": "user", "content": "日本"},
-        {"role": "assistant", "content": "x"},
-    ],
-]
+CALL = {"id": "call_1", "type": "function", "function": {"name": "look", "arguments": '{"at": ["größer", null]}'}}
+TOOL = {"type": "function", "function": {"name": "look", "parameters": {"x": {"default": None}}, "description": "日"}}
+CHATS = {
+    "one": dict(messages=[{"role": "user", "content": " Hello? "}]),
+    "several": dict(
+        messages=[
+            {"role": "system", "content": "größer"},
+            {"role": "user", "content": "日本", "name": None},
+            {"role": "assistant", "content": "x", "refusal": None, "annotations": [], "tool_calls": None},
+        ]
+    ),
+    "tools": dict(
+        messages=[
+            {"role": "user", "content": "x"},
+            {"role": "assistant", "content": None, "audio": None, "function_call": None, "tool_calls": [CALL]},
+            {"role": "tool", "tool_call_id": "call_1", "content": "seen"},
+        ],
+        tools=[TOOL],
+    ),
+    "continued": dict(
+        messages=[{"role": "user", "content": "x"}, {"role": "assistant", "content": "It is "}],
+        add_generation_prompt=False,
+        continue_final_message=True,
+    ),
+    "variables": dict(messages=[{"role": "user", "content": "x"}], chat_template_kwargs={"mood": "!"}),
+}
 
 
-@pytest.mark.parametrize("messages", CHATS, ids=["one", "several"])
-def test_chats_are_written_as_by_transformers(folder, port, messages):
+@pytest.mark.parametrize("chat", CHATS.values(), ids=CHATS)
+def test_chats_are_written_as_by_transformers(folder, port, chat):
     transformers = pytest.importorskip("transformers", reason="needs transformers: pip install '.[test]'")
+    theirs = json.loads(json.dumps(chat | {"tokenize": True, "return_dict": False}))
+    for call in (call for message in theirs["messages"] for call in message.get("tool_calls") or []):
+        call["function"]["arguments"] = json.loads(call["function"]["arguments"])
     tokenizer = transformers.AutoTokenizer.from_pretrained(folder)
-    expected = tokenizer.apply_chat_template(messages, add_generation_prompt=True, tokenize=True, return_dict=False)
-    path = folder / "tokenizer.json"
-    assert module("openai").load_chat_template(FileTokenizer(path), str(path)).encode(messages) == expected
+    messages, names = theirs.pop("messages"), theirs.pop("chat_template_kwargs", {})
+    expected = tokenizer.apply_chat_template(messages, **{"add_generation_prompt": True} | theirs | names)
     asked = dict(temperature=0, return_token_ids=True)
-    status, _, chat = ask(port, "/v1/chat/completions", dict(messages=messages, max_completion_tokens=9, **asked))
-    assert status == 200 and chat["choices"][0]["message"]["role"] == "assistant"
-    assert chat["usage"]["prompt_tokens"] == len(expected)
+    status, _, found = ask(port, "/v1/chat/completions", chat | dict(max_completion_tokens=9, **asked))
+    assert status == 200 and found["choices"][0]["message"]["role"] == "assistant", found
+    assert found["usage"]["prompt_tokens"] == len(expected)
     plain = complete(port, prompt=expected, max_tokens=9, **asked)
-    assert plain["choices"][0]["token_ids"] == chat["choices"][0]["token_ids"]
+    assert plain["choices"][0]["token_ids"] == found["choices"][0]["token_ids"]
 
 
 def test_a_checkpoint_keeps_its_chat_template(folder, tmp_path):
@@ -212,13 +252,13 @@ def test_a_checkpoint_keeps_its_chat_template(folder, tmp_path):
     config, model, _ = load_to_serve(str(tmp_path / "run"), "", "bfloat16", 1, int8=False)
     assert model.config == config and config.dtype == "bfloat16"
     tokenizer = load_tokenizer(config.tokenizer)
-    template = module("openai").load_chat_template(tokenizer, config.tokenizer)
-    assert template.encode(CHATS[0]) == tokenizer.encode(" Hello? !")
+    template = module("chat_template").load_chat_template(tokenizer, config.tokenizer)
+    assert template.encode(CHATS["one"]["messages"]) == tokenizer.encode(" Hello? !")
     with pytest.raises(InputError, match="give --checkpoint-dir, or --hf"):
         load_to_serve("", "", None, 1, int8=False)
     (copied / "chat_template.jinja").write_text("{% if")
     with pytest.raises(InputError, match="the chat template beside it cannot be read"):
-        module("openai").load_chat_template(tokenizer, str(copied / "tokenizer.json"))
+        module("chat_template").load_chat_template(tokenizer, str(copied / "tokenizer.json"))
 
 
 def test_texts_end_where_those_of_transformers_do(folder, tmp_path):
@@ -239,6 +279,34 @@ def test_texts_end_where_those_of_transformers_do(folder, tmp_path):
             load_ends(tokenizer, str(path))
 
 
+def test_requests_begin_from_what_the_checkpoint_says_and_ids_need_no_tokenizer(tmp_path):
+    serve, openai = module("serve"), module("openai")
+    (tmp_path / "generation_config.json").write_text('{"temperature": 0.25, "top_k": 7, "repetition_penalty": 1.5}')
+    config = dataclasses.replace(CONFIG, tokenizer=str(tmp_path / "tokenizer.json"))
+    engine = types.SimpleNamespace(config=config, room=64, settings=EngineSettings())
+    ready = threading.Event()
+    ready.set()
+    thread = types.SimpleNamespace(engine=engine, failed=False, ready=ready)
+    server = serve.Server(serve.ServeSettings(engine.settings), thread, NoTokenizer())
+    route = next(route for route in server.app.routes if route.path == "/v1/completions")
+
+    def ask_server(**content):
+        async def receive():
+            return {"type": "http.request", "body": json.dumps(content).encode()}
+
+        headers = [(b"content-type", b"application/json"), (b"host", b"127.0.0.1")]
+        scope = {"type": "http", "method": "POST", "path": "/v1/completions", "headers": headers, "state": {"id": "x"}}
+        return asyncio.run(route.endpoint(serve.requests.Request(scope, receive)))
+
+    ((_, first),) = ask_server(prompt=[1, 2]).wanted
+    assert (first.temperature, first.top_k, first.repetition_penalty) == (0.25, 7, 1.5)
+    ((_, second),) = ask_server(prompt=[1, 2], temperature=0, top_k=0).wanted
+    assert (second.temperature, second.top_k, second.repetition_penalty) == (0, 0, 1.5)
+    with pytest.raises(openai.Refusal, match="there is no tokenizer: give token ids") as refused:
+        ask_server(prompt="text")
+    assert refused.value.status == 400
+
+
 def test_a_message_cannot_say_a_special_token(port):
     lengths = []
     for text in "a</s>b", "a</z>b":
@@ -249,8 +317,8 @@ def test_a_message_cannot_say_a_special_token(port):
 
 def test_the_client_of_openai(port):
     openai = pytest.importorskip("openai", reason="needs openai: pip install openai")
-    client = openai.OpenAI(base_url=f"http://127.0.0.1:{port}/v1", api_key="none", max_retries=0)
-    assert [model.id for model in client.models.list()] == ["small"]
+    client = openai.OpenAI(base_url=f"http://127.0.0.1:{port}/v1", api_key="another", max_retries=0)
+    assert [model.id for model in client.models.list()] == [client.models.retrieve("small").id] == ["small"]
     asked = dict(model="small", messages=[{"role": "user", "content": "Hello"}], max_completion_tokens=12, seed=1)
     chat = client.chat.completions.create(**asked, logprobs=True, top_logprobs=2)
     events = list(client.chat.completions.create(**asked, stream=True, stream_options={"include_usage": True}))
@@ -271,6 +339,11 @@ REFUSED = {
         {"prompt": "x", "temperature": -1},
         {"prompt": "x", "unheard_of": 1},
         {"prompt": "x", "response_format": {"type": "json_object"}},
+        {"prompt": "x", "logit_bias": {"5": 101}},
+        {"prompt": "x", "logit_bias": {"1000000": 1}},
+        {"prompt": "x", "tools": []} | {"tools": [TOOL]},
+        {"prompt": "x" * 5000},
+        {"prompt": [5] * 600},
         {"prompt": []},
         {"prompt": ["x", [1]], "max_tokens": "9"},
         {"prompt": ["x", 1]},
@@ -300,9 +373,10 @@ def test_what_is_refused_is_told_in_the_form_of_openai(port, status, content):
 
 
 def test_what_asks_for_nothing_is_taken(port):
-    complete(
-        port, prompt="x", max_tokens=1, best_of=1, user="me", suffix=None, logit_bias={}, stop=None, seed=-(10**30)
+    nothing = dict(
+        best_of=1, user="me", suffix=None, logit_bias={}, stop=None, tools=None, response_format={"type": "text"}
     )
+    complete(port, prompt="x", max_tokens=1, seed=-(10**30), **nothing)
 
 
 def test_other_types_and_paths(port):
@@ -322,7 +396,8 @@ def long_answers(port: int):
     """Ten texts asked for, as long as they can be, by a client that goes at the end."""
     with contextlib.closing(http.client.HTTPConnection("127.0.0.1", port, timeout=60)) as connection:
         asked = {"prompt": "x", "stream": True, "ignore_eos": True, "max_tokens": CONFIG.context_length - 10, "n": 10}
-        connection.request("POST", "/v1/completions", json.dumps(asked), {"Content-Type": "application/json"})
+        given = {"Content-Type": "application/json", "Authorization": "Bearer another"}
+        connection.request("POST", "/v1/completions", json.dumps(asked), given)
         yield connection
 
 
@@ -351,61 +426,200 @@ def test_a_full_queue_says_to_come_again(port):
 
 
 class BrokenEngine:
-    """Fails at its first step."""
+    """Does nothing at its first step, or fails."""
 
     queued, running = 0, 0
 
-    def add(self, prompt, sampling):
+    def __init__(self, act):
+        self.step = act
+
+    def warm_up(self):
+        yield "nothing"
+
+    def add(self, prompt, sampling, salt):
         self.running = 1
         return Request(prompt, sampling)
 
     def cancel(self, request):
         pass
 
-    def step(self):
-        raise RuntimeError("the device is gone")
+
+def fail():
+    raise RuntimeError("the device is gone")
 
 
-def test_an_engine_that_fails_is_told_to_all_that_wait(capfd):
+ENDINGS = {"failed": (fail, 60, 60), "stuck": (lambda: time.sleep(3), 60, 0.1), "late": (list, 0.3, 60)}
+
+
+@pytest.mark.parametrize(("act", "request_seconds", "step_seconds"), ENDINGS.values(), ids=ENDINGS)
+def test_an_answer_that_does_not_come_is_told_to_all_that_wait(act, request_seconds, step_seconds, capfd):
     refusal = module("openai").Refusal
+    broken = act is not list
 
     async def wait_for_answer() -> None:
-        thread = module("engine_thread").EngineThread(BrokenEngine())
-        with thread.job([([1], Sampling())]) as job, pytest.raises(refusal, match="the engine failed"):
-            thread.start()
+        thread = module("engine_thread").EngineThread(BrokenEngine(act), request_seconds)
+        thread.start()
+        words = "the engine failed" if broken else "the answer takes more than 0.3 seconds"
+        with thread.job([([1], Sampling())]) as job, pytest.raises(refusal, match=words):
             while True:
+                await asyncio.sleep(0.2)
+                thread.watch(step_seconds)
                 await asyncio.wait_for(job.next(), 10)
-        with pytest.raises(refusal, match="the server ends"), thread.job([([1], Sampling())]):
-            pass
+        if broken:
+            with pytest.raises(refusal, match="the server ends"), thread.job([([1], Sampling())]):
+                pass
+        thread.engine.running = 0
+        thread.end()
 
     asyncio.run(wait_for_answer())
-    assert "the device is gone" in capfd.readouterr().err
+    assert ("the device is gone" in capfd.readouterr().err) == (act is fail)
 
 
-def test_sigterm_lets_requests_end_and_takes_no_more(folder):
-    slow = 900  # where kernels are emulated, a minute is not enough
-    flags = "--api-key", "secrét", "--drain-seconds", str(slow), "--max-length", "250", "--cache-tokens", "700"
-    with served(folder, *flags) as (process, port):
-        key = {"Authorization": "Bearer secrét".encode()}
-        assert ask(port, "/v1/completions", {"prompt": "x"})[0] == 401
-        assert ask(port, "/v1/models")[0] == 401
-        assert ask(port, "/v1/models", headers=key)[2]["data"][0]["max_model_len"] == 250
-        long = {
-            "messages": [{"role": "user", "content": "x" * 210}],
-            "ignore_eos": True,
-        }  # and as many as there is room
-        assert ask(port, "/v1/chat/completions", long, key, slow)[2]["usage"]["total_tokens"] == 250
-        assert ask(port, "/health")[0] == 200
-        asked, found = {"prompt": "x", "max_tokens": 200, "ignore_eos": True, "n": 3}, []
-        thread = threading.Thread(target=lambda: found.append(ask(port, "/v1/completions", asked, key, slow)))
-        thread.start()
-        while not number(port, "serve_running"):
-            time.sleep(0.01)
-        process.send_signal(signal.SIGTERM)
-        while ask(port, "/health")[0] == 200:
-            time.sleep(0.01)
-        status, headers, answer = ask(port, "/v1/completions", {"prompt": "x"}, key)
-        assert status == 503 and headers["retry-after"] and answer["error"]["type"] == "server_error"
-        thread.join()
-        assert found[0][0] == 200 and found[0][2]["usage"]["completion_tokens"] == 3 * 200
-        assert process.wait(20) == 0
+STOPS = ["", "a", "ab", "aab", "abab", "bbba", "aaaaaaab"]
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_a_text_is_cut_before_the_first_string_that_stops_it(seed):
+    draw, choices = random.Random(seed), module("choices")
+    text = "".join(draw.choices("ab", k=60))
+    stops = draw.sample(STOPS[1:], 2) if seed else []
+    at = min((place for stop in stops if (place := text.find(stop)) >= 0), default=len(text))
+    cut, shown = choices.Stops([choices.StopString(stop) for stop in stops]), ""
+    for place in range(0, 60, 3):
+        shown += "" if cut.found else cut.add(text[place : place + 3])
+        assert text.startswith(shown) and len(shown) + 10 > min(at, place)
+    # of strings that end in one piece, the one that begins first
+    assert (shown + cut.held).startswith(text[:at]) if not cut.found else len(shown) <= at + 3
+    assert cut.found == (at < 60)
+
+
+@pytest.mark.parametrize("step", [1, 4, 100])
+def test_calls_of_tools_are_told_apart_from_text(folder, step):
+    """In the form that Hermes and Qwen write; what is no call stays text, however it comes."""
+    choices, openai = module("choices"), module("openai")
+    tokenizer = FileTokenizer(folder / "tokenizer.json")
+    call = '<tool_call>\n{"name": "look", "arguments": {"at": "größer"}}\n</tool_call>'
+    text = f"I look <tool>.{call}\n{call}\n<tool_call>{{}}</tool_call><tool_call>x"
+    request = Request([5], Sampling(max_tokens=len(text) + 99), tokens=tokenizer.encode(text))
+    request.logprobs, request.top_logprobs = [0.0] * len(request.tokens), [{}] * len(request.tokens)
+    choice, whole = choices.Choice(request, tokenizer, [], tools=True), choices.Piece(first=True)
+    for count in range(step, len(request.tokens) + step, step):
+        count = min(count, len(request.tokens))
+        whole.extend(choice.advance(count, "stop" if count == len(request.tokens) else None))
+    told = openai.Chat(messages=[]).describe(whole, tokenizer)["message"]
+    assert told["content"] == "I look <tool>.<tool_call>{}</tool_call><tool_call>x"
+    assert [x["function"] for x in told["tool_calls"]] == [{"name": "look", "arguments": '{"at": "größer"}'}] * 2
+    assert whole.finish == "tool_calls" and [x["index"] for x in told["tool_calls"]] == [0, 1]
+
+
+@pytest.mark.parametrize("text", ["{{ 10 ** (10 ** 9) }}", "{{ 'x' * 10**10 }}"])
+def test_a_template_that_takes_all_time_or_memory_is_not_read(text):
+    template = module("chat_template")
+    with pytest.raises(template.TemplateError):
+        template.Renderer({"default": text}, seconds=1).render("default", {}, 100)
+
+
+def test_a_template_cannot_hold_up_or_bring_down_the_server():
+    template = module("chat_template")
+    loops = "{% for i in range(99999) %}{% for j in range(99999) %}{% endfor %}{% endfor %}"
+    text = f"{{% if x == 'loop' %}}{loops}{{% elif x == 'many' %}}{{{{ 'x' * (10 ** n) }}}}{{% endif %}}{{{{ x }}}}"
+    renderer = template.Renderer({"default": text}, seconds=1)
+    for names in {"x": "loop"}, {"x": "many", "n": 10}, {"x": "many", "n": 3}, {"x": "y" * 101}:
+        with pytest.raises(template.TemplateError):
+            renderer.render("default", names, 100)
+        assert renderer.render("default", {"x": "größer"}, 100) == "größer"
+    assert template.Renderer({"default": "{{ cycler.__init__.__globals__ }}"}).variables == {"default": []}
+
+
+def test_a_server_that_lets_all_in_has_to_be_told_so(monkeypatch):
+    settings = module("serve").ServeSettings
+    for given, host, words in (None, "0.0.0.0", "lets other machines in"), ("", "127.0.0.1", "is empty"):
+        monkeypatch.delenv("SERVE_API_KEY", raising=False)
+        if given is not None:
+            monkeypatch.setenv("SERVE_API_KEY", given)
+        with pytest.raises(InputError, match=words):
+            _ = settings(engine=None, host=host).keys
+    monkeypatch.setenv("SERVE_API_KEY", "a,b")
+    assert settings(engine=None, host="0.0.0.0").keys == ("a", "b")
+
+
+def test_a_server_that_compiles_is_alive_and_not_ready(server):
+    assert server[2] == [200, 503, 503]
+    assert ask(server[1], "/ready")[0] == 200
+
+
+def test_who_has_no_key_and_who_comes_from_elsewhere_is_refused(port):
+    def status(path="/v1/models", content=None, **headers):
+        found, answer, _ = ask(port, path, content, {name.replace("_", "-"): x for name, x in headers.items()})
+        assert re.fullmatch("[0-9a-f]{32}", answer["x-request-id"])
+        return found
+
+    keys = ["another", "bearer", "Bearer", "Bearer kéy2", "Basic another", ""]
+    before = number(port, r'serve_answers_total\{status="401"\}') if number(port, "serve_queued") else 0
+    assert [status(Authorization=key.encode()) for key in keys] == [401] * 6
+    assert status(Authorization="BEARER another") == 200
+    assert status("/metrics", Authorization="") == 401
+    assert number(port, r'serve_answers_total\{status="401"\}') == before + 7
+    hosts = ["evil.example", f"evil.example:{port}", "127.0.0.1.evil.example", "", "[::1", "localhost.", "127.1"]
+    assert [status(Host=host) for host in hosts] == [403] * len(hosts)
+    assert [status(Host=host) for host in (f"LocalHost:{port}", "[::1]:80", "10.0.0.1")] == [200] * 3
+    origins = ["https://evil.example", "null", f"http://127.0.0.1:{port + 1}"]
+    assert [status(Origin=origin) for origin in origins] == [403] * 3
+    assert status(Origin=f"http://127.0.0.1:{port}") == 200
+    types = ["text/plain", "application/x-www-form-urlencoded", "application/jsonx", "", "application/json, text/plain"]
+    assert [status("/v1/completions", {"prompt": "x"}, Content_Type=kind) for kind in types] == [415] * 5
+    assert ask(port, "/v1/models", headers={"X-Request-Id": "mine-1"})[1]["x-request-id"] == "mine-1"
+
+
+def test_what_others_asked_is_not_told(port):
+    def cached(key="another", **fields):
+        headers = {"Authorization": f"Bearer {key}".encode()}
+        asked = {"prompt": list(range(100)), "max_tokens": 1} | fields
+        return ask(port, "/v1/completions", asked, headers)[2]["usage"]["prompt_tokens_details"]["cached_tokens"]
+
+    salts = [{}, {"cache_salt": "a"}, {"prompt_cache_key": "a"}, {"prompt_cache_key": "b"}, {"key": "kéy"}]
+    assert [cached(**salt) for salt in salts] == [0] * 5
+    assert all(cached(**salt) for salt in salts)
+
+
+def test_biases_and_tokens_that_end_a_text(port, folder):
+    asked = dict(prompt="def ", max_tokens=12, temperature=0, return_token_ids=True, ignore_eos=True)
+
+    def tokens(**fields):
+        choice = complete(port, **asked | fields)["choices"][0]
+        return choice["token_ids"], choice["finish_reason"]
+
+    free = tokens()[0]
+    assert tokens(logit_bias={"7": 100}) == ([7] * 12, "length")
+    assert free[0] not in tokens(logit_bias={free[0]: -100})[0]
+    assert tokens(stop_token_ids=[free[3]]) == (free[: free.index(free[3]) + 1], "stop")
+    late, why = tokens(stop_token_ids=[free[0]], min_tokens=5)
+    assert free[0] not in late[:5] and (why == "length" or late.index(free[0]) >= 5)
+    eos = FileTokenizer(folder / "tokenizer.json").eos
+    forced = dict(logit_bias={eos: 100})
+    assert tokens(**forced)[1] == "length" and tokens(**forced, stop="</s>") == ([eos], "stop")
+
+
+def test_sigterm_lets_requests_end_and_takes_no_more(server):
+    """The last test: it ends the server of all others."""
+    process, port, _ = server
+    room = ask(port, "/v1/models/small")[2]["max_model_len"]
+    long = {
+        "messages": [{"role": "user", "content": "x" * (room - 50)}],
+        "ignore_eos": True,
+    }  # as many as there is room
+    assert ask(port, "/v1/chat/completions", long, seconds=SLOW)[2]["usage"]["total_tokens"] == room
+    asked, found = {"prompt": "x", "max_tokens": 200, "ignore_eos": True, "n": 3}, []
+    thread = threading.Thread(target=lambda: found.append(ask(port, "/v1/completions", asked, seconds=SLOW)))
+    thread.start()
+    while not number(port, "serve_running"):
+        time.sleep(0.01)
+    process.send_signal(signal.SIGTERM)
+    while ask(port, "/ready")[0] == 200:
+        time.sleep(0.01)
+    assert ask(port, "/health")[0] == 200  # it is alive until all is answered
+    status, headers, answer = ask(port, "/v1/completions", {"prompt": "x"})
+    assert status == 503 and headers["retry-after"] and answer["error"]["type"] == "server_error"
+    thread.join()
+    assert found[0][0] == 200 and found[0][2]["usage"]["completion_tokens"] == 3 * 200
+    assert process.wait(20) == 0

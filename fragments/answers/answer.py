@@ -1,0 +1,156 @@
+"""An answer over HTTP, in one piece or as a stream."""
+
+import asyncio
+import contextlib
+import dataclasses
+import functools
+import time
+from collections.abc import AsyncIterator
+from typing import Any
+
+import msgspec
+from starlette.responses import Response
+
+from generator.language.roles import (
+    BEGIN,
+    ByteTokenizer,
+    Chat,
+    ChatTemplate,
+    Choice,
+    Completion,
+    EngineThread,
+    FileTokenizer,
+    Job,
+    Piece,
+    Refusal,
+    Sampling,
+    ServeMetrics,
+    StopString,
+    as_json,
+)
+
+
+@dataclasses.dataclass
+class Answering:
+    """What all answers share."""
+
+    model: str  # as clients call it
+    engine: EngineThread
+    tokenizer: ByteTokenizer | FileTokenizer
+    template: ChatTemplate | None
+    metrics: ServeMetrics
+    active: int = 0  # answers that are being sent
+
+
+class Answer:
+    """An answer, sent as the engine makes it: an application of ASGI, as Starlette's responses are."""
+
+    def __init__(
+        self,
+        shared: Answering,
+        asked: Completion | Chat,
+        wanted: list[tuple[list[int], Sampling]],
+        salt: bytes,
+        name: str,
+    ):
+        self.shared, self.asked, self.wanted, self.salt = shared, asked, wanted, salt
+        self.begun, self.choices = time.monotonic(), list[Choice]()
+        self.head = {"id": f"{asked.PREFIX}-{name}", "created": int(time.time())}
+        self.head |= {"object": asked.CHUNK if asked.stream else asked.OBJECT, "model": shared.model}
+
+    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+        async def gone() -> None:
+            while (await receive())["type"] != "http.disconnect":
+                pass
+
+        work, watch = asyncio.create_task(self.send(send)), asyncio.create_task(gone())
+        self.shared.active += 1
+        try:
+            await asyncio.wait((work, watch), return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            self.shared.active -= 1
+            for task in (work, watch):
+                task.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await work
+        unfinished = sum(choice.finish is None for choice in self.choices)
+        self.shared.metrics.finished.labels("cancelled").inc(unfinished)
+
+    async def send(self, send: Any) -> None:
+        with self.shared.engine.job(self.wanted, self.salt) as job:
+            stops, template = [StopString(stop) for stop in self.asked.stops], self.shared.template
+            tools = bool(self.asked.offered and template and template.writes(BEGIN))
+            self.choices = [Choice(x, self.shared.tokenizer, stops, tools) for x in await job.next()]
+            if self.asked.stream:
+                headers = [(b"content-type", b"text/event-stream"), (b"cache-control", b"no-cache")]
+                await send({"type": "http.response.start", "status": 200, "headers": headers})
+                async for event in self.stream(job):
+                    await send({"type": "http.response.body", "body": b"data: %b\n\n" % event, "more_body": True})
+                await send({"type": "http.response.body", "body": b"data: [DONE]\n\n"})
+            else:
+                whole = [Piece(first=True) for _ in self.choices]
+                async for index, piece in self.pieces(job):
+                    whole[index].extend(piece)
+                response = await asyncio.to_thread(self.whole, whole)
+                await response({"type": "http"}, None, send)
+
+    def whole(self, pieces: list[Piece]) -> Response:
+        """All choices. For a thread: log-probabilities of many tokens take long."""
+        told = [self.choice(index, piece) for index, piece in enumerate(pieces)]
+        return as_json(self.head | {"choices": told, "usage": self.usage()})
+
+    async def stream(self, job: Job) -> AsyncIterator[bytes]:
+        options = self.asked.stream_options
+        try:
+            async for index, piece in self.pieces(job):
+                usage = self.usage() if options.continuous_usage_stats else None
+                told = (
+                    await asyncio.to_thread(self.choice, index, piece) if is_long(piece) else self.choice(index, piece)
+                )
+                yield msgspec.json.encode(self.head | {"choices": [told], "usage": usage})
+            if options.include_usage:
+                yield msgspec.json.encode(self.head | {"choices": [], "usage": self.usage()})
+        except Refusal as error:
+            yield msgspec.json.encode(error.content)
+
+    async def pieces(self, job: Job) -> AsyncIterator[tuple[int, Piece]]:
+        """What there is to tell, by the index of its choice; measures it."""
+        metrics, firsts = self.shared.metrics, {}
+        metrics.prompt_tokens.inc(self.prompt_tokens)
+        while any(choice.finish is None for choice in self.choices):
+            index, count, finish = await job.next()
+            choice, now = self.choices[index], time.monotonic()
+            if choice.finish:
+                continue  # by a stop string, before the engine knew
+            if index not in firsts:
+                firsts[index] = now
+                metrics.first.observe(now - self.begun)
+                if self.asked.echo:
+                    yield index, await asyncio.to_thread(choice.echo)
+            metrics.tokens.inc(count - len(choice.offsets))
+            yield index, choice.advance(count, finish)
+            if choice.finish:
+                metrics.finished.labels(choice.finish).inc()
+                if count > 1:
+                    metrics.each.observe((now - firsts[index]) / (count - 1))
+                self.shared.engine.calls.put(functools.partial(self.shared.engine.cancel, [choice.request]))
+
+    def choice(self, index: int, piece: Piece) -> dict[str, Any]:
+        told = {"index": index, **self.asked.describe(piece, self.shared.tokenizer), "finish_reason": piece.finish}
+        ids = {"token_ids": [score.token for score in piece.scores]}
+        return told | ids if self.asked.return_token_ids else told
+
+    @property
+    def prompt_tokens(self) -> int:
+        return sum(len(prompt) for prompt, _ in self.wanted[:: self.asked.n])
+
+    def usage(self) -> dict[str, Any]:
+        prompt, completion = self.prompt_tokens, sum(len(choice.offsets) for choice in self.choices)
+        cached = {"cached_tokens": sum(choice.request.cached for choice in self.choices[:: self.asked.n])}
+        usage = {"prompt_tokens": prompt, "completion_tokens": completion, "total_tokens": prompt + completion}
+        return usage | {"prompt_tokens_details": cached}
+
+
+def is_long(piece: Piece) -> bool:
+    """Whether telling it would hold up others: the prompt that is told again."""
+    return len(piece.scores) > 64

@@ -1,0 +1,194 @@
+"""Chats as a checkpoint's own template writes them."""
+
+import itertools
+import json
+import multiprocessing
+import os
+import re
+import subprocess
+import sys
+import threading
+import weakref
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from etils import epath
+from tokenizers import Tokenizer, models
+
+from generator.language.roles import ByteTokenizer, FileTokenizer, InputError
+
+# around what is no special token, and where a message that goes on ends: no characters, and so in no text
+OPEN = "\ufdd0"
+
+
+CLOSE = "\ufdd1"
+
+
+END = "\ufdd2"
+
+
+SECONDS = 5  # that a template may take
+
+
+class TemplateError(Exception):
+    """A template does not take what it was given, or takes too long."""
+
+
+class Renderer:
+    """The process that renders chat templates, started again when one was ended for its time or memory."""
+
+    def __init__(self, texts: dict[str, str], seconds: int = SECONDS):
+        self.texts, self.seconds, self.lock = texts, seconds, threading.Lock()
+        self.variables: dict[str, list[str]] = self.start()
+
+    def start(self) -> Any:
+        self.connection, theirs = multiprocessing.Pipe()
+        # -P, as the modules beside this one have names of the standard library; the server's key is not for it
+        command = [sys.executable, "-P", Path(__file__).with_name("render.py"), str(theirs.fileno()), str(self.seconds)]
+        environment = {name: value for name, value in os.environ.items() if name != "SERVE_API_KEY"}
+        self.process = subprocess.Popen(
+            command, env=environment, stdin=subprocess.DEVNULL, pass_fds=[theirs.fileno()], start_new_session=True
+        )
+        self.stop = weakref.finalize(self, stop, self.process, self.connection)
+        theirs.close()
+        self.receive(60)
+        return self.ask(texts=self.texts)
+
+    def receive(self, seconds: int) -> Any:
+        try:
+            if self.connection.poll(seconds):
+                return json.loads(self.connection.recv_bytes())
+        except (EOFError, OSError):
+            pass  # it has ended itself
+        self.stop()
+        raise TemplateError("it takes too much time or memory")
+
+    def ask(self, **asked: Any) -> Any:
+        try:
+            self.connection.send_bytes(json.dumps(asked).encode())
+        except OSError:
+            self.stop()
+            raise TemplateError("the process that renders has ended") from None
+        reply = self.receive(self.seconds + 1)  # it ends itself a second before
+        if "error" in reply:
+            raise TemplateError(reply["error"])
+        return reply["result"]
+
+    def render(self, name: str, names: dict[str, Any], most: int) -> str:
+        with self.lock:
+            if not self.stop.alive:
+                self.start()
+            return self.ask(name=name, names=names, most=most)
+
+
+def stop(process: subprocess.Popen[bytes], connection: Any) -> None:
+    connection.close()
+    process.kill()
+    process.wait()
+
+
+def strings(value: Any) -> Iterator[str]:
+    """All texts in what a request holds."""
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, (dict, list)):
+        for part in (part for pair in value.items() for part in pair) if isinstance(value, dict) else value:
+            yield from strings(part)
+
+
+def replaced(value: Any, texts: Iterator[str]) -> Any:
+    """The same with other texts, in the order of `strings`."""
+    if isinstance(value, str):
+        return next(texts)
+    if isinstance(value, dict):
+        return {next(texts): replaced(part, texts) for part in value.values()}
+    return [replaced(part, texts) for part in value] if isinstance(value, list) else value
+
+
+class ChatTemplate:
+    """From messages to tokens by a template of Jinja, as in transformers.
+
+    The template's special tokens are tokens; those in what a message says stay text, so that none ends it early.
+    """
+
+    def __init__(self, texts: dict[str, str], tokenizer: FileTokenizer):
+        """Templates by name: "default", and maybe "tool_use", for chats with tools."""
+        self.renderer, self.texts, self.plain = Renderer(texts), texts, tokenizer
+        self.tokenizer, self.names = tokenizer.parsing, tokenizer.names
+        # finds special tokens as the tokenizer does, and all else is one unknown word
+        self.finder = Tokenizer(models.WordLevel({"": 0}, unk_token=""))
+        if self.tokenizer.normalizer:
+            self.finder.normalizer = self.tokenizer.normalizer
+        self.finder.add_special_tokens([x for x in self.tokenizer.get_added_tokens_decoder().values() if x.special])
+
+    def marked(self, value: Any) -> Any:
+        """What a request holds, with marks around all that reads like a special token."""
+        text = END.join(re.sub(f"[{OPEN}-{END}]", "", text) for text in strings(value))
+        (found,) = self.finder.encode_batch([text], add_special_tokens=False)
+        parts, done = [], 0
+        for token, (start, end) in zip(found.ids, found.offsets, strict=True):
+            if token:
+                parts += [text[done:start], OPEN, text[start:end], CLOSE]
+                done = end
+        return replaced(value, iter("".join([*parts, text[done:]]).split(END)))
+
+    def reads(self, name: str) -> bool:
+        """Whether what a request gives by that name comes into any of the templates."""
+        return any(name in names for names in self.renderer.variables.values())
+
+    def writes(self, text: str) -> bool:
+        return any(text in template for template in self.texts.values())
+
+    def encode(
+        self,
+        messages: list[dict[str, Any]],
+        tools: list[Any] | None = None,
+        add_generation_prompt: bool = True,
+        continue_final_message: bool = False,
+        most: int = 2**31,
+        names: dict[str, Any] | None = None,
+    ) -> list[int]:
+        """The tokens of a chat. Raises TemplateError where the template does not take it.
+
+        Args:
+            continue_final_message: the text ends where the content of the last message does.
+            most: characters that the text may have.
+            names: others that the template may read.
+        """
+        messages, tools, names = self.marked([messages, tools, names])
+        if continue_final_message:
+            messages[-1]["content"] = messages[-1].get("content", "") + END + " "
+        asked = {"documents": None, **(names or {}), **self.names, "messages": messages, "tools": tools}
+        template = "tool_use" if tools and "tool_use" in self.texts else "default"
+        text = self.renderer.render(template, {**asked, "add_generation_prompt": add_generation_prompt}, most)
+        if continue_final_message:
+            before, end, after = text.rpartition(END)
+            if not end:
+                raise TemplateError("it leaves out the end of the last message, which cannot be continued")
+            text = before if after.startswith(" ") else before.rstrip()
+        first, *rest = re.split(f"([{OPEN}{CLOSE}])", text)
+        parts = [(CLOSE, first), *zip(rest[::2], rest[1::2], strict=True)]
+        if len(parts) > most:
+            raise TemplateError(f"it makes more than {most:,} characters")
+        whole = self.tokenizer.encode_batch_fast([p for mark, p in parts if mark == CLOSE], add_special_tokens=False)
+        found = iter(whole)
+        ids = (next(found).ids if mark == CLOSE else self.plain.encode(part) for mark, part in parts)
+        return list(itertools.chain.from_iterable(ids))
+
+
+def load_chat_template(tokenizer: ByteTokenizer | FileTokenizer, path: str) -> ChatTemplate | None:
+    """The templates beside a tokenizer.json, in files of their own or in tokenizer_config.json; None: there is none."""
+    if isinstance(tokenizer, ByteTokenizer):
+        return None
+    folder = epath.Path(path).parent
+    settings, file = folder / "tokenizer_config.json", folder / "chat_template.jinja"
+    more = folder / "additional_chat_templates" / "tool_use.jinja"
+    try:
+        found = json.loads(settings.read_text()).get("chat_template") if settings.exists() else None
+        texts = {x["name"]: x["template"] for x in found} if isinstance(found, list) else {"default": found}
+        texts |= {name: x.read_text() for name, x in (("default", file), ("tool_use", more)) if x.exists()}
+        texts = {name: texts[name] for name in ("default", "tool_use") if texts.get(name)}
+        return ChatTemplate(texts, tokenizer) if "default" in texts else None
+    except (TemplateError, AttributeError, KeyError, TypeError, ValueError) as error:
+        raise InputError(f"{path}: the chat template beside it cannot be read: {error}: fix or remove it") from None

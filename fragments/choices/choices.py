@@ -1,0 +1,130 @@
+"""What is told of a choice, in OpenAI's forms."""
+
+import bisect
+import dataclasses
+import itertools
+from typing import Any
+
+from generator.language.roles import ByteTokenizer, FileTokenizer, Request, Stops, StopString, Text, ToolCalls
+
+
+@dataclasses.dataclass
+class TokenScore:
+    """A token, and how likely it and others were in its place."""
+
+    token: int
+    offset: int  # characters before it
+    logprob: float | None  # None: nothing is before it
+    top: dict[int, float]
+    content: bytes  # what it adds to the text
+
+
+@dataclasses.dataclass
+class Piece:
+    """What there is to add to what was told of a choice."""
+
+    text: str = ""
+    scores: list[TokenScore] = dataclasses.field(default_factory=list)
+    calls: list[dict[str, Any]] = dataclasses.field(default_factory=list)  # of tools
+    finish: str | None = None
+    first: bool = False
+
+    def extend(self, piece: "Piece") -> None:
+        self.text += piece.text
+        self.scores += piece.scores
+        self.calls += piece.calls
+        self.finish = piece.finish
+
+
+class Choice:
+    """One text of an answer, as it comes."""
+
+    def __init__(
+        self, request: Request, tokenizer: ByteTokenizer | FileTokenizer, stops: list[StopString], tools: bool
+    ):
+        """Begins a choice; `tools`: calls of tools are told apart from its text."""
+        self.request, self.tokenizer, self.stops = request, tokenizer, Stops(stops)
+        self.text = Text(tokenizer, request.prompt)
+        self.tool_calls = ToolCalls() if tools else None
+        self.offsets: list[int] = []  # characters before each token
+        self.length = self.told = 0  # characters and tokens that have been told
+        self.finish: str | None = None
+
+    def echo(self) -> Piece:
+        """The prompt, before anything else."""
+        piece, prompt, request = Piece(), Text(self.tokenizer, []), self.request
+        logprobs, tops = [None, *request.prompt_logprobs], [{}, *request.prompt_top_logprobs]
+        for token, logprob, top in itertools.zip_longest(request.prompt, logprobs, tops):
+            content = self.tokenizer.token_bytes(token)
+            if not (piece.text or prompt.run) and self.tokenizer.has_text(token):  # the first one loses its space
+                content = self.tokenizer.decode([token]).encode() if content[:1] == b" " else content
+            piece.scores.append(TokenScore(token, len(piece.text), logprob, top, content))
+            piece.text += prompt.add(token)
+        piece.text += prompt.end()
+        self.length = len(piece.text)
+        return piece
+
+    def advance(self, count: int, finish: str | None) -> Piece:
+        """What is told once there are `count` tokens; a token waits for its text."""
+        piece, request = Piece(first=not self.offsets), self.request
+        for token in request.tokens[len(self.offsets) : count]:
+            self.offsets.append(self.length + len(piece.text) + len(self.stops.held))
+            new = self.text.add(token)
+            piece.text += self.stops.add(new) if len(self.offsets) > request.sampling.min_tokens else new
+            if self.stops.found:
+                break
+        if finish and not self.stops.found:
+            piece.text += self.stops.add(self.text.end()) + self.stops.held
+        self.length += len(piece.text)
+        piece.finish = self.finish = "stop" if self.stops.found else finish
+        whole = self.finish and not self.stops.found
+        until = len(self.offsets) if whole else bisect.bisect_left(self.offsets, self.length)
+        for i in range(self.told, until):
+            token = request.tokens[i]
+            told = request.logprobs[i], request.top_logprobs[i], self.tokenizer.token_bytes(token)
+            piece.scores.append(TokenScore(token, self.offsets[i], *told))
+        self.told = until
+        if self.tool_calls:
+            piece.text, piece.calls = self.tool_calls.add(piece.text, is_end=bool(self.finish))
+            piece.finish = "tool_calls" if self.finish == "stop" and self.tool_calls.count else self.finish
+        return piece
+
+
+def token_name(content: bytes) -> str:
+    """The text of a token; of one that is no whole text, "bytes:" and its bytes, as OpenAI writes them."""
+    try:
+        return content.decode()
+    except UnicodeDecodeError:
+        return "bytes:" + "".join(f"\\x{byte:02x}" for byte in content)
+
+
+def completion_logprobs(scores: list[TokenScore], tokenizer: ByteTokenizer | FileTokenizer) -> dict[str, Any]:
+    """As /v1/completions has them: lists, and dicts by text; where two tokens have one text, the second is its id."""
+
+    def by_text(score: TokenScore) -> dict[str, float]:
+        found = {token_name(score.content): score.logprob}
+        for token in sorted(score.top, key=score.top.__getitem__, reverse=True):
+            name = token_name(tokenizer.token_bytes(token))
+            if token != score.token:
+                found[name if name not in found else f"token_id:{token}"] = score.top[token]
+        return found
+
+    return {
+        "tokens": [token_name(x.content) for x in scores],
+        "token_logprobs": [x.logprob for x in scores],
+        "top_logprobs": [by_text(x) if x.logprob is not None else None for x in scores],
+        "text_offset": [x.offset for x in scores],
+    }
+
+
+def chat_logprobs(scores: list[TokenScore], tokenizer: ByteTokenizer | FileTokenizer) -> dict[str, Any]:
+    """As /v1/chat/completions has them."""
+
+    def entry(content: bytes, logprob: float | None) -> dict[str, Any]:
+        return {"token": token_name(content), "logprob": logprob, "bytes": list(content)}
+
+    def others(score: TokenScore) -> list[dict[str, Any]]:
+        return [entry(tokenizer.token_bytes(token), logprob) for token, logprob in score.top.items()]
+
+    found = [entry(x.content, x.logprob) | {"top_logprobs": others(x)} for x in scores]
+    return {"content": found, "refusal": None}

@@ -1,0 +1,41 @@
+"""Strings that stop a text."""
+
+
+class StopString:
+    """A string, and by each of its beginnings the next shorter one which that ends with: times are linear by it.
+
+    Source: Knuth, Morris and Pratt 1977, SIAM Journal on Computing 6(2).
+    """
+
+    def __init__(self, text: str):
+        self.text, self.shorter = text, [0]
+        for letter in text[1:]:
+            self.shorter.append(self.follow(self.shorter[-1], letter))
+
+    def follow(self, length: int, letter: str) -> int:
+        """How many characters of it a text ends with, after a letter and `length` of them before."""
+        while length and self.text[length] != letter:
+            length = self.shorter[length - 1]
+        return length + (self.text[length] == letter)
+
+
+class Stops:
+    """Cuts a text before the first of the strings that stop it; holds back what may be the beginning of one."""
+
+    def __init__(self, stops: list[StopString]):
+        self.stops, self.lengths = stops, [0] * len(stops)  # characters of each that the text ends with
+        self.held, self.found = "", False
+
+    def add(self, new: str) -> str:
+        """The text that is certain with what is new, and was not before."""
+        starts = []
+        for i, stop in enumerate(self.stops):
+            for place, letter in enumerate(new):
+                self.lengths[i] = stop.follow(self.lengths[i], letter)
+                if self.lengths[i] == len(stop.text):
+                    starts.append(len(self.held) + place + 1 - len(stop.text))
+                    break
+        self.held, self.found = self.held + new, bool(starts)
+        certain = min(starts) if starts else len(self.held) - max(self.lengths, default=0)
+        text, self.held = self.held[:certain], "" if starts else self.held[certain:]
+        return text

@@ -1,0 +1,178 @@
+"""Chats: messages, tools, and how a request is read."""
+
+import json
+import re
+import typing
+from typing import Annotated, Any, Literal
+
+import msgspec
+from msgspec import Meta
+
+from generator.language import point
+from generator.language.roles import (
+    IGNORED,
+    NEUTRAL,
+    ByteTokenizer,
+    ChatTemplate,
+    Completion,
+    Fields,
+    FileTokenizer,
+    Likeliest,
+    Piece,
+    Refusal,
+    TemplateError,
+    chat_logprobs,
+)
+
+
+class Part(msgspec.Struct, forbid_unknown_fields=True):
+    type: Literal["text"]
+    text: str
+
+
+class CalledFunction(msgspec.Struct, forbid_unknown_fields=True):
+    name: str
+    arguments: str = "{}"
+
+
+class ToolCall(msgspec.Struct, forbid_unknown_fields=True):
+    function: CalledFunction
+    id: str = ""
+    type: Literal["function"] = "function"
+    index: int = 0  # as streams have it
+
+
+class ChatMessage(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
+    role: Literal["system", "developer", "user", "assistant", "tool"]
+    content: str | list[Part] | None = None
+    name: str = ""
+    reasoning_content: str = ""
+    tool_calls: list[ToolCall] = []
+    tool_call_id: str = ""
+    annotations: Annotated[list[Any], Meta(max_length=0)] = []
+
+    def for_template(self) -> dict[str, Any]:
+        """As chat templates read it: a text, and arguments of calls that are no text."""
+        message = msgspec.to_builtins(self)
+        if isinstance(self.content, list):
+            message["content"] = "".join(part.text for part in self.content)
+        if self.reasoning_content:
+            message["thinking"] = self.reasoning_content  # as gpt-oss calls it
+        for call in message.get("tool_calls", []):
+            try:
+                call["function"]["arguments"] = json.loads(call["function"].get("arguments", "{}"))
+            except ValueError:
+                pass  # of a model, which may have made a mistake: the template gets its text
+        return message
+
+
+class Function(msgspec.Struct, forbid_unknown_fields=True):
+    name: str
+    description: str = ""
+    parameters: dict[str, Any] = {}
+
+
+class Tool(msgspec.Struct, forbid_unknown_fields=True):
+    type: Literal["function"]
+    function: Function
+
+
+class Chat(Fields):
+    """Of /v1/chat/completions."""
+
+    PREFIX, OBJECT, CHUNK = "chatcmpl", "chat.completion", "chat.completion.chunk"
+    echo, prompts = False, (None,)
+
+    messages: Annotated[list[ChatMessage], Meta(min_length=1)]
+    tools: list[dict[str, Any]] = msgspec.field(default_factory=list)
+    tool_choice: Literal["none", "auto"] = "auto"
+    add_generation_prompt: bool = True
+    continue_final_message: bool = False
+    chat_template_kwargs: dict[str, Any] = msgspec.field(default_factory=dict)
+    logprobs: bool = False
+    top_logprobs: Likeliest = 0
+
+    @property
+    def likeliest(self) -> int | None:
+        return self.top_logprobs if self.logprobs else None
+
+    @property
+    def offered(self) -> list[dict[str, Any]]:
+        """The tools that may be called."""
+        return self.tools if self.tool_choice == "auto" else []
+
+    def encode(
+        self, tokenizer: ByteTokenizer | FileTokenizer, template: ChatTemplate | None, room: int, most: int
+    ) -> list[list[int]]:
+        if template is None:
+            raise Refusal(400, "the tokenizer has no chat template: ask /v1/completions", "messages")
+        if len(self.messages) > room:
+            raise Refusal(400, f"there are more messages than the context has tokens, {room}", "messages")
+        for tool in self.tools:
+            try:
+                msgspec.convert(tool, Tool)
+            except msgspec.ValidationError as error:
+                raise Refusal(400, f"tools: {error}", "tools") from None
+        if self.offered and not template.reads("tools"):
+            raise Refusal(400, "the chat template has no place for tools", "tools")
+        if own := self.chat_template_kwargs.keys() & {"messages", "tools", "add_generation_prompt", *template.names}:
+            raise Refusal(400, f"chat_template_kwargs: {min(own)} is not set by them", "chat_template_kwargs")
+        last = self.messages[-1]
+        if self.continue_final_message and (self.add_generation_prompt or last.role != "assistant"):
+            words = "give a last message of the assistant, and add_generation_prompt false"
+            raise Refusal(400, f"continue_final_message: {words}", "continue_final_message")
+        try:
+            return [
+                template.encode(
+                    [message.for_template() for message in self.messages],
+                    self.offered or None,
+                    self.add_generation_prompt,
+                    self.continue_final_message,
+                    most,
+                    self.chat_template_kwargs,
+                )
+            ]
+        except (TemplateError, RecursionError) as error:  # the second of what is nested too deeply
+            raise Refusal(400, f"the chat template does not take these messages: {error}", "messages") from None
+
+    def describe(self, piece: Piece, tokenizer: ByteTokenizer | FileTokenizer) -> dict[str, Any]:
+        scores = chat_logprobs(piece.scores, tokenizer) if self.likeliest is not None else None
+        told: dict[str, Any] = {"content": piece.text or None if piece.calls else piece.text}
+        if piece.first:
+            told["role"] = "assistant"
+        if piece.calls:
+            told["tool_calls"] = piece.calls
+        return {"delta" if self.stream else "message": told, "logprobs": scores}
+
+
+def given(value: Any) -> Any:
+    """What a client said; what is null is as if it was left out, but where a schema may mean it."""
+    if isinstance(value, list):
+        return [given(part) if isinstance(part, (dict, list)) else part for part in value]
+    kept = "parameters", "chat_template_kwargs"
+    return {
+        key: given(part) if isinstance(part, (dict, list)) and key not in kept else part
+        for key, part in value.items()
+        if part is not None
+    }
+
+
+def with_defaults(kind: type[Completion | Chat], defaults: dict[str, float]) -> type[Completion | Chat]:
+    """The same kind of request, with other values for fields that a client leaves out."""
+    types = typing.get_type_hints(kind, include_extras=True)
+    fields = [(name, types[name], value) for name, value in defaults.items()]
+    return msgspec.defstruct(kind.__name__, fields, bases=(kind,), kw_only=True, forbid_unknown_fields=True)
+
+
+def read_fields(content: bytes, kind: type[Completion | Chat]) -> Completion | Chat:
+    """A request from its JSON, as a Completion or a Chat."""
+    try:
+        found = msgspec.json.decode(content)
+        if isinstance(found, dict):
+            told = {key: x for key, x in given(found).items() if key not in IGNORED}
+            found = {key: x for key, x in told.items() if key not in NEUTRAL or x != NEUTRAL[key]}
+            point("read_fields.found", found, kind)
+        return msgspec.convert(found, kind, str_keys=True)
+    except (msgspec.MsgspecError, UnicodeError, RecursionError) as error:
+        param = re.search(r"(?:\$\.|\$\[\.\.\.\] - at `\$\.|field `)(\w+)", str(error))
+        raise Refusal(400, str(error), param and param[1]) from None

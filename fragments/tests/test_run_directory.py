@@ -1,0 +1,167 @@
+"""What a run's directory keeps, and what is taken from one that another made."""
+
+import dataclasses
+import json
+import shutil
+import sys
+
+import pytest
+
+from generator.language.roles import (
+    SMALL,
+    Checkpoints,
+    Config,
+    InputError,
+    copy_tokenizer,
+    keep_tokenizer,
+    load_checkpoint,
+    load_tokenizer,
+    newest_config,
+    restore_state,
+    save_state,
+    state_for,
+)
+
+pytestmark = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")  # of what Orbax drops
+
+
+def texts() -> set[str]:
+    """Paths and the like; and what allows something, which is no less of the command line alone."""
+    fields = (f.name for f in dataclasses.fields(Config) if f.type is str or f.name == "allow_other_data")
+    return {*fields} - {"remat", "lora_targets"}
+
+
+FILES = (
+    *("tokenizer.json", "tokenizer_config.json", "special_tokens_map.json", "tokenizer.model", "vocab.json"),
+    *("merges.txt", "added_tokens.json", "chat_template.jinja", "generation_config.json", "config.json"),
+    "additional_chat_templates/tool_use.jinja",
+)
+
+
+@pytest.fixture(scope="module")
+def two_checkpoints(tmp_path_factory):
+    directory = tmp_path_factory.mktemp("two")
+    checkpoints = Checkpoints(str(directory), SMALL)
+    for step in 3, 7:
+        save_state(checkpoints, step, state_for(SMALL))
+    checkpoints.close()
+    return directory
+
+
+@pytest.fixture
+def files(tmp_path):
+    """A folder with all files that a tokenizer may have, and one that is none of it."""
+    for name in (*FILES, "model.safetensors"):
+        (tmp_path / "files" / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / "files" / name).write_text(name)
+    return tmp_path / "files"
+
+
+def test_a_run_can_be_moved_and_names_no_path(files, tmp_path):
+    given = dict.fromkeys(texts(), "/home/user/x") | {
+        "tokenizer": str(files / "tokenizer.json"),
+        "allow_other_data": True,
+    }
+    checkpoints = Checkpoints(str(tmp_path / "run"), dataclasses.replace(SMALL, **given))
+    save_state(checkpoints, 3, state_for(SMALL))
+    checkpoints.close()
+    shutil.rmtree(files)
+    moved = (tmp_path / "run").rename(tmp_path / "moved")
+    kept = {str(path.relative_to(moved / "tokenizer")) for path in (moved / "tokenizer").rglob("*") if path.is_file()}
+    assert kept == set(FILES)
+    assert str(tmp_path) not in (saved := (moved / "3/config/metadata").read_text()) and "/home" not in saved
+    tokenizer = str(moved / "tokenizer/tokenizer.json")
+    assert newest_config(str(moved)) == dataclasses.replace(SMALL, tokenizer=tokenizer)
+    with pytest.raises(InputError, match="give --data and --eval-data, as when it began"):
+        restore_state(moved)
+    assert restore_state(moved, dataclasses.replace(SMALL, data="a", eval_data="b", tokenizer=tokenizer))[0] == 3
+
+
+@pytest.mark.parametrize("name", sorted(texts()))
+def test_no_text_of_a_checkpoint_becomes_a_setting(name, two_checkpoints, tmp_path):
+    """Paths, patterns, flags: in a folder that another made, they could name anything of this machine."""
+    directory = shutil.copytree(two_checkpoints, tmp_path / "run")
+    path = directory / "7/config/metadata"
+    fields = json.loads(path.read_text()) | {name: "/theirs"}
+    del fields["checksum"]
+    path.write_text(json.dumps(fields))
+    kept = {"tokenizer": str(directory / "tokenizer/tokenizer.json")} if name == "tokenizer" else {}
+    assert newest_config(str(directory)) == dataclasses.replace(SMALL, **kept)
+
+
+def test_another_tokenizer_is_refused_and_the_same_is_kept_once(files, tmp_path):
+    (tmp_path / "run/tokenizer").mkdir(parents=True)  # of weights that were imported without one
+    (tmp_path / "run/tokenizer/config.json").write_text("the model's")
+    for _ in range(2):
+        keep_tokenizer(str(files / "tokenizer.json"), tmp_path / "run")
+    assert (tmp_path / "run/tokenizer/config.json").read_text() == "the model's"
+    assert (tmp_path / "run/tokenizer/tokenizer.json").read_text() == "tokenizer.json"
+    (files / "tokenizer.json").write_text("another")
+    with pytest.raises(InputError, match=r"this run has another one, .*: give a new --checkpoint-dir"):
+        keep_tokenizer(str(files / "tokenizer.json"), tmp_path / "run")
+    keep_tokenizer(str(files / "tokenizer.json"), tmp_path / "run", replace=True)
+    texts = {path.parent.name[:10]: path.read_text() for path in tmp_path.glob("run/*/tokenizer.json")}
+    assert texts == {"tokenizer": "another", "tokenizer-": "tokenizer.json"}  # the first is put aside
+    assert (tmp_path / "run/tokenizer/config.json").read_text() == "the model's"
+
+
+def test_links_out_of_a_folder_are_refused(files, tmp_path, monkeypatch):
+    """Those of a cache of the Hub, from snapshots to blobs, are followed."""
+    cache = tmp_path / "cache/models--a"
+    (cache / "snapshots/1").mkdir(parents=True)
+    (cache / "blobs").mkdir()
+    for name in "tokenizer.json", "config.json":
+        (cache / "blobs" / name).write_text("a blob")
+        (cache / "snapshots/1" / name).symlink_to(f"../../blobs/{name}")
+    copy_tokenizer(str(cache / "snapshots/1/tokenizer.json"), tmp_path / "copied")
+    assert (tmp_path / "copied/tokenizer.json").read_text() == "a blob"
+    (tmp_path / "secret").write_text("secret")
+    for place, target in [
+        (cache / "snapshots/1/vocab.json", tmp_path / "secret"),
+        (files / "merges.txt", tmp_path / "secret"),
+        (files / "tokenizer.json", "../cache/models--a/blobs/tokenizer.json"),
+        (files / "additional_chat_templates/more.jinja", "../../secret"),
+    ]:
+        there = place.read_text() if place.exists() else None
+        place.unlink(missing_ok=True)
+        place.symlink_to(target)
+        with pytest.raises(InputError, match=f"{place.name}: is a link to .*, outside of"):
+            copy_tokenizer(str(place.parents[place.suffix == ".jinja"] / "tokenizer.json"), tmp_path / "out")
+        place.unlink()
+        if there:
+            place.write_text(there)
+    (files / "vocab.json").unlink()
+    (files / "vocab.json").symlink_to("tokenizer.json")  # in the same folder
+    copy_tokenizer(str(files / "tokenizer.json"), tmp_path / "out")
+    assert "secret" not in {path.read_text() for path in (tmp_path / "out").rglob("*") if path.is_file()}
+    monkeypatch.setattr(sys.modules[copy_tokenizer.__module__], "LARGEST_FILE", 3)
+    with pytest.raises(InputError, match="is not a file of at most 3 bytes"):
+        copy_tokenizer(str(files / "tokenizer.json"), tmp_path / "more")
+
+
+def test_which_step_is_read_is_told(two_checkpoints, tmp_path, capsys):
+    directory = shutil.copytree(two_checkpoints, tmp_path / "run")
+    (directory / "12.orbax-checkpoint-tmp-1").mkdir()  # as while it is saved
+    load_checkpoint(str(directory), None)
+    told = capsys.readouterr().err
+    assert f"step 7 of {directory}" in told and "step 12 is there by half" in told
+    load_checkpoint(str(directory), None, 3)
+    assert capsys.readouterr().err == f"step 3 of {directory}\n"
+    with pytest.raises(InputError, match="there is no checkpoint of step 5; there are: 3, 7"):
+        load_checkpoint(str(directory), None, 5)
+
+
+TOKENIZERS = {
+    "a bad regular expression": {"pre_tokenizer": {"type": "Split", "pattern": {"Regex": "("}, "behavior": "Isolated"}},
+    "a bad replacement": {"normalizer": {"type": "Replace", "pattern": {"Regex": "[z-a]"}, "content": ""}},
+    "no model": {"model": None},
+    "tokens of another kind": {"model": {"type": "BPE", "vocab": {"a": -1}, "merges": []}},
+}
+
+
+@pytest.mark.parametrize("change", TOKENIZERS.values(), ids=TOKENIZERS)
+def test_a_tokenizer_that_cannot_be_read_is_named(change, tmp_path):
+    whole = {"added_tokens": [], "model": {"type": "BPE", "vocab": {"t": 0}, "merges": []}}
+    (tmp_path / "tokenizer.json").write_text(json.dumps(whole | change))
+    with pytest.raises(InputError, match=r"tokenizer\.json"):
+        load_tokenizer(str(tmp_path / "tokenizer.json"))
