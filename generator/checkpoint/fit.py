@@ -40,7 +40,7 @@ class Choice:
     Attributes:
         base: the family.
         left_out, added: fragments.
-        states: what config.json says, and must say.
+        hf: what the file states of checkpoints: table -> key -> value.
         presets: preset -> field -> value.
         pattern: of the layers, where it is not the family's own.
         incomplete: presets of the family that lack a field which was added.
@@ -52,7 +52,7 @@ class Choice:
     left_out: list[str] = field(default_factory=list)
     added: list[str] = field(default_factory=list)
     settings: dict[str, object] = field(default_factory=dict)
-    states: dict[str, object] = field(default_factory=dict)
+    hf: dict[str, dict[str, Any]] = field(default_factory=dict)
     presets: dict[str, dict[str, object]] = field(default_factory=dict)
     pattern: Pattern | None = None
     incomplete: list[str] = field(default_factory=list)
@@ -67,7 +67,7 @@ class Choice:
         without = [name for name in rule.without if name in selected | spare]
         fragments = [name for name in rule.fragments if name not in stay]
         settings = {name: it for name, it in rule.settings_for(hf).items() if recipe.settings.get(name) != it}
-        if not (without or fragments or settings or rule.states or rule.kinds):
+        if not (without or fragments or settings or rule.hf or rule.kinds):
             return False
         if rule.kinds:  # what an earlier rule left out stays out of them
             groups = rule.groups or find_groups(kinds_by_where(rule.kinds, hf, shown))
@@ -81,7 +81,8 @@ class Choice:
         self.left_out = [name for name in self.left_out if name not in fragments] + without
         self.added = [name for name in self.added if name not in without] + fragments
         self.settings |= settings
-        self.states |= rule.states
+        for table, said in rule.hf.items():
+            self.hf.setdefault(table, {}).update(said)
         for preset, fields in rule.presets.items():
             self.presets.setdefault(preset, {}).update(fields)
         self.followed.append(rule)
@@ -113,7 +114,7 @@ class Choice:
         """The tables of the architecture file, without the sizes of the checkpoint."""
         pattern = pattern_tables(self.pattern) if self.pattern else {}
         tables = dict(self._names()) | {"settings": self.settings} | pattern | {"presets": self.presets}
-        tables["hf"] = {"settings": self.states} if self.states else {}
+        tables["hf"] = self.hf
         said = {key: value for key, value in tables.items() if value}
         return {"base": self.base.architecture, "title": title, **said}
 
