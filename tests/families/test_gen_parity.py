@@ -156,6 +156,7 @@ def test_what_has_no_gradient_may_be_lacking():
     assert [row.difference for row in rows] == [0, np.inf, np.inf]
 
 
+@pytest.mark.slow
 def test_a_mesh_is_tried(folder):
     """By a process of its own, as this one may have one device."""
     command = [sys.executable, "-c", "from generator.commands.cli import gen; gen()", "parity", "whole", "hf"]
