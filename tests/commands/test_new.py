@@ -282,7 +282,6 @@ def test_layers_that_are_left_over(make):
         ("qwen3_moe", {"decoder_sparse_step": 0}, "decoder_sparse_step is 0, with which the `where` at templates/"),
         ("smollm3", {"no_rope_layers": [1]}, "config.json: no_rope_layers is [1], with which the `where` at"),
         ("smollm3", {"no_rope_layer_interval": 0, "no_rope_layers": None}, "no_rope_layer_interval is 0, by which it"),
-        ("smollm3", {"rope_scaling": {"rope_type": "linear", "factor": 2.0}}, "model/rope, which only some kinds of"),
         ("deepseek_v3", {"attention_bias": True}, "attention_bias is true, and deepseek_v3 is woven for false"),
         ("deepseek_v3", {"first_k_dense_replace": 61}, "first_k_dense_replace is 61: no layer is 'sparse' then"),
         ("qwen3_moe", {"mlp_only_layers": [99]}, "no layer is 'dense' then, and qwen3_moe needs one"),
