@@ -16,7 +16,10 @@ from typing import Any
 from etils import epath
 from tokenizers import Tokenizer, models
 
+from generator.language import requires
 from generator.language.roles import ByteTokenizer, FileTokenizer, InputError
+
+requires("render")  # which is a program, and no name here
 
 # around what is no special token, and where a message that goes on ends: no characters, and so in no text
 OPEN = "\ufdd0"

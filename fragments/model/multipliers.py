@@ -45,11 +45,6 @@ def _(self, config):
     self.query_scale = config.attention_multiplier * config.head_size**0.5
 
 
-@splice("Attention.heads", after="qk_norm rope")
-def _(self, q):
-    q = q * self.query_scale
-
-
 @splice("hf.sizes")
 def _():
     yield "embedding_multiplier", "embedding_multiplier"

@@ -52,9 +52,3 @@ def _(q, k, angles):
 @splice("hf.sizes")
 def _():
     yield "partial_rotary_factor", "rotated_share"
-
-
-@splice("hf.complete", before="rope")
-def _(hf):
-    given = hf.get("rope_scaling") or hf.get("rope_parameters") or {}
-    hf["partial_rotary_factor"] = given.get("partial_rotary_factor", hf.get("partial_rotary_factor", 1.0))

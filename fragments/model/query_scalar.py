@@ -16,11 +16,6 @@ def _(self, config):
     self.query_scale = (config.head_size / config.query_scalar) ** 0.5
 
 
-@splice("Attention.heads", after="qk_norm rope")
-def _(self, q):
-    q = q * self.query_scale
-
-
 @splice("hf.sizes")
 def _():
     yield "query_pre_attn_scalar", "query_scalar"

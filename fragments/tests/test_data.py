@@ -7,7 +7,6 @@ import itertools
 import json
 import math
 import types
-from pathlib import Path
 
 import jax
 import numpy as np
@@ -16,31 +15,23 @@ import pytest
 
 from generator.language.roles import (
     PRESETS,
+    TEXTS,
     Batches,
     InputError,
     Rows,
     held_out_batches,
     make_datasets,
     open_documents,
+    write_jsonl,
 )
 
 pipeline = importlib.import_module("..data", __package__)
-
-
-TEXTS = [f"document {i}: " + "ünï" * (i % 7) * (i % 11) for i in range(120)]  # 13 to 308 bytes
 
 
 @pytest.fixture(autouse=True)
 def few_bins(monkeypatch):
     """So that a few batches see all documents."""
     monkeypatch.setattr(pipeline, "PACKING_BINS", 16)
-
-
-def write_jsonl(folder: Path, texts: list[str] = TEXTS) -> str:
-    folder.mkdir(exist_ok=True)
-    path = folder / "texts.jsonl"
-    path.write_text("\n\n".join(json.dumps({"text": text, "n": i}) for i, text in enumerate(texts)) + "\n\n")
-    return str(path)
 
 
 def make_config(data: str, **fields):

@@ -19,6 +19,7 @@ import numpy as np
 import pytest
 import tokenizers
 
+from generator.language import requires
 from generator.language.roles import (
     PACKAGE,
     PRESETS,
@@ -31,6 +32,8 @@ from generator.language.roles import (
     open_tokens,
     split_mixture,
 )
+
+requires("prepare")
 
 TEXTS = [f"document {i}: " + "ünï" * (i % 7) * (i % 11) for i in range(120)] + ["", "x" * 5000]
 

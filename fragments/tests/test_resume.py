@@ -11,7 +11,10 @@ from pathlib import Path
 
 import pytest
 
+from generator.language import requires
 from generator.language.roles import PACKAGE, PRESETS, SMALL, ExitCode
+
+requires("command")
 
 TEXT = Path(email.__file__).parent / "*.py"
 

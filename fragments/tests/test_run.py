@@ -1,4 +1,4 @@
-"""What a run leaves beside checkpoints: a trace of some steps, compiled programs, metrics, where its time went."""
+"""What a run leaves beside checkpoints: a trace of some steps, metrics, where its time went."""
 
 import dataclasses
 import datetime
@@ -14,35 +14,22 @@ import jax
 import numpy as np
 import pytest
 
-from generator.language.roles import PACKAGE, PRESETS, SMALL, InputError, ending_with_messages, run_python
+from generator.language import requires
+from generator.language.roles import SMALL, InputError, ending_with_messages
+
+requires("command")
 
 
 def train_module():
     return importlib.import_module("..train", __package__)
 
 
-@pytest.fixture(scope="module")
-def run(tmp_path_factory):
-    """A folder in which a run was started twice, from nothing, with the same compiled programs; what was printed."""
-    folder, printed = tmp_path_factory.mktemp("run"), []
-    sizes = {name: size for name, size in vars(SMALL).items() if size != getattr(PRESETS["tiny"], name)}
-    settings = sizes | dict(data=Path(email.__file__).parent / "*.py", steps=6, eval_batches=1, profile_steps="3:4")
-    flags = [f"--{name.replace('_', '-')}={value}" for name, value in settings.items()]
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("JAX_LOG_COMPILES", "1")
-        for name in "first", "second":
-            flags_of_this = f"--checkpoint-dir={folder / name}", f"--compile-cache={folder / 'cache'}"
-            process = run_python("-m", f"{PACKAGE.name}.train", "--preset=tiny", *flags, *flags_of_this)
-            assert process.returncode == 0, process.stderr
-            printed.append(process.stdout + process.stderr)
-            (folder / f"{name}.txt").write_text("\n".join(os.listdir(folder / "cache")))
-    return folder, *printed
-
-
 @pytest.mark.filterwarnings("ignore:builtin type:DeprecationWarning")  # of JAX's reader, by Python 3.12
-def test_the_trace_has_the_steps_of_the_window(run):
+def test_the_trace_has_the_steps_of_the_window(tmp_path):
     """As JAX's own reader of traces says."""
-    (path,) = run[0].glob("first/profile/plugins/profile/*/*.xplane.pb")
+    settings = dict(data=str(Path(email.__file__).parent / "*.py"), steps=6, eval_batches=1, profile_steps="3:4")
+    train_module().train(dataclasses.replace(SMALL, **settings, checkpoint_dir=str(tmp_path)))
+    (path,) = tmp_path.glob("profile/plugins/profile/*/*.xplane.pb")
     events = [e for p in jax.profiler.ProfileData.from_file(str(path)).planes for line in p.lines for e in line.events]
     assert sorted(dict(e.stats)["step_num"] for e in events if e.name == "train") == [3, 4]
     assert any("train_step" in e.name for e in events)  # the program itself
@@ -55,22 +42,6 @@ def test_windows_that_there_are_not(window, tmp_path):
     with pytest.raises(InputError, match=f"^--profile-steps {window}: must be FIRST:LAST, steps from 1 to 20$"):
         train_module().train(config)
     assert not os.listdir(tmp_path)
-
-
-def test_a_cache_that_cannot_be_made(tmp_path):
-    (tmp_path / "file").touch()
-    with pytest.raises(NotADirectoryError):
-        train_module().train(dataclasses.replace(SMALL, compile_cache=str(tmp_path / "file/cache")))
-
-
-def test_a_second_start_compiles_nothing(run):
-    folder, first, second = run
-    programs, again = ((folder / name).read_text().split() for name in ("first.txt", "second.txt"))
-    assert any("train_step" in name for name in programs)
-    assert {x for x in programs if x.endswith("-cache")} == {x for x in again if x.endswith("-cache")}
-    found, wanted = (second.count(x) for x in ("Persistent compilation cache hit", "Finished XLA compilation"))
-    assert found == wanted > 0
-    assert "Persistent compilation cache hit for 'jit_train_step'" not in first
 
 
 def test_all_time_is_told(run):
@@ -227,22 +198,3 @@ def test_signals_end_a_run_at_its_next_step(phase, tmp_path, monkeypatch, capsys
     assert [path.name for path in tmp_path.iterdir() if path.name.isdigit()] == steps
     assert not (tmp_path / "lock").exists()
     assert not any("eval/loss" in record for record in (read_metrics(tmp_path) if steps else []))
-
-
-def test_a_checkpoint_is_evaluated_as_in_training(tmp_path):
-    """On the same held-out data; a byte tokenizer has a token a byte, and one more for each document."""
-    data = Path(email.__file__).parent / "mime/[m]*.py"
-    config = dataclasses.replace(SMALL, steps=2, eval_batches=9999, data=str(data), eval_data=str(data))
-    train_module().train(dataclasses.replace(config, checkpoint_dir=str(tmp_path)))
-    evaluate = importlib.import_module("..evaluate", __package__).evaluate
-    found = evaluate(str(tmp_path), str(data), config.batch_size)
-    (told,) = (record["eval/loss"] for record in read_metrics(tmp_path) if "eval/loss" in record)
-    np.testing.assert_allclose(found["loss"], told, rtol=1e-6)
-    np.testing.assert_allclose(found["perplexity"], np.exp(told), rtol=1e-6)
-    size = sum(path.stat().st_size for path in data.parent.glob("[m]*.py"))
-    ends = sum(1 for path in data.parent.glob("[m]*.py") if path.stat().st_size)
-    assert found["tokens"] == pytest.approx(size + ends, abs=ends * 2)
-    np.testing.assert_allclose(found["bits_per_byte"], found["loss"] * found["tokens"] / np.log(2) / size, rtol=0.02)
-    assert evaluate(str(tmp_path), str(data), 2, batches=1)["tokens"] < found["tokens"]
-    with pytest.raises(InputError, match="there is no checkpoint"):
-        evaluate(str(tmp_path / "none"), str(data))

@@ -25,6 +25,7 @@ import pytest
 from flax import nnx
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers
 
+from generator.language import requires
 from generator.language.roles import (
     PACKAGE,
     PRESETS,
@@ -41,6 +42,8 @@ from generator.language.roles import (
     load_tokenizer,
     save_hf,
 )
+
+requires("serve")
 
 CONFIG = dataclasses.replace(SMALL, width=PRESETS["tiny"].width, init_std=0.1)  # for GPT-2, the heads make up the width
 

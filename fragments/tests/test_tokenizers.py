@@ -22,7 +22,25 @@ from generator.language.roles import (
     warn_of_special_tokens,
 )
 
-WORDS = ["text", "a", "b", "▁", "▁a", "true", "▁true", "▁▁", "日", "é", "▁日本", "'s", ".", "##ing"]
+WORDS = [
+    "text",
+    "a",
+    "b",
+    "▁",
+    "▁a",
+    "true",
+    "▁true",
+    "▁▁",
+    "日",
+    "é",
+    "▁日本",
+    "'s",
+    ".",
+    "##ing",
+    "<0xZZ>",
+    "<0x+1>",
+    "<0xe6>",
+]
 BYTES = {character: i for i, character in enumerate(sorted(pre_tokenizers.ByteLevel.alphabet()))}
 
 

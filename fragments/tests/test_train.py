@@ -1,7 +1,6 @@
-"""The step against independent arithmetic: torch's loss, large batches; the command line."""
+"""The step against independent arithmetic: torch's loss, large batches."""
 
 import dataclasses
-import importlib
 
 import jax
 import jax.numpy as jnp
@@ -12,17 +11,13 @@ import torch
 
 from generator.language import point
 from generator.language.roles import (
-    PACKAGE,
-    PRESETS,
     SMALL,
-    Config,
     InputError,
     arrays,
     check_config,
     loss,
     named_arrays,
     random_batch,
-    run_python,
     state_for,
     train_step,
     with_matrices_in,
@@ -77,17 +72,6 @@ def test_gradients_can_be_summed_in_bf16():
         check_config(wrong)
 
 
-def test_z_loss_is_added_and_not_reported(batch):
-    config = dataclasses.replace(SMALL, z_loss=0.1)
-    model = state_for(config).model
-    total, metrics = loss_of(model, batch, config)
-    without, metrics_without = loss_of(model, batch, SMALL)
-    logits = np.array(model(batch["tokens"], batch["positions"], batch["segment_ids"]), np.float64)
-    z = (np.log(np.exp(logits).sum(-1)) ** 2 * batch["weights"]).sum()
-    np.testing.assert_allclose(total - without, 0.1 * z, rtol=1e-4)
-    np.testing.assert_allclose(metrics["cross_entropy"], metrics_without["cross_entropy"], rtol=1e-6)
-
-
 @pytest.mark.parametrize("accumulation", [2, 4])
 def test_accumulation_equals_the_large_batch(batch, accumulation):
     config = SMALL
@@ -132,56 +116,3 @@ def test_loss_falls_to_nothing_on_a_batch_learnt_by_heart(batch):
     assert losses[0] > np.log(config.vocab_size) - 0.1  # knows nothing; a tied head takes a token for the next one
     assert losses[-1] < 0.1
     assert int(state.step) == 60
-
-
-PUBLISHED = next(name for name in PRESETS if name != "tiny")
-
-
-def run_command(monkeypatch, *arguments: str) -> int:
-    """The exit code of the command line in this process."""
-    monkeypatch.setattr("sys.argv", ["train", *arguments])
-    with pytest.raises(SystemExit) as ended:
-        importlib.import_module("..train", __package__).main()
-    return ended.value.code
-
-
-@pytest.mark.parametrize(
-    ("arguments", "texts"),
-    [
-        (["--wdith", "3"], ["--wdith", "Perhaps you meant", "--width INT"]),
-        (["--width", "x"], ["--width", "invalid literal", "size of the residual stream"]),
-        (["--preset", "8"], ["8", PUBLISHED, "tiny"]),
-    ],
-    ids=lambda x: x[0],
-)
-def test_flags_that_cannot_be_read(arguments, texts, monkeypatch, capsys):
-    assert run_command(monkeypatch, *arguments) == 2
-    said = capsys.readouterr().err
-    for text in texts:
-        assert text in said
-
-
-def test_settings_that_do_not_fit(monkeypatch, capsys):
-    assert run_command(monkeypatch, "--checkpoint-every", "0") == 2
-    assert capsys.readouterr().err == "error: --checkpoint-every 0: must be an integer from 1 to 2,147,483,647\n"
-    assert run_command(monkeypatch, "--width", "0", "--learning-rate", "nan", "--warmup-ratio", "1.5") == 2
-    said = capsys.readouterr().err  # all at once
-    for text in ("--width 0: must be an integer", "--learning-rate nan: must", "--warmup-ratio 1.5: must be"):
-        assert text in said
-    assert run_command(monkeypatch, "--batch-size", "9", "--accumulation", "2", "--mesh-fsdp", "1") == 2
-    said = capsys.readouterr().err
-    assert "error: --batch-size 9: must be a multiple of accumulation x data x fsdp" in said and said.endswith(", 2\n")
-
-
-def test_a_mistake_ends_with_what_is_wrong():
-    process = run_python("-m", f"{PACKAGE.name}.train", "--data", "/no/such/file")
-    assert process.returncode == 2 and "Traceback" not in process.stderr
-    assert "/no/such/file" in process.stderr
-
-
-def test_help_names_each_field(monkeypatch, capsys):
-    assert run_command(monkeypatch, "--help", "--preset", PUBLISHED) == 0
-    text = capsys.readouterr().out
-    for field in dataclasses.fields(Config):
-        assert f"--{field.name.replace('_', '-')}" in text
-    assert f"default: {PRESETS[PUBLISHED].width}" in text  # of the preset

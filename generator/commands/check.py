@@ -18,11 +18,11 @@ from generator.disk.lock import LOCK, Combination, read_lock
 from generator.disk.look import is_cache, kind_of, show
 from generator.disk.project import PACKAGES, SETTINGS, Project
 from generator.disk.status import EDITED, FOREIGN, MISSING, ORPHAN, RECORDS, STALE, WINDOWS
-from generator.disk.tracked import surprises
+from generator.disk.tracked import surprises, uncommitted
 from generator.errors import LoomError
 
-OWNED, OWN, UNCHECKED = "owned", "own", "unchecked"
-NO_FAULT = (OWNED, OWN)
+OWNED, OWN, UNCHECKED, UNCOMMITTED = "owned", "own", "unchecked", "uncommitted"
+NO_FAULT = (OWNED, OWN, UNCOMMITTED)
 
 
 class Finding(NamedTuple):
@@ -30,7 +30,7 @@ class Finding(NamedTuple):
 
     Attributes:
         state: edited, stale, missing, orphan or foreign, as in `Status`; unchecked, of what was expected to be checked;
-            owned, of a package, and own, of a path that is named as not gen's, which are no faults.
+            no faults are owned, of a package, own, of a path that is named as not gen's, and uncommitted.
         path: of the file or the package's folder, as messages give it.
         reason: what is wrong and, where no command fixes it, what to do.
         command: what fixes it, '' where somebody has to decide.
@@ -76,6 +76,11 @@ def check(
     findings += [Finding(UNCHECKED, *what, "") for what in (unchecked(project, expected) if expected else ())]
     reason = f"is named as not gen's in {PACKAGES} (own): not checked"
     findings += [Finding(OWN, path.split("/")[0], show(project.generated / path), reason, "") for path in own]
+    if full and (paths := uncommitted(project.generated)):
+        shown = show(project.generated / paths[0])
+        more = f" and {len(paths) - 1} more differ" if len(paths) > 1 else " differs"
+        reason = f"{more[1:]} from the last commit: what is on disk was checked, not what is committed"
+        findings.append(Finding(UNCOMMITTED, paths[0].split("/")[0], shown, reason, ""))
     return sorted(findings, key=lambda finding: (finding.package, finding.path)), errors
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from generator.code.hunks import hunks
 from generator.disk.base import kept_base
-from generator.disk.git import has_marks
+from generator.disk.git import has_marks, older_file
 from generator.disk.lock import LOCK, MAP, Combination, read_lock
 from generator.disk.look import kind_of, sha256
 
@@ -15,12 +15,13 @@ from generator.disk.look import kind_of, sha256
 def changed_lines(folder: Path, combination: Combination) -> tuple[int, int]:
     """How many lines of how many files of an owned package are not as they were woven."""
     lock = read_lock(folder, combination)
-    base = {path: text for path, text in kept_base(folder).items() if path in lock.outputs}
+    base = kept_base(folder)
     lines = files = 0
     for path in lock.outputs.keys() - {MAP, LOCK}:
         if kind_of(folder / path) == "file" and sha256((folder / path).read_bytes()) == lock.outputs[path]:
             continue
-        old = base.get(path, "").split("\n")
+        woven = base.get(path) or older_file(folder, path, lock.outputs[path])
+        old = (woven or "").split("\n")
         new = (
             (folder / path).read_bytes().decode(errors="replace").split("\n")
             if kind_of(folder / path) == "file"

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 from generator.code.hunks import hunks
 from generator.commands.build import Asked, each_package
 from generator.commands.check import is_own, own_paths
-from generator.commands.pull_as import OF_GEN, Wish, named, read_wish, take_heads, with_offers, with_own
+from generator.commands.pull_as import Wish, named, of_gen, read_wish, take_heads, with_offers, with_own
 from generator.disk.base import BASE, dump_base
 from generator.disk.built import find_package
 from generator.disk.lock import LOCK, MAP, Combination, Fingerprints
@@ -94,12 +94,12 @@ def find(project: Project, word: str, wish: Wish | None = None) -> Found:
         check_offers(project.library(), library)
         return made
 
-    pulled = pull(package, at_home, project.library(), weave)
+    def closed(path: str) -> str:
+        return "" if (project.root / path).is_file() else _instead(project, combination)
+
+    pulled = pull(package, at_home, project.library(), weave, closed)
     others = _others(project, combination, pulled.texts) if pulled.texts else []
     pulled = with_own(asked, pulled, there, own, apart) if own else with_offers(asked, pulled, there)
-    for path in pulled.texts:
-        if own is None or path != own.path:
-            _check_ours(project, path)
     return Found(asked, pulled, others, own)
 
 
@@ -114,10 +114,11 @@ def _on_disk(asked: Asked) -> dict[str, bytes | str]:
     return found
 
 
-def _check_ours(project: Project, path: str) -> None:
-    """Refuses to change the library of an installed gen."""
-    if not (project.root / path).is_file():
-        raise LoomError("is part of gen and not of this project", path, OF_GEN)
+def _instead(project: Project, combination: Combination) -> str:
+    """What to do with an edit of a fragment that comes with gen."""
+    if (project.root / f"templates/architectures/{combination.architecture}.toml").is_file():
+        return f"Keep it in the package: gen own {combination.name}."
+    return of_gen(combination)
 
 
 def _others(project: Project, combination: Combination, texts: dict[str, str]) -> list[Other]:

@@ -25,9 +25,9 @@ from generator.recipe.toml import Toml
 
 _PATH = re.compile(r"fragments/([a-z_]\w*)/([a-z_]\w*)\.py", re.ASCII)
 OF_GEN = (
-    "Edits cannot go there. Keep them in the package: gen own PACKAGE. Or write an architecture of your own, "
-    'templates/architectures/NAME.toml with a title and base = "ARCHITECTURE", build it, and edit that package: '
-    "gen pull NAME_TARGET --as fragments/FOLDER/NAME.py makes a fragment for it."
+    "Keep it in the package: gen own {package}. Or make it in an architecture of your own: write "
+    'title = "My model" and base = "{architecture}" to templates/architectures/NAME.toml, gen build NAME '
+    "--target={target}, edit that package, and gen pull NAME_{target} --as fragments/FOLDER/NAME.py."
 )
 OnDisk = dict[str, bytes | str]
 
@@ -71,7 +71,7 @@ def _table(project: Project, combination: Combination, path: str) -> tuple[str, 
     name, fragment = combination.architecture, path.removeprefix("fragments/").removesuffix(".py")
     file = f"templates/architectures/{name}.toml"
     if not (project.root / file).is_file():
-        raise LoomError("is part of gen and not of this project", file, OF_GEN)
+        raise LoomError("is part of gen and not of this project", file, of_gen(combination))
     lineages = {c: _lineage(project, c.architecture) for c in project.packages() if c != combination}
     heirs = [c for c, lineage in lineages.items() if name in lineage]
     if not heirs:
@@ -86,6 +86,11 @@ def _table(project: Project, combination: Combination, path: str) -> tuple[str, 
         f'Make the edit in an architecture of its own, base = "{name}". Or write the fragment by hand, and without = '
         f'["{fragment}"] in {", ".join(f"templates/architectures/{one}.toml" for one in below)}.',
     )
+
+
+def of_gen(combination: Combination) -> str:
+    """What to do with an edit for which gen's own files would have to change."""
+    return OF_GEN.format(package=combination.name, architecture=combination.architecture, target=combination.target)
 
 
 def _lineage(project: Project, architecture: str) -> list[str]:

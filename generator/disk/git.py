@@ -13,6 +13,8 @@ from generator.errors import LoomError
 
 MARKS = ("<<<<<<< ", "||||||| ", ">>>>>>> ")
 MOST = 200  # commits that are looked through for a file
+# by which another repository, or another index of this one, would answer
+ELSEWHERE = ("GIT_DIR", "GIT_WORK_TREE", "GIT_COMMON_DIR", "GIT_INDEX_FILE", "GIT_OBJECT_DIRECTORY", "GIT_NAMESPACE")
 
 
 class Merged(NamedTuple):
@@ -23,13 +25,14 @@ class Merged(NamedTuple):
 
 
 def git(folder: Path, *words: str, code: int | None = 0) -> bytes:
-    """What a command of git prints in a folder.
+    """What a command of git prints in a folder, of the repository around it.
 
     Args:
         code: the exit code that it must have, None for any.
     """
     try:
-        done = subprocess.run(["git", *words], cwd=folder, capture_output=True, check=False)
+        variables = {name: value for name, value in os.environ.items() if name not in ELSEWHERE}
+        done = subprocess.run(["git", *words], cwd=folder, env=variables, capture_output=True, check=False)
     except FileNotFoundError:
         raise LoomError("git is not installed", remedy="Install git.") from None
     if code is not None and done.returncode != code:

@@ -26,6 +26,7 @@ def render_files(recipe: Recipe, layout: Layout, fields: list[Field]) -> tuple[d
         "requirements": _requirements(recipe, layout),
         "extras": recipe.merged("extras"),
         "modules": sorted(file for file in layout.texts if "/" not in file),
+        "commands": [file for file, text in layout.texts.items() if "\nif __name__ == " in text.text],
         "documentation": {file: _first_line(text.text) for file, text in layout.texts.items()},
     }
     files: dict[str, str] = {}

@@ -148,7 +148,9 @@ def run_module(module: str, folder: str, *words: str) -> str:
     command = [sys.executable, "-P", "-m", f"generator.programs.{module}", folder, *words]
     try:
         limit = SECONDS * max(1, len(words))
-        ran = subprocess.run(command, env=clean | settings, cwd=folder, capture_output=True, timeout=limit)
+        ran = subprocess.run(
+            command, env=clean | settings, cwd=folder, stdin=subprocess.DEVNULL, capture_output=True, timeout=limit
+        )
     except subprocess.TimeoutExpired:
         return f"it took more than {limit} seconds"
     if ran.returncode == 0:

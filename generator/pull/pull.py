@@ -7,7 +7,7 @@ together first. Where that fails, they are tried one after the other, each with 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from itertools import zip_longest
 
@@ -52,21 +52,27 @@ class _Group:
         return [{change for changes in row for change in changes} for row in filled]
 
 
-def pull(package: Package, edited: Edited, library: Library, weave: Weave) -> Pulled:
+def pull(
+    package: Package, edited: Edited, library: Library, weave: Weave, closed: Callable[[str], str] = lambda path: ""
+) -> Pulled:
     """Finds the changes of fragments that make the edits.
 
     Args:
         package: as it is woven now.
         weave: weaves the package from a library.
+        closed: what to do in place of changing this source, '' where it may be changed.
     """
     woven = Woven(package, library.files)
+    edited = _without_closed(woven, edited, closed)
     found = _pull(woven, edited, library, weave)
     split = [part for hunk in edited.hunks for part in ([hunk] if hunk in found.home else hunk.lines_alone())]
     if len(split) > len(edited.hunks):  # perhaps some lines of an edit can go home
         edited = edited._replace(hunks=split)
         found = _pull(woven, edited, library, weave)
     refusals: list[Refusal] = []
-    while torn := _torn(woven, edited, found):
+    apart: list[Hunk] = []
+    while torn := _torn(woven, edited, found, apart):
+        apart.extend(torn)
         edited = edited._replace(hunks=[hunk for hunk in edited.hunks if hunk not in torn], refusals=found.refusals)
         for hunk, (other, names) in torn.items():
             why = f"belongs to the edit at {other.path}:{other.at}, which cannot go home: both change {names}"
@@ -77,12 +83,29 @@ def pull(package: Package, edited: Edited, library: Library, weave: Weave) -> Pu
     return replace(found, refusals=[*found.refusals, *refusals])
 
 
-def _torn(woven: Woven, edited: Edited, found: Pulled) -> dict[Hunk, tuple[Hunk, str]]:
+def _without_closed(woven: Woven, edited: Edited, closed: Callable[[str], str]) -> Edited:
+    """Refuses the edits that every way home takes to a source which may not be changed."""
+    hunks, refusals = [], list(edited.refusals)
+    for hunk in edited.hunks:
+        ways = [] if made_by_gen(woven, hunk) else candidates(woven, hunk)
+        shut = [next((change for change in way if closed(change.path)), None) for way in ways]
+        if first := next(filter(None, shut), None) if all(shut) else None:
+            why = f"it would go to {first.path}:{first.start + 1}, which is part of gen and not of this project"
+            refusals.append(Refusal(hunk.path, hunk.at, why, closed(first.path)))
+        else:
+            hunks.append(hunk)
+    return edited._replace(hunks=hunks, refusals=refusals)
+
+
+def _torn(woven: Woven, edited: Edited, found: Pulled, apart: list[Hunk]) -> dict[Hunk, tuple[Hunk, str]]:
     """The edits that go home without one that they belong to, each with that one and the names that tell it.
 
     Such names are new in the package, or gone from it, and both edits have them.
+
+    Args:
+        apart: edits that were found to stay before, for the same reason.
     """
-    stay = [hunk for hunk in edited.hunks if hunk not in found.home]
+    stay = [*apart, *(hunk for hunk in edited.hunks if hunk not in found.home)]
     before = _words(text for path, text in woven.package.files.items() if path in woven.package.origins)
     after = _words(
         edited.texts.get(path, text) for path, text in woven.package.files.items() if path in woven.package.origins

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import subprocess
 from collections.abc import Callable
 from hashlib import sha256
 
@@ -114,6 +115,13 @@ def unseen(flag: str) -> Callable:
 
     make.staged = True
     return make
+
+
+def filtered(repository) -> None:
+    """Git has another text than the disk, which an attribute translates in both directions."""
+    repository.write("evil", (repository.root / MODEL).read_text() + EVIL)
+    repository.git("config", "filter.x.clean", f"cat '{repository.root / 'evil'}'")
+    repository.write(".gitattributes", f"{MODEL} filter=x\n")
 
 
 def executable(repository) -> None:
@@ -237,6 +245,7 @@ WAYS: dict[str, Callable] = {
     "assumed unchanged": unseen("--assume-unchanged"),
     "skipped": unseen("--skip-worktree"),
     # what is checked
+    "a filter of git": filtered,
     "a package that the list lost": listed(TWO),
     "an owned package": listed(f"{ONE}by_hand = true\n{TWO}"),
     "a file of one's own": listed(f'own = ["one_any/more.py"]\n{ONE}{TWO}'),
@@ -290,6 +299,21 @@ def test_caches_that_no_one_commits_are_fine(repository):
     repository.run("check", "--full", "--base", "HEAD")
     new(f"{PLACE}/__pycache__/model.cpython-312.pyc", UNCHECKED_PYC)(repository)
     assert "runs in place of its module" in repository.run("check", code=1).stdout
+
+
+def test_disk_differs_from_the_commit(repository, tmp_path_factory, monkeypatch):
+    """Which is as it is between a build and a commit; another repository that the environment names is not asked."""
+    index("100644", MODEL)(repository)
+    repository.git("commit", "-m", "an edit that is not on disk")
+    said = repository.run("check", "--full").stdout
+    assert f"uncommitted {MODEL}: differs from the last commit: what is on disk was checked" in said
+    repository.git("reset", "--hard", "HEAD~1")
+    other = tmp_path_factory.mktemp("other")
+    subprocess.run(["git", "init", "-q", other], check=True)
+    new(f"{PLACE}/__pycache__/more.py")(repository)
+    repository.git("add", "-f", PLACE)
+    monkeypatch.setenv("GIT_DIR", str(other / ".git"))
+    assert "more.py: is tracked by git" in repository.run("check", "--full", code=1).stdout
 
 
 def test_commands_that_are_printed_mend(repository):

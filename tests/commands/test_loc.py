@@ -119,6 +119,16 @@ class TestReport:
             {"lines": 4, "first": "fragments/data/one.py:1", "second": "fragments/data/two.py:1"}
         ]
 
+    def test_fragments_restate_two_runs_of_lines(self):
+        """Two tables of which a package has one, with comments of their own; two dataclasses of two files."""
+        paths = [*(ROOT / "fragments").rglob("*.py")]
+        _, found = clones({path.relative_to(ROOT).as_posix(): path.read_text() for path in paths})
+        pairs = [tuple(place.partition(":")[0].removeprefix("fragments/") for place in run[1:]) for run in found]
+        assert pairs == [
+            ("parallel/expert_rules.py", "parallel/whole_expert_rules.py"),
+            ("pages/int8.py", "weights/weights.py"),
+        ]
+
     def test_features_are_claimed_only_when_measured(self, workshop, report, monkeypatch):
         assert report["features"] == []
         monkeypatch.setattr("generator.measure.loc.reach", lambda project, name, kept: Reach(0, 1, 2, 2, 0, 31))

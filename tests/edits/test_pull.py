@@ -253,11 +253,33 @@ class TestTogether:
         with pytest.raises(LoomError, match=r"model/shift reads y at the point 'scale.more'"):
             check_offers(library, library.with_texts({NET: SOURCES[NET].replace(old, new)}))
 
-    def test_edits_that_belong_together(self, repository):
-        """The one that gives a name cannot go home, so the one that reads it does not."""
-        repository.replace(ONE, "    x = x * 2\n", '    x = {"up": x * 7}\n')
-        repository.replace(ONE, "return x + config.width", 'return x["up"] + config.width')
+    @pytest.mark.parametrize(
+        "edits",
+        [
+            # what gives the name is refused, as a value is filled in there
+            [
+                ("    x = x * 2\n", '    x = {"up": x * 7}\n'),
+                ("return x + config.width", 'return x["up"] + config.width'),
+            ],
+            # what reads it is refused
+            [("    return y + 0\n", '    return {"top": y}\n'), ("    x = x * 2\n", '    x = x["top"] * 7\n')],
+            # one that belongs to one that belongs to the refused one
+            [
+                ("    return y + 0\n", "    top = y\n    return top\n"),
+                ("        x = scale(x)\n", "        x = top = nut = scale(x)\n"),
+                ("    x = x * 2\n", "    x = nut = x * 7\n"),
+            ],
+        ],
+        ids=["giver", "reader", "chain"],
+    )
+    def test_edits_that_belong_together(self, repository, edits):
+        """They have a name that is new, so none of them goes home without the others; what has no part in it does."""
+        for old, new in edits:
+            repository.replace(ONE, old, new)
         repository.replace(ONE, '"nothing came out"', '"empty"')
-        found = pull(repository, code=1)
-        assert found["home"] == 1 and '"empty"' in found["diff"] and '"up"' not in found["diff"]
+        before = repository.read(ONE)
+        found = pull(repository, "--apply", code=1)
+        assert (found["home"], len(found["refused"])) == (1, len(edits))
+        assert '"empty"' in found["diff"] and not any(word in found["diff"] for word in ('"up"', "top", "nut"))
         assert any("belongs to the edit at model.py:" in one["reason"] for one in found["refused"])
+        assert repository.read(ONE) == before

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 from pathlib import Path
 
@@ -10,6 +11,7 @@ import pytest
 from repository import Repository
 
 ONE, TWO = "generated/one_any/model.py", "generated/two_any/model.py"
+HEIR = "generated/heir_any/model.py"
 NET, MINE = "fragments/model/net.py", "fragments/model/mine.py"
 ARCHITECTURE = "templates/architectures/one.toml"
 LIBRARY = Path(__file__).resolve().parents[2]
@@ -32,7 +34,7 @@ def content(repository: Repository, name: str) -> dict[str, str]:
     return {path: text for path, text in found.items() if path not in RECORDS}
 
 
-def check_apart(repository: Repository, package: str, *words: str) -> dict:
+def check_apart(repository: Repository, package: str, *words: str, also: tuple[str, ...] = ()) -> dict:
     """The edit of a package becomes a fragment; building from nothing gives the edit, and the other packages as before."""
     names = [path.name for path in (repository.root / "generated").iterdir() if path.is_dir() and path.name != package]
     edited, others = content(repository, package), {name: repository.package(name) for name in names}
@@ -49,7 +51,7 @@ def check_apart(repository: Repository, package: str, *words: str) -> dict:
     repository.run("check", "--full")
     changed = {line[3:] for line in repository.git("status", "--short", "-uall").splitlines()}
     file = f"templates/architectures/{package.rpartition('_')[0]}.toml"
-    assert {path for path in changed if not path.startswith("generated/")} == {MINE, file}
+    assert {path for path in changed if not path.startswith("generated/")} == {MINE, file, *also}
     return found
 
 
@@ -212,6 +214,65 @@ class TestRefused:
         repository.replace("generated/heir_any/model.py", "return y + 0", "return y + 7")
         check_apart(repository, "heir_any", "--line", line(repository, "y + 7", "generated/heir_any/model.py"))
         assert repository.read("templates/architectures/heir.toml").endswith('fragments = ["model/mine"]\n')
+
+
+class TestProjectOfOnesOwn:
+    """gen is installed: its fragments and architectures are not the project's to change."""
+
+    @pytest.fixture
+    def project(self, tmp_path, monkeypatch) -> Repository:
+        Repository(tmp_path / "installed")
+        monkeypatch.setattr("generator.disk.project.builtin_root", lambda: tmp_path / "installed")
+        made = Repository.__new__(Repository)
+        made.root = tmp_path / "mine"
+        made.write("gen.toml", "")
+        made.write(
+            "fragments/model/less.py",
+            '"""Less."""\n\nfrom generator.language import splice\n\n\n'
+            '@splice("scale.result")\ndef _(y, z):\n    z = y - 1  # less\n',
+        )
+        made.write("templates/architectures/heir.toml", 'base = "one"\ntitle = "Heir"\nfragments = ["model/less"]\n')
+        listed = [f'[[package]]\narchitecture = "{name}"\ntarget = "any"\n' for name in ("one", "heir")]
+        made.write("generated/packages.toml", "\n".join(listed))
+        monkeypatch.chdir(made.root)
+        made.git("init", "-q", "-b", "main")
+        for key, value in (("user.name", "A"), ("user.email", "a@b.c")):
+            made.git("config", key, value)
+        made.run("build", "--all")
+        made.commit("start")
+        return made
+
+    def test_plain_pull_and_pull_as_agree(self, project):
+        """An edit of gen's fragment is refused with the command that makes a fragment of it, which takes it by itself."""
+        project.replace(HEIR, "    y = y + 1\n", "    y = y - 3\n    y = y + 1\n")
+        project.replace(HEIR, "# less", "# fewer")
+        found = json.loads(project.run("pull", "heir_any", "--json", code=1).stdout)
+        (one,) = found["refused"]
+        assert found["home"] == 1, "of the project's own fragment"
+        assert "net.py:22, which is part of gen and not of this project" in one["reason"]
+        where = line(project, "y - 3", HEIR)
+        offer = f"gen pull heir_any --as fragments/model/NAME.py --line model.py:{where}"
+        assert one["remedy"].endswith(f"gen own heir_any. For this architecture alone: {offer}")
+        check_apart(project, "heir_any", also=("fragments/model/less.py",))
+        assert project.read(MINE).endswith('@splice("scale.more", before="shift")\ndef _(y):\n    y = y - 3\n')
+
+    def test_architecture_of_gen(self, project):
+        """Both commands say the same, and it works."""
+        project.replace(ONE, "    y = y * y\n", "    y = y * y\n    y = y - 3\n")
+        before = project.git("status", "--short")
+        (one,) = json.loads(project.run("pull", "one_any", "--apply", "--json", code=1).stdout)["refused"]
+        said = check_error(project, "one_any", "--as", MINE)
+        assert "templates/architectures/one.toml: is part of gen and not of this project" in said
+        assert one["remedy"] in " ".join(said.split()) and project.git("status", "--short") == before
+        title, base = re.search(r'(title = ".*?") and (base = ".*?") to', one["remedy"]).groups()
+        project.git("checkout", "-q", ".")
+        project.write("templates/architectures/my_one.toml", f"{title}\n{base}\n")
+        entry = '\n[[package]]\narchitecture = "my_one"\ntarget = "any"\n'
+        project.write("generated/packages.toml", project.read("generated/packages.toml") + entry)
+        project.run("build", "--all")
+        project.commit("of my own")
+        project.replace("generated/my_one_any/model.py", "    y = y * y\n", "    y = y * y\n    y = y - 3\n")
+        check_apart(project, "my_one_any")
 
 
 @pytest.fixture(scope="module")

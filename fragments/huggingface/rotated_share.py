@@ -1,0 +1,11 @@
+"""The share of each head that is rotated: 1 where config.json leaves it out."""
+
+from generator.language import requires, splice
+
+requires("partial_rope or whole_rotation")
+
+
+@splice("hf.complete", before="rope")
+def _(hf):
+    given = hf.get("rope_scaling") or hf.get("rope_parameters") or {}
+    hf["partial_rotary_factor"] = given.get("partial_rotary_factor", hf.get("partial_rotary_factor", 1.0))

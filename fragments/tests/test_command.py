@@ -1,0 +1,79 @@
+"""The command line of training: flags, and what cannot be used."""
+
+import dataclasses
+import importlib
+import sys
+
+import pytest
+
+from generator.language import requires
+from generator.language.roles import PACKAGE, PRESETS, Config, run_python
+
+requires("command")
+
+PUBLISHED = next(name for name in PRESETS if name != "tiny")
+
+
+def run_command(monkeypatch, *arguments: str) -> int:
+    """The exit code of the command line in this process."""
+    monkeypatch.setattr("sys.argv", ["train", *arguments])
+    with pytest.raises(SystemExit) as ended:
+        importlib.import_module("..train", __package__).main()
+    return ended.value.code
+
+
+@pytest.mark.parametrize(
+    ("arguments", "texts"),
+    [
+        (["--wdith", "3"], ["--wdith", "Perhaps you meant", "--width INT"]),
+        (["--width", "x"], ["--width", "invalid literal", "size of the residual stream"]),
+        (["--preset", "8"], ["8", PUBLISHED, "tiny"]),
+    ],
+    ids=lambda x: x[0],
+)
+def test_flags_that_cannot_be_read(arguments, texts, monkeypatch, capsys):
+    assert run_command(monkeypatch, *arguments) == 2
+    said = capsys.readouterr().err
+    for text in texts:
+        assert text in said
+
+
+def test_settings_that_do_not_fit(monkeypatch, capsys):
+    assert run_command(monkeypatch, "--checkpoint-every", "0") == 2
+    assert capsys.readouterr().err == "error: --checkpoint-every 0: must be an integer from 1 to 2,147,483,647\n"
+    assert run_command(monkeypatch, "--width", "0", "--learning-rate", "nan", "--warmup-ratio", "1.5") == 2
+    said = capsys.readouterr().err  # all at once
+    for text in ("--width 0: must be an integer", "--learning-rate nan: must", "--warmup-ratio 1.5: must be"):
+        assert text in said
+    assert run_command(monkeypatch, "--batch-size", "9", "--accumulation", "2", "--mesh-fsdp", "1") == 2
+    said = capsys.readouterr().err
+    assert "error: --batch-size 9: must be a multiple of accumulation x data x fsdp" in said and said.endswith(", 2\n")
+
+
+def test_a_mistake_ends_with_what_is_wrong():
+    process = run_python("-m", f"{PACKAGE.name}.train", "--data", "/no/such/file")
+    assert process.returncode == 2 and "Traceback" not in process.stderr
+    assert "/no/such/file" in process.stderr
+
+
+def test_help_names_each_field(monkeypatch, capsys):
+    assert run_command(monkeypatch, "--help", "--preset", PUBLISHED) == 0
+    text = capsys.readouterr().out
+    for field in dataclasses.fields(Config):
+        assert f"--{field.name.replace('_', '-')}" in text
+    assert f"default: {PRESETS[PUBLISHED].width}" in text  # of the preset
+
+
+def test_a_store_that_cannot_be_reached_is_named(monkeypatch, capsys, tmp_path):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setitem(sys.modules, "gcsfs", None)
+    assert run_command(monkeypatch, "--preset", "tiny", "--checkpoint-dir", "gs://bucket/run") == 2
+    assert "gcs" in capsys.readouterr().err and not list(tmp_path.iterdir())
+
+
+def test_a_file_is_no_folder(tmp_path):
+    (tmp_path / "run").write_text("mine")
+    process = run_python("-m", f"{PACKAGE.name}.train", "--preset", "tiny", "--checkpoint-dir", str(tmp_path / "run"))
+    assert process.returncode == 2 and "Traceback" not in process.stderr, process.stderr
+    assert process.stderr.endswith(f"error: {tmp_path / 'run'}: File exists: give another path\n")
+    assert (tmp_path / "run").read_text() == "mine"
