@@ -79,6 +79,8 @@ def _():
 @splice("hf.complete", after="scaled_rope")
 def _(hf):
     hf.setdefault("original_max_position_embeddings", 4096)
+    if hf.get("rope_scaling.factor") == hf["max_position_embeddings"] / hf["original_max_position_embeddings"]:
+        del hf["rope_scaling.factor"]  # which the two say
     for name in "rope_scaling.short_factor", "rope_scaling.long_factor":
         hf[name] = tuple(map(float, hf.get(name, ())))
 

@@ -3,7 +3,9 @@
 Source: Peng et al. 2023, arXiv 2309.00071, section 3.4.
 """
 
-from generator.language import provide, splice
+from generator.language import provide, requires, splice
+
+requires("rope")
 
 
 @provide("Attention.__call__")

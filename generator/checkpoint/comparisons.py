@@ -9,7 +9,7 @@ import importlib
 import json
 import re
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, NamedTuple
@@ -17,10 +17,12 @@ from typing import Any, NamedTuple
 import jax
 import numpy as np
 import torch
+from flax import nnx
 from safetensors.numpy import load_file
 
 STEPS = 8  # of decoding
 MODULES = ("config", "errors", "model", "parallel", "huggingface", "pages", "engine", "generate", "train")
+SHARDS = 2  # over which the mesh splits heads and the vocabulary
 
 
 class Compared(NamedTuple):
@@ -69,23 +71,38 @@ def as_torch(tokens: np.ndarray) -> Any:
     return torch.from_numpy(np.asarray(tokens)).long()
 
 
-def compare(package: SimpleNamespace, reference: Any, scratch: Path, length: int) -> list[Compared]:
-    """All of them, for the folder `checkpoint` in a scratch folder.
+def compare(
+    package: SimpleNamespace, loaded: tuple[Any, Any], reference: Any, scratch: Path, length: int
+) -> tuple[list[Compared], dict[str, Exception]]:
+    """All of them; and by their names, the errors that ended some of them.
 
-    Raises:
-        the package's InputError: it does not load the checkpoint.
+    Args:
+        loaded: Config and model, as the package reads them from the folder `checkpoint` in the scratch folder.
     """
-    loaded = config, model = package.huggingface.load_hf(scratch / "checkpoint")
+    config, model = loaded
     length = min(length, config.context_length)
     tokens = np.setdiff1d(np.arange(config.vocab_size), reference.config.pad_token_id)  # which gets no gradient
     rows = np.random.default_rng(0).choice(tokens, (2, length)).astype(np.int32)
-    atol = _rounding(reference, as_torch(rows))
     prompts = [rows[0, : length // 2].tolist(), rows[1, : length - STEPS].tolist()]
-    return [
-        *compare_passes(package, loaded, reference, rows, scratch / "gradients", atol),
-        *compare_round_trip(package, loaded, scratch / "checkpoint", scratch / "exported"),
-        *compare_decoding(package, model, reference, prompts, atol),
-    ]
+    found: list[Compared] = []
+    errors: dict[str, Exception] = {}
+    try:
+        atol = _rounding(reference, as_torch(rows))
+    except Exception as error:  # of any class, as the model is anybody's
+        return found, {"the model of transformers": error}
+    comparisons: dict[str, Callable[[], list[Compared]]] = {
+        "logits and gradients": lambda: compare_passes(package, loaded, reference, rows, scratch / "gradients", atol),
+        "round trip": lambda: compare_round_trip(package, loaded, scratch / "checkpoint", scratch / "exported"),
+        "cached decoding": lambda: compare_decoding(package, model, reference, prompts, atol),
+    }
+    if len(jax.devices()) >= SHARDS:
+        comparisons[f"--mesh-tensor {SHARDS}"] = lambda: compare_mesh(package, loaded, reference, rows)
+    for what, run in comparisons.items():
+        try:
+            found += run()
+        except Exception as error:  # likewise, as the package is
+            errors[what] = error
+    return found, errors
 
 
 @torch.no_grad()
@@ -130,13 +147,16 @@ def compare_passes(
 
 
 def _compare_gradients(ours: Mapping[str, Any], theirs: Mapping[str, Any]) -> list[Compared]:
-    """By the names of checkpoints, those of all layers as one; without its tensor a side is infinitely far off."""
+    """By the names of checkpoints, those of all layers as one; a side that lacks a gradient is infinitely far off.
+
+    One that is 0 may be lacking: buffers, and layers that make no logits, have none.
+    """
     errors: dict[str, float] = {}
     for name in sorted(ours.keys() | theirs.keys()):
         if name in ours and name in theirs:
             error = float(np.linalg.norm(ours[name] - theirs[name])) / max(float(np.linalg.norm(theirs[name])), 1e-6)
-        else:  # layers that make no logits have none
-            error = float("inf") if name in theirs or np.any(ours[name]) else 0.0
+        else:
+            error = float("inf") if np.any((theirs if name in theirs else ours)[name]) else 0.0
         row = re.sub(r"\.\d+(?=\.)", ".*", f"gradient of {name}")
         errors[row] = float(np.maximum(errors.get(row, 0.0), error))  # which keeps what is no number
     return [Compared(row, error, 1e-3) for row, error in errors.items()]
@@ -161,6 +181,45 @@ def saved_gradients(reference: Any, scratch: Path) -> dict[str, np.ndarray]:
 def read_tensors(folder: Path) -> dict[str, np.ndarray]:
     """The tensors of all safetensors files of a folder."""
     return {name: x for file in sorted(folder.glob("*.safetensors")) for name, x in load_file(file).items()}
+
+
+def compare_mesh(
+    package: SimpleNamespace, loaded: tuple[Any, Any], reference: Any, tokens: np.ndarray
+) -> list[Compared]:
+    """The loss of training on a mesh against that of transformers, and its gradients against those of one device.
+
+    None where the model's sizes do not divide over the mesh.
+    """
+    config, model = loaded
+    mesh = package.parallel.make_mesh(1, 1, tensor=SHARDS, devices=jax.devices()[:SHARDS])
+    try:
+        laid_out = package.parallel.abstract(lambda: package.model.Decoder(config, nnx.Rngs(0)), mesh)
+    except package.parallel.MeshError:
+        return []
+    inputs, targets = tokens[:, :-1], tokens[:, 1:]
+    places = np.broadcast_to(np.arange(inputs.shape[1], dtype=np.int32), inputs.shape)
+    batch = {"tokens": inputs, "targets": targets, "positions": places}
+    batch |= {"segment_ids": np.ones_like(inputs), "weights": np.ones(inputs.shape, np.float32)}
+
+    def loss(model: Any, batch: dict[str, Any]) -> tuple[Any, Any]:
+        total, sums = package.train.loss(model, batch, config)
+        return total / sums["targets"], sums["cross_entropy"] / sums["targets"]
+
+    gradient = jax.value_and_grad(loss, has_aux=True)
+    _, one = jax.jit(gradient)(model, batch)
+    with jax.set_mesh(mesh):
+        split = jax.device_put(model, jax.tree.map(lambda x: x.sharding, laid_out))
+        (_, cross_entropy), two = jax.jit(gradient)(split, batch)
+    with torch.no_grad():
+        logits = reference(as_torch(inputs), use_cache=False).logits.flatten(0, 1)
+        expected = torch.nn.functional.cross_entropy(logits, as_torch(targets).flatten()).item()
+    ours, theirs = ({k: np.asarray(x) for k, x in package.parallel.named_arrays(g).items()} for g in (two, one))
+    errors = [row.difference for row in _compare_gradients(ours, theirs)]
+    name = f"--mesh-tensor {SHARDS}"
+    return [
+        Compared(f"{name}: loss", abs(float(cross_entropy) - expected), 1e-4),
+        Compared(f"{name}: gradients", float(np.max(errors)), 1e-3),
+    ]
 
 
 def compare_round_trip(

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from generator.checkpoint.fit import Fitted, settle
+from generator.checkpoint.kinds import NoKind
 from generator.checkpoint.probe import MissingSetting
 from generator.errors import LoomError, printable
 from generator.recipe.library import Library
@@ -67,17 +68,24 @@ def draft(
         shown: the path of config.json, for errors.
     """
     lacking: dict[str, int] = {}  # what the family takes for granted; any number will do to go on
+    unlike: dict[str, str] = {}  # setting by which it tells its layers apart -> why that says nothing here
     while True:
+        known = {setting: value for setting, value in hf.items() if setting not in unlike}
         try:
-            fitted = settle(library, family, target, hf | lacking, name, shown, ignored)
+            fitted = settle(library, family, target, known | lacking, name, shown, ignored)
             break
         except MissingSetting as error:
             if error.setting in lacking:
                 raise
             lacking[error.setting] = 1
+        except NoKind as error:
+            if not (said := {*error.settings} & known.keys()):
+                raise
+            unlike |= dict.fromkeys(sorted(said), error.message)
     passed_over = {"model_type", *lacking}
     differences = [
         *(f"the setting {setting} is left out, and {family} needs it" for setting in lacking),
+        *dict.fromkeys(unlike.values()),
         *(f"{it.message}\n{it.remedy}" for it in fitted.problems if it.setting not in passed_over),
         *_other_tensors(fitted, tensors),
     ]

@@ -8,7 +8,7 @@ instead. The package itself is woven once, at the end.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from generator.checkpoint.kinds import (
@@ -40,7 +40,7 @@ class Choice:
     Attributes:
         base: the family.
         left_out, added: fragments.
-        states: what config.json says, and must say.
+        hf: what the file states of checkpoints: table -> key -> value.
         presets: preset -> field -> value.
         pattern: of the layers, where it is not the family's own.
         incomplete: presets of the family that lack a field which was added.
@@ -52,7 +52,7 @@ class Choice:
     left_out: list[str] = field(default_factory=list)
     added: list[str] = field(default_factory=list)
     settings: dict[str, object] = field(default_factory=dict)
-    states: dict[str, object] = field(default_factory=dict)
+    hf: dict[str, dict[str, Any]] = field(default_factory=dict)
     presets: dict[str, dict[str, object]] = field(default_factory=dict)
     pattern: Pattern | None = None
     incomplete: list[str] = field(default_factory=list)
@@ -67,7 +67,7 @@ class Choice:
         without = [name for name in rule.without if name in selected | spare]
         fragments = [name for name in rule.fragments if name not in stay]
         settings = {name: it for name, it in rule.settings_for(hf).items() if recipe.settings.get(name) != it}
-        if not (without or fragments or settings or rule.states or rule.kinds):
+        if not (without or fragments or settings or rule.hf or rule.kinds):
             return False
         if rule.kinds:  # what an earlier rule left out stays out of them
             groups = rule.groups or find_groups(kinds_by_where(rule.kinds, hf, shown))
@@ -76,14 +76,30 @@ class Choice:
         elif self.pattern:
             kinds = {name: kind.without(without) for name, kind in self.pattern.every.items()}
             self.pattern = make_pattern(self.pattern.groups, kinds)
+        if not rule.kinds:
+            fragments = self._beside_what_they_require(fragments, recipe)
         self.left_out = [name for name in self.left_out if name not in fragments] + without
         self.added = [name for name in self.added if name not in without] + fragments
         self.settings |= settings
-        self.states |= rule.states
+        for table, said in rule.hf.items():
+            self.hf.setdefault(table, {}).update(said)
         for preset, fields in rule.presets.items():
             self.presets.setdefault(preset, {}).update(fields)
         self.followed.append(rule)
         return True
+
+    def _beside_what_they_require(self, names: list[str], recipe: Recipe) -> list[str]:
+        """Puts fragments into the kinds of layer that alone have what these require; those that all layers get."""
+        pattern = self.pattern or recipe.pattern
+        kinds, rest = dict(pattern.every), []
+        for name in names:
+            fragment = recipe.library.fragment(name)
+            some = {kind.name for kind in kinds.values() if _has_one(kind.fragments, fragment.requires)}
+            kinds |= {n: replace(kinds[n], fragments=(*kinds[n].fragments, name)) for n in some}
+            rest += [] if some else [name]
+        if rest != names:
+            self.pattern = make_pattern(pattern.groups, kinds)
+        return rest
 
     def take(self, pattern: Pattern, kinds: dict[str, Kind]) -> None:
         """Selects a pattern of some of these kinds, and what stands in for those that no layer is of."""
@@ -98,7 +114,7 @@ class Choice:
         """The tables of the architecture file, without the sizes of the checkpoint."""
         pattern = pattern_tables(self.pattern) if self.pattern else {}
         tables = dict(self._names()) | {"settings": self.settings} | pattern | {"presets": self.presets}
-        tables["hf"] = {"settings": self.states} if self.states else {}
+        tables["hf"] = self.hf
         said = {key: value for key, value in tables.items() if value}
         return {"base": self.base.architecture, "title": title, **said}
 
@@ -172,6 +188,12 @@ class Fitted:
         return {field: value for field, value in plain.items() if value is not None}
 
 
+def _has_one(names: Iterable[str], required: Iterable[str]) -> bool:
+    """Whether one of these fragments is one that is required, by its name or the end of it."""
+    known = {it for name in names for it in (name, name.rpartition("/")[2])}
+    return any(not known.isdisjoint(either.split(" or ")) for either in required)
+
+
 def fit(
     library: Library, family: str, target: str, hf: dict[str, Any], name: str, shown: str, ignored: Iterable[str] = ()
 ) -> str:
@@ -220,7 +242,8 @@ def settle(
         full = package.complete(hf, shown)
         if wrong := wrong_values(package, full, recipe):
             raise all_of(wrong, package, hf, recipe, shown)
-        problems = unread(package, full, recipe, family, shown) + not_covered(package, recipe, hf, full, shown)
+        problems = unread(package, full, recipe, family, shown)
+        problems += not_covered(package, recipe, hf, full, family, shown)
         if _follow_a_rule(choice, recipe, full, problems, shown):
             continue
         if "num_hidden_layers" in full and (

@@ -17,6 +17,14 @@ from generator.recipe.recipe import Recipe
 MOST_LAYERS = 10_000  # as packages have it
 
 
+class NoKind(LoomError):
+    """Settings of config.json by which a layer is of no kind that a family has."""
+
+    def __init__(self, message: str, shown: str, remedy: str, settings: list[str]):
+        super().__init__(message, shown, remedy)
+        self.settings = settings
+
+
 def kinds_by_where(kinds: dict[str, Kind], hf: dict[str, Any], shown: str) -> list[str]:
     """The kind of each layer of a checkpoint, by the `where` of the kinds.
 
@@ -34,7 +42,7 @@ def kinds_by_where(kinds: dict[str, Kind], hf: dict[str, Any], shown: str) -> li
                 f"{' and of '.join(of) or 'no kind'}, by the `where` of each kind"
             )
             remedy = f"A layer is of one kind: fix these settings; or the `where` at {where.lines['where']}."
-            raise LoomError(message, shown, remedy)
+            raise NoKind(message, shown, remedy, settings_in(where.where))
         found += of
     return found
 
@@ -59,7 +67,8 @@ def holds(expression: str, names: dict[str, Any], line: Origin, shown: str) -> b
     except Exception as error:  # of any class, as the expression is anybody's
         reason = f"with which the `where` at {line} cannot be evaluated: {type(error).__name__}: {error}"
         message = f"{told(settings_in(expression), names['hf'])}, {reason}"
-        raise LoomError(message, shown, "Fix these settings; or the `where`, if it is yours.") from None
+        remedy = "Fix these settings; or the `where`, if it is yours."
+        raise NoKind(message, shown, remedy, settings_in(expression)) from None
 
 
 def other_pattern(

@@ -8,10 +8,11 @@ from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from generator.checkpoint.kinds import holds
+from generator.checkpoint.kinds import NoKind, holds
 from generator.checkpoint.probe import Readers
 from generator.errors import LoomError, short
 from generator.recipe.recipe import Recipe
+from generator.recipe.rules import Neutral
 
 MOST = 50  # that one error names
 
@@ -28,21 +29,56 @@ class Problem:
     remedy: str
 
 
+class Unfit(LoomError):
+    """What of a config.json a family cannot read: so many settings."""
+
+    def __init__(self, message: str, shown: str, count: int):
+        super().__init__(message, shown)
+        self.count = count
+
+
 def unread(package: Readers, hf: dict[str, Any], recipe: Recipe, family: str, shown: str) -> list[Problem]:
     """The settings that a package cannot read: other structures, then sizes that are not there."""
     problems = []
-    splices = [splice for f in recipe.fragments if f.folder == "model" for splice in f.splices]
-    asking = {it: splice.fragment for splice in splices for it in re.findall(r'yield "([\w.]+)", ', splice.body.text)}
     for setting, woven, choice in package.structure(hf, shown):
         if hf.get(setting) != woven:
             message = f"{setting} is {_json(hf.get(setting))}, and {family} is woven for {_json(woven)}"
-            instead = f", and leave out {asking[setting]} where that takes its place" if setting in asking else ""
-            problems.append(Problem(setting, message, f"No rule covers it. Select {choice.rstrip(',')}{instead}."))
+            problems.append(Problem(setting, message, _other_choice(setting, choice.rstrip(","), recipe)))
     for setting, size in package.sizes():
         if hf.get(setting) is None:
             message = f"{setting} is null or left out, and {family} reads {size} from it"
             problems.append(Problem(setting, message, "No rule covers it. Give it a value."))
     return problems
+
+
+def _other_choice(setting: str, choice: str, recipe: Recipe) -> str:
+    """What to do about a setting for whose value no rule selects anything.
+
+    Args:
+        choice: what a package would need, as the fragment says that speaks of the setting.
+    """
+    if "/" in choice or choice.startswith(("the setting ", "layers ")):
+        return f"No rule covers it. Select {choice}."
+    splices = [splice for fragment in recipe.fragments for splice in fragment.splices]
+    texts = "".join(splice.body.text for splice in splices)
+    speaking = [  # those last that replace what others say
+        splice.fragment
+        for splice in sorted(splices, key=lambda splice: splice.point != "hf.structure")
+        if splice.origin.path.startswith("fragments/model/")
+        and f'yield "{setting}", ' in splice.body.text
+        and (splice.point == "hf.structure" or f'point("{splice.point}"' in texts)
+    ]
+    instead = f", in place of {speaking[-1]}" if speaking else ""
+    return f"No built-in fragment does that. Write {choice}{instead}, or use a checkpoint without it."
+
+
+def _readers(setting: str, recipe: Recipe) -> list[str]:
+    """The fragments of any family that read a setting, those of the model first."""
+    reads = re.compile(rf"(?:yield |hf\[|hf\.\w+\(){re.escape(json.dumps(setting))}")
+    files = recipe.library.files
+    found = [path for path in files if path.startswith(("fragments/model/", "fragments/huggingface/"))]
+    found = [path[len("fragments/") : -len(".py")] for path in found if reads.search(files[path])]
+    return sorted(found, key=lambda name: not name.startswith("model/"))
 
 
 def wrong_values(package: Readers, hf: dict[str, Any], recipe: Recipe) -> list[Problem]:
@@ -73,27 +109,34 @@ def _is_of(kind: str, value: object) -> bool:
 
 
 def not_covered(
-    package: Readers, recipe: Recipe, hf: dict[str, Any], full: dict[str, Any], shown: str
+    package: Readers, recipe: Recipe, hf: dict[str, Any], full: dict[str, Any], family: str, shown: str
 ) -> list[Problem]:
     """The settings that are on, and that no fragment reads or was chosen for, and that change something."""
     known = {setting for setting, _ in package.sizes()} | {setting for setting, *_ in package.structure(full, shown)}
     known |= package.mentioned
-    neutral = {
-        name
-        for table in recipe.neutral
-        if holds(table.where, {"hf": full}, table.origin, shown)
-        for name in table.names
-    }
+    neutral = {name for table in recipe.neutral if _holds(table, full, shown) for name in table.names}
     types = hf.get("layer_types")
     if isinstance(types, list) and types == ["full_attention"] * len(types):
         known.add("layer_types")  # as without it
     others = {setting: value for setting, value in hf.items() if setting not in neutral | {*ignored_by(recipe)}}
     stated = {name for table in recipe.neutral for name in table.names}
-    remedy = "Write a fragment for it, or use a checkpoint without it."
-    return [
-        Problem(setting, f"no fragment covers the setting {_json(setting)[1:-1]}, which is {_json(value)}", remedy)
-        for setting, value in unknown(others, known | neutral, stated)
-    ]
+    problems = []
+    for setting, value in unknown(others, known | neutral, stated):
+        of, remedy = "no fragment covers", "Write a fragment for it, or use a checkpoint without it."
+        if readers := ", ".join(_readers(setting, recipe)[:4]):
+            of = f"no fragment of {family} reads"
+            remedy = f"Other families have {readers} for it: select what it takes in an architecture of your own."
+        message = f"{of} the setting {_json(setting)[1:-1]}, which is {_json(value)}"
+        problems.append(Problem(setting, message, remedy))
+    return problems
+
+
+def _holds(table: Neutral, hf: dict[str, Any], shown: str) -> bool:
+    """Whether settings change nothing; not where that cannot be said of this config.json."""
+    try:
+        return holds(table.where, {"hf": hf}, table.origin, shown)
+    except NoKind:
+        return False
 
 
 def needs(package: Readers, name: str, hf: dict[str, Any], recipe: Recipe, shown: str) -> bool:
@@ -119,7 +162,7 @@ def all_of(problems: list[Problem], package: Readers, hf: dict[str, Any], recipe
         texts.append(f"{problem.message}\n  {problem.remedy}{accept}")
     if len(problems) > MOST:
         texts.append(f"and {len(problems) - MOST} settings more")
-    return LoomError(f"\n{shown}: ".join(texts), shown)
+    return Unfit(f"\n{shown}: ".join(texts), shown, len(problems))
 
 
 def unknown(settings: dict[str, Any], known: set[str], stated: Collection[str] = ()) -> Iterator[tuple[str, Any]]:

@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
 from generator.commands.console import AS_JSON, NO_ONE, PATH, exit_codes, write_json
+
+if TYPE_CHECKING:
+    from generator.checkpoint.comparisons import Compared
 
 
 @click.command("new", **NO_ONE)
@@ -48,21 +52,34 @@ def parity_(architecture: str, folder: Path, target: str, tokens: int, as_json: 
 
     HF_DIR is a folder that AutoModelForCausalLM of transformers loads; with its config.json alone, weights are random.
     The package is woven to a temporary folder and loads the same checkpoint. Compared are logits, loss and the gradient
-    of each tensor, all in fp32; what an export gives back; and greedy decoding with a cache. Nothing is made smaller.
+    of each tensor, all in fp32; what an export gives back; greedy decoding with a cache; and, where there are two
+    devices and sizes divide, loss and gradients of training with --mesh-tensor 2. Nothing is made smaller. What was
+    compared is shown also where an error ends one of the comparisons.
     """
-    from generator.commands.parity import parity, table
-    from generator.commands.tables import plain
+    from generator.commands.parity import Stopped, parity
     from generator.disk.project import Project
 
-    found = parity(Project.find(), architecture, folder, target, tokens, lambda line: click.echo(line, err=True))
-    failed = [row.what for row in found if not row.holds]
+    try:
+        found = parity(Project.find(), architecture, folder, target, tokens, lambda line: click.echo(line, err=True))
+    except Stopped as error:
+        _write(error.found, as_json)
+        raise
+    _write(found, as_json)
+    if not all(row.holds for row in found):
+        raise click.exceptions.Exit(1)
+
+
+def _write(found: list[Compared], as_json: bool) -> None:
+    """Writes comparisons, and how many of them hold."""
+    from generator.commands.parity import table
+    from generator.commands.tables import plain
+
+    held = sum(row.holds for row in found)
     if as_json:
         write_json([{**row._asdict(), "holds": row.holds} for row in found])
-    else:
+    elif found:
         click.echo(plain(table(found)))
-        click.echo(f"{len(found) - len(failed)} of {len(found)} hold" if failed else f"all {len(found)} hold")
-    if failed:
-        raise click.exceptions.Exit(1)
+        click.echo(f"{held} of {len(found)} hold" if held < len(found) else f"all {held} hold")
 
 
 COMMANDS = (new_, parity_)

@@ -9,7 +9,7 @@ from generator.checkpoint.config_json import read_config
 from generator.checkpoint.draft import draft, tensors_beside
 from generator.checkpoint.fit import fit
 from generator.checkpoint.nearest import nearest_family
-from generator.checkpoint.problems import MOST
+from generator.checkpoint.problems import MOST, Unfit
 from generator.disk.project import Project
 from generator.errors import LoomError, nearest, short
 from generator.recipe.library import Library, is_package_name
@@ -49,6 +49,9 @@ def new(
         differences, text = draft(library, family, target, hf, tensors, name, shown, ignored)
     elif families := _families(library, hf, shown):
         family, text = _fit_one(library, families, target, hf, name, shown, ignored)
+    elif kind := _other_kind(hf):
+        message = f"is of {kind}, of which Loomax has none yet: its models predict the next token of a text"
+        raise LoomError(message, shown, "Use a checkpoint whose class in transformers ends in ForCausalLM.")
     else:
         raise _unknown_type(library, target, hf, tensors_beside(config_path.parent, shown), name, shown)
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -59,14 +62,30 @@ def new(
 
 
 def _fit_one(library: Library, families: list[str], *arguments: Any) -> tuple[str, str]:
-    """The first family that fits, and the text of the file; or else why the first does not."""
-    refusals = []
+    """The first family that fits, and the text of the file; or else why the nearest does not."""
+    refusals: list[LoomError] = []
     for family in families:
         try:
             return family, fit(library, family, *arguments)
         except LoomError as error:
             refusals.append(error)
-    raise refusals[0]
+    unfit = [error for error in refusals if isinstance(error, Unfit)]
+    raise min(unfit, key=lambda error: error.count) if unfit == refusals else refusals[0]
+
+
+def _other_kind(hf: dict[str, Any]) -> str:
+    """What kind of model a config.json is of, if not of one that predicts the next token."""
+    said = hf.get("architectures")
+    classes = [name for name in said if isinstance(name, str)] if isinstance(said, list) else []
+    causal = any(name.endswith(("CausalLM", "LMHeadModel")) for name in classes)
+    named = short(repr(hf["model_type"])) + (f" ({short(classes[0])})" if classes else "")
+    if hf.get("is_encoder_decoder"):
+        return f"an encoder-decoder model, {named}"
+    if inputs := [name for name in ("text", "vision", "audio") if isinstance(hf.get(f"{name}_config"), dict)]:
+        return f"a model of several parts ({', '.join(inputs)}), {named}"
+    if classes and not causal:
+        return f"an encoder, or another model that continues no text, {named}"
+    return ""
 
 
 def _families(library: Library, hf: dict[str, Any], shown: str) -> list[str]:
@@ -86,7 +105,12 @@ def _unknown_type(
 ) -> LoomError:
     """The error for a model_type that no architecture has: it names the nearest, and what differs from it."""
     family = nearest_family(library, target, hf, tensors)
-    differences = draft(library, family, target, hf, tensors, name, shown).differences
+    try:
+        differences = draft(library, family, target, hf, tensors, name, shown).differences
+    except LoomError as error:  # what the family asks of config.json means nothing there
+        differences = [f"it cannot be read as {family}: {error.message}"]
+    if not differences:
+        differences = ["nothing by name; what it does with its tensors, only its code says"]
     listed = "\n".join(f"- {difference}" for difference in differences[:MOST])
     more = f"\n- and {len(differences) - MOST} more" if len(differences) > MOST else ""
     remedy = (

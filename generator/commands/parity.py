@@ -5,7 +5,9 @@ from __future__ import annotations
 import importlib.util
 import os
 import re
+import sys
 import tempfile
+import traceback
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -18,9 +20,21 @@ from generator.weaver import weave
 
 if TYPE_CHECKING:
     from generator.checkpoint.comparisons import Compared
+    from generator.package.package import Package
 
 NEEDED = ("torch", "transformers", "jax", "flax", "grain", "optax", "orbax", "safetensors", "tyro")
+DEVICES = "--xla_force_host_platform_device_count=2"
+FIX = "Fix the fragment at that line; or, where it is built in, report it with this config.json."
+WHERE = "Splices at hf.sizes name settings, at hf.layer_tensors tensors; layers give shapes: fix those."
 UNREAD = (".bin", ".pt", ".pth", ".ckpt", ".h5", ".msgpack", ".gguf", ".npz")  # ends of files with weights
+
+
+class Stopped(LoomError):
+    """An error that ended a comparison, with the others that were made."""
+
+    def __init__(self, message: str, shown: str, remedy: str, found: list[Compared]):
+        super().__init__(message, shown, remedy)
+        self.found = found
 
 
 def parity(
@@ -32,6 +46,9 @@ def parity(
         folder: with config.json and safetensors, or with config.json alone: then weights are random.
         length: tokens in each of the two rows that are read.
         say: is told what is compared, and how large it is, before that starts.
+
+    Raises:
+        Stopped: the package, or transformers, failed.
     """
     if missing := [name for name in NEEDED if importlib.util.find_spec(name) is None]:
         remedy = "Install what is missing: in a clone of Loomax, pip install -e '.[packages]' torch transformers"
@@ -50,8 +67,10 @@ def parity(
     woven = weave(architecture, target, project.library())
     if target == "cpu":
         os.environ.setdefault("JAX_PLATFORMS", "cpu")
+        if "jax" not in sys.modules and "device_count" not in os.environ.get("XLA_FLAGS", ""):
+            os.environ["XLA_FLAGS"] = f"{os.environ.get('XLA_FLAGS', '')} {DEVICES}"
     # late, as torch and jax take seconds
-    from generator.checkpoint.comparisons import compare, load_package
+    from generator.checkpoint.comparisons import SHARDS, compare, load_package
     from generator.checkpoint.reference import count_parameters, load_reference
 
     with tempfile.TemporaryDirectory(prefix="gen_parity_") as name:
@@ -68,16 +87,37 @@ def parity(
         for setting, reach in _longer(hf, length):
             say(f"note: {setting} is {reach:,}, and {length} tokens do not reach it: see --tokens")
         reference = load_reference(folder, shown, weights, hf, scratch / "checkpoint")
-        package = load_package(scratch / woven.name)
         try:
-            return compare(package, reference, scratch, length)
+            package = load_package(scratch / woven.name)
+        except Exception as error:  # of any class, as the package is anybody's
+            raise Stopped(f"{woven.name} fails: {_reason(error, woven)}", shown, FIX, []) from None
+        try:
+            loaded = package.huggingface.load_hf(scratch / "checkpoint")
         except package.errors.InputError as error:
             names = {field.replace("_", "-"): setting for setting, field in package.huggingface.hf_sizes()}
             listed = str(error).replace(str(scratch / "checkpoint"), shown)
             listed = re.sub(r"--([\w-]+)", lambda it: names.get(it[1], it[0]), listed)
-            where = "Splices at hf.sizes name settings, at hf.layer_tensors tensors; layers give shapes: fix those."
             unsaid = re.search("is missing: add it|\n *(missing|unknown): ", listed)  # any other says what to do
-            raise LoomError(f"{woven.name} does not load it:\n  {listed}", shown, where if unsaid else None) from None
+            raise LoomError(f"{woven.name} does not load it:\n  {listed}", shown, WHERE if unsaid else None) from None
+        except Exception as error:
+            raise Stopped(f"{woven.name} does not load it: {_reason(error, woven)}", shown, WHERE, []) from None
+        found, errors = compare(package, loaded, reference, scratch, length)
+    if not any(row.what.startswith("--mesh") for row in found) and f"--mesh-tensor {SHARDS}" not in errors:
+        say(f"note: --mesh-tensor {SHARDS} was not tried: sizes do not divide by it, or there is one device")
+    if errors:
+        listed = "\n  ".join(f"{what}: {_reason(error, woven)}" for what, error in errors.items())
+        raise Stopped(f"{woven.name} could not be compared in all:\n  {listed}", shown, FIX, found)
+    return found
+
+
+def _reason(error: Exception, woven: Package) -> str:
+    """What an error says, and of the lines of the package that it went through, the last one's fragment."""
+    reason = short(f"{type(error).__name__}: {error}", 500)
+    for frame in reversed(traceback.extract_tb(error.__traceback__)):
+        folder, file = os.path.split(frame.filename)
+        if os.path.basename(folder) == woven.name and (lines := woven.origins.get(file)) and frame.lineno:
+            return f"{reason}, at {lines[frame.lineno - 1][0][1]}"
+    return reason
 
 
 def _weights(folder: Path, shown: str) -> list[Path]:

@@ -85,19 +85,19 @@ def parse_fragment(path: str, text: str) -> Fragment:
         text: what the file holds.
     """
     name = path.removeprefix("fragments/").removesuffix(".py")
-    check_python(text, path)
+    module = check_python(text, path)
     try:
-        return _parse(name, path, text)
+        return _parse(name, path, text, module)
     except RecursionError:
         raise LoomError(
             "nested too deeply", f"{path}:1", "Write it flatter: a table or a loop for many branches."
         ) from None
 
 
-def _parse(name: str, path: str, text: str) -> Fragment:
+def _parse(name: str, path: str, text: str, module: ast.Module) -> Fragment:
     if not text.endswith("\n"):  # statements are copied by whole lines
         text += "\n"
-    traced, module, parts = Traced.copy(text, path), ast.parse(text), _Parts()
+    traced, parts = Traced.copy(text, path), _Parts()
     check_style(traced, module)
     for statement, lines in _statements(traced, module):
         _read(statement, lines, name, parts)

@@ -23,12 +23,14 @@ _OURS = frozenset({"generator", "fragments"})
 _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 
 
-def check_python(text: str, path: str) -> None:
-    """Refuses what Python refuses, and what it warns of."""
+def check_python(text: str, path: str) -> ast.Module:
+    """The tree of a text; refuses what Python refuses, and what it warns of."""
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         try:
-            compile(text, path, "exec", dont_inherit=True)
+            tree = ast.parse(text, path)
+            compile(tree, path, "exec", dont_inherit=True)
+            return tree
         except SyntaxError as error:
             line = min(error.lineno or 1, text.count("\n") + 1)
             raise LoomError(f"not valid Python: {error.msg}", f"{path}:{line}", "Fix this line.") from None

@@ -6,7 +6,6 @@ given = false                          # it is null or left out; true: it has an
 without = ["model/sliding_window"]
 fragments = ["model/no_window"]
 settings = { unroll = true }           # of the weaver
-states = { attention_bias = true }     # in [hf.settings]
 fills = { step = "sparse_step" }       # settings of the weaver that take the value of one of config.json
 
 [[structure.layers]]                   # as in an architecture; left out, the `where` of the kinds says the pattern
@@ -15,6 +14,9 @@ pattern = ["full"]
 [structure.kinds.full]
 
 [structure.presets.tiny]               # fields that the fragments add
+
+[structure.hf.settings]                # what its checkpoints say: [hf] of an architecture, with all its tables
+attention_bias = true
 
 [[neutral]]                            # settings that change nothing that is computed
 settings = ["factor"]
@@ -27,6 +29,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
+import msgspec
 from msgspec import UNSET
 
 from generator.code.traced import Origin
@@ -43,10 +46,10 @@ class Rule:
     Attributes:
         names: of the settings.
         given: whether a setting has a value, or None where `value` says which.
-        states: what config.json says, and must say.
         fills: setting of the weaver -> the setting of config.json whose value it takes.
         groups, kinds: the layers; without groups the `where` of the kinds says their pattern.
         presets: preset -> field -> value, for fields that the fragments add.
+        hf: what it states of checkpoints: table -> key -> value.
     """
 
     names: tuple[str, ...]
@@ -55,11 +58,11 @@ class Rule:
     without: tuple[str, ...]
     fragments: tuple[str, ...]
     settings: dict[str, object]
-    states: dict[str, object]
     fills: dict[str, str]
     groups: tuple[Group, ...]
     kinds: dict[str, Kind]
     presets: dict[str, dict[str, object]]
+    hf: dict[str, dict[str, Any]]
     origin: Origin
 
     def covers(self, setting: str, hf: dict[str, Any]) -> bool:
@@ -124,11 +127,11 @@ def _rule(table: RuleTable, number: int, file: AnyFile, library: Library) -> Rul
         without=table.without,
         fragments=table.fragments,
         settings=table.settings,
-        states=table.states,
         fills=table.fills,
         groups=read_groups(table.layers, kinds, file, *keys),
         kinds=kinds,
         presets=table.presets,
+        hf={name: said for name, said in msgspec.to_builtins(table.hf).items() if said},
         origin=origin,
     )
 

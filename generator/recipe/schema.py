@@ -46,6 +46,15 @@ class GroupTable(Table, frozen=True, kw_only=True):
     count: str = ""
 
 
+class CheckpointTable(Table, frozen=True, kw_only=True):
+    """`[hf]`: what a family's checkpoints and their config.json say otherwise than fragments do."""
+
+    tensors: dict[str, str | tuple[str, str]] = {}
+    names: dict[str, str] = {}
+    settings: dict[str, Any] = {}
+    defaults: dict[str, Any] = {}
+
+
 class RuleTable(Table, frozen=True, kw_only=True):
     """`[[structure]]`: what a checkpoint chooses by a setting."""
 
@@ -55,11 +64,11 @@ class RuleTable(Table, frozen=True, kw_only=True):
     without: Names = ()
     fragments: Names = ()
     settings: dict[str, Any] = {}
-    states: dict[str, Any] = {}
     fills: dict[str, str] = {}
     layers: tuple[GroupTable, ...] = ()
     kinds: dict[Identifier, KindTable] = {}
     presets: Presets = {}
+    hf: CheckpointTable = CheckpointTable()
 
 
 class NeutralTable(Table, frozen=True, kw_only=True):
@@ -74,15 +83,6 @@ class ChangeTable(Table, frozen=True, kw_only=True):
 
     fragments: Names = ()
     without: Names = ()
-
-
-class CheckpointTable(Table, frozen=True, kw_only=True):
-    """`[hf]`: what a family's checkpoints and their config.json say otherwise than fragments do."""
-
-    tensors: dict[str, str | tuple[str, str]] = {}
-    names: dict[str, str] = {}
-    settings: dict[str, Any] = {}
-    defaults: dict[str, Any] = {}
 
 
 class ConfigTable(Table, frozen=True, kw_only=True):

@@ -85,10 +85,13 @@ def test_the_new_architecture_builds(make):
         ({"quantization_config": {"quant_method": "gptq"}}, 'quantization_config is {"quant_method": "gptq"}, and'),
         (
             {"hidden_act": "gelu"},
-            "Select a feed-forward of that activation, and leave out model/swiglu where that takes its place.",
+            "No built-in fragment does that. Write a feed-forward of that activation, in place of model/swiglu, or use a",
         ),
         ({"is_causal": False}, "no fragment covers the setting is_causal, which is false"),
-        ({"logit_scale": 0.5}, "no fragment covers the setting logit_scale, which is 0.5"),
+        (
+            {"logit_scale": 0.5},
+            "no fragment of llama2 reads the setting logit_scale, which is 0.5\n  Other families have model/logit_scale",
+        ),
         ({"initializer_range": None}, "initializer_range is null or left out, and llama2 reads init_std from it"),
         ({"hidden_size": None}, "the setting 'hidden_size' is missing"),
         ({"num_hidden_layers": 10**9}, "num_hidden_layers is 1000000000\n  Give a number from 1 to 10,000."),
@@ -111,14 +114,26 @@ def test_the_new_architecture_builds(make):
             "no fragment covers the setting rope_parameters.partial_rotary_factor, which is 0.5",
         ),
         # of other families, where they change nothing by themselves
-        ({"max_window_layers": 2}, "no fragment covers the setting max_window_layers, which is 2"),
+        ({"max_window_layers": 2}, "no fragment of llama2 reads the setting max_window_layers, which is 2"),
         (
             {"original_max_position_embeddings": 64},
-            "no fragment covers the setting original_max_position_embeddings, which is 64",
+            "no fragment of llama2 reads the setting original_max_position_embeddings, which is 64",
         ),
         (
             {"model_type": "lama"},
             "no architecture is of the model_type 'lama'\n  Going by names, the nearest is llama2. What differs",
+        ),
+        (
+            {"model_type": "t5", "is_encoder_decoder": True, "architectures": ["T5ForConditionalGeneration"]},
+            "is of an encoder-decoder model, 't5' (T5ForConditionalGeneration), of which Loomax has none yet",
+        ),
+        (
+            {"model_type": "modernbert", "architectures": ["ModernBertForMaskedLM"]},
+            "is of an encoder, or another model that continues no text, 'modernbert' (ModernBertForMaskedLM)",
+        ),
+        (
+            {"model_type": "clip", "text_config": {}, "vision_config": {}},
+            "is of a model of several parts (text, vision), 'clip'",
         ),
         (
             {"model_type": "llama4", "text_config": {"model_type": "llama4_text"}},
@@ -130,6 +145,14 @@ def test_what_no_fragment_covers_is_named(make, settings, message):
     output, code, table = make(**settings)
     assert code == 2 and table is None
     assert output.startswith("error: config.json: ") and message in output
+
+
+def test_settings_of_generation_change_nothing(make):
+    """As older files of transformers have them, each and all."""
+    settings = {"max_length": 20, "do_sample": True, "top_k": 50, "early_stopping": False, "torchscript": False}
+    scaling = {"type": "linear", "factor": 2.0, "finetuned": True}
+    output, code, _ = make(rope_scaling=scaling, repetition_penalty=1.2, bad_words_ids=[[1]], **settings)
+    assert code == 0, output
 
 
 def test_biases_of_attention_are_woven(make):
@@ -232,7 +255,7 @@ def published(family: str, **settings) -> dict:
 
 def test_types_and_numbers_of_layers_that_are_none(make):
     output, code, _ = make(layer_types=3)
-    assert code == 2 and "no fragment covers the setting layer_types, which is 3" in output
+    assert code == 2 and "no fragment of llama2 reads the setting layer_types, which is 3" in output
     output, code, _ = make(text=json.dumps(published("deepseek_v3", num_hidden_layers=None)))
     assert code == 2 and "num_hidden_layers is null or left out" in output
 
@@ -259,7 +282,6 @@ def test_layers_that_are_left_over(make):
         ("qwen3_moe", {"decoder_sparse_step": 0}, "decoder_sparse_step is 0, with which the `where` at templates/"),
         ("smollm3", {"no_rope_layers": [1]}, "config.json: no_rope_layers is [1], with which the `where` at"),
         ("smollm3", {"no_rope_layer_interval": 0, "no_rope_layers": None}, "no_rope_layer_interval is 0, by which it"),
-        ("smollm3", {"rope_scaling": {"rope_type": "linear", "factor": 2.0}}, "model/rope, which only some kinds of"),
         ("deepseek_v3", {"attention_bias": True}, "attention_bias is true, and deepseek_v3 is woven for false"),
         ("deepseek_v3", {"first_k_dense_replace": 61}, "first_k_dense_replace is 61: no layer is 'sparse' then"),
         ("qwen3_moe", {"mlp_only_layers": [99]}, "no layer is 'dense' then, and qwen3_moe needs one"),
@@ -444,6 +466,27 @@ def test_a_rule_gives_the_tiny_preset_what_its_fragments_add(make):
     assert set(table["without_presets"]) == {"7b", "13b", "70b"}
 
 
+def test_a_rule_states_what_its_checkpoints_say(make):
+    """Tensors and defaults as an architecture states them."""
+    add_stripe(STATED)
+    output, code, table = make(model_type="added", tie_word_embeddings=True, stripe=3, rope_theta=None)
+    assert code == 0, output
+    assert table["hf"] == {"tensors": {"norm.scale": "model.last.weight"}, "defaults": {"rope_theta": 7.0}}
+    assert table["presets"]["mine"]["rope_theta"] == 7.0
+
+
+def test_every_architecture_of_a_model_type_is_tried(make):
+    """What none reads is told of the one that lacks least."""
+    Path("templates/architectures").mkdir(parents=True)
+    for name, ignored in ("first", ["spots"]), ("second", ["stripes", "dots"]):
+        text = f'base = "llama2"\ntitle = "T"\nmodel_type = "added"\n[settings]\nignored = {ignored}\n'
+        Path(f"templates/architectures/{name}.toml").write_text(text)
+    output, code, table = make(model_type="added", stripes=3)
+    assert (code, table["base"]) == (0, "second"), output
+    output, code, _ = make(name="other", model_type="added", stripes=3, dots=1, hair=2)
+    assert code == 2 and "no fragment covers the setting hair" in output and "stripes" not in output
+
+
 def test_a_rule_for_a_setting_that_no_fragment_reads(make):
     add_stripe()
     path = Path("templates/architectures/added.toml")
@@ -481,6 +524,16 @@ def test_a_where_that_cannot_be_evaluated(make):
     )
 
 
+STATED = """
+[structure.presets.tiny]
+stripe = 4
+
+[structure.hf.tensors]
+"norm.scale" = "model.last.weight"
+
+[structure.hf.defaults]
+rope_theta = 7.0
+"""
 READS_STRIPES = '''"""Stripes."""
 
 from generator.language import splice

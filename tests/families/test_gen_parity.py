@@ -7,6 +7,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 import transformers
@@ -14,8 +15,12 @@ from click.testing import CliRunner
 from safetensors.torch import load_file, save_file
 
 from families.cases import SMALL
+from generator.checkpoint.comparisons import (
+    _compare_gradients,
+)  # imports jax: gen parity leaves its devices as they are
 from generator.commands.cli import gen
 
+# comparisons imports jax, after which gen parity leaves the number of devices as it is
 STRETCHED = '''"""Queries that are a thousandth too long."""
 
 from generator.language import splice
@@ -34,6 +39,39 @@ from generator.language import splice
 def _(hf):
     hf["rms_norm_eps"] = 1e-5
 '''
+PAIRED = '''"""Vectors of two rows, whatever the batch."""
+
+from generator.language import splice
+
+
+@splice("Embedding.vectors")
+def _(x):
+    x = x.reshape(2, -1, x.shape[-1])
+'''
+WHOLE = '''"""A bias of the head, as long as the whole vocabulary."""
+
+from generator.language import proceed, splice
+
+
+@splice("Embedding.parameters")
+def _(self, V):
+    self.tokens = V
+
+
+@splice("Embedding.logits")
+def _(self, logits):
+    proceed()
+    logits = logits + jnp.zeros(self.tokens)
+'''
+MISSHAPEN = '''"""A table of one axis more than its layout in checkpoints has."""
+
+from generator.language import splice
+
+
+@splice("Embedding.parameters")
+def _(self):
+    self.table = nnx.Param(self.table[...][None], axes=(None, "vocab", "embed"))
+'''
 COARSE = 'base = "qwen3"\ntitle = "Qwen 3, wrong"\nfragments = ["model/epsilon"]\n'
 WRONG = 'base = "llama2"\ntitle = "Llama 2, wrong"\nfragments = ["model/stretched"]\n'
 
@@ -48,6 +86,12 @@ def folder(tmp_path, monkeypatch):
         "templates/architectures/wrong.toml": WRONG,
         "fragments/model/epsilon.py": EPSILON,
         "templates/architectures/coarse.toml": COARSE,
+        "fragments/model/paired.py": PAIRED,
+        "templates/architectures/paired.toml": WRONG.replace("stretched", "paired"),
+        "fragments/model/whole.py": WHOLE,
+        "templates/architectures/whole.toml": WRONG.replace("stretched", "whole"),
+        "fragments/model/misshapen.py": MISSHAPEN,
+        "templates/architectures/misshapen.toml": WRONG.replace("stretched", "misshapen"),
     }.items():
         (tmp_path / path).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / path).write_text(text)
@@ -92,6 +136,33 @@ def test_an_epsilon_of_norms_that_is_too_large(folder):
     assert all(row["holds"] for row in json.loads(run("qwen3", "hf", "--json", code=0).stdout))
     rows = {row["what"]: row for row in json.loads(run("coarse", "hf", "--json", code=1).stdout)}
     assert not rows["logits"]["holds"] and not rows["cached decoding: log-probabilities"]["holds"]
+
+
+def test_what_was_compared_before_an_error_is_shown(folder):
+    done = run("paired", "hf", "--json", code=2)
+    rows = {row["what"]: row["holds"] for row in json.loads(done.stdout)}
+    assert rows["logits"] and rows["round trip: tensors of other bytes"] and "cached decoding: other tokens" not in rows
+    assert "error: hf: paired_cpu could not be compared in all:\n  cached decoding: " in done.stderr
+    assert " at fragments/" in done.stderr and "Traceback" not in done.stderr
+
+
+def test_a_layout_of_other_axes(folder):
+    said = run("misshapen", "hf", code=2).stderr
+    assert "error: hf: misshapen_cpu does not load it: EinopsError: " in said
+
+
+def test_what_has_no_gradient_may_be_lacking():
+    rows = _compare_gradients({"b": np.ones(2)}, {"a.inv_freq": np.zeros(2), "c": np.ones(2)})
+    assert [row.difference for row in rows] == [0, np.inf, np.inf]
+
+
+@pytest.mark.slow
+def test_a_mesh_is_tried(folder):
+    """By a process of its own, as this one may have one device."""
+    command = [sys.executable, "-c", "from generator.commands.cli import gen; gen()", "parity", "whole", "hf"]
+    done = subprocess.run([*command, "--tokens=16"], capture_output=True, text=True)
+    assert done.returncode == 2 and "all 20 hold" in done.stdout, done.stderr
+    assert "\n  --mesh-tensor 2: " in done.stderr and ", at fragments/model/whole.py:" in done.stderr
 
 
 def lacking(folder: Path) -> None:
