@@ -160,7 +160,7 @@ def make_datasets(
             problem = f"{len(documents)} documents, {held_out(len(documents))} of them held out, are too few"
             raise InputError(f"data {path}: {problem}: give more, or a text of more than {TEXT_BYTES} bytes")
         if not any(sources[-1][i] for i in range(len(sources[-1]))):
-            raise InputError(f"data {path}: none of its {len(sources[-1])} documents has two tokens: give longer ones")
+            raise InputError(f"data {path}: none of its documents has two tokens: give longer ones")
     orders = [grain.MapDataset.mix(sources, weights)]
     if split == "train":
         endless = [source.seed(seed).shuffle().repeat() for source in sources]

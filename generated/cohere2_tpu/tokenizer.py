@@ -5,6 +5,7 @@
 import functools
 import hashlib
 import json
+import re
 import sys
 import time
 from collections.abc import Iterable
@@ -147,9 +148,8 @@ class FileTokenizer:
         if self.byte_level:
             table = byte_characters()
             return bytes(table[x] for x in name) if all(x in table for x in name) else name.encode()
-        if self.byte_fallback and len(name) == 6 and name.startswith("<0x") and name.endswith(">"):
-            return bytes.fromhex(name[3:5])
-        return None
+        is_byte = self.byte_fallback and re.fullmatch("<0x[0-9A-Fa-f+][0-9A-Fa-f]>", name)
+        return bytes([int(name[3:5], 16)]) if is_byte else None
 
     @functools.cached_property
     def anchor(self) -> int:

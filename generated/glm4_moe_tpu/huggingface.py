@@ -3,7 +3,7 @@
 # model/shared_expert, model/layers_ahead, model/dense_layers, model/experts, model/balance_bias, model/attention,
 # model/query_key_value_bias, model/qk_norm, model/rope, model/rms_norm, model/linear, model/first_dense,
 # model/limited_groups, model/scaled_weights, model/grouped_queries, model/partial_rope, model/swiglu,
-# model/normalised_top_k, huggingface/top_k_norm.
+# model/normalised_top_k, huggingface/top_k_norm, huggingface/rotated_share.
 """Hugging Face checkpoints: config.json and safetensors, as `save_pretrained` of transformers writes them."""
 
 import json

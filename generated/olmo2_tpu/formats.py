@@ -170,6 +170,11 @@ def open_json(content: Content, field: str) -> Documents:
     return Documents(len(texts), lambda i: as_text(texts[i], f"{content.path}: text {i}"), len(rows) - len(texts))
 
 
+def check_column(names: list[str], field: str) -> None:
+    if (count := names.count(field)) != 1:
+        raise ValueError(f"it has {count or 'no'} columns of that name")
+
+
 def open_csv(content: Content, field: str, delimiter: str = ",") -> Documents:
     """Reads the file once to find its rows, of which the first one names the columns."""
     csv.field_size_limit(2**31 - 1)
@@ -178,13 +183,15 @@ def open_csv(content: Content, field: str, delimiter: str = ",") -> Documents:
     def lines() -> Iterator[str]:
         nonlocal end
         for line in content.lines():
+            text = line.decode() if end else line.decode("utf-8-sig")
             end += len(line)
-            yield line.decode()
+            yield text
 
     rows = csv.reader(lines(), delimiter=delimiter, strict=True)
     bounds, left_out = array.array("q"), 0
     try:
-        names = [name.removeprefix("\ufeff") for name in next(rows, [])]
+        names = next(rows, [])
+        check_column(names, field)
         column, start = names.index(field), end
         for row in rows:
             if row and len(row) != len(names):
@@ -217,7 +224,7 @@ def open_parquet(content: Content, field: str) -> Documents:
     path, pyarrow = content.path, import_pyarrow(content.path)
     try:
         with pyarrow.parquet.ParquetFile(path) as file:
-            file.schema_arrow.field(field)
+            check_column(file.schema_arrow.names, field)
             groups = [file.metadata.row_group(i) for i in range(file.num_row_groups)]
         counts = []
         for number, group in enumerate(groups):
@@ -225,16 +232,21 @@ def open_parquet(content: Content, field: str) -> Documents:
             known = next((x.statistics for x in columns if x.path_in_schema == field), None)
             is_known = known is not None and known.has_null_count
             counts.append(group.num_rows - known.null_count if is_known else len(read_row_group(path, number, field)))
-    except (pyarrow.ArrowException, KeyError, OSError) as error:
+    except (pyarrow.ArrowException, ValueError, OSError) as error:
         problem = f"{path}: must be Parquet with a column {field}: {error}"
         raise InputError(f"{problem}: fix it, leave it out, or give another --text-field") from None
     ends = np.cumsum(counts)
 
     def read(i: int) -> str:
         group = int(np.searchsorted(ends, i, "right"))
-        with READING:
-            rows = read_row_group(path, group, field)
-        return as_text(rows[i - ends[group]].as_py(), f"{path}: row {i}")
+        try:
+            with READING:
+                rows = read_row_group(path, group, field)
+            return as_text(rows[i - ends[group]].as_py(), f"{path}: row {i}")
+        except (pyarrow.ArrowException, OSError, UnicodeDecodeError) as error:
+            if isinstance(error, OSError) and error.errno:
+                raise
+            raise InputError(f"{path}: row {i}: {error}: fetch the file again, or leave it out") from None
 
     return Documents(sum(counts), read, sum(group.num_rows for group in groups) - sum(counts))
 
@@ -245,8 +257,11 @@ def open_arrow(content: Content, field: str) -> Documents:
     try:
         is_file = content.read(0, min(content.size, 6)) == b"ARROW1"
         open_batches = pyarrow.ipc.open_file if is_file else pyarrow.ipc.open_stream
-        column = open_batches(pyarrow.memory_map(str(path))).read_all().column(field)
-    except (pyarrow.ArrowException, KeyError, OSError) as error:
+        table = open_batches(pyarrow.memory_map(str(path))).read_all()
+        check_column(table.column_names, field)
+        column = table.column(field)
+        column.validate(full=True)  # offsets of a damaged file would end the process
+    except (pyarrow.ArrowException, ValueError, OSError) as error:
         problem = f"{path}: must be Arrow with a column {field}: {error}"
         raise InputError(f"{problem}: fix it, leave it out, or give another --text-field") from None
     rows = np.flatnonzero(column.is_valid()) if column.null_count else range(len(column))

@@ -131,18 +131,21 @@ def save_later(tree: Any) -> ocp.args.PyTreeSave:
 class Checkpoints:
     """The checkpoints in a directory; `config` None: only to read."""
 
-    def __init__(self, directory: str, config: Config | None):
+    def __init__(self, directory: str, config: Config | None, check_lock: Callable[[], None] | None = None):
+        """`check_lock`: raises where another run has the directory; no checkpoint then gets its name."""
         absl.logging.set_verbosity(absl.logging.FATAL)  # Orbax logs all of its work, and prints what it raises
         # where one array fails, Orbax drops the others, each of which would print a page of text
         dropped = re.compile("<coroutine|loop is closed").search
         sys.unraisablehook = lambda it: dropped(f"{it.object} {it.exc_value}") or sys.__unraisablehook__(it)
-        self.directory, self.config = absolute(directory), config
+        self.directory, self.config, self.check_lock = absolute(directory), config, check_lock
         if config is None:
             return
         policies = [ocp.checkpoint_managers.LatestN(config.keep_last)]
         policies += [ocp.checkpoint_managers.EveryNSteps(config.keep_every)] if config.keep_every else []
         options = ocp.CheckpointManagerOptions(
             preservation_policy=ocp.checkpoint_managers.AnyPreservationPolicy(policies),
+            # called when all is written, right before a checkpoint is renamed to its step
+            async_options=ocp.options.AsyncOptions(post_finalization_callback=check_lock),
             cleanup_tmp_directories=True,  # half a checkpoint is there when a run was killed while it saved
         )
         self.manager = ocp.CheckpointManager(self.directory, options=options)
@@ -154,6 +157,7 @@ class Checkpoints:
 
         Raises InputError where they are not finite, and OSError where these or the ones before cannot be written.
         """
+        together(lambda: self.check_lock and self.check_lock(), WAITS)
         fields = {"architecture": "phi3"} | dataclasses.asdict(self.config)
         fields |= {name: "given" for name, default in command_line_only().items() if fields[name] != default}
         items = {"config": ocp.args.JsonSave(fields | {"checksum": json_checksum(fields)})}

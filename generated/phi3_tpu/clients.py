@@ -90,7 +90,7 @@ async def refuse(http: requests.Request, error: Exception) -> Response:
 def hostname(netloc: str) -> str:
     """The name of HOST, HOST:PORT or [ADDRESS]:PORT; "" where it is none."""
     with contextlib.suppress(ValueError):
-        return urlsplit(f"//{netloc}").hostname or ""
+        return "" if "@" in netloc else urlsplit(f"//{netloc}").hostname or ""
     return ""
 
 
@@ -136,7 +136,7 @@ def check_origin(headers: Headers, hosts: set[str], origins: set[str]) -> None:
     """
     host, origin = hostname(headers.get("host", "")), headers.get("origin")
     if not ("*" in hosts or host in hosts or is_address(host)):
-        raise Refusal(403, f"{host!r} is no name of this server: start it with --allow-host {host}")
+        raise Refusal(403, f"{host!r} is no name of this server: give one, or start it with --allow-host NAME")
     same = origin and origin.partition("//")[2] == headers.get("host")
     if origin and not (same or "*" in origins or origin in origins):
         raise Refusal(403, f"pages of {origin!r} may not ask: start the server with --allow-origin {origin}")

@@ -6,17 +6,15 @@ python -m phi3_tpu.evaluate --checkpoint-dir DIR --data PATH
 """
 
 import dataclasses
-import functools
 import itertools
 import math
 
-import grain
 import jax
 import numpy as np
 import tyro
 
 from .checkpoint import load_checkpoint
-from .data import abstract_batch, make_datasets
+from .data import abstract_batch, evaluation_batches
 from .errors import InputError, check_config, ending_with_messages
 from .parallel import make_mesh
 from .tokenizer import load_tokenizer
@@ -44,12 +42,10 @@ def evaluate(
     layout = {name: x.sharding for name, x in abstract_batch(config, mesh).items()}
     reader = load_tokenizer(config.tokenizer)
     lengths = np.array([reader.has_text(i) and len(reader.token_bytes(i)) for i in range(config.vocab_size)])
-    pad = functools.partial(grain.experimental.batch_and_pad, batch_size=batch_size)
-    sequences = make_datasets(config, "eval")[0].batch(batch_size, batch_fn=pad)
     nats = tokens = text_bytes = 0.0
     with jax.set_mesh(mesh):
         sum_batch = jax.jit(lambda model, batch: loss(model, batch, config)[1])
-        for batch in itertools.islice(sequences, batches):
+        for batch in itertools.islice(evaluation_batches(config), batches):
             sums = sum_batch(model, jax.device_put(batch, layout))
             nats, tokens = nats + float(sums["cross_entropy"]), tokens + float(sums["targets"])
             text_bytes += float(np.sum(lengths[batch["targets"]] * batch["weights"]))

@@ -24,7 +24,7 @@ import statistics
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import BinaryIO
 
 import jax
@@ -328,9 +328,15 @@ def cut_after(file: BinaryIO, step: int) -> None:
 class Monitor:
     """Shows and records a run: a progress bar or lines, metrics.jsonl, TensorBoard events, loss.png."""
 
-    def __init__(self, directory: epath.Path, config: Config, step: int):
-        """Goes on after `step`: what a killed run wrote of later steps is dropped, as these steps come again."""
+    def __init__(
+        self, directory: epath.Path, config: Config, step: int, check_lock: Callable[..., None] = lambda quick: None
+    ):
+        """Goes on after `step`: what a killed run wrote of later steps is dropped, as these steps come again.
+
+        Where another run has the directory, `check_lock` raises InputError, and nothing is written.
+        """
         self.directory, self.local, self.config = directory, local_folder(directory), config
+        self.check_lock = check_lock
         self.failed: set[str] = set()  # what has failed to be shown
         self.peak, meaning = peak_flops(config.dtype)
         print(f"MFU: share of {meaning}; attention counted in full, or its causal half", flush=True)
@@ -369,6 +375,7 @@ class Monitor:
 
     def record(self, step: int, values: dict[str, float]) -> None:
         """Record numbers of a step, with the time of day (ISO 8601, UTC)."""
+        self.check_lock(quick=True)
         values = {name: value for name, value in values.items() if math.isfinite(value)}  # JSON has no others
         with self.shows("metrics.jsonl"):
             now = datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
@@ -411,6 +418,7 @@ class Monitor:
     def upload(self) -> None:
         start = time.perf_counter()
         with self.shows("upload"):
+            self.check_lock(quick=True)
             upload(self.local, self.directory)
         self.uploaded = time.perf_counter()
         self.upload_seconds = self.uploaded - start
@@ -421,6 +429,7 @@ class Monitor:
             with self.shows(what):
                 close()
         with self.shows("loss.png"):
+            self.check_lock(quick=True)
             self.draw()
         self.upload()
 
@@ -497,7 +506,7 @@ def train(config: Config) -> None:
     held_out, to_devices = together(lambda: held_out_batches(config, data.rows)), data.to_devices
     directory = absolute(config.checkpoint_dir or time.strftime("runs/%Y%m%d-%H%M%S"))
     with locked(directory) as check_lock, jax.set_mesh(mesh), contextlib.ExitStack() as tracing:
-        checkpoints = Checkpoints(str(directory), config)
+        checkpoints = Checkpoints(str(directory), config, check_lock)
         target = abstract(lambda: new_state(config), mesh)
         found = checkpoints.restore(target.model, dataclasses.replace(target, model=None), data)
         if found is None:
@@ -518,7 +527,8 @@ def train(config: Config) -> None:
             raise Stop(f"stopped by {name} before a step: the same command continues", ExitCode.PREEMPTED)
         compiled_eval_step = jax.jit(eval_step)
         # process 0 speaks for all
-        monitor = Monitor(directory if jax.process_index() == 0 else epath.Path(tempfile.mkdtemp()), config, step)
+        shown = directory if jax.process_index() == 0 else epath.Path(tempfile.mkdtemp())
+        monitor = Monitor(shown, config, step, check_lock)
         watchdog = start_watchdog(directory)
         window = profile_window(config, step)
         pending, stopping = None, False  # pending: the last step, which the device is still working on
@@ -572,7 +582,6 @@ def train(config: Config) -> None:
                 if evaluates:
                     evaluate(state.model)
                 if saves:
-                    check_lock()
                     checkpoints.save(step, state.model, dataclasses.replace(state, model=None), data)
                     goodput.spent("checkpoints")
                 monitor.record(step, {f"goodput/{part}": share for part, share in goodput.shares().items()})

@@ -16,7 +16,25 @@ from ..errors import InputError
 from ..text import Text
 from ..tokenizer import ByteTokenizer, FileTokenizer, load_tokenizer
 
-WORDS = ["text", "a", "b", "▁", "▁a", "true", "▁true", "▁▁", "日", "é", "▁日本", "'s", ".", "##ing"]
+WORDS = [
+    "text",
+    "a",
+    "b",
+    "▁",
+    "▁a",
+    "true",
+    "▁true",
+    "▁▁",
+    "日",
+    "é",
+    "▁日本",
+    "'s",
+    ".",
+    "##ing",
+    "<0xZZ>",
+    "<0x+1>",
+    "<0xe6>",
+]
 BYTES = {character: i for i, character in enumerate(sorted(pre_tokenizers.ByteLevel.alphabet()))}
 
 

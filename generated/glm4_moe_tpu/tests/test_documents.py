@@ -24,14 +24,7 @@ from ..data import make_datasets
 from ..documents import find_files, open_documents
 from ..errors import InputError
 from ..tokenizer import load_tokenizer
-
-TEXTS = [f"document {i}: " + "ünï" * (i % 7) * (i % 11) for i in range(120)]  # 13 to 308 bytes
-
-
-def write_jsonl(folder: Path, texts: list[str] = TEXTS) -> str:
-    path = folder / "texts.jsonl"
-    path.write_text("\n\n".join(json.dumps({"text": text, "n": i}) for i, text in enumerate(texts)) + "\n\n")
-    return str(path)
+from .texts import TEXTS, write_jsonl
 
 
 def make_config(data: str, **fields):
@@ -72,9 +65,10 @@ def write_rows(folder: Path, field: str, texts: list[str | None]) -> None:
     (folder / "t.ndjson").write_text(lines)
     (folder / "lines.json").write_text("\ufeff" + lines)
     (folder / "t.json").write_text("\ufeff\n" + json.dumps(rows, indent=2))
-    for name, delimiter in ("t.csv", ","), ("t.tsv", "\t"):
+    for name, delimiter, quoting in ("t.csv", ",", csv.QUOTE_MINIMAL), ("t.tsv", "\t", csv.QUOTE_ALL):
         with (folder / name).open("w", newline="", encoding="utf-8-sig") as file:
-            csv.writer(file, delimiter=delimiter).writerows([rows[0].keys(), [], *(row.values() for row in rows)])
+            made = csv.writer(file, delimiter=delimiter, quoting=quoting)
+            made.writerows([rows[0].keys(), [], *(row.values() for row in rows)])
     table = pyarrow.table({"id": [*range(len(rows))], field: texts})
     parquet.write_table(table, folder / "t.parquet", row_group_size=7)
     parquet.write_table(table, folder / "untold.parquet", row_group_size=7, write_statistics=False)
@@ -131,6 +125,30 @@ def test_a_compressed_text_is_cut_as_it_is_and_a_damaged_one_is_named(tmp_path, 
         open_documents.cache_clear()
         with pytest.raises(InputError, match=rf"b\.txt{suffix}: cannot be unpacked: .*: fetch it again"):
             open_documents(str(packed))
+
+
+@pytest.mark.parametrize("name", ["none.parquet", "snappy.parquet", "zstd.parquet", "file.arrow", "stream.arrow"])
+def test_a_damaged_file_of_columns_is_named(tmp_path, name):
+    pyarrow, parquet = (pytest.importorskip(name) for name in ("pyarrow", "pyarrow.parquet"))
+    table, path, draw = pyarrow.table({"text": TEXTS, "n": range(len(TEXTS))}), tmp_path / name, random.Random(name)
+    if path.suffix == ".parquet":
+        parquet.write_table(table, path, compression=path.stem)
+    else:
+        new = pyarrow.ipc.new_file if path.stem == "file" else pyarrow.ipc.new_stream
+        with new(str(path), table.schema) as file:
+            file.write_table(table)
+    content, refused = path.read_bytes(), 0
+    for number in range(100):
+        start, size = draw.randrange(len(content)), draw.choice([1, 8, 200])
+        damage = draw.choice([bytes(size), draw.randbytes(size)])
+        path = path.with_stem(f"{number}")  # as row groups that were read are kept by path
+        path.write_bytes((content[:start] + damage + content[start + size :])[: len(content)])
+        try:
+            list(open_documents(str(path)))
+        except InputError as error:
+            assert path.name in str(error)
+            refused += 1
+    assert refused > 20
 
 
 def test_a_file_is_not_opened_for_each_record(tmp_path):
@@ -255,7 +273,8 @@ def error_of(config) -> str:
         ("t.json", b'[{"text": 3}]' * 2, r"t\.json: must be a list of objects with a field text: JSONDecodeError"),
         ("t.json", b"[" * 100_000, r"t\.json: must be a list of objects with a field text: RecursionError"),
         ("t.json", b'{\n"text": "a"}', r"t\.json:1: must be JSON with a field text: JSONDecodeError"),
-        ("t.csv", b"body,n\na,1\n", r"t\.csv:1: must be CSV with a column text: 'text' is not in list: fix it"),
+        ("t.csv", b"body,n\na,1\n", r"t\.csv:1: must be CSV with a column text: it has no columns of that name: fix"),
+        ("t.csv", b"text,text\na,1\n", r"t\.csv:1: must be CSV with a column text: it has 2 columns of that name"),
         ("t.csv", b"", r"t\.csv:0: must be CSV with a column text"),
         ("t.csv", b"text,n\na,1\nb, and c,2\n", r"t\.csv:3: must be CSV .*: 3 cells, and the first line has 2"),
         ("t.csv", b'text,n\na,1\n"b\n,2\n', r"t\.csv:4: must be CSV with a column text: unexpected end of data"),
@@ -324,6 +343,10 @@ def test_settings_that_do_not_fit_are_named(tmp_path, tokenizer_json, monkeypatc
     assert "give the path of a tokenizer.json, or bytes" in error_of(replace(config, tokenizer="llama"))
     assert "give the path of a tokenizer.json" in error_of(replace(config, tokenizer=""))
     assert "give the path of a tokenizer.json" in error_of(replace(config, tokenizer=config.data))
+    empty, settings = write_jsonl(tmp_path, [""] * 3), {"add_bos_token": False, "eos_token": "</s>"}
+    (tokenizer_json.parent / "tokenizer_config.json").write_text(json.dumps(settings))
+    nothing = replace(config, data=empty, tokenizer=str(tokenizer_json), vocab_size=300)
+    assert "has two tokens: give longer ones" in error_of(nothing)
     small = replace(config, tokenizer=str(tokenizer_json), vocab_size=299)
     assert "its 300 tokens exceed a vocab_size of 299: raise that" in error_of(small)
     (tmp_path / "t.parquet").touch()

@@ -10,13 +10,14 @@ import time
 import pytest
 from etils import epath
 
-from ..checkpoint import beside
+from ..checkpoint import Checkpoints, RowsHandler, beside
 from ..errors import InputError
+from ..parallel import make_mesh
 from ..storage import locked
 from ..tokenizer import copy_tokenizer, keep_tokenizer, kept_tokenizer
-from ..train import Monitor
+from ..train import Monitor, create_state
 from .processes import PACKAGE, run_python
-from .saved import restore_state
+from .saved import Numbers, restore_state, save_state
 from .small import SMALL
 
 
@@ -36,6 +37,53 @@ def test_a_directory_is_of_one_run_at_a_time(tmp_path, monkeypatch):
     with locked(directory) as check:  # it renewed nothing
         check()
     assert not lock.exists()
+
+
+def test_a_slow_write_takes_the_lock_from_nobody(tmp_path, monkeypatch):
+    """Neither that of a run which begins nor a renewal, where another run took the lock while it was written."""
+    directory, lock, other = epath.Path(tmp_path), tmp_path / "lock", "process 5 on another since now"
+    write = type(directory).write_text
+
+    def write_slowly(self, text):
+        write(self, text)
+        lock.write_text(other)
+
+    monkeypatch.setattr(type(directory), "write_text", write_slowly)
+    with pytest.raises(InputError, match=other), locked(directory):
+        pass
+    assert lock.read_text() == other
+    lock.unlink()
+    monkeypatch.setattr(type(directory), "write_text", write)
+    monkeypatch.setattr(sys.modules[locked.__module__], "RENEWAL", 0.1)
+    with locked(directory) as check:
+        monitor = Monitor(directory, SMALL, 0, check)
+        monitor.record(1, {"train/loss": 1.0})
+        monkeypatch.setattr(type(directory), "write_text", write_slowly)
+        time.sleep(0.5)
+        assert lock.read_text() == other
+        with pytest.raises(InputError, match=other):
+            monitor.record(2, {"train/loss": 1.0})
+        monitor.close()
+    assert len((tmp_path / "metrics.jsonl").read_text().splitlines()) == 1 and not (tmp_path / "loss.png").exists()
+    assert lock.read_text() == other and not list(tmp_path.glob("lock.*"))
+
+
+def test_a_checkpoint_of_a_run_that_lost_its_directory_gets_no_name(tmp_path, monkeypatch):
+    """It is lost while arrays are written, after the check with which saving began."""
+    state = create_state(SMALL, make_mesh(1, 1, 1))
+    with locked(epath.Path(tmp_path)) as check:
+        checkpoints = Checkpoints(str(tmp_path), SMALL, check)
+        save_state(checkpoints, 1, state)
+
+        def write_slowly(self, directory, args):
+            (tmp_path / "lock").write_text("process 5 on another since now")
+
+        monkeypatch.setattr(RowsHandler, "save", write_slowly)
+        with pytest.raises(InputError, match="in use by process 5 on another") as ended:
+            checkpoints.save(2, state.model, None, Numbers())
+            checkpoints.close()
+        assert ended.value.code == 74
+    assert (tmp_path / "1").is_dir() and not (tmp_path / "2").exists()
 
 
 def test_the_lock_of_a_process_that_is_gone_holds_nobody(tmp_path):
@@ -125,26 +173,11 @@ def test_an_object_store_is_no_local_folder(tmp_path, monkeypatch):
     assert not list(tmp_path.iterdir())
 
 
-@pytest.mark.parametrize(
-    "module, arguments",
-    [
-        ("train", ["--preset", "tiny", "--checkpoint-dir", "gs://bucket/run"]),
-        ("checkpoint", ["export", "gs://bucket/run", "hf"]),
-    ],
-)
-def test_a_store_that_cannot_be_reached_is_named_and_no_folder_is_made(module, arguments, tmp_path):
+def test_a_store_that_cannot_be_reached_is_named_and_no_folder_is_made(tmp_path):
     program = f"import os, runpy, sys; sys.path.insert(0, os.getcwd()); os.chdir({str(tmp_path)!r}); "
-    program += f"sys.modules['gcsfs'] = None; sys.argv[1:] = {arguments}; "
-    program += f"runpy.run_module('{PACKAGE.name}.{module}', run_name='__main__')"
+    program += "sys.modules['gcsfs'] = None; sys.argv[1:] = ['export', 'gs://bucket/run', 'hf']; "
+    program += f"runpy.run_module('{PACKAGE.name}.checkpoint', run_name='__main__')"
     process = run_python("-c", program)
     assert process.returncode == 2 and "Traceback" not in process.stderr, process.stderr
     assert "gcs" in process.stderr
     assert not list(tmp_path.iterdir())
-
-
-def test_a_file_is_no_folder(tmp_path):
-    (tmp_path / "run").write_text("mine")
-    process = run_python("-m", f"{PACKAGE.name}.train", "--preset", "tiny", "--checkpoint-dir", str(tmp_path / "run"))
-    assert process.returncode == 2 and "Traceback" not in process.stderr, process.stderr
-    assert process.stderr.endswith(f"error: {tmp_path / 'run'}: File exists: give another path\n")
-    assert (tmp_path / "run").read_text() == "mine"

@@ -9,7 +9,6 @@ import itertools
 import json
 import math
 import types
-from pathlib import Path
 
 import jax
 import numpy as np
@@ -21,23 +20,15 @@ from ..config import PRESETS
 from ..data import Batches, held_out_batches, make_datasets
 from ..documents import open_documents
 from ..errors import InputError
+from .texts import TEXTS, write_jsonl
 
 pipeline = importlib.import_module("..data", __package__)
-
-TEXTS = [f"document {i}: " + "ünï" * (i % 7) * (i % 11) for i in range(120)]  # 13 to 308 bytes
 
 
 @pytest.fixture(autouse=True)
 def few_bins(monkeypatch):
     """So that a few batches see all documents."""
     monkeypatch.setattr(pipeline, "PACKING_BINS", 16)
-
-
-def write_jsonl(folder: Path, texts: list[str] = TEXTS) -> str:
-    folder.mkdir(exist_ok=True)
-    path = folder / "texts.jsonl"
-    path.write_text("\n\n".join(json.dumps({"text": text, "n": i}) for i, text in enumerate(texts)) + "\n\n")
-    return str(path)
 
 
 def make_config(data: str, **fields):
@@ -221,6 +212,33 @@ def test_another_batch_size_goes_on_in_a_new_order(tmp_path, capsys):
     assert all(map(equal, take(first, 3), take(later, 3)))
 
 
+def test_the_first_batch_reads_what_it_needs(monkeypatch):
+    """A row reads on to the first piece that does not fit; later, too, few wait, and each for a while."""
+    monkeypatch.undo()
+    (data,) = make_batches(dataclasses.replace(PRESETS["tiny"], batch_size=8))
+    take(data, 1)
+    for state in data.get_state().values():
+        assert [len(sequence) for sequence in state["stream"]["waiting"]] == [1]
+    take(data, 299)
+    for state in data.get_state().values():
+        waiting = state["stream"]["waiting"]
+        assert len(waiting) == pipeline.PACKING_BINS <= 16
+        begun = state["stream"]["next"][0]  # the number of the document that comes next
+        assert begun and min(sequence[0][0] for sequence in waiting) > 0
+
+
+def test_a_checkpoint_of_an_older_version_goes_on_in_a_new_order(tmp_path, capsys):
+    config = make_config(write_jsonl(tmp_path))
+    states = make_batches(config)[0].get_state()
+    for state in states.values():
+        state.pop("held_out")
+        state["stream"] = {"next_index": 3}
+    (data,) = make_batches(config)
+    data.set_state(states, 7)
+    assert capsys.readouterr().out.startswith("all documents of eval_share were held out, and now 3: ")
+    assert not equal(next(data), next(make_batches(config)[0]))
+
+
 def test_processes_share_the_documents(tmp_path):
     config = make_config(write_jsonl(tmp_path))
     trained = [text for i, text in enumerate(TEXTS) if i % 50]
@@ -255,6 +273,12 @@ def test_what_is_held_out_is_chosen(tmp_path):
     assert held_out_batches(none, [0]) == [] and trained(none) == set(range(120))
     own = make_config(data, eval_data=other)
     assert sorted(segments(evaluation(own))) == sorted(pieces(["one", "two"], 64)) and trained(own) == set(range(120))
-    half = make_config(data, eval_share=0.5)
+    half = make_config(data, eval_share=0.5, eval_batches=100)
     assert trained(half) == set(range(1, 120, 2))
     assert sorted(segments(evaluation(half))) == sorted(pieces(TEXTS[::2], 64))
+    few = make_config(data, eval_share=0.5, eval_batches=2)
+    read = {tuple(tokens) for tokens, _ in segments(held_out_batches(few, [0, 1, 2, 3])) if tokens[0] == 256}
+    held_out = {i for i, text in enumerate(TEXTS) if i not in trained(few)}
+    assert read <= {tuple([256, *TEXTS[i].encode()][:64]) for i in held_out}
+    (batches,) = make_batches(few)
+    assert held_out == set(range(0, 2 * batches.held_out, 2)) and batches.held_out < 20  # the first of 60
