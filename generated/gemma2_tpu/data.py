@@ -209,8 +209,8 @@ class Sequences:
         for place, piece in self.unread:
             self.upcoming, size = [place[0], place[1] + 1], len(piece["tokens"])
             # Best-fit packing (Ding et al. 2024, arXiv 2404.10830) cuts only documents longer than a sequence.
-            # Concatenate-then-split pads nothing, but cuts a document in most sequences. One more sequence may wait after
-            # each that was given, so that the first ones come as soon as they are full.
+            # Concatenate-then-split pads nothing, but cuts a document in most sequences. After each that was given one
+            # more may wait, so that the first ones come as soon as they are full.
             fitting = [i for i, used in enumerate(self.used) if used + size <= self.length]
             chosen = max(fitting, key=self.used.__getitem__, default=len(self.waiting))
             most = min(PACKING_BINS, 1 + self.given)
