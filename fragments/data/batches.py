@@ -36,7 +36,7 @@ from generator.language.roles import (
 
 class Config:
     eval_data: str = ""  # documents for evaluation, given as data is; "": a share of data, which is not trained on
-    eval_share: float = 0.02  # documents held out at most, those evaluation reads, without eval_data; 0: no evaluation
+    eval_share: float = 0.02  # share of the documents that is held out where there is no eval_data; 0: no evaluation
     sequence_length: int = 4096  # tokens in one training sequence
     allow_other_data: bool = False  # whether a run may go on with other data or another tokenizer
     batch_size: int = 8  # sequences in one optimizer step, over all devices
@@ -129,23 +129,21 @@ class Sequences:
         return row
 
 
-def make_datasets(
-    config: Config, split: str, rows: Sequence[int] = (0,), seed: int = 0, most: int | None = None
-) -> list[Sequences]:
-    """The sequences of each row; of each source at most the first `most` documents of eval_share are held out.
+def make_datasets(config: Config, split: str, rows: Sequence[int] = (0,), seed: int = 0) -> list[Sequences]:
+    """The sequences of each row.
 
     "train" never ends: all documents, in a new order each epoch, are dealt out to the rows of a batch, and each row
     packs its own. "eval" is one pass, not dealt out. Of several sources each has epochs of its own, and every row has
     their documents by weight, to a hundredth of the smallest; "eval" ends with the first.
     """
     tokenizer, length = load_tokenizer(config.tokenizer, config.special_tokens), config.sequence_length
-    if (known := tokenizer.vocab_size) > (size := config.vocab_size):
-        raise InputError(f"tokenizer {config.tokenizer}: its {known} tokens exceed a vocab_size of {size}: raise that")
+    if (known := tokenizer.vocab_size) > (most := config.vocab_size):
+        raise InputError(f"tokenizer {config.tokenizer}: its {known} tokens exceed a vocab_size of {most}: raise that")
     share = 0.0 if config.eval_data else config.eval_share
     data = config.eval_data if split == "eval" and config.eval_data else config.data
 
     def held_out(n: int) -> int:  # of the first n documents: 1 in 50, say, by their numbers alone
-        return min(math.ceil(share * n), n if most is None else most)
+        return math.ceil(share * n)
 
     before = held_out if split == "eval" and not config.eval_data else lambda n: n - held_out(n)
     weights, paths = zip(*split_mixture(data), strict=True)
@@ -170,15 +168,6 @@ def make_datasets(
     return [Sequences(order, length, threads) for order in orders]
 
 
-def documents_evaluated(config: Config) -> int:
-    """How many of the documents of eval_share `eval_batches` batches are made of."""
-    if config.eval_data or not config.eval_share:
-        return 0
-    sequences = make_datasets(config, "eval")[0]
-    collections.deque(itertools.islice(sequences, config.eval_batches * config.batch_size), maxlen=0)
-    return sequences.upcoming[0] + 1
-
-
 class Batches:
     """The training batches: of each, the rows that devices of this process hold, dicts of arrays [rows, T].
 
@@ -196,13 +185,12 @@ class Batches:
         self.kept = [row for row in self.rows if jax.process_index() == min(holders[row])]
         tokenizer = load_tokenizer(config.tokenizer, config.special_tokens)
         self.documents = zlib.crc32(json.dumps([fingerprint(config.data), identity(tokenizer)]).encode())
-        self.held_out = documents_evaluated(config)
         self.start(config.seed)
 
     def start(self, seed: int) -> None:
         """Begins an order of the documents."""
         self.seed = seed
-        datasets = make_datasets(self.config, "train", self.rows, seed, self.held_out)
+        datasets = make_datasets(self.config, "train", self.rows, seed)
         self.streams = dict(zip(self.rows, datasets, strict=True))
 
     def __iter__(self) -> Iterator[dict[str, np.ndarray]]:
@@ -225,7 +213,7 @@ class Batches:
     def get_state(self) -> dict[int, Any]:
         """Where the rows are that this process is the first to hold: each row's state is kept once."""
         rows = self.config.batch_size
-        known = {"rows": rows, "seed": self.seed, "documents": self.documents, "held_out": self.held_out}
+        known = {"rows": rows, "seed": self.seed, "documents": self.documents}
         return {row: known | {"stream": self.streams[row].get_state()} for row in self.kept}
 
     def set_state(self, states: dict[int, Any], step: int) -> None:
@@ -239,10 +227,9 @@ class Batches:
             if not self.config.allow_other_data:
                 raise InputError(f"{problem}: give the same files and tokenizer, or --allow-other-data")
             print(f"warning: {problem}", file=sys.stderr)
-        reason = f"batch_size was {len(states)}" if len(states) != self.config.batch_size else ""
-        if (held_out := states[0].get("held_out")) != self.held_out:  # None: of an older version
-            reason = reason or f"{held_out or 'all'} documents of eval_share were held out, and now {self.held_out}"
-        if reason:
+        old = any("waiting" not in state["stream"] for state in states.values())  # of an older version
+        if old or len(states) != self.config.batch_size:
+            reason = "the checkpoint is of an older version" if old else f"batch_size was {len(states)}"
             print(f"{reason}: the documents come in a new order from here on")
             return self.start(self.config.seed + step)
         self.start(states[0]["seed"])
