@@ -237,37 +237,36 @@ class Sequences:
         return row | {"weights": (row["segment_ids"] > 0).astype(np.float32)}
 
 
-def make_datasets(
-    config: Config, split: str, rows: Sequence[int] = (0,), seed: int = 0, most: int | None = None
-) -> list[Sequences]:
-    """The sequences of each row; of each source at most the first `most` documents of eval_share are held out.
+def make_datasets(config: Config, split: str, rows: Sequence[int] = (0,), seed: int = 0) -> list[Sequences]:
+    """The sequences of each row.
 
     "train" never ends: all documents, in a new order each epoch, are dealt out to the rows of a batch, and each row
     packs its own. "eval" is one pass, not dealt out. Of several sources each has epochs of its own, and every row has
     their documents by weight, to a hundredth of the smallest; "eval" ends with the first.
     """
     tokenizer, length = load_tokenizer(config.tokenizer, config.special_tokens), config.sequence_length
-    if (known := tokenizer.vocab_size) > (size := config.vocab_size):
-        raise InputError(f"tokenizer {config.tokenizer}: its {known} tokens exceed a vocab_size of {size}: raise that")
+    if (known := tokenizer.vocab_size) > (most := config.vocab_size):
+        raise InputError(f"tokenizer {config.tokenizer}: its {known} tokens exceed a vocab_size of {most}: raise that")
     share = 0.0 if config.eval_data else config.eval_share
     data = config.eval_data if split == "eval" and config.eval_data else config.data
 
     def held_out(n: int) -> int:  # of the first n documents: 1 in 50, say, by their numbers alone
-        return min(math.ceil(share * n), n if most is None else most)
+        return math.ceil(share * n)
 
     before = held_out if split == "eval" and not config.eval_data else lambda n: n - held_out(n)
     weights, paths = zip(*split_mixture(data), strict=True)
     sources = []
     for path in paths:
         documents = open_tokens(path, tokenizer, config.text_field)
-        if split == "train" and not read_description(path):
+        is_new = split == "train" and not read_description(path)
+        if is_new:
             found = count_special(tokenizer, open_documents(path, config.text_field))
             warn_of_special_tokens(path, "the first 100", found)
         sources.append(grain.MapDataset.source(Pieces(documents, before, length)))
         if not len(sources[-1]):
             problem = f"{len(documents)} documents, {held_out(len(documents))} of them held out, are too few"
             raise InputError(f"data {path}: {problem}: give more, or a text of more than {TEXT_BYTES} bytes")
-        if not any(sources[-1][i] for i in range(len(sources[-1]))):
+        if is_new and not any(sources[-1][i] for i in range(len(sources[-1]))):
             raise InputError(f"data {path}: none of its documents has two tokens: give longer ones")
     orders = [grain.MapDataset.mix(sources, weights)]
     if split == "train":
@@ -276,15 +275,6 @@ def make_datasets(
         orders = [grain.MapDataset.mix(parts, weights) for parts in dealt]
     threads = max(1, 16 // len(orders))
     return [Sequences(order, length, threads) for order in orders]
-
-
-def documents_evaluated(config: Config) -> int:
-    """How many of the documents of eval_share `eval_batches` batches are made of."""
-    if config.eval_data or not config.eval_share:
-        return 0
-    sequences = make_datasets(config, "eval")[0]
-    collections.deque(itertools.islice(sequences, config.eval_batches * config.batch_size), maxlen=0)
-    return sequences.upcoming[0] + 1
 
 
 class Batches:
@@ -304,13 +294,12 @@ class Batches:
         self.kept = [row for row in self.rows if jax.process_index() == min(holders[row])]
         tokenizer = load_tokenizer(config.tokenizer, config.special_tokens)
         self.documents = zlib.crc32(json.dumps([fingerprint(config.data), identity(tokenizer)]).encode())
-        self.held_out = documents_evaluated(config)
         self.start(config.seed)
 
     def start(self, seed: int) -> None:
         """Begins an order of the documents."""
         self.seed = seed
-        datasets = make_datasets(self.config, "train", self.rows, seed, self.held_out)
+        datasets = make_datasets(self.config, "train", self.rows, seed)
         self.streams = dict(zip(self.rows, datasets, strict=True))
 
     def __iter__(self) -> Iterator[dict[str, np.ndarray]]:
@@ -333,7 +322,7 @@ class Batches:
     def get_state(self) -> dict[int, Any]:
         """Where the rows are that this process is the first to hold: each row's state is kept once."""
         rows = self.config.batch_size
-        known = {"rows": rows, "seed": self.seed, "documents": self.documents, "held_out": self.held_out}
+        known = {"rows": rows, "seed": self.seed, "documents": self.documents}
         return {row: known | {"stream": self.streams[row].get_state()} for row in self.kept}
 
     def set_state(self, states: dict[int, Any], step: int) -> None:
@@ -347,10 +336,9 @@ class Batches:
             if not self.config.allow_other_data:
                 raise InputError(f"{problem}: give the same files and tokenizer, or --allow-other-data")
             print(f"warning: {problem}", file=sys.stderr)
-        reason = f"batch_size was {len(states)}" if len(states) != self.config.batch_size else ""
-        if (held_out := states[0].get("held_out")) != self.held_out:  # None: of an older version
-            reason = reason or f"{held_out or 'all'} documents of eval_share were held out, and now {self.held_out}"
-        if reason:
+        old = any("waiting" not in state["stream"] for state in states.values())  # of an older version
+        if old or len(states) != self.config.batch_size:
+            reason = "the checkpoint is of an older version" if old else f"batch_size was {len(states)}"
             print(f"{reason}: the documents come in a new order from here on")
             return self.start(self.config.seed + step)
         self.start(states[0]["seed"])

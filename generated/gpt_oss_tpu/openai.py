@@ -298,8 +298,7 @@ def read_fields(content: bytes, kind: type[Completion | Chat]) -> Completion | C
             told = {key: x for key, x in given(found).items() if key not in IGNORED}
             found = {key: x for key, x in told.items() if key not in NEUTRAL or x != NEUTRAL[key]}
             for key in found.keys() & NEUTRAL:
-                only = msgspec.json.encode(NEUTRAL[key]).decode()
-                raise Refusal(400, f"{key}: {only} alone is taken, as nothing else would be done", key)
+                raise Refusal(400, f"{key}: {json.dumps(NEUTRAL[key])} alone is taken, as nothing else is done", key)
         return msgspec.convert(found, kind, str_keys=True)
     except (msgspec.MsgspecError, UnicodeError, RecursionError) as error:
         param = re.search(r"(?:\$\.|\$\[\.\.\.\] - at `\$\.|field `)(\w+)", str(error))

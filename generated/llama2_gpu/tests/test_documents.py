@@ -343,10 +343,13 @@ def test_settings_that_do_not_fit_are_named(tmp_path, tokenizer_json, monkeypatc
     assert "give the path of a tokenizer.json, or bytes" in error_of(replace(config, tokenizer="llama"))
     assert "give the path of a tokenizer.json" in error_of(replace(config, tokenizer=""))
     assert "give the path of a tokenizer.json" in error_of(replace(config, tokenizer=config.data))
-    empty, settings = write_jsonl(tmp_path, [""] * 3), {"add_bos_token": False, "eos_token": "</s>"}
-    (tokenizer_json.parent / "tokenizer_config.json").write_text(json.dumps(settings))
-    nothing = replace(config, data=empty, tokenizer=str(tokenizer_json), vocab_size=300)
-    assert "has two tokens: give longer ones" in error_of(nothing)
+    (tmp_path / "plain").mkdir()
+    plain = tmp_path / "plain/tokenizer.json"  # without bos
+    plain.write_text(json.dumps(json.loads(tokenizer_json.read_text()) | {"post_processor": None}))
+    (tmp_path / "empty.jsonl").write_text('{"text": ""}\n' * 3)
+    nothing = replace(config, data=str(tmp_path / "empty.jsonl"), tokenizer=str(plain), vocab_size=300)
+    with pytest.raises(InputError, match="has two tokens: give longer ones"):
+        make_datasets(nothing, "train")
     small = replace(config, tokenizer=str(tokenizer_json), vocab_size=299)
     assert "its 300 tokens exceed a vocab_size of 299: raise that" in error_of(small)
     (tmp_path / "t.parquet").touch()
