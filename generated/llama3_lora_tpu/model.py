@@ -321,7 +321,7 @@ def add_adapters(model: Decoder, config: Config, rngs: nnx.Rngs) -> None:
 
 
 def merge_adapters(model: Decoder) -> Decoder:
-    """The model with each adapter added into the kernel beside it, when that is read."""
+    """The model without adapters: each is added into the kernel beside it, when that is read."""
 
     def read(name: str) -> np.ndarray:
         adapter = jax.tree.map(lambda x: jnp.asarray(np.asarray(x)), adapters[name])
@@ -329,11 +329,12 @@ def merge_adapters(model: Decoder) -> Decoder:
             return np.asarray(kernels[name]) + np.asarray(adapter.product())
 
     kernels, adapters, model = {}, {}, nnx.clone(model)
-    for path, linear in nnx.iter_modules(model):
+    for path, linear in list(nnx.iter_modules(model)):
         if getattr(linear, "adapter", None) is not None:
             name = ".".join(map(str, path))
             kernels[name], adapters[name] = linear.kernel.get_value(), linear.adapter
             linear.kernel.set_value(Later(kernels[name], read, name))
+            linear.adapter = None
     return model
 
 

@@ -207,7 +207,7 @@ def test_a_package_that_does_not_load_it(folder):
 def test_what_is_not_installed(folder, monkeypatch):
     monkeypatch.setattr("generator.commands.parity.NEEDED", ("torch", "no_such_module"))
     said = run("llama2", "hf", code=2).stderr
-    assert "error: gen parity needs no_such_module\n  Install what is missing: pip install" in said
+    assert "error: gen parity needs no_such_module\n  Install what is missing: in a clone" in said
 
 
 def test_gen_starts_without_torch():

@@ -70,8 +70,8 @@ def test_maverick_is_what_its_architecture_says():
     [
         (dict(layer_types=["full_attention"] * 48), "layer_types is"),
         (dict(no_rope_layers=[1] * 48), "attn_temperature_tuning is true"),
-        (dict(no_rope_layers=[0] * 48), "scaled_rope requires rope"),
-        (dict(moe_layers=[]), "dense_layers requires shared_expert"),
+        (dict(no_rope_layers=[0] * 48), "no layer is 'chunked' or 'dense_chunked'"),
+        (dict(moe_layers=[]), "moe_layers is \\[\\]: no layer is 'chunked' or 'full' then"),
         (dict(hidden_act="gelu"), 'hidden_act is "gelu"'),
     ],
 )
