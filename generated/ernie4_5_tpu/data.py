@@ -205,7 +205,7 @@ class Sequences:
         return self
 
     def __next__(self) -> dict[str, np.ndarray]:
-        most = None
+        most = None  # any of those that wait, at the end of what is read
         for place, piece in self.unread:
             self.upcoming, size = [place[0], place[1] + 1], len(piece["tokens"])
             # Best-fit packing (Ding et al. 2024, arXiv 2404.10830) cuts only documents longer than a sequence.

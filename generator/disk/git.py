@@ -24,15 +24,16 @@ class Merged(NamedTuple):
     conflicts: int
 
 
-def git(folder: Path, *words: str, code: int | None = 0) -> bytes:
+def git(folder: Path, *words: str, code: int | None = 0, given: bytes = b"") -> bytes:
     """What a command of git prints in a folder, of the repository around it.
 
     Args:
         code: the exit code that it must have, None for any.
+        given: what it reads.
     """
+    variables = {name: value for name, value in os.environ.items() if name not in ELSEWHERE}
     try:
-        variables = {name: value for name, value in os.environ.items() if name not in ELSEWHERE}
-        done = subprocess.run(["git", *words], cwd=folder, env=variables, capture_output=True, check=False)
+        done = subprocess.run(["git", *words], cwd=folder, env=variables, input=given, capture_output=True, check=False)
     except FileNotFoundError:
         raise LoomError("git is not installed", remedy="Install git.") from None
     if code is not None and done.returncode != code:

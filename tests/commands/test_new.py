@@ -293,6 +293,13 @@ def test_what_says_the_layers_is_no_such_thing(make, family, settings, message):
     assert code == 2 and message in output
 
 
+def test_each_rule_keeps_the_settings_of_those_before(make):
+    config = published("deepseek_v3", rope_interleave=False)
+    config["rope_scaling"]["truncate"] = False
+    _, code, table = make(text=json.dumps(config))
+    assert code == 0 and table["settings"] == {"rope_interleave": False, "yarn_truncate": False}
+
+
 def test_no_dense_layers(make):
     output, code, table = make(text=json.dumps(published("deepseek_v3", first_k_dense_replace=0)))
     assert code == 0, output

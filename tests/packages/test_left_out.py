@@ -23,7 +23,7 @@ TOGETHER = (
     "train/z_loss",
     "train/compile_cache",
     "data/prepare",
-    "pages/akin",
+    "pages/by_length",
     "evaluate/evaluate",
     "generate/generate",
     "serve/serve",

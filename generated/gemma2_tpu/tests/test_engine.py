@@ -251,6 +251,9 @@ def test_guesses_save_steps_and_change_no_text(model, monkeypatch, wrong, each):
         steps += 1
     assert request.tokens == tokens
     assert steps == 2 + -(-59 // each)  # one reads the prompt, and in the last nothing is left to start
+    place = next(i for i in range(1, 60) if i % each == 1 % each and tokens.index(tokens[i]) == i)
+    (ended,) = subject.generate(PROMPTS[2:], Sampling(max_tokens=60, stop_token_ids=(tokens[place],)))
+    assert ended.tokens == tokens[: place + 1] and ended.finish == "stop"  # what was guessed after it is dropped
 
 
 def test_what_followed_before_is_guessed():
