@@ -119,7 +119,7 @@ def locked(directory: epath.Path) -> Iterator[Callable[..., None]]:
 
     def read() -> str:
         with contextlib.suppress(FileNotFoundError):
-            return path.read_text()
+            return path.read_bytes().decode(errors="replace")
         return ""
 
     def check(quick: bool = False, gone: str = "") -> None:
@@ -143,6 +143,8 @@ def locked(directory: epath.Path) -> Iterator[Callable[..., None]]:
 
     def take() -> None:
         directory.mkdir(parents=True, exist_ok=True)
+        if path.is_dir():
+            raise InputError(f"{path}: a directory where the run's lock goes: remove it")
         found, deadline = read(), time.monotonic() + LEASE  # the clocks of two hosts are not compared
         gone = place in found and os.path.exists("/proc/self") and not os.path.exists(f"/proc/{found.split()[1]}")
         while (text := read()) and not gone and time.monotonic() < deadline:

@@ -86,6 +86,16 @@ def test_a_checkpoint_of_a_run_that_lost_its_directory_gets_no_name(tmp_path, mo
     assert (tmp_path / "1").is_dir() and not (tmp_path / "2").exists()
 
 
+def test_a_lock_that_is_none_is_named_or_taken_over(tmp_path, monkeypatch):
+    monkeypatch.setattr(sys.modules[locked.__module__], "LEASE", 0.3)
+    (tmp_path / "lock").write_bytes(b"\xff\0")
+    with locked(epath.Path(tmp_path)):
+        pass
+    (tmp_path / "lock").mkdir()
+    with pytest.raises(InputError, match=r"lock: a directory where .*: remove it"), locked(epath.Path(tmp_path)):
+        pass
+
+
 def test_the_lock_of_a_process_that_is_gone_holds_nobody(tmp_path):
     program = f"import os; from etils import epath; from {PACKAGE.name}.storage import locked\n"
     program += "with locked(epath.Path(os.sys.argv[1])): os._exit(9)"

@@ -281,7 +281,7 @@ def error_of(config) -> str:
         ("t.csv", b"text\n\xff\n", r"t\.csv:1: must be CSV with a column text: 'utf-8' codec can't decode"),
         ("t.arrow", b"ARROW1\0\0", r"t\.arrow: must be Arrow with a column text: "),
         ("t.arrow", b"", r"t\.arrow: must be Arrow with a column text: "),
-        ("t.parquet.gz", gzip.compress(b"PAR1"), r"t\.parquet\.gz: unpack it"),
+        ("t.parquet.gz", gzip.compress(b"PAR1", mtime=0), r"t\.parquet\.gz: unpack it"),
         ("t.parquet", b"PAR1", r"t\.parquet: must be Parquet with a column text: "),
         ("t.array_record", b"abc", r"t\.array_record: must be an ArrayRecord file: "),
         ("t.txt", b"short", r"t\.txt: 1 documents, 1 of them held out, are too few: give more"),
