@@ -6,7 +6,6 @@ With ALL_BAD_INPUT=1 every value of every file is replaced by a value of every o
 from __future__ import annotations
 
 import ast
-import functools
 import json
 import os
 import random
@@ -19,7 +18,6 @@ from miniature import PACKAGE, files, package, refused_package
 
 from generator.checkpoint import fit as fitting
 from generator.errors import LoomError
-from generator.language.fragment import parse_fragment
 from generator.recipe.files import read_text
 from generator.recipe.library import Library
 from generator.recipe.toml import toml_text
@@ -325,7 +323,6 @@ def test_config_json(family, tmp_path, monkeypatch):
         return woven[text] if text in woven else woven.setdefault(text, weave(name, target, library))
 
     monkeypatch.setattr(fitting, "weave", weave_once)
-    monkeypatch.setattr("generator.recipe.library.parse_fragment", functools.cache(parse_fragment))
     project = Project((ROOT, tmp_path), tmp_path, tmp_path / "generated")
     monkeypatch.setattr(Project, "library", lambda project: LIBRARY)
     refused = 0

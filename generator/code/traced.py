@@ -8,11 +8,11 @@ tree nodes, which libcst's transformers do not keep.
 from __future__ import annotations
 
 import re
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import pairwise
+from itertools import accumulate, pairwise
 from typing import NamedTuple
 
 
@@ -82,19 +82,17 @@ class Traced:
 
     @cached_property
     def _starts(self) -> list[int]:
-        starts, offset = [], 0
-        for piece in self.pieces:
-            starts.append(offset)
-            offset += len(piece.text)
-        return starts
+        """The offset of each piece, and that of the end."""
+        return [*accumulate((len(piece.text) for piece in self.pieces), initial=0)]
 
     def __add__(self, other: Traced) -> Traced:
         return Traced(self.pieces + other.pieces)
 
     def __getitem__(self, span: slice) -> Traced:
         start, end, _ = span.indices(len(self.text))
-        pieces = []
-        for piece, offset in zip(self.pieces, self._starts, strict=True):
+        first, pieces = max(bisect_right(self._starts, start) - 1, 0), []
+        for index in range(first, bisect_left(self._starts, end)):
+            piece, offset = self.pieces[index], self._starts[index]
             low, high = max(start - offset, 0), min(end - offset, len(piece.text))
             if low < high:
                 pieces.append(piece.slice(low, high))
@@ -106,7 +104,7 @@ class Traced:
         Raises:
             IndexError: the text is empty.
         """
-        index = max(bisect_right(self._starts, offset) - 1, 0)
+        index = max(bisect_right(self._starts, offset, hi=len(self.pieces)) - 1, 0)
         return self.pieces[index].origin_at(offset - self._starts[index])
 
     def edited(self, edits: Iterable[Edit]) -> Traced:

@@ -11,6 +11,7 @@ from typing import Any
 import libcst as cst
 
 from generator.code import syntax
+from generator.code.memory import remembered
 from generator.code.syntax import Source
 from generator.code.traced import Origin, Traced, line_starts
 from generator.errors import LoomError
@@ -77,6 +78,7 @@ class _Parts:
     alike: list[tuple[str, ...]] = field(default_factory=list)
 
 
+@remembered
 def parse_fragment(path: str, text: str) -> Fragment:
     """Reads a fragment.
 

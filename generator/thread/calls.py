@@ -9,6 +9,7 @@ followed: a name that is bound in one way, an attribute that is given one type.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import cached_property
 from typing import NamedTuple
 
 import libcst as cst
@@ -46,24 +47,41 @@ class CallGraph:
         self.followed: set[tuple[str, cst.CSTNode]] = set()
         self.aliases: dict[Variable, str] = {}
         self._types: dict[tuple[str, cst.CSTNode], str] = {}
+        self._methods: dict[tuple[str, str], set[str]] = {}
         for function in self.functions.values():
             self._read_calls(function)
+        self._callers: dict[str, list[Call]] = {name: [] for name in self.functions}
+        self._made: dict[str, list[Call]] = {name: [] for name in self.functions}
+        for call in self.calls:
+            self._callers[call.callee].append(call)
+            self._made[call.caller].append(call)
 
     def callers(self, callee: str) -> list[Call]:
-        return [call for call in self.calls if call.callee == callee]
+        return self._callers[callee]
+
+    def calls_of(self, caller: str) -> list[Call]:
+        return self._made[caller]
 
     def outward(self, function: str) -> list[str]:
         """The functions one step out: those that call it, and the one that encloses it."""
         owner = self.functions[function].owner
         return list(dict.fromkeys([c.caller for c in self.callers(function)] + ([owner] if owner else [])))
 
+    @cached_property
+    def _outer(self) -> dict[str, set[str]]:
+        return {name: set(self.outward(name)) for name in self.functions}
+
+    @cached_property
+    def _inner(self) -> dict[str, set[str]]:
+        steps: dict[str, set[str]] = {name: set() for name in self.functions}
+        for name, outer in self._outer.items():
+            for caller in outer:
+                steps[caller].add(name)
+        return steps
+
     def reach(self, starts: set[str], inward: bool) -> set[str]:
         """All functions from which a start can be called, or that a start can call."""
-        steps: dict[str, set[str]] = {name: set() for name in self.functions}
-        for name in self.functions:
-            for outer in self.outward(name):
-                first, second = (outer, name) if inward else (name, outer)
-                steps[first].add(second)
+        steps = self._inner if inward else self._outer
         found, queue = set(starts), list(starts)
         while queue:
             for name in sorted(steps[queue.pop()] - found):
@@ -73,7 +91,10 @@ class CallGraph:
 
     def methods(self, class_name: str, method: str) -> set[str]:
         """The functions that a method of an instance of a class may be: its own, an inherited one, a subclass's."""
-        return {found for kind in self.classes.family(class_name) if (found := self.method(kind, method))}
+        if (class_name, method) not in self._methods:
+            family = self.classes.family(class_name)
+            self._methods[class_name, method] = {found for kind in family if (found := self.method(kind, method))}
+        return self._methods[class_name, method]
 
     def method(self, class_name: str, method: str, after: str = "") -> str:
         """The function that is a method of a class, its own or inherited, '' for none; of what comes after a base."""
@@ -146,7 +167,7 @@ class CallGraph:
                     self.followed.add((key, inner))
                     self.aliases[self.names.variable(node, key)] = target.callee
                     return Target(target.callee, wrappers + target.wrappers)
-        return Target(found.pop()) if len(found) == 1 and found != {""} else None
+        return Target(next(iter(found))) if len(found) == 1 and found != {""} else None
 
     def _read_class(self, node: cst.CSTNode, key: str) -> str:
         if isinstance(node, cst.Name):

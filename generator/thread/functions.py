@@ -191,16 +191,20 @@ class Classes:
             for node in syntax.walk(source.module):
                 self._read_targets(node, key)
         self.names = frozenset(self._bases)
-        for name in sorted(self.names):
-            self._order(name, ())
+        orders = {name: self._order(name, ()).__mro__ for name in sorted(self.names)}
+        self._lineages = {name: [kind.__name__ for kind in order[:-1]] for name, order in orders.items()}
+        self._families: dict[str, list[str]] = {}
+        for name, lineage in self._lineages.items():
+            for base in lineage:
+                self._families.setdefault(base, []).append(name)
 
     def lineage(self, name: str) -> list[str]:
         """A class and those that it inherits from, in the order in which Python looks for a method."""
-        return [kind.__name__ for kind in self._kinds[name].__mro__ if kind is not object] if name else []
+        return self._lineages[name] if name else []
 
     def family(self, name: str) -> list[str]:
         """A class and those that inherit from it."""
-        return [other for other in sorted(self.names) if name in self.lineage(other)]
+        return self._families.get(name, [])
 
     def named(self, annotation: str) -> str:
         return named_class(annotation, self.names)

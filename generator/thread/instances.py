@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Hashable, Iterable, Iterator
+from functools import cached_property
 
 import libcst as cst
 
@@ -74,18 +75,17 @@ class Instances:
             for node, key in self._nodes:
                 read(node, key)
 
-    def calls(self) -> Iterator[tuple[str, cst.BaseExpression, set[str]]]:
+    @cached_property
+    def calls(self) -> list[tuple[str, cst.BaseExpression, set[str]]]:
         """What is called though it isn't known: the definition, the expression and the classes it may be of."""
+        found: list[tuple[str, cst.BaseExpression]] = []
         for node, key in self._nodes:
             if isinstance(node, cst.Decorator):
-                yield key, node.decorator, self.classes(node.decorator, key)
-            if (
-                isinstance(node, cst.Call)
-                and (key, node) not in self._known
-                and not self.graph.is_class(node.func, key)
-            ):
-                for expression in (node.func, *self._called(node, key)):
-                    yield key, expression, self.classes(expression, key)
+                found.append((key, node.decorator))
+            elif isinstance(node, cst.Call) and (key, node) not in self._known:
+                if not self.graph.is_class(node.func, key):
+                    found += ((key, called) for called in (node.func, *self._called(node, key)))
+        return [(key, called, kinds) for key, called in found if (kinds := self.classes(called, key))]
 
     def classes(self, expression: cst.BaseExpression, key: str) -> set[str]:
         """The classes that the value of an expression may be of; `*` for a method of any."""
@@ -110,35 +110,35 @@ class Instances:
 
     def _read_annotation(self, node: cst.CSTNode, key: str) -> None:
         code = self.graph.sources[key].code
-        if isinstance(node, cst.Param) and node.annotation:
+        if type(node) is cst.Param and node.annotation:
             self._state(self.names.variable(node.name, key), code(node.annotation.annotation))
-        elif isinstance(node, cst.FunctionDef) and node.returns:
+        elif type(node) is cst.FunctionDef and node.returns:
             self._state(node, code(node.returns.annotation))
-        elif isinstance(node, cst.AnnAssign):
+        elif type(node) is cst.AnnAssign:
             for place in self._targets(node.target, key):
                 self._state(place, code(node.annotation.annotation))
 
     def _read(self, node: cst.CSTNode, key: str) -> None:
         """What flows where by one node."""
         variable = self.names.variable
-        if isinstance(node, cst.Param) and node.default:
+        if type(node) is cst.Param and node.default:
             self._give(variable(node.name, key), self._places(node.default, key))
-        elif isinstance(node, cst.FunctionDef):
+        elif type(node) is cst.FunctionDef:
             self._read_function(node, key)
-        elif isinstance(node, cst.Lambda):
+        elif type(node) is cst.Lambda:
             self._give(node, self._places(node.body, key))
-        elif isinstance(node, cst.ClassDef) and node in self._classes:
+        elif type(node) is cst.ClassDef and node in self._classes:
             self._hold((None, node.name.value), node.name.value)
-        elif isinstance(node, cst.Attribute) and not self.names.meaning(node, key):
+        elif type(node) is cst.Attribute and not self.names.meaning(node, key):
             for place in self._places(node.value, key):
                 self._reads.setdefault(place, []).append((node.attr.value, (node, "itself")))
                 for thing, _ in list(self._held.get(place, ())):
                     self._read_of(thing, node.attr.value, (node, "itself"))
-        elif isinstance(node, cst.Match):
+        elif type(node) is cst.Match:
             for name in (n for case in node.cases for n in syntax.walk(case.pattern) if isinstance(n, cst.Name)):
                 if name in self.names.texts[key].binding:
                     self._give(variable(name, key), self._places(node.subject, key))
-        elif isinstance(node, cst.Call):
+        elif type(node) is cst.Call:
             self._read_call(node, key)
         for target in targets_of(node):
             for value in (getattr(node, field, None) for field in ("value", "iter", "item")):
@@ -250,12 +250,12 @@ class Instances:
                 queue.append((ANY, mark))
 
     def _targets(self, target: cst.CSTNode, key: str) -> Iterator[Place]:
-        if isinstance(target, cst.Name) and target in self.names.texts[key].standing:
+        if type(target) is cst.Name and target in self.names.texts[key].standing:
             scope, name = self.names.variable(target, key)
             yield scope, name
             if scope and isinstance(scope.node, cst.ClassDef):
                 yield "attribute", name
-        elif isinstance(target, cst.Attribute):
+        elif type(target) is cst.Attribute:
             yield "attribute", target.attr.value
         elif isinstance(target, (cst.Subscript, cst.StarredElement)):
             yield from self._targets(target.value, key)
@@ -265,18 +265,18 @@ class Instances:
 
     def _places(self, node: cst.CSTNode, key: str) -> set[Place]:
         """The places whose values an expression may give."""
-        if isinstance(node, cst.Name):
+        if type(node) is cst.Name:
             kind = self.graph.class_of(node, key)
             return {*self._targets(node, key), *([(None, kind)] if kind else [])}
-        if isinstance(node, cst.Attribute):
+        if type(node) is cst.Attribute:
             if node.attr.value == "__class__":
                 return self._places(node.value, key)
             known = self.names.meaning(node, key)
             return set() if known else {("attribute", node.attr.value), SET, (node, "itself")}
-        if isinstance(node, cst.Lambda):
+        if type(node) is cst.Lambda:
             self._hold((node, "itself"), node)
             return {(node, "itself")}
-        if not isinstance(node, cst.Call):
+        if type(node) is not cst.Call:
             return {place for child in syntax.children(node) for place in self._places(child, key)}
         call = self._known.get((key, node))
         if self.graph.is_class(node.func, key):

@@ -30,7 +30,7 @@ class Plan:
 
     def depth(self, function: str, name: str) -> int:
         """How many tuples are around the value of a layer in a function."""
-        carrying = [c for c in self.graph.calls if c.caller == function and name in self.carried(c)]
+        carrying = [c for c in self.graph.calls_of(function) if name in self.carried(c)]
         below = max((self.depth(call.callee, name) for call in carrying), default=0)
         return below + ((function, name) in self.split)
 
@@ -51,7 +51,7 @@ class Plan:
 
     def is_stacked(self, call: Call, name: str) -> bool:
         """Whether what a call gives for a value came through scans over layers."""
-        inner = [c for c in self.graph.calls if c.caller == call.callee and name in self.returned.get(c.callee, ())]
+        inner = [c for c in self.graph.calls_of(call.callee) if name in self.returned.get(c.callee, ())]
         given = name in self.returned.get(call.callee, ())
         return given and (call.scan or any(self.is_stacked(c, name) for c in inner))
 

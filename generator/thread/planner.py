@@ -57,7 +57,7 @@ def make_plan(
     plan.check_circles()
     for caller in graph.functions:
         for name in values:
-            calls = [call for call in graph.calls if call.caller == caller and name in plan.carried(call)]
+            calls = [call for call in graph.calls_of(caller) if name in plan.carried(call)]
             if len(calls) > 1 and (caller in several or all(plan.is_stacked(call, name) for call in calls)):
                 plan.split[caller, name] = calls
     order = {name: index for index, name in enumerate(values)}
@@ -212,7 +212,7 @@ def _plan_outward(plan: Plan, value: Value) -> None:
     for function in plan.graph.functions:
         if function in out and function not in value.receivers:
             _add(plan.returned, function, value.name)
-    unreached = [r for r in value.receivers if not any(c.callee in out for c in plan.graph.calls if c.caller == r)]
+    unreached = [r for r in value.receivers if not any(c.callee in out for c in plan.graph.calls_of(r))]
     if unreached:
         reader = plan.graph.functions[unreached[0]]
         remedy = f"Read it in {reader.owner}, and pass it on." if reader.owner else "Check the types on the way."

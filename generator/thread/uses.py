@@ -141,7 +141,7 @@ class _Uses:
                     self._check_computed(node, key)
                 elif isinstance(node, cst.ClassDef):
                     self._check_class(node, key)
-        for key, expression, kinds in self.instances.calls():
+        for key, expression, kinds in self.instances.calls:
             for kind in sorted({other for held in kinds - {"*"} for other in self.graph.classes.family(held)}):
                 for method in ("__call__", "__init__"):
                     self._check_method({self.graph.method(kind, method)}, kind, expression, key)

@@ -1,9 +1,8 @@
-"""What libraries of several tests have in common is parsed and woven once."""
+"""What libraries of several tests have in common is woven once."""
 
 import functools
 from collections.abc import Collection, Iterator
 from pathlib import Path
-from unittest import mock
 
 import compiling  # noqa: F401
 import coverage
@@ -11,7 +10,6 @@ import jax
 import pytest
 
 from generator import weaver
-from generator.language.fragment import parse_fragment
 from generator.package.package import Package
 from generator.recipe.library import Library
 from generator.weaver import weave
@@ -40,13 +38,6 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if not item.get_closest_marker("xdist_group"):
             item.add_marker(pytest.mark.xdist_group(item.path.name))
-
-
-@pytest.fixture(autouse=True, scope="session")
-def woven_once() -> Iterator[None]:
-    """Fragments that several libraries have are read once."""
-    with mock.patch("generator.recipe.library.parse_fragment", functools.cache(parse_fragment)):
-        yield
 
 
 @pytest.fixture(autouse=True)
