@@ -91,7 +91,7 @@ test-woven: setup-test
 	mkdir -p $(COMPILED) && find $(COMPILED) -type f -mtime +7 -delete
 	$(PYTEST) $(CHOSEN) --dist loadgroup tests/families
 	$(PYTEST) $(CHOSEN) --dist loadgroup tests/robustness
-	$(BIN)/python -m pytest $(CHOSEN) tests/distributed
+	$(PYTEST) $(CHOSEN) --dist loadfile tests/distributed
 	cd generated && $(PACKAGE_TESTS) $(PACKAGES)
 
 # every test of every package: an hour

@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 import tomli_w
 from miniature import PACKAGE, files, package, refused_package
+from selected import mostly_slow
 
 from generator.checkpoint import fit as fitting
 from generator.errors import LoomError
@@ -310,7 +311,10 @@ ROOT = Path(__file__).resolve().parents[1]
 LIBRARY = Library.read([ROOT])
 
 
-@pytest.mark.parametrize("family", PUBLISHED)
+FEW = "deepseek_v3", "gemma3_text", "gpt2", "gpt_oss", "llama", "llama4_text", "qwen3_moe", "smollm3"
+
+
+@pytest.mark.parametrize("family", mostly_slow(PUBLISHED, *FEW))
 def test_config_json(family, tmp_path, monkeypatch):
     """`gen new` writes what reads as it was written and makes a Config that the package takes, or says why not."""
     from generator.commands.new import new

@@ -10,6 +10,7 @@ from typing import Any
 
 from generator.checkpoint.kinds import NoKind, holds
 from generator.checkpoint.probe import Readers
+from generator.code.memory import remembered
 from generator.errors import LoomError, short
 from generator.recipe.recipe import Recipe
 from generator.recipe.rules import Neutral
@@ -74,11 +75,16 @@ def _other_choice(setting: str, choice: str, recipe: Recipe) -> str:
 
 def _readers(setting: str, recipe: Recipe) -> list[str]:
     """The fragments of any family that read a setting, those of the model first."""
-    reads = re.compile(rf"(?:yield |hf\[|hf\.\w+\(){re.escape(json.dumps(setting))}")
-    files = recipe.library.files
+    files, quoted = recipe.library.files, json.dumps(setting)
     found = [path for path in files if path.startswith(("fragments/model/", "fragments/huggingface/"))]
-    found = [path[len("fragments/") : -len(".py")] for path in found if reads.search(files[path])]
+    found = [path[len("fragments/") : -len(".py")] for path in found if quoted in _read_in(files[path])]
     return sorted(found, key=lambda name: not name.startswith("model/"))
+
+
+@remembered
+def _read_in(fragment: str) -> frozenset[str]:
+    """The settings that the text of a fragment reads, in quotes."""
+    return frozenset(re.findall(r'(?:yield |hf\[|hf\.\w+\()("(?:[^"\\\n]|\\.)*")', fragment))
 
 
 def wrong_values(package: Readers, hf: dict[str, Any], recipe: Recipe) -> list[Problem]:
