@@ -59,14 +59,17 @@ PACKAGE_TESTS := ../$(BIN)/python -m pytest -c /dev/null --rootdir=. -q -W error
 
 # packages are tested where they differ: what is no kernel and no launch once, on llama2_cpu; of the other families'
 # packages kernels, pages and layers ahead; their models are compared with transformers by tests/families
-PACKAGES := llama2_cpu llama2_tpu/tests/test_compile.py gemma3_tpu/tests/test_near_pages.py \
-	glm4_moe_tpu/tests/test_guess_ahead.py $(addsuffix /tests/test_pages_kernel.py,gemma2_tpu llama4_tpu) \
+PACKAGES := llama2_cpu llama2_tpu/tests/test_compile.py gemma2_tpu/tests/test_pages_kernel.py \
+	gemma3_tpu/tests/test_near_pages.py glm4_moe_tpu/tests/test_guess_ahead.py \
 	$(addsuffix /tests/test_attention.py,llama2_gpu llama2_tpu llama4_tpu)
-# seconds of processes each, of which a shorter test says nearly the same
-PACKAGES += $(addprefix --deselect=llama2_cpu/tests/,test_run.py::test_the_trace_has_the_steps_of_the_window \
-	test_prepared.py::test_prepare_goes_on_after_a_kill)
-ALL_PACKAGES := $(filter-out --deselect=%,$(PACKAGES)) llama2_gpu/tests/test_model.py llama2_tpu/tests/test_model.py \
-	llama2_tpu/tests/test_pages_kernel.py */tests/test_reference.py */tests/test_attention.py
+ALL_PACKAGES := $(PACKAGES) llama2_gpu/tests/test_model.py llama2_tpu/tests/test_model.py \
+	$(addsuffix /tests/test_pages_kernel.py,llama2_tpu llama4_tpu) */tests/test_reference.py */tests/test_attention.py
+# cases of packages that take long, of which a shorter one says nearly the same
+LONG := $(addprefix llama2_cpu/tests/,test_run.py::test_the_trace_has_the_steps_of_the_window \
+	test_prepared.py::test_prepare_goes_on_after_a_kill) llama2_tpu/tests/test_compile.py::test_a_batch_is_said_once \
+	$(addprefix glm4_moe_tpu/tests/test_guess_ahead.py::,test_without_layers_ahead_guesses_are_of_the_text_alone \
+	$(addprefix test_guesses_change_no_text,[clone-sizes0] [counting-sizes2] [counting-sizes3]) \
+	$(addprefix test_the_engine_guesses_what_one_pass_over_the_text_predicts,[sizes1] [sizes2]))
 
 # programs that processes of tests compile are kept for a week
 COMPILED := $(CURDIR)/.pytest_cache/compiled
@@ -78,6 +81,7 @@ test: lint test-generator test-woven
 
 test-all: CHOSEN :=
 test-all: PACKAGES := $(ALL_PACKAGES)
+test-all: LONG :=
 test-all: test
 
 # commands fork, which a process with JAX must not: apart from the weaver's tests, which run it; long files come first
@@ -92,7 +96,7 @@ test-woven: setup-test
 	$(PYTEST) $(CHOSEN) --dist loadgroup tests/families
 	$(PYTEST) $(CHOSEN) --dist loadgroup tests/robustness
 	$(PYTEST) $(CHOSEN) --dist loadfile tests/distributed
-	cd generated && $(PACKAGE_TESTS) $(PACKAGES)
+	cd generated && $(PACKAGE_TESTS) $(PACKAGES) $(addprefix --deselect=,$(LONG))
 
 # every test of every package: an hour
 test-packages: setup-test
@@ -104,7 +108,7 @@ coverage: setup-test
 	mkdir -p $(COVERED)
 	PYTEST_DEBUG_TEMPROOT=$(COVERED) COVERAGE_PROCESS_START=$(CURDIR)/tests/coverage.ini COVERAGE_FILE=$(CURDIR)/.coverage \
 		PYTEST_ADDOPTS="-o tmp_path_retention_count=99 -k 'not test_a_full_disk_ends'" \
-		$(MAKE) test-woven CHOSEN= PACKAGES='$(ALL_PACKAGES)'
+		$(MAKE) test-woven CHOSEN= LONG= PACKAGES='$(ALL_PACKAGES)'
 	$(BIN)/coverage combine --quiet
 	$(BIN)/gen coverage .coverage --fail-under 95
 

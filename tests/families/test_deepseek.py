@@ -155,6 +155,7 @@ def test_a_step_moves_each_bias_against_its_load(name, text, stacks, tmp_path):
     assert metrics["train/expert_load"] == pytest.approx(4)  # each chosen one has a third of 3, of 12
 
 
+@pytest.mark.slow
 def test_nothing_else_moves_a_bias(package):
     config = small(package, layers=2, dense_layers=1, balance_rate=0.0, learning_rate=0.1, warmup_ratio=0.0)
     state = package.train.new_state(config)

@@ -15,7 +15,6 @@ import pytest
 from collectives import sends
 from flax import nnx
 from jax.interpreters import mlir
-from selected import mostly_slow
 
 from families import parity
 from families.devices import EXPERT_MESHES, expert_mesh, on_eight_devices
@@ -166,7 +165,8 @@ def compare_models(package, meshes=((2, 1, 2, 2),)) -> None:
         print("same")
 
 
-@pytest.mark.parametrize("base", mostly_slow(["qwen3_moe", "gpt_oss", "llama4", "deepseek_v3"], "qwen3_moe"))
+@pytest.mark.slow
+@pytest.mark.parametrize("base", ["qwen3_moe", "gpt_oss", "llama4", "deepseek_v3"])
 def test_any_mixture_of_experts_gives_what_one_device_gives(base, tmp_path):
     """Weights that sum to one, biases of experts, scaled inputs, shared experts."""
     assert on_eight_devices(compare_models, woven(base, "cpu", tmp_path)) == ["same"]

@@ -161,6 +161,7 @@ def test_layers_that_collapse_on_different_experts_are_not_balanced(package, con
     np.testing.assert_allclose((total - sums["cross_entropy"]) / sums["targets"], 4, rtol=1e-5)
 
 
+@pytest.mark.slow
 def test_microbatches_are_balanced_together(package, config):
     """A row of the batch for itself, with padding and targets of its own, changes no gradient of the whole."""
     config = dataclasses.replace(config, load_balance=10.0, router_z=1.0, max_gradient_norm=1e9)

@@ -128,6 +128,7 @@ def test_what_differs_is_named(folder):
     assert "\n  logits  " in (said := run("wrong", "hf", code=1).stdout) and " FAILED\n" in said
 
 
+@pytest.mark.slow
 def test_an_epsilon_of_norms_that_is_too_large(folder):
     """It moves logits by little more than rounding does."""
     (folder / "model.safetensors").unlink()

@@ -202,11 +202,12 @@ def test_a_run_goes_on_to_the_bit_and_its_average_is_that_of_a_plain_loop(packag
     assert evaluated == pytest.approx(float(sums["cross_entropy"] / sums["targets"]), rel=1e-5)
 
 
+@pytest.mark.slow
 def test_a_run_with_moments_in_bfloat16_goes_on_to_the_bit(llama, tmp_path):
     run_twice(llama["train/wsd"], tmp_path, moments_dtype="bfloat16", layers=2)
 
 
-@pytest.mark.parametrize("architecture", mostly_slow(ARCHITECTURES, "qwen3_moe"))
+@pytest.mark.parametrize("architecture", mostly_slow(ARCHITECTURES, "llama2"))
 def test_a_run_with_muon_goes_on_to_the_bit(architecture, tmp_path):
     """AdamW keeps nothing of Muon's matrices, nor Muon of AdamW's parameters."""
     run_twice(woven(architecture, ["train/muon", "train/ema"], tmp_path), tmp_path, layers=2)
