@@ -23,13 +23,13 @@ help:
 .venv/packages: pyproject.toml
 	$(PYTHON) -m venv .venv
 	$(BIN)/python -m pip install --quiet --upgrade pip
-	$(BIN)/python -m pip install --quiet --editable ".[packages]"
+	$(BIN)/python -m pip install --quiet --no-compile --editable ".[packages]"
 	@touch $@
 
 # torch comes first and alone: its exact version has a build without CUDA on machines that offer one
 .venv/test: .venv/packages
-	$(BIN)/python -m pip install --quiet torch==2.13.0
-	$(BIN)/python -m pip install --quiet --editable ".[test,tpu]"
+	$(BIN)/python -m pip install --quiet --no-compile torch==2.13.0
+	$(BIN)/python -m pip install --quiet --no-compile --editable ".[test,tpu]"
 	@touch $@
 
 setup: .venv/packages
@@ -52,15 +52,17 @@ lint: setup-test
 	$(BIN)/ruff format --check --exclude generated
 	$(BIN)/mypy
 
-# make test: some 25 minutes of CPU on two cores; make test-all: what is marked slow, and more packages
+# make test-all: what is marked slow too, and more packages
 CHOSEN := -m "not slow"
-PYTEST := $(BIN)/python -m pytest -n 2
-PACKAGE_TESTS := ../$(BIN)/python -m pytest -c /dev/null --rootdir=. -q -W error -n 2 --dist loadfile
+# files in the order of their names: those with the most tests are not those that take long
+PYTEST := $(BIN)/python -m pytest -n 2 --no-loadscope-reorder
+PACKAGE_TESTS := ../$(BIN)/python -m pytest -c /dev/null --rootdir=. -q -W error -n 2 --no-loadscope-reorder \
+	--dist loadfile
 
 # packages are tested where they differ: what is no kernel and no launch once, on llama2_cpu; of the other families'
 # packages kernels, pages and layers ahead; their models are compared with transformers by tests/families
-PACKAGES := llama2_cpu llama2_tpu/tests/test_compile.py gemma2_tpu/tests/test_pages_kernel.py \
-	gemma3_tpu/tests/test_near_pages.py glm4_moe_tpu/tests/test_guess_ahead.py \
+PACKAGES := glm4_moe_tpu/tests/test_guess_ahead.py gemma3_tpu/tests/test_near_pages.py \
+	gemma2_tpu/tests/test_pages_kernel.py llama2_cpu llama2_tpu/tests/test_compile.py \
 	$(addsuffix /tests/test_attention.py,llama2_gpu llama2_tpu llama4_tpu)
 ALL_PACKAGES := $(PACKAGES) llama2_gpu/tests/test_model.py llama2_tpu/tests/test_model.py \
 	$(addsuffix /tests/test_pages_kernel.py,llama2_tpu llama4_tpu) */tests/test_reference.py */tests/test_attention.py
@@ -84,7 +86,7 @@ test-all: PACKAGES := $(ALL_PACKAGES)
 test-all: LONG :=
 test-all: test
 
-# commands fork, which a process with JAX must not: apart from the weaver's tests, which run it; long files come first
+# commands fork, which a process with JAX must not: apart from the weaver's tests, which run it
 test-generator: setup-test
 	$(PYTEST) $(CHOSEN) --dist loadfile -rs tests/edits tests/commands
 	$(PYTEST) $(CHOSEN) --dist loadfile --ignore tests/commands --ignore tests/edits --ignore tests/families \

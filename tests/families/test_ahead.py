@@ -144,6 +144,7 @@ def test_files_without_their_tensors_are_refused(made, tmp_path):
         package.huggingface.load_hf(tmp_path / "main")
 
 
+@pytest.mark.slow
 def test_packed_documents_are_as_separate_ones(made):
     package, config, model, _ = made
     tokens, lengths = np.random.default_rng(1).integers(0, config.vocab_size, (1, 25), dtype=np.int32), [9, 1, 11]

@@ -195,6 +195,7 @@ def test_only_a_batch_that_is_cut_is_passed_through_twice(package, config):
     assert package.train.sum_batch(model, batch) is None
 
 
+@pytest.mark.slow
 def test_the_load_of_experts_is_counted_in_each_layer(package, config):
     model, batch = package.model.Decoder(config, nnx.Rngs(0)), batch_with_padding(config)
     logits, real = router_logits(package, model, batch)

@@ -59,7 +59,10 @@ def test_a_step_of_each_traces(architecture, learning, tmp_path):
     assert [(x.shape, x.dtype) for x in jax.tree.leaves(new)] == [(x.shape, x.dtype) for x in jax.tree.leaves(state)]
 
 
-@pytest.mark.parametrize("shares", [(0.05, 0.2, 0.1), (0.0, 0.1, 1e-3), (0.3, 1e-6, 0.5), (0.001, 0.333, 1.0)])
+SHARES = (0.0, 0.1, 1e-3), (0.05, 0.2, 0.1), (0.3, 1e-6, 0.5), (0.001, 0.333, 1.0)
+
+
+@pytest.mark.parametrize("shares", [SHARES[0], *(pytest.param(it, marks=pytest.mark.slow) for it in SHARES[1:])])
 def test_wsd_is_optax_joined(llama, shares):
     warmup_ratio, decay_ratio, final_ratio = shares
     package, peak, steps = llama["train/wsd"], 3e-3, 200

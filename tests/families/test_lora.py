@@ -97,6 +97,7 @@ def test_targets_are_names_of_projections(imported):
             package.train.train(dataclasses.replace(config, **settings))
 
 
+@pytest.mark.slow
 def test_a_run_starts_from_imported_weights_with_adapters_of_its_own(imported, tmp_path, monkeypatch):
     """import, train with another rank, resume, export: by the commands that a user gives."""
     package, folder, reference_class = imported

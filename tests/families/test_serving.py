@@ -112,6 +112,7 @@ def compare_int8(package) -> None:
     print("same")
 
 
+@pytest.mark.slow
 def test_kernels_in_int8_are_used_as_the_numbers_that_they_stand_for(folder):
     assert on_eight_devices(compare_int8, parity.load_package(folder))[-1] == "same"
 
