@@ -12,6 +12,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from selected import mostly_slow
 
 from distributed.jobs import finish, start
 
@@ -72,7 +73,7 @@ def end(job, patience: float) -> None:
         process.communicate()
 
 
-@pytest.mark.parametrize("other", [False, True], ids=["the same number of processes", "another number"])
+@pytest.mark.parametrize("other", mostly_slow([False, True], False), ids=["the same number", "another number"])
 def test_killed_runs_end_as_one_that_was_not(tmp_path, cache, data, uninterrupted, other):
     """KILLS in all, half of them here: before the first step, between saves and while one is written."""
     chance = random.Random(int(other))
