@@ -68,7 +68,10 @@ ALL_PACKAGES := $(PACKAGES) llama2_gpu/tests/test_model.py llama2_tpu/tests/test
 	$(addsuffix /tests/test_pages_kernel.py,llama2_tpu llama4_tpu) */tests/test_reference.py */tests/test_attention.py
 # cases of packages that take long, of which a shorter one says nearly the same
 LONG := $(addprefix llama2_cpu/tests/,test_run.py::test_the_trace_has_the_steps_of_the_window \
-	test_prepared.py::test_prepare_goes_on_after_a_kill) llama2_tpu/tests/test_compile.py::test_a_batch_is_said_once \
+	test_prepared.py::test_prepare_goes_on_after_a_kill \
+	$(addprefix test_int8_pages.py::test_log_probabilities_are_those_of_rounded_keys_and_values,[sizes1] [sizes2]) \
+	test_engine.py::test_whatever_runs_beside_it_a_request_gives_what_it_gives_alone[2-sizes2]) \
+	llama2_tpu/tests/test_compile.py::test_a_batch_is_said_once \
 	$(addprefix glm4_moe_tpu/tests/test_guess_ahead.py::,test_without_layers_ahead_guesses_are_of_the_text_alone \
 	$(addprefix test_guesses_change_no_text,[clone-sizes0] [counting-sizes2] [counting-sizes3]) \
 	$(addprefix test_the_engine_guesses_what_one_pass_over_the_text_predicts,[sizes1] [sizes2]))

@@ -607,8 +607,10 @@ class Config:
 @pytest.mark.parametrize(
     ("stripe", "layers", "groups"),
     [
-        (2, 4, None),  # the pattern of the family itself
-        (3, 6, [{"pattern": ["even", "odd", "odd"], "count": "config.layers // 3"}]),
+        pytest.param(2, 4, None, marks=pytest.mark.slow),  # the pattern of the family itself
+        pytest.param(
+            *(3, 6, [{"pattern": ["even", "odd", "odd"], "count": "config.layers // 3"}]), marks=pytest.mark.slow
+        ),
         (
             9,
             4,

@@ -100,6 +100,7 @@ save_hf(config, Decoder(config, nnx.Rngs(7)), f"{sys.argv[1]}/hf")
 """
 
 
+@pytest.mark.slow
 def test_imported_weights_are_gone_on_with_by_two_processes(tmp_path, cache, data):
     """Without a preset, which the checkpoint stands for: it is read once all are in the job. As one process does it."""
     finish(start(["-c", IMPORT, str(tmp_path), repr(SIZES)], cache, 1, 1))

@@ -278,6 +278,7 @@ def compare_meshes(package) -> None:
     compare_with_one(package, config, lambda model: model.layers.mlp.experts.up.kernel)
 
 
+@pytest.mark.slow  # tests/distributed has meshes of experts too
 def test_any_mesh_gives_what_one_device_gives(package):
     assert on_eight_devices(compare_meshes, package) == [f"same on {sizes}" for sizes in MESHES]
 
