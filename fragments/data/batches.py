@@ -150,14 +150,15 @@ def make_datasets(config: Config, split: str, rows: Sequence[int] = (0,), seed: 
     sources = []
     for path in paths:
         documents = open_tokens(path, tokenizer, config.text_field)
-        if split == "train" and not read_description(path):
+        is_new = split == "train" and not read_description(path)
+        if is_new:
             found = count_special(tokenizer, open_documents(path, config.text_field))
             warn_of_special_tokens(path, "the first 100", found)
         sources.append(grain.MapDataset.source(Pieces(documents, before, length)))
         if not len(sources[-1]):
             problem = f"{len(documents)} documents, {held_out(len(documents))} of them held out, are too few"
             raise InputError(f"data {path}: {problem}: give more, or a text of more than {TEXT_BYTES} bytes")
-        if split == "train" and not any(sources[-1][i] for i in range(len(sources[-1]))):
+        if is_new and not any(sources[-1][i] for i in range(len(sources[-1]))):
             raise InputError(f"data {path}: none of its documents has two tokens: give longer ones")
     orders = [grain.MapDataset.mix(sources, weights)]
     if split == "train":

@@ -266,14 +266,6 @@ def test_a_run_begins_without_reading_prepared_documents(prepared, tmp_path):
     assert abs(bytes_read(str(tmp_path / "out"), tokenizer) - bytes_read(tokens, tokenizer)) < 100
 
 
-def test_prepared_documents_without_two_tokens_are_refused(tmp_path):
-    tokenizer = write_tokenizer(tmp_path)
-    nothing = write_jsonl(tmp_path / "texts.jsonl", [""] * 3)
-    prepare(nothing, tmp_path / "out", "--tokenizer", tokenizer, "--workers=1")
-    with pytest.raises(InputError, match="has two tokens: give longer ones"):
-        make_batches(make_config(str(tmp_path / "out"), tokenizer=tokenizer))
-
-
 def read_rows(batch: dict[str, np.ndarray]) -> list[str]:
     return [bytes(row[1:][row[1:] > 0].tolist()).decode() for row in batch["tokens"]]
 

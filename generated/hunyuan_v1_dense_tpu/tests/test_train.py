@@ -79,6 +79,14 @@ def test_accumulation_equals_the_large_batch(batch, accumulation):
         np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-8, err_msg=name)
 
 
+def test_a_step_holds_the_activations_of_a_microbatch_alone(batch):
+    config = dataclasses.replace(SMALL, accumulation=2)
+    (B, T), D = batch["tokens"].shape, config.width
+    whole, parts = (str(jax.make_jaxpr(train_step)(state_for(it), batch)) for it in (SMALL, config))
+    assert f"[{B},{T},{D}]" in whole and f"[{B // 2},{T},{D}]" in parts
+    assert f"[{B},{T},{D}]" not in parts
+
+
 def test_gradient_is_of_the_mean_over_targets(batch):
     """Rows differ in how many targets count: a mean of the rows' means would be another gradient."""
     config = dataclasses.replace(SMALL, accumulation=4)

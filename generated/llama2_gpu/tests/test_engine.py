@@ -150,9 +150,11 @@ def test_whatever_runs_beside_it_a_request_gives_what_it_gives_alone(model, forw
 def test_pages_that_are_there_are_not_computed_again(model, forward):
     subject = engine(model)
     (first,) = subject.generate([LONG], Sampling(max_tokens=4))
-    second, other = subject.generate([[*LONG, *first.tokens, 7], [*LONG[:130], 9]], Sampling(max_tokens=4))
-    assert (first.cached, second.cached, other.cached) == (0, 140, 128)  # whole pages of 4, one token at least left
-    for request in second, other:
+    prompts = [*LONG, *first.tokens, 7], [*LONG[:130], 9], LONG[:128]
+    found = subject.generate(list(prompts), Sampling(max_tokens=4))
+    cached = [request.cached for request in (first, *found)]
+    assert cached == [0, 140, 128, 124]  # whole pages of 4, one token at least left
+    for request in found:
         check_against(forward, request)
     subject = engine(model)  # where other texts need the pages, they are forgotten, ends before beginnings
     subject.generate([LONG, [5, *LONG]], Sampling(max_tokens=4))

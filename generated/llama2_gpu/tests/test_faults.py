@@ -5,6 +5,7 @@
 import dataclasses
 import json
 import math
+import sys
 
 import jax
 import jax.numpy as jnp
@@ -58,6 +59,20 @@ def test_a_step_without_finite_gradients_changes_nothing_but_its_number(accumula
     # what is reported is the rate that the optimizer applied, and it counts no step that was skipped
     np.testing.assert_allclose(metrics["train/learning_rate"], learning_rate(1, config), rtol=1e-6)
     assert not equal(state.model, start.model)
+
+
+def test_gradients_that_are_none_are_not_taken_though_the_loss_is_finite(monkeypatch):
+    module = sys.modules[train_step.__module__]
+    plain, start = module.loss, jax.jit(lambda: new_state(SMALL))()
+
+    def steep(model, batch, config):  # adds 0, whose slope is infinite
+        total, sums = plain(model, batch, config)
+        return total + jnp.sqrt(0 * jax.tree.leaves(model)[0].sum()), sums
+
+    monkeypatch.setattr(module, "loss", steep)
+    after, metrics = jax.jit(lambda *x: train_step(*x))(start, batch_of(SMALL))  # not the one that is traced already
+    assert metrics["train/skipped"] and math.isfinite(metrics["train/loss"])
+    assert equal((after.model, after.opt_state), (start.model, start.opt_state))
 
 
 def test_skipped_steps_are_counted_and_too_many_end_the_run(tmp_path):
