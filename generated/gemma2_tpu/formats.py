@@ -84,13 +84,16 @@ class Content:
                 if isinstance(error, OSError) and error.errno:  # no room in the temporary folder, say
                     raise
                 raise InputError(f"{path}: cannot be unpacked: {error}: fetch it again, or leave it out") from None
-        self.size = os.fstat(self.fileno()).st_size
+        held = self.file_held()
+        self.size = os.fstat(held.fileno()).st_size
 
-    def fileno(self) -> int:
-        return (self.unpacked or open_file(self.path)).fileno()
+    def file_held(self) -> OpenFile:
+        """To be held while it is read: what two threads open at once, or the cache forgets, is closed with its name."""
+        return self.unpacked or open_file(self.path)
 
     def read(self, start: int, stop: int) -> bytes:
-        content = os.pread(self.fileno(), stop - start, start)
+        held = self.file_held()
+        content = os.pread(held.fileno(), stop - start, start)
         if len(content) < stop - start:
             raise InputError(
                 f"{self.path}: has been cut to {start + len(content)} bytes since the run began: start again"
@@ -98,7 +101,8 @@ class Content:
         return content
 
     def lines(self) -> Iterator[bytes]:
-        with open(os.dup(self.fileno()), "rb") as file:
+        held = self.file_held()
+        with open(os.dup(held.fileno()), "rb") as file:
             file.seek(0)
             yield from file
 

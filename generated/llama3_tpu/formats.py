@@ -84,16 +84,16 @@ class Content:
                 if isinstance(error, OSError) and error.errno:  # no room in the temporary folder, say
                     raise
                 raise InputError(f"{path}: cannot be unpacked: {error}: fetch it again, or leave it out") from None
-        file = self.file()
-        self.size = os.fstat(file.fileno()).st_size
+        held = self.file_held()
+        self.size = os.fstat(held.fileno()).st_size
 
-    def file(self) -> OpenFile:
+    def file_held(self) -> OpenFile:
         """To be held while it is read: what two threads open at once, or the cache forgets, is closed with its name."""
         return self.unpacked or open_file(self.path)
 
     def read(self, start: int, stop: int) -> bytes:
-        file = self.file()
-        content = os.pread(file.fileno(), stop - start, start)
+        held = self.file_held()
+        content = os.pread(held.fileno(), stop - start, start)
         if len(content) < stop - start:
             raise InputError(
                 f"{self.path}: has been cut to {start + len(content)} bytes since the run began: start again"
@@ -101,7 +101,7 @@ class Content:
         return content
 
     def lines(self) -> Iterator[bytes]:
-        held = self.file()
+        held = self.file_held()
         with open(os.dup(held.fileno()), "rb") as file:
             file.seek(0)
             yield from file
