@@ -63,7 +63,7 @@ COMPRESSED = {".gz": gzip.open, ".bz2": bz2.open, ".xz": lzma.open, ".zst": open
 
 
 class OpenFile(io.FileIO):
-    __del__ = io.FileIO.close  # when it has left the cache, and no thread reads from it
+    __del__ = io.FileIO.close  # when it has left the cache, and nobody holds it
 
 
 open_file = functools.lru_cache(maxsize=256)(OpenFile)
@@ -84,15 +84,13 @@ class Content:
                 if isinstance(error, OSError) and error.errno:  # no room in the temporary folder, say
                     raise
                 raise InputError(f"{path}: cannot be unpacked: {error}: fetch it again, or leave it out") from None
-        held = self.file_held()
-        self.size = os.fstat(held.fileno()).st_size
+        self.size = self.opened().seek(0, io.SEEK_END)
 
-    def file_held(self) -> OpenFile:
-        """To be held while it is read: what two threads open at once, or the cache forgets, is closed with its name."""
+    def opened(self) -> OpenFile:
         return self.unpacked or open_file(self.path)
 
     def read(self, start: int, stop: int) -> bytes:
-        held = self.file_held()
+        held = self.opened()  # as another thread may drive it out of the cache
         content = os.pread(held.fileno(), stop - start, start)
         if len(content) < stop - start:
             raise InputError(
@@ -101,7 +99,7 @@ class Content:
         return content
 
     def lines(self) -> Iterator[bytes]:
-        held = self.file_held()
+        held = self.opened()
         with open(os.dup(held.fileno()), "rb") as file:
             file.seek(0)
             yield from file

@@ -121,6 +121,7 @@ class Instances:
     def _read(self, node: cst.CSTNode, key: str) -> None:
         """What flows where by one node."""
         variable = self.names.variable
+        # isinstance takes long for libcst's nodes
         if type(node) is cst.Param and node.default:
             self._give(variable(node.name, key), self._places(node.default, key))
         elif type(node) is cst.FunctionDef:

@@ -14,6 +14,7 @@ import sys
 
 import jax
 import pytest
+from selected import mostly_slow
 
 from distributed.jobs import environment
 
@@ -123,9 +124,12 @@ print(json.dumps(found))
 """
 
 
-def test_no_gradient_of_all_experts_is_summed_whole(tmp_path):
+FEWER = [(1, 1, 8, 1), (2, 1, 2, 2), (1, 2, 4, 1)]
+
+
+@pytest.mark.parametrize("meshes", mostly_slow([FEWER, [(2, 1, 4, 1), (1, 8, 1, 1)]], FEWER))
+def test_no_gradient_of_all_experts_is_summed_whole(tmp_path, meshes):
     """A device sums the gradients of its own experts alone: 16 experts of width 64 and inner width 96, two layers."""
-    meshes = [(1, 1, 8, 1), (2, 1, 2, 2), (1, 2, 4, 1)]
     settings = environment(tmp_path, 1, 8)
     program = [sys.executable, "-c", EXPERTS, json.dumps(meshes)]
     process = subprocess.run(program, env=settings, capture_output=True, text=True)

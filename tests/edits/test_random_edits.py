@@ -25,7 +25,7 @@ from generator.pull.pull import Pulled, pull
 from generator.recipe.library import Library
 from generator.weaver import weave
 
-EXAMPLES = int(os.environ.get("RANDOM_EDITS", "2"))
+EXAMPLES = int(os.environ.get("RANDOM_EDITS", "3"))
 BARS = {"line": 0.9, "statement": 0.75}
 SOME = ("llama2_cpu", "exaone4_tpu")
 common = settings(deadline=None, derandomize=True, max_examples=EXAMPLES)

@@ -61,16 +61,11 @@ def check_round_trip(package, reference, folder: Path, follows: dict[str, Any]) 
     assert {name: ours[name] for name in settings} == {name: theirs[name] for name in settings}
 
 
-def check_decoding(package, model, tokens: np.ndarray) -> None:
-    """The engine's log-probabilities, over prompts longer than its pages and parts, are those of full passes.
-
-    The second request has the pages of the first. Rows are one and parts of one length, for few programs: what engines
-    do with more is the same for all families.
-    """
+def check_decoding(package, model, tokens: np.ndarray, **settings: int) -> None:
+    """The engine's log-probabilities, over prompts longer than its pages and parts, are those of full passes."""
     engine = package.engine
-    settings = engine.EngineSettings(max_rows=1, max_length=24, page_size=8, chunk=4)
     sampling = engine.Sampling(max_tokens=6, logprobs=engine.TOP, prompt_logprobs=True)
-    subject = engine.Engine(model.config, model, set(), settings)
+    subject = engine.Engine(model.config, model, set(), engine.EngineSettings(max_length=24, **settings))
     requests = subject.generate([tokens[0, :7].tolist(), tokens[1, :11].tolist()], sampling)
     for compiled in engine.run, engine.write:  # of which no other test has a use: they would stay in memory
         compiled.clear_cache()

@@ -15,6 +15,7 @@ import pytest
 from collectives import sends
 from flax import nnx
 from jax.interpreters import mlir
+from selected import mostly_slow
 
 from families import parity
 from families.devices import EXPERT_MESHES, expert_mesh, on_eight_devices
@@ -93,7 +94,7 @@ def compare_fewer_choices(package) -> None:
 
 
 @pytest.mark.parametrize(
-    ("compare", "meshes"), [(compare_fewer_choices, 2), pytest.param(compare_choices, 7, marks=pytest.mark.slow)]
+    ("compare", "meshes"), mostly_slow([(compare_fewer_choices, 2), (compare_choices, 7)], (compare_fewer_choices, 2))
 )
 def test_rows_travel_or_experts_do(compare, meshes, tmp_path):
     found = on_eight_devices(compare, woven("mixtral", "cpu", tmp_path))
@@ -139,7 +140,7 @@ def test_the_collective_of_tpus_is_told_what_it_must_know(tmp_path):
     assert len(found) == 6 and ways(found) == {"rows travel", "experts travel"}
 
 
-def compare_models(package, meshes=((2, 1, 2, 2),)) -> None:
+def compare_models(package, meshes=((2, 1, 2, 2), (1, 2, 4, 1))) -> None:
     """Loss and gradients of a model over 8 devices and on one."""
     active = min(3, package.config.PRESETS["tiny"].experts_per_token)
     sizes = dict(experts=8, experts_per_token=active, heads=8, vocab_size=264)
@@ -169,7 +170,7 @@ def compare_models(package, meshes=((2, 1, 2, 2),)) -> None:
 @pytest.mark.parametrize("base", ["qwen3_moe", "gpt_oss", "llama4", "deepseek_v3"])
 def test_any_mixture_of_experts_gives_what_one_device_gives(base, tmp_path):
     """Weights that sum to one, biases of experts, scaled inputs, shared experts."""
-    assert on_eight_devices(compare_models, woven(base, "cpu", tmp_path)) == ["same"]
+    assert on_eight_devices(compare_models, woven(base, "cpu", tmp_path)) == ["same"] * 2
 
 
 def count_collectives(package) -> None:

@@ -11,6 +11,7 @@ import jax
 import numpy as np
 import pytest
 from flax import nnx
+from selected import mostly_slow
 
 from families import parity
 from families.devices import on_eight_devices
@@ -35,12 +36,12 @@ def small(package, dtype: str):
     return dataclasses.replace(package.config.PRESETS["tiny"], **sizes)
 
 
-def compare_engines(package) -> None:
+def compare_engines(package, lengths=(1, 9, 30), rows=3, chunk=16, warm_up=True) -> None:
     """Texts and log-probabilities are those of an engine on one device."""
     config, engine = small(package, "float32"), package.engine
     model = jax.jit(lambda: package.model.Decoder(config, nnx.Rngs(0)))()
     rng = np.random.default_rng(0)
-    prompts = [rng.integers(0, 64, length).tolist() for length in (7, 15)]
+    prompts = [rng.integers(0, 64, length).tolist() for length in lengths]
     sampling = engine.Sampling(max_tokens=9, prompt_logprobs=True)
     expected, scored, guesses = [], {}, 1 if hasattr(config, "ahead") else 0  # of the layer ahead
     ways = {(1, 0, False), (2, 0, False), (2, guesses, False), (1, 0, True), (2, guesses, True)}
@@ -48,9 +49,11 @@ def compare_engines(package) -> None:
         mesh = package.parallel.make_mesh(1, 1, devices, jax.devices()[:devices])
         layout = package.parallel.abstract(lambda: package.model.Decoder(config, nnx.Rngs(0)), mesh)
         split = jax.device_put(model, jax.tree.map(lambda x: x.sharding, layout))
-        sizes = dict(max_rows=2, max_length=48, page_size=4, chunk=8)
+        sizes = dict(max_rows=rows, max_length=48, page_size=4, chunk=chunk)
         settings = engine.EngineSettings(**sizes, guesses=guessed, int8_pages=int8)
         subject = engine.Engine(config, split, set(), settings, mesh)
+        if warm_up:
+            list(subject.warm_up())
         requests = subject.generate(prompts, sampling)
         scored[devices, int8] = np.concatenate([request.prompt_logprobs for request in requests])
         if not int8:
@@ -69,7 +72,13 @@ def compare_engines(package) -> None:
     assert 10 * order < rounding < 0.1, (order, rounding)
 
 
-def test_any_number_of_devices_gives_the_same_texts(folder):
+def compare_small_engines(package) -> None:
+    """Of three programs each."""
+    compare_engines(package, (7, 15), rows=2, chunk=8, warm_up=False)
+
+
+@pytest.mark.parametrize("compare", mostly_slow([compare_small_engines, compare_engines], compare_small_engines))
+def test_any_number_of_devices_gives_the_same_texts(folder, compare):
     package = parity.load_package(folder)
     parts = 1 if hasattr(package.config.PRESETS["tiny"], "kv_rank") else 2
     expected = ["the pages of 1 devices are in 1 parts", f"the pages of 2 devices are in {parts} parts"]
@@ -77,7 +86,7 @@ def test_any_number_of_devices_gives_the_same_texts(folder):
     expected += [f"the pages of 2 devices are in {parts} parts{guessed}"] * (parts == 1)
     expected.insert(1, f"{expected[0]}, in 8 bits")
     expected += [f"the pages of 2 devices are in {parts} parts{guessed}, in 8 bits"]
-    assert on_eight_devices(compare_engines, package) == expected
+    assert on_eight_devices(compare, package) == expected
 
 
 def compare_int8(package) -> None:
@@ -87,7 +96,7 @@ def compare_int8(package) -> None:
     model = jax.jit(lambda: package.model.Decoder(config, nnx.Rngs(0)))()
     sampling = engine.Sampling(max_tokens=9, prompt_logprobs=True)
     guesses = 1 if hasattr(config, "ahead") else 0  # of the layer ahead
-    settings = engine.EngineSettings(max_rows=1, max_length=48, page_size=4, chunk=8, guesses=guesses)
+    settings = engine.EngineSettings(max_rows=1, max_length=48, page_size=4, chunk=16, guesses=guesses)
 
     def is_int8(x: object) -> bool:
         return isinstance(x, weights.Int8)
@@ -105,7 +114,7 @@ def compare_int8(package) -> None:
     expected = []
     for served, over in (meant, mesh), *((model, mesh) for _, model, mesh in loaded):
         subject = engine.Engine(config, served, set(), settings, over)
-        (request,) = subject.generate([[*range(15)]], sampling)
+        (request,) = subject.generate([[*range(20)]], sampling)
         found = [*request.prompt_logprobs, *request.logprobs]
         expected = expected or found
         np.testing.assert_allclose(found, expected, atol=1e-4, rtol=0)

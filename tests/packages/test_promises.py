@@ -61,7 +61,7 @@ class TestReading:
         """The aim is 2,100 lines without tests and serving; what they are beyond it may only become less."""
         training = [path for path in modules(package) if path.name not in SERVING | KERNEL]
         lines = {path.name: len(path.read_text().splitlines()) for path in training}
-        most = {"llama2_cpu": 3449, "llama2_gpu": 3451, "llama2_tpu": 3598}.get(package.name)
+        most = {"llama2_cpu": 3447, "llama2_gpu": 3449, "llama2_tpu": 3596}.get(package.name)
         assert most is None or sum(lines.values()) <= most, lines
 
     def test_serving_is_short(self, package):

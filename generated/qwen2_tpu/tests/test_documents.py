@@ -8,6 +8,7 @@ import dataclasses
 import gzip
 import json
 import lzma
+import os
 import random
 import shutil
 import sys
@@ -23,6 +24,7 @@ from ..config import PRESETS
 from ..data import make_datasets
 from ..documents import find_files, open_documents
 from ..errors import InputError
+from ..formats import open_file
 from ..tokenizer import load_tokenizer
 from .texts import TEXTS, write_jsonl
 
@@ -157,6 +159,17 @@ def test_a_file_is_not_opened_for_each_record(tmp_path):
     sys.addaudithook(lambda event, arguments: opened.append(str(arguments[0])) if event == "open" else None)
     assert [documents[i] for i in range(120)] == TEXTS
     assert opened.count(path) <= 1
+
+
+def test_a_file_that_leaves_the_cache_stays_open_while_it_is_read(tmp_path, monkeypatch):
+    documents, pread = open_documents(write_jsonl(tmp_path)), os.pread
+
+    def read_later(*arguments):
+        open_file.cache_clear()  # as another thread may make it do
+        return pread(*arguments)
+
+    monkeypatch.setattr(os, "pread", read_later)
+    assert [documents[i] for i in range(120)] == TEXTS
 
 
 def test_of_parquet_a_few_row_groups_are_in_memory(tmp_path):
