@@ -336,7 +336,7 @@ MUTATIONS = [
         "serve/serve",
         "self.config.vocab_size, self.engine.engine.settings.queue",
         "self.config.vocab_size + 1, self.engine.engine.settings.queue",
-        "a token past the vocabulary passes",
+        "more tokens are asked for by top_k than there are",
         "llama2_cpu/tests/test_serve.py",
     ),
     fragment(

@@ -40,6 +40,7 @@ FIELDS = {
             kind: Literal["a", "b"] = "a"
             most: int | None = None
             shape: tuple[int, ...] = ()
+            rates: tuple[float, ...] = ()
 
         def model():
             return 1
@@ -65,6 +66,13 @@ class TestValues:
         )
         name = value.partition(" ")[0]
         assert text.startswith(f"{TOY}:7: {name} is ") and "and model/model has it as " in text
+
+    @pytest.mark.parametrize("value", ["rate = inf", "rate = -inf", "rate = nan", "rates = [1.0, nan]"])
+    def test_that_are_not_finite_are_refused(self, value):
+        architecture = f'title = "A"\n[presets.tiny]\nwidth = 2\nlayers = 2\n{value}\n'
+        text = refused_package(FIELDS, architecture=architecture, package=EXPORTS)
+        name, *_, number = value.strip("]").split()
+        assert text == f"{TOY}:8: {name} is {number}\n  Give a finite number."
 
     @pytest.mark.parametrize(
         "value",

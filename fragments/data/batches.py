@@ -36,7 +36,7 @@ from generator.language.roles import (
 
 class Config:
     eval_data: str = ""  # documents for evaluation, given as data is; "": a share of data, which is not trained on
-    eval_share: float = 0.02  # share of the documents that is held out where there is no eval_data; 0: no evaluation
+    eval_share: float = 0.02  # share of documents held out, 10,000 at most, if there is no eval_data; 0: no evaluation
     sequence_length: int = 4096  # tokens in one training sequence
     allow_other_data: bool = False  # whether a run may go on with other data or another tokenizer
     batch_size: int = 8  # sequences in one optimizer step, over all devices
@@ -143,7 +143,7 @@ def make_datasets(config: Config, split: str, rows: Sequence[int] = (0,), seed: 
     data = config.eval_data if split == "eval" and config.eval_data else config.data
 
     def held_out(n: int) -> int:  # of the first n documents: 1 in 50, say, by their numbers alone
-        return math.ceil(share * n)
+        return min(10_000, math.ceil(share * n))
 
     before = held_out if split == "eval" and not config.eval_data else lambda n: n - held_out(n)
     weights, paths = zip(*split_mixture(data), strict=True)

@@ -50,7 +50,7 @@ class Config:
     tokenizer: str = "bytes"  # path of a tokenizer.json, or bytes
     special_tokens: bool = False  # whether <|im_end|> and the like in documents are tokens, and not text
     eval_data: str = ""  # documents for evaluation, given as data is; "": a share of data, which is not trained on
-    eval_share: float = 0.02  # share of the documents that is held out where there is no eval_data; 0: no evaluation
+    eval_share: float = 0.02  # share of documents held out, 10,000 at most, if there is no eval_data; 0: no evaluation
     sequence_length: int = 4096  # tokens in one training sequence
     allow_other_data: bool = False  # whether a run may go on with other data or another tokenizer
     batch_size: int = 8  # sequences in one optimizer step, over all devices

@@ -251,7 +251,7 @@ def make_datasets(config: Config, split: str, rows: Sequence[int] = (0,), seed: 
     data = config.eval_data if split == "eval" and config.eval_data else config.data
 
     def held_out(n: int) -> int:  # of the first n documents: 1 in 50, say, by their numbers alone
-        return math.ceil(share * n)
+        return min(10_000, math.ceil(share * n))
 
     before = held_out if split == "eval" and not config.eval_data else lambda n: n - held_out(n)
     weights, paths = zip(*split_mixture(data), strict=True)

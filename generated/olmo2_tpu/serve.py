@@ -146,8 +146,6 @@ class Server:
             raise Refusal(400, str(error), "prompt") from None
         if (longest := max(map(len, prompts))) > room:
             raise Refusal(400, f"the prompt has {longest} tokens, the context {room}", "prompt")
-        if wrong := [token for prompt in prompts for token in prompt if not 0 <= token < size]:
-            raise Refusal(400, f"token {wrong[0]}: the vocabulary has {size}", "prompt")
         seed = secrets.randbits(31) if asked.seed is None else asked.seed
         choices = [(prompt, seed + i) for prompt in prompts for i in range(asked.n)]
         return asked, [(p, asked.sampling(seed, room - len(p), size, self.special)) for p, seed in choices]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import builtins
+import math
 import re
 from collections.abc import Callable
 from typing import Any, Literal, TypeVar
@@ -62,7 +63,10 @@ def is_of(annotation: ast.expr, value: object) -> bool:
 
 
 def check_value(member: Field, value: object, where: str) -> None:
-    """Refuses a value that is not of the type of a field."""
+    """Refuses a value that is not of the type of a field, and a number that is not finite."""
+    for number in value if isinstance(value, tuple) else [value]:
+        if isinstance(number, float) and not math.isfinite(number):
+            raise LoomError(f"{member.name} is {number}", where, "Give a finite number.")
     statement = member.statement
     if isinstance(statement, ast.AnnAssign) and not is_of(statement.annotation, value):
         message = f"{member.name} is {described(value)}, and {member.fragment} has it as {member.kind}"

@@ -97,6 +97,21 @@ def test_targets_are_names_of_projections(imported):
             package.train.train(dataclasses.replace(config, **settings))
 
 
+def test_what_an_adapter_adds_is_scaled_by_its_rank(imported):
+    """alpha / rank times the product of its matrices: Hu et al. 2021, arXiv 2106.09685, section 4.1."""
+    package, _, _ = imported
+    sizes = dict(lora_rank=4, lora_alpha=6, lora_targets="up")
+    config = dataclasses.replace(package.config.PRESETS["tiny"], **sizes)
+    model = package.model.Decoder(config, nnx.Rngs(0))
+    adapters = [m.adapter for _, m in nnx.iter_modules(model) if getattr(m, "adapter", None) is not None]
+    assert adapters
+    for adapter in adapters:
+        adapter.up.set_value(jax.random.normal(jax.random.key(0), adapter.up.shape))
+        rule = "...dr,...rf->...df" if adapter.up.shape[-2] == 4 else "...edr,...ref->...edf"  # of each expert
+        expected = 1.5 * np.einsum(rule, adapter.down[...], adapter.up[...])
+        np.testing.assert_allclose(adapter.product(), expected, rtol=1e-5, atol=1e-6)
+
+
 @pytest.mark.slow
 def test_a_run_starts_from_imported_weights_with_adapters_of_its_own(imported, tmp_path, monkeypatch):
     """import, train with another rank, resume, export: by the commands that a user gives."""

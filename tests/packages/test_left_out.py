@@ -22,6 +22,7 @@ TOGETHER = (
     "data/packing",
     "train/z_loss",
     "train/compile_cache",
+    "train/check_step",
     "data/prepare",
     "pages/by_length",
     "evaluate/evaluate",

@@ -274,3 +274,8 @@ def test_what_is_held_out_is_chosen(tmp_path):
     half = make_config(data, eval_share=0.5)
     assert trained(half) == set(range(1, 120, 2))
     assert sorted(segments(evaluation(half))) == sorted(pieces(TEXTS[::2], 64))
+
+
+def test_of_many_documents_ten_thousand_are_held_out(tmp_path):
+    data = write_jsonl(tmp_path, [str(i) for i in range(20_010)])
+    assert len(make_datasets(make_config(data, eval_share=0.5), "eval")[0].order) == 10_000

@@ -348,6 +348,7 @@ REFUSED = {
         {"prompt": ["x", [1]], "max_tokens": "9"},
         {"prompt": ["x", 1]},
         {"prompt": [10**9]},
+        {"prompt": [CONFIG.vocab_size]},
         {"prompt": [-1]},
         {"prompt": "x", "stop": ""},
         {"prompt": ["x"] * 15, "n": 2},
@@ -376,7 +377,7 @@ def test_what_asks_for_nothing_is_taken(port):
     nothing = dict(
         best_of=1, user="me", suffix=None, logit_bias={}, stop=None, tools=None, response_format={"type": "text"}
     )
-    complete(port, prompt="x", max_tokens=1, seed=-(10**30), **nothing)
+    complete(port, prompt="x", max_tokens=1, seed=-(10**30), top_k=10**6, **nothing)
 
 
 def test_other_types_and_paths(port):

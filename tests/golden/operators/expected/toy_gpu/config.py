@@ -28,6 +28,6 @@ PRESETS = {
     ),
     "large": Config(
         width=65_536,
-        limit=float("inf"),
+        limit=1e12,
     ),
 }
