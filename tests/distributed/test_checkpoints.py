@@ -48,7 +48,7 @@ state = create_state(SMALL, mesh)
 checkpoints = checkpoint.Checkpoints(directory, SMALL)
 for step in 3, 7:
     done = dataclasses.replace(state, step=state.step + step)
-    checkpoints.save(step, done.model, dataclasses.replace(done, model=None), Numbers())
+    checkpoints.save(step, done.model, dataclasses.replace(done, model=None), Numbers(step))
 checkpoints.close()
 target = abstract(lambda: new_state(SMALL), mesh)
 for fault in "none", "away once", "away", "missing":

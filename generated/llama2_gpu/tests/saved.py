@@ -14,8 +14,8 @@ from .small import SMALL
 class Numbers:
     """Stands for the batches: 0, 1, 2, ..."""
 
-    def __init__(self):
-        self.next = 0
+    def __init__(self, start: int = 0):
+        self.next = start
 
     def get_state(self) -> dict[int, int]:
         return dict.fromkeys(range(SMALL.batch_size), self.next)
@@ -26,8 +26,7 @@ class Numbers:
 
 
 def save_state(checkpoints: Checkpoints, step: int, state: TrainState) -> None:
-    data = Numbers()
-    data.next = step
+    data = Numbers(step)
     state = dataclasses.replace(state, step=state.step + step)
     checkpoints.save(step, state.model, dataclasses.replace(state, model=None), data)
     checkpoints.manager.wait_until_finished()
