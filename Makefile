@@ -7,7 +7,7 @@ COVERED ?= $(or $(TMPDIR),/tmp)/loomax-coverage
 # tests, the demo and the compiler for absent hardware run on the host's processor
 export JAX_PLATFORMS ?= cpu
 
-.PHONY: help setup setup-test demo test test-all test-generator test-woven test-packages coverage lint check build loc bench clean
+.PHONY: help setup setup-test demo test test-all test-generator test-woven test-packages coverage lint style types check build loc bench clean
 
 help:
 	@echo "make demo    build llama2 for this machine, train it on real text, resume it, sample from it"
@@ -47,16 +47,20 @@ demo: setup
 		--prompt "def " --max-tokens 120 --temperature 0.8 --top-k 40
 	@echo "loss curve: $(DEMO)/loss.png"
 
-lint: setup-test
+lint: style types
+
+style: setup-test
 	$(BIN)/ruff check
 	$(BIN)/ruff format --check --exclude generated
+
+types: setup-test
 	$(BIN)/mypy
 
 # make test-all: what is marked slow too, and more packages
 CHOSEN := -m "not slow"
 # files in the order of their names: those with the most tests are not those that take long
 PYTEST := $(BIN)/python -m pytest -n 2 --no-loadscope-reorder
-PACKAGE_TESTS := ../$(BIN)/python -m pytest -c /dev/null --rootdir=. -q -W error -n 2 --no-loadscope-reorder \
+PACKAGE_TESTS := ../$(BIN)/python -m pytest -p children -c /dev/null --rootdir=. -q -W error -n 2 --no-loadscope-reorder \
 	--dist loadfile
 
 # packages are tested where they differ: what is no kernel and no launch once, on llama2_cpu; of the other families'
@@ -70,37 +74,43 @@ ALL_PACKAGES := $(PACKAGES) llama2_gpu/tests/test_model.py llama2_tpu/tests/test
 LONG := $(addprefix llama2_cpu/tests/,test_run.py::test_the_trace_has_the_steps_of_the_window \
 	test_prepared.py::test_prepare_goes_on_after_a_kill \
 	$(addprefix test_int8_pages.py::test_log_probabilities_are_those_of_rounded_keys_and_values,[sizes1] [sizes2]) \
+	$(addprefix test_documents.py::test_a_damaged_file_of_columns_is_named,[none.parquet] [snappy.parquet]) \
 	test_engine.py::test_whatever_runs_beside_it_a_request_gives_what_it_gives_alone[2-sizes2]) \
 	llama2_tpu/tests/test_compile.py::test_a_batch_is_said_once \
 	$(addprefix glm4_moe_tpu/tests/test_guess_ahead.py::,test_without_layers_ahead_guesses_are_of_the_text_alone \
-	$(addprefix test_guesses_change_no_text,[clone-sizes0] [counting-sizes2] [counting-sizes3]) \
+	$(addprefix test_guesses_change_no_text,[clone-sizes0] [counting-sizes2] [counting-sizes3] [counting-sizes4]) \
 	$(addprefix test_the_engine_guesses_what_one_pass_over_the_text_predicts,[sizes1] [sizes2]))
 
 # programs that processes of tests compile are kept for a week
 COMPILED := $(CURDIR)/.pytest_cache/compiled
 test-woven: export JAX_COMPILATION_CACHE_DIR = $(COMPILED)
+test-woven test-packages: export PYTHONPATH = $(CURDIR)/tests
 test-woven: export JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS = 0.2
 test-woven: export JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES = -1
 
-test: lint test-generator test-woven
+test: style test-generator test-woven
 
 test-all: CHOSEN :=
 test-all: PACKAGES := $(ALL_PACKAGES)
 test-all: LONG :=
 test-all: test
 
-# commands fork, which a process with JAX must not: apart from the weaver's tests, which run it
+# commands fork, which a process with JAX must not: apart from the weaver's tests, which run it. Types are checked beside
+# them, by one process; files that take long come first, so that no process waits for the other in the end
 test-generator: setup-test
-	$(PYTEST) $(CHOSEN) --dist loadfile -rs tests/edits tests/commands
+	$(MAKE) types & types=$$!; $(PYTEST) $(CHOSEN) --dist loadfile -rs $(COMMANDS) && wait $$types
 	$(PYTEST) $(CHOSEN) --dist loadfile --ignore tests/commands --ignore tests/edits --ignore tests/families \
 		--ignore tests/robustness --ignore tests/distributed
+
+FIRST := tests/commands/test_new.py tests/edits/test_random_edits.py tests/commands/test_view_browser.py
+COMMANDS := $(FIRST) $(filter-out $(FIRST),$(wildcard tests/edits/test_*.py tests/commands/test_*.py))
 
 # tests/robustness imports the committed llama2_cpu, whose name families weave too: by itself
 test-woven: setup-test
 	mkdir -p $(COMPILED) && find $(COMPILED) -type f -mtime +7 -delete
 	$(PYTEST) $(CHOSEN) --dist loadgroup tests/families
 	$(PYTEST) $(CHOSEN) --dist loadgroup tests/robustness
-	$(PYTEST) $(CHOSEN) --dist loadfile tests/distributed
+	$(PYTEST) -p children $(CHOSEN) --dist loadfile tests/distributed
 	cd generated && $(PACKAGE_TESTS) $(PACKAGES) $(addprefix --deselect=,$(LONG))
 
 # every test of every package: an hour

@@ -131,7 +131,7 @@ class CallGraph:
             if isinstance(statement, cst.FunctionDef):
                 continue
             for node in syntax.own_expressions(statement):
-                if not isinstance(node, cst.Call):
+                if type(node) is not cst.Call:
                     continue
                 scan = self.names.meaning(node.func, function.key) == SCAN and bool(node.args)
                 wrappers, called = self.wrappers.around(_scanned(node) if scan else node.func, function.key)
@@ -148,10 +148,7 @@ class CallGraph:
             kind, method = self.class_of(node, key), node.attr.value
             if kind:
                 found = self.methods(kind, "__call__")
-            elif (
-                not any(attribute == method for _, attribute in self.classes.stated)
-                and method not in self.classes.given
-            ):
+            elif method not in self.classes.attributes and method not in self.classes.given:
                 found = self.meant(node.value, method, key) or set()
         elif isinstance(node, cst.Name) and node in self.names.texts[key].standing and node not in seen:
             if function := self.names.function(node, key):

@@ -174,6 +174,7 @@ class Classes:
         names: of all classes.
         has_config: classes that keep their config as self.config.
         stated: class and attribute -> the annotation of the attribute.
+        attributes: those that are stated, of whatever class.
         given: attribute -> key, target and value of each assignment, whatever it is an attribute of.
     """
 
@@ -188,9 +189,10 @@ class Classes:
             for statement in source.module.body:
                 if isinstance(statement, cst.ClassDef):
                     self._read(statement, source)
-            for node in syntax.walk(source.module):
+            for node in syntax.below(source.module, *ASSIGNING):
                 self._read_targets(node, key)
         self.names = frozenset(self._bases)
+        self.attributes = frozenset(attribute for _, attribute in self.stated)
         orders = {name: self._order(name, ()).__mro__ for name in sorted(self.names)}
         self._lineages = {name: [kind.__name__ for kind in order[:-1]] for name, order in orders.items()}
         self._families: dict[str, list[str]] = {}
@@ -229,13 +231,12 @@ class Classes:
         name = node.name.value
         self._where[name] = source.where(node)
         self._bases[name] = [syntax.dotted(base.value) for base in node.bases]
-        for below in syntax.walk(node):
-            if isinstance(below, (cst.AnnAssign, cst.Assign)):
-                target = syntax.dotted(below.target if isinstance(below, cst.AnnAssign) else below.targets[0].target)
-                if target == "self.config":
-                    self.has_config.add(name)
-                if isinstance(below, cst.AnnAssign) and target.startswith("self."):
-                    self.stated[name, target.removeprefix("self.")] = source.code(below.annotation.annotation)
+        for below in syntax.below(node, cst.AnnAssign, cst.Assign):
+            target = syntax.dotted(below.target if isinstance(below, cst.AnnAssign) else below.targets[0].target)
+            if target == "self.config":
+                self.has_config.add(name)
+            if isinstance(below, cst.AnnAssign) and target.startswith("self."):
+                self.stated[name, target.removeprefix("self.")] = source.code(below.annotation.annotation)
         for statement in syntax.body(node):
             small = syntax.simple(statement)
             if isinstance(small, cst.AnnAssign):

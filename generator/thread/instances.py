@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Hashable, Iterable, Iterator
-from functools import cached_property
+from functools import cached_property, reduce
+from operator import or_
 
 import libcst as cst
 
@@ -56,7 +57,11 @@ class Instances:
     def __init__(self, graph: CallGraph):
         self.graph, self.names = graph, graph.names
         self._known = {(graph.functions[call.caller].key, call.node): call for call in graph.calls}
-        self._held: dict[Place, set[tuple[Thing, Place]]] = {METHOD: {("*", None)}}
+        self._things: list[Thing] = []  # each is a bit in sets of things, which are integers
+        self._bits: dict[Thing, int] = {}
+        self._kinds = 0  # those that are classes
+        self._held: dict[Place, dict[Place, int]] = {}  # the things in a place, by their marks
+        self._waiting: dict[tuple[Place, Place], int] = {}  # those that have yet to go on from there
         self._goes: dict[Place, set[tuple[Place, Place]]] = {}  # to which places, and with what mark
         self._reads: dict[Place, list[tuple[str, Place]]] = {}  # the attributes that are read of what a place holds
         self._calls: dict[Place, list[tuple[set[Place], Place, Place]]] = {}  # what it gets, where it gives, the mark
@@ -69,11 +74,13 @@ class Instances:
         ]
         calls = [(node, key) for node, key in self._nodes if isinstance(node, cst.Call)]
         self._takers = {(self.names.taker(node.func, key), syntax.dotted(node.func)) for node, key in calls}
+        self._hold(METHOD, self._bit("*"))
         for (_, attribute), annotation in graph.classes.stated.items():
             self._state(("attribute", attribute), annotation)
         for read in (self._read_annotation, self._read):
             for node, key in self._nodes:
                 read(node, key)
+        self._settle()
 
     @cached_property
     def calls(self) -> list[tuple[str, cst.BaseExpression, set[str]]]:
@@ -89,8 +96,8 @@ class Instances:
 
     def classes(self, expression: cst.BaseExpression, key: str) -> set[str]:
         """The classes that the value of an expression may be of; `*` for a method of any."""
-        held = {thing for place in self._places(expression, key) for thing, _ in self._held.get(place, ())}
-        return {thing for thing in held if isinstance(thing, str)}
+        held = reduce(or_, map(self._in, self._places(expression, key)), 0)
+        return {thing for thing in self._of(held) if isinstance(thing, str)}
 
     def is_foreign(self, node: cst.CSTNode, key: str) -> bool:
         """Whether a name is annotated to be of no class of the package."""
@@ -129,12 +136,10 @@ class Instances:
         elif type(node) is cst.Lambda:
             self._give(node, self._places(node.body, key))
         elif type(node) is cst.ClassDef and node in self._classes:
-            self._hold((None, node.name.value), node.name.value)
+            self._hold((None, node.name.value), self._bit(node.name.value))
         elif type(node) is cst.Attribute and not self.names.meaning(node, key):
             for place in self._places(node.value, key):
                 self._reads.setdefault(place, []).append((node.attr.value, (node, "itself")))
-                for thing, _ in list(self._held.get(place, ())):
-                    self._read_of(thing, node.attr.value, (node, "itself"))
         elif type(node) is cst.Match:
             for name in (n for case in node.cases for n in syntax.walk(case.pattern) if isinstance(n, cst.Name)):
                 if name in self.names.texts[key].binding:
@@ -151,12 +156,12 @@ class Instances:
         scope = self.names.variable(node.name, key)[0]
         if scope and isinstance(scope.node, cst.ClassDef) and scope.node in self._classes:  # its `self`, or its `cls`
             for parameter in node.params.params[:1]:
-                self._hold(self.names.variable(parameter.name, key), self._classes[scope.node])
+                self._hold(self.names.variable(parameter.name, key), self._bit(self._classes[scope.node]))
         else:
             for place in self._targets(node.name, key):
-                self._hold(place, node)
+                self._hold(place, self._bit(node))
         for below in own_nodes(node):
-            if isinstance(below, (cst.Return, cst.Yield)) and below.value:
+            if type(below) in (cst.Return, cst.Yield) and below.value:
                 self._give(node, self._places(below.value, key))
 
     def _read_call(self, node: cst.Call, key: str) -> None:
@@ -198,8 +203,6 @@ class Instances:
     def _call(self, site: Place, given: set[Place], result: Place, mark: Place) -> None:
         """A function that comes to a place may be called there, with what is given."""
         self._calls.setdefault(site, []).append((given, result, mark))
-        for thing, _ in list(self._held.get(site, ())):
-            self._called_at(site, thing)
 
     def _called_at(self, site: Place, thing: Thing) -> None:
         for given, result, mark in self._calls.get(site, ()) if not isinstance(thing, str) else ():
@@ -210,7 +213,7 @@ class Instances:
         """A method of an instance; what a property gives."""
         for name in self.graph.methods(thing, attribute) if isinstance(thing, str) and thing != "*" else ():
             method = self.graph.functions[name].node
-            self._hold(place, method)
+            self._hold(place, self._bit(method))
             self._give(place, [method] if method.decorators else ())
 
     def _give_all(self, function: Thing, given: Iterable[Place]) -> None:
@@ -223,7 +226,7 @@ class Instances:
     def _state(self, place: Place, annotation: str) -> None:
         """A place holds what its annotation names; where that may be anything, what it is given too."""
         for name in self.graph.classes.mentioned(annotation):
-            self._hold(place, name)
+            self._hold(place, self._bit(name))
         if annotation and not _OPAQUE.search(annotation):
             self._stated.add(place)
 
@@ -231,24 +234,45 @@ class Instances:
         for source in places if place not in self._stated else ():
             if (place, mark) not in self._goes.setdefault(source, set()):
                 self._goes[source].add((place, mark))
-                for thing, other in list(self._held.get(source, ())):
-                    self._hold(place, thing, mark or other)
+                for other, things in list(self._held.get(source, {}).items()):
+                    self._hold(place, things, mark or other)
 
-    def _hold(self, place: Place, thing: Thing, mark: Place = None) -> None:
-        """Puts a thing into a place and wherever that goes."""
-        queue = [(place, mark)]
-        while queue:
-            place, mark = queue.pop()
-            held = self._held.setdefault(place, set())
-            if (thing, mark) in held or (thing, None) in held or mark is place:
-                continue
-            held.add((thing, mark))
-            self._called_at(place, thing)
-            for attribute, there in self._reads.get(place, ()):
-                self._read_of(thing, attribute, there)
-            queue += [(other, new or mark) for other, new in self._goes.get(place, ())]
-            if isinstance(place, tuple) and place[0] == "attribute" and isinstance(thing, str):
-                queue.append((ANY, mark))
+    def _hold(self, place: Place, things: int, mark: Place = None) -> None:
+        """Puts things into a place, from which they have yet to go on."""
+        held = self._held.setdefault(place, {})
+        new = things & ~held.get(mark, 0) & ~held.get(None, 0)
+        if new and mark is not place:
+            held[mark] = held.get(mark, 0) | new
+            self._waiting[place, mark] = self._waiting.get((place, mark), 0) | new
+
+    def _settle(self) -> None:
+        """Moves things to wherever their places go, until nothing moves."""
+        while self._waiting:
+            (place, mark), things = self._waiting.popitem()
+            for other, new in self._goes.get(place, ()):
+                self._hold(other, things, new or mark)
+            if isinstance(place, tuple) and place[0] == "attribute":
+                self._hold(ANY, things & self._kinds, mark)
+            for thing in self._of(things) if place in self._reads or place in self._calls else ():
+                self._called_at(place, thing)
+                for attribute, there in self._reads.get(place, ()):
+                    self._read_of(thing, attribute, there)
+
+    def _bit(self, thing: Thing) -> int:
+        if thing not in self._bits:
+            self._bits[thing] = 1 << len(self._things)
+            self._things.append(thing)
+            self._kinds |= self._bits[thing] if isinstance(thing, str) else 0
+        return self._bits[thing]
+
+    def _of(self, things: int) -> Iterator[Thing]:
+        while things:
+            last = things & -things
+            yield self._things[last.bit_length() - 1]
+            things ^= last
+
+    def _in(self, place: Place) -> int:
+        return reduce(or_, self._held.get(place, {}).values(), 0)
 
     def _targets(self, target: cst.CSTNode, key: str) -> Iterator[Place]:
         if type(target) is cst.Name and target in self.names.texts[key].standing:
@@ -275,7 +299,7 @@ class Instances:
             known = self.names.meaning(node, key)
             return set() if known else {("attribute", node.attr.value), SET, (node, "itself")}
         if type(node) is cst.Lambda:
-            self._hold((node, "itself"), node)
+            self._hold((node, "itself"), self._bit(node))
             return {(node, "itself")}
         if type(node) is not cst.Call:
             return {place for child in syntax.children(node) for place in self._places(child, key)}

@@ -104,6 +104,7 @@ class Names:
         imports: Mapping[str, Mapping[str, Import]],
     ):
         self._sources, self._functions, self._imports = sources, functions, imports
+        self._meant: dict[str, dict[str, str]] = {}
         self.texts = {key: variables_of(source.module) for key, source in sources.items()}
         self._nodes: dict[tuple[str, cst.CSTNode], Function] = {(f.key, f.node): f for f in functions.values()}
 
@@ -177,9 +178,15 @@ class Names:
             return ""
         if self.variable(head, key)[0] or self.definition(head, key):
             return ""
-        for path in self._sources[key].traced.paths():
-            for imported in self._imports.get(path, {}).values():
-                if imported.alias == word:
+        return self._imported(key).get(word, _USUAL.get(word, word)) + dot + rest
+
+    def _imported(self, key: str) -> dict[str, str]:
+        """What each name that the fragments of a definition import means; the first of those with one name."""
+        if key not in self._meant:
+            meant = self._meant[key] = dict[str, str]()
+            for path in self._sources[key].traced.paths():
+                for imported in self._imports.get(path, {}).values():
                     full = f"{imported.module}.{imported.name}" if imported.name else imported.module
-                    return (word if imported.module.startswith(f"{word}.") else full) + dot + rest
-        return _USUAL.get(word, word) + dot + rest
+                    whole = imported.module.startswith(f"{imported.alias}.")  # `import jax.numpy` binds `jax`
+                    meant.setdefault(imported.alias, imported.alias if whole else full)
+        return self._meant[key]

@@ -35,7 +35,7 @@ def data(tmp_path_factory) -> str:
     return str(path)
 
 
-@pytest.fixture(scope="module", params=["llama2_cpu", "qwen3_moe_cpu"])
+@pytest.fixture(scope="module", params=mostly_slow(["llama2_cpu", "qwen3_moe_cpu"], "llama2_cpu"))
 def expected(request, cache, data, tmp_path_factory):
     """The package, and what one device makes of it; the same with and without accumulation."""
     folder = tmp_path_factory.mktemp("one")

@@ -52,21 +52,27 @@ def compare_choices(package, meshes=(*EXPERT_MESHES, (2, 1, 4, 1), (1, 1, 1, 8),
             compare_choice(package, sizes, choices(which, 8, 5, 8, active), factor)
 
 
+def with_gradients(function):
+    """Of what experts give, times `into`, summed."""
+
+    def summed(experts, x, weights, chosen, into):
+        return jnp.sum(into * function(experts, x, weights, chosen))
+
+    return jax.jit(jax.value_and_grad(summed, argnums=(0, 1, 2)))
+
+
+dense_loop = with_gradients(densely)  # compiled once for all meshes
+
+
 def compare_choice(package, sizes: tuple[int, int, int, int], chosen: np.ndarray, factor: float) -> None:
     """On 8 devices, 5 tokens each: what a dense loop gives, and only by the way that there is room for."""
     config = dataclasses.replace(small(package), experts=8, expert_width=24, exchange_factor=factor, init_std=0.5)
     experts, rng = package.model.Experts(config, nnx.Rngs(0)), np.random.default_rng(0)
     x, into = (jnp.asarray(rng.normal(size=(8, 5, config.width)), jnp.float32) for _ in range(2))
-    weights = jnp.asarray(rng.random(chosen.shape), jnp.float32)
+    inputs = x, jnp.asarray(rng.random(chosen.shape), jnp.float32), jnp.asarray(chosen), into
     data, fsdp, expert, _ = sizes
     share = chosen.size // (data * fsdp * expert)
     travels = most_rows(chosen, data * fsdp, expert) <= math.ceil(factor * share)
-
-    def with_gradients(function):
-        def summed(experts, x, weights):
-            return jnp.sum(into * function(experts, x, weights, jnp.asarray(chosen)))
-
-        return jax.jit(jax.value_and_grad(summed, argnums=(0, 1, 2)))
 
     other = "gather_and_dispatch" if travels and expert > 1 else "exchange"
     function = getattr(package.model, other)
@@ -74,12 +80,12 @@ def compare_choice(package, sizes: tuple[int, int, int, int], chosen: np.ndarray
     def broken(*arguments):
         return jnp.nan * function(*arguments)
 
-    expected, mesh = with_gradients(densely)(experts, x, weights), expert_mesh(package, *sizes)
+    expected, mesh = dense_loop(experts, *inputs), expert_mesh(package, *sizes)
     with jax.set_mesh(mesh):
         layout = package.parallel.abstract(lambda: package.model.Experts(config, nnx.Rngs(0)), mesh)
         placed = jax.device_put(experts, jax.tree.map(lambda leaf: leaf.sharding, layout))
         setattr(package.model, other, broken)
-        found = with_gradients(package.model.apply_experts)(placed, x, weights)
+        found = with_gradients(package.model.apply_experts)(placed, *inputs)
         setattr(package.model, other, function)
     close(found, expected)
     print(sizes, "rows travel" if travels else "experts travel")

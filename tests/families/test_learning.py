@@ -210,7 +210,8 @@ def test_a_run_with_moments_in_bfloat16_goes_on_to_the_bit(llama, tmp_path):
     run_twice(llama["train/wsd"], tmp_path, moments_dtype="bfloat16", layers=2)
 
 
-@pytest.mark.parametrize("architecture", mostly_slow(ARCHITECTURES, "llama2"))
+@pytest.mark.slow
+@pytest.mark.parametrize("architecture", ARCHITECTURES)
 def test_a_run_with_muon_goes_on_to_the_bit(architecture, tmp_path):
     """AdamW keeps nothing of Muon's matrices, nor Muon of AdamW's parameters."""
     run_twice(woven(architecture, ["train/muon", "train/ema"], tmp_path), tmp_path)

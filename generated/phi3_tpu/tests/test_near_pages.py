@@ -20,6 +20,8 @@ CONFIG = dataclasses.replace(SMALL, width=PRESETS["tiny"].width, init_std=0.1)
 
 SEEN = seen_at_most(CONFIG)
 
+LONGEST = 2 * SEEN + 64
+
 TEXT = np.random.default_rng(0).integers(0, CONFIG.vocab_size, (2, 2 * SEEN - 7)).tolist()
 
 
@@ -29,20 +31,25 @@ def model():
 
 
 def engine(model, **settings):
-    sizes = {"max_rows": 1, "max_length": 2 * SEEN + 64, "page_size": 4, "chunk": 16}
-    return Engine(CONFIG, model, set(), EngineSettings(**sizes | settings))
+    sizes = {"max_rows": 1, "max_length": LONGEST, "page_size": 4, "chunk": 16, "guesses": 2}
+    return Engine(CONFIG, model, set(), EngineSettings(**sizes | {"cache_tokens": 6 * SEEN + 400} | settings))
+
+
+@jax.jit
+def forward(model, tokens):
+    return jax.nn.log_softmax(model(tokens))
 
 
 def check_against_training(model, request):
     """Its scores are those of one pass over the whole text."""
-    text = np.array([request.prompt + request.tokens])
-    logprobs = np.asarray(jax.jit(lambda tokens: jax.nn.log_softmax(model(tokens)))(text))[0]
-    places = np.arange(len(request.prompt) - 1, text.size - 1)
-    np.testing.assert_allclose(request.logprobs, logprobs[places, request.tokens], atol=1e-4)
+    text = np.zeros((1, LONGEST), np.int32)
+    text[0, : len(request.text)] = request.text
+    places = np.arange(len(request.prompt) - 1, len(request.text) - 1)
+    np.testing.assert_allclose(request.logprobs, forward(model, text)[0, places, request.tokens], atol=1e-4)
 
 
 def test_a_text_holds_the_pages_that_its_next_token_sees(model):
-    subject, most = engine(model, guesses=2), 0
+    subject, most = engine(model), 0
     request = subject.add(TEXT[0], Sampling(max_tokens=40))
     while subject.queued or subject.running:
         subject.step()
@@ -69,11 +76,11 @@ def test_pages_that_a_device_has_no_room_for_are_an_error(model, monkeypatch):
     stats = {"bytes_limit": 2**20, "bytes_in_use": 0}
     monkeypatch.setattr(jax, "local_devices", lambda: [SimpleNamespace(memory_stats=lambda: stats)])
     with pytest.raises(InputError, match=r"--max-rows 64: layers that see .* need \d+\.\d GiB .*: give a lower one"):
-        engine(model, max_rows=64)
+        engine(model, max_rows=64, cache_tokens=0)
 
 
 def test_what_other_texts_have_written_over_is_computed_again(model):
-    subject, sampling = engine(model, cache_tokens=6 * SEEN + 400), Sampling(max_tokens=3)
+    subject, sampling = engine(model), Sampling(max_tokens=3)
     first, again, other = (subject.generate([TEXT[i]], sampling)[0] for i in (0, 0, 1))
     assert (first.cached, again.cached, other.cached) == (0, 2 * SEEN - 8, 0)
     assert len(subject.pool.found) == 2 * (len(TEXT[0]) // 4)  # those of both, in layers that see all tokens
