@@ -509,6 +509,9 @@ def prepare(
         remove_halves(folder)
     if not sum(counts.values()):
         raise InputError(f"{source}: holds no documents: give another source")
+    tokens = open_prepared(str(folder), counts, token_type(load_tokenizer(tokenizer, special_tokens)))
+    if not any(len(tokens[i]) > 1 for i in range(len(tokens))):
+        raise InputError(f"{source}: none of its documents has two tokens: give longer ones")
     if stats != [(stat.st_size, stat.st_mtime_ns) for stat in map(Path.stat, files)]:  # each worker has read it anew
         raise InputError(f"{source}: has changed since this began: start again, which writes anew what has changed")
     describe(counts)

@@ -232,7 +232,7 @@ class Classes:
         self._where[name] = source.where(node)
         self._bases[name] = [syntax.dotted(base.value) for base in node.bases]
         for below in syntax.below(node, cst.AnnAssign, cst.Assign):
-            target = syntax.dotted(below.target if isinstance(below, cst.AnnAssign) else below.targets[0].target)
+            target = syntax.dotted(next(targets_of(below)))
             if target == "self.config":
                 self.has_config.add(name)
             if isinstance(below, cst.AnnAssign) and target.startswith("self."):

@@ -161,8 +161,8 @@ class Instances:
             for place in self._targets(node.name, key):
                 self._hold(place, self._bit(node))
         for below in own_nodes(node):
-            if type(below) in (cst.Return, cst.Yield) and below.value:
-                self._give(node, self._places(below.value, key))
+            if type(below) in (cst.Return, cst.Yield) and (value := getattr(below, "value", None)):
+                self._give(node, self._places(value, key))
 
     def _read_call(self, node: cst.Call, key: str) -> None:
         given = [(a.keyword.value if a.keyword else "", self._places(a.value, key)) for a in node.args]

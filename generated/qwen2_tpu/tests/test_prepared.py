@@ -147,12 +147,14 @@ def test_what_prepared_data_cannot_be_used_for_is_named(prepared, tmp_path):
 
 
 def test_what_cannot_be_prepared_is_named(prepared, tmp_path):
-    texts, tokens, _ = prepared
+    texts, tokens, tokenizer = prepared
     assert "was prepared from other files, or for another tokenizer" in refusal(texts, tokens, "--tokenizer=bytes")
     (tmp_path / "bad.jsonl").write_text('{"text": "a"}\n{"text"')
     assert "must not be in" in refusal(tmp_path, tmp_path / "out", "--tokenizer=bytes")
     (tmp_path / "blank.jsonl").write_text("\n\n")
     assert "holds no documents" in refusal(tmp_path / "blank.jsonl", tmp_path / "none", "--tokenizer=bytes")
+    empty = write_jsonl(tmp_path / "empty.jsonl", [""] * 9)
+    assert "none of its documents has two tokens" in refusal(empty, tmp_path / "void", "--tokenizer", tokenizer)
     assert "bad.jsonl:2: must be JSON with a field text" in refusal(
         tmp_path / "bad.jsonl", tmp_path / "half", "--tokenizer=bytes"
     )
