@@ -7,7 +7,7 @@ COVERED ?= $(or $(TMPDIR),/tmp)/loomax-coverage
 # tests, the demo and the compiler for absent hardware run on the host's processor
 export JAX_PLATFORMS ?= cpu
 
-.PHONY: help setup setup-test demo test test-all test-generator test-woven test-packages coverage lint style types check build loc bench clean
+.PHONY: help setup setup-test demo test test-all test-generator test-woven test-packages coverage lint style types check build loc modularity features bench clean
 
 help:
 	@echo "make demo    build llama2 for this machine, train it on real text, resume it, sample from it"
@@ -18,6 +18,7 @@ help:
 	@echo "make build   weave every package of generated/packages.toml again"
 	@echo "make check   fail where generated/ has drifted from the fragments"
 	@echo "make loc     measure modularity: fragment lines against generated lines"
+	@echo "make modularity  write what is measured to docs/modularity.md; make features, its last table, in minutes"
 	@echo "make bench   speed of the generator and of training, as ratios (takes minutes)"
 
 .venv/packages: pyproject.toml
@@ -135,6 +136,19 @@ build: setup
 
 loc: setup
 	$(BIN)/gen loc
+
+# without what each fragment makes, which is long; the table of features, which takes minutes, by `make features`
+modularity: setup
+	{ sed '/^<!-- loc/q' $(PAGE); $(BIN)/gen loc --markdown | sed '/^\*\*What a fragment/,/^Lines of code in all/d'; \
+		sed -n '/^\*\*What a feature/,$$p' $(PAGE); } > $(PAGE).new && mv $(PAGE).new $(PAGE)
+
+features: setup
+	{ sed -n '/^\*\*What a feature/q;p' $(PAGE); $(BIN)/gen loc --markdown $(addprefix --feature ,$(FEATURES)) | \
+		sed -n '/^\*\*What a feature/,$$p'; } > $(PAGE).new && mv $(PAGE).new $(PAGE)
+
+PAGE := docs/modularity.md
+FEATURES := $(addprefix model/,rope grouped_queries experts load_balance sliding_window qk_norm attention_soft_cap \
+	attention_sinks yarn lora layers_ahead) data/packing
 
 bench: setup-test
 	$(BIN)/python benchmarks/weaving.py
