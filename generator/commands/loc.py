@@ -40,7 +40,12 @@ def tables(report: dict) -> list[Table]:
     restated = report["restated"]
     result = [
         Table("Source", heads, [*source, row("(the generator itself)", report["generator"])], code_note),
-        Table("Generated", heads, made, "Equal: the same text but for the first line, which names the package."),
+        Table(
+            "Generated",
+            heads,
+            made,
+            "Files are equal if they differ in their first line alone, which names the package.",
+        ),
         Table("Generated lines for each source line", ("", "lines", "code"), ratios),
         Table(
             "What an architecture adds",

@@ -17,12 +17,12 @@ from generator.code import syntax
 from generator.language.grammar import own_nodes
 from generator.thread.calls import CallGraph
 from generator.thread.functions import ASSIGNING, targets_of
+from generator.thread.things import Thing, Things
 from generator.thread.wrappers import WRAPPERS
 
 # A variable; ("attribute", name); a function or a lambda, for what it gives; a call that is not known, for what that
 # gives; (node, "itself") for a lambda, for an attribute that is a method, and for all that a call gets.
 Place = Hashable
-Thing = str | cst.CSTNode  # a class, for its instances too, or a function
 # An attribute whose name is computed, where it is read and where it is set; a method whose name is computed.
 ANY, SET, METHOD = ("any", ""), ("set", ""), ("method", "")
 
@@ -57,10 +57,8 @@ class Instances:
     def __init__(self, graph: CallGraph):
         self.graph, self.names = graph, graph.names
         self._known = {(graph.functions[call.caller].key, call.node): call for call in graph.calls}
-        self._things: list[Thing] = []  # each is a bit in sets of things, which are integers
-        self._bits: dict[Thing, int] = {}
-        self._kinds = 0  # those that are classes
-        self._held: dict[Place, dict[Place, int]] = {}  # the things in a place, by their marks
+        self._things = Things()
+        self._held: dict[Place, dict[Place, int]] = {}  # the set of things in a place, by their marks
         self._waiting: dict[tuple[Place, Place], int] = {}  # those that have yet to go on from there
         self._goes: dict[Place, set[tuple[Place, Place]]] = {}  # to which places, and with what mark
         self._reads: dict[Place, list[tuple[str, Place]]] = {}  # the attributes that are read of what a place holds
@@ -74,7 +72,7 @@ class Instances:
         ]
         calls = [(node, key) for node, key in self._nodes if isinstance(node, cst.Call)]
         self._takers = {(self.names.taker(node.func, key), syntax.dotted(node.func)) for node, key in calls}
-        self._hold(METHOD, self._bit("*"))
+        self._hold(METHOD, self._things.bit("*"))
         for (_, attribute), annotation in graph.classes.stated.items():
             self._state(("attribute", attribute), annotation)
         for read in (self._read_annotation, self._read):
@@ -96,8 +94,8 @@ class Instances:
 
     def classes(self, expression: cst.BaseExpression, key: str) -> set[str]:
         """The classes that the value of an expression may be of; `*` for a method of any."""
-        held = reduce(or_, map(self._in, self._places(expression, key)), 0)
-        return {thing for thing in self._of(held) if isinstance(thing, str)}
+        sets = (things for place in self._places(expression, key) for things in self._held.get(place, {}).values())
+        return {thing for thing in self._things.of(reduce(or_, sets, 0)) if isinstance(thing, str)}
 
     def is_foreign(self, node: cst.CSTNode, key: str) -> bool:
         """Whether a name is annotated to be of no class of the package."""
@@ -136,7 +134,7 @@ class Instances:
         elif type(node) is cst.Lambda:
             self._give(node, self._places(node.body, key))
         elif type(node) is cst.ClassDef and node in self._classes:
-            self._hold((None, node.name.value), self._bit(node.name.value))
+            self._hold((None, node.name.value), self._things.bit(node.name.value))
         elif type(node) is cst.Attribute and not self.names.meaning(node, key):
             for place in self._places(node.value, key):
                 self._reads.setdefault(place, []).append((node.attr.value, (node, "itself")))
@@ -156,10 +154,10 @@ class Instances:
         scope = self.names.variable(node.name, key)[0]
         if scope and isinstance(scope.node, cst.ClassDef) and scope.node in self._classes:  # its `self`, or its `cls`
             for parameter in node.params.params[:1]:
-                self._hold(self.names.variable(parameter.name, key), self._bit(self._classes[scope.node]))
+                self._hold(self.names.variable(parameter.name, key), self._things.bit(self._classes[scope.node]))
         else:
             for place in self._targets(node.name, key):
-                self._hold(place, self._bit(node))
+                self._hold(place, self._things.bit(node))
         for below in own_nodes(node):
             if type(below) in (cst.Return, cst.Yield) and (value := getattr(below, "value", None)):
                 self._give(node, self._places(value, key))
@@ -213,7 +211,7 @@ class Instances:
         """A method of an instance; what a property gives."""
         for name in self.graph.methods(thing, attribute) if isinstance(thing, str) and thing != "*" else ():
             method = self.graph.functions[name].node
-            self._hold(place, self._bit(method))
+            self._hold(place, self._things.bit(method))
             self._give(place, [method] if method.decorators else ())
 
     def _give_all(self, function: Thing, given: Iterable[Place]) -> None:
@@ -226,7 +224,7 @@ class Instances:
     def _state(self, place: Place, annotation: str) -> None:
         """A place holds what its annotation names; where that may be anything, what it is given too."""
         for name in self.graph.classes.mentioned(annotation):
-            self._hold(place, self._bit(name))
+            self._hold(place, self._things.bit(name))
         if annotation and not _OPAQUE.search(annotation):
             self._stated.add(place)
 
@@ -252,27 +250,11 @@ class Instances:
             for other, new in self._goes.get(place, ()):
                 self._hold(other, things, new or mark)
             if isinstance(place, tuple) and place[0] == "attribute":
-                self._hold(ANY, things & self._kinds, mark)
-            for thing in self._of(things) if place in self._reads or place in self._calls else ():
+                self._hold(ANY, things & self._things.classes, mark)
+            for thing in self._things.of(things) if place in self._reads or place in self._calls else ():
                 self._called_at(place, thing)
                 for attribute, there in self._reads.get(place, ()):
                     self._read_of(thing, attribute, there)
-
-    def _bit(self, thing: Thing) -> int:
-        if thing not in self._bits:
-            self._bits[thing] = 1 << len(self._things)
-            self._things.append(thing)
-            self._kinds |= self._bits[thing] if isinstance(thing, str) else 0
-        return self._bits[thing]
-
-    def _of(self, things: int) -> Iterator[Thing]:
-        while things:
-            last = things & -things
-            yield self._things[last.bit_length() - 1]
-            things ^= last
-
-    def _in(self, place: Place) -> int:
-        return reduce(or_, self._held.get(place, {}).values(), 0)
 
     def _targets(self, target: cst.CSTNode, key: str) -> Iterator[Place]:
         if type(target) is cst.Name and target in self.names.texts[key].standing:
@@ -299,7 +281,7 @@ class Instances:
             known = self.names.meaning(node, key)
             return set() if known else {("attribute", node.attr.value), SET, (node, "itself")}
         if type(node) is cst.Lambda:
-            self._hold((node, "itself"), self._bit(node))
+            self._hold((node, "itself"), self._things.bit(node))
             return {(node, "itself")}
         if type(node) is not cst.Call:
             return {place for child in syntax.children(node) for place in self._places(child, key)}
