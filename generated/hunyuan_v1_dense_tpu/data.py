@@ -461,10 +461,9 @@ def prepare(
     inside = source and Path(source).expanduser().resolve() in (folder, *folder.parents)
     if inside or any(folder in file.resolve().parents for file in files):
         raise InputError(f"{out}: must not be in {source}, nor that in it: give another folder")
-    stats = [(stat.st_size, stat.st_mtime_ns) for stat in map(Path.stat, files)]
-    plan = plan_shards(files, [size for size, _ in stats])
-    state = dict(zip(files, stats, strict=True))
-    names = [name_shard([(str(x), *state[x]) for x in group], part, parts) for group, part, parts in plan]
+    stats = {file: (file.stat().st_size, file.stat().st_mtime_ns) for file in files}
+    plan = plan_shards(files, [size for size, _ in stats.values()])
+    names = [name_shard([(str(x), *stats[x]) for x in group], part, parts) for group, part, parts in plan]
     wanted = {"source": source, "text_field": text_field}
     wanted |= {"tokenizer": identity(load_tokenizer(tokenizer, special_tokens))}
     there = read_description(out)
@@ -507,12 +506,10 @@ def prepare(
         raise Stop(f"{out}: stopped: the same command goes on with it", ExitCode.PREEMPTED) from None
     finally:
         remove_halves(folder)
-    if not sum(counts.values()):
-        raise InputError(f"{source}: holds no documents: give another source")
     tokens = open_prepared(str(folder), counts, token_type(load_tokenizer(tokenizer, special_tokens)))
     if not any(len(tokens[i]) > 1 for i in range(len(tokens))):
-        raise InputError(f"{source}: none of its documents has two tokens: give longer ones")
-    if stats != [(stat.st_size, stat.st_mtime_ns) for stat in map(Path.stat, files)]:  # each worker has read it anew
+        raise InputError(f"{source}: holds no documents of two tokens or more: give another source")
+    if stats != {file: (file.stat().st_size, file.stat().st_mtime_ns) for file in files}:  # workers read it anew
         raise InputError(f"{source}: has changed since this began: start again, which writes anew what has changed")
     describe(counts)
     for old in {*folder.glob("tokens-*")} - {folder / name for name in names}:  # of files before they were repaired

@@ -154,7 +154,7 @@ def test_what_cannot_be_prepared_is_named(prepared, tmp_path):
     (tmp_path / "blank.jsonl").write_text("\n\n")
     assert "holds no documents" in refusal(tmp_path / "blank.jsonl", tmp_path / "none", "--tokenizer=bytes")
     empty = write_jsonl(tmp_path / "empty.jsonl", [""] * 9)
-    assert "none of its documents has two tokens" in refusal(empty, tmp_path / "void", "--tokenizer", tokenizer)
+    assert "holds no documents of two tokens" in refusal(empty, tmp_path / "void", "--tokenizer", tokenizer)
     assert "bad.jsonl:2: must be JSON with a field text" in refusal(
         tmp_path / "bad.jsonl", tmp_path / "half", "--tokenizer=bytes"
     )
