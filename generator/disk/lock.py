@@ -62,7 +62,7 @@ class Lock:
     """The content of gen.lock, without its seal.
 
     Attributes:
-        parts: what was asked for besides training, by name.
+        parts: what was asked for besides training, by name; not in the file where it is nothing.
         generator: `{"sha256": ..., "version": ...}` of the generator that wove the package.
         tools: name -> version of the tools that shape text.
         inputs: source path -> sha256.
@@ -84,7 +84,7 @@ class Lock:
     @cached_property
     def text(self) -> str:
         """The file, seal included."""
-        table = {name: getattr(self, name) for name in Lock.__annotations__}
+        table = {name: getattr(self, name) for name in Lock.__annotations__ if name != "parts" or self.parts}
         seal = sha256(json.dumps(table, sort_keys=True, ensure_ascii=False).encode())
         return json.dumps(table | {"seal": seal}, indent=2, sort_keys=True, ensure_ascii=False) + "\n"
 
@@ -217,9 +217,9 @@ def parse_lock(text: str) -> Lock:
     """Checks what was read: a lock decides which files a build may delete."""
     table = json.loads(text)
     fields = Lock.__annotations__
-    if not isinstance(table, dict) or set(table) != {*fields, "seal"}:
+    if not isinstance(table, dict) or {*table, "parts"} != {*fields, "seal"}:
         raise ValueError(f"it must hold {', '.join(sorted(fields))} and seal")
-    parts = table.pop("parts")
+    parts = table.pop("parts", [])
     if not isinstance(parts, list) or not all(isinstance(name, str) for name in parts) or parts != sorted({*parts}):
         raise ValueError("parts is not a sorted list of names")
     for key, kind in fields.items():

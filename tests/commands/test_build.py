@@ -121,7 +121,7 @@ class TestWriting:
         other = (tmp_path / "other place/llama_cpu/gen.lock").read_bytes()
         assert workshop.tree("llama_cpu")["gen.lock"] == other
         lock = json.loads(other)
-        assert sorted(lock) == ["architecture", "generator", "inputs", "outputs", "parts", "seal", "target", "tools"]
+        assert sorted(lock) == ["architecture", "generator", "inputs", "outputs", "seal", "target", "tools"]
         assert sorted(lock["outputs"]) == [path for path in PACKAGE if path != "gen.lock"]
         assert sorted(lock["tools"]) == ["jinja2", "libcst", "pytokens", "ruff"]
         assert lock["generator"]["sha256"] == generator_hash()
