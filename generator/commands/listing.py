@@ -31,7 +31,7 @@ def listing(project: Project) -> dict[str, list[dict]]:
         found[kind].sort(key=lambda entry: entry["name"])
     files = [root / PACKAGE_FILE for root in project.roots if (root / PACKAGE_FILE).is_file()]
     tables = [parse_toml(read_text(path), str(path)).get("parts", {}) for path in files]
-    found["parts"] = [{"name": name, "title": part["title"]} for table in tables for name, part in table.items()]
+    found["parts"] = [{"name": name, "title": str(part.get("title", ""))} for table in tables for name, part in table.items()]
     found["packages"] = [
         {
             **combination._asdict(),
