@@ -18,6 +18,7 @@ from generator.package.package import Package
 from generator.package.proof import check_files
 from generator.package.render import render_files
 from generator.recipe.library import Library
+from generator.recipe.parts import ALL
 from generator.recipe.recipe import Recipe, select
 from generator.thread.thread import thread, threaded_names
 from generator.weave.adapt import Need
@@ -30,29 +31,34 @@ from generator.weave.specialise import specialise
 from generator.weave.splice import weave_splices
 
 
-def weave(architecture: str, target: str, library: Library, without: Collection[str] = ()) -> Package:
+def weave(
+    architecture: str, target: str, library: Library, without: Collection[str] = (), parts: Collection[str] = (ALL,)
+) -> Package:
     """Weaves one package.
 
     Args:
         architecture, target: names in the library.
         library: every source text; nothing else is read.
         without: fragments to leave out of what the architecture and the target select.
+        parts: what the package can do besides training, "all" for whatever there is.
 
     Returns:
         The package without gen.lock and gen.map.
     """
     try:
-        return _weave(architecture, target, library, without)
+        return _weave(architecture, target, library, without, parts)
     except RecursionError:
-        fragments = select(architecture, target, library, without).fragments
+        fragments = select(architecture, target, library, without, parts).fragments
         depths = {fragment.path: _depth(library.files[fragment.path]) for fragment in fragments}
         path = max(depths, key=lambda path: depths[path][0])
         remedy = "Write it flatter: a table or a loop in place of many branches."
         raise LoomError("nested too deeply", f"{path}:{depths[path][1]}", remedy) from None
 
 
-def _weave(architecture: str, target: str, library: Library, without: Collection[str]) -> Package:
-    recipe = select(architecture, target, library, without)
+def _weave(
+    architecture: str, target: str, library: Library, without: Collection[str], parts: Collection[str]
+) -> Package:
+    recipe = select(architecture, target, library, without, parts)
     fragments = {fragment.name: _filled(fragment, recipe) for fragment in recipe.fragments}
     splices = [splice for fragment in fragments.values() for splice in fragment.splices]
     providers = _provided(fragments.values(), list(recipe.package_file.data.folders))
@@ -84,6 +90,7 @@ def _weave(architecture: str, target: str, library: Library, without: Collection
         name=recipe.name,
         architecture=architecture,
         target=target,
+        parts=tuple(sorted(parts)),
         files=dict(sorted(files.items())),
         origins=dict(sorted(origins.items())),
         inputs=_inputs(recipe, templates),

@@ -71,7 +71,7 @@ class Files:
                     self.files[name] = path.read_text()
 
 
-def weave_files(architecture: str, target: str, library: Files) -> Package:
+def weave_files(architecture: str, target: str, library: Files, parts: tuple[str, ...] = ()) -> Package:
     """A file for each folder of the selected fragments, with their code; a stand-in for `generator.weaver.weave`."""
     paths = [f"templates/architectures/{architecture}.toml", f"targets/{target}/target.toml"]
     for kind, name, path in zip(("architecture", "target"), (architecture, target), paths, strict=True):
@@ -99,7 +99,7 @@ def weave_files(architecture: str, target: str, library: Files) -> Package:
     files = {file: "\n".join(lines) + "\n" for file, lines in texts.items()}
     files["docs/README.md"] = f"# {architecture} on {target}\n"
     inputs = {path: sha256(library.files[path].encode()).hexdigest() for path in sorted(paths)}
-    return Package(f"{architecture}_{target}", architecture, target, files, origins, inputs)
+    return Package(f"{architecture}_{target}", architecture, target, files, origins, inputs, parts)
 
 
 class Workshop:

@@ -21,11 +21,11 @@ if TYPE_CHECKING:
     from generator.recipe.library import Library
 
 
-def weave(architecture: str, target: str, library: Library) -> Package:
+def weave(architecture: str, target: str, library: Library, parts: tuple[str, ...]) -> Package:
     """Weaves in memory; imported late, because the libraries behind it take most of a short command's time."""
     from generator.weaver import weave as run
 
-    return run(architecture, target, library)
+    return run(architecture, target, library, parts=parts)
 
 
 @dataclass(frozen=True)
@@ -56,13 +56,16 @@ class Asked:
     def reasons(self) -> list[str]:
         """Why the lock cannot say what a build makes now; empty where it can."""
         try:
-            return self.prints.changes(read_lock(self.folder, self.combination))
+            lock = read_lock(self.folder, self.combination)
+            other = [] if lock.parts == self.combination.parts else ["it has other parts"]
+            return other + self.prints.changes(lock)
         except LoomError as error:
             return [f"{LOCK} {error.message}"]
 
     def package(self, library: Library | None = None) -> Package:
         """What is woven now, or from another library."""
-        return weave(*self.combination, library or self.project.library())
+        architecture, target, parts = self.combination
+        return weave(architecture, target, library or self.project.library(), parts)
 
     def woven(self) -> dict[str, bytes]:
         """The bytes of all files, the map and the lock included."""

@@ -61,6 +61,7 @@ def points_(architecture: str | None, as_json: bool) -> None:
 @gen.command("build", **NO_ONE)
 @click.argument("architecture", metavar="[ARCH]", required=False)
 @click.option("--target", metavar="T", help="What the package is to run on; see gen list.")
+@click.option("--with", "parts", metavar="PART", multiple=True, help="What it can do besides training; all; none.")
 @click.option("--all", "everything", is_flag=True, help="Build every package of packages.toml, or all built before.")
 @click.option("--out", metavar="DIR", type=PATH, help="Put the package's folder into DIR.")
 @click.option("--own", metavar="DIR", type=PATH, help="Start a project of your own in DIR.")
@@ -69,13 +70,16 @@ def points_(architecture: str | None, as_json: bool) -> None:
 def build_(
     architecture: str | None,
     target: str | None,
+    parts: tuple[str, ...],
     everything: bool,
     out: Path | None,
     own: Path | None,
     dry_run: bool,
     force: bool,
 ) -> None:
-    """Build the package of an architecture for a target.
+    """Build the package of an architecture for a target: a trainer, and the parts that it is built --with.
+
+    Without --with it has the parts that packages.toml lists, or that it was built with before.
 
     It goes to generated/ARCH_T, or to DIR/ARCH_T. Only files whose bytes change are written. A file that was edited
     since the last build, or that gen did not make, is never overwritten or deleted without --force: it is listed, and
@@ -91,23 +95,26 @@ def build_(
     if everything == bool(architecture) or everything == bool(target):
         remedy = "Write gen build ARCH --target=T, or gen build --all; gen list shows what there is."
         raise LoomError("build needs an architecture and a target, or --all", remedy=remedy)
-    if own and (everything or out or dry_run or force):
-        raise LoomError("--own goes with ARCH and --target alone", remedy="Leave the other options out.")
+    if (own and (everything or out or dry_run or force)) or (parts and everything):
+        name = "--own" if own else "--with"
+        raise LoomError(f"{name} goes with ARCH and --target alone", remedy="Leave the other options out.")
     there = f" --out {out}" if out else ""
-    if own and architecture and target:
-        from generator.commands.own import start
-
-        click.echo(start(project, Combination(architecture, target), own))
-        return
     if architecture and target:
-        combination, listed = Combination(architecture, target), project.listed()
+        listed, given = project.listed(), tuple(sorted({*parts} - {"none"}))
+        given = given if parts else project.parts_of(f"{architecture}_{target}")
+        combination = Combination(architecture, target, given)
+        if own:
+            from generator.commands.own import start
+
+            click.echo(start(project, combination, own))
+            return
         asked = Asked(project, combination, Fingerprints(project.roots), out or project.generated)
         built = asked.build(force, dry_run)
         _report_built(built, combination.command + there, force, dry_run)
         if out is None and listed is not None and combination not in listed:
             path = project.show(project.generated / PACKAGES)
-            click.echo(f"note: {combination.name} is not in {path}; to keep it, add", err=True)
-            click.echo(f'\n[[package]]\narchitecture = "{architecture}"\ntarget = "{target}"', err=True)
+            click.echo(f"note: {combination.name} is not in {path} like this; to keep it, write", err=True)
+            click.echo(combination.entry, err=True, nl=False)
         return
     total, failed = len(project.packages()), False
     if not total:

@@ -7,10 +7,12 @@ from pathlib import Path
 from generator.commands.citation import title_and_citation
 from generator.commands.tables import Table
 from generator.disk.lock import LOCK
-from generator.disk.look import files_below
+from generator.disk.look import files_below, read_text
 from generator.disk.project import Project
 from generator.errors import LoomError
+from generator.recipe.toml import parse_toml
 
+PACKAGE_FILE = "templates/package.toml"
 PLACES = {
     "architectures": ("templates/architectures", ".toml"),
     "targets": ("targets", "/target.toml"),
@@ -27,6 +29,9 @@ def listing(project: Project) -> dict[str, list[dict]]:
                 _entry(root, folder, name, suffix) for name in files_below(root / folder) if _is(name, suffix)
             ]
         found[kind].sort(key=lambda entry: entry["name"])
+    files = [root / PACKAGE_FILE for root in project.roots if (root / PACKAGE_FILE).is_file()]
+    tables = [parse_toml(read_text(path), str(path)).get("parts", {}) for path in files]
+    found["parts"] = [{"name": name, "title": str(part.get("title", ""))} for table in tables for name, part in table.items()]
     found["packages"] = [
         {
             **combination._asdict(),
@@ -56,8 +61,8 @@ def _entry(root: Path, folder: str, name: str, suffix: str) -> dict:
 def tables(found: dict[str, list[dict]]) -> list[Table]:
     """The listing as tables for people."""
     result = []
-    for kind in PLACES:
+    for kind in (*PLACES, "parts"):
         rows = [(entry["name"], entry["title"]) for entry in found[kind]] or [("(none)", "")]
         result.append(Table(kind.capitalize(), (kind.removesuffix("s"), "title"), rows))
-    rows = [(p["name"], "built" if p["built"] else "not built") for p in found["packages"]] or [("(none)", "")]
-    return [*result, Table("Packages", ("package", ""), rows)]
+    rows = [(p["name"], "built" if p["built"] else "not built", ", ".join(p["parts"])) for p in found["packages"]]
+    return [*result, Table("Packages", ("package", "", "parts"), rows or [("(none)", "", "")])]

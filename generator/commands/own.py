@@ -70,7 +70,7 @@ def start(project: Project, combination: Combination, folder: Path) -> str:
     asked.build()
     replace_file(folder / combination.name, BASE, dump_base(files))
     replace_file(folder, SETTINGS, b'# gen finds the project by this file: gen check, gen update\ngenerated = "."\n')
-    replace_file(folder, PACKAGES, _declared(HEAD + _entry(combination), combination, PACKAGES).encode())
+    replace_file(folder, PACKAGES, _declared(HEAD + combination.entry, combination, PACKAGES).encode())
     return (
         f"{show(folder)}: {combination.name} is yours to edit; in {show(folder)}, gen update takes in what gen brings"
     )
@@ -79,11 +79,7 @@ def start(project: Project, combination: Combination, folder: Path) -> str:
 def _listed_text(project: Project, path: Path) -> str:
     if kind_of(path):
         return read_text(path)
-    return HEAD + "".join(map(_entry, project.packages()))
-
-
-def _entry(combination: Combination) -> str:
-    return f'\n[[package]]\narchitecture = "{combination.architecture}"\ntarget = "{combination.target}"\n'
+    return HEAD + "".join(combination.entry for combination in project.packages())
 
 
 def _declared(text: str, combination: Combination, shown: str) -> str:

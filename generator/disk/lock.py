@@ -35,10 +35,11 @@ REMEDY = "Build the package again with --force; what gen would overwrite is list
 
 
 class Combination(NamedTuple):
-    """An architecture on a target: what one package is made from."""
+    """An architecture on a target, and parts: what one package is made from."""
 
     architecture: str
     target: str
+    parts: tuple[str, ...] = ()
 
     @property
     def name(self) -> str:
@@ -49,12 +50,19 @@ class Combination(NamedTuple):
         """The command that builds it."""
         return f"gen build {self.architecture} --target={self.target}"
 
+    @property
+    def entry(self) -> str:
+        """What lists it in packages.toml."""
+        parts = f"parts = {json.dumps(self.parts)}\n" if self.parts else ""
+        return f'\n[[package]]\narchitecture = "{self.architecture}"\ntarget = "{self.target}"\n{parts}'
+
 
 @dataclass(frozen=True)
 class Lock:
     """The content of gen.lock, without its seal.
 
     Attributes:
+        parts: what was asked for besides training, by name; not in the file where it is nothing.
         generator: `{"sha256": ..., "version": ...}` of the generator that wove the package.
         tools: name -> version of the tools that shape text.
         inputs: source path -> sha256.
@@ -63,6 +71,7 @@ class Lock:
 
     architecture: str
     target: str
+    parts: tuple[str, ...]
     generator: dict[str, str]
     tools: dict[str, str]
     inputs: dict[str, str]
@@ -70,12 +79,12 @@ class Lock:
 
     @property
     def combination(self) -> Combination:
-        return Combination(self.architecture, self.target)
+        return Combination(self.architecture, self.target, self.parts)
 
     @cached_property
     def text(self) -> str:
         """The file, seal included."""
-        table = {name: getattr(self, name) for name in Lock.__annotations__}
+        table = {name: getattr(self, name) for name in Lock.__annotations__ if name != "parts" or self.parts}
         seal = sha256(json.dumps(table, sort_keys=True, ensure_ascii=False).encode())
         return json.dumps(table | {"seal": seal}, indent=2, sort_keys=True, ensure_ascii=False) + "\n"
 
@@ -135,7 +144,8 @@ def with_records(package: Package, prints: Fingerprints) -> dict[str, bytes]:
     files = {path: text.encode() for path, text in package.files.items()}
     files[MAP] = dump(package.origins).encode()
     outputs = {path: sha256(data) for path, data in files.items()}
-    lock = Lock(package.architecture, package.target, prints.generator, prints.tools, package.inputs, outputs)
+    made_from = package.architecture, package.target, package.parts
+    lock = Lock(*made_from, prints.generator, prints.tools, package.inputs, outputs)
     return {**files, LOCK: lock.text.encode()}
 
 
@@ -197,7 +207,7 @@ def read_lock(folder: Path, asked: Combination | None = None, name: str = LOCK, 
         raise LoomError(f"is not a lock of gen: {error}", where, REMEDY) from None
     if broken:
         raise LoomError("is not as gen wrote it", where, REMEDY)
-    if asked not in (None, lock.combination):
+    if asked and asked.name != lock.combination.name:
         raise LoomError(f"is of {lock.combination.name}", where, REMEDY)
     return lock
 
@@ -207,9 +217,14 @@ def parse_lock(text: str) -> Lock:
     """Checks what was read: a lock decides which files a build may delete."""
     table = json.loads(text)
     fields = Lock.__annotations__
-    if not isinstance(table, dict) or set(table) != {*fields, "seal"}:
+    if not isinstance(table, dict) or {*table, "parts"} != {*fields, "seal"}:
         raise ValueError(f"it must hold {', '.join(sorted(fields))} and seal")
+    parts = table.pop("parts", [])
+    if not isinstance(parts, list) or not all(isinstance(name, str) for name in parts) or parts != sorted({*parts}):
+        raise ValueError("parts is not a sorted list of names")
     for key, kind in fields.items():
+        if key == "parts":
+            continue
         values = list(table[key].values()) if isinstance(table[key], dict) else [table[key]]
         if isinstance(table[key], dict) == (kind == "str") or not all(isinstance(value, str) for value in values):
             raise ValueError(f"{key} is not {'a string' if kind == 'str' else 'a table of strings'}")
@@ -220,4 +235,4 @@ def parse_lock(text: str) -> Lock:
     if not (table["architecture"].isidentifier() and table["target"].isidentifier()):
         raise ValueError("architecture and target must be names")
     del table["seal"]
-    return Lock(**table)
+    return Lock(**table, parts=tuple(parts))

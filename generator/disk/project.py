@@ -90,6 +90,16 @@ class Project:
     def _list(self) -> Listed | None:
         return read_listed(self.generated / PACKAGES, show(self.generated / PACKAGES))
 
+    def parts_of(self, name: str) -> tuple[str, ...]:
+        """The parts of a package: those that are listed, or that it was built with; none where that is not known."""
+        for combination in self.listed() or ():
+            if combination.name == name:
+                return combination.parts
+        try:
+            return read_lock(self.generated / name).parts
+        except LoomError:
+            return ()
+
     def locked_folders(self) -> list[Path]:
         """The folders in the output folder that hold a lock, by name."""
         if not self.generated.is_dir():
@@ -193,14 +203,18 @@ def read_listed(source: Path | str, shown: str) -> Listed | None:
     by_hand: list[Combination] = []
     for number, entry in enumerate(entries, 1):
         where = f"{shown} ([[package]] number {number})"
-        _check_keys(entry, {"architecture", "target", "by_hand"}, where)
+        _check_keys(entry, {"architecture", "target", "parts", "by_hand"}, where)
         words = entry.get("architecture"), entry.get("target")
         if not all(isinstance(word, str) and word.isidentifier() for word in words):
             remedy = 'Write architecture = "NAME" and target = "NAME".'
             raise LoomError("does not name its architecture and target", where, remedy)
-        if Combination(*words).name in [combination.name for combination in kept]:
-            raise LoomError(f"{Combination(*words).name} is listed twice", where, "Remove one of the two.")
-        kept.append(Combination(*words))
+        parts = entry.get("parts", [])
+        if not isinstance(parts, list) or not all(isinstance(part, str) for part in parts):
+            raise LoomError("parts is not a list of names", where, 'Write parts = ["NAME"]; gen list shows them.')
+        combination = Combination(*words, tuple(sorted({*parts})))
+        if combination.name in [other.name for other in kept]:
+            raise LoomError(f"{combination.name} is listed twice", where, "Remove one of the two.")
+        kept.append(combination)
         if not isinstance(entry.get("by_hand", False), bool):
             raise LoomError("by_hand is neither true nor false", where, "Write by_hand = true, or leave it out.")
         by_hand += kept[-1:] if entry.get("by_hand") else []

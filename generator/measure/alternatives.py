@@ -61,7 +61,7 @@ def _woven(choice: Choice, library: Library) -> dict[str, str]:
     recipe = choice.base
     name = f"{recipe.architecture}_other"
     _, trial = complete(choice, library, recipe.target, name, recipe.said("title"))
-    files = weave(name, recipe.target, trial.library).files
+    files = weave(name, recipe.target, trial.library, parts=recipe.parts).files
     return {path: text.replace(name, recipe.architecture) for path, text in files.items()}
 
 

@@ -51,7 +51,7 @@ def reach(project: Project, fragment: str, packages: Sequence[Combination]) -> R
     from generator.weaver import weave
 
     library = project.library()
-    recipes = [select(*combination, library) for combination in packages]
+    recipes = [select(it.architecture, it.target, library, parts=it.parts) for it in packages]
     often = Counter(selected.name for recipe in recipes for selected in recipe.fragments)
     compared = generated = 0
     for recipe in recipes:
@@ -67,7 +67,7 @@ def reach(project: Project, fragment: str, packages: Sequence[Combination]) -> R
         else:
             continue
         if other is not None:
-            own = weave(recipe.architecture, recipe.target, library, tests).files
+            own = weave(recipe.architecture, recipe.target, library, tests, recipe.parts).files
             generated += _changed(own, other) if often[fragment] else _changed(other, own)
             compared += 1
     lines = max(_selecting(fragment, recipes), default=0) if often[fragment] else 1  # by which it was added

@@ -265,9 +265,9 @@ def _blank(text: Traced, count: int) -> Traced:
 
 def documentation(recipe: Recipe, file: str, fragments: tuple[str, ...]) -> Traced:
     """The module docstring: the package file's for this file, else the titles of its fragments."""
-    table = recipe.package_file.data.documentation
+    table = recipe.merged("documentation")
     if file in table:
-        origin = recipe.package_file.origin("documentation", file)
+        origin = recipe.origin("documentation", file)
         opening = recipe.package_file.text.split("\n")[origin.line - 1].rstrip()
         first = origin.line + opening.endswith(('"""', "'''"))  # a long string may begin on the next line
         rendered = render_text(table[file], origin.path, recipe, first).strip()

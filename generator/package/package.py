@@ -14,6 +14,7 @@ class Package:
     Attributes:
         name: `ARCH_TARGET`, also the folder's name under generated/.
         architecture, target: the names that it was woven from.
+        parts: what was asked for besides training.
         files: path inside the package -> text, `gen.lock` and `gen.map` included, sorted by path.
         origins: for each woven Python file, for each line (from 0) its segments: (column, origin) in column order.
             A blank line has the origin of the line before it.
@@ -26,3 +27,4 @@ class Package:
     files: dict[str, str]
     origins: dict[str, list[list[tuple[int, Origin]]]]
     inputs: dict[str, str] = field(default_factory=dict)
+    parts: tuple[str, ...] = ()

@@ -27,13 +27,14 @@ def render_files(recipe: Recipe, layout: Layout, fields: list[Field]) -> tuple[d
         "extras": recipe.merged("extras"),
         "modules": sorted(file for file in layout.texts if "/" not in file),
         "commands": [file for file, text in layout.texts.items() if "\nif __name__ == " in text.text],
+        "parts": recipe.parts,
+        "other_parts": {n: p.title for n, p in recipe.package_file.data.parts.items() if n not in recipe.parts},
         "documentation": {file: _first_line(text.text) for file, text in layout.texts.items()},
     }
     files: dict[str, str] = {}
     used = []
     for output, path in recipe.merged("templates").items():
-        file = recipe.target_file if output in recipe.target_file.data.templates else recipe.package_file
-        where = str(file.origin("templates", output))
+        where = str(recipe.origin("templates", output))
         if path not in recipe.library.files:
             remedy = f"It is asked for as {output}; write it, or drop the line."
             raise LoomError("this template is missing", path or where, remedy)

@@ -83,7 +83,7 @@ class Search:
         self._trials = Trials(
             self._woven, edited, optional, library, lambda changed: with_heads(weave(changed), package.files)
         )
-        self._fragments = select(package.architecture, package.target, library).fragments
+        self._fragments = select(package.architecture, package.target, library, parts=package.parts).fragments
         self._peers = peers_of(self._fragments)
 
     def find(self, wanted: Iterable[Hunk]) -> Apart:

@@ -10,6 +10,7 @@ from generator.code.traced import Origin
 from generator.errors import LoomError, nearest
 from generator.language.fragment import Fragment
 from generator.recipe.library import Library
+from generator.recipe.parts import ALL, check_parts, chosen_parts, left_out
 from generator.recipe.pattern import Pattern, read_pattern
 from generator.recipe.rules import Neutral, Rule, read_neutral, read_rules
 from generator.recipe.schema import Architecture, Package, Target
@@ -32,6 +33,7 @@ class Recipe:
         settings: literals for `setting("...")`.
         presets: preset -> config field -> (value, the line that gives it).
         pattern: in which the layers repeat.
+        parts: what the package can do besides training.
         rules: what a checkpoint may choose; those of the architecture itself first, those for all families last.
         neutral: settings of checkpoints that change nothing.
     """
@@ -46,6 +48,7 @@ class Recipe:
     settings: dict[str, object]
     presets: Presets
     pattern: Pattern
+    parts: tuple[str, ...]
     rules: tuple[Rule, ...] = ()
     neutral: tuple[Neutral, ...] = ()
 
@@ -62,15 +65,28 @@ class Recipe:
         return said(self.lineage, key)
 
     def merged(self, key: str) -> dict:
-        """A table of the package file with that of the target on top."""
-        return {**getattr(self.package_file.data, key), **getattr(self.target_file.data, key)}
+        """A table of the package file, with those of its parts and that of the target on top."""
+        return {name: value for _, _, table in self._tables(key) for name, value in table.items()}
+
+    def origin(self, key: str, name: str) -> Origin:
+        """The line of an entry of a merged table."""
+        tables = reversed(self._tables(key))
+        return next(file.origin(*keys, name) for file, keys, table in tables if name in table)
+
+    def _tables(self, key: str) -> list[tuple[AnyFile, tuple[str, ...], dict]]:
+        file, target = self.package_file, self.target_file
+        parts = [(file, ("parts", part, key), getattr(file.data.parts[part], key, {})) for part in self.parts]
+        return [(file, (key,), getattr(file.data, key)), *parts, (target, (key,), getattr(target.data, key, {}))]
 
 
-def select(architecture: str, target: str, library: Library, without: Collection[str] = ()) -> Recipe:
+def select(
+    architecture: str, target: str, library: Library, without: Collection[str] = (), parts: Collection[str] = (ALL,)
+) -> Recipe:
     """Reads an architecture and a target, and finds their fragments.
 
     Args:
         without: fragments to leave out of what they select.
+        parts: what the package can do besides training.
     """
     if architecture not in library.architectures():
         raise LoomError(f"unknown architecture {architecture!r}", None, nearest(architecture, library.architectures()))
@@ -81,11 +97,15 @@ def select(architecture: str, target: str, library: Library, without: Collection
     package_file = Toml.read(library.files, PACKAGE_FILE, Package)
     files: tuple[AnyFile, ...] = (*lineage, target_file, package_file)
     pattern = read_pattern(lineage)
-    chosen = {name: item for name, item in _chosen(files, pattern, target, library).items() if name not in without}
+    check_parts(package_file, library)
+    parts = chosen_parts(parts, package_file)
+    chosen = _chosen(files, pattern, target, library)
+    without = {*without, *left_out(chosen, parts, package_file)}
+    chosen = {name: item for name, item in chosen.items() if name not in without}
     chosen = _where_it_makes_sense(chosen, package_file)
     _check_company(chosen, library)
-    left_out = _left_out(lineage, library, without)
-    fragments = state([fragment for fragment, _ in chosen.values()], lineage, left_out)
+    gone = _left_out(lineage, library, without)
+    fragments = state([fragment for fragment, _ in chosen.values()], lineage, gone)
     settings: dict[str, object] = {}
     for file in (package_file, *files[:-1]):
         settings |= file.data.settings
@@ -98,7 +118,8 @@ def select(architecture: str, target: str, library: Library, without: Collection
         package_file=package_file,
         fragments=fragments,
         settings=settings,
-        presets=_presets(lineage, target_file, _fields(left_out) - _fields(fragments)),
+        presets=_presets(lineage, target_file, _fields(gone) - _fields(fragments)),
+        parts=parts,
         pattern=replace(pattern, further=tuple(pair for f in fragments for pair in f.further_layers)),
         rules=read_rules((*reversed(lineage), package_file), library),
         neutral=read_neutral((*lineage, package_file)),
@@ -217,7 +238,8 @@ def _where_it_makes_sense(chosen: Chosen, package_file: Toml[Package]) -> Chosen
     def makes_sense(fragment: Fragment) -> bool:
         return all(_is_met(other, names) for other in fragment.requires) and names.isdisjoint(fragment.excludes)
 
-    return {n: item for n, item in chosen.items() if n not in common or makes_sense(item[0])}
+    kept = {n: item for n, item in chosen.items() if n not in common or makes_sense(item[0])}
+    return _where_it_makes_sense(kept, package_file) if kept.keys() != chosen.keys() else kept
 
 
 def _left_out(lineage: Lineage, library: Library, without: Collection[str]) -> list[Fragment]:

@@ -85,6 +85,17 @@ class ChangeTable(Table, frozen=True, kw_only=True):
     without: Names = ()
 
 
+class PartTable(Table, frozen=True, kw_only=True):
+    """`[parts.NAME]`: what a package can do besides training, where it is asked for."""
+
+    title: Line
+    fragments: Annotated[Names, msgspec.Meta(min_length=1)]
+    needs: Names = ()
+    documentation: dict[str, str] = {}
+    extras: dict[Name, tuple[Line, ...]] = {}
+    templates: dict[Output, str] = {}
+
+
 class ConfigTable(Table, frozen=True, kw_only=True):
     """`[config]`: the docstring of Config, and headings over its fields by folder of the fragment."""
 
@@ -136,6 +147,7 @@ class Package(File, frozen=True, kw_only=True):
     folders: dict[str, Annotated[str, msgspec.Meta(pattern=_PLACE)]]
     documentation: dict[str, str]
     config: ConfigTable
+    parts: dict[Name, PartTable] = {}
     requirements: dict[str, Line] = {}
     extras: dict[Name, tuple[Line, ...]] = {}
     templates: dict[Output, str] = {}
@@ -150,5 +162,6 @@ TABLES: dict[str, tuple[str, type[Table]]] = {  # key -> what its tables are
     "neutral": ("neutral table", NeutralTable),
     "targets": ("change for a target", ChangeTable),
     "hf": ("table of checkpoints", CheckpointTable),
+    "parts": ("part", PartTable),
     "config": ("config", ConfigTable),
 }

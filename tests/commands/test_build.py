@@ -45,9 +45,9 @@ def count_weaving(workshop, monkeypatch):
 
     woven = []
 
-    def weave(architecture, target, library):
+    def weave(architecture, target, *others):
         woven.append(f"{architecture}_{target}")
-        return weave_files(architecture, target, library)
+        return weave_files(architecture, target, *others)
 
     monkeypatch.setattr("generator.commands.build.weave", weave)
     return woven

@@ -1,0 +1,57 @@
+"""Text from a checkpoint, without a cache: each token takes a pass over the whole text."""
+
+import dataclasses
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import tyro
+from jax import Array
+
+from generator.language import excludes
+from generator.language.roles import Decoder, InputError, ending_with_messages, load_checkpoint, load_tokenizer
+
+excludes("generate")
+
+
+@dataclasses.dataclass(frozen=True)
+class SampleSettings:
+    """Prints a prompt and its continuation by the newest checkpoint of a directory."""
+
+    checkpoint_dir: str  # of the training run
+    prompt: str
+    max_tokens: int = 64
+    temperature: float = 0.0  # 0: the likeliest token
+    top_k: int = 40  # of which a token is drawn
+    seed: int = 0
+
+
+@jax.jit(static_argnames="top_k")
+def next_token(model: Decoder, text: Array, count: Array, temperature: Array, top_k: int, key: Array) -> Array:
+    """The token [] after the first `count` of text [1, T], drawn from the likeliest."""
+    logits, tokens = jax.lax.top_k(model(text)[0, count - 1], top_k)
+    drawn = jax.random.categorical(jax.random.fold_in(key, count), logits / jnp.maximum(temperature, 1e-6))
+    return tokens[jnp.where(temperature > 0, drawn, 0)]
+
+
+@ending_with_messages()
+def main() -> None:
+    settings = tyro.cli(SampleSettings, prog=f"python -m {__package__}.generate")
+    config, model = load_checkpoint(settings.checkpoint_dir, None)
+    tokenizer = load_tokenizer(config.tokenizer, config.special_tokens)
+    tokens = tokenizer.encode_prompt(settings.prompt) or [tokenizer.eos]
+    length, most = len(tokens) + settings.max_tokens, config.context_length
+    if not 0 < settings.max_tokens or length > most or not 0 < settings.top_k <= config.vocab_size:
+        raise InputError(f"{len(tokens)} tokens and --max-tokens: 1 to {most} in all; --top-k: to {config.vocab_size}")
+    text, key = np.zeros((1, length), np.int32), jax.random.key(settings.seed)
+    text[0, : len(tokens)] = tokens
+    for count in range(len(tokens), length):
+        text[0, count] = next_token(model, text, count, settings.temperature, settings.top_k, key)
+        if text[0, count] == tokenizer.eos:
+            break
+        tokens.append(int(text[0, count]))
+    print(tokenizer.decode(tokens))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,71 @@
+"""Texts as tokens come, and chats: what all tokens at once, and transformers, make of them."""
+
+import random
+
+import pytest
+from etils import epath
+
+from generator.language.roles import (
+    CHECKPOINTS,
+    KINDS,
+    FileTokenizer,
+    Stops,
+    StopString,
+    Text,
+    TokenScore,
+    completion_logprobs,
+    fallback,
+    load_chat_template,
+    save_as_transformers_does,
+)
+
+PIECES = ["😀", "你好", "é", "नमस्ते", "👩‍🚀", "a", " ", "ok", "\n"]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_text_comes_as_it_is_decoded_at_once(kind, tmp_path):
+    """Whatever tokens come: of scripts or at random, after a prompt or not, up to a stop string or to the end."""
+    tokenizer, draw = KINDS[kind](tmp_path), random.Random(0)
+    for case in range(500):
+        tokens = [draw.randrange(tokenizer.vocab_size + 2) for _ in range(draw.randrange(30))]
+        if case % 3 == 0:
+            tokens = [token for text in draw.choices(PIECES, k=8) for token in tokenizer.encode(text)]
+        text = Text(tokenizer, [])
+        pieces = [*map(text.add, tokens), text.end()]
+        whole = tokenizer.decode(tokens)
+        assert "".join(pieces) == whole
+        cut = draw.randrange(len(tokens) + 1)
+        before = tokenizer.decode(tokens[:cut])
+        if whole.startswith(before) and "\ufffd" not in whole:
+            text = Text(tokenizer, tokens[:cut])
+            assert before + "".join([*map(text.add, tokens[cut:]), text.end()]) == whole
+        if len(whole) > 5:
+            stop = whole[3 : 3 + draw.randrange(1, 4)]
+            stops = Stops([StopString("never there"), StopString(stop)])
+            assert "".join(stops.add(piece) for piece in pieces if not stops.found) == whole[: whole.find(stop)]
+            assert stops.found
+
+
+def test_texts_of_tokens_make_up_the_text_and_are_told_apart(tmp_path):
+    tokenizer = fallback(tmp_path)
+    for text in "a true a", "true\n日本 ok":
+        tokens = tokenizer.encode(text)
+        assert b"".join(map(tokenizer.token_bytes, tokens)).decode() == " " + text
+    ids = [tokenizer.tokenizer.token_to_id(name) for name in ("▁true", "true", "<0x61>", "a", "<0xE6>")]
+
+    top = {ids[0]: -1.0, ids[1]: -2.0, ids[2]: -4.0, ids[3]: -3.0, ids[4]: -5.0}
+    found = completion_logprobs([TokenScore(ids[0], 0, -1.0, top, b" true")], tokenizer)
+    assert found["tokens"] == [" true"]
+    assert found["top_logprobs"] == [{" true": -1, "true": -2, "a": -3, f"token_id:{ids[2]}": -4, "bytes:\\xe6": -5}]
+
+
+@pytest.mark.parametrize("kind", CHECKPOINTS)
+def test_chats_are_those_of_transformers(kind, tmp_path):
+    """Special tokens in what a message says stay text here."""
+    theirs = save_as_transformers_does(kind, tmp_path)
+    path = tmp_path / "tokenizer.json"
+    template = load_chat_template(FileTokenizer(epath.Path(path)), str(path))
+    for text in "the cat", "  two  spaces\n\n", "日本 😀", "x":
+        messages = [{"role": "user", "content": text}, {"role": "assistant", "content": "a"}]
+        found = theirs.apply_chat_template(messages, add_generation_prompt=True, return_dict=False)
+        assert template.encode(messages) == found

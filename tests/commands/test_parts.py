@@ -1,0 +1,92 @@
+"""Parts: what a package can do besides training, asked for by name, listed in packages.toml and kept in the lock."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+PARTS = """
+[parts.shift]
+title = "a shift"
+fragments = ["model/shift"]
+
+[parts.more]
+title = "more of it"
+fragments = ["model/tools"]
+needs = ["shift"]
+"""
+BUILD = ("build", "one", "--target=any")
+
+
+@pytest.fixture
+def project(repository):
+    """With parts, and no list of packages."""
+    repository.write("templates/package.toml", repository.read("templates/package.toml") + PARTS)
+    (repository.root / "generated/packages.toml").unlink()
+    return repository
+
+
+def has(project) -> tuple[bool, list[str]]:
+    """Whether the part is in the package, and what its lock says."""
+    shifted = "y = y + 1" in project.read("generated/one_any/model.py")
+    return shifted, json.loads(project.read("generated/one_any/gen.lock")).get("parts", [])
+
+
+def test_a_package_has_what_it_is_built_with_and_keeps_it(project):
+    project.run(*BUILD)
+    assert has(project) == (False, [])
+    project.run(*BUILD, "--with", "shift")
+    assert has(project) == (True, ["shift"])
+    project.replace("fragments/model/net.py", "Makes it larger.", "Makes it much larger.")
+    assert "gen build one --target=any" in project.run("check", code=1).output
+    project.run(*BUILD)
+    assert has(project) == (True, ["shift"])
+    project.run(*BUILD, "--with", "none")
+    assert has(project) == (False, [])
+    project.run(*BUILD, "--with", "more")  # which needs the other
+    assert has(project) == (True, ["more"])
+    project.run("build", "--all")
+    project.commit("parts")
+    project.run("check", "--full")
+
+
+def test_the_list_of_packages_says_what_they_have(project):
+    note = project.run(*BUILD).stderr
+    project.write("generated/packages.toml", '[[package]]\narchitecture = "one"\ntarget = "any"\nparts = ["all"]\n')
+    said = project.run("check", code=1).output
+    assert "one_any" in said and "it has other parts" in said and note == ""
+    project.run("build", "--all")
+    assert has(project) == (True, ["all"])
+    listed = json.loads(project.run("list", "--json").stdout)
+    assert listed["parts"] == [{"name": "shift", "title": "a shift"}, {"name": "more", "title": "more of it"}]
+    assert listed["packages"][0]["parts"] == ["all"]
+    note = project.run(*BUILD, "--with", "shift").stderr
+    assert note.endswith('[[package]]\narchitecture = "one"\ntarget = "any"\nparts = ["shift"]\n')
+
+
+@pytest.mark.parametrize(
+    ("path", "old", "new", "command", "message"),
+    [
+        ("templates/package.toml", "model/shift", "model/shfit", BUILD, "part shift has 'model/shfit' under fragments"),
+        ("templates/package.toml", 'needs = ["shift"]', 'needs = ["x"]', BUILD, "part more has 'x' under needs"),
+        ("templates/package.toml", "a shift", "a shift", (*BUILD, "--with", "shfit"), "unknown part 'shfit'"),
+        ("templates/package.toml", 'title = "a shift"', "", BUILD, "title"),
+        (
+            "templates/package.toml",
+            "a shift",
+            "a shift",
+            ("build", "--all", "--with", "shift"),
+            "--with goes with ARCH",
+        ),
+    ],
+)
+def test_mistakes_are_named(project, path, old, new, command, message):
+    project.replace(path, old, new)
+    said = project.run(*command, code=2).output
+    assert message in said and "Traceback" not in said
+
+
+def test_parts_that_are_no_list_are_named(project):
+    project.write("generated/packages.toml", '[[package]]\narchitecture = "one"\ntarget = "any"\nparts = "shift"\n')
+    assert "parts is not a list of names" in project.run("check", code=2).output

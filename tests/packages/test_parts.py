@@ -1,0 +1,53 @@
+"""A package without its parts is a trainer, of which nothing is left over."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+import tomllib
+
+import pytest
+from selected import mostly_slow
+
+from generator.disk.project import builtin_root
+from generator.recipe.library import Library
+from generator.weaver import weave
+
+LIBRARY = Library.read((builtin_root(),))
+LISTED = tomllib.loads((builtin_root() / "generated/packages.toml").read_text())["package"]
+PACKAGES = [(entry["architecture"], entry["target"]) for entry in LISTED]
+# words of what no trainer has
+SERVING = re.compile(r"\b(engine|serve|serving|pages|kv|OpenAI|prepare|prepared by)\b")
+
+
+@pytest.mark.parametrize(
+    ("architecture", "target"), mostly_slow(PACKAGES, ("llama2", "cpu"), ("llama2", "tpu"), ("deepseek_v3", "tpu"))
+)
+def test_a_trainer_speaks_of_no_part(architecture, target, tmp_path):
+    """And its tests can be imported."""
+    package = weave(architecture, target, LIBRARY, parts=())
+    modules = {path: text for path, text in package.files.items() if path.endswith(".py") and "/" not in path}
+    assert not {"engine.py", "pages.py", "serve.py", "openai.py", "text.py", "weights.py"} & modules.keys()
+    assert "page.html" not in package.files and "generate.py" in modules
+    said = [f"{path}: {word}" for path in ("model.py", "generate.py") for word in SERVING.findall(modules[path])]
+    assert said == []
+    readme = package.files["README.md"].partition("## How it was made")
+    assert "-m {package}.serve" not in readme[0] and "prepare" not in readme[0] and "--with serve" in readme[2]
+    for path, text in package.files.items():
+        (tmp_path / package.name / path).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / package.name / path).write_text(text)
+    command = [sys.executable, "-m", "pytest", "-c", "/dev/null", "--rootdir=.", "-q", "--collect-only", package.name]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout[-3000:]
+
+
+@pytest.mark.slow
+def test_a_trainer_passes_its_tests(tmp_path):
+    package = weave("llama2", "cpu", LIBRARY, parts=())
+    for path, text in package.files.items():
+        (tmp_path / package.name / path).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / package.name / path).write_text(text)
+    command = [sys.executable, "-m", "pytest", "-c", "/dev/null", "--rootdir=.", "-q", "-W", "error", package.name]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout[-5000:]
