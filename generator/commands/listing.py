@@ -31,7 +31,8 @@ def listing(project: Project) -> dict[str, list[dict]]:
         found[kind].sort(key=lambda entry: entry["name"])
     files = [root / PACKAGE_FILE for root in project.roots if (root / PACKAGE_FILE).is_file()]
     tables = [parse_toml(read_text(path), str(path)).get("parts", {}) for path in files]
-    found["parts"] = [{"name": name, "title": str(part.get("title", ""))} for table in tables for name, part in table.items()]
+    parts = [item for table in tables for item in table.items()]
+    found["parts"] = [{"name": name, "title": str(part.get("title", ""))} for name, part in parts]
     found["packages"] = [
         {
             **combination._asdict(),
@@ -64,5 +65,5 @@ def tables(found: dict[str, list[dict]]) -> list[Table]:
     for kind in (*PLACES, "parts"):
         rows = [(entry["name"], entry["title"]) for entry in found[kind]] or [("(none)", "")]
         result.append(Table(kind.capitalize(), (kind.removesuffix("s"), "title"), rows))
-    rows = [(p["name"], "built" if p["built"] else "not built", ", ".join(p["parts"])) for p in found["packages"]]
-    return [*result, Table("Packages", ("package", "", "parts"), rows or [("(none)", "", "")])]
+    packages = [(p["name"], "built" if p["built"] else "not built", ", ".join(p["parts"])) for p in found["packages"]]
+    return [*result, Table("Packages", ("package", "", "parts"), packages or [("(none)", "", "")])]
