@@ -45,20 +45,23 @@ class Scope:
     Attributes:
         taken: every variable there is, and those that splices to come take from their modules.
         bound: those of the host's own that it binds, as a parameter or in a statement.
+        shared: variables that the splices of one fragment share, and that fragment.
     """
 
     taken: set[str] = field(default_factory=set)
     bound: set[str] = field(default_factory=set)
+    shared: dict[str, str] = field(default_factory=dict)
 
     @classmethod
-    def of(cls, host: cst.FunctionDef, splices: Iterable[Splice]) -> Scope:
+    def of(cls, host: cst.FunctionDef, splices: Iterable[Splice], shared: Mapping[str, str]) -> Scope:
         """The scope of a host that gets these splices."""
         names = {node.value for node in variables(host)}
         free: set[str] = set()
         for splice in splices:
             body = as_block(splice.body).module
             free |= {node.value for node in variables(body)} - bound_names(body) - set(splice.reads)
-        return cls(names | free, bound_names(host) | inner_parameters(host))
+        bound = bound_names(host) | inner_parameters(host) | shared.keys()
+        return cls(names | free | shared.keys(), bound, dict(shared))
 
 
 def adapt(splice: Splice, point: Point, scope: Scope, threaded: frozenset[str], needs: list[Need]) -> Traced:
@@ -77,10 +80,12 @@ def adapt(splice: Splice, point: Point, scope: Scope, threaded: frozenset[str], 
     _check_free(splice, point, free - set(splice.reads), scope)
     _check_rebound(splice, point, bound)
     _check_yield(splice, point, body)
+    mine = {name for name, fragment in scope.shared.items() if fragment == splice.fragment}
+    there = {*point.named, *point.shown, *mine, *({"self"} if point.method else ())}
     for name in splice.reads:
-        if name not in point.named and name not in point.shown and not (name == "self" and point.method):
+        if name not in there:
             needs.append(Need(point.function, name, splice.fragment, splice.origin, point.name, point.where))
-    own = bound - set(splice.reads)
+    own = bound - set(splice.reads) - mine
     emitted = own & _emitted(body.module)
     clashes = own & (scope.taken | threaded - emitted)
     for name in sorted(clashes & emitted):

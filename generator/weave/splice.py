@@ -30,6 +30,7 @@ from generator.language.parts import Definition, Splice
 from generator.weave.adapt import Need, Scope, adapt
 from generator.weave.order import in_order
 from generator.weave.points import Point, find_points
+from generator.weave.shared import check_bound_first, shared_in
 
 _LOOPS = (cst.For, cst.While)
 _OTHER_SCOPES = (cst.FunctionDef, cst.Lambda, cst.ClassDef)
@@ -59,6 +60,8 @@ def weave_splices(
     hosts: dict[str, Point] = {}
     for key, definition in definitions.items():
         text, done = definition.text, set[str]()
+        shared = shared_in(find_points(key, text).values(), by_point)
+        owners = frozenset((name, splice.fragment) for name, splice in shared.items())
         while points := find_points(key, text):
             for name, point in points.items():
                 if name in done:
@@ -67,9 +70,10 @@ def weave_splices(
                     remedy = "Give one of them another name, or select only one of the hosts."
                     raise LoomError(f"the point {name!r} is also at {hosts[name].where}", point.where, remedy)
             chosen = tuple(splice for name in points for splice in by_point.get(name, ()))
-            text, more, filled = _spliced(key, text, chosen, carried)
+            text, more, filled = _spliced(key, text, chosen, carried, owners)
             needs += more
             done |= filled
+        check_bound_first(text, shared)
         woven[key] = definition if text is definition.text else replace(definition, text=text)
     for splice in (splice for name, some in by_point.items() if name not in hosts for splice in some):
         remedy = elsewhere(splice)
@@ -85,12 +89,17 @@ def weave_splices(
 
 @remembered
 def _spliced(
-    key: str, text: Traced, splices: tuple[Splice, ...], threaded: frozenset[str]
+    key: str,
+    text: Traced,
+    splices: tuple[Splice, ...],
+    threaded: frozenset[str],
+    shared: frozenset[tuple[str, str]],
 ) -> tuple[Traced, tuple[Need, ...], frozenset[str]]:
     """A definition with splices at its outer points; the inner ones come next time round.
 
     Args:
         splices: of all its points, in order of selection at each.
+        shared: variables of the host that splices share, and their fragments.
 
     Returns:
         The text, what has to be brought to the splices, and the names of the points that are gone.
@@ -102,7 +111,7 @@ def _spliced(
         host = point.hosts[0]
         if host not in scopes:
             there = {other.name for other in outer if other.hosts[0] is host}
-            scopes[host] = Scope.of(host, [splice for splice in splices if splice.point in there])
+            scopes[host] = Scope.of(host, [splice for splice in splices if splice.point in there], dict(shared))
         chosen = [splice for splice in splices if splice.point == point.name]
         _check_one_replaces(chosen, point)
         chosen = in_order(chosen, point.where)

@@ -401,3 +401,45 @@ class TestAPointBeforeAReturn:
                 y = x + x
         """
         assert woven(host=self.BLOCK, spliced=spliced).endswith("x = x + 1\n    y = x + x\n    return y\n")
+
+
+class TestASharedVariable:
+    """The splices of one fragment in one function share what one of them binds and others read."""
+
+    HOST = """
+    def train(steps):
+        point("train.start")
+        for step in range(steps):
+            point("train.step", step)
+
+        def evaluate():
+            point("train.evaluate")
+    """
+    CLOCK = """
+    @splice("train.start")
+    def _():
+        clock, seconds = Clock(), 0
+
+    @splice("train.step", "train.evaluate")
+    def _(clock):
+        clock.tick()
+    """
+
+    def test_is_bound_by_one_and_read_by_others(self):
+        other = '@splice("train.start")\ndef _():\n    seconds = clock = 1\n'
+        assert woven(host=self.HOST, clock=self.CLOCK, other=other) == tidy("""
+            def train(steps):
+                clock, seconds = Clock(), 0
+                other_seconds = other_clock = 1
+                for step in range(steps):
+                    clock.tick()
+
+                def evaluate():
+                    clock.tick()
+            """)
+
+    def test_what_is_not_certain_is_refused(self):
+        assert "a variable of the host" in refused(host=self.HOST.replace("steps", "clock"), clock=self.CLOCK)
+        assert "both share a variable clock" in refused(host=self.HOST, clock=self.CLOCK, other=self.CLOCK)
+        never = self.HOST.replace('point("train.start")', 'if steps:\n            point("train.start")')
+        assert "may read clock before" in refused(host=never, clock=self.CLOCK)

@@ -1,0 +1,65 @@
+"""Variables that splices of one fragment share: one of them binds it, and others read it further down in the function.
+
+before, in a host and in the fragment goodput      after
+    point("train.start")                               goodput = Goodput()
+    batch = next(data)                                 batch = next(data)
+    point("train.batch")                               goodput.spent("data")
+
+    @splice("train.start")
+    def _():
+        goodput = Goodput()
+
+    @splice("train.batch")
+    def _(goodput):
+        goodput.spent("data")
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterable
+
+from generator.code.flow import Flow
+from generator.code.names import as_block, bound_names, inner_parameters
+from generator.code.scopes import scopes_of
+from generator.code.traced import Traced
+from generator.errors import LoomError
+from generator.language.parts import Splice
+from generator.weave.points import Point
+
+Shared = dict[str, Splice]  # the variables of one definition, each by the splice that binds it first
+
+
+def shared_in(points: Iterable[Point], by_point: dict[str, list[Splice]]) -> Shared:
+    """The variables that splices of these points share.
+
+    Raises:
+        LoomError: one has the name of a variable of the host, or of another fragment's.
+    """
+    shared: Shared = {}
+    placed = [(point, splice) for point in points for splice in by_point.get(point.name, ())]
+    asked = [(p, s, name) for p, s in placed for name in s.reads if name not in {*p.shown, *p.named, "self"}]
+    for point, splice in placed if asked else ():
+        bound = scopes_of(as_block(splice.body).module).module.bound - set(splice.reads)
+        for name in sorted(bound):
+            readers = [other for p, other, read in asked if read == name and p.hosts[: len(point.hosts)] == point.hosts]
+            if not any(other.fragment == splice.fragment for other in readers):
+                continue
+            if name in bound_names(point.hosts[0]) | inner_parameters(point.hosts[0]):
+                message = f"{splice.fragment} shares {name} among its splices, a variable of the host at {point.where}"
+                raise LoomError(message, str(splice.origin), "Give it another name.")
+            other = shared.setdefault(name, splice)
+            if other.fragment != splice.fragment:
+                message = f"{splice.fragment} and {other.fragment} ({other.origin}) both share a variable {name}"
+                raise LoomError(f"{message} at {point.where}", str(splice.origin), "Give one of them another name.")
+    return shared
+
+
+def check_bound_first(text: Traced, shared: Shared) -> None:
+    """What splices share has a value wherever it is read, on every path through the function."""
+    for function in ast.walk(ast.parse(text.text)) if shared else ():
+        if isinstance(function, (ast.FunctionDef, ast.AsyncFunctionDef)):
+            stored = {n.id for n in ast.walk(function) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)}
+            for name, _ in Flow(function, shared.keys() & stored).unbound:
+                message = f"{shared[name].fragment} may read {name} before its splice here has bound it"
+                raise LoomError(message, str(shared[name].origin), "Bind it at a point that always comes first.")
