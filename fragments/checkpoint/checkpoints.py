@@ -2,9 +2,7 @@
 
 import dataclasses
 import json
-import re
 import sys
-import time
 import zlib
 from collections.abc import Callable
 from typing import Any
@@ -14,28 +12,24 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import orbax.checkpoint as ocp
+from etils import epath
 from flax import nnx
 from jax import Array
 from jax.sharding import Mesh
 
 from generator.language import point, setting
 from generator.language.roles import (
-    WAITS,
     Batches,
-    Damage,
     Decoder,
     InputError,
-    Later,
+    LazyArray,
     Rows,
     absolute,
     abstract,
-    agree,
     check_config,
     keep_tokenizer,
     kept_tokenizer,
     named_arrays,
-    tell_apart,
-    together,
 )
 
 
@@ -55,7 +49,7 @@ def checksums_on_devices(arrays: dict[str, Array]) -> tuple[Array, Array]:
 
 def checksums(arrays: dict[str, Any]) -> tuple[Any, Any]:
     """The bits of each array, summed modulo 2**32, as Orbax misses changed bytes: [n] uint32; whether all is finite."""
-    if not any(isinstance(x, Later) for x in arrays.values()):
+    if not any(isinstance(x, LazyArray) for x in arrays.values()):
         return checksums_on_devices(arrays)
     read = map(np.asarray, arrays.values())  # one at a time, and in fp32
     sums, finite = zip(*((x.view("uint32").sum(dtype="uint32"), np.isfinite(x).all()) for x in read), strict=True)
@@ -84,7 +78,7 @@ def json_checksum(fields: dict[str, Any]) -> int:
     return zlib.crc32(json.dumps(fields, sort_keys=True).encode())
 
 
-class LaterHandler(ocp.type_handlers.NumpyHandler):
+class LazyArrayHandler(ocp.type_handlers.NumpyHandler):
     """Has Orbax write arrays of which only one is in memory at a time."""
 
     async def serialize(self, values, infos, args=None):
@@ -93,44 +87,45 @@ class LaterHandler(ocp.type_handlers.NumpyHandler):
         return []
 
 
-def save_later(tree: Any) -> ocp.args.PyTreeSave:
-    """Arguments to save `Later` arrays, in parts that need little memory beside the array that they are of."""
-    ocp.type_handlers.register_type_handler(Later, LaterHandler(deepcopy_host_arrays=False), override=True)
+def save_lazily(tree: Any) -> ocp.args.PyTreeSave:
+    """Arguments to save `LazyArray` arrays, in parts that need little memory beside the array that they are of."""
+    ocp.type_handlers.register_type_handler(LazyArray, LazyArrayHandler(deepcopy_host_arrays=False), override=True)
     size = 2**25  # bytes of a part and of a file
     parts = jax.tree.map(lambda _: ocp.SaveArgs(chunk_byte_size=size), tree)
     return ocp.args.PyTreeSave(tree, parts, ocdbt_target_data_file_size=size)
 
 
+# Config, states of the rows of data, abstract trees by item, and for each its arrays and the checksums they had
+StepItems = tuple[Config, dict[int, Any], dict[str, Any], dict[str, tuple[dict[str, Array], Array]]]
+
+
 class Checkpoints:
     """The checkpoints in a directory; `config` None: only to read."""
 
-    def __init__(self, directory: str, config: Config | None, check_lock: Callable[[], None] | None = None):
-        """`check_lock`: raises where another run has the directory; no checkpoint then gets its name."""
-        absl.logging.set_verbosity(absl.logging.FATAL)  # Orbax logs all of its work, and prints what it raises
-        # where one array fails, Orbax drops the others, each of which would print a page of text
-        dropped = re.compile("<coroutine|loop is closed").search
-        sys.unraisablehook = lambda it: dropped(f"{it.object} {it.exc_value}") or sys.__unraisablehook__(it)
-        self.directory, self.config, self.check_lock = absolute(directory), config, check_lock
+    def __init__(self, directory: str | epath.Path, config: Config | None):
+        absl.logging.set_verbosity(absl.logging.FATAL)  # Orbax logs all of its work
+        point("Checkpoints.start")
+        self.directory, self.config = absolute(directory), config
         if config is None:
             return
         policies = [ocp.checkpoint_managers.LatestN(config.keep_last)]
         policies += [ocp.checkpoint_managers.EveryNSteps(config.keep_every)] if config.keep_every else []
         options = ocp.CheckpointManagerOptions(
             preservation_policy=ocp.checkpoint_managers.AnyPreservationPolicy(policies),
-            # called when all is written, right before a checkpoint is renamed to its step
-            async_options=ocp.options.AsyncOptions(post_finalization_callback=check_lock),
             cleanup_tmp_directories=True,  # half a checkpoint is there when a run was killed while it saved
         )
+        point("Checkpoints.options", options)
         self.manager = ocp.CheckpointManager(self.directory, options=options)
-        kept = config.tokenizer, self.directory, config.allow_other_data
-        together(lambda: jax.process_index() == 0 and keep_tokenizer(*kept))
+        with point("Checkpoints.tokenizer", config):
+            if jax.process_index() == 0:
+                keep_tokenizer(config.tokenizer, self.directory, config.allow_other_data)
 
     def save(self, step: int, model: Decoder, training: Any = None, data: Batches | None = None) -> None:
         """Copies the arrays from their devices and returns; they are written in the background.
 
         Raises InputError where they are not finite, and OSError where these or the ones before cannot be written.
         """
-        together(lambda: self.check_lock and self.check_lock(), WAITS)
+        point("Checkpoints.before_save")
         fields = {"architecture": setting("architecture")} | dataclasses.asdict(self.config)
         fields |= {name: "given" for name, default in command_line_only().items() if fields[name] != default}
         items = {"config": ocp.args.JsonSave(fields | {"checksum": json_checksum(fields)})}
@@ -141,18 +136,23 @@ class Checkpoints:
                 sums, finite = checksums(arrays)
                 if not finite:
                     raise InputError(f"step {step} is not saved: its {item} is not finite: lower --learning-rate")
-                save_as = ocp.args.StandardSave if step > 0 else save_later  # what is imported
+                is_imported = any(isinstance(x, LazyArray) for x in arrays.values())
+                save_as = save_lazily if is_imported else ocp.args.StandardSave
                 items[item] = save_as({"arrays": arrays, "checksums": sums})
         if data is not None:
             items["data"] = Rows(data.get_state())
-        together(lambda: self.manager.save(step, args=ocp.args.Composite(**items)))
+        with point("Checkpoints.write", step, items):
+            self.manager.save(step, args=ocp.args.Composite(**items))
 
     def close(self) -> None:
         """Waits until all is written; OSError where it cannot be."""
-        try:
+        with point("Checkpoints.close"):
             self.manager.close()
-        except Exception as error:
-            raise tell_apart(error) from None
+
+    def steps(self) -> set[int]:
+        """The steps of which there is a checkpoint."""
+        names = ocp.path.step.standard_name_format()
+        return {found.step for found in names.find_all(self.directory)} if self.directory.is_dir() else set()
 
     def read(self, step: int, item: str, arguments: ocp.args.CheckpointArgs) -> Any:
         """An item by its own handler, which waits for no other process as Orbax's manager does."""
@@ -183,7 +183,7 @@ class Checkpoints:
         return config
 
     def read_arrays(self, step: int, item: str, tree: Any) -> tuple[dict[str, Array], Array]:
-        """The arrays of an item by name, laid out as those of an abstract tree, or `Later`; the checksums they had."""
+        """The arrays of an item by name, laid out as an abstract tree is, or lazy; and the checksums they had."""
         wanted, folder = named_arrays(tree), self.directory / str(step)
         point("Checkpoints.wanted", wanted, step)
         saved = ocp.StandardCheckpointHandler().metadata(folder / item).tree["arrays"]
@@ -201,70 +201,70 @@ class Checkpoints:
         def read(part):
             as_numpy = jax.tree.map(lambda _: ocp.RestoreArgs(restore_type=np.ndarray), part)
             arguments = ocp.args.PyTreeRestore(part, restore_args=as_numpy, partial_restore=True)
-            return together(lambda: self.read(step, item, arguments), WAITS)
+            with point("Checkpoints.read_part", step, item, arguments):
+                found = self.read(step, item, arguments)
+            return found
 
         def read_array(name: str) -> np.ndarray:
             return read({"arrays": {name: wanted[name]}})["arrays"][name]
 
-        return {name: Later(x, read_array, name) for name, x in wanted.items()}, read({"checksums": 0})["checksums"]
+        return {name: LazyArray(x, read_array, name) for name, x in wanted.items()}, read({"checksums": 0})["checksums"]
+
+    def read_step(self, step: int, targets: Callable[[Config], dict[str, Any]], data: Batches | None) -> StepItems:
+        """Reads all items of a step."""
+        config = self.read_config(step)
+        trees = {item: tree for item, tree in targets(config).items() if step > 0 or item == "model"}
+        rows = self.read(step, "data", Rows()) if data and step > 0 else {}
+        if data and step > 0 and len(rows) != config.batch_size:
+            raise ValueError(f"data has {len(rows)} rows of {config.batch_size}")
+        return config, rows, trees, {item: self.read_arrays(step, item, tree) for item, tree in trees.items()}
+
+    def fill(self, step: int, read: StepItems) -> tuple[Config, dict[int, Any], dict[str, Any]]:
+        """Config, rows and trees of their arrays. ValueError: these are not what was saved, or not finite."""
+        config, rows, trees, items = read
+        for item, (arrays, sums) in items.items():
+            tree, (again, finite) = trees[item], checksums(arrays)
+            with point("Checkpoints.compare", sums, again):
+                is_damaged = not np.array_equal(sums, again)
+            if is_damaged:
+                raise ValueError(f"{item} is not what was saved, by its checksums")
+            if not finite:
+                raise ValueError(f"{item} is not finite: it has infinities or NaNs")
+            point("Checkpoints.read", arrays, tree, step)
+            trees[item] = jax.tree.unflatten(jax.tree.structure(tree), arrays.values())
+        return config, rows, trees
 
     def read_newest(
         self, targets: Callable[[Config], dict[str, Any]], data: Batches | None = None, only: int | None = None
     ) -> tuple[int, Config, dict[str, Any]] | None:
-        """Step, Config, and the items of the abstract trees `targets(Config)`, of the newest good checkpoint, or None.
+        """Step, Config, and the items of the abstract trees `targets(Config)`, of the newest checkpoint, or None.
 
-        `only` takes that step and no other; InputError: there is none.
-
-        `data` is set to where it was. A run that goes on puts damaged ones aside under another name, so that their
-        steps can be saved again. No process waits for another while it reads: one that cannot read says so to all.
+        `only` takes that step and no other; InputError: there is none. `data` is set to where it was.
         """
-
-        def list_steps():
-            names = ocp.path.step.standard_name_format()
-            return {found.step for found in names.find_all(self.directory)} if self.directory.is_dir() else set()
-
-        def read(step):
-            config = self.read_config(step)
-            trees = {item: tree for item, tree in targets(config).items() if step > 0 or item == "model"}
-            rows = self.read(step, "data", Rows()) if data and step > 0 else {}
-            if data and step > 0 and len(rows) != config.batch_size:
-                raise ValueError(f"data has {len(rows)} rows of {config.batch_size}")
-            return config, rows, trees, {item: self.read_arrays(step, item, tree) for item, tree in trees.items()}
-
-        def put_aside():
-            for step in damaged if jax.process_index() == 0 else []:
-                (self.directory / str(step)).rename(self.directory / f"damaged-{step}-{time.time_ns()}")
-
-        damaged, steps = [], together(list_steps, WAITS)
+        with point("Checkpoints.steps"):
+            steps = self.steps()
         if only is not None:
             if only not in steps:
                 there = ", ".join(map(str, sorted(steps))) or "none"
                 raise InputError(f"{self.directory}: there is no checkpoint of step {only}; there are: {there}")
             steps = {only}
-        while (step := agree(max(steps.difference(damaged), default=-1))) >= 0:
+        with point("Checkpoints.newest", steps, targets, data):
+            step, found = max(steps, default=-1), None
             try:
-                config, rows, trees, found = together(lambda: read(step), WAITS)
-                for item, (arrays, sums) in found.items():
-                    tree, (again, finite) = trees[item], checksums(arrays)
-                    if agree(not np.array_equal(sums, again)):
-                        raise Damage(f"is damaged: {item} is not what was saved, by its checksums")
-                    if not finite:
-                        raise Damage(f"is not finite: {item} has infinities or NaNs")
-                    point("Checkpoints.read", arrays, tree, step)
-                    trees[item] = jax.tree.unflatten(jax.tree.structure(tree), arrays.values())
-            except Damage as error:
-                print(f"warning: checkpoint {self.directory / str(step)} {error}", file=sys.stderr)
-                damaged.append(step)
-            else:
-                if rows:
-                    data.set_state(rows, step)
-                if self.config:
-                    together(put_aside)
-                    self.manager.reload()
-                return step, config, trees
-        if damaged:
-            raise InputError(f"{self.directory}: every checkpoint is damaged: restore one, or give another directory")
-        return None
+                if steps:
+                    found = self.fill(step, self.read_step(step, targets, data))
+            except InputError:
+                raise
+            except Exception as error:  # Orbax raises plain Exceptions too
+                problem = f"{self.directory / str(step)} cannot be read: {' '.join(str(error).split())}"
+                raise InputError(f"{problem}: mend it, or remove it to go on from the one before") from None
+        if found is None:
+            return None
+        config, rows, trees = found
+        if rows:
+            data.set_state(rows, step)
+        point("Checkpoints.found")
+        return step, config, trees
 
     def restore(self, model: Decoder, training: Any, data: Batches) -> tuple[int, Config, Decoder, Any] | None:
         """Step, Config, model and training state of the newest good checkpoint, laid out as the abstract ones given.
@@ -276,9 +276,9 @@ class Checkpoints:
 
 
 def load_checkpoint(directory: str, mesh: Mesh | None, step: int | None = None) -> tuple[Config, Decoder]:
-    """The Config and the newest good parameters in a directory, laid out over the mesh, or without one, `Later`.
+    """The Config and the newest good parameters in a directory, laid out over the mesh, or without one, `LazyArray`.
 
-    Says which step they are of, and whether a newer one is there that is not whole. `step` takes that one.
+    Says which step they are of. `step` takes that one.
     """
     checkpoints = Checkpoints(directory, None)
     found = checkpoints.read_newest(
@@ -287,9 +287,7 @@ def load_checkpoint(directory: str, mesh: Mesh | None, step: int | None = None) 
     if found is None:
         raise InputError(f"{directory}: there is no checkpoint: give the --checkpoint-dir of a training run")
     print(f"step {found[0]} of {directory}", file=sys.stderr)
-    halves = [re.match("([0-9]+)[.]orbax-checkpoint-tmp", path.name) for path in checkpoints.directory.iterdir()]
-    if step is None and (newer := max((int(half[1]) for half in halves if half), default=0)) > found[0]:
-        print(f"warning: step {newer} is there by half: being saved, or cut off by the end of its run", file=sys.stderr)
+    point("load_checkpoint.found", checkpoints, found, step)
     return found[1], found[2]["model"]
 
 

@@ -10,23 +10,20 @@ from etils import epath
 from safetensors import SafetensorError
 from tyro.conf import Positional
 
+from generator.language import point
 from generator.language.roles import (
-    WAITS,
     Checkpoints,
     InputError,
     absolute,
     ending_with_messages,
     load_checkpoint,
-    local_folder,
     open_hf_model,
     save_hf,
-    together,
-    upload,
 )
 
 
 @contextlib.contextmanager
-def beside(directory: str) -> Iterator[epath.Path]:
+def atomic_directory(directory: str) -> Iterator[epath.Path]:
     """A directory to write to, which gets the name of a new one when all is written, or goes."""
     whole = absolute(directory)
     if whole.exists():
@@ -36,19 +33,20 @@ def beside(directory: str) -> Iterator[epath.Path]:
     try:
         yield half
         half.rename(whole)
-    finally:  # where a write fails, others of Orbax go on for a moment
-        together(lambda: half.rmtree(missing_ok=True), WAITS)
+    finally:
+        with point("atomic_directory.remove", half):
+            half.rmtree(missing_ok=True)
 
 
 def import_hf(hf_dir: Positional[str], directory: Positional[str]) -> None:
     """Makes a Hugging Face directory the first checkpoint of a new directory, for train to start from, or generate."""
     config, model = open_hf_model(hf_dir)
-    with beside(directory) as half:
+    with atomic_directory(directory) as half:
         checkpoints = Checkpoints(str(half), config)
         checkpoints.save(0, model)
         checkpoints.close()
     if not Path(config.tokenizer).exists():
-        print(f"{directory}: without a tokenizer, as {hf_dir} has no tokenizer.json: serve takes token ids")
+        print(f"{directory}: without a tokenizer, as {hf_dir} has no tokenizer.json")
 
 
 def export_hf(
@@ -69,18 +67,20 @@ def export_hf(
         raise InputError(f"--tokenizer {tokenizer}: there is no such file: give the path of a tokenizer.json")
     config, model = load_checkpoint(directory, None, step)
     dtype = dtype or config.export_dtype
-    with beside(hf_dir) as half:
-        local = local_folder(half)
+    with atomic_directory(hf_dir) as half:
         try:
-            save_hf(config, model, local, dtype, tokenizer=tokenizer)
+            with point("export_hf.save", config, model, half, dtype, tokenizer):
+                save_hf(config, model, half, dtype, tokenizer=tokenizer)
         except SafetensorError as error:  # what its writer makes of an OSError
             raise OSError(f"{hf_dir}: {error}") from None
-        upload(local, half)
-        has_tokenizer = (local / "tokenizer.json").exists()
-    files = (
-        "with its tokenizer" if has_tokenizer else f"without a tokenizer, as {directory} keeps none: give --tokenizer"
-    )
-    print(f"{hf_dir}: in {dtype}, {'of bytes' if config.tokenizer == 'bytes' else files}")
+        has_tokenizer = (half / "tokenizer.json").exists()
+    if config.tokenizer == "bytes":
+        files = "of bytes"
+    elif has_tokenizer:
+        files = "with its tokenizer"
+    else:
+        files = f"without a tokenizer, as {directory} keeps none: give --tokenizer"
+    print(f"{hf_dir}: in {dtype}, {files}")
 
 
 @ending_with_messages()

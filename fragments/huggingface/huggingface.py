@@ -19,7 +19,7 @@ from generator.language.roles import (
     ByteTokenizer,
     Decoder,
     InputError,
-    Later,
+    LazyArray,
     check_config,
     copy_tokenizer,
     named_arrays,
@@ -200,7 +200,7 @@ def open_hf_model(hf_dir: str | Path) -> tuple[Config, Decoder]:
                 raise InputError(f"{hf_dir}: no tensor fills all of {name}: mend its layout in hf.tensors and build")
         return arrays[parameter]
 
-    arrays = {name: Later(x, read, name) for name, x in structs.items()}
+    arrays = {name: LazyArray(x, read, name) for name, x in structs.items()}
     point("open_hf_model.arrays", arrays)
     check_covered((name for name, x in arrays.items() if getattr(x, "read", None) is read), filled, structs)
     return config, jax.tree.unflatten(jax.tree.structure(model), arrays.values())

@@ -18,7 +18,7 @@ from generator.language import excludes, splice
 from generator.language.roles import (
     Decoder,
     InputError,
-    Later,
+    LazyArray,
     Linear,
     loss,
     make_optimizer,
@@ -89,7 +89,7 @@ def merge_adapters(model: Decoder) -> Decoder:
         if getattr(linear, "adapter", None) is not None:
             name = ".".join(map(str, path))
             kernels[name], adapters[name] = linear.kernel.get_value(), linear.adapter
-            linear.kernel.set_value(Later(kernels[name], read, name))
+            linear.kernel.set_value(LazyArray(kernels[name], read, name))
             linear.adapter = None
     return model
 

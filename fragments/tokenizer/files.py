@@ -1,11 +1,10 @@
-"""The files of a tokenizer: copied into a run's directory and into exported folders, so that both can be moved."""
+"""The files of a tokenizer: copied into a run's directory and exported folders, so that both can be moved."""
 
-import time
 from pathlib import Path
 
 from etils import epath
 
-from generator.language.roles import InputError, absolute
+from generator.language.roles import InputError
 
 TOKENIZER_FILES = (
     *("tokenizer_config.json", "special_tokens_map.json", "added_tokens.json", "tokenizer.model", "vocab.json"),
@@ -17,11 +16,6 @@ MODEL_FILES = "config.json", "generation_config.json"
 
 
 LARGEST_FILE = 2**28  # bytes; the largest published tokenizer.json has less than 2**26
-
-
-def kept_tokenizer(directory: str | epath.Path) -> str:
-    """The path of the tokenizer.json that a run's directory keeps, whether it is there or not."""
-    return str(absolute(str(directory)) / "tokenizer" / "tokenizer.json")
 
 
 def copy_file(path: epath.Path, target: epath.Path) -> None:
@@ -56,26 +50,3 @@ def copy_tokenizer(tokenizer: str, directory: epath.Path, model: str = "") -> No
                 copy_file(found, directory / found.relative_to(folder))
     if tokenizer != "bytes" and (path := epath.Path(tokenizer).expanduser()).exists():
         copy_file(path, directory / "tokenizer.json")
-
-
-def keep_tokenizer(tokenizer: str, directory: epath.Path, replace: bool = False) -> None:
-    """Copies a tokenizer into a run's directory, unless it is there.
-
-    Where there is another one, it is put aside with `replace`, and else InputError is raised.
-    """
-    kept = epath.Path(kept_tokenizer(directory))
-    if tokenizer == "bytes" or absolute(tokenizer) == kept:
-        return
-    if kept.exists():
-        if kept.read_bytes() == epath.Path(tokenizer).expanduser().read_bytes():
-            return
-        if not replace:
-            advice = "give a new --checkpoint-dir, or --allow-other-data"
-            raise InputError(f"--tokenizer {tokenizer}: this run has another one, {kept}: {advice}")
-    half = kept.parent.with_name("tokenizer.half")
-    half.rmtree(missing_ok=True)  # of a program that was killed
-    half.mkdir(parents=True)
-    copy_tokenizer(tokenizer, half, str(kept) if kept.parent.exists() else "")
-    if kept.parent.exists():
-        kept.parent.rename(kept.parent.with_name(f"tokenizer-{time.time_ns()}"))
-    half.rename(kept.parent)

@@ -2,6 +2,8 @@
 
 import time
 
+from generator.language import proceed, splice
+
 
 class Goodput:
     """Where the time of a run goes: all since the last call of `spent` went into the part that it names."""
@@ -17,3 +19,55 @@ class Goodput:
 
     def shares(self) -> dict[str, float]:
         return {part: seconds / sum(self.seconds.values()) for part, seconds in self.seconds.items()}
+
+
+@splice("train.start")
+def _():
+    goodput = Goodput()
+
+
+@splice("train.compile", before="preemption")
+def _(goodput):
+    goodput.spent("start-up")
+    proceed()
+
+
+@splice("train.compiled")
+def _(goodput):
+    goodput.spent("compiling")
+
+
+@splice("train.evaluation")
+def _(goodput):
+    proceed()
+    goodput.spent("evaluation")
+
+
+@splice("train.before_batch", "train.caught_up")
+def _(goodput):
+    goodput.spent("steps")
+
+
+@splice("train.before_step", before="profile")
+def _(goodput, pending):
+    goodput.spent("data" if not pending or pending[1]["train/loss"].is_ready() else "steps")  # idle or busy
+
+
+@splice("train.saved", "train.end")
+def _(goodput):
+    goodput.spent("checkpoints")
+
+
+@splice("train.flush")
+def _(goodput, step, monitor):
+    monitor.record(step, {f"goodput/{part}": share for part, share in goodput.shares().items()})
+
+
+@splice("train.flushed")
+def _(goodput):
+    goodput.spent("other")
+
+
+@splice("train.end")
+def _(goodput):
+    print("goodput:", ", ".join(f"{part} {share:.1%}" for part, share in goodput.shares().items()))

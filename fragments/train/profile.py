@@ -1,9 +1,12 @@
 """Profiler: a trace of some steps, for xprof and TensorBoard."""
 
+import contextlib
 import re
 
-from generator.language import splice
-from generator.language.roles import Config, InputError
+import jax
+
+from generator.language import proceed, splice
+from generator.language.roles import Config, InputError, local_folder, upload
 
 
 class Config:
@@ -22,3 +25,29 @@ def profile_window(config: Config, done: int = 0) -> range:
 @splice("train.settings")
 def _(config):
     profile_window(config)
+
+
+@splice("train.compiled")
+def _(stack, step, config):
+    window, tracing = profile_window(config, step), stack.enter_context(contextlib.ExitStack())
+
+
+@splice("train.before_step")
+def _(window, tracing, directory, step):
+    if step + 1 in window[:1] and jax.process_index() == 0:
+        traces = local_folder(directory / "profile")
+        tracing.callback(upload, traces, directory / "profile")
+        tracing.enter_context(jax.profiler.trace(traces))
+
+
+@splice("train.step", after="check_step")
+def _(step):
+    with jax.profiler.StepTraceAnnotation("train", step_num=step + 1):
+        proceed()
+
+
+@splice("train.after_step")
+def _(window, tracing, step, metrics):
+    if step in window[-1:]:
+        jax.block_until_ready(metrics)
+        tracing.close()

@@ -6,7 +6,7 @@ import jax
 import numpy as np
 
 
-class Later(jax.ShapeDtypeStruct):
+class LazyArray(jax.ShapeDtypeStruct):
     """An array in files, read by `read(name)` each time that NumPy asks for it: a model may be larger than memory."""
 
     def __init__(self, struct: jax.ShapeDtypeStruct, read: Callable[[str], np.ndarray], name: str):

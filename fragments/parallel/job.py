@@ -4,11 +4,8 @@ import os
 import socket
 import time
 import warnings
-import zlib
 
 import jax
-import numpy as np
-from jax.experimental import multihost_utils
 
 from generator.language.roles import InputError
 
@@ -65,15 +62,3 @@ def join_job() -> None:
         if told:
             problem = f"{', '.join(told)} announces several processes, which JAX does not find: {error}"
             raise InputError(f"{problem} Start them by srun or mpirun, or set {', '.join(SETTINGS)}") from None
-
-
-def require_equal(what: str, value: object) -> None:
-    """Raises InputError in all processes where one was started with another value than the others."""
-    digests = multihost_utils.process_allgather(np.uint32(zlib.crc32(repr(value).encode())))
-    if np.unique(digests).size > 1:
-        raise InputError(f"the processes of the job differ in their {what}: start all of them with the same")
-
-
-def agree(value: int) -> int:
-    """The greatest value of all processes, each of which waits here for the others."""
-    return int(multihost_utils.process_allgather(np.int32(value)).max())

@@ -2,10 +2,27 @@
 
 import sys
 import time
+import zlib
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from generator.language.roles import InputError, agree
+import numpy as np
+from jax.experimental import multihost_utils
+
+from generator.language import splice
+from generator.language.roles import Batches, InputError, fingerprint, held_out_batches
+
+
+def require_equal(what: str, value: object) -> None:
+    """Raises InputError in all processes where one was started with another value than the others."""
+    digests = multihost_utils.process_allgather(np.uint32(zlib.crc32(repr(value).encode())))
+    if np.unique(digests).size > 1:
+        raise InputError(f"the processes of the job differ in their {what}: start all of them with the same")
+
+
+def agree(value: int) -> int:
+    """The greatest value of all processes, each of which waits here for the others."""
+    return int(multihost_utils.process_allgather(np.int32(value)).max())
 
 
 class Damage(InputError):
@@ -19,7 +36,7 @@ WAITS = 1, 2, 4, 8  # seconds before what storage failed to give is read again
 SEVERITIES = type(None), Damage, InputError, OSError, Exception  # of what a process met; the last one is the worst
 
 
-def tell_apart(error: Exception) -> Exception:
+def classify_error(error: Exception) -> Exception:
     """OSError where storage failed, Damage where something is missing, cut or changed; others as they are."""
     while error.__cause__:  # Orbax raises plain Exceptions from those of TensorStore
         error = error.__cause__
@@ -32,7 +49,7 @@ def tell_apart(error: Exception) -> Exception:
     return OSError(reason) if failing else Damage(f"is damaged: {reason}")
 
 
-def together(do: Callable[[], Any], waits: Iterable[int] = ()) -> Any:
+def on_all_processes(do: Callable[[], Any], waits: Iterable[int] = ()) -> Any:
     """What `do` gives, or in all processes the error of the one that fared worst: none goes on alone.
 
     Where storage fails, all try again after each of the seconds `waits`.
@@ -42,7 +59,7 @@ def together(do: Callable[[], Any], waits: Iterable[int] = ()) -> Any:
         try:
             result = do()
         except Exception as raised:
-            error = tell_apart(raised)
+            error = classify_error(raised)
         severity = next(i for i, kind in enumerate(SEVERITIES) if isinstance(error, kind))
         if (worst := agree(severity)) > severity:
             error = SEVERITIES[worst]("fails in another process, which says why")
@@ -53,3 +70,15 @@ def together(do: Callable[[], Any], waits: Iterable[int] = ()) -> Any:
     if error:
         raise error
     return result
+
+
+@splice("train.start", after="goodput")
+def _(config):
+    require_equal("settings", config)
+
+
+@splice("train.data")
+def _(config, batches, data, held_out):
+    data = on_all_processes(lambda: Batches(config, batches["tokens"].sharding))
+    require_equal("data", [fingerprint(config.data), fingerprint(config.eval_data or config.data)])
+    held_out = on_all_processes(lambda: held_out_batches(config, data.rows))

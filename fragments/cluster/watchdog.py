@@ -3,6 +3,7 @@
 import faulthandler
 import os
 import queue
+import statistics
 import sys
 import tempfile
 import threading
@@ -44,3 +45,15 @@ def start_watchdog(directory: epath.Path) -> queue.SimpleQueue:
 
     threading.Thread(target=watch, daemon=True).start()
     return limits
+
+
+@splice("train.directory", after="lock")
+def _(stack, directory):
+    watchdog = start_watchdog(directory)
+    stack.callback(watchdog.put, None)
+
+
+@splice("train.before_batch", before="goodput")
+def _(watchdog, config, monitor):
+    limit = max(config.hang_seconds, config.hang_factor * statistics.median(monitor.seconds or [0]))
+    watchdog.put(config.hang_seconds and limit)

@@ -1,0 +1,35 @@
+"""The tokenizer that a run's directory keeps, so that it can be moved."""
+
+import time
+
+from etils import epath
+
+from generator.language.roles import InputError, absolute, copy_tokenizer
+
+
+def kept_tokenizer(directory: str | epath.Path) -> str:
+    """The path of the tokenizer.json that a run's directory keeps, whether it is there or not."""
+    return str(absolute(directory) / "tokenizer" / "tokenizer.json")
+
+
+def keep_tokenizer(tokenizer: str, directory: epath.Path, replace: bool = False) -> None:
+    """Copies a tokenizer into a run's directory, unless it is there.
+
+    Where there is another one, it is put aside with `replace`, and else InputError is raised.
+    """
+    kept = epath.Path(kept_tokenizer(directory))
+    if tokenizer == "bytes" or absolute(tokenizer) == kept:
+        return
+    if kept.exists():
+        if kept.read_bytes() == epath.Path(tokenizer).expanduser().read_bytes():
+            return
+        if not replace:
+            advice = "give a new --checkpoint-dir, or --allow-other-data"
+            raise InputError(f"--tokenizer {tokenizer}: this run has another one, {kept}: {advice}")
+    half = kept.parent.with_name("tokenizer.half")
+    half.rmtree(missing_ok=True)  # of a program that was killed
+    half.mkdir(parents=True)
+    copy_tokenizer(tokenizer, half, str(kept) if kept.parent.exists() else "")
+    if kept.parent.exists():
+        kept.parent.rename(kept.parent.with_name(f"tokenizer-{time.time_ns()}"))
+    half.rename(kept.parent)

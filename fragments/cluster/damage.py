@@ -1,0 +1,94 @@
+"""Checkpoints that are damaged, or that storage does not give: the one before is read, by all processes alike."""
+
+import re
+import sys
+import time
+
+import jax
+import numpy as np
+import orbax.checkpoint as ocp
+from etils import epath
+
+from generator.language import proceed, splice
+from generator.language.roles import WAITS, Damage, InputError, agree, classify_error, keep_tokenizer, on_all_processes
+
+
+def put_aside(directory: epath.Path, steps: list[int]) -> None:
+    """Gives checkpoints another name, so that their steps can be saved again."""
+    for step in steps if jax.process_index() == 0 else []:
+        (directory / str(step)).rename(directory / f"damaged-{step}-{time.time_ns()}")
+
+
+@splice("Checkpoints.start")
+def _():
+    # where one array fails, Orbax drops the others, each of which would print a page of text
+    dropped = re.compile("<coroutine|loop is closed").search
+    sys.unraisablehook = lambda it: dropped(f"{it.object} {it.exc_value}") or sys.__unraisablehook__(it)
+
+
+@splice("Checkpoints.tokenizer")
+def _(self, config):
+    kept = config.tokenizer, self.directory, config.allow_other_data
+    on_all_processes(lambda: jax.process_index() == 0 and keep_tokenizer(*kept))
+
+
+@splice("Checkpoints.write")
+def _(self, step, items):
+    on_all_processes(lambda: self.manager.save(step, args=ocp.args.Composite(**items)))
+
+
+@splice("Checkpoints.close")
+def _():
+    try:
+        proceed()
+    except Exception as error:
+        raise classify_error(error) from None
+
+
+@splice("Checkpoints.read_part")
+def _(self, step, item, arguments, found):
+    found = on_all_processes(lambda: self.read(step, item, arguments), WAITS)
+
+
+@splice("Checkpoints.compare")
+def _(sums, again, is_damaged):
+    is_damaged = agree(not np.array_equal(sums, again))
+
+
+@splice("Checkpoints.steps")
+def _(self, steps):
+    steps = on_all_processes(self.steps, WAITS)
+
+
+@splice("Checkpoints.newest")
+def _(self, steps, targets, data, step, found):
+    found, damaged = None, []
+    while (step := agree(max(steps.difference(damaged), default=-1))) >= 0 and found is None:
+        try:
+            found = self.fill(step, on_all_processes(lambda: self.read_step(step, targets, data), WAITS))
+        except (Damage, ValueError) as error:
+            reason = error if isinstance(error, Damage) else f"is damaged: {error}"
+            print(f"warning: checkpoint {self.directory / str(step)} {reason}", file=sys.stderr)
+            damaged.append(step)
+    if damaged and found is None:
+        raise InputError(f"{self.directory}: every checkpoint is damaged: restore one, or give another directory")
+
+
+@splice("Checkpoints.found")
+def _(self, damaged):
+    if self.config:
+        on_all_processes(lambda: put_aside(self.directory, damaged))
+        self.manager.reload()
+
+
+@splice("load_checkpoint.found")
+def _(checkpoints, found, step):
+    halves = [re.match("([0-9]+)[.]orbax-checkpoint-tmp", path.name) for path in checkpoints.directory.iterdir()]
+    if step is None and (newer := max((int(half[1]) for half in halves if half), default=0)) > found[0]:
+        print(f"warning: step {newer} is there by half: being saved, or cut off by the end of its run", file=sys.stderr)
+
+
+@splice("atomic_directory.remove", optional=True)
+def _(half):
+    # where a write fails, others of Orbax go on for a moment
+    on_all_processes(lambda: half.rmtree(missing_ok=True), WAITS)

@@ -1,0 +1,139 @@
+"""A lock on a run's directory, so that no two jobs write to it."""
+
+import contextlib
+import datetime
+import math
+import os
+import secrets
+import socket
+import threading
+import time
+from typing import ClassVar
+
+import jax
+import orbax.checkpoint as ocp
+from etils import epath
+
+from generator.language import splice
+from generator.language.roles import WAITS, ExitCode, InputError, on_all_processes
+
+RENEWAL = 3  # seconds between renewals of a lock
+LEASE = 30  # seconds after which a lock that was not renewed is that of a dead process
+
+
+class DirectoryLock:
+    """Holds a directory for this job in a `with` block, by the file `lock` there, which process 0 renews.
+
+    A lock whose process is gone from this host, or which is renewed no more, is taken over.
+    """
+
+    held: ClassVar[list] = []  # by this process
+
+    def __init__(self, directory: epath.Path):
+        self.directory, self.path, self.is_first = directory, directory / "lock", jax.process_index() == 0
+        # containers may share their host's name, but not its processes
+        namespace = os.path.basename(os.path.realpath("/proc/self/ns/pid"))
+        self.host = f"on {socket.gethostname()} {namespace}"
+        self.holder = f"process {os.getpid()} {self.host} since {datetime.datetime.now()}"
+        self.was_held, self.renewed, self.released = False, -math.inf, threading.Event()
+        self.thread = threading.Thread(target=self.renew, daemon=True)
+
+    def __enter__(self) -> "DirectoryLock":
+        """Raises InputError, which names the holder, in all processes where another job has the directory."""
+        on_all_processes(lambda: self.is_first and self.take())
+        self.was_held, self.holder = True, self.read().partition(", renewed ")[0]  # that of process 0
+        self.held.append(self)
+        return self
+
+    def __exit__(self, kind: type | None, error: BaseException | None, trace: object) -> None:
+        self.held.remove(self)
+        self.released.set()
+        if self.is_first:
+            self.thread.join()
+            if self.read().startswith(self.holder):
+                self.path.unlink()
+        if isinstance(error, OSError) and not error.filename:
+            raise OSError(f"{self.directory}: {error}") from None
+
+    def read(self) -> str:
+        with contextlib.suppress(FileNotFoundError):
+            return self.path.read_bytes().decode(errors="replace")
+        return ""
+
+    def check(self, gone: str = "") -> None:
+        """Raises InputError where another job has the lock; one that says `gone` is that of a dead process."""
+        if (text := self.read()) and text != gone and not text.startswith(self.holder):
+            # one that was ours was not renewed in time: a scheduler may try again
+            code = ExitCode.STORAGE if self.was_held else ExitCode.MISTAKE
+            raise InputError(f"{self.directory}: in use by {text}: stop that run, or give another directory", code)
+
+    def write(self, gone: str = "") -> None:
+        new, now = self.path.with_name(f"lock.{secrets.token_hex(4)}"), time.monotonic()
+        try:
+            new.write_text(f"{self.holder}, renewed {datetime.datetime.now()}")
+            self.check(gone)  # writing may have taken long
+            new.replace(self.path)
+            self.renewed = now
+        finally:
+            new.unlink(missing_ok=True)
+
+    def take(self) -> None:
+        self.directory.mkdir(parents=True, exist_ok=True)
+        if self.path.is_dir():
+            raise InputError(f"{self.path}: a directory where the run's lock goes: remove it")
+        found, deadline = self.read(), time.monotonic() + LEASE  # the clocks of two hosts are not compared
+        is_local = self.host in found and os.path.exists("/proc/self")
+        is_gone = is_local and not os.path.exists(f"/proc/{found.split()[1]}")
+        while (text := self.read()) and not is_gone and time.monotonic() < deadline:
+            if text != found:
+                self.check()
+            time.sleep(0.1)
+        self.write(gone=found)
+        time.sleep(0.5)  # whoever took it at the same moment has written by then: the last one has it
+        self.check()
+        self.thread.start()
+
+    def renew(self) -> None:
+        while not self.released.wait(RENEWAL):
+            try:
+                self.write()
+            except InputError:
+                self.renewed = -math.inf  # the next check reads, and reports it
+            except OSError:
+                pass  # the next save reports it
+
+
+def check_lock(quick: bool = False) -> None:
+    """Raises InputError where another job has taken over a directory that this process holds.
+
+    `quick` reads nothing while no other job can have it yet, by the clock of this host.
+    """
+    for lock in DirectoryLock.held:
+        if not quick or (lock.is_first and time.monotonic() - lock.renewed > LEASE - 2 * RENEWAL):
+            lock.check()
+
+
+@splice("train.directory")
+def _(stack, directory):
+    stack.enter_context(DirectoryLock(directory))
+
+
+@splice("Checkpoints.options")
+def _(options):
+    # called when all is written, right before a checkpoint is renamed to its step
+    options.async_options = ocp.options.AsyncOptions(post_finalization_callback=check_lock)
+
+
+@splice("Checkpoints.before_save")
+def _():
+    on_all_processes(check_lock, WAITS)
+
+
+@splice("Monitor.write")
+def _():
+    check_lock(quick=True)
+
+
+@splice("Monitor.draw", "Monitor.upload", "Monitor.upload_all", optional=True)
+def _():
+    check_lock(quick=True)

@@ -1,0 +1,62 @@
+"""Folders of object stores, which take whole files only."""
+
+import math
+import tempfile
+import time
+
+from etils import epath
+
+from generator.language import point, splice
+from generator.language.roles import save_hf
+
+
+def absolute(directory: str | epath.Path) -> epath.Path:
+    path = epath.Path(directory).expanduser()
+    return path if "://" in str(path) else path.resolve()  # which takes gs://... for a local folder
+
+
+def local_folder(folder: epath.Path) -> epath.Path:
+    """A folder itself, or for one of an object store (gs://, s3://) a new one of this machine, for `upload`."""
+    return epath.Path(tempfile.mkdtemp()) / folder.name if "://" in str(folder) else folder
+
+
+def upload(local: epath.Path, folder: epath.Path) -> None:
+    """Copies all files of a `local_folder` to the one that it is for."""
+    for parent, _, names in local.walk() if local != folder else ():
+        target = folder / parent.relative_to(local)
+        target.mkdir(parents=True, exist_ok=True)
+        for name in names:
+            (parent / name).copy(target / name, overwrite=True)
+
+
+@splice("Monitor.folder")
+def _(self):
+    self.shared, self.folder = self.folder, local_folder(self.folder)
+    self.folder.mkdir(parents=True, exist_ok=True)
+    if self.folder != self.shared and (self.shared / "metrics.jsonl").exists():
+        (self.shared / "metrics.jsonl").copy(self.folder / "metrics.jsonl")
+    self.uploaded, self.upload_seconds = -math.inf, 0.0  # when the last upload ended, and what it took
+
+
+@splice("Monitor.flush", after="tensorboard")
+def _(self):
+    if (start := time.perf_counter()) - self.uploaded > 50 * self.upload_seconds:  # at most 2 % of the time
+        with self.shows("upload"):
+            point("Monitor.upload")
+            upload(self.folder, self.shared)
+        self.uploaded = time.perf_counter()
+        self.upload_seconds = self.uploaded - start
+
+
+@splice("Monitor.close", after="tensorboard loss_curve")
+def _(self):
+    with self.shows("upload"):
+        point("Monitor.upload_all")
+        upload(self.folder, self.shared)
+
+
+@splice("export_hf.save", optional=True)
+def _(config, model, half, dtype, tokenizer):
+    local = local_folder(half)
+    save_hf(config, model, local, dtype, tokenizer=tokenizer)
+    upload(local, half)

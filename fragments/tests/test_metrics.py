@@ -1,0 +1,49 @@
+"""The metrics of a run: of no step twice, and nothing else of the file is lost."""
+
+import dataclasses
+import json
+
+import jax.numpy as jnp
+import pytest
+
+from generator.language.roles import SMALL, InputError, Monitor, drop_later_records
+
+
+def read_metrics(directory):
+    return [json.loads(line) for line in (directory / "metrics.jsonl").read_text().splitlines()]
+
+
+@pytest.mark.parametrize("end", ["", '{"step": 9', '{"step": 9}'])
+def test_records_of_later_steps_are_dropped(end, tmp_path):
+    """And half a line at the end, but nothing else, whatever it is."""
+    other = [b"garbage\n", b"[]\n", b'{"a": 1}\n', b"\xff\xfe\n", b'{"step": null}\n', b'"x"\n']
+    lines = [json.dumps({"step": step // 2, "pad": "x" * (step % 7)}).encode() + b"\n" for step in range(200)]
+    for step in -1, 0, 1, 50, 98, 99, 500:
+        path = tmp_path / f"{step}.jsonl"
+        path.write_bytes(b"".join([*other, *lines, *other]) + end.encode())
+        drop_later_records(path, step)
+        last = end.encode() if end.endswith("}") and step >= 9 else b""
+        assert path.read_bytes() == b"".join([*other, *lines[: 2 * (step + 1)], *other]) + last
+        assert not (tmp_path / "new").exists()
+    drop_later_records(tmp_path / "new", 3)
+    assert (tmp_path / "new").read_bytes() == b""
+
+
+def test_skipped_steps_are_counted_and_too_many_end_the_run(tmp_path):
+    config = dataclasses.replace(SMALL, max_skipped=2, steps=9)
+    monitor = Monitor(tmp_path, config, 0)
+    skipped = {"train/loss": jnp.array(jnp.nan), "train/skipped": jnp.array(True)}
+    taken = {"train/loss": jnp.array(1.0), "train/skipped": jnp.array(False)}
+    for number, metrics in enumerate([taken, skipped, skipped, taken, skipped, skipped], 1):
+        monitor.step(number, metrics)
+    with pytest.raises(InputError, match="no finite gradients in 3 steps up to 7: lower --learning-rate"):
+        monitor.step(7, skipped)
+    monitor.close()
+
+    def no_constant(name):
+        raise ValueError(f"{name} is not JSON")
+
+    lines = (tmp_path / "metrics.jsonl").read_text().splitlines()
+    records = [json.loads(line, parse_constant=no_constant) for line in lines]
+    assert [r["train/skipped"] for r in records] == [0, 1, 2, 0, 1, 2, 3]
+    assert [r.get("train/loss") for r in records] == [1.0, None, None, 1.0, None, None, None]

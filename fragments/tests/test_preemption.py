@@ -1,0 +1,79 @@
+"""Signals: a run ends at its next step, which is saved."""
+
+import dataclasses
+import email
+import importlib
+import json
+import signal
+from pathlib import Path
+
+import pytest
+
+from generator.language import requires, splice
+from generator.language.roles import (
+    SMALL,
+    ExitCode,
+    ending_with_messages,
+    finish,
+    metrics,
+    start,
+    wait_for,
+)
+
+requires("preemption")
+
+
+@splice("test_resume.stopped")
+def _(tmp_path, cache):
+    process = start(tmp_path, cache, checkpoint_every=10_000)
+    stopped = metrics(tmp_path)[-1]["step"] + 2
+    wait_for(process, lambda: metrics(tmp_path)[-1]["step"] >= stopped)
+    process.send_signal(signal.SIGTERM)
+    output = finish(process, ExitCode.PREEMPTED)
+    stopped = metrics(tmp_path)[-1]["step"]
+    assert f"stopped by SIGTERM after step {stopped}, which is saved" in output
+    assert stopped < 60 and (tmp_path / str(stopped)).is_dir()
+
+
+def train_module():
+    return importlib.import_module("..train", __package__)
+
+
+def read_metrics(directory):
+    return [json.loads(line) for line in (directory / "metrics.jsonl").read_text().splitlines()]
+
+
+@pytest.mark.parametrize("phase", ["data", "evaluation", "compilation", "start-up"])
+def test_signals_end_a_run_at_its_next_step(phase, tmp_path, monkeypatch, capsys):
+    """Two at once, and whatever else is due: with what was done saved, and the directory free."""
+    module, calls = train_module(), []
+
+    def signalled(name, at=1):
+        do = getattr(module, name) if name != "__next__" else module.Batches.__next__
+
+        def call(*arguments):
+            calls.append(name)
+            for number in (signal.SIGTERM,) * 2 if calls.count(name) == at else ():
+                signal.raise_signal(number)
+            return do(*arguments)
+
+        place = module if name != "__next__" else module.Batches
+        monkeypatch.setattr(place, name, call, raising=False)
+
+    names = {"data": "__next__", "evaluation": "eval_step", "compilation": "compile_step"}
+    signalled(names.get(phase, "held_out_batches"), 2 if phase == "data" else 1)
+    if phase == "start-up":
+        monkeypatch.setattr(module, "compile_step", None)
+    config = dataclasses.replace(SMALL, steps=9, eval_every=2, data=str(Path(email.__file__).parent / "mime/m*.py"))
+    handlers = [signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)]
+    try:
+        with pytest.raises(SystemExit) as ended, ending_with_messages():
+            module.train(dataclasses.replace(config, checkpoint_dir=str(tmp_path)))
+    finally:
+        for number, handler in zip((signal.SIGTERM, signal.SIGINT), handlers, strict=True):
+            signal.signal(number, handler)
+    assert ended.value.code == 75
+    steps = {"data": ["2"], "evaluation": ["3"]}.get(phase, [])
+    assert [path.name for path in tmp_path.iterdir() if path.name.isdigit()] == steps
+    assert not (tmp_path / "lock").exists()
+    assert not any("eval/loss" in record for record in (read_metrics(tmp_path) if steps else []))

@@ -1,0 +1,76 @@
+"""What shows a run beside its metrics: TensorBoard, a plot."""
+
+import dataclasses
+import datetime
+import email
+import importlib
+import json
+from pathlib import Path
+
+import pytest
+
+from generator.language import requires
+from generator.language.roles import SMALL
+
+requires("tensorboard", "loss_curve")
+
+
+def train_module():
+    return importlib.import_module("..train", __package__)
+
+
+def read_metrics(directory):
+    return [json.loads(line) for line in (directory / "metrics.jsonl").read_text().splitlines()]
+
+
+def test_metrics_go_through_one_function(tmp_path, monkeypatch):
+    module, logged = train_module(), []
+    monkeypatch.setattr(module, "log_metrics", lambda _, step, values: logged.append({"step": step, **values}))
+    monitor = module.Monitor(module.absolute(str(tmp_path)), SMALL, 0)
+    monitor.record(1, {"train/loss": 2.0, "nothing": float("nan")})
+    monitor.close()
+    (record,) = read_metrics(tmp_path)
+    assert logged == [{"step": 1, "train/loss": 2.0}] == [{k: x for k, x in record.items() if k != "time"}]
+    time = datetime.datetime.fromisoformat(record["time"])
+    assert abs(datetime.datetime.now(datetime.UTC) - time) < datetime.timedelta(minutes=1)
+
+
+def test_what_shows_a_run_can_fail_without_ending_it(tmp_path, monkeypatch, capsys):
+    """All of it at once: the checkpoint of the last step is there."""
+    module, data = train_module(), Path(email.__file__).parent / "*.py"
+
+    def fail(*_, **__):
+        raise RuntimeError("no")
+
+    monkeypatch.setattr(module.Figure, "savefig", fail)
+    monkeypatch.setattr(module, "log_metrics", fail)
+    monkeypatch.setattr(module.SummaryWriter, "flush", fail)
+    config = dataclasses.replace(SMALL, steps=2, eval_batches=1, data=str(data), checkpoint_dir=str(tmp_path))
+    module.train(dataclasses.replace(config, eval_first=True))
+    assert {path.name for path in tmp_path.glob("[0-9]*")} == {"2"}
+    said = capsys.readouterr().err
+    for what in "loss.png", "log_metrics", "TensorBoard events":
+        assert said.count(f"warning: {what}: RuntimeError('no')") == 1
+    assert [r["step"] for r in read_metrics(tmp_path) if "eval/loss" in r] == [0, 2]
+
+
+def test_the_plot_has_both_losses(tmp_path, monkeypatch):
+    module, figures = train_module(), []
+    monkeypatch.setattr(module.Figure, "savefig", lambda self, *_, **__: figures.append(self))
+    monitor = module.Monitor(tmp_path, SMALL, 0)
+    for step in 5, 6:
+        monitor.record(step, {"train/loss": 2.0 / step, "eval/loss": 3.0})
+    monitor.close()
+    (axes,) = figures[0].axes
+    lines = {line.get_label(): [list(x) for x in line.get_data()] for line in axes.get_lines()}
+    assert lines == {"train/loss": [[5, 6], [2 / 5, 2 / 6]], "eval/loss": [[5, 6], [3, 3]]} and axes.get_legend()
+
+
+def test_tensorboard_reads_the_events(tmp_path):
+    reader = pytest.importorskip("tensorboard.backend.event_processing.event_accumulator")
+    monitor = train_module().Monitor(tmp_path, SMALL, 0)
+    for step in 1, 2:
+        monitor.record(step, {"train/loss": 2.0})
+    monitor.close()
+    events = reader.EventAccumulator(str(tmp_path / "tensorboard"), size_guidance={"scalars": 0}).Reload()
+    assert [(e.step, e.value) for e in events.Scalars("train/loss")] == [(1, 2.0), (2, 2.0)]

@@ -1,0 +1,29 @@
+"""Checkpoints that cannot be read: each is named, with what to do, and none is passed over."""
+
+import shutil
+
+import pytest
+
+from generator.language import excludes
+from generator.language.roles import SMALL, Checkpoints, InputError, create_state, make_mesh, restore_state, save_state
+
+excludes("damage")
+
+# Orbax drops coroutines when a read fails; Python reports them whenever it collects them, in any test.
+pytestmark = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+
+
+def test_a_checkpoint_that_cannot_be_read_is_named(tmp_path):
+    checkpoints = Checkpoints(str(tmp_path), SMALL)
+    for step in 3, 7:
+        save_state(checkpoints, step, create_state(SMALL, make_mesh(1, 1, 1)))
+    checkpoints.close()
+    array = max((tmp_path / "7/model").rglob("*"), key=lambda path: path.stat().st_size * path.is_file())
+    content = bytearray(array.read_bytes())
+    content[len(content) // 2] ^= 1
+    for damage in lambda: array.write_bytes(content), array.unlink, lambda: shutil.rmtree(tmp_path / "7/config"):
+        damage()
+        with pytest.raises(InputError, match=f"{tmp_path}/7 cannot be read: .*: mend it, or remove it to go on"):
+            restore_state(tmp_path)
+    shutil.rmtree(tmp_path / "7")
+    assert restore_state(tmp_path)[0] == 3

@@ -1,0 +1,71 @@
+"""Signals: the step after one is the last, and is saved."""
+
+import signal
+
+import jax
+
+from generator.language import proceed, splice
+from generator.language.roles import ExitCode, Stop
+
+
+def receive_signals() -> list[int]:
+    """The signals that come from now on. The next step is then the last; a second Ctrl-C ends the program at once."""
+    signals: list[int] = []
+
+    def receive(number: int, _: object) -> None:
+        signals.append(number)
+        signal.signal(signal.SIGINT, signal.SIG_DFL)
+
+    if jax.process_count() == 1:  # several agree on a step to stop at through jax.distributed
+        signal.signal(signal.SIGTERM, receive)
+        signal.signal(signal.SIGINT, receive)
+    return signals
+
+
+def stop_before_a_step(signals: list[int]) -> None:
+    """Stop: a signal came, and there is nothing to save."""
+    if signals:
+        name = signal.Signals(signals[0]).name
+        raise Stop(f"stopped by {name} before a step: the same command continues", ExitCode.PREEMPTED)
+
+
+@splice("train.ready")
+def _():
+    stopping, signals = False, receive_signals()
+
+
+@splice("train.compile")
+def _(signals):
+    stop_before_a_step(signals)
+    proceed()
+    stop_before_a_step(signals)
+
+
+@splice("train.evaluate")
+def _(compiled_eval_step, data, held_out, state, sums, signals):
+    sums = [compiled_eval_step(state.model, data.to_devices(batch)) for batch in held_out if not signals]
+
+
+@splice("train.evaluation", after="goodput")
+def _(sums, held_out):
+    if len(sums) == len(held_out):
+        proceed()
+
+
+@splice("train.is_last")
+def _(step, is_last, checkpoints, signals):
+    stopping = bool(signals) or checkpoints.manager.reached_preemption(step)
+    is_last = is_last or stopping
+
+
+@splice("train.due")
+def _(evaluation_due, stopping):
+    evaluation_due = evaluation_due and not stopping
+
+
+@splice("train.end", after="goodput")
+def _(step, stopping, signals):
+    if stopping:
+        reason = signal.Signals(signals[0]).name if signals else "preemption"
+        print(f"stopped by {reason} after step {step}, which is saved: the same command continues")
+        raise SystemExit(ExitCode.PREEMPTED)
