@@ -21,6 +21,8 @@ from generator.language import point, provide, splice
 from generator.language.roles import (
     RULES,
     TEXT_BYTES,
+    ByteTokenizer,
+    FileTokenizer,
     InputError,
     count_special,
     fingerprint,
@@ -28,8 +30,6 @@ from generator.language.roles import (
     load_tokenizer,
     open_documents,
     open_tokens,
-    read_description,
-    split_mixture,
     warn_of_special_tokens,
 )
 
@@ -129,44 +129,47 @@ class Sequences:
         return row
 
 
-def make_datasets(config: Config, split: str, rows: Sequence[int] = (0,), seed: int = 0) -> list[Sequences]:
-    """The sequences of each row.
-
-    "train" never ends: all documents, in a new order each epoch, are dealt out to the rows of a batch, and each row
-    packs its own. "eval" is one pass, not dealt out. Of several sources each has epochs of its own, and every row has
-    their documents by weight, to a hundredth of the smallest; "eval" ends with the first.
-    """
-    tokenizer, length = load_tokenizer(config.tokenizer, config.special_tokens), config.sequence_length
-    if (known := tokenizer.vocab_size) > (most := config.vocab_size):
-        raise InputError(f"tokenizer {config.tokenizer}: its {known} tokens exceed a vocab_size of {most}: raise that")
+def open_pieces(config: Config, path: str, tokenizer: ByteTokenizer | FileTokenizer, split: str) -> grain.MapDataset:
+    """The pieces of the documents of a source, for training or for evaluation."""
     share = 0.0 if config.eval_data else config.eval_share
-    data = config.eval_data if split == "eval" and config.eval_data else config.data
 
     def held_out(n: int) -> int:  # of the first n documents: 1 in 50, say, by their numbers alone
         return min(10_000, math.ceil(share * n))
 
     before = held_out if split == "eval" and not config.eval_data else lambda n: n - held_out(n)
-    weights, paths = zip(*split_mixture(data), strict=True)
-    sources = []
-    for path in paths:
-        documents = open_tokens(path, tokenizer, config.text_field)
-        is_new = split == "train" and not read_description(path)
-        if is_new:
-            found = count_special(tokenizer, open_documents(path, config.text_field))
-            warn_of_special_tokens(path, "the first 100", found)
-        sources.append(grain.MapDataset.source(Pieces(documents, before, length)))
-        if not len(sources[-1]):
-            problem = f"{len(documents)} documents, {held_out(len(documents))} of them held out, are too few"
-            raise InputError(f"data {path}: {problem}: give more, or a text of more than {TEXT_BYTES} bytes")
-        if is_new and not any(sources[-1][i] for i in range(len(sources[-1]))):
+    documents = open_tokens(path, tokenizer, config.text_field)
+    source = grain.MapDataset.source(Pieces(documents, before, config.sequence_length))
+    if not len(source):
+        problem = f"{len(documents)} documents, {held_out(len(documents))} of them held out, are too few"
+        raise InputError(f"data {path}: {problem}: give more, or a text of more than {TEXT_BYTES} bytes")
+    is_new = split == "train"
+    point("open_pieces.is_new", path, is_new)
+    if is_new:
+        found = count_special(tokenizer, open_documents(path, config.text_field))
+        warn_of_special_tokens(path, "the first 100", found)
+        if not any(source[i] for i in range(len(source))):
             raise InputError(f"data {path}: none of its documents has two tokens: give longer ones")
-    orders = [grain.MapDataset.mix(sources, weights)]
-    if split == "train":
-        endless = [source.seed(seed).shuffle().repeat() for source in sources]
-        dealt = [[source[row :: config.batch_size] for source in endless] for row in rows]
-        orders = [grain.MapDataset.mix(parts, weights) for parts in dealt]
+    return source
+
+
+def make_datasets(config: Config, split: str, rows: Sequence[int] = (0,), seed: int = 0) -> list[Sequences]:
+    """The sequences of each row.
+
+    "train" never ends: all documents, in a new order each epoch, are dealt out to the rows of a batch, and each row
+    packs its own. "eval" is one pass, not dealt out.
+    """
+    tokenizer = load_tokenizer(config.tokenizer, config.special_tokens)
+    if (known := tokenizer.vocab_size) > (most := config.vocab_size):
+        raise InputError(f"tokenizer {config.tokenizer}: its {known} tokens exceed a vocab_size of {most}: raise that")
+    data = config.eval_data if split == "eval" and config.eval_data else config.data
+    with point("make_datasets.orders", config, data, tokenizer, split, rows, seed):
+        source = open_pieces(config, data, tokenizer, split)
+        orders = [source]
+        if split == "train":
+            endless = source.seed(seed).shuffle().repeat()
+            orders = [endless[row :: config.batch_size] for row in rows]
     threads = max(1, 16 // len(orders))
-    return [Sequences(order, length, threads) for order in orders]
+    return [Sequences(order, config.sequence_length, threads) for order in orders]
 
 
 class Batches:

@@ -1,14 +1,10 @@
-"""Prepared data: the tokens of each document as a record of ArrayRecord files; and sources by their weights."""
+"""Prepared data: the tokens of each document as a record of ArrayRecord files."""
 
-import collections
 import contextlib
 import functools
 import json
 import os
-import re
 import resource
-import sys
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -16,31 +12,8 @@ import grain
 import numpy as np
 from array_record.python.array_record_module import ArrayRecordReader
 
-from generator.language.roles import (
-    ByteTokenizer,
-    FileTokenizer,
-    InputError,
-    encode_document,
-    find_files,
-    open_documents,
-)
-
-
-def split_mixture(data: str) -> list[tuple[float, str]]:
-    """The weight and the path of each source: of "0.7:A,0.3:B", or of a path alone."""
-    parts = [part.partition(":") for part in re.split(r",(?=[^,:/]*:(?!//))", data)]
-    try:
-        found = [(float(weight), path) for weight, _, path in parts]
-    except ValueError:  # a path
-        return [(1.0, data)]
-    if not all(1e-6 <= weight <= 1e6 and path for weight, path in found):
-        raise InputError(f"data {data}: must be WEIGHT:PATH,WEIGHT:PATH, weights from 0.000001 to 1,000,000")
-    return found
-
-
-def identity(tokenizer: ByteTokenizer | FileTokenizer) -> dict[str, Any]:
-    names = {name: getattr(tokenizer, name) for name in ("digest", "vocab_size", "eos", "parses_special")}
-    return names | {"prefix": list(tokenizer.prefix)}
+from generator.language import proceed, splice
+from generator.language.roles import ByteTokenizer, FileTokenizer, InputError, identity
 
 
 def token_type(tokenizer: ByteTokenizer | FileTokenizer) -> str:
@@ -95,38 +68,24 @@ def open_prepared(data: str, shards: dict[str, int], dtype: str) -> grain.MapDat
     return grain.MapDataset.range(ends[-1]).map(read)
 
 
-def special_texts(tokenizer: ByteTokenizer | FileTokenizer) -> re.Pattern[str]:
-    """Find special tokens which stay text in documents."""
-    names = () if tokenizer.parses_special or tokenizer.digest == "bytes" else tokenizer.special.values()
-    return re.compile("|".join(map(re.escape, names)) or "(?!)")
+@splice("open_tokens.documents")
+def _(data, tokenizer, field, tokens):
+    if description := read_description(data):
+        if description.get("tokenizer") != identity(tokenizer):
+            problem = f"its tokenizer is {description.get('tokenizer')}, and --tokenizer is {identity(tokenizer)}"
+            raise InputError(f"data {data}: {problem}: give the first, or prepare the data with the second")
+        tokens = open_prepared(data, description["shards"], token_type(tokenizer))
+    else:
+        proceed()
 
 
-def count_special(tokenizer: ByteTokenizer | FileTokenizer, documents: Sequence[str]) -> collections.Counter[str]:
-    """Count the documents which hold the text of a special token, of the first 100."""
-    texts, names = (documents[i] for i in range(min(len(documents), 100))), special_texts(tokenizer)
-    return collections.Counter(name for text in texts for name in set(names.findall(text)))
+@splice("open_pieces.is_new")
+def _(path, is_new):
+    is_new = is_new and not read_description(path)
 
 
-def warn_of_special_tokens(data: str, which: str, found: collections.Counter[str]) -> None:
-    """Say how many of which documents hold the text of special tokens, which was likely meant as tokens."""
-    if found:
-        most = ", ".join(f"{name} in {count}" for name, count in found.most_common(3))
-        problem = f"of {which} documents: {most}; there they are text: --special-tokens makes them tokens"
-        print(f"warning: data {data}: special tokens in documents: {problem}", file=sys.stderr)
-
-
-def open_tokens(data: str, tokenizer: ByteTokenizer | FileTokenizer, field: str = "text") -> grain.MapDataset:
-    """The tokens of each document of a source, after what the tokenizer begins a text with, and eos: int32 [n]."""
-    description = read_description(data)
-    if not description:
-        return open_documents(data, field).map(lambda text: encode_document(tokenizer, text))
-    if description.get("tokenizer") != identity(tokenizer):
-        problem = f"its tokenizer is {description.get('tokenizer')}, and --tokenizer is {identity(tokenizer)}"
-        raise InputError(f"data {data}: {problem}: give the first, or prepare the data with the second")
-    return open_prepared(data, description["shards"], token_type(tokenizer))
-
-
-def fingerprint(data: str) -> list[Any]:
-    """The same for the same data, wherever it is: descriptions of what is prepared, names and sizes of other files."""
-    paths = [path for _, path in split_mixture(data)]
-    return [read_description(path) or [[file.name, file.stat().st_size] for file in find_files(path)] for path in paths]
+@splice("fingerprint_source.files")
+def _(path, found):
+    found = read_description(path)
+    if not found:
+        proceed()

@@ -3,7 +3,6 @@
 import contextlib
 import functools
 import glob
-import json
 import os
 import resource
 import sys
@@ -13,33 +12,13 @@ from pathlib import Path
 
 import grain
 
-from generator.language.roles import InputError, open_by_format, open_file, read_row_group
+from generator.language import point
+from generator.language.roles import InputError, open_by_format, open_file
 
 
 class Config:
-    # a file, folder or pattern of text, JSONL, JSON, CSV, Parquet, Arrow or ArrayRecord, compressed or not, or a folder
-    # that `data prepare` wrote; several by their shares of the documents, each shuffled and repeated by itself,
-    # "0.7:PATH,0.3:PATH"; "": this Python's own standard library
-    data: str = ""
-    text_field: str = "text"  # field or column that holds the text, in JSONL, JSON, CSV, Parquet and Arrow
-
-
-def files_of_rows(files: list[Path]) -> list[Path]:
-    """Leaves out what `save_to_disk` of datasets writes beside the rows, and what it keeps of other datasets."""
-    abouts, rows = [], {}  # folder -> names of its files
-    for file in (file for file in files if file.name in ("dataset_dict.json", "state.json")):
-        try:
-            found = json.loads(file.read_text())
-            if splits := found.get("splits"):
-                abouts.append(file)
-                if len(splits) > 1:
-                    problem = f"has the splits {', '.join(splits)}"
-                    raise InputError(f"data {file.parent}: {problem}: give the folder of one of them")
-            if parts := found.get("_data_files"):
-                rows[file.parent] = {part["filename"] for part in parts}
-        except (ValueError, TypeError, KeyError, AttributeError):
-            continue  # of another program: a document, or an error as of any other
-    return [file for file in files if file not in abouts and file.name in rows.get(file.parent, {file.name})]
+    data: str = ""  # documents: a file, a folder or a pattern of files; "": this Python's own standard library
+    text_field: str = "text"  # field or column that holds the text, where a file has any
 
 
 def find_files(data: str) -> list[Path]:
@@ -61,13 +40,14 @@ def find_files(data: str) -> list[Path]:
         raise InputError(f"data {odd[0]}: is not a file, or is a broken link: fix it, or remove it")
     if prepared := [file.parent for file in files if file.name == "prepared.json"]:
         raise InputError(f"data {data}: {prepared[0]} is prepared data: give that by itself, to train")
-    return files_of_rows(files)
+    point("find_files.found", files)
+    return files
 
 
 def open_files(files: Sequence[Path], field: str) -> tuple[grain.MapDataset, int]:
     """The documents of all files, numbered in the order of the files; and how many rows are left out as null."""
     open_file.cache_clear()
-    read_row_group.cache_clear()
+    point("open_files.start")
     with contextlib.suppress(ValueError):  # what was unpacked stays open
         most = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
         resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))

@@ -1,0 +1,14 @@
+"""Files that are neither text nor JSONL are refused."""
+
+from generator.language import excludes, splice
+from generator.language.roles import InputError
+
+excludes("columns")
+
+OTHER_FORMATS = *(".json", ".csv", ".tsv", ".parquet", ".arrow", ".array_record"), *(".gz", ".bz2", ".xz", ".zst")
+
+
+@splice("open_by_format.format")
+def _(path, suffix):
+    if suffix.startswith(OTHER_FORMATS):
+        raise InputError(f"{path}: is neither text nor JSONL: convert it, or build the package with its part formats")
