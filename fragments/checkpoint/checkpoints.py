@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+import re
 import sys
 import zlib
 from collections.abc import Callable
@@ -95,6 +96,13 @@ def save_lazily(tree: Any) -> ocp.args.PyTreeSave:
     return ocp.args.PyTreeSave(tree, parts, ocdbt_target_data_file_size=size)
 
 
+def silence_orbax() -> None:
+    """Stops the log of all that Orbax does, and the page of text for each array that it drops where one fails."""
+    absl.logging.set_verbosity(absl.logging.FATAL)
+    dropped = re.compile("<coroutine|loop is closed").search
+    sys.unraisablehook = lambda it: dropped(f"{it.object} {it.exc_value}") or sys.__unraisablehook__(it)
+
+
 # Config, states of the rows of data, abstract trees by item, and for each its arrays and the checksums they had
 StepItems = tuple[Config, dict[int, Any], dict[str, Any], dict[str, tuple[dict[str, Array], Array]]]
 
@@ -103,8 +111,7 @@ class Checkpoints:
     """The checkpoints in a directory; `config` None: only to read."""
 
     def __init__(self, directory: str | epath.Path, config: Config | None):
-        absl.logging.set_verbosity(absl.logging.FATAL)  # Orbax logs all of its work
-        point("Checkpoints.start")
+        silence_orbax()
         self.directory, self.config = absolute(directory), config
         if config is None:
             return

@@ -19,13 +19,6 @@ def put_aside(directory: epath.Path, steps: list[int]) -> None:
         (directory / str(step)).rename(directory / f"damaged-{step}-{time.time_ns()}")
 
 
-@splice("Checkpoints.start")
-def _():
-    # where one array fails, Orbax drops the others, each of which would print a page of text
-    dropped = re.compile("<coroutine|loop is closed").search
-    sys.unraisablehook = lambda it: dropped(f"{it.object} {it.exc_value}") or sys.__unraisablehook__(it)
-
-
 @splice("Checkpoints.tokenizer")
 def _(self, config):
     kept = config.tokenizer, self.directory, config.allow_other_data

@@ -10,5 +10,5 @@ OTHER_FORMATS = *(".json", ".csv", ".tsv", ".parquet", ".arrow", ".array_record"
 
 @splice("open_by_format.format")
 def _(path, suffix):
-    if suffix.startswith(OTHER_FORMATS):
+    if suffix.partition("-")[0] in OTHER_FORMATS:  # .array_record-00000-of-00010 is a shard
         raise InputError(f"{path}: is neither text nor JSONL: convert it, or build the package with its part formats")

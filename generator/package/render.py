@@ -33,7 +33,7 @@ def render_files(recipe: Recipe, layout: Layout, fields: list[Field]) -> tuple[d
     }
     files: dict[str, str] = {}
     used = []
-    for output, path in recipe.merged("templates").items():
+    for output, path in recipe.templates.items():
         where = str(recipe.origin("templates", output))
         if path not in recipe.library.files:
             remedy = f"It is asked for as {output}; write it, or drop the line."

@@ -68,6 +68,13 @@ class Recipe:
         """A table of the package file, with those of its parts and that of the target on top."""
         return {name: value for _, _, table in self._tables(key) for name, value in table.items()}
 
+    @property
+    def templates(self) -> dict[str, str]:
+        """File -> template, without those that go with parts which the package does not have."""
+        parts = self.package_file.data.parts
+        gone = {file for name, part in parts.items() if name not in self.parts for file in part.files}
+        return {file: template for file, template in self.merged("templates").items() if file not in gone}
+
     def origin(self, key: str, name: str) -> Origin:
         """The line of an entry of a merged table."""
         tables = reversed(self._tables(key))

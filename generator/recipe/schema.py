@@ -86,7 +86,11 @@ class ChangeTable(Table, frozen=True, kw_only=True):
 
 
 class PartTable(Table, frozen=True, kw_only=True):
-    """`[parts.NAME]`: what a package can do besides training, where it is asked for."""
+    """`[parts.NAME]`: what a package can do besides training, where it is asked for.
+
+    Attributes:
+        files: those of targets' templates that go with it.
+    """
 
     title: Line
     fragments: Annotated[Names, msgspec.Meta(min_length=1)]
@@ -94,6 +98,7 @@ class PartTable(Table, frozen=True, kw_only=True):
     documentation: dict[str, str] = {}
     extras: dict[Name, tuple[Line, ...]] = {}
     templates: dict[Output, str] = {}
+    files: tuple[Output, ...] = ()
 
 
 class ConfigTable(Table, frozen=True, kw_only=True):

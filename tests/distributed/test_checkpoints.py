@@ -19,14 +19,14 @@ import jax
 number, count, port, directory, fault = *map(int, sys.argv[1:4]), *sys.argv[4:]
 if count > 1:
     jax.distributed.initialize(f"127.0.0.1:{port}", count, number)
-from llama2_cpu import checkpoint, errors, storage
+from llama2_cpu import checkpoint, cluster, errors
 from llama2_cpu.parallel import abstract, make_mesh
 from llama2_cpu.tests.saved import Numbers
 from llama2_cpu.tests.small import SMALL
 from llama2_cpu.train import create_state, new_state
 
 mesh = make_mesh(1, -1, 1)
-storage.WAITS = checkpoint.WAITS = (0.1, 0.1)
+cluster.WAITS = checkpoint.WAITS = (0.1, 0.1)
 read = checkpoint.Checkpoints.read
 tries = []
 
@@ -61,10 +61,10 @@ for fault in "none", "away once", "away", "missing":
         print(f"{fault}: OSError", sorted(os.listdir(directory))[0])
     checkpoints.close()
 try:
-    with storage.locked(checkpoint.epath.Path(directory)) as check:
+    with cluster.DirectoryLock(checkpoint.epath.Path(directory)):
         if number == 0:
             open(f"{directory}/lock", "w").write("process 5 on another since now")
-        storage.together(check)
+        cluster.on_all_processes(cluster.check_lock)
 except errors.InputError as error:
     print("taken over:", error)
 """
