@@ -9,8 +9,10 @@ import numpy as np
 import orbax.checkpoint as ocp
 from etils import epath
 
-from generator.language import proceed, splice
+from generator.language import proceed, requires, splice
 from generator.language.roles import WAITS, Damage, InputError, agree, classify_error, keep_tokenizer, on_all_processes
+
+requires("agreement")
 
 
 def put_aside(directory: epath.Path, steps: list[int]) -> None:

@@ -14,8 +14,10 @@ import jax
 import orbax.checkpoint as ocp
 from etils import epath
 
-from generator.language import splice
+from generator.language import requires, splice
 from generator.language.roles import WAITS, ExitCode, InputError, on_all_processes
+
+requires("agreement")
 
 RENEWAL = 3  # seconds between renewals of a lock
 LEASE = 30  # seconds after which a lock that was not renewed is that of a dead process

@@ -17,6 +17,7 @@ import tyro
 from array_record.python.array_record_module import ArrayRecordReader, ArrayRecordWriter
 from tyro.conf import Positional
 
+from generator.language import requires
 from generator.language.roles import (
     ExitCode,
     InputError,
@@ -33,6 +34,8 @@ from generator.language.roles import (
     token_type,
     warn_of_special_tokens,
 )
+
+requires("data/prepared")
 
 last_opened = functools.lru_cache(maxsize=1)(open_files)  # shards of the same files come one after the other
 

@@ -1,64 +1,25 @@
 """One process of a job of many."""
 
 import os
-import socket
-import time
-import warnings
 
 import jax
 
-from generator.language.roles import InputError
+from generator.language import excludes
 
-SETTINGS = "JAX_COORDINATOR_ADDRESS", "JAX_NUM_PROCESSES", "JAX_PROCESS_ID"
+excludes("cluster/job")
+
 # what launchers say -> what it is for a process that is alone
 LAUNCHERS = {"SLURM_NTASKS": "1", "OMPI_COMM_WORLD_SIZE": "1", "MEGASCALE_NUM_SLICES": "1", "JOB_COMPLETION_INDEX": "0"}
-# seconds that a process waits for the others to start, for a sign of life, and for them to end; what waits for one that
-# is gone is then ended by JAX.
-TIMEOUTS = dict(initialization_timeout=300, heartbeat_timeout_seconds=60, shutdown_timeout_seconds=60)
-
-
-def await_coordinator(host: str, port: int) -> None:
-    """Returns once process 0 can be reached; where it cannot, JAX would end the program by a page of C++."""
-    end = time.monotonic() + TIMEOUTS["initialization_timeout"]
-    while True:
-        try:
-            return socket.create_connection((host, port), timeout=5).close()
-        except OSError as error:
-            if time.monotonic() > end:
-                raise ConnectionError(f"JAX_COORDINATOR_ADDRESS {host}:{port} cannot be reached: {error}") from None
-        time.sleep(0.5)
 
 
 def join_job() -> None:
     """Makes this process one of its job's, before anything asks JAX for its devices.
 
-    Which one, the SETTINGS say, or else what JAX finds: Slurm, Open MPI, TPU metadata, Kubernetes.
+    Which one, JAX_COORDINATOR_ADDRESS, JAX_NUM_PROCESSES and JAX_PROCESS_ID say, or else what JAX finds: Slurm,
+    Open MPI, TPU metadata, Kubernetes.
     """
-    given = {name: os.environ[name] for name in SETTINGS if os.environ.get(name)}
-    if missing := [name for name in SETTINGS if given and name not in given]:
-        raise InputError(f"{', '.join(missing)} missing beside {', '.join(given)}: set all three, or none")
-    if given:
-        address, count, index = given.values()
-        try:
-            host, port = address.rsplit(":", 1)
-            if 0 < int(index) < int(count):
-                await_coordinator(host, int(port))
-            where = dict(coordinator_address=address, cluster_detection_method="deactivate")
-            jax.distributed.initialize(num_processes=int(count), process_id=int(index), **where, **TIMEOUTS)
-        except ValueError as error:
-            wanted = "HOST:PORT of process 0, the number of processes, and which of them this is, from 0"
-            raise InputError(f"{', '.join(map('='.join, given.items()))}: {error}: give {wanted}") from None
-        return
-    told = [f"{name}={os.environ[name]}" for name, one in LAUNCHERS.items() if os.environ.get(name, one) != one]
-    told += ["TPU_WORKER_HOSTNAMES"] if "," in os.environ.get("TPU_WORKER_HOSTNAMES", "") else []
-    if not told and {"SLURM_NTASKS", "OMPI_COMM_WORLD_SIZE"} & set(os.environ):
-        return  # alone; JAX would give it one GPU
-    one_a_node = os.environ.get("SLURM_STEP_NUM_NODES") == os.environ.get("SLURM_NTASKS", "")
-    all_gpus = {"local_device_ids": []} if one_a_node else {}  # by itself JAX gives each process of Slurm one GPU
-    try:
-        with warnings.catch_warnings(action="ignore"):  # kubernetes is not installed
-            jax.distributed.initialize(**all_gpus, **TIMEOUTS)
-    except Exception as error:  # each way of finding processes has errors of its own
-        if told:
-            problem = f"{', '.join(told)} announces several processes, which JAX does not find: {error}"
-            raise InputError(f"{problem} Start them by srun or mpirun, or set {', '.join(SETTINGS)}") from None
+    several = any(os.environ.get(name, alone) != alone for name, alone in LAUNCHERS.items())
+    if count := os.environ.get("JAX_NUM_PROCESSES"):
+        jax.distributed.initialize(num_processes=int(count), process_id=int(os.environ["JAX_PROCESS_ID"]))
+    elif several or "," in os.environ.get("TPU_WORKER_HOSTNAMES", ""):
+        jax.distributed.initialize()

@@ -33,7 +33,7 @@ from generator.language.roles import (
     split_mixture,
 )
 
-requires("prepare")
+requires("prepare", "data/mixture", "data/prepared")
 
 TEXTS = [f"document {i}: " + "ünï" * (i % 7) * (i % 11) for i in range(120)] + ["", "x" * 5000]
 

@@ -8,6 +8,7 @@ import time
 import pytest
 from etils import epath
 
+from generator.language import requires
 from generator.language.roles import (
     PACKAGE,
     SMALL,
@@ -28,6 +29,8 @@ from generator.language.roles import (
     run_python,
     save_state,
 )
+
+requires("cluster/lock")
 
 
 def test_a_directory_is_of_one_run_at_a_time(tmp_path, monkeypatch):

@@ -3,6 +3,7 @@
 import collections
 import contextlib
 import datetime
+import itertools
 import json
 import math
 import sys
@@ -28,19 +29,17 @@ def _(bounds):
 
 
 def drop_later_records(path: epath.Path, step: int) -> None:
-    """Drops the records of later steps from a file of JSON lines, and half a line at its end; keeps all other text."""
+    """Cuts a file of JSON lines, made if needed, before the first record of a later step, and before half a line."""
 
-    def is_later(line: bytes) -> bool:
+    def stays(line: bytes) -> bool:
         try:
-            return json.loads(line)["step"] > step
-        except (ValueError, KeyError, TypeError):
-            return not line.endswith(b"\n")
+            return line.endswith(b"\n") and json.loads(line)["step"] <= step
+        except (ValueError, KeyError, TypeError):  # no record, which stays
+            return True
 
     with open(path, "ab+") as file:
         file.seek(0)
-        kept = [line for line in file if not is_later(line)]
-        file.truncate(0)
-        file.writelines(kept)
+        file.truncate(sum(map(len, itertools.takewhile(stays, file))))
 
 
 class Monitor:

@@ -5,8 +5,10 @@ import re
 
 import jax
 
-from generator.language import proceed, splice
+from generator.language import proceed, requires, splice
 from generator.language.roles import Config, InputError, local_folder, upload
+
+requires("object_stores")
 
 
 class Config:

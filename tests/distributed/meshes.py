@@ -65,7 +65,7 @@ def feed(package: str, out: Path, data: str, case: str) -> None:
 
 if __name__ == "__main__":
     package, out, data, *cases = sys.argv[1:]
-    importlib.import_module(f"{package}.parallel").join_job()
+    importlib.import_module(f"{package}.cluster").join_job()
     for case in cases:
         run(package, Path(out), data, case)
         feed(package, Path(out), data, case)

@@ -10,8 +10,8 @@ import pytest
 
 from distributed.jobs import environment, free_port
 
-JOIN = "from llama2_cpu import distributed, errors\ndistributed.TIMEOUTS['initialization_timeout'] = 2\n"
-JOIN += "with errors.ending_with_messages():\n    distributed.join_job()\n    import jax; print(jax.process_count())"
+JOIN = "from llama2_cpu import cluster, errors\ncluster.TIMEOUTS['initialization_timeout'] = 2\n"
+JOIN += "with errors.ending_with_messages():\n    cluster.join_job()\n    import jax; print(jax.process_count())"
 FULL = {"JAX_COORDINATOR_ADDRESS": "127.0.0.1:1", "JAX_NUM_PROCESSES": "2", "JAX_PROCESS_ID": "1"}
 
 
