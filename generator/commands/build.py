@@ -9,11 +9,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from generator.disk.lock import LOCK, Combination, Fingerprints, read_lock, with_records
-from generator.disk.look import kind_of, sha256
+from generator.disk.look import entries_below, kind_of, sha256
 from generator.disk.parallel import in_parallel
 from generator.disk.project import Project
-from generator.disk.status import Compared, check_folder, compare
-from generator.disk.write import write_package
+from generator.disk.status import JOURNAL, Compared, check_folder, compare
+from generator.disk.write import write_lock, write_package
 from generator.errors import LoomError
 
 if TYPE_CHECKING:
@@ -82,21 +82,37 @@ class Asked:
         made = self.woven() if full or reasons else None
         wanted = {path: sha256(data) for path, data in made.items()} if made else None
         wanted = wanted or read_lock(self.folder, self.combination).files
-        return replace(compare(self.folder, self.combination, wanted), reasons=reasons, made=made)
+        found = compare(self.folder, self.combination, wanted, self.only_lock)
+        return replace(found, reasons=reasons, made=made)
+
+    @property
+    def at_home(self) -> bool:
+        return self.folder == Path(os.path.abspath(self.project.generated)) / self.combination.name
 
     @property
     def by_hand(self) -> bool:
         """Whether it is a package that people own, in its place."""
-        at_home = self.folder == Path(os.path.abspath(self.project.generated)) / self.combination.name
         there = kind_of(self.folder / LOCK) == "file"
-        return at_home and there and self.combination in self.project.by_hand()
+        return self.at_home and there and self.combination in self.project.by_hand()
 
-    def build(self, force: bool = False, dry_run: bool = False) -> Compared | None:
+    @property
+    def only_lock(self) -> bool:
+        """Whether it is a package that is not committed, and its folder has no file of it but the lock."""
+        if not self.at_home or self.combination not in self.project.uncommitted() or kind_of(self.folder / JOURNAL):
+            return False
+        try:
+            paths = list(read_lock(self.folder, self.combination).outputs)
+        except LoomError:
+            paths = [path for path in entries_below(self.folder) if path != LOCK]
+        return not any(kind_of(self.folder / path) for path in paths)
+
+    def build(self, force: bool = False, dry_run: bool = False, lock_is_enough: bool = False) -> Compared | None:
         """Builds it.
 
         Args:
             force: overwrite and delete also files that gen does not own.
             dry_run: write nothing.
+            lock_is_enough: of a package that is not committed, and that nobody built here, write the lock alone.
 
         Returns:
             How its files stood; where some are blocked and `force` is not given, nothing was written. None for a
@@ -105,9 +121,21 @@ class Asked:
         if self.by_hand:
             return None
         found = self.survey()
+        if found.only_lock and lock_is_enough:
+            return self._write_lock(found, dry_run)
+        if found.only_lock:
+            made = found.made or self.woven()
+            wanted = {path: sha256(data) for path, data in made.items()}
+            found = replace(compare(self.folder, self.combination, wanted), made=made)
         if dry_run or not found.differs:
             return found
         return write_package(self.folder, self.combination, found.made or self.woven(), force)
+
+    def _write_lock(self, found: Compared, dry_run: bool) -> Compared:
+        found = replace(found, files=[file for file in found.files if file.path == LOCK])
+        if found.differs and not dry_run:
+            write_lock(self.folder, (found.made or self.woven())[LOCK])
+        return found
 
 
 def each_package(

@@ -2,33 +2,9 @@
 
 from __future__ import annotations
 
-from contextlib import suppress
-from dataclasses import dataclass
-from functools import cached_property
-from pathlib import Path
-
 from generator.commands.diff import compare_file
-from generator.disk.built import MappedPackage, Segments
-from generator.disk.lock import MAP, Combination, Lock
-from generator.errors import LoomError
-
-
-@dataclass(frozen=True)
-class _Side(MappedPackage):
-    """A package in memory; without a map that can be read its lines have no origin."""
-
-    files: dict[str, bytes]
-
-    @cached_property
-    def origins(self) -> dict[str, list[Segments]]:
-        from generator.code.sourcemap import load
-
-        with suppress(LoomError, RecursionError, KeyError, UnicodeDecodeError):
-            return load(self.files[MAP].decode())
-        return {}
-
-    def lines(self, path: str) -> list[str]:
-        return self.files[path].decode("utf-8", "replace").splitlines()
+from generator.disk.built import WovenPackage
+from generator.disk.lock import Combination
 
 
 def causes(
@@ -36,10 +12,7 @@ def causes(
 ) -> dict[str, list[int]]:
     """For each source that makes the files differ its lines that do; '' for what no map covers."""
     found: dict[str, set[int]] = {}
-    sides = []
-    for files in (before, after):
-        lock = Lock(*combination, {}, {}, {}, dict.fromkeys(files, ""))
-        sides.append(_Side(Path(combination.name), lock, files))
+    sides = [WovenPackage.of(combination, files) for files in (before, after)]
     for path in paths:
         for source, piece in compare_file(path, *sides):
             lines = found.setdefault(source, set())

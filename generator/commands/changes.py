@@ -8,9 +8,11 @@ from dataclasses import dataclass, field
 
 from generator.code.hunks import hunks
 from generator.commands.build import Asked, each_package
+from generator.commands.woven import woven_before
 from generator.disk.lock import LOCK, MAP, Combination
 from generator.disk.look import kind_of
 from generator.disk.project import Project
+from generator.disk.status import CHANGED
 from generator.errors import LoomError
 
 CONTEXT = 3
@@ -66,16 +68,21 @@ def package_changes(asked: Asked) -> list[tuple[str, str, str]]:
     if all(kind_of(folder / path) == "" for path in found.write) and not found.unchanged:
         return [("new package", "a build would make this package", found.shown)]
     files, result = found.made or asked.woven(), []
-    for path, *_ in found.files:
+    texts = woven_before(asked) if found.only_lock else {}
+    for path, _, _, reason in found.files:
         shown = f"{found.shown}/{path}"
         if path in found.remove:
             result.append((f"gone {path}", "a build would remove this file", shown))
         elif path in found.write and path not in (LOCK, MAP):
-            kind = kind_of(folder / path)
-            if not kind:
+            kind = "file" if path in texts else kind_of(folder / path)
+            if found.only_lock and not kind and reason == CHANGED:
+                said = f"{reason}, whose text is not here; built before and after the change, gen diff A B compares it"
+                result.append((f"other {path}", said, shown))
+            elif not kind:
                 result.append((f"new {path}", "a build would add this file", shown))
             elif kind == "file":
-                before = (folder / path).read_bytes().decode("utf-8", "replace").splitlines()
+                data = texts[path] if path in texts else (folder / path).read_bytes()
+                before = data.decode("utf-8", "replace").splitlines()
                 result += _file_changes(before, files[path].decode().splitlines(), asked.combination, shown)
             else:
                 result.append((f"{kind} {path}", f"a build would put a file in the place of this {kind}", shown))
@@ -94,13 +101,13 @@ def _file_changes(
         body = [f"-{before[number]}" for number in old] + [f"+{after[number]}" for number in new]
         tail = [f" {line}" for line in before[old.stop : old.stop + CONTEXT]]
         text = "\n".join(lines + body + tail)
-        result.append((_key(body, combination), text, f"{shown}:{old.start + 1}"))
+        result.append((plain(body, combination), text, f"{shown}:{old.start + 1}"))
     if not result:
         result.append((shown, "a build would change the ends of lines or the end of the file", shown))
     return result
 
 
-def _key(body: list[str], combination: Combination) -> str:
+def plain(body: list[str], combination: Combination) -> str:
     """The changed lines, with the package's own names taken out, so that a change of every header is one change."""
     text = "\n".join(body)
     for word, blank in ((combination.name, "\0p"), (combination.architecture, "\0a"), (combination.target, "\0t")):

@@ -14,10 +14,11 @@ from typing import NamedTuple
 from generator.commands.build import Asked, each_package
 from generator.commands.expected import Expected, unchecked
 from generator.commands.owned import changed_lines, conflicts_left
+from generator.disk.ignored import IGNORE, ignored_now, ignored_wanted, is_own_ignored
 from generator.disk.lock import LOCK, Combination, read_lock
 from generator.disk.look import is_cache, kind_of, show
 from generator.disk.project import PACKAGES, SETTINGS, Project
-from generator.disk.status import EDITED, FOREIGN, MISSING, ORPHAN, RECORDS, STALE, WINDOWS
+from generator.disk.status import EDITED, FOREIGN, MISSING, ORPHAN, RECORDS, STALE, WINDOWS, Compared
 from generator.disk.tracked import surprises, uncommitted
 from generator.errors import LoomError
 
@@ -60,7 +61,7 @@ def check(
         What was found, by package and path, and the errors that kept a package from being checked.
     """
     own = own_paths(project)
-    findings, errors = _strangers(project, own), list[LoomError]()
+    findings, errors = [*_strangers(project, own), *_ignored(project)], list[LoomError]()
     if not project.packages() and not findings:
         there = project.generated.is_dir()
         reason = "has no package that gen made" if there else f"is not there, and {SETTINGS} has the packages in it"
@@ -91,12 +92,21 @@ def _surprises(project: Project, own: list[str], full: bool) -> list[Finding]:
     findings = []
     for path, hidden, reason, command in surprises(project.generated, full):
         package = path.split("/")[0]
-        if is_own(path, own) or known.get(package, at_root):
+        if is_own(path, own) or known.get(package, at_root) or (path == IGNORE and is_own_ignored(project)):
             continue
         findings.append(
             Finding(FOREIGN if hidden else EDITED, package, show(project.generated / path), reason, command)
         )
     return findings
+
+
+def _ignored(project: Project) -> list[Finding]:
+    """Whether git passes over what is not committed, and over nothing else that gen makes."""
+    if (now := ignored_now(project)) == ignored_wanted(project):
+        return []
+    reason = f"does not say which packages of {PACKAGES} have committed = false"
+    shown = show(project.generated / IGNORE)
+    return [Finding(STALE if now else MISSING, IGNORE, shown, reason, "gen build --all")]
 
 
 def check_package(asked: Asked, own: list[str], full: bool) -> list[Finding]:
@@ -112,7 +122,9 @@ def check_package(asked: Asked, own: list[str], full: bool) -> list[Finding]:
     if gone := _gone(asked.project, asked.combination):
         return [Finding(ORPHAN, name, shown, gone, "")]
     found = asked.survey(full)
-    findings = []
+    findings = list[Finding]()
+    if asked.combination in asked.project.uncommitted() and not found.only_lock:
+        findings, found = _in_part(found, name, shown, build)
     if all(file.reason == WINDOWS for file in found.files if file.state == EDITED and file.path not in RECORDS):
         windows = [file for file in found.files if file.reason == WINDOWS]
         found = replace(found, files=[file for file in found.files if file not in windows])
@@ -143,6 +155,17 @@ def check_package(asked: Asked, own: list[str], full: bool) -> list[Finding]:
     return [*findings, *_odd_files(asked, name, [file.path for file in found.files if file.wanted and not file.state])]
 
 
+def _in_part(found: Compared, name: str, shown: str, build: str) -> tuple[list[Finding], Compared]:
+    """What is said of a package that is not committed and is there in part; and the rest of what is found."""
+    gone = [file for file in found.files if file.state == MISSING and file.path not in RECORDS]
+    if not gone:
+        return [], found
+    count = sum(file.wanted and file.path not in RECORDS for file in found.files)
+    reason = f"{len(gone)} of the {count} files of this package are gone; all of them, or {LOCK} alone, should be there"
+    left = replace(found, files=[file for file in found.files if file.state != MISSING])
+    return [Finding(MISSING, name, shown, reason, build)], left
+
+
 def _tracked_places(project: Project) -> list[Path]:
     """What a project has of packages and sources."""
     names = [project.root / name for name in ("fragments", "templates", "targets")]
@@ -151,6 +174,7 @@ def _tracked_places(project: Project) -> list[Path]:
 
 def _odd_files(asked: Asked, name: str, paths: list[str]) -> Iterator[Finding]:
     """Files of the right content with another mode, and compiled ones that Python runs in place of a module."""
+    paths = [path for path in paths if kind_of(asked.folder / path)]  # a lock may stand for them
     run = [path for path in paths if (asked.folder / path).lstat().st_mode & 0o111]
     for path in run if len(run) < len(paths) else ():  # a disk without modes says so of all
         shown = show(asked.folder / path)

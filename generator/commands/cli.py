@@ -84,10 +84,12 @@ def build_(
     It goes to generated/ARCH_T, or to DIR/ARCH_T. Only files whose bytes change are written. A file that was edited
     since the last build, or that gen did not make, is never overwritten or deleted without --force: it is listed, and
     nothing in that package is written. A package that people own (by_hand = true in packages.toml) is left alone.
+    Of one with committed = false there, --all writes gen.lock alone, unless its files have been built here.
 
     --own DIR makes a project that holds this one package, for you to edit: gen update then takes in what gen brings.
     """
     from generator.commands.build import Asked, each_package
+    from generator.disk.ignored import write_ignored
     from generator.disk.lock import Combination, Fingerprints
     from generator.disk.project import PACKAGES, Project
 
@@ -111,6 +113,8 @@ def build_(
         asked = Asked(project, combination, Fingerprints(project.roots), out or project.generated)
         built = asked.build(force, dry_run)
         _report_built(built, combination.command + there, force, dry_run)
+        if out is None and not dry_run:
+            write_ignored(project)
         if out is None and listed is not None and combination not in listed:
             path = project.show(project.generated / PACKAGES)
             click.echo(f"note: {combination.name} is not in {path} like this; to keep it, write", err=True)
@@ -120,7 +124,7 @@ def build_(
     if not total:
         remedy = f"Build one with gen build ARCH --target=T, or list some in {PACKAGES}."
         raise LoomError("there is no package to build", project.show(project.generated), remedy)
-    for number, (name, built) in enumerate(each_package(Asked.build, project, force, dry_run, out=out), 1):
+    for number, (name, built) in enumerate(each_package(Asked.build, project, force, dry_run, True, out=out), 1):
         try:
             if isinstance(built, LoomError):
                 raise built
@@ -130,6 +134,8 @@ def build_(
             complain(error)
             progress(number, total, f"{name}: failed")
             failed = True
+    if out is None and not dry_run:
+        write_ignored(project)
     if failed:
         raise click.exceptions.Exit(2)
 
@@ -192,50 +198,12 @@ def check_(as_json: bool, full: bool, expect: Path | None, base: str | None, for
             click.echo(f"{finding.state:<8} {printable(f'{finding.path}: {finding.reason}')}{command}")
         for error in errors:
             complain(error)
-        count = len(set(project.packages()) - set(project.by_hand()))
+        count, locks = len(set(project.packages()) - set(project.by_hand())), len(project.uncommitted())
         if count and not faults and not errors:
-            click.echo(f"{count} package{'' if count == 1 else 's'} checked: as built")
+            by_lock = f", {locks} of them not committed" if locks else ""
+            click.echo(f"{count} package{'' if count == 1 else 's'} checked{by_lock}: as built")
     if faults or errors:
         raise click.exceptions.Exit(2 if errors else 1)
-
-
-@gen.command("diff", **exit_codes("1 there are differences; with --against: other than of text alone"))
-@click.argument("before", metavar="[A", required=False)
-@click.argument("after", metavar="B]", required=False)
-@click.option("--against", "revision", metavar="REF", help="Compare with the packages that git has there, by program.")
-@click.option("--markdown", "as_markdown", is_flag=True, help="With --against: write a comment for a review.")
-@AS_JSON
-def diff_(before: str | None, after: str | None, revision: str | None, as_markdown: bool, as_json: bool) -> None:
-    """Compare two packages, or show what a build would change, or what a change means.
-
-    With two packages, by name or by folder: their differences, grouped by the fragment that causes them. With none:
-    what gen build would change in the packages now; a change that occurs in many places is shown once.
-
-    With --against REF: the packages that git has at a revision, such as HEAD, and what the fragments make now. Each
-    entry point of each package (training step, evaluation, ...) gets a verdict: same text, same program, equal values,
-    other numbers, other parameters, other layout, other interface, or undecided; docs/diff.md says how each is known.
-    """
-    from generator.commands import diff
-    from generator.disk.project import Project
-
-    if before and not after:
-        raise LoomError("diff needs two packages or none", remedy=f"Name the package to compare {before} with.")
-    if revision is None and as_markdown:
-        raise LoomError("--markdown needs --against", remedy="Write gen diff --against HEAD --markdown.")
-    if revision is not None and (before or (as_json and as_markdown)):
-        remedy = "Leave one of the two out."
-        raise LoomError("--against takes no packages, and writes one format", remedy=remedy)
-    project = Project.find()
-    if revision is not None:
-        from generator.commands import meaning
-
-        found = meaning.show(project, revision, as_json, as_markdown)
-    elif before and after:
-        found = diff.between(project, before, after, as_json)
-    else:
-        found = diff.by_a_build(project, as_json)
-    if found:
-        raise click.exceptions.Exit(found)
 
 
 @gen.command("explain", **NO_ONE)
@@ -257,29 +225,6 @@ def explain_(place: str | None, fragment: str | None, as_json: bool) -> None:
         explain.file(project, place, as_json)
     elif fragment:
         explain.fragment(project, fragment, as_json)
-
-
-@gen.command("loc", **NO_ONE)
-@AS_JSON
-@click.option("--markdown", "as_markdown", is_flag=True, help="Write Markdown tables.")
-@click.option("--feature", "features", multiple=True, help="Also measure what this fragment touches, like model/rope.")
-def loc_(as_json: bool, as_markdown: bool, features: tuple[str, ...]) -> None:
-    """Count source lines and the lines that they make.
-
-    Also what each fragment and each architecture adds, and which code fragments restate from each other.
-    """
-    from generator.commands.loc import tables
-    from generator.commands.tables import markdown, plain
-    from generator.disk.project import Project
-    from generator.measure.loc import loc
-
-    if as_json and as_markdown:
-        raise LoomError("--json and --markdown are two formats", remedy="Choose one.")
-    report = loc(Project.find(), features)
-    if as_json:
-        write_json(report)
-    else:
-        click.echo("\n\n".join((markdown if as_markdown else plain)(table) for table in tables(report)))
 
 
 for _command in (*cli_checkpoints.COMMANDS, *cli_edits.COMMANDS, *cli_runs.COMMANDS, *cli_view.COMMANDS):

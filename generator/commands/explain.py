@@ -166,6 +166,9 @@ def _package_of(project: Project, file: Path) -> tuple[MappedPackage, str]:
             raise LoomError(
                 "is not in a package that gen built", project.show(place), f"No folder above it has a {LOCK}."
             )
+    for folder in (Path(os.path.abspath(place)) for place in (*file.parents, *(project.generated / file).parents)):
+        if (folder / LOCK).is_file():
+            MappedPackage.read(folder).check_there()
     raise LoomError("there is no such file", str(file), "Give the path of a file in a package, like PATH/model.py:12.")
 
 

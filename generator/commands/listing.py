@@ -6,6 +6,7 @@ from pathlib import Path
 
 from generator.commands.citation import title_and_citation
 from generator.commands.tables import Table
+from generator.disk.built import MappedPackage
 from generator.disk.lock import LOCK
 from generator.disk.look import files_below, read_text
 from generator.disk.project import Project
@@ -37,11 +38,19 @@ def listing(project: Project) -> dict[str, list[dict]]:
         {
             **combination._asdict(),
             "name": combination.name,
-            "built": (project.generated / combination.name / LOCK).is_file(),
+            "committed": combination not in project.uncommitted(),
+            "built": _is_built(project.generated / combination.name),
         }
         for combination in project.packages()
     ]
     return found
+
+
+def _is_built(folder: Path) -> bool:
+    try:
+        return MappedPackage.read(folder).is_there
+    except LoomError:
+        return (folder / LOCK).is_file()
 
 
 def _is(name: str, suffix: str) -> bool:
@@ -65,5 +74,14 @@ def tables(found: dict[str, list[dict]]) -> list[Table]:
     for kind in (*PLACES, "parts"):
         rows = [(entry["name"], entry["title"]) for entry in found[kind]] or [("(none)", "")]
         result.append(Table(kind.capitalize(), (kind.removesuffix("s"), "title"), rows))
-    packages = [(p["name"], "built" if p["built"] else "not built", ", ".join(p["parts"])) for p in found["packages"]]
-    return [*result, Table("Packages", ("package", "", "parts"), packages or [("(none)", "", "")])]
+    packages = [
+        (
+            p["name"],
+            "built" if p["built"] else "not built",
+            "yes" if p["committed"] else "lock alone",
+            ", ".join(p["parts"]),
+        )
+        for p in found["packages"]
+    ]
+    heads = ("package", "", "committed", "parts")
+    return [*result, Table("Packages", heads, packages or [("(none)", "", "", "")])]

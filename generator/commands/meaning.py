@@ -1,8 +1,8 @@
-"""Prints what a change means: equal findings once, with the packages that they are of."""
+"""Prints what a change means: packages that changed alike as one, and equal findings once."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 
 import click
@@ -11,8 +11,29 @@ from generator.commands.against import Report, against, as_json
 from generator.commands.console import complain, write_json
 from generator.disk.project import Project
 from generator.errors import LoomError
-from generator.programs.verdicts import ENTRIES, SAME_PROGRAM, VERDICTS
+from generator.programs.verdicts import (
+    ENTRIES,
+    EQUAL_VALUES,
+    OTHER_INTERFACE,
+    OTHER_LAYOUT,
+    OTHER_NUMBERS,
+    OTHER_PARAMETERS,
+    SAME_PROGRAM,
+    SAME_TEXT,
+    UNDECIDED,
+    VERDICTS,
+)
 
+MEANING = {
+    SAME_TEXT: "no file of the program differs",
+    SAME_PROGRAM: "the same computation",
+    EQUAL_VALUES: "another computation, the same results",
+    OTHER_NUMBERS: "the results differ",
+    OTHER_PARAMETERS: "what checkpoints hold differs",
+    OTHER_LAYOUT: "arrays lie otherwise on devices",
+    OTHER_INTERFACE: "settings, flags, presets or shapes differ",
+    UNDECIDED: "not known",
+}
 NO_OTHER = "no package is another program"
 SHOWN = 6  # packages, sources or files that a line names
 
@@ -29,17 +50,25 @@ class Group:
     numbers: dict[str, float] = field(default_factory=dict)  # the largest of all packages
 
 
-def show(project: Project, revision: str, in_json: bool, in_markdown: bool) -> int:
-    """Prints the verdicts.
+def show(project: Project, revision: str, in_json: bool, in_markdown: bool, names: Collection[str] = ()) -> int:
+    """Prints the verdicts, for people as soon as they are known.
+
+    Args:
+        names: as in `against`.
 
     Returns:
         The exit code.
     """
-    commit, reports, errors = against(project, revision, lambda line: click.echo(line, err=True))
+
+    def found(alike: list[Report]) -> None:
+        if not in_json and not in_markdown:
+            click.echo(block(alike) + "\n")
+
+    commit, reports, errors = against(project, revision, lambda line: click.echo(line, err=True), found, names)
     if in_json:
         write_json(as_json(commit, reports, errors))
     else:
-        click.echo((markdown if in_markdown else plain)(commit[:10], reports, errors))
+        click.echo((markdown if in_markdown else _summary)(commit[:10], reports, errors))
     for error in errors if not in_json else []:
         complain(error)
     return 2 if errors else 1 if any(report.differs for report in reports) else 0
@@ -68,16 +97,23 @@ def groups(reports: list[Report]) -> list[Group]:
     return sorted(merged.values(), key=lambda group: -VERDICTS.index(group.verdict))
 
 
-def plain(before: str, reports: list[Report], errors: Sequence[LoomError] = ()) -> str:
+def plain(before: str, reports: list[Report]) -> str:
     """For people at a terminal; `before` says what the packages are compared with."""
-    lines = [_summary(before, reports, errors)]
-    for group in groups(reports):
-        lines += ["", f"{group.verdict}: {_entries(group.entries)}, {_packages(group.packages)}"]
-        lines += [f"  {line}" for line in (_why(group), _sources(group.sources)) if line]
-    files = _files(reports)
-    if files:
-        lines += ["", "text that changed"]
-        lines += [f"  {path}: {_packages(names)}" for path, names in files.items()]
+    changes = dict.fromkeys(report.change for report in reports)
+    blocks = [block([report for report in reports if report.change == change]) for change in changes]
+    return "\n\n".join([*blocks, _summary(before, reports, ())])
+
+
+def block(alike: list[Report]) -> str:
+    """What is known of packages that changed alike: the first stands for all where their verdicts are the same."""
+    first, *others = [report.name for report in alike]
+    lines = [f"{first}: {_few(alike[0].files)} changed" if alike[0].files else first]
+    if others:
+        lines.append(f"  and alike in {len(others)} more: {', '.join(others)}")
+    for group in groups(alike):
+        of = "" if len(group.packages) == len(alike) else f", {_packages(group.packages)}"
+        lines.append(f"  {group.verdict} ({MEANING[group.verdict]}): {_entries(group.entries)}{of}")
+        lines += [f"    {line}" for line in (_why(group), _sources(group.sources)) if line]
     return "\n".join(lines)
 
 

@@ -110,6 +110,8 @@ def finish_package(asked: Asked, sides: list[Side], changed: set[str]) -> Finish
     """Weaves a package and lays what was edited on either side on top; None for one that people own."""
     if asked.by_hand:
         return None
+    if asked.combination in asked.project.uncommitted():
+        return _finish_uncommitted(asked, sides)
     made, name = asked.woven(), asked.combination.name
     for path in sorted(changed):
         inside = path.removeprefix(f"{name}/")
@@ -140,6 +142,17 @@ def finish_package(asked: Asked, sides: list[Side], changed: set[str]) -> Finish
         if sha256(_bytes(asked.folder / path)) in [lock.outputs.get(path) for s in sides if (lock := s.lock(name))]:
             write_text(asked.folder, path, None)
     return Finished(edits, conflicts, sorted(made), gone)
+
+
+def _finish_uncommitted(asked: Asked, sides: list[Side]) -> Finished:
+    """Builds a package that is not committed; files of it that a side has committed stay on disk alone."""
+    found = asked.build(lock_is_enough=True)
+    if found and found.blocked:
+        first = found.blocked[0]
+        remedy = f"Keep your change in a fragment, or give it up: {asked.combination.command} --force"
+        raise LoomError(first.reason, f"{found.shown}/{first.path}", remedy)
+    locks = [lock for side in sides if (lock := side.lock(asked.combination.name))]
+    return Finished([], [], [LOCK], sorted({path for lock in locks for path in lock.outputs}))
 
 
 def left_to_decide(project: Project) -> list[str]:

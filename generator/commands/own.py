@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import os
 import re
+from dataclasses import replace
 from pathlib import Path
 
 from generator.commands.build import Asked
 from generator.disk.base import BASE, base_texts, dump_base
 from generator.disk.built import MappedPackage, find_package
+from generator.disk.ignored import write_ignored
 from generator.disk.lock import Combination, Fingerprints
 from generator.disk.look import kind_of, read_text, show
 from generator.disk.project import PACKAGES, SETTINGS, Project
@@ -44,6 +46,7 @@ def own(project: Project, word: str) -> str:
     text = _declared(_listed_text(project, path), combination, show(path))
     replace_file(built.folder, BASE, dump_base({name: text.encode() for name, text in texts.items()}))
     replace_file(project.generated, PACKAGES, text.encode())
+    write_ignored(replace(project))  # which reads the list anew
     return (
         f"{built.shown}: yours to edit; gen build leaves it alone, and gen update {built.name} takes in what the "
         f"fragments bring\ncommit {show(path)} and {built.shown}/{BASE} with it"
@@ -92,6 +95,7 @@ def _declared(text: str, combination: Combination, shown: str) -> str:
                 part = re.sub(r"(?m)^(\s*by_hand\s*=\s*)false", r"\1true", part)
             else:
                 part = re.sub(r"(?m)^(\s*target\s*=.*\n?)", lambda line: f"{line[0].rstrip()}\nby_hand = true\n", part)
+            part = re.sub(r"(?m)^\s*committed\s*=\s*false.*\n?", "", part)  # what people edit is committed
             return "".join([*parts[:number], part, *parts[number + 1 :]])
     remedy = f'Write by_hand = true below target = "{combination.target}" yourself.'
     raise LoomError(f"the entry of {combination.name} is not found", shown, remedy)

@@ -144,13 +144,15 @@ def _other(asked: Asked, texts: dict[str, str]) -> Other | None:
         return None
     made = asked.package(asked.project.library().with_texts(texts)).files
     wanted = {path: sha256(text.encode()) for path, text in made.items()}
-    found = compare(asked.folder, asked.combination, wanted)
+    found = compare(asked.folder, asked.combination, wanted, asked.only_lock)
+    woven = asked.package().files if asked.only_lock else {}  # what the lock stands for
     changed = [path for path in [*found.write, *found.remove] if path not in (LOCK, MAP)]
     if not changed:
         return None
     lines = 0
     for path in changed:
         data = (asked.folder / path).read_bytes() if kind_of(asked.folder / path) == "file" else b""
+        data = woven[path].encode() if path in woven else data
         old, new = data.decode(errors="replace").split("\n"), made.get(path, "").split("\n")
         lines += sum(max(len(hunk.before), len(hunk.after)) for hunk in hunks(old, new))
     return Other(asked.combination.name, len(changed), lines, tuple(file.path for file in found.blocked))
@@ -176,7 +178,7 @@ def apply(project: Project, found: Found) -> list[tuple[str, Any]]:
     if asked.by_hand:  # what is merged next comes on top of this
         replace_file(asked.folder, BASE, dump_base(made))
     write_records(asked.folder, made)
-    return list(each_package(Asked.build, project))
+    return list(each_package(Asked.build, project, False, False, True))
 
 
 def _write(path: Path, text: str) -> None:

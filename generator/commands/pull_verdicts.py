@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from generator.commands.against import Report, compare_sides
+from generator.commands.against import Report, Sides, compare_sides
 from generator.commands.build import Asked
 from generator.commands.pull import Found
 from generator.disk.lock import Fingerprints, with_records
@@ -25,7 +25,7 @@ def verdicts(project: Project, found: Found, say: Callable[[str], None]) -> list
     for asked, woven in zip(changed, in_parallel(_sides, rows, [True] * len(rows)), strict=True):
         if isinstance(woven, LoomError):
             raise woven
-        sides.append((asked.combination, *woven))
+        sides.append(Sides(asked.combination, *woven))
     return compare_sides(sides, say)
 
 

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
 from generator.code.traced import Origin
-from generator.disk.lock import LOCK, MAP, Lock, read_lock
-from generator.disk.look import read_text, sha256, show
+from generator.disk.lock import LOCK, MAP, Combination, Lock, read_lock
+from generator.disk.look import kind_of, read_text, sha256, show
 from generator.disk.project import Project
 from generator.errors import LoomError, nearest
 
@@ -67,12 +68,48 @@ class MappedPackage:
         """Whether a file differs from what was built, so that its lines may not be those of the map."""
         return sha256((self.folder / path).read_bytes()) != self.lock.outputs.get(path)
 
+    @property
+    def is_there(self) -> bool:
+        """Whether any of its files is there besides the lock."""
+        return any(kind_of(self.folder / path) for path in self.lock.outputs)
+
+    def check_there(self) -> MappedPackage:
+        """The package, of which there must be more than the lock."""
+        if self.is_there:
+            return self
+        message = f"has no file but {LOCK}"
+        raise LoomError(message, self.shown, f"Build it: {self.lock.combination.command}")
+
+
+@dataclass(frozen=True)
+class WovenPackage(MappedPackage):
+    """A package in memory: path -> bytes, the map among them."""
+
+    files: dict[str, bytes]
+
+    @classmethod
+    def of(cls, combination: Combination, files: dict[str, bytes]) -> WovenPackage:
+        """The package of these files."""
+        return cls(Path(combination.name), Lock(*combination, {}, {}, {}, dict.fromkeys(files, "")), files)
+
+    @cached_property
+    def origins(self) -> dict[str, list[Segments]]:
+        """As of a package on disk; without a map that can be read its lines have none."""
+        from generator.code.sourcemap import load
+
+        with suppress(LoomError, RecursionError, KeyError, UnicodeDecodeError):
+            return load(self.files[MAP].decode())
+        return {}
+
+    def lines(self, path: str) -> list[str]:
+        return self.files[path].decode("utf-8", "replace").splitlines()
+
 
 def find_package(project: Project, word: str) -> MappedPackage:
     """A built package by its name or its folder."""
     for folder in (Path(word), project.generated / word):
         if (folder / LOCK).is_file():
-            return MappedPackage.read(folder)
+            return MappedPackage.read(folder).check_there()
     if (folder := project.generated / word).is_dir() and word in [package.name for package in project.packages()]:
         raise LoomError(f"has no {LOCK}", show(folder), f"Take it back from git: git restore {show(folder / LOCK)}")
     names = [folder.name for folder in project.locked_folders()]
@@ -83,6 +120,7 @@ def built_packages(project: Project) -> list[MappedPackage]:
     """The packages that are kept and have been built, in the order of the list."""
     folders = [project.generated / combination.name for combination in project.packages()]
     result = [MappedPackage.read(folder) for folder in folders if folder.is_dir()]
+    result = [package for package in result if package.is_there]
     if not result:
         raise LoomError(
             "no package has been built", project.show(project.generated), "Build one: gen build ARCH --target=T"

@@ -31,6 +31,7 @@ class Listed(NamedTuple):
     packages: list[Combination]
     own: list[str]
     by_hand: list[Combination]
+    uncommitted: list[Combination]
 
 
 @dataclass(frozen=True)
@@ -85,6 +86,10 @@ class Project:
     def by_hand(self) -> list[Combination]:
         """The packages that people own: gen made them, and builds them no more."""
         return [] if self._list is None else self._list.by_hand
+
+    def uncommitted(self) -> list[Combination]:
+        """The packages of which the lock alone is committed, and whoever wants to see the rest builds it."""
+        return [] if self._list is None else self._list.uncommitted
 
     @cached_property
     def _list(self) -> Listed | None:
@@ -201,9 +206,10 @@ def read_listed(source: Path | str, shown: str) -> Listed | None:
             raise LoomError(f"own: {error}", shown, "Write it from this folder, with forward slashes.") from None
     kept: list[Combination] = []
     by_hand: list[Combination] = []
+    uncommitted: list[Combination] = []
     for number, entry in enumerate(entries, 1):
         where = f"{shown} ([[package]] number {number})"
-        _check_keys(entry, {"architecture", "target", "parts", "by_hand"}, where)
+        _check_keys(entry, {"architecture", "target", "parts", "by_hand", "committed"}, where)
         words = entry.get("architecture"), entry.get("target")
         if not all(isinstance(word, str) and word.isidentifier() for word in words):
             remedy = 'Write architecture = "NAME" and target = "NAME".'
@@ -215,10 +221,16 @@ def read_listed(source: Path | str, shown: str) -> Listed | None:
         if combination.name in [other.name for other in kept]:
             raise LoomError(f"{combination.name} is listed twice", where, "Remove one of the two.")
         kept.append(combination)
-        if not isinstance(entry.get("by_hand", False), bool):
-            raise LoomError("by_hand is neither true nor false", where, "Write by_hand = true, or leave it out.")
+        for key, usual in (("by_hand", False), ("committed", True)):
+            if not isinstance(entry.get(key, usual), bool):
+                remedy = f"Write {key} = {str(not usual).lower()}, or leave it out."
+                raise LoomError(f"{key} is neither true nor false", where, remedy)
         by_hand += kept[-1:] if entry.get("by_hand") else []
-    return Listed(kept, own, by_hand)
+        uncommitted += kept[-1:] if not entry.get("committed", True) else []
+        if kept[-1] in by_hand and kept[-1] in uncommitted:
+            remedy = "Leave committed out: what people edit, no build makes again."
+            raise LoomError("by_hand and committed = false exclude each other", where, remedy)
+    return Listed(kept, own, by_hand, uncommitted)
 
 
 def _read(source: Path | str, shown: str, known: set[str]) -> dict | None:

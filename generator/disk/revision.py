@@ -1,12 +1,13 @@
-"""The packages as git has them at a revision."""
+"""The packages and their sources as git has them at a revision."""
 
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from pathlib import Path
 
 from generator.disk.git import git
-from generator.disk.look import show
+from generator.disk.look import is_cache, show
 from generator.disk.project import Project
 from generator.errors import LoomError
 
@@ -43,6 +44,19 @@ def packages_at(project: Project, revision: str) -> tuple[str, dict[str, dict[st
         package, file = inner.split("/", 1)
         result.setdefault(package, {})[file] = contents[blob]
     return commit, result
+
+
+def sources_at(root: Path, commit: str, folders: Sequence[str]) -> dict[str, bytes]:
+    """The files below some folders of a root at a commit, by their paths; none where git has none of them."""
+    listed = git(root, "ls-tree", "-r", "-z", commit, "--", *folders, code=None)
+    blobs: dict[str, bytes] = {}
+    for entry in listed.split(b"\0")[:-1]:
+        about, _, path = entry.partition(b"\t")
+        _, kind, blob = about.split(b" ")
+        if kind == b"blob" and not any(is_cache(part) for part in os.fsdecode(path).split("/")):
+            blobs[os.fsdecode(path)] = blob
+    contents = _read(root, sorted(set(blobs.values())))
+    return {path: contents[blob] for path, blob in blobs.items()}
 
 
 def _read(top: Path, names: list[bytes]) -> dict[bytes, bytes]:

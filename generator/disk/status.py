@@ -18,6 +18,7 @@ from generator.errors import LoomError
 JOURNAL = ".gen.pending"
 RECORDS = (LOCK, MAP)  # nobody works on these, and a merge leaves its marks in them
 WINDOWS = "has the line ends of Windows (CRLF), as git makes them where core.autocrlf is true"
+CHANGED = "a build would change this file"
 EDITED, STALE, MISSING, ORPHAN, FOREIGN = "edited", "stale", "missing", "orphan", "foreign"
 
 
@@ -49,6 +50,7 @@ class Compared:
         files: all that is wanted, owned or there, sorted by path.
         reasons: why the lock could not say what a build makes now.
         made: path -> bytes of what a build makes, None where the lock said it by hashes.
+        only_lock: whether the lock alone is there, and stands for the files that it names.
     """
 
     name: str
@@ -56,6 +58,7 @@ class Compared:
     files: list[Status]
     reasons: list[str] = field(default_factory=list)
     made: dict[str, bytes] | None = None
+    only_lock: bool = False
 
     @property
     def write(self) -> list[str]:
@@ -83,15 +86,18 @@ class Compared:
     @property
     def summary(self) -> str:
         removed = f", {len(self.remove)} removed" if self.remove else ""
-        return f"{len(self.write)} written{removed}, {self.unchanged} unchanged" if self.differs else "as it should be"
+        if not self.differs:
+            return "as it should be"
+        return "lock written" if self.only_lock else f"{len(self.write)} written{removed}, {self.unchanged} unchanged"
 
 
-def compare(folder: Path, asked: Combination, wanted: dict[str, str]) -> Compared:
+def compare(folder: Path, asked: Combination, wanted: dict[str, str], only_lock: bool = False) -> Compared:
     """How every file of the package in a folder stands.
 
     Args:
         asked: what it is to be.
         wanted: path in the package -> sha256 of all that a build makes, the lock too.
+        only_lock: whether the lock stands for its files, of which none is there.
     """
     check_folder(folder)
     owned: dict[str, set[str]] = {}
@@ -99,6 +105,8 @@ def compare(folder: Path, asked: Combination, wanted: dict[str, str]) -> Compare
         with suppress(LoomError):
             for path, built in read_lock(folder, asked, name).files.items():
                 owned.setdefault(path, set()).add(built)
+    if only_lock and not owned:  # a lock that says nothing
+        wanted = {path: digest for path, digest in wanted.items() if path == LOCK}
     named = wanted.keys() | owned.keys()
     for parent in sorted({parent for path in named for parent in PurePosixPath(path).parents[:-1]}):
         if (kind := kind_of(folder / parent)) not in ("", "folder"):
@@ -108,6 +116,8 @@ def compare(folder: Path, asked: Combination, wanted: dict[str, str]) -> Compare
     files = []
     for path in sorted(named.union(entries_below(folder))):
         digest = _digest(folder / path) if path in named else ""
+        if only_lock and path != LOCK and digest is None:
+            digest = next(iter(owned.get(path, ())), None)
         state, reason = _judge(path, digest, wanted.get(path), owned.get(path))
         if state == EDITED and _digest(folder / path, b"\r\n") in (wanted.get(path), *owned.get(path, ())):
             reason = WINDOWS
@@ -115,7 +125,7 @@ def compare(folder: Path, asked: Combination, wanted: dict[str, str]) -> Compare
     if kind_of(folder / JOURNAL):
         number = [file.path for file in files].index(LOCK)
         files[number] = Status(LOCK, True, STALE, "a build was cut short")
-    return Compared(asked.name, show(folder), files)
+    return Compared(asked.name, show(folder), files, only_lock=only_lock)
 
 
 def _judge(path: str, digest: str | None, wanted: str | None, owned: set[str] | None) -> tuple[str, str]:
@@ -133,7 +143,7 @@ def _judge(path: str, digest: str | None, wanted: str | None, owned: set[str] | 
     if digest is None:
         return (MISSING, "is gone") if owned or path in RECORDS else (STALE, "a build would add this file")
     if owned and digest in owned:
-        return (STALE, "a build would change this file") if wanted else (ORPHAN, "nothing makes this file any more")
+        return (STALE, CHANGED) if wanted else (ORPHAN, "nothing makes this file any more")
     if len(digest) < 64:
         return EDITED, f"is a {digest}"
     return EDITED, "was edited since it was built" if owned else "was not made by gen"

@@ -51,6 +51,13 @@ def write_records(folder: Path, files: dict[str, bytes]) -> None:
             replace_file(folder, path, files[path])
 
 
+def write_lock(folder: Path, data: bytes) -> None:
+    """Writes the lock of a package of which nothing else is there."""
+    folder.mkdir(parents=True, exist_ok=True)
+    with _alone(folder):
+        replace_file(folder, LOCK, data)
+
+
 def _apply(folder: Path, found: Compared, files: dict[str, bytes]) -> None:
     replace_file(folder, JOURNAL, files[LOCK])
     for path in found.write:

@@ -9,8 +9,9 @@ import os
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from itertools import zip_longest
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -39,6 +40,9 @@ SECONDS = 600  # for each package
 FLAGS = "--xla_force_host_platform_device_count=8 --xla_backend_optimization_level=0"
 FLAGS += " --xla_cpu_parallel_codegen_split_count=1"
 SIMPLER = " --xla_cpu_use_fusion_emitters=false"  # the simpler of two code generators; later versions have one
+
+
+Facts = dict[str, Any]
 
 
 class Version(NamedTuple):
@@ -82,27 +86,30 @@ def _version(name: str) -> str:
         return ""
 
 
-def facts_of(versions: list[Version], say: Callable[[str], None]) -> dict[tuple[str, str], dict[str, Any]]:
-    """The facts of each, by side and name; where it could not be traced, {"undecided": reason}."""
-    tracer, result, keys = tracer_key(), {}, {}
+def facts_of(versions: list[Version], say: Callable[[str], None]) -> Iterator[tuple[tuple[str, str], Facts]]:
+    """The facts of each, with its side and name, as they are known; of one that could not be traced, the reason."""
+    tracer, keys = tracer_key(), {}
+    waiting: dict[str, list[Version]] = {"before": [], "after": []}
     for version in versions:
         hashes = {path: sha256(data) for path, data in version.program.items()}
         keys[version[:2]] = key = cache_key(tracer, version.name, hashes)
-        result[version[:2]] = recall("facts", key)
-    waiting = [version for version in versions if result[version[:2]] is None]
-    batches: list[list[Version]] = []
-    for side in ("before", "after"):
-        mine = [version for version in waiting if version.side == side]
+        if (known := recall("facts", key)) is None:
+            waiting[version.side].append(version)
+        else:
+            yield version[:2], known
+    sides = []
+    for mine in waiting.values():
         size = max(1, min(TOGETHER, -(-len(mine) // max(1, cpus() // 2))))
-        batches += [mine[start : start + size] for start in range(0, len(mine), size)]
+        sides.append([mine[start : start + size] for start in range(0, len(mine), size)])
+    # those of one package beside each other, so that it is soon known what became of it
+    batches = [batch for pair in zip_longest(*sides, fillvalue=[]) for batch in pair if batch]
     with ThreadPoolExecutor(cpus()) as pool:
         for batch, found in zip(batches, pool.map(_trace, batches), strict=True):
             for version in batch:
                 say(f"traced {version.name} {version.side} the change")
-                result[version[:2]] = found[version.name]
                 if "undecided" not in found[version.name]:  # for want of time or memory, perhaps
                     keep("facts", keys[version[:2]], found[version.name])
-    return result  # type: ignore[return-value]
+                yield version[:2], found[version.name]
 
 
 def cpus() -> int:

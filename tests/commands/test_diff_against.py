@@ -61,10 +61,37 @@ def test_a_comment_is_the_same_program(repository):
     assert found["llama_cpu"]["files"] == ["model.py"] and found["llama_cpu"]["causes"] == {ROPE: [8]}
     assert verdicts(found["plain_cpu"]) == {"same text"}, "it does not select the fragment"
     printed = repository.run("diff", "--against", "HEAD").stdout
-    assert (
-        "same program: all entry points, 1 package (llama_cpu)\n  the same bytecode\n  fragments/model/rope.py:8\n"
-        in printed
+    assert printed.startswith(
+        "llama_cpu: model.py changed\n  same program (the same computation): all entry points\n"
+        "    the same bytecode\n    fragments/model/rope.py:8\n\n"
+        "plain_cpu\n  same text (no file of the program differs): all entry points\n\n"
     )
+
+
+def test_verdicts_are_printed_as_they_are_found(repository, monkeypatch):
+    """What text and bytecode say is printed before anything is traced."""
+    change(repository, "fragments/train/loop.py", "    for", "    # all\n    for")
+    change(repository, ROPE, "angles", "angle")
+    printed = []
+    monkeypatch.setattr("generator.commands.meaning.click.echo", lambda line, err=False: printed.append(line))
+    repository.run("diff", "--against", "HEAD", code=1)
+    first = next(number for number, line in enumerate(printed) if line.startswith("plain_cpu: train.py changed\n"))
+    assert first < printed.index("traces 1 packages, before and after the change")
+
+
+def test_packages_that_changed_alike_are_told_as_one(repository):
+    change(repository, "fragments/train/loop.py", "    for", "    # all\n    for")
+    printed = repository.run("diff", "--against", "HEAD").stdout
+    assert printed.startswith("llama_cpu: train.py changed\n  and alike in 1 more: plain_cpu\n  same program (the same")
+    assert "2 packages, 2 with another text; no package is another program\n" in printed
+
+
+def test_of_one_package(repository):
+    change(repository, "fragments/train/loop.py", "    for", "    # all\n    for")
+    assert list(reports(repository, 0, "HEAD", "--package", "plain_cpu")) == ["plain_cpu"]
+    error = repository.run("diff", "--against", "HEAD", "--package", "plane_cpu", code=2).stderr
+    assert "there is no package 'plane_cpu', nor was at HEAD" in error and "plain_cpu" in error
+    assert "--package needs --against" in repository.run("diff", "--package", "plain_cpu", code=2).stderr
 
 
 def test_a_local_that_is_renamed_is_the_same_program(repository):

@@ -250,6 +250,7 @@ WAYS: dict[str, Callable] = {
     "an owned package": listed(f"{ONE}by_hand = true\n{TWO}"),
     "a file of one's own": listed(f'own = ["one_any/more.py"]\n{ONE}{TWO}'),
     "an empty list": listed(""),
+    "a package that is not committed": lambda repository: repository.write("generated/.gitignore", "/one_any/*\n"),
     "a package of one's own": listed(f'own = ["one_any"]\n{TWO}'),
     "another folder": elsewhere,
     "a folder that is not there": lambda repository: repository.write("gen.toml", 'generated = "packages"\n'),
@@ -261,10 +262,10 @@ def quick(monkeypatch):
     """No processes, and of the same sources a package is woven once."""
     made: dict = {}
 
-    def once(architecture, target, library):
-        key = architecture, target, frozenset(library.files.items())
+    def once(architecture, target, library, parts):
+        key = architecture, target, parts, frozenset(library.files.items())
         if key not in made:
-            made[key] = weave(architecture, target, library)
+            made[key] = weave(architecture, target, library, parts=parts)
         return made[key]
 
     monkeypatch.setattr("generator.commands.build.weave", once)
