@@ -245,6 +245,7 @@ def test_a_setting_that_no_fragment_reads_must_be_null_or_of_a_value():
     said = 'yield "norm_bias", True, "model/no_bias"\n    yield "bound", None, "model/bound"\n'
     assert f'{said}    yield "act", "silu", "another act"\n' in woven(UNREAD)
     assert woven('[hf.unread]\nnorm_bias = { value = false, select = "model/norm" }\n') == woven("")
+    assert woven(f'{UNREAD}[hf.settings]\nact = "gelu"\n').count('"act"') == 1
 
 
 def test_a_setting_that_a_fragment_reads_into_a_field_may_have_any_value():

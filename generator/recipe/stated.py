@@ -79,7 +79,7 @@ def state(
     more = [*_additions(hf, found, made[0].name if made else "")]  # before what fragments say
     made = [replace(f, splices=(*more, *f.splices)) if f is made[0] else f for f in made]
     beside = _beside(hf, made, lineage)
-    return tuple(replace(f, splices=(*f.splices, *beside.get(f.name, ()))) for f in made)
+    return tuple(replace(f, splices=(*f.splices, *beside[f.name])) for f in made)
 
 
 def _merged(lineage: Iterable[Toml[Architecture]], *keys: str) -> Said:
@@ -160,20 +160,19 @@ def _beside(
     """Splices of what no fragment says, by the fragment that they follow: the last that the same file selects."""
     text = _standing_at(made, "hf.sizes") + _standing_at(made, "hf.structure")
     read = set(re.findall(r"""yield ["'](.+?)["'], """, text))
-    ends = {file.path: [f.name for f in made if f.name in file.data.fragments] for file in lineage}
-    beside: dict[str, list[Splice]] = {}
-    for table, point, reads, line in (
-        ("unread", "hf.structure", (), "    yield {}, {}, {}\n"),
-        ("export", "hf.export", ("hf",), "    hf[{}] = {}\n"),
-    ):
-        for key, (value, origin) in hf[table].items():
-            if table == "unread" and key in read:
-                continue
-            said = (value.value, value.select) if table == "unread" else (None if value == {} else value,)
-            body = Traced.insert(line.format(*(literal(word, str(origin)) for word in (key, *said))), origin)
-            name = (ends[origin.path] or [made[0].name])[-1]
-            splice = Splice(point, reads, body, (), (), optional=False, fragment=name, origin=origin)
-            beside.setdefault(name, []).append(splice)
+    ends = {file.path: [f.name for f in made if f is made[0] or f.name in file.data.fragments] for file in lineage}
+    beside: dict[str, list[Splice]] = {f.name: [] for f in made}
+
+    def add(point: str, reads: tuple[str, ...], line: str, words: Iterable[object], origin: Origin) -> None:
+        body = Traced.insert(line.format(*(literal(word, str(origin)) for word in words)), origin)
+        for name in ends[origin.path][-1:]:
+            beside[name].append(Splice(point, reads, body, (), (), optional=False, fragment=name, origin=origin))
+
+    for key, (table, origin) in hf["unread"].items():
+        if key not in read:
+            add("hf.structure", (), "    yield {}, {}, {}\n", (key, table.value, table.select), origin)
+    for key, (value, origin) in hf["export"].items():
+        add("hf.export", ("hf",), "    hf[{}] = {}\n", (key, None if value == {} else value), origin)
     return beside
 
 
