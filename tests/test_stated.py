@@ -173,6 +173,12 @@ QUERY = '[hf.tensors]\n"query.kernel" = '
         ('[hf.settings]\nmodel_type = "x"', "model_type is no setting among others\n  Write it above the tables"),
         ("[hf.settings]\nact = nan", "act is nan, which no config.json can say"),
         ("[hf.defaults]\nact = [1, inf]", "act is [1, inf], which no config.json can say"),
+        ('[hf.unread]\nact = { value = nan, select = "x" }', "act is nan, which no config.json can say"),
+        (
+            "[hf.unread]\nact = { value = 1 }",
+            "this setting that no fragment reads has no select\n  Add select, a string",
+        ),
+        ("[hf.export]\nact = inf", "act is inf, which no config.json can say"),
         ('[hf.defaults]\nhidden_size = "x"', "width is 'x', and model/layer has it as int"),
         ('[order]\n"model.x" = ["model/norm"]', "the order at 'model.x' is not one of two fragments or more"),
         ('[order]\n"model.x" = ["model/norm", "model/turn", "model/norm"]', "each named once"),
@@ -221,3 +227,53 @@ def test_a_setting_that_a_fragment_only_reads_takes_a_default():
     library = Library(files(reading) | {"templates/architectures/toy.toml": selected + '[hf.defaults]\nact = "x"\n'})
     text = weave("toy", "any", library).files["model.py"]
     assert 'hf.setdefault("act", "x")' in text and 'hf["bias"] = hf.get("act")' in text
+
+
+UNREAD = """
+[hf.unread]
+bound = { select = "model/bound" }
+act = { value = "silu", select = "another act" }
+"""
+EXPORT = """
+[hf.export]
+pad = {}
+scaling = { kind = "default" }
+"""
+
+
+def test_a_setting_that_no_fragment_reads_must_be_null_or_of_a_value():
+    said = 'yield "norm_bias", True, "model/no_bias"\n    yield "bound", None, "model/bound"\n'
+    assert f'{said}    yield "act", "silu", "another act"\n' in woven(UNREAD)
+    assert woven('[hf.unread]\nnorm_bias = { value = false, select = "model/norm" }\n') == woven("")
+    assert woven(f'{UNREAD}[hf.settings]\nact = "gelu"\n').count('"act"') == 1
+
+
+def test_a_setting_that_a_fragment_reads_into_a_field_may_have_any_value():
+    reader = LAYER.replace('"num_heads", "heads"', '"bound", "heads"')
+    selected = SELECTED.replace('"model/turn"', '"model/turn", "model/layer"')
+    library = Library(
+        files(FRAGMENTS | {"model/layer": reader}) | {"templates/architectures/toy.toml": selected + UNREAD}
+    )
+    text = weave("toy", "any", library).files["model.py"]
+    assert 'yield "bound", "heads"\n' in text and '"bound", None' not in text and '"act", "silu"' in text
+
+
+def test_a_setting_that_no_fragment_reads_stands_after_the_fragments_of_its_file():
+    library = Library(
+        files(FRAGMENTS)
+        | {"templates/architectures/base.toml": SELECTED.replace(', "model/norm"', "") + UNREAD}
+        | {"templates/architectures/toy.toml": ON_TOP + 'fragments = ["model/norm"]\n'}
+    )
+    text = weave("toy", "any", library).files["model.py"]
+    assert text.index('yield "act"') < text.index('yield "norm_bias"')
+
+
+def test_an_exported_file_says_more():
+    model = FRAGMENTS["model/model"].replace(
+        'point("hf.complete", hf)', 'point("hf.complete", hf)\n            point("hf.export", hf)'
+    )
+    library = Library(
+        files(FRAGMENTS | {"model/model": model}) | {"templates/architectures/toy.toml": SELECTED + EXPORT}
+    )
+    text = weave("toy", "any", library).files["model.py"]
+    assert 'hf["pad"] = None\n    hf["scaling"] = {"kind": "default"}\n' in text

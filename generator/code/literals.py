@@ -14,7 +14,7 @@ def literal(value: object, where: str, quote: str = '"') -> str:
         where: the place that gives it, for the error.
         quote: to put around strings that hold nothing special.
     """
-    if isinstance(value, bool):
+    if value is None or isinstance(value, bool):
         return repr(value)
     if isinstance(value, int):
         return f"{value:_}" if abs(value) >= 10_000 else str(value)

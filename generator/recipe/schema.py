@@ -46,6 +46,13 @@ class GroupTable(Table, frozen=True, kw_only=True):
     count: str = ""
 
 
+class UnreadTable(Table, frozen=True, kw_only=True, omit_defaults=True):
+    """`[hf.unread]` NAME: the value that a setting must have, or null, and what to select for another one."""
+
+    value: Any = None
+    select: Line
+
+
 class CheckpointTable(Table, frozen=True, kw_only=True):
     """`[hf]`: what a family's checkpoints and their config.json say otherwise than fragments do."""
 
@@ -53,6 +60,8 @@ class CheckpointTable(Table, frozen=True, kw_only=True):
     names: dict[str, str] = {}
     settings: dict[str, Any] = {}
     defaults: dict[str, Any] = {}
+    unread: dict[str, UnreadTable] = {}
+    export: dict[str, Any] = {}
 
 
 class RuleTable(Table, frozen=True, kw_only=True):
@@ -167,6 +176,7 @@ TABLES: dict[str, tuple[str, type[Table]]] = {  # key -> what its tables are
     "neutral": ("neutral table", NeutralTable),
     "targets": ("change for a target", ChangeTable),
     "hf": ("table of checkpoints", CheckpointTable),
+    "unread": ("setting that no fragment reads", UnreadTable),
     "parts": ("part", PartTable),
     "config": ("config", ConfigTable),
 }

@@ -12,6 +12,13 @@ hidden_act = "relu2"
 [hf.defaults]   # what a setting means that config.json leaves out
 rope_theta = 500_000.0
 
+[hf.unread]     # the value that a setting must have, or null, unless a selected fragment reads it; what to select then
+clip_qkv = { select = "model/clip_qkv" }
+hidden_act = { value = "silu", select = "experts of that activation" }
+
+[hf.export]     # what an exported config.json says besides; {} is null, which TOML does not have
+pad_token_id = {}
+
 [order]         # of splices at a point, whatever their fragments declare
 "Attention.heads" = ["model/rope", "model/qk_norm"]
 """
@@ -35,7 +42,7 @@ from generator.code.traced import Edit, Origin, Traced
 from generator.errors import LoomError, nearest, short
 from generator.language.fragment import Fragment
 from generator.language.parts import Splice
-from generator.recipe.schema import Architecture
+from generator.recipe.schema import Architecture, UnreadTable
 from generator.recipe.tensors import check_tensor
 from generator.recipe.toml import Toml
 from generator.recipe.typed import check_value
@@ -44,17 +51,18 @@ Said = dict[str, tuple[Any, Origin]]  # with the line that says it
 _SETTING = r'(?:hf\[|hf\.\w+\(|yield )"(\w[\w.]*)"(?!, "[^"]*", "[^"]*->)'
 _READING = "hf.get", "hf.setdefault"
 TABLES = "names", "tensors", "settings", "defaults"  # names first: settings go by what config.json calls them
+SAID = "settings", "defaults", "unread", "export"  # of values of config.json
 
 
 def state(
-    fragments: Sequence[Fragment], lineage: Iterable[Toml[Architecture]], left_out: Sequence[Fragment]
+    fragments: Sequence[Fragment], lineage: Sequence[Toml[Architecture]], left_out: Sequence[Fragment]
 ) -> tuple[Fragment, ...]:
     """The fragments of an architecture, their splices as the architecture and its bases state them.
 
     Args:
         left_out: fragments that went, of which bases may state something still.
     """
-    order, hf = _merged(lineage, "order"), {name: _merged(lineage, "hf", name) for name in TABLES}
+    order, hf = _merged(lineage, "order"), {name: _merged(lineage, "hf", name) for name in {*TABLES, *SAID}}
     _check_order(order, fragments, left_out)
     _check_known(hf, fragments, left_out)
     _check_values(hf)
@@ -69,7 +77,9 @@ def state(
             refuse()
     _check_apart(hf, made)
     more = [*_additions(hf, found, made[0].name if made else "")]  # before what fragments say
-    return tuple(replace(f, splices=(*more, *f.splices)) if f is made[0] else f for f in made)
+    made = [replace(f, splices=(*more, *f.splices)) if f is made[0] else f for f in made]
+    beside = _beside(hf, made, lineage)
+    return tuple(replace(f, splices=(*f.splices, *beside[f.name])) for f in made)
 
 
 def _merged(lineage: Iterable[Toml[Architecture]], *keys: str) -> Said:
@@ -92,7 +102,8 @@ def _written(
         found: gets the tables and keys that had a place in it.
         others: gets the keys of tensors that have one here of another parameter: of a layer, or of none.
     """
-    for table, said in hf.items():
+    for table in TABLES:
+        said = hf[table]
         if not said or not splice.point.startswith("hf."):
             continue
         source, edits, end = as_block(splice.body), [], 0
@@ -143,6 +154,28 @@ def _additions(hf: dict[str, Said], found: set[tuple[str, str]], fragment: str) 
                 yield Splice(point, reads, body, (), (), optional=False, fragment=fragment, origin=origin)
 
 
+def _beside(
+    hf: dict[str, Said], made: Sequence[Fragment], lineage: Iterable[Toml[Architecture]]
+) -> dict[str, list[Splice]]:
+    """Splices of what no fragment says, by the fragment that they follow: the last that the same file selects."""
+    text = _standing_at(made, "hf.sizes") + _standing_at(made, "hf.structure")
+    read = set(re.findall(r"""yield ["'](.+?)["'], """, text))
+    ends = {file.path: [f.name for f in made if f is made[0] or f.name in file.data.fragments] for file in lineage}
+    beside: dict[str, list[Splice]] = {f.name: [] for f in made}
+
+    def add(point: str, reads: tuple[str, ...], line: str, words: Iterable[object], origin: Origin) -> None:
+        body = Traced.insert(line.format(*(literal(word, str(origin)) for word in words)), origin)
+        for name in ends[origin.path][-1:]:
+            beside[name].append(Splice(point, reads, body, (), (), optional=False, fragment=name, origin=origin))
+
+    for key, (table, origin) in hf["unread"].items():
+        if key not in read:
+            add("hf.structure", (), "    yield {}, {}, {}\n", (key, table.value, table.select), origin)
+    for key, (value, origin) in hf["export"].items():
+        add("hf.export", ("hf",), "    hf[{}] = {}\n", (key, None if value == {} else value), origin)
+    return beside
+
+
 def _text(node: cst.CSTNode) -> str:
     """What a plain string says, or nothing."""
     return str(node.evaluated_value) if isinstance(node, cst.SimpleString) else ""
@@ -170,7 +203,8 @@ def _check_values(hf: dict[str, Said]) -> None:
     if "model_type" in hf["settings"]:
         remedy = "Write it above the tables: model_type = ..."
         raise LoomError("model_type is no setting among others", str(hf["settings"]["model_type"][1]), remedy)
-    for key, (value, origin) in (*hf["settings"].items(), *hf["defaults"].items()):
+    for key, (value, origin) in (it for table in SAID for it in hf[table].items()):
+        value = value.value if isinstance(value, UnreadTable) else value
         try:
             json.dumps(value, allow_nan=False)
         except (TypeError, ValueError):
@@ -180,12 +214,10 @@ def _check_values(hf: dict[str, Said]) -> None:
 
 def _check_apart(hf: dict[str, Said], made: Sequence[Fragment]) -> None:
     """No two sizes are one setting, no two parameters one tensor unless they are joined; defaults fit their fields."""
-    splices = [splice for f in made for splice in f.splices if splice.point.startswith("hf.")]
-    points = {splice.point for splice in splices}
-    text = "".join(_standing(splice.body.text, points) for splice in splices)
+    text = _standing_at(made, "hf.")
     sizes = re.findall(r"""yield ["'](.+)["'], "(\w+)"\n""", text)
     tensors = [pair[::-1] for pair in re.findall(r"""yield "(.+)", ["'](.+)["'], ["'].*->""", text)]
-    joined = any(splice.point == "hf.view" for splice in splices)
+    joined = any(splice.point == "hf.view" for f in made for splice in f.splices)
     for table, pairs in (("names", sizes), ("tensors", [] if joined else tensors)):
         for key, (value, origin) in hf[table].items():
             name = value if isinstance(value, str) else value[0]
@@ -204,6 +236,13 @@ def _spoken_of(fragments: Iterable[Fragment], pattern: str) -> set[str]:
     """What splices for checkpoints say that is of a pattern."""
     splices = (splice for f in fragments for splice in f.splices if splice.point.startswith("hf."))
     return {name for splice in splices for name in re.findall(pattern, splice.body.text)}
+
+
+def _standing_at(made: Iterable[Fragment], start: str) -> str:
+    """The statements of splices at points that begin so, but for those that another splice replaces."""
+    splices = [splice for f in made for splice in f.splices if splice.point.startswith("hf.")]
+    points = {splice.point for splice in splices}
+    return "".join(_standing(splice.body.text, points) for splice in splices if splice.point.startswith(start))
 
 
 def _standing(text: str, points: Collection[str]) -> str:

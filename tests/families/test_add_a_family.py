@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import subprocess
 import sys
@@ -17,7 +18,8 @@ from click.testing import CliRunner
 from generator.commands.cli import gen
 from generator.disk.project import Project
 
-PAGE = (Path(__file__).parents[2] / "docs/add-a-family.md").read_text()
+ROOT = Path(__file__).resolve().parents[2]
+PAGE = (ROOT / "docs/add-a-family.md").read_text()
 BLOCKS = re.findall(r"```(\w+)\n(.*?)```", PAGE, re.DOTALL)
 SETTINGS = dict(
     architectures=["OlmoForCausalLM"],
@@ -75,8 +77,12 @@ def test_the_page(tmp_path, monkeypatch):
             architecture.write_text(f"{text}\n{presets}")
         elif language == "console":
             command, expected = text.removeprefix("$ gen ").split("\n", 1)
-            Project.find().forget_library()  # as a new process has
-            output = CliRunner().invoke(gen, command.split()).output.replace(tempfile.gettempdir(), "/tmp")
+            # in a process of its own: this one has JAX already, with one device
+            environment = os.environ | {"PYTHONPATH": str(ROOT)}
+            run = subprocess.run(
+                [sys.executable, "-m", "generator", *command.split()], env=environment, capture_output=True, text=True
+            )
+            output = (run.stderr + run.stdout).replace(tempfile.gettempdir(), "/tmp")
             assert plain(output) == plain(expected)
             commands += 1
     assert commands == 4

@@ -1,0 +1,142 @@
+"""Commands of the documentation: each is one that gen, make, a package or a benchmark has, with options that it takes.
+
+What takes long is not run here: `make demo` does what README says, tests/families/test_add_a_family.py that page.
+"""
+
+from __future__ import annotations
+
+import re
+import shlex
+import tomllib
+from functools import cache
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from generator.commands.cli import gen
+
+ROOT = Path(__file__).resolve().parents[2]
+PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
+# programs that are no part of Loomax, whose arguments are not checked
+OTHERS = {"cd", "coverage", "curl", "echo", "git", "mkdir", "printf"}
+
+
+def commands_of(text: str) -> list[list[str]]:
+    """The words of each command in blocks for a shell, and of those of gen in the text."""
+    found: list[list[str]] = []
+    for language, block in re.findall(r"^```(sh|console)\n(.*?)^```", text, re.DOTALL | re.MULTILINE):
+        block = re.sub(r"(<<'END'\n).*?^END\n", r"\1", block, flags=re.DOTALL | re.MULTILINE).replace("\\\n", " ")
+        lines = block.splitlines()
+        for line in lines if language == "sh" else [line[2:] for line in lines if line.startswith("$ ")]:
+            words = shlex.shlex(line, posix=True, punctuation_chars="&|;<>")
+            words.whitespace_split = True
+            command: list[str] = []
+            for before, word in pairwise([";", *words, ";"]):
+                if word in ("&&", "|", ";"):
+                    found += [command]
+                    command = []
+                elif not re.fullmatch("[0-9]?[<>&]+[0-9]?", word) and not re.fullmatch("[<>]+", before):
+                    command.append(word)
+    prose = re.sub(r"^```.*?^```", "", text, flags=re.DOTALL | re.MULTILINE)
+    return [words for words in found if words] + [
+        shlex.split(re.sub(r"[\[\]]|\.\.\.", "", said)) for said in re.findall(r"`(gen [^`]+)`", prose)
+    ]
+
+
+def refusal(words: list[str]) -> str:
+    """Why there is no such command, or nothing."""
+    match words:
+        case ["gen", name, *arguments]:
+            return refusal_of_gen(name, arguments)
+        case ["make", *targets]:
+            there = set(re.findall(r"^([\w-]+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
+            return "" if there >= {*targets} else "no target of the Makefile"
+        case ["pip", "install", *arguments]:
+            return "".join(refusal_of_install(word) for word in arguments if not word.startswith("-"))
+        case ["python", "-m", module, *arguments]:
+            return refusal_of_module(module, arguments)
+        case ["python", path, *_] if path.startswith("benchmarks/"):
+            return "" if (ROOT / path).is_file() else "no such benchmark"
+    return "" if words[0] in OTHERS or words == ["python", "-"] else "no program that is known here"
+
+
+def refusal_of_gen(name: str, arguments: list[str]) -> str:
+    if name not in gen.commands:
+        return "" if name == "--version" else "no command of gen"
+    options = {option for parameter in gen.commands[name].params for option in parameter.opts}
+    given = {word.partition("=")[0] for word in arguments if word.startswith("--")}
+    return f"no options: {given - options}" if given - options else ""
+
+
+def refusal_of_install(requirement: str) -> str:
+    """Of a folder with a pyproject.toml, whose extras are named."""
+    path, _, extras = requirement.rstrip("]").partition("[")
+    if not path.startswith("."):
+        return ""
+    folder = next((it for it in (ROOT / path, ROOT / "generated" / path) if (it / "pyproject.toml").is_file()), None)
+    if folder is None:
+        return f"nothing to install at {path}"
+    there = tomllib.loads((folder / "pyproject.toml").read_text())["project"]["optional-dependencies"]
+    return "" if {*filter(None, extras.split(","))} <= there.keys() else f"no extra {extras}"
+
+
+def refusal_of_module(module: str, arguments: list[str]) -> str:
+    """Of a program of a package; of one that is not built here, of llama2's for the same target."""
+    package, _, name = module.partition(".")
+    if not (ROOT / "generated" / package).is_dir():
+        package = f"llama2_{package.rpartition('_')[2]}"
+    if not (ROOT / "generated" / package / f"{name}.py").is_file():
+        return "no module of the package"
+    given = {word.partition("=")[0] for word in arguments if word.startswith("--")}
+    unknown = {flag for flag in given if flag[2:].replace("-", "_") not in fields_of(package)}
+    return f"no flags: {unknown}" if unknown else ""
+
+
+@cache
+def fields_of(package: str) -> frozenset[str]:
+    """Fields and parameters of a package, which flags are named after."""
+    texts = (path.read_text() for path in (ROOT / "generated" / package).glob("*.py"))
+    return frozenset(name for text in texts for name in re.findall(r"\b([a-z]\w*): ", text))
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_commands_are_there(page):
+    refused = {shlex.join(words): reason for words in commands_of(page.read_text()) if (reason := refusal(words))}
+    assert refused == {}
+
+
+def test_a_command_that_is_not_there_is_found():
+    text = "```sh\ngen bild x && python -m llama2_cpu.train --setps 3 | gen trace\n```\nand `gen check --ful`\n"
+    reasons = [refusal(words) for words in commands_of(text)]
+    assert reasons == ["no command of gen", "no flags: {'--setps'}", "", "no options: {'--ful'}"]
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_links_lead_somewhere(page):
+    for path, anchor in re.findall(r"\]\((?!https?:)([^)#]*)#?([^)]*)\)", page.read_text()):
+        there = (page.parent / path).resolve() if path else page
+        assert there.exists(), path
+        if anchor:
+            titles = re.findall(r"^#+ (.*)$", there.read_text(), re.MULTILINE)
+            assert anchor in {re.sub(r"[^\w -]", "", title.lower()).replace(" ", "-") for title in titles}, anchor
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_a_page_is_short(page):
+    assert len(page.read_text().splitlines()) <= 200
+
+
+def test_the_first_fragment(tmp_path, monkeypatch):
+    """docs/fragments.md, done as it says, up to the package that it shows."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "gen.toml").write_text('generated = "generated"\n')
+    page = (ROOT / "docs/fragments.md").read_text()
+    for path, text in re.findall(r"```(?:python|toml)\n# (\S+)\n(.*?)```", page, re.DOTALL):
+        (tmp_path / path).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / path).write_text(text)
+    assert "gen build llama2_head_norms --target=cpu\n" in page
+    assert CliRunner().invoke(gen, ["build", "llama2_head_norms", "--target=cpu"]).exit_code == 0
+    (shown,) = re.findall(r"reads\n\n```python\n(.*?)```", page, re.DOTALL)
+    assert shown in (tmp_path / "generated/llama2_head_norms_cpu/model.py").read_text()
