@@ -23,7 +23,7 @@ from generator.language.roles import (
     Job,
     Piece,
     Refusal,
-    Sampling,
+    SamplingParams,
     ServeMetrics,
     StopString,
     as_json,
@@ -49,7 +49,7 @@ class Answer:
         self,
         shared: Answering,
         asked: Completion | Chat,
-        wanted: list[tuple[list[int], Sampling]],
+        wanted: list[tuple[list[int], SamplingParams]],
         salt: bytes,
         name: str,
     ):

@@ -12,13 +12,13 @@ import traceback
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from generator.language.roles import Engine, InputError, QueueFull, Refusal, Request, Sampling
+from generator.language.roles import Engine, InputError, QueueFull, Refusal, Request, SamplingParams
 
 
 class Job:
     """The requests of one answer: in the engine, and the news of them."""
 
-    def __init__(self, wanted: list[tuple[list[int], Sampling]], salt: bytes):
+    def __init__(self, wanted: list[tuple[list[int], SamplingParams]], salt: bytes):
         self.wanted, self.salt, self.requests = wanted, salt, list[Request]()
         self.news: asyncio.Queue[Any] = asyncio.Queue()
 
@@ -88,7 +88,7 @@ class EngineThread(threading.Thread):
             job.news.put_nowait(Refusal(500, "the engine failed: its log says why"))
 
     @contextlib.contextmanager
-    def job(self, wanted: list[tuple[list[int], Sampling]], salt: bytes = b"") -> Iterator[Job]:
+    def job(self, wanted: list[tuple[list[int], SamplingParams]], salt: bytes = b"") -> Iterator[Job]:
         """Adds a request for each prompt and its sampling, or none; at the end, cancels those that still run."""
         if self.failed:
             raise Refusal(503, "the engine failed: the server ends")

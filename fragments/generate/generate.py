@@ -14,10 +14,10 @@ from generator.language.roles import (
     EngineSettings,
     InputError,
     Request,
-    Sampling,
+    SamplingParams,
     Text,
     as_text,
-    default_draws,
+    default_sampling,
     ending_with_messages,
     load_ends,
     load_generation,
@@ -33,7 +33,7 @@ class GenerateSettings:
     Tokens are drawn as the generation_config.json of the model says, but for the settings given here.
     """
 
-    sampling: tyro.conf.OmitArgPrefixes[Sampling]
+    sampling: tyro.conf.OmitArgPrefixes[SamplingParams]
     checkpoint_dir: str = ""  # of the training run
     hf: str = ""  # the Hugging Face directory
     tokenizer: str = ""  # path of a tokenizer.json, or bytes; "": the one that is kept with the model
@@ -55,14 +55,14 @@ def stream_tokens(engine: Engine, request: Request) -> Iterator[int]:
 @ending_with_messages()
 def main() -> None:
     parse = functools.partial(tyro.cli, GenerateSettings, prog=f"python -m {__package__}.generate")
-    settings = parse(default=GenerateSettings(Sampling()))
+    settings = parse(default=GenerateSettings(SamplingParams()))
     prompt, prompts = settings.prompt, settings.prompts
     if (prompt is None) == (prompts is None):
         raise InputError("give either --prompt TEXT or --prompts FILE")
     source = settings.checkpoint_dir, settings.hf
     config, model, mesh = load_to_serve(*source, None, settings.mesh_tensor, settings.int8)
-    draws = default_draws(load_generation(config.tokenizer), sampled=False)
-    sampling = parse(default=GenerateSettings(Sampling(**draws))).sampling
+    draws = default_sampling(load_generation(config.tokenizer), sampled=False)
+    sampling = parse(default=GenerateSettings(SamplingParams(**draws))).sampling
     tokenizer = tokenizer_to_serve(settings.tokenizer, config.tokenizer)
     ends = load_ends(tokenizer, config.tokenizer)
 
@@ -72,7 +72,9 @@ def main() -> None:
     if prompt is not None:
         ids = encode(as_text(prompt.encode(errors="surrogateescape"), "--prompt"))
         longest = min(len(ids) + sampling.max_tokens, config.context_length)
-        engine = Engine(config, model, ends, EngineSettings(max_rows=setting("rows_alone"), max_length=longest), mesh)
+        engine = Engine(
+            config, model, ends, EngineSettings(max_sequences=setting("single_batch_size"), max_length=longest), mesh
+        )
         text = Text(tokenizer, ids)
         request = engine.add(ids, sampling)
         print(tokenizer.decode(ids), end="", flush=True)

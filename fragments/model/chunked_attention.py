@@ -29,19 +29,19 @@ def chunk_ids(tokens, positions, segment_ids, config) -> Array:
     return jnp.broadcast_to(last - positions // config.chunk_size, tokens.shape)  # [B, T]
 
 
-def near_layers(config: Config) -> np.ndarray:
+def window_layers(config: Config) -> np.ndarray:
     """Whether each layer has a chunk, [L], in the order in which scans go over them."""
     kinds = layers.stacked(lambda group: group.count), layers.stacked(lambda group: group.chunk)
     counts, chunks = map(jax.tree.leaves, kinds)
     return np.repeat(np.array(chunks) < EVERYTHING, counts)
 
 
-def seen_at_most(config: Config) -> int:
+def window_size(config: Config) -> int:
     """Tokens that a token sees in such a layer, itself among them."""
     return config.chunk_size
 
 
-def oldest_seen(config: Config, position: int) -> int:
+def window_start(config: Config, position: int) -> int:
     """The first position that a token at this one sees there."""
     return position // config.chunk_size * config.chunk_size
 

@@ -20,19 +20,19 @@ class Config:
     window: int  # tokens that a token sees, itself among them
 
 
-def near_layers(config: Config) -> np.ndarray:
+def window_layers(config: Config) -> np.ndarray:
     """Whether each layer has a window, [L], in the order in which scans go over them."""
     kinds = layers.stacked(lambda group: group.count), layers.stacked(lambda group: group.window)
     counts, windows = map(jax.tree.leaves, kinds)
     return np.repeat(np.array(windows) < EVERYTHING, counts)
 
 
-def seen_at_most(config: Config) -> int:
+def window_size(config: Config) -> int:
     """Tokens that a token sees in such a layer, itself among them."""
     return config.window
 
 
-def oldest_seen(config: Config, position: int) -> int:
+def window_start(config: Config, position: int) -> int:
     """The first position that a token at this one sees there."""
     return max(position - config.window + 1, 0)
 

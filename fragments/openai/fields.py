@@ -11,7 +11,7 @@ from generator.language.roles import (
     ChatTemplate,
     FileTokenizer,
     Piece,
-    Sampling,
+    SamplingParams,
     completion_logprobs,
 )
 
@@ -93,11 +93,11 @@ class Fields(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
         given = key, self.cache_salt, self.prompt_cache_key
         return hashlib.blake2b(msgspec.json.encode(given), digest_size=16).digest() if any(given) else b""
 
-    def sampling(self, seed: int, room: int, vocab_size: int, special: dict[str, int]) -> Sampling:
+    def sampling(self, seed: int, room: int, vocab_size: int, special: dict[str, int]) -> SamplingParams:
         """Of one choice, after whose prompt there is room for so many tokens; `special` tokens may be stop strings."""
         same = "temperature", "min_p", "presence_penalty", "frequency_penalty", "repetition_penalty", "ignore_eos"
         ends = [special[stop] for stop in self.stops if stop in special]  # which no text shows
-        return Sampling(
+        return SamplingParams(
             **{name: getattr(self, name) for name in (*same, "min_tokens", "logit_bias")},
             max_tokens=self.max_completion_tokens or self.max_tokens or max(room, 1),
             stop_token_ids=(*self.stop_token_ids, *ends),

@@ -39,10 +39,10 @@ from generator.language.roles import (
     HTTPProtocol,
     InputError,
     Refusal,
-    Sampling,
+    SamplingParams,
     ServeMetrics,
     as_json,
-    default_draws,
+    default_sampling,
     ending_with_messages,
     gate,
     is_address,
@@ -113,7 +113,7 @@ class Server:
         self.reading = 0  # bytes of requests that have not ended
         # what tokenises, apart by kind: a template that takes long does not hold up texts
         self.threads = {path: concurrent.futures.ThreadPoolExecutor(2) for path in ANSWERED}
-        draws = default_draws(load_generation(self.config.tokenizer), sampled=True)
+        draws = default_sampling(load_generation(self.config.tokenizer), sampled=True)
         routes = [
             *(
                 Route(path, functools.partial(self.answer, with_defaults(kind, draws)), methods=["POST"])
@@ -147,7 +147,7 @@ class Server:
 
     def prepare(
         self, kind: type[Completion | Chat], content: bytes
-    ) -> tuple[Completion | Chat, list[tuple[list[int], Sampling]]]:
+    ) -> tuple[Completion | Chat, list[tuple[list[int], SamplingParams]]]:
         """A request, and the prompt and sampling of each choice. For a thread: it takes time by what was sent."""
         asked = read_fields(content, kind)
         size, most, room = self.config.vocab_size, self.engine.engine.settings.queue, self.engine.engine.room

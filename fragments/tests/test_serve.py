@@ -36,7 +36,7 @@ from generator.language.roles import (
     InputError,
     NoTokenizer,
     Request,
-    Sampling,
+    SamplingParams,
     import_hf,
     load_to_serve,
     load_tokenizer,
@@ -110,7 +110,7 @@ SLOW = 900  # where kernels are emulated, a minute is not enough
 
 @pytest.fixture(scope="module")
 def server(folder):
-    sizes = "--queue", "20", "--max-rows", "4", "--max-body", "100000", "--drain-seconds", str(SLOW)
+    sizes = "--queue", "20", "--max-sequences", "4", "--max-body", "100000", "--drain-seconds", str(SLOW)
     with served(folder, *sizes, "--model", "small", "--api-key", "kéy", "another") as found:
         yield found
 
@@ -469,13 +469,13 @@ def test_an_answer_that_does_not_come_is_told_to_all_that_wait(act, request_seco
         thread = module("engine_thread").EngineThread(BrokenEngine(act), request_seconds)
         thread.start()
         words = "the engine failed" if broken else "the answer takes more than 0.3 seconds"
-        with thread.job([([1], Sampling())]) as job, pytest.raises(refusal, match=words):
+        with thread.job([([1], SamplingParams())]) as job, pytest.raises(refusal, match=words):
             while True:
                 await asyncio.sleep(0.2)
                 thread.watch(step_seconds)
                 await asyncio.wait_for(job.next(), 10)
         if broken:
-            with pytest.raises(refusal, match="the server ends"), thread.job([([1], Sampling())]):
+            with pytest.raises(refusal, match="the server ends"), thread.job([([1], SamplingParams())]):
                 pass
         thread.engine.running = 0
         thread.end()
@@ -509,7 +509,7 @@ def test_calls_of_tools_are_told_apart_from_text(folder, step):
     tokenizer = FileTokenizer(folder / "tokenizer.json")
     call = '<tool_call>\n{"name": "look", "arguments": {"at": "größer"}}\n</tool_call>'
     text = f"I look <tool>.{call}\n{call}\n<tool_call>{{}}</tool_call><tool_call>x"
-    request = Request([5], Sampling(max_tokens=len(text) + 99), tokens=tokenizer.encode(text))
+    request = Request([5], SamplingParams(max_tokens=len(text) + 99), tokens=tokenizer.encode(text))
     request.logprobs, request.top_logprobs = [0.0] * len(request.tokens), [{}] * len(request.tokens)
     choice, whole = choices.Choice(request, tokenizer, [], tools=True), choices.Piece(first=True)
     for count in range(step, len(request.tokens) + step, step):

@@ -208,10 +208,10 @@ def test_a_cache_holds_latents_alone(package):
 def test_the_released_size(package):
     config = package.config.PRESETS["671b"]
     model = jax.eval_shape(lambda: package.model.Decoder(config, nnx.Rngs(0)))
-    ahead = sum(x.size for x in jax.tree.leaves(model.ahead))
+    ahead = sum(x.size for x in jax.tree.leaves(model.mtp))
     assert sum(x.size for x in jax.tree.leaves(model)) - ahead == 671_026_419_200
     # 37 billion parameters are active of a token, of which the embedding takes part in no product
-    without = dataclasses.replace(config, sequence_length=0, ahead=0)
+    without = dataclasses.replace(config, sequence_length=0, mtp_layers=0)
     products = package.train.flops_per_token(without, causal=False) / 6
     assert products == pytest.approx(37.55e9 - 129280 * 7168, rel=1e-3)
 

@@ -42,15 +42,15 @@ def compare_engines(package, lengths=(1, 9, 30), rows=3, chunk=16, warm_up=True)
     model = jax.jit(lambda: package.model.Decoder(config, nnx.Rngs(0)))()
     rng = np.random.default_rng(0)
     prompts = [rng.integers(0, 64, length).tolist() for length in lengths]
-    sampling = engine.Sampling(max_tokens=9, prompt_logprobs=True)
-    expected, scored, guesses = [], {}, 1 if hasattr(config, "ahead") else 0  # of the layer ahead
-    ways = {(1, 0, False), (2, 0, False), (2, guesses, False), (1, 0, True), (2, guesses, True)}
+    sampling = engine.SamplingParams(max_tokens=9, prompt_logprobs=True)
+    expected, scored, draft_tokens = [], {}, 1 if hasattr(config, "mtp_layers") else 0  # of the layer ahead
+    ways = {(1, 0, False), (2, 0, False), (2, draft_tokens, False), (1, 0, True), (2, draft_tokens, True)}
     for devices, guessed, int8 in sorted(ways):
         mesh = package.parallel.make_mesh(1, 1, devices, jax.devices()[:devices])
         layout = package.parallel.abstract(lambda: package.model.Decoder(config, nnx.Rngs(0)), mesh)
         split = jax.device_put(model, jax.tree.map(lambda x: x.sharding, layout))
-        sizes = dict(max_rows=rows, max_length=48, page_size=4, chunk=chunk)
-        settings = engine.EngineSettings(**sizes, guesses=guessed, int8_pages=int8)
+        sizes = dict(max_sequences=rows, max_length=48, page_size=4, chunk=chunk)
+        settings = engine.EngineSettings(**sizes, draft_tokens=guessed, int8_kv_cache=int8)
         subject = engine.Engine(config, split, set(), settings, mesh)
         if warm_up:
             list(subject.warm_up())
@@ -94,9 +94,9 @@ def compare_int8(package) -> None:
     config, engine = small(package, "float32"), package.engine
     weights = importlib.import_module(package.model.__name__.replace("model", "weights"))
     model = jax.jit(lambda: package.model.Decoder(config, nnx.Rngs(0)))()
-    sampling = engine.Sampling(max_tokens=9, prompt_logprobs=True)
-    guesses = 1 if hasattr(config, "ahead") else 0  # of the layer ahead
-    settings = engine.EngineSettings(max_rows=1, max_length=48, page_size=4, chunk=16, guesses=guesses)
+    sampling = engine.SamplingParams(max_tokens=9, prompt_logprobs=True)
+    draft_tokens = 1 if hasattr(config, "mtp_layers") else 0  # of the layer ahead
+    settings = engine.EngineSettings(max_sequences=1, max_length=48, page_size=4, chunk=16, draft_tokens=draft_tokens)
 
     def is_int8(x: object) -> bool:
         return isinstance(x, weights.Int8)

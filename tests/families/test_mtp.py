@@ -39,7 +39,7 @@ def made(tmp_path_factory):
     library = Library({**LIBRARY.files, "templates/architectures/two_ahead.toml": text})
     package = parity.load_package(write(weave("two_ahead", "cpu", library), folder))
     config = package.config.PRESETS["two_ahead"]
-    assert config.ahead == AHEAD and "without" not in text
+    assert config.mtp_layers == AHEAD and "without" not in text
     rng = np.random.default_rng(0)
     model = jax.jit(lambda: package.model.Decoder(config, nnx.Rngs(0)))()
     model = jax.tree.map(lambda x: x + rng.normal(0, 0.2, x.shape).astype(np.float32), model)
@@ -89,9 +89,9 @@ def test_losses_and_gradients(made, tmp_path):
     main, ahead = in_transformers(folder)
     expected = reference_sums(main, ahead, tokens)
     np.testing.assert_allclose(sums["cross_entropy"], expected[0].item(), rtol=1e-5)
-    np.testing.assert_allclose(sums["ahead_cross_entropy"], [x.item() for x in expected[1:]], rtol=1e-5)
-    np.testing.assert_array_equal(sums["ahead_targets"], [2 * (FAMILY.length - 2), 2 * (FAMILY.length - 3)])
-    loss = expected[0] + config.ahead_weight * sum(expected[1:])
+    np.testing.assert_allclose(sums["mtp_cross_entropy"], [x.item() for x in expected[1:]], rtol=1e-5)
+    np.testing.assert_array_equal(sums["mtp_targets"], [2 * (FAMILY.length - 2), 2 * (FAMILY.length - 3)])
+    loss = expected[0] + config.mtp_loss_weight * sum(expected[1:])
     np.testing.assert_allclose(total, loss.item(), rtol=1e-5)
 
     loss.backward()
@@ -129,7 +129,7 @@ def test_round_trip(made, tmp_path):
     save_file(tensors | repeated, tmp_path / "repeated/model.safetensors")
     for source in folder, tmp_path / "repeated":
         again_config, again = package.huggingface.load_hf(source)
-        assert again_config.ahead == AHEAD
+        assert again_config.mtp_layers == AHEAD
         ours, theirs = (package.parallel.named_arrays(x) for x in (model, again))
         for name in ours:
             np.testing.assert_array_equal(ours[name], theirs[name], err_msg=name)
@@ -155,9 +155,9 @@ def test_packed_documents_are_as_separate_ones(made):
         parts.append(loss(model, batch_of(tokens[:, start : start + length + 1], [length])))
         start += length
     np.testing.assert_allclose(total, sum(float(part) for part, _ in parts), rtol=1e-5)
-    for name in "ahead_cross_entropy", "ahead_targets", "expert_load":
+    for name in "mtp_cross_entropy", "mtp_targets", "expert_load":
         np.testing.assert_allclose(sums[name], sum(np.asarray(part[name]) for _, part in parts), rtol=1e-4)
-    np.testing.assert_array_equal(sums["ahead_targets"], [8 + 0 + 10, 7 + 0 + 9])
+    np.testing.assert_array_equal(sums["mtp_targets"], [8 + 0 + 10, 7 + 0 + 9])
 
 
 @pytest.mark.slow
@@ -167,7 +167,7 @@ def test_logits_do_without_them(made):
     tokens = np.random.default_rng(2).integers(0, config.vocab_size, (2, 9), dtype=np.int32)
     logits = jax.jit(model.__call__)(tokens)
     without = nnx.clone(model)
-    without.ahead = jax.tree.map(lambda x: x * jnp.nan, without.ahead)
+    without.mtp = jax.tree.map(lambda x: x * jnp.nan, without.mtp)
     np.testing.assert_array_equal(jax.jit(without.__call__)(tokens), logits)
 
 
@@ -181,6 +181,6 @@ def test_both_losses_fall(made):
     history = []
     for _ in range(10):
         state, metrics = step(state, batch_of(tokens, [16]))
-        history.append((float(metrics["train/loss"]), float(metrics["train/loss_ahead"])))
+        history.append((float(metrics["train/loss"]), float(metrics["train/mtp_loss"])))
     first, last = np.array(history[0]), np.array(history[-1])
     assert (last < 0.9 * first).all(), history
