@@ -7,9 +7,9 @@ side's tokens per second, of the tokens that were asked for; theirs in batches o
 on the left, each until its longest answer. Then Poisson arrivals at half of that rate, ours alone: time to the first
 token (TTFT), between tokens (ITL), and per token after the first (TPOT). Then prompts with one beginning of 1,000
 tokens against prompts that share nothing, and texts that repeat themselves, as a model of random weights does, with
-draft_tokens and without. --vllm: an interpreter that has vLLM, whose engine then gets the same requests and arrivals, in a
-process of its own, with its model compiled and not, of which the faster counts. Writes serving.json and serving.png. No
-HTTP; compilation is not timed on any side, and transformers compiles nothing.
+draft tokens and without. --vllm: an interpreter that has vLLM, whose engine then gets the same requests and arrivals,
+in a process of its own, with its model compiled and not, of which the faster counts. Writes serving.json and
+serving.png. No HTTP; compilation is not timed on any side, and transformers compiles nothing.
 """
 
 from __future__ import annotations
@@ -146,12 +146,12 @@ def measure(name: str, package: str, device: str, count: int, folder: Path, pyth
     found["shared_beginning"] = taken[0] / taken[1]
     found["compiled_under_load"] = module["engine"].run._cache_size() - compiled
     found["draft_tokens"] = {
-        str(texts): guessing(module["engine"], config, model, text(20) * 10, texts) for texts in (1, 8)
+        str(texts): speedup(module["engine"], config, model, text(20) * 10, texts) for texts in (1, 8)
     }
     return found
 
 
-def guessing(module: Any, config: Any, model: Any, prompt: list[int], texts: int) -> float:
+def speedup(module: Any, config: Any, model: Any, prompt: list[int], texts: int) -> float:
     """How many times faster texts that repeat themselves are with 4 draft_tokens a step, which are checked by it."""
     seconds, made = [], []
     for draft_tokens in 0, 4:

@@ -92,7 +92,7 @@ class Device:
         return next(rows for rows in self.rows if rows >= sequences)
 
     def chunk_length(self, left: int) -> int:
-        """Returns the length of the next prefill chunk: one that holds all, if at most a quarter is padding, or a full one."""
+        """Returns the length of the next prefill chunk: one that holds all with at most a quarter of padding, or a full one."""
         shortest = next((length for length in self.chunks if left <= length), max(self.chunks))
         filled = [length for length in self.chunks if length <= left]
         return filled[-1] if filled and left < 3 / 4 * shortest else shortest

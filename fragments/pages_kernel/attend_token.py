@@ -1,6 +1,6 @@
 """Paged attention of decode steps: a Pallas kernel for TPUs.
 
-Source: Dao et al. 2022, arXiv 2205.14135 (softmax in blocks of keys); Kwon et al. 2023, arXiv 2309.06180 (paged attention).
+Source: Dao et al. 2022, arXiv 2205.14135 (online softmax); Kwon et al. 2023, arXiv 2309.06180 (paged attention).
 """
 
 import jax

@@ -6,9 +6,9 @@ import pytest
 
 from generator.language.roles import (
     ByteTokenizer,
+    Detokenizer,
     InputError,
     NoTokenizer,
-    Text,
     default_sampling,
     load_ends,
     load_generation,
@@ -17,7 +17,7 @@ from generator.language.roles import (
 
 
 def pieces_of(prompt, tokens):
-    text = Text(ByteTokenizer(), prompt)
+    text = Detokenizer(ByteTokenizer(), prompt)
     return [*map(text.add, tokens), text.end()]
 
 
@@ -81,7 +81,7 @@ def test_generation_settings_that_cannot_be_used_are_named(said, tmp_path):
 def test_a_model_without_a_tokenizer_takes_token_ids(tmp_path, capsys):
     tokenizer = tokenizer_to_serve("", str(tmp_path / "tokenizer.json"))
     assert "send token ids, or give --tokenizer" in capsys.readouterr().err
-    assert Text(tokenizer, [1, 2]).add(70) == ""
+    assert Detokenizer(tokenizer, [1, 2]).add(70) == ""
     with pytest.raises(InputError, match="there is no tokenizer: give token ids"):
         tokenizer.encode("text")
     assert isinstance(tokenizer_to_serve("bytes", str(tmp_path / "tokenizer.json")), ByteTokenizer)
