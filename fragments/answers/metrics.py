@@ -22,9 +22,7 @@ class ServeMetrics:
         waits = [0.005 * 2**i for i in range(14)]  # 5 ms to 41 s
         self.first = Histogram("serve_time_to_first_token_seconds", "Time to first token", buckets=waits, **more)
         waits = [0.001 * 2**i for i in range(12)]  # 1 ms to 2 s
-        self.each = Histogram(
-            "serve_time_per_output_token_seconds", "Time per output token after the first", buckets=waits, **more
-        )
+        self.each = Histogram("serve_time_per_output_token_seconds", "Time per output token", buckets=waits, **more)
 
     def collect(self) -> Iterator[Metric]:
         engine = self.engine

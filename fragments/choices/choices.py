@@ -56,9 +56,7 @@ class Choice:
         logprobs, tops = [None, *request.prompt_logprobs], [{}, *request.prompt_top_logprobs]
         for token, logprob, top in itertools.zip_longest(request.prompt, logprobs, tops):
             content = self.tokenizer.token_bytes(token)
-            if not (piece.text or prompt.run) and self.tokenizer.has_text(
-                token
-            ):  # decoding drops the space of the first one
+            if not (piece.text or prompt.run) and self.tokenizer.has_text(token):  # the first one loses its space
                 content = self.tokenizer.decode([token]).encode() if content[:1] == b" " else content
             piece.scores.append(TokenScore(token, len(piece.text), logprob, top, content))
             piece.text += prompt.add(token)

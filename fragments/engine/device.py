@@ -65,9 +65,7 @@ class Device:
             self.biases = jax.jit(lambda: jax.tree.map(lambda x: shard(jnp.array(x), None, None), none))()
         self.rows = sorted({n for n in setting("decode_batch_sizes") if n < rows} | {rows})  # of decode steps
         self.chunk, lengths = chunk, {max(chunk // divisor, 1) for divisor in setting("prefill_chunks")}
-        self.chunks = {
-            length: min(chunk // length, rows) for length in sorted(lengths)
-        }  # of prefill: length -> batch size
+        self.chunks = {length: min(chunk // length, rows) for length in sorted(lengths)}  # of prefill: batch sizes
 
     def computing(self) -> contextlib.AbstractContextManager[object]:
         return jax.set_mesh(self.laid_over) if self.laid_over else contextlib.nullcontext()
@@ -92,7 +90,7 @@ class Device:
         return next(rows for rows in self.rows if rows >= sequences)
 
     def chunk_length(self, left: int) -> int:
-        """Returns the length of the next prefill chunk: one that holds all with at most a quarter of padding, or a full one."""
+        """Returns the length of the next prefill chunk: one for all with up to a quarter of padding, or a full one."""
         shortest = next((length for length in self.chunks if left <= length), max(self.chunks))
         filled = [length for length in self.chunks if length <= left]
         return filled[-1] if filled and left < 3 / 4 * shortest else shortest
@@ -114,8 +112,8 @@ class Device:
     def nothing(self, rows: int, pages: int, draft_tokens: int) -> StepInput:
         """Returns the input of a step that does nothing, with block tables for so many pages of each sequence."""
         types = {"prompt": np.int32, "top_k": np.int32, "seed": np.uint32, "biases": np.int32}
-        names = SamplingMetadata._fields
-        sampling = SamplingMetadata(**{name: np.zeros(rows, types.get(name, np.float32)) for name in names})
+        arrays = {name: np.zeros(rows, types.get(name, np.float32)) for name in SamplingMetadata._fields}
+        sampling = SamplingMetadata(**arrays)
         sampling.top_p[:] = sampling.repetition_penalty[:] = 1
         slots, zeros = np.full(rows, self.settings.max_sequences, np.int32), np.zeros(rows, np.int32)
         width = next(width for width in self.widths if width >= pages)
@@ -125,10 +123,8 @@ class Device:
 
     def run(self, step: StepInput, length: int, whole: bool) -> StepOutput:
         """Starts a step, without waiting for it."""
-        key, value, sequences, biases = self.key, self.value, self.sequences, self.biases
+        pool, kept = (self.key, self.value), (self.sequences, self.biases, self.layers)
         with self.computing():
-            output, cache, self.sequences = run(
-                self.model, key, value, sequences, biases, self.layers, step, length, whole
-            )
-            self.key, self.value = write(key, value, cache, step, length)
+            output, cache, self.sequences = run(self.model, *pool, *kept, step, length, whole)
+            self.key, self.value = write(*pool, cache, step, length)
         return output

@@ -254,9 +254,8 @@ class Engine:
         room = (len(request.pages) + len(self.pool.free_pages)) * self.settings.page_size - request.length
         left = request.sampling.max_tokens - len(request.tokens) - 1
         with point("Engine.draft", request):
-            draft_tokens = (
-                draft_ngram(request, most) if (most := min(self.settings.draft_tokens, room, left)) > 0 else []
-            )
+            most = min(self.settings.draft_tokens, room, left)
+            draft_tokens = draft_ngram(request, most) if most > 0 else []
         self.grow(request, request.length + len(draft_tokens))
         return draft_tokens
 
@@ -291,11 +290,8 @@ class Engine:
         batch = sorted(batch, key=lambda scheduled: len(scheduled[0].pages))  # in length buckets
         step = self.device.nothing(rows, len(batch[-1][0].pages), length - 1 if batch[0][2] else 0)
         for row, (request, count, draft_tokens) in enumerate(batch):
-            step.slots[row], step.starts[row], step.counts[row] = (
-                request.slot,
-                request.computed,
-                count + len(draft_tokens),
-            )
+            step.slots[row], step.starts[row] = request.slot, request.computed
+            step.counts[row] = count + len(draft_tokens)
             step.draft_tokens[row, : len(draft_tokens)] = draft_tokens
             with point("Engine.block_tables", step, row, request, count, draft_tokens):
                 step.block_tables[row, : len(request.pages)] = request.pages

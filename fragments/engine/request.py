@@ -31,9 +31,7 @@ class Request:
     prompt: list[int]
     sampling: SamplingParams
     tokens: list[int] = dataclasses.field(default_factory=list)  # generated so far, with the one that ended it
-    logprobs: list[float] = dataclasses.field(
-        default_factory=list
-    )  # of each, in nats, before temperature, penalties and biases
+    logprobs: list[float] = dataclasses.field(default_factory=list)  # of each, in nats, by the unchanged logits
     top_logprobs: list[dict[int, float]] = dataclasses.field(default_factory=list)  # the likeliest at each place
     prompt_logprobs: list[float] = dataclasses.field(default_factory=list)  # of the prompt, without its first token
     prompt_top_logprobs: list[dict[int, float]] = dataclasses.field(default_factory=list)

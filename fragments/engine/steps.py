@@ -107,10 +107,8 @@ def run(
     """
     point("run.model", model)
     (B, G), scratch = step.draft_tokens.shape, sequences.shape[1] - 1  # scratch: a column that is never read
-    places = step.starts[:, None] + jnp.arange(G)
-    sequences = sequences.at[step.slots[:, None], jnp.where(step.samples[:, None], places + 1, scratch)].set(
-        step.draft_tokens
-    )
+    drafted = jnp.where(step.samples[:, None], step.starts[:, None] + jnp.arange(G) + 1, scratch)
+    sequences = sequences.at[step.slots[:, None], drafted].set(step.draft_tokens)
     positions = positions_of(step, length)
     tokens = jnp.where(positions < 0, 0, sequences[step.slots[:, None], positions])
     x, cache = hidden(model, tokens, positions, Pages(key, value, step.block_tables), layers)  # [B, T, D]
@@ -123,10 +121,8 @@ def run(
         logits = model.embedding.logits(x, model.embedding.kernel())  # [B, C, V]
         C = logits.shape[1]
         each = jax.tree.map(lambda x: jnp.repeat(x, C), (step.slots, step.sampling))
-        own_sequences, own_biases = jax.tree.map(lambda x: x[each[0]], (sequences, biases))
-        sampled = sample(logits.reshape(B * C, -1), own_sequences, positions.ravel() + 1, each[1], own_biases).reshape(
-            B, C
-        )
+        tokens, own_biases = jax.tree.map(lambda x: x[each[0]], (sequences, biases))
+        sampled = sample(logits.reshape(B * C, -1), tokens, positions.ravel() + 1, each[1], own_biases).reshape(B, C)
         is_sampled = step.samples[:, None] & ((positions >= 0) if G else (positions + 1 == lengths[:, None]))  # [B, C]
         sequences = sequences.at[step.slots[:, None], jnp.where(is_sampled, positions + 1, scratch)].set(sampled)
         following = sequences[step.slots[:, None], positions + 1]  # [B, C]

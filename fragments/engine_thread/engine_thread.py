@@ -73,10 +73,7 @@ class EngineThread(threading.Thread):
     def watch(self, seconds: float) -> None:
         """Fails the engine if a step has taken longer than this."""
         if time.monotonic() - self.busy_since > seconds and not self.failed:
-            print(
-                f"error: a step of the engine has taken more than {seconds} s; the stacks of all threads:",
-                file=sys.stderr,
-            )
+            print(f"error: a step of the engine has taken more than {seconds} s; all stacks:", file=sys.stderr)
             with contextlib.suppress(OSError, ValueError):  # stderr is not a file
                 faulthandler.dump_traceback()
             self.fail()

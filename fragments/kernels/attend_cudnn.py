@@ -14,8 +14,8 @@ from generator.language import point, threaded
 def attend(q: Array, k: Array, v: Array, segment_ids: Array | None = threaded()) -> Array:
     """Computes causal attention in each segment: q [B, T, N, H]; k, v [B, T, K, H]; segment_ids [B, T] -> [B, T, N, H].
 
-    cuDNN's flash kernel takes only 16-bit numbers; others, and other platforms, go to XLA. The kernel has no segments, so
-    they become a mask [B, 1, T, T]; with segment_ids None, each row is one segment without a mask.
+    cuDNN's flash kernel takes only 16-bit numbers; others, and other platforms, go to XLA. It has no segments, so they
+    become a mask [B, 1, T, T]; with segment_ids None, each row is one segment without a mask.
     """
     q, k, v = checkpoint_name((q, k, v), "attention")
     same_segment = None

@@ -26,6 +26,4 @@ def send_rows(rows: Array, size: int, away: Slices, home: Slices) -> Array:
     place = jnp.where(row < sizes.sum(), places.ravel()[which] + row - starts.ravel()[which], size)
     slots = jnp.zeros_like(rows, shape=(len(sizes), size, rows.shape[1]))
     slots = slots.at[which // sizes.shape[1], place].set(rows, mode="drop")
-    return jax.lax.psum_scatter(
-        slots, RULES["expert"]
-    )  # each place gets a row from one device, and zeros from the others
+    return jax.lax.psum_scatter(slots, RULES["expert"])  # a row from one device, zeros from the others

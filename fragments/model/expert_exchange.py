@@ -19,9 +19,7 @@ requires("dropless")
 
 
 class Config:
-    exchange_factor: float = (
-        2.0  # rows that a device has room for, as a multiple of its even share; beyond, experts are gathered
-    )
+    exchange_factor: float = 2.0  # room of a device, as a multiple of its even share of rows; beyond, it gathers
 
 
 @splice("Experts.parameters")
@@ -41,9 +39,7 @@ def exchange_or_gather(experts: Experts, x: Array, weights: Array, chosen: Array
         return gather_and_dispatch(experts, x, weights, chosen)
     rows = jnp.bincount(chosen.ravel() // own, length=experts.number // own)  # for each device
     others = tuple(axis for axis in RULES["batch"] if axis not in RULES["expert"])
-    most = jax.lax.pmax(
-        jax.lax.psum(rows, RULES["expert"]).max(), others
-    )  # the maximum over devices, so that all take the same branch
+    most = jax.lax.pmax(jax.lax.psum(rows, RULES["expert"]).max(), others)  # over devices: one branch for all
     fits = most <= room(experts, chosen.size)
     # rematerialised, so that a step holds the residuals of one branch at a time
     exchanged, gathered = jax.checkpoint(exchange_and_dispatch), jax.checkpoint(gather_and_dispatch)
@@ -77,12 +73,9 @@ def starts(sizes: Array, axis: int) -> Array:
 
 
 def exchange(experts: Experts, rows: Array, counts: Array) -> Array:
-    """Computes experts(rows) on the devices that have the experts.
+    """Computes experts(rows) on the devices that have the experts; rows are sorted by expert at both ends.
 
-    Rows are sorted by expert, at the sender and at the receiver.
-
-    Args:
-        counts: [sender, receiver, expert of the receiver], numbers of rows.
+    counts: rows by [sender, receiver, expert of the receiver].
     """
     me = jax.lax.axis_index(RULES["expert"])
     sent = starts(counts.sum(axis=2), axis=1)[..., None] + starts(counts, axis=2)  # places at the sender

@@ -16,9 +16,7 @@ class Config:
 
 @splice("rotary_angles.frequencies")
 def _(frequencies, config):
-    slowness = jnp.arange(len(frequencies)) / max(
-        len(frequencies) - 1, 1
-    )  # from 0 for the fastest to 1 for the slowest
+    slowness = jnp.arange(len(frequencies)) / max(len(frequencies) - 1, 1)  # fastest: 0, slowest: 1
     frequencies = frequencies * config.rope_alpha**-slowness
 
 

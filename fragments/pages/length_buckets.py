@@ -16,8 +16,8 @@ def attend_in_buckets(q: Array, cache: Cache, pages: Pages, positions: Array) ->
 
     def attend_bucket(bucket: tuple[Array, ...]) -> Array:
         q, key, value, block_tables, positions = bucket
-        pages_of_bucket = pages._replace(block_tables=block_tables)
-        return attend_cached(q, cache._replace(key=key, value=value), pages_of_bucket, positions)
+        bucket_cache = cache._replace(key=key, value=value)
+        return attend_cached(q, bucket_cache, pages._replace(block_tables=block_tables), positions)
 
     every, n = (q, cache.key, cache.value, pages.block_tables, positions), np.gcd(len(q), 8)
     buckets = jax.tree.map(lambda x: x.reshape(-1, n, *x.shape[1:]), every)

@@ -135,9 +135,7 @@ def attend_cached(q: Array, cache: Cache, pages: Pages, positions: Array) -> Arr
     own = (x.astype(q.dtype).swapaxes(1, 2) for x in (cache.key, cache.value))
     sums = add_keys(sums, *own, jnp.where(positions < 0, UNSEEN, positions))
     if setting("read_to_the_end"):
-        blocks = (
-            pages.block_tables.shape[1] // n
-        )  # all: with a bound that depends on data, the host would wait in each layer
+        blocks = pages.block_tables.shape[1] // n  # all: a bound that depends on data makes the host wait
     else:
         blocks = -(jnp.max(before) // -(n * pages.key.shape[2]))
     with point("attend_cached.loop", add_block, sums, blocks, before, n, pages):

@@ -37,10 +37,7 @@ class PagePool:
         return page
 
     def free(self, pages: Sequence[int]) -> None:
-        """Drops a sequence's references to its pages, given in order.
-
-        The last pages are evicted first: fewer prompts share them.
-        """
+        """Drops references to a sequence's pages, in order; the last are evicted first, as fewer prompts share them."""
         for page in reversed(pages):
             self.ref_count[page] -= 1
             if not self.ref_count[page]:

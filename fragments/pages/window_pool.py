@@ -15,11 +15,7 @@ class WindowPages:
     """Pages of layers with a window: a sequence has those that its next token sees, and those that a step writes."""
 
     def __init__(self, pages: int, size: int, window_start: Callable[[int], int]):
-        """Creates a pool of pages of `size` positions.
-
-        Args:
-            window_start: maps a position to the first one that its token sees.
-        """
+        """Creates a pool of pages of `size` positions; `window_start` maps a position to the first that it sees."""
         self.pool, self.size, self.window_start = PagePool(pages), size, window_start
         self.held: dict[Hashable, dict[int, int]] = {}  # sequence -> index of a page in it -> page
 

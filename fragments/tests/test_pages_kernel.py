@@ -45,12 +45,8 @@ def draw_inputs(heads, dtype):
     key, value = numbers(2, 24, 4, 128, 256).at[:, ::12].set(100)
     new = Cache(jnp.int32(12), numbers(len(BEFORE), 1, 4, 256), numbers(len(BEFORE), 1, 4, 256))
     point("test_pages_kernel.block_tables", new, block_tables)
-    return (
-        numbers(len(BEFORE), 1, heads, 256),
-        new,
-        Pages(key, value, jnp.asarray(block_tables, jnp.int32)),
-        BEFORE[:, None],
-    )
+    pages = Pages(key, value, jnp.asarray(block_tables, jnp.int32))
+    return numbers(len(BEFORE), 1, heads, 256), new, pages, BEFORE[:, None]
 
 
 @pytest.mark.parametrize("heads", [4, 12])

@@ -8,7 +8,7 @@ CONTEXT = 4  # bytes, and so tokens, of a character at most
 
 
 def load_ends(tokenizer: ByteTokenizer | FileTokenizer, path: str) -> set[int]:
-    """Returns the tokens that end a text: eos, and those that the files beside tokenizer.json name, such as end of turn."""
+    """Returns the tokens that end a text: eos, and others that the files beside tokenizer.json name."""
     return {tokenizer.eos, *load_generation(path)["eos_token_id"]} - {None}
 
 

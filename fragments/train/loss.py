@@ -16,9 +16,7 @@ from generator.language.roles import RULES, Config, Decoder, Embedding, gather_w
 
 
 class Config:
-    logits_per_chunk: int = (
-        536_870_912  # logits that a device holds at a time; where there are more, it computes them twice
-    )
+    logits_per_chunk: int = 536_870_912  # logits that a device computes at a time; where there are more, twice
     # in which devices sum the gradients of matrices; bfloat16: half of the bytes, and each partial sum is rounded
     gradient_dtype: Literal["float32", "bfloat16"] = "float32"
 

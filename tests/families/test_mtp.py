@@ -23,7 +23,7 @@ from generator.checkpoint.fit import fit
 from generator.recipe.library import Library
 from generator.weaver import weave
 
-AHEAD = 2
+LAYERS_OF_MTP = 2
 LAYERS = FAMILY.settings["num_hidden_layers"]
 
 pytestmark = pytest.mark.xdist_group("ahead")
@@ -33,13 +33,13 @@ pytestmark = pytest.mark.xdist_group("ahead")
 def made(tmp_path_factory):
     """A package that `gen new` fits to a checkpoint with layers ahead, its random model, and the model's export."""
     folder = tmp_path_factory.mktemp("ahead")
-    settings = FAMILY.settings | dict(num_mtp_layers=AHEAD)
+    settings = FAMILY.settings | dict(num_mtp_layers=LAYERS_OF_MTP)
     hf = json.loads(transformers.DeepseekV3Config(**settings).to_json_string(use_diff=False))
     text = fit(LIBRARY, "deepseek_v3", "cpu", hf | {"dtype": "float32"}, "two_ahead", "config.json")
     library = Library({**LIBRARY.files, "templates/architectures/two_ahead.toml": text})
     package = parity.load_package(write(weave("two_ahead", "cpu", library), folder))
     config = package.config.PRESETS["two_ahead"]
-    assert config.mtp_layers == AHEAD and "without" not in text
+    assert config.mtp_layers == LAYERS_OF_MTP and "without" not in text
     rng = np.random.default_rng(0)
     model = jax.jit(lambda: package.model.Decoder(config, nnx.Rngs(0)))()
     model = jax.tree.map(lambda x: x + rng.normal(0, 0.2, x.shape).astype(np.float32), model)
@@ -70,7 +70,7 @@ def reference_sums(main, ahead, tokens: np.ndarray) -> list[torch.Tensor]:
     x = main.model(ids[:, :-1], use_cache=False).last_hidden_state
     sums = [torch.nn.functional.cross_entropy(main.lm_head(x).flatten(0, 1), ids[:, 1:].flatten(), reduction="sum")]
     length = ids.shape[1] - 1
-    for depth in range(1, AHEAD + 1):
+    for depth in range(1, LAYERS_OF_MTP + 1):
         inputs = torch.nn.functional.pad(ids[:, depth:], (0, depth))[:, :length]  # what is padded, no target sees
         positions = torch.arange(depth, depth + length)[None]
         x = ahead.forward_layer(depth - 1, x, positions, None, input_ids=inputs)
@@ -129,11 +129,11 @@ def test_round_trip(made, tmp_path):
     save_file(tensors | repeated, tmp_path / "repeated/model.safetensors")
     for source in folder, tmp_path / "repeated":
         again_config, again = package.huggingface.load_hf(source)
-        assert again_config.mtp_layers == AHEAD
+        assert again_config.mtp_layers == LAYERS_OF_MTP
         ours, theirs = (package.parallel.named_arrays(x) for x in (model, again))
         for name in ours:
             np.testing.assert_array_equal(ours[name], theirs[name], err_msg=name)
-    assert json.loads((folder / "config.json").read_text())["num_nextn_predict_layers"] == AHEAD
+    assert json.loads((folder / "config.json").read_text())["num_nextn_predict_layers"] == LAYERS_OF_MTP
 
 
 def test_files_without_their_tensors_are_refused(made, tmp_path):
