@@ -53,12 +53,12 @@ class Device:
     ):
         rows, size, chunk = settings.max_sequences, settings.page_size, min(settings.chunk, longest)
         point("Device.model", model)
-        self.model, self.settings, self.laid_over = model, settings, mesh
+        self.model, self.settings, self.laid_over, int8 = model, settings, mesh, settings.int8_kv_cache
         self.layers = layers_in_pool(config, pages)
         point("Device.layers", config, pages, settings)
         self.widths = block_table_widths(longest, size)
         with self.computing():
-            self.key, self.value = jax.jit(lambda: empty_pages(config, pages, size, settings.int8_kv_cache))()
+            self.key, self.value = jax.jit(lambda: empty_pages(config, pages, size, int8))()
             # the last row and the last column are scratch
             self.sequences = jax.jit(lambda: shard(jnp.zeros((rows + 1, longest + 2), jnp.int32), None, None))()
             none = Biases(*(np.zeros((rows + 1, BIASES), kind) for kind in (np.int32, np.float32, np.int32)))
@@ -112,8 +112,7 @@ class Device:
     def nothing(self, rows: int, pages: int, draft_tokens: int) -> StepInput:
         """Returns the input of a step that does nothing, with block tables for so many pages of each sequence."""
         types = {"prompt": np.int32, "top_k": np.int32, "seed": np.uint32, "biases": np.int32}
-        arrays = {name: np.zeros(rows, types.get(name, np.float32)) for name in SamplingMetadata._fields}
-        sampling = SamplingMetadata(**arrays)
+        sampling = SamplingMetadata(*(np.zeros(rows, types.get(name, np.float32)) for name in SamplingMetadata._fields))
         sampling.top_p[:] = sampling.repetition_penalty[:] = 1
         slots, zeros = np.full(rows, self.settings.max_sequences, np.int32), np.zeros(rows, np.int32)
         width = next(width for width in self.widths if width >= pages)
@@ -123,8 +122,8 @@ class Device:
 
     def run(self, step: StepInput, length: int, whole: bool) -> StepOutput:
         """Starts a step, without waiting for it."""
-        pool, kept = (self.key, self.value), (self.sequences, self.biases, self.layers)
+        k, v, tokens, biases = self.key, self.value, self.sequences, self.biases
         with self.computing():
-            output, cache, self.sequences = run(self.model, *pool, *kept, step, length, whole)
-            self.key, self.value = write(*pool, cache, step, length)
+            output, cache, self.sequences = run(self.model, k, v, tokens, biases, self.layers, step, length, whole)
+            self.key, self.value = write(k, v, cache, step, length)
         return output

@@ -116,11 +116,11 @@ def _(self, request, row, scores, tokens, end):
 
 
 @splice("Engine.draft")
-def _(self, request, most, draft_tokens):
+def _(self, request, most, drafts):
     proceed()
     predicted = self.mtp_drafts[request] if most > 0 else []
-    if predicted and draft_tokens[:1] != predicted:
-        draft_tokens = predicted  # where both agree, prompt lookup continues the draft
+    if predicted and drafts[:1] != predicted:
+        drafts = predicted  # where both agree, prompt lookup continues the draft
 
 
 @splice("test_engine.draft_tokens", optional=True)

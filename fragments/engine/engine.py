@@ -90,7 +90,6 @@ class Engine:
         return self.pages - len(self.pool.free_pages)
 
     def warm_up(self) -> Iterator[str]:
-        """Compiles every shape of step, and yields a description of each."""
         return self.device.warm_up()
 
     def add(self, prompt: Sequence[int], sampling: SamplingParams, salt: bytes = b"") -> Request:
@@ -254,10 +253,9 @@ class Engine:
         room = (len(request.pages) + len(self.pool.free_pages)) * self.settings.page_size - request.length
         left = request.sampling.max_tokens - len(request.tokens) - 1
         with point("Engine.draft", request):
-            most = min(self.settings.draft_tokens, room, left)
-            draft_tokens = draft_ngram(request, most) if most > 0 else []
-        self.grow(request, request.length + len(draft_tokens))
-        return draft_tokens
+            drafts = draft_ngram(request, most) if (most := min(self.settings.draft_tokens, room, left)) > 0 else []
+        self.grow(request, request.length + len(drafts))
+        return drafts
 
     def prefill(self) -> int:
         """Starts a step of the first prompt's next chunk, and of others of that length; returns the number of steps."""
@@ -289,11 +287,10 @@ class Engine:
         """Starts a step of requests, each with its number of tokens and its draft tokens."""
         batch = sorted(batch, key=lambda scheduled: len(scheduled[0].pages))  # in length buckets
         step = self.device.nothing(rows, len(batch[-1][0].pages), length - 1 if batch[0][2] else 0)
-        for row, (request, count, draft_tokens) in enumerate(batch):
-            step.slots[row], step.starts[row] = request.slot, request.computed
-            step.counts[row] = count + len(draft_tokens)
-            step.draft_tokens[row, : len(draft_tokens)] = draft_tokens
-            with point("Engine.block_tables", step, row, request, count, draft_tokens):
+        for row, (request, count, drafts) in enumerate(batch):
+            step.slots[row], step.starts[row], step.counts[row] = request.slot, request.computed, count + len(drafts)
+            step.draft_tokens[row, : len(drafts)] = drafts
+            with point("Engine.block_tables", step, row, request, count, drafts):
                 step.block_tables[row, : len(request.pages)] = request.pages
             step.top[...] |= request.sampling.logprobs > 0
             own = {"prompt": len(request.prompt), "biases": len(request.biases)}

@@ -42,7 +42,7 @@ def _(self, request):
 
 
 @splice("Engine.draft", after="draft_mtp")
-def _(self, request, draft_tokens):
+def _(self, request, drafts):
     proceed()
     if not self.device.uses_long[request.slot]:
-        draft_tokens = draft_tokens[: self.config.rope_original_context - request.length]
+        drafts = drafts[: self.config.rope_original_context - request.length]

@@ -25,10 +25,7 @@ requires("sliding_window or chunked_attention")
 
 
 def window_room(config: Config, settings: EngineSettings) -> int:
-    """Returns the pages of each layer with a window: twice what all running sequences can use, and the unread one.
-
-    Freed pages stay in the other half, for prompts with the same prefix.
-    """
+    """Returns the pages of each layer with a window: twice what running sequences use, as free ones cache prefixes."""
     longest, size = settings.max_length or config.context_length, settings.page_size
     span = window_size(config) + max(settings.chunk, 1 + settings.draft_tokens)  # what a step writes and sees
     return 1 + settings.max_sequences * min(2 * (-(-span // size) + 1), -(-longest // size))
@@ -80,9 +77,9 @@ def _(self, request):
 
 
 @splice("Engine.block_tables")
-def _(self, step, row, request, count, draft_tokens):
+def _(self, step, row, request, count, drafts):
     step.block_tables[row, 0, : len(request.pages)] = request.pages
-    end = request.computed + count + len(draft_tokens)
+    end = request.computed + count + len(drafts)
     for place, page in self.window.move(request, request.computed, end).items():
         step.block_tables[row, 1, place] = page
 

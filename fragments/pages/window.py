@@ -16,7 +16,7 @@ class WindowCache(Cache):
     """The cache of one layer with a window."""
 
 
-def block_tables_of(cache: Cache, pages: Pages) -> Pages:
+def own_tables(cache: Cache, pages: Pages) -> Pages:
     """Returns the pages with this layer's block tables [B, M] out of [B, 2, M]: full attention, then windows."""
     return pages._replace(block_tables=pages.block_tables[:, int(isinstance(cache, WindowCache))])
 
@@ -40,12 +40,12 @@ def _(pages, count, window_pages):
 
 @splice("Pages.page")
 def _(self, new, positions, size, page):
-    page = jnp.take_along_axis(block_tables_of(new, self).block_tables, jnp.maximum(positions, 0) // size, axis=1)
+    page = jnp.take_along_axis(own_tables(new, self).block_tables, jnp.maximum(positions, 0) // size, axis=1)
 
 
 @splice("attend_cached.pages", "attend_token.pages", optional=True)
 def _(pages, cache):
-    pages = block_tables_of(cache, pages)
+    pages = own_tables(cache, pages)
 
 
 @splice("test_pages_kernel.block_tables", optional=True)

@@ -7,5 +7,5 @@ from generator.language import splice
 
 @splice("Pages.write")
 def _(self, page, slot, at):
-    heads = jnp.arange(self.key.shape[1])  # indexed one by one: for a slice, XLA would copy the pool in another order
+    heads = jnp.arange(self.key.shape[1])  # one by one: for a slice, XLA would copy the pool
     at = page[..., None], heads, slot[:, :, None]  # [L, B, T, K]
