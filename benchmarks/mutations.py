@@ -272,7 +272,7 @@ MUTATIONS = [
         "pages/pages",
         "jnp.where(places < before, places, UNSEEN)",
         "jnp.where(places <= before, places, UNSEEN)",
-        "a page's next place, of another text, is seen",
+        "a page's next place, of another sequence, is seen",
         "llama2_cpu/tests/test_engine.py -k log_probabilities tests/robustness/test_schedules.py",
     ),
     fragment(
@@ -286,7 +286,7 @@ MUTATIONS = [
         "pages/pool",
         "self.ref_count[page] += 1",
         "self.ref_count[page] = 1",
-        "a shared page is free when one text ends",
+        "a shared page is freed when one sequence ends",
         "llama2_cpu/tests/test_engine.py",
     ),
     fragment(
@@ -321,7 +321,7 @@ MUTATIONS = [
         "engine/request",
         "count = found[0] + 1 if found else len(tokens)",
         "count = len(tokens)",
-        "guessed tokens after eos stay",
+        "draft tokens after eos stay",
         "llama2_cpu/tests/test_engine.py",
     ),
     # serving

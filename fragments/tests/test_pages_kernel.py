@@ -66,7 +66,7 @@ def in_int8(cache, pages):
     return cache, pages._replace(key=heads_in_int8(pages.key), value=heads_in_int8(pages.value))
 
 
-def test_int8_pages_are_read_as_the_numbers_they_stand_for():
+def test_int8_is_read_as_the_numbers_it_stands_for():
     kernel, sums = kernel_and_sums()
     q, cache, pages, positions = draw_inputs(12, jnp.float32)
     cache, pages = in_int8(cache, pages)

@@ -21,8 +21,8 @@ from generator.programs.noting import unnoted
 from generator.programs.verdicts import DECODING, EVALUATION, INITIAL, TRAINING
 
 MODULES = ("config", "parallel", "data", "model", "train", "engine", "huggingface")
-ROWS = 8  # texts that an engine continues at a time
-STEPS = {  # of an engine: tokens of each text, whether what follows each is scored, how many of them are guessed
+ROWS = 8  # sequences of an engine
+STEPS = {  # of an engine: tokens of each sequence, whether all are scored, how many of them are drafts
     "prefill": (32, False, 0),
     "prefill, each scored": (32, True, 0),
     "decode": (1, False, 0),

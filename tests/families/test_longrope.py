@@ -64,14 +64,12 @@ def test_training_sums_what_each_document_gives_alone(loaded):
 
 @pytest.mark.parametrize("draft_tokens", [0, 2])
 def test_serving_gives_what_each_text_gives_alone(loaded, draft_tokens):
-    """Beside each other, in parts, with beginnings that are shared, and when texts outgrow the original context."""
+    """With continuous batching, chunked prefill, shared prefixes, and sequences that outgrow the original context."""
     package, config, model, reference = loaded
     engine, text = package.engine, np.random.default_rng(1).integers(0, config.vocab_size, 40).tolist()
     settings = engine.EngineSettings(max_sequences=2, max_length=56, page_size=4, chunk=4, draft_tokens=draft_tokens)
     subject = engine.Engine(config, model, set(), settings)
-    prompts = [text[:length] for length in PROMPTS] + [
-        [7, 8] * 9
-    ]  # the last one repeats itself: draft_tokens are right
+    prompts = [text[:length] for length in PROMPTS] + [[7, 8] * 9]  # the last one repeats itself, so drafts are right
     requests = subject.generate(prompts, engine.SamplingParams(max_tokens=12))
     (again,) = subject.generate([text[: BOUND + 9]], engine.SamplingParams(max_tokens=1, prompt_logprobs=True))
     np.testing.assert_allclose(again.prompt_logprobs, scores(reference, again.prompt), atol=1e-4)

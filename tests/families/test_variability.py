@@ -55,7 +55,7 @@ def test_traces(architecture, target, tmp_path):
     ),
 )
 def test_features_of_no_family_go_with_every_family(architecture, learning, tmp_path):
-    """Layers ahead, experts with a capacity, and adapters or Muon: a step of training traces."""
+    """MTP layers, experts with a capacity, and adapters or Muon: a step of training traces."""
     selected = [fragment.name for fragment in select(architecture, "tpu", LIBRARY).fragments]
     if learning == "train/muon" and "model/lora" in selected:
         pytest.skip("adapters learn without Muon: model/lora excludes it")

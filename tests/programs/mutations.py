@@ -62,7 +62,7 @@ EQUAL, OTHER = EQUAL_VALUES, OTHER_NUMBERS
 MUTATIONS = [
     # what is the same program
     Mutation("comment", "model/rope", [('    point("rotate.scale"', '    # in fp32\n    point("rotate.scale"')]),
-    Mutation("docstring", "model/rope", [("Rotates each pair of numbers", "Turns each pair of numbers")]),
+    Mutation("docstring", "model/rope", [("Rotates pairs of numbers", "Turns each pair of numbers")]),
     Mutation("local renamed", "kernels/attend_xla", [("size", "length"), ("start", "begin")]),
     Mutation("parentheses", "model/block", [("x = shard(x + h,", "x = shard((x + h),")]),
     Mutation(
@@ -71,7 +71,7 @@ MUTATIONS = [
         [
             ('        point("attend.total", total, highest)\n', ""),
             (
-                "        total = weights.sum(axis=-1, keepdims=True)  # divided by last, where the array is smaller\n",
+                "        total = weights.sum(axis=-1, keepdims=True)  # divides the context, which is smaller than the scores\n",
                 "",
             ),
             (

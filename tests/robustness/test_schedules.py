@@ -1,4 +1,4 @@
-"""Random schedules of an engine: each request gives what it gives alone, and no page is lost or held wrongly."""
+"""Random schedules of an engine: each request gets what it gets alone, and no page leaks."""
 
 from __future__ import annotations
 
@@ -101,7 +101,7 @@ def drawn_alone(prompt: tuple[int, ...], most: int, seed: int) -> list[int]:
 
 
 def check_pages(engine: Any) -> None:
-    """Each page is free or held by as many requests as have it; what is found by a digest is what has it."""
+    """Checks that each page is free or counts its references, and that digests lead to their pages."""
     held = np.zeros(engine.pool.pages, int)
     for request in engine.active:
         np.add.at(held, request.pages, 1)
