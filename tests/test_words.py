@@ -45,7 +45,9 @@ WORDS = {
 
 def files(folder: str) -> list[Path]:
     path = ROOT / folder
-    return [path] if path.is_file() else [it for it in path.rglob("*") if it.suffix in (".py", ".toml", ".jinja", ".md")]
+    return (
+        [path] if path.is_file() else [it for it in path.rglob("*") if it.suffix in (".py", ".toml", ".jinja", ".md")]
+    )
 
 
 @pytest.mark.parametrize("where", WORDS)
