@@ -82,7 +82,7 @@ class Engine:
 
     @property
     def room(self) -> int:
-        """Tokens that a sequence can have, with its prompt."""
+        """Returns how many tokens a sequence can have, with its prompt."""
         return min(self.longest, self.pages * self.settings.page_size)
 
     @property

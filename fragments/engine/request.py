@@ -50,7 +50,7 @@ class Request:
 
     @property
     def sequence(self) -> list[int]:
-        """The tokens of the prompt and those generated."""
+        """Returns the tokens of the prompt and those generated."""
         return self.prompt + self.tokens
 
     def all_ends(self, ends: set[int]) -> set[int]:
