@@ -67,8 +67,8 @@ PACKAGE_TESTS := ../../$(BIN)/python -m pytest -p children -c /dev/null --rootdi
 	--dist loadfile
 
 # packages are tested where they differ: what is no kernel and no launch once, on llama2_cpu; of the other families'
-# packages kernels, pages and layers ahead; their models are compared with transformers by tests/families
-PACKAGES := glm4_moe_tpu/tests/test_guess_ahead.py gemma3_tpu/tests/test_near_pages.py \
+# packages kernels, the KV cache and MTP layers; their models are compared with transformers by tests/families
+PACKAGES := glm4_moe_tpu/tests/test_draft_mtp.py gemma3_tpu/tests/test_window_pages.py \
 	gemma2_tpu/tests/test_pages_kernel.py llama2_cpu llama2_tpu/tests/test_compile.py \
 	$(addsuffix /tests/test_attention.py,llama2_gpu llama2_tpu llama4_tpu)
 ALL_PACKAGES := $(PACKAGES) llama2_gpu/tests/test_model.py llama2_tpu/tests/test_model.py \
@@ -76,13 +76,13 @@ ALL_PACKAGES := $(PACKAGES) llama2_gpu/tests/test_model.py llama2_tpu/tests/test
 # cases of packages that take long, of which a shorter one says nearly the same
 LONG := $(addprefix llama2_cpu/tests/,test_run.py::test_the_trace_has_the_steps_of_the_window \
 	test_prepared.py::test_prepare_goes_on_after_a_kill \
-	$(addprefix test_int8_pages.py::test_log_probabilities_are_those_of_rounded_keys_and_values,[sizes1] [sizes2]) \
+	$(addprefix test_int8_kv_cache.py::test_log_probabilities_are_those_of_rounded_keys_and_values,[sizes1] [sizes2]) \
 	$(addprefix test_documents.py::test_a_damaged_file_of_columns_is_named,[none.parquet] [snappy.parquet]) \
 	test_engine.py::test_whatever_runs_beside_it_a_request_gives_what_it_gives_alone[2-sizes2]) \
 	llama2_tpu/tests/test_compile.py::test_a_batch_is_said_once \
-	$(addprefix glm4_moe_tpu/tests/test_guess_ahead.py::,test_without_layers_ahead_guesses_are_of_the_text_alone \
-	$(addprefix test_guesses_change_no_text,[clone-sizes0] [counting-sizes2] [counting-sizes3] [counting-sizes4]) \
-	$(addprefix test_the_engine_guesses_what_one_pass_over_the_text_predicts,[sizes1] [sizes2]))
+	$(addprefix glm4_moe_tpu/tests/test_draft_mtp.py::,test_without_mtp_layers_drafts_are_by_prompt_lookup \
+	$(addprefix test_speculative_decoding_does_not_change_the_output,[clone-sizes0] [counting-sizes2] [counting-sizes3] [counting-sizes4]) \
+	$(addprefix test_the_engine_drafts_what_one_pass_over_the_sequence_predicts,[sizes1] [sizes2]))
 
 # programs that processes of tests compile are kept for a week
 COMPILED := $(CURDIR)/.pytest_cache/compiled
@@ -151,7 +151,7 @@ features: setup
 
 PAGE := docs/modularity.md
 FEATURES := $(addprefix model/,rope grouped_queries experts load_balance sliding_window qk_norm attention_soft_cap \
-	attention_sinks yarn lora layers_ahead) data/packing
+	attention_sinks yarn lora mtp) data/packing
 
 bench: setup-test
 	$(BIN)/python benchmarks/weaving.py

@@ -1,6 +1,6 @@
 """The step that draws a token of each text, compiled for TPUs that are not here, and the least that it has to read.
 
-python benchmarks/decode_step.py PRESET TOPOLOGY [--texts N] [--length TOKENS] [--int8-pages] [--hlo FILE]
+python benchmarks/decode_step.py PRESET TOPOLOGY [--texts N] [--length TOKENS] [--int8-kv-cache] [--hlo FILE]
 
 PRESET of llama2_tpu, such as 7b; TOPOLOGY as for its compile command, such as v5p:2x2x1: all its chips share the heads.
 Prints the bytes of weights and of keys and values that a chip holds for so many texts of that length, which a step
@@ -24,7 +24,7 @@ from llama2_tpu.compile import topology_devices
 from llama2_tpu.config import PRESETS
 from llama2_tpu.engine import Draws, EngineSettings, StepInput, run, write
 from llama2_tpu.model import Decoder
-from llama2_tpu.pages import empty_pages, layers_in_pool, table_widths
+from llama2_tpu.pages import block_table_widths, empty_pages, layers_in_pool
 from llama2_tpu.parallel import abstract, make_mesh
 
 BANDWIDTH = {"v4": 1228e9, "v5e": 819e9, "v5p": 2765e9, "v6e": 1640e9}  # bytes a second of a chip, as published
@@ -37,7 +37,7 @@ def main() -> None:
     parser.add_argument("--texts", type=int, default=1)
     parser.add_argument("--length", type=int, default=2048)
     parser.add_argument("--page-size", type=int, default=EngineSettings().page_size)
-    parser.add_argument("--int8-pages", action="store_true")
+    parser.add_argument("--int8-kv-cache", action="store_true")
     parser.add_argument("--hlo", type=Path)
     given = parser.parse_args()
     config, B, S = PRESETS[given.preset], given.texts, given.page_size
@@ -50,8 +50,8 @@ def main() -> None:
     with jax.set_mesh(mesh):
         model = abstract(lambda: Decoder(config, nnx.Rngs(0)), mesh)
         model = jax.tree.map(lambda x: x.update(dtype=config.dtype) if x.ndim > 1 else x, model)  # of layers' norms too
-        width = table_widths(given.length, S)[-1]
-        pool = jax.eval_shape(lambda: empty_pages(config, 1 + B * width, S, given.int8_pages))[0]
+        width = block_table_widths(given.length, S)[-1]
+        pool = jax.eval_shape(lambda: empty_pages(config, 1 + B * width, S, given.int8_kv_cache))[0]
         pages = jax.tree.map(lambda x: array(x.shape, x.dtype, None, "tensor"), pool)
         texts = array((B + 1, given.length + 2), jnp.int32)
         numbers, flags = array((B,), jnp.int32), array((B,), jnp.bool_)

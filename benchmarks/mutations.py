@@ -272,7 +272,7 @@ MUTATIONS = [
         "pages/pages",
         "jnp.where(places < before, places, UNSEEN)",
         "jnp.where(places <= before, places, UNSEEN)",
-        "a page's next place, of another text, is seen",
+        "a page's next place, of another sequence, is seen",
         "llama2_cpu/tests/test_engine.py -k log_probabilities tests/robustness/test_schedules.py",
     ),
     fragment(
@@ -284,9 +284,9 @@ MUTATIONS = [
     ),
     fragment(
         "pages/pool",
-        "self.holders[page] += 1",
-        "self.holders[page] = 1",
-        "a shared page is free when one text ends",
+        "self.ref_count[page] += 1",
+        "self.ref_count[page] = 1",
+        "a shared page is freed when one sequence ends",
         "llama2_cpu/tests/test_engine.py",
     ),
     fragment(
@@ -294,12 +294,12 @@ MUTATIONS = [
         "axis=-1), 1e-30) / 127",
         "axis=-1), 1e-30) / 128",
         "the largest number overflows",
-        "llama2_cpu/tests/test_int8_pages.py",
+        "llama2_cpu/tests/test_int8_kv_cache.py",
     ),
     fragment(
         "engine/engine",
-        "while len(request.digests) < (len(text) - 1) // size:",
-        "while len(request.digests) < len(text) // size:",
+        "while len(request.digests) < (len(sequence) - 1) // size:",
+        "while len(request.digests) < len(sequence) // size:",
         "no token of a cached prompt is left to compute",
         "llama2_cpu/tests/test_engine.py",
     ),
@@ -312,8 +312,8 @@ MUTATIONS = [
     ),
     fragment(
         "engine/sampling",
-        "draws.frequency_penalty[:, None] * added",
-        "draws.frequency_penalty[:, None] * (added > 0)",
+        "metadata.frequency_penalty[:, None] * added",
+        "metadata.frequency_penalty[:, None] * (added > 0)",
         "a penalty does not grow",
         "llama2_cpu/tests/test_engine.py -k penalties",
     ),
@@ -321,7 +321,7 @@ MUTATIONS = [
         "engine/request",
         "count = found[0] + 1 if found else len(tokens)",
         "count = len(tokens)",
-        "guessed tokens after eos stay",
+        "draft tokens after eos stay",
         "llama2_cpu/tests/test_engine.py",
     ),
     # serving

@@ -92,7 +92,7 @@ def build(folder: Path, hf: Path) -> Path:
 def served(generated: Path, checkpoint: Path) -> Iterator[str]:
     """The address of a server."""
     command = [sys.executable, "-m", f"{PACKAGE}.serve", "--checkpoint-dir", str(checkpoint), "--port", "0"]
-    command += ["--dtype", "float32", "--max-rows", "4", "--max-length", "512"]
+    command += ["--dtype", "float32", "--max-sequences", "4", "--max-length", "512"]
     with subprocess.Popen(command, cwd=generated, stdout=subprocess.PIPE, text=True) as process:
         try:
             yield next(line for line in process.stdout if " at http://" in line).split()[-1] + "/v1"

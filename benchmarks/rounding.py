@@ -17,7 +17,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "generated"))
 
 import numpy as np
 
-WAYS = {  # what --dtype, --int8 and --int8-pages are
+WAYS = {  # what --dtype, --int8 and --int8-kv-cache are
     "fp32": ("float32", False, False),
     "fp32, int8 pages": ("float32", False, True),
     "bf16": ("bfloat16", False, False),
@@ -46,14 +46,14 @@ def compare(given: argparse.Namespace) -> None:
         importlib.import_module(f"{given.package}.{name}") for name in ("engine", "tokenizer", "weights")
     )
     exact = None
-    for name, (dtype, int8, int8_pages) in WAYS.items():
+    for name, (dtype, int8, int8_kv_cache) in WAYS.items():
         config, model, mesh = weights.load_to_serve(given.checkpoint_dir, given.hf, dtype, 1, int8)
         tokens = tokenizer.load_tokenizer(config.tokenizer)
         ids, n = tokens.encode(given.text.read_text()), given.length
         prompts = [[tokens.bos, *ids[i : i + n]] for i in range(0, min(len(ids), 16 * n), n)]
-        settings = engine.EngineSettings(max_rows=4, max_length=n + 2, int8_pages=int8_pages, chunk=64)
+        settings = engine.EngineSettings(max_sequences=4, max_length=n + 2, int8_kv_cache=int8_kv_cache, chunk=64)
         subject = engine.Engine(config, model, set(), settings, mesh)
-        requests = subject.generate(prompts, engine.Sampling(max_tokens=1, prompt_logprobs=True))
+        requests = subject.generate(prompts, engine.SamplingParams(max_tokens=1, prompt_logprobs=True))
         scores = np.concatenate([request.prompt_logprobs for request in requests])
         exact = scores if exact is None else exact
         off = np.abs(scores - exact)

@@ -7,9 +7,9 @@ side's tokens per second, of the tokens that were asked for; theirs in batches o
 on the left, each until its longest answer. Then Poisson arrivals at half of that rate, ours alone: time to the first
 token (TTFT), between tokens (ITL), and per token after the first (TPOT). Then prompts with one beginning of 1,000
 tokens against prompts that share nothing, and texts that repeat themselves, as a model of random weights does, with
-guesses and without. --vllm: an interpreter that has vLLM, whose engine then gets the same requests and arrivals, in a
-process of its own, with its model compiled and not, of which the faster counts. Writes serving.json and serving.png. No
-HTTP; compilation is not timed on any side, and transformers compiles nothing.
+draft tokens and without. --vllm: an interpreter that has vLLM, whose engine then gets the same requests and arrivals,
+in a process of its own, with its model compiled and not, of which the faster counts. Writes serving.json and
+serving.png. No HTTP; compilation is not timed on any side, and transformers compiles nothing.
 """
 
 from __future__ import annotations
@@ -113,8 +113,8 @@ def measure(name: str, package: str, device: str, count: int, folder: Path, pyth
     module["huggingface"].save_hf(config, model, folder)
     peer = LlamaForCausalLM.from_pretrained(folder, dtype=dtype).to(device).eval()
     model = jax.tree.map(lambda x: x.astype(dtype), model)
-    sizes = module["engine"].EngineSettings(max_rows=32, max_length=1200)
-    engine, sampling = module["engine"].Engine(config, model, set(), sizes), module["engine"].Sampling
+    sizes = module["engine"].EngineSettings(max_sequences=32, max_length=1200)
+    engine, sampling = module["engine"].Engine(config, model, set(), sizes), module["engine"].SamplingParams
     start = time.perf_counter()
     found: dict[str, Any] = {"programs": len(list(engine.warm_up())), "warm_up_s": time.perf_counter() - start}
     compiled = module["engine"].run._cache_size()
@@ -145,24 +145,26 @@ def measure(name: str, package: str, device: str, count: int, folder: Path, pyth
     taken = [ours(engine, sampling, of, np.zeros(16))[0] for of in (apart, alike)]
     found["shared_beginning"] = taken[0] / taken[1]
     found["compiled_under_load"] = module["engine"].run._cache_size() - compiled
-    found["guesses"] = {str(texts): guessing(module["engine"], config, model, text(20) * 10, texts) for texts in (1, 8)}
+    found["draft_tokens"] = {
+        str(texts): speedup(module["engine"], config, model, text(20) * 10, texts) for texts in (1, 8)
+    }
     return found
 
 
-def guessing(module: Any, config: Any, model: Any, prompt: list[int], texts: int) -> float:
-    """How many times faster texts that repeat themselves are with 4 guesses a step, which are checked by it."""
+def speedup(module: Any, config: Any, model: Any, prompt: list[int], texts: int) -> float:
+    """How many times faster texts that repeat themselves are with 4 draft_tokens a step, which are checked by it."""
     seconds, made = [], []
-    for guesses in 0, 4:
+    for draft_tokens in 0, 4:
         engine = module.Engine(
-            config, model, set(), module.EngineSettings(max_rows=8, max_length=1200, guesses=guesses)
+            config, model, set(), module.EngineSettings(max_sequences=8, max_length=1200, draft_tokens=draft_tokens)
         )
         list(engine.warm_up())
         begin = time.perf_counter()
-        requests = engine.generate([prompt] * texts, module.Sampling(max_tokens=400, ignore_eos=True))
+        requests = engine.generate([prompt] * texts, module.SamplingParams(max_tokens=400, ignore_eos=True))
         seconds.append(time.perf_counter() - begin)
         made.append([request.tokens for request in requests])
     print(
-        f"{texts} texts of {len(set(made[0][0]))} different tokens, the same with guesses: {made[0] == made[1]}",
+        f"{texts} texts of {len(set(made[0][0]))} different tokens, the same with draft_tokens: {made[0] == made[1]}",
         flush=True,
     )
     return seconds[0] / seconds[1]

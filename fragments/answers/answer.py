@@ -1,4 +1,4 @@
-"""An answer over HTTP, in one piece or as a stream."""
+"""Answers over HTTP, whole or streamed."""
 
 import asyncio
 import contextlib
@@ -23,7 +23,7 @@ from generator.language.roles import (
     Job,
     Piece,
     Refusal,
-    Sampling,
+    SamplingParams,
     ServeMetrics,
     StopString,
     as_json,
@@ -32,24 +32,24 @@ from generator.language.roles import (
 
 @dataclasses.dataclass
 class Answering:
-    """What all answers share."""
+    """State shared by all answers."""
 
-    model: str  # as clients call it
+    model: str  # its name for clients
     engine: EngineThread
     tokenizer: ByteTokenizer | FileTokenizer
     template: ChatTemplate | None
     metrics: ServeMetrics
-    active: int = 0  # answers that are being sent
+    active: int = 0  # answers in progress
 
 
 class Answer:
-    """An answer, sent as the engine makes it: an application of ASGI, as Starlette's responses are."""
+    """An answer, sent as it is generated: an ASGI application, like Starlette's responses."""
 
     def __init__(
         self,
         shared: Answering,
         asked: Completion | Chat,
-        wanted: list[tuple[list[int], Sampling]],
+        wanted: list[tuple[list[int], SamplingParams]],
         salt: bytes,
         name: str,
     ):
@@ -95,7 +95,7 @@ class Answer:
                 await response({"type": "http"}, None, send)
 
     def whole(self, pieces: list[Piece]) -> Response:
-        """All choices. For a thread: log-probabilities of many tokens take long."""
+        """Formats all choices; runs in a thread, as log-probabilities of many tokens take long."""
         told = [self.choice(index, piece) for index, piece in enumerate(pieces)]
         return as_json(self.head | {"choices": told, "usage": self.usage()})
 
@@ -114,14 +114,14 @@ class Answer:
             yield msgspec.json.encode(error.content)
 
     async def pieces(self, job: Job) -> AsyncIterator[tuple[int, Piece]]:
-        """What there is to tell, by the index of its choice; measures it."""
+        """Yields pieces with the index of their choice, and records metrics."""
         metrics, firsts = self.shared.metrics, {}
         metrics.prompt_tokens.inc(self.prompt_tokens)
         while any(choice.finish is None for choice in self.choices):
             index, count, finish = await job.next()
             choice, now = self.choices[index], time.monotonic()
             if choice.finish:
-                continue  # by a stop string, before the engine knew
+                continue  # by a stop string, before the engine was told
             if index not in firsts:
                 firsts[index] = now
                 metrics.first.observe(now - self.begun)
@@ -152,5 +152,5 @@ class Answer:
 
 
 def is_long(piece: Piece) -> bool:
-    """Whether telling it would hold up others: the prompt that is told again."""
+    """Returns whether formatting it could block the event loop, as for an echoed prompt."""
     return len(piece.scores) > 64

@@ -1,4 +1,4 @@
-"""Chats as a checkpoint's own template writes them."""
+"""Chat templates of checkpoints."""
 
 import itertools
 import json
@@ -19,9 +19,9 @@ from tokenizers import Tokenizer, models
 from generator.language import requires
 from generator.language.roles import ByteTokenizer, FileTokenizer, InputError
 
-requires("render")  # which is a program, and no name here
+requires("render")  # run as a program, not imported
 
-# around what is no special token, and where a message that goes on ends: no characters, and so in no text
+# marks around text that looks like a special token, and the end of a continued message: noncharacters of Unicode
 OPEN = "\ufdd0"
 
 
@@ -31,15 +31,15 @@ CLOSE = "\ufdd1"
 END = "\ufdd2"
 
 
-SECONDS = 5  # that a template may take
+SECONDS = 5  # time limit of a template
 
 
 class TemplateError(Exception):
-    """A template does not take what it was given, or takes too long."""
+    """A template rejects its input, or takes too long."""
 
 
 class Renderer:
-    """The process that renders chat templates, started again when one was ended for its time or memory."""
+    """The process that renders chat templates, restarted after it exceeds its time or memory."""
 
     def __init__(self, texts: dict[str, str], seconds: int = SECONDS):
         self.texts, self.seconds, self.lock = texts, seconds, threading.Lock()
@@ -47,7 +47,7 @@ class Renderer:
 
     def start(self) -> Any:
         self.connection, theirs = multiprocessing.Pipe()
-        # -P, as the modules beside this one have names of the standard library; the server's key is not for it
+        # -P, as modules beside this one share names with the standard library; the API key stays out of its environment
         command = [sys.executable, "-P", Path(__file__).with_name("render.py"), str(theirs.fileno()), str(self.seconds)]
         environment = {name: value for name, value in os.environ.items() if name != "SERVE_API_KEY"}
         self.process = subprocess.Popen(
@@ -63,7 +63,7 @@ class Renderer:
             if self.connection.poll(seconds):
                 return json.loads(self.connection.recv_bytes())
         except (EOFError, OSError):
-            pass  # it has ended itself
+            pass  # the process has ended
         self.stop()
         raise TemplateError("it takes too much time or memory")
 
@@ -73,7 +73,7 @@ class Renderer:
         except OSError:
             self.stop()
             raise TemplateError("the process that renders has ended") from None
-        reply = self.receive(self.seconds + 1)  # it ends itself a second before
+        reply = self.receive(self.seconds + 1)  # the process kills itself a second before
         if "error" in reply:
             raise TemplateError(reply["error"])
         return reply["result"]
@@ -92,7 +92,7 @@ def stop(process: subprocess.Popen[bytes], connection: Any) -> None:
 
 
 def strings(value: Any) -> Iterator[str]:
-    """All texts in what a request holds."""
+    """Yields all strings in a JSON value."""
     if isinstance(value, str):
         yield value
     elif isinstance(value, (dict, list)):
@@ -101,7 +101,7 @@ def strings(value: Any) -> Iterator[str]:
 
 
 def replaced(value: Any, texts: Iterator[str]) -> Any:
-    """The same with other texts, in the order of `strings`."""
+    """Replaces the strings of a JSON value, in the order of `strings`."""
     if isinstance(value, str):
         return next(texts)
     if isinstance(value, dict):
@@ -110,23 +110,23 @@ def replaced(value: Any, texts: Iterator[str]) -> Any:
 
 
 class ChatTemplate:
-    """From messages to tokens by a template of Jinja, as in transformers.
+    """Tokenizes messages with a Jinja template, as transformers does.
 
-    The template's special tokens are tokens; those in what a message says stay text, so that none ends it early.
+    Special tokens of the template are tokens; in the content of messages they stay text, so that none can end a turn.
     """
 
     def __init__(self, texts: dict[str, str], tokenizer: FileTokenizer):
-        """Templates by name: "default", and maybe "tool_use", for chats with tools."""
+        """Takes templates by name: "default", and optionally "tool_use" for chats with tools."""
         self.renderer, self.texts, self.plain = Renderer(texts), texts, tokenizer
         self.tokenizer, self.names = tokenizer.parsing, tokenizer.names
-        # finds special tokens as the tokenizer does, and all else is one unknown word
+        # finds special tokens as the tokenizer does; everything else is one unknown word
         self.finder = Tokenizer(models.WordLevel({"": 0}, unk_token=""))
         if self.tokenizer.normalizer:
             self.finder.normalizer = self.tokenizer.normalizer
         self.finder.add_special_tokens([x for x in self.tokenizer.get_added_tokens_decoder().values() if x.special])
 
     def marked(self, value: Any) -> Any:
-        """What a request holds, with marks around all that reads like a special token."""
+        """Marks everything in a JSON value that looks like a special token."""
         text = END.join(re.sub(f"[{OPEN}-{END}]", "", text) for text in strings(value))
         (found,) = self.finder.encode_batch([text], add_special_tokens=False)
         parts, done = [], 0
@@ -137,7 +137,7 @@ class ChatTemplate:
         return replaced(value, iter("".join([*parts, text[done:]]).split(END)))
 
     def reads(self, name: str) -> bool:
-        """Whether what a request gives by that name comes into any of the templates."""
+        """Returns whether any template reads the variable."""
         return any(name in names for names in self.renderer.variables.values())
 
     def writes(self, text: str) -> bool:
@@ -152,12 +152,12 @@ class ChatTemplate:
         most: int = 2**31,
         names: dict[str, Any] | None = None,
     ) -> list[int]:
-        """The tokens of a chat. Raises TemplateError where the template does not take it.
+        """Returns the tokens of a chat. Raises TemplateError if the template rejects it.
 
         Args:
-            continue_final_message: the text ends where the content of the last message does.
-            most: characters that the text may have.
-            names: others that the template may read.
+            continue_final_message: end the text with the content of the last message.
+            most: maximum number of characters of the text.
+            names: more variables of the template.
         """
         messages, tools, names = self.marked([messages, tools, names])
         if continue_final_message:
@@ -168,12 +168,12 @@ class ChatTemplate:
         if continue_final_message:
             before, end, after = text.rpartition(END)
             if not end:
-                raise TemplateError("it leaves out the end of the last message, which cannot be continued")
+                raise TemplateError("it drops the end of the last message, which cannot be continued")
             text = before if after.startswith(" ") else before.rstrip()
         first, *rest = re.split(f"([{OPEN}{CLOSE}])", text)
         parts = [(CLOSE, first), *zip(rest[::2], rest[1::2], strict=True)]
         if len(parts) > most:
-            raise TemplateError(f"it makes more than {most:,} characters")
+            raise TemplateError(f"its output has more than {most:,} characters")
         whole = self.tokenizer.encode_batch_fast([p for mark, p in parts if mark == CLOSE], add_special_tokens=False)
         found = iter(whole)
         ids = (next(found).ids if mark == CLOSE else self.plain.encode(part) for mark, part in parts)
@@ -181,7 +181,7 @@ class ChatTemplate:
 
 
 def load_chat_template(tokenizer: ByteTokenizer | FileTokenizer, path: str) -> ChatTemplate | None:
-    """The templates beside a tokenizer.json, in files of their own or in tokenizer_config.json; None: there is none."""
+    """Loads the templates beside a tokenizer.json, from their own files or tokenizer_config.json, if there are any."""
     if isinstance(tokenizer, ByteTokenizer):
         return None
     folder = epath.Path(path).parent

@@ -1,31 +1,31 @@
-"""What is told of a choice, in OpenAI's forms."""
+"""Choices of an answer, in OpenAI's formats."""
 
 import bisect
 import dataclasses
 import itertools
 from typing import Any
 
-from generator.language.roles import ByteTokenizer, FileTokenizer, Request, Stops, StopString, Text, ToolCalls
+from generator.language.roles import ByteTokenizer, Detokenizer, FileTokenizer, Request, Stops, StopString, ToolCalls
 
 
 @dataclasses.dataclass
 class TokenScore:
-    """A token, and how likely it and others were in its place."""
+    """A token with its log-probability, and those of the likeliest in its place."""
 
     token: int
     offset: int  # characters before it
-    logprob: float | None  # None: nothing is before it
+    logprob: float | None  # None for the first token of a prompt
     top: dict[int, float]
     content: bytes  # what it adds to the text
 
 
 @dataclasses.dataclass
 class Piece:
-    """What there is to add to what was told of a choice."""
+    """An increment of a choice: text, tokens and tool calls."""
 
     text: str = ""
     scores: list[TokenScore] = dataclasses.field(default_factory=list)
-    calls: list[dict[str, Any]] = dataclasses.field(default_factory=list)  # of tools
+    calls: list[dict[str, Any]] = dataclasses.field(default_factory=list)  # tool calls
     finish: str | None = None
     first: bool = False
 
@@ -37,22 +37,22 @@ class Piece:
 
 
 class Choice:
-    """One text of an answer, as it comes."""
+    """One choice of an answer, as it is generated."""
 
     def __init__(
         self, request: Request, tokenizer: ByteTokenizer | FileTokenizer, stops: list[StopString], tools: bool
     ):
-        """Begins a choice; `tools`: calls of tools are told apart from its text."""
+        """Starts a choice; `tools`: extract tool calls from its text."""
         self.request, self.tokenizer, self.stops = request, tokenizer, Stops(stops)
-        self.text = Text(tokenizer, request.prompt)
+        self.text = Detokenizer(tokenizer, request.prompt)
         self.tool_calls = ToolCalls() if tools else None
         self.offsets: list[int] = []  # characters before each token
-        self.length = self.told = 0  # characters and tokens that have been told
+        self.length = self.told = 0  # characters and tokens returned so far
         self.finish: str | None = None
 
     def echo(self) -> Piece:
-        """The prompt, before anything else."""
-        piece, prompt, request = Piece(), Text(self.tokenizer, []), self.request
+        """Returns the prompt, before anything else."""
+        piece, prompt, request = Piece(), Detokenizer(self.tokenizer, []), self.request
         logprobs, tops = [None, *request.prompt_logprobs], [{}, *request.prompt_top_logprobs]
         for token, logprob, top in itertools.zip_longest(request.prompt, logprobs, tops):
             content = self.tokenizer.token_bytes(token)
@@ -65,7 +65,7 @@ class Choice:
         return piece
 
     def advance(self, count: int, finish: str | None) -> Piece:
-        """What is told once there are `count` tokens; a token waits for its text."""
+        """Returns what is new once there are `count` tokens; a token waits until its text is final."""
         piece, request = Piece(first=not self.offsets), self.request
         for token in request.tokens[len(self.offsets) : count]:
             self.offsets.append(self.length + len(piece.text) + len(self.stops.held))
@@ -91,7 +91,7 @@ class Choice:
 
 
 def token_name(content: bytes) -> str:
-    """The text of a token; of one that is no whole text, "bytes:" and its bytes, as OpenAI writes them."""
+    """Returns the text of a token, or "bytes:" and its bytes where they are not UTF-8, as OpenAI does."""
     try:
         return content.decode()
     except UnicodeDecodeError:
@@ -99,7 +99,7 @@ def token_name(content: bytes) -> str:
 
 
 def completion_logprobs(scores: list[TokenScore], tokenizer: ByteTokenizer | FileTokenizer) -> dict[str, Any]:
-    """As /v1/completions has them: lists, and dicts by text; where two tokens have one text, the second is its id."""
+    """Formats log-probabilities for /v1/completions, by text; a second token with the same text goes by its id."""
 
     def by_text(score: TokenScore) -> dict[str, float]:
         found = {token_name(score.content): score.logprob}
@@ -118,7 +118,7 @@ def completion_logprobs(scores: list[TokenScore], tokenizer: ByteTokenizer | Fil
 
 
 def chat_logprobs(scores: list[TokenScore], tokenizer: ByteTokenizer | FileTokenizer) -> dict[str, Any]:
-    """As /v1/chat/completions has them."""
+    """Formats log-probabilities for /v1/chat/completions."""
 
     def entry(content: bytes, logprob: float | None) -> dict[str, Any]:
         return {"token": token_name(content), "logprob": logprob, "bytes": list(content)}

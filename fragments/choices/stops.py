@@ -1,8 +1,8 @@
-"""Strings that stop a text."""
+"""Stop strings."""
 
 
 class StopString:
-    """A string, and by each of its beginnings the next shorter one which that ends with: times are linear by it.
+    """A stop string with the failure function of its prefixes, for a search in linear time.
 
     Source: Knuth, Morris and Pratt 1977, SIAM Journal on Computing 6(2).
     """
@@ -13,21 +13,21 @@ class StopString:
             self.shorter.append(self.follow(self.shorter[-1], letter))
 
     def follow(self, length: int, letter: str) -> int:
-        """How many characters of it a text ends with, after a letter and `length` of them before."""
+        """Returns the length of the longest prefix that a text ends with, from that before its last letter."""
         while length and self.text[length] != letter:
             length = self.shorter[length - 1]
         return length + (self.text[length] == letter)
 
 
 class Stops:
-    """Cuts a text before the first of the strings that stop it; holds back what may be the beginning of one."""
+    """Cuts a text before the first stop string; holds back what may be the beginning of one."""
 
     def __init__(self, stops: list[StopString]):
-        self.stops, self.lengths = stops, [0] * len(stops)  # characters of each that the text ends with
+        self.stops, self.lengths = stops, [0] * len(stops)  # of the prefix of each that the text ends with
         self.held, self.found = "", False
 
     def add(self, new: str) -> str:
-        """The text that is certain with what is new, and was not before."""
+        """Adds new text, and returns the text that is now final."""
         starts = []
         for i, stop in enumerate(self.stops):
             for place, letter in enumerate(new):

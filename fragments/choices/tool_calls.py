@@ -1,24 +1,24 @@
-"""Calls of tools in a text."""
+"""Tool calls in a text."""
 
 import json
 import uuid
 from typing import Any
 
-BEGIN = "<tool_call>"  # of Hermes, Qwen and others: JSON of a name and arguments follows
+BEGIN = "<tool_call>"  # of Hermes, Qwen and others; JSON with a name and arguments follows
 
 
 FINISH = "</tool_call>"
 
 
 class ToolCalls:
-    """Takes calls out of a text, as it comes."""
+    """Extracts tool calls from a text as it is generated."""
 
     def __init__(self) -> None:
         self.held, self.inside, self.count = "", False, 0
-        self.searched = 0  # characters of `held` in which the end of a call is not
+        self.searched = 0  # characters of `held` known not to contain the end of a call
 
     def add(self, new: str, is_end: bool) -> tuple[str, list[dict[str, Any]]]:
-        """The text that belongs to no call, and the calls that are whole."""
+        """Adds new text; returns the text outside of calls, and the calls that are complete."""
         self.held += new
         texts, calls = [], []
         while True:
@@ -40,7 +40,7 @@ class ToolCalls:
                 else:
                     begun = next((n for n in range(len(BEGIN) - 1, 0, -1) if text.endswith(BEGIN[:n])), 0)
                     text, self.held = text[: len(text) - begun], text[len(text) - begun :]
-                if not self.count or text.strip():  # between calls are line breaks
+                if not self.count or text.strip():  # no line breaks between calls
                     texts.append(text)
                 if not begin:
                     break

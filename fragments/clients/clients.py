@@ -1,4 +1,4 @@
-"""Who may ask, and what a client may cost: hosts, origins, and time limits of connections."""
+"""Access control and limits of connections: hosts, origins, timeouts."""
 
 import asyncio
 import contextlib
@@ -22,15 +22,14 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from generator.language.roles import Refusal
 
-LEFT_UNREAD = 2**20  # bytes that a client may send on after its answer
+LEFT_UNREAD = 2**20  # bytes of a body that are discarded after the answer
 
 
 class HTTPProtocol(H11Protocol):
-    """A connection of uvicorn, with limits that uvicorn does not have, by the time for which it keeps idle ones.
+    """A connection of uvicorn that times out, after its keep-alive time, on slow request heads and slow readers too.
 
-    The head of a request, and what is written, may take that time. What is left of a body after the answer is thrown
-    away, as closing at once would take the answer from the client, but only up to a limit. Then it is aborted, as
-    closing would wait for the client to read.
+    Discards the rest of a body after the answer, up to a limit: closing at once could lose the answer. Beyond the limit
+    it aborts, as closing would wait for the client to read.
     """
 
     late = 0  # bytes since the last answer ended
@@ -45,16 +44,16 @@ class HTTPProtocol(H11Protocol):
             self.transport.abort()
             return
         super().data_received(data)
-        if self.cycle and not self.cycle.response_complete:  # it has the whole head of a request
+        if self.cycle and not self.cycle.response_complete:  # the head is complete
             self.head.cancel()
 
     def on_response_complete(self) -> None:
         self.late = 0
         self.head.cancel()
-        # uvicorn closes it where nothing comes for half of this time
+        # uvicorn closes an idle connection after half of this time
         self.head = self.loop.call_later(2 * self.timeout_keep_alive, self.transport.abort)
         super().on_response_complete()
-        if not self.cycle.response_complete:  # the next request was there already
+        if not self.cycle.response_complete:  # a pipelined request
             self.head.cancel()
 
     def pause_writing(self) -> None:
@@ -76,27 +75,27 @@ def as_json(content: Any, status: int = 200, headers: dict[str, str] | None = No
 
 
 async def refuse(http: requests.Request, error: Exception) -> Response:
-    """Any error in OpenAI's form."""
+    """Formats any error as OpenAI does."""
     if isinstance(error, HTTPException):
         error = Refusal(error.status_code, error.detail)
     if not isinstance(error, Refusal):
-        error = Refusal(500, "an error of the server: its log says which")
+        error = Refusal(500, "internal server error: see the server's log")
     http.scope["state"]["refused"] = str(error)  # for the log
     return as_json(error.content, error.status, {"Retry-After": "1"} if error.status in (429, 503) else None)
 
 
 def hostname(netloc: str) -> str:
-    """The name of HOST, HOST:PORT or [ADDRESS]:PORT; "" where it is none."""
+    """Returns the host of HOST, HOST:PORT or [ADDRESS]:PORT; "" if invalid."""
     with contextlib.suppress(ValueError):
         return "" if "@" in netloc else urlsplit(f"//{netloc}").hostname or ""
     return ""
 
 
 def gate(app: ASGIApp, hosts: set[str], origins: set[str], answers: Counter) -> ASGIApp:
-    """Around the application: lets known hosts and origins in, gives each request an id, logs and counts answers."""
+    """Wraps the application: checks hosts and origins, gives each request an id, logs and counts answers."""
 
     async def guarded(scope: Scope, receive: Receive, send: Send) -> None:
-        headers, begun, status = Headers(scope=scope), time.monotonic(), 499  # none, as the client had gone
+        headers, begun, status = Headers(scope=scope), time.monotonic(), 499  # 499: the client disconnected
         given = headers.get("x-request-id", "")
         name = given if re.fullmatch(r"[\w.-]{1,64}", given, re.ASCII) else uuid.uuid4().hex
         scope["state"] = {"id": name}
@@ -127,17 +126,17 @@ def gate(app: ASGIApp, hosts: set[str], origins: set[str], answers: Counter) -> 
 
 
 def check_origin(headers: Headers, hosts: set[str], origins: set[str]) -> None:
-    """Refuses what a web page has a browser send that is not meant to.
+    """Refuses requests of foreign web pages.
 
-    A page may give a name of its own to this server's address, and so read the answers: only names that are known are
-    let in, and addresses, which cannot be a page's name. Under a known name the page's requests have its origin.
+    Against DNS rebinding, by which a page could read answers under a name of its own, only known names and IP addresses
+    are allowed as hosts. Under these, a page's requests carry its origin.
     """
     host, origin = hostname(headers.get("host", "")), headers.get("origin")
     if not ("*" in hosts or host in hosts or is_address(host)):
-        raise Refusal(403, f"{host!r} is no name of this server: give one, or start it with --allow-host NAME")
+        raise Refusal(403, f"host {host!r} is not allowed: use another, or start the server with --allow-host NAME")
     same = origin and origin.partition("//")[2] == headers.get("host")
     if origin and not (same or "*" in origins or origin in origins):
-        raise Refusal(403, f"pages of {origin!r} may not ask: start the server with --allow-origin {origin}")
+        raise Refusal(403, f"origin {origin!r} is not allowed: start the server with --allow-origin {origin}")
 
 
 def is_address(host: str) -> bool:
@@ -147,5 +146,5 @@ def is_address(host: str) -> bool:
 
 
 def own_names(host: str) -> set[str]:
-    """What a server that listens at a host may be called without being told so."""
+    """Returns the names of a server that are always allowed."""
     return {"localhost", host.lower(), socket.gethostname().lower()}

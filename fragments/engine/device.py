@@ -1,4 +1,4 @@
-"""What an engine keeps on the device, and the shapes of its steps."""
+"""The state of an engine on the device, and the shapes of its steps."""
 
 import contextlib
 from collections.abc import Iterator
@@ -14,116 +14,116 @@ from generator.language.roles import (
     Biases,
     Config,
     Decoder,
-    Draws,
     EngineSettings,
     InputError,
+    SamplingMetadata,
     StepInput,
     StepOutput,
+    block_table_widths,
     empty_pages,
     layers_in_pool,
     run,
     shard,
-    table_widths,
     write,
     write_biases,
-    write_text,
+    write_sequence,
 )
 
 
 def pages_that_fit(most: int, config: Config, settings: EngineSettings, mesh: Mesh | None) -> int:
-    """Pages for which devices have memory left, a tenth aside, if they say how much; so many at most."""
+    """Returns how many pages fit into 90 % of the devices' free memory, at most `most`; that where they do not tell."""
     stats = jax.local_devices()[0].memory_stats()  # None on CPUs
     if not stats:
         return most
     with jax.set_mesh(mesh) if mesh else contextlib.nullcontext():
-        some = jax.jit(lambda: empty_pages(config, 64, settings.page_size, settings.int8_pages)).lower().compile()
+        some = jax.jit(lambda: empty_pages(config, 64, settings.page_size, settings.int8_kv_cache)).lower().compile()
     left = 0.9 * stats["bytes_limit"] - stats["bytes_in_use"]
     with point("pages_that_fit.fitting", left, some, config, settings, mesh):
-        fitting = int(64 * left / some.memory_analysis().output_size_in_bytes) - 1  # one is never seen
+        fitting = int(64 * left / some.memory_analysis().output_size_in_bytes) - 1  # one is never read
     if fitting < 1:
-        raise InputError("the model leaves no memory for pages: give a higher --mesh-tensor, or --int8")
+        raise InputError("the model leaves no memory for the KV cache: raise --mesh-tensor, or give --int8")
     return min(most, fitting)
 
 
 class Device:
-    """Weights, pages and texts, and the programs of all steps: a few, that are compiled before any request comes."""
+    """Weights, KV cache and tokens, and the compiled steps: a few shapes, compiled before the first request."""
 
     def __init__(
         self, config: Config, model: Decoder, settings: EngineSettings, mesh: Mesh | None, pages: int, longest: int
     ):
-        rows, size, chunk = settings.max_rows, settings.page_size, min(settings.chunk, longest)
+        rows, size, chunk = settings.max_sequences, settings.page_size, min(settings.chunk, longest)
         point("Device.model", model)
-        self.model, self.settings, self.laid_over = model, settings, mesh
+        self.model, self.settings, self.laid_over, int8 = model, settings, mesh, settings.int8_kv_cache
         self.layers = layers_in_pool(config, pages)
         point("Device.layers", config, pages, settings)
-        self.widths = table_widths(longest, size)
+        self.widths = block_table_widths(longest, size)
         with self.computing():
-            self.key, self.value = jax.jit(lambda: empty_pages(config, pages, size, settings.int8_pages))()
-            # nobody reads the last row and the last place
-            self.texts = jax.jit(lambda: shard(jnp.zeros((rows + 1, longest + 2), jnp.int32), None, None))()
+            self.key, self.value = jax.jit(lambda: empty_pages(config, pages, size, int8))()
+            # the last row and the last column are scratch
+            self.sequences = jax.jit(lambda: shard(jnp.zeros((rows + 1, longest + 2), jnp.int32), None, None))()
             none = Biases(*(np.zeros((rows + 1, BIASES), kind) for kind in (np.int32, np.float32, np.int32)))
             self.biases = jax.jit(lambda: jax.tree.map(lambda x: shard(jnp.array(x), None, None), none))()
-        self.rows = sorted({n for n in setting("rows_of_steps") if n < rows} | {rows})  # to draw a token each
-        self.chunk, parts = chunk, {max(chunk // share, 1) for share in setting("part_shares")}
-        self.parts = {length: min(chunk // length, rows) for length in sorted(parts)}  # of prompts: length, texts
+        self.rows = sorted({n for n in setting("decode_batch_sizes") if n < rows} | {rows})  # of decode steps
+        self.chunk, lengths = chunk, {max(chunk // divisor, 1) for divisor in setting("prefill_chunks")}
+        self.chunks = {length: min(chunk // length, rows) for length in sorted(lengths)}  # of prefill: batch sizes
 
     def computing(self) -> contextlib.AbstractContextManager[object]:
         return jax.set_mesh(self.laid_over) if self.laid_over else contextlib.nullcontext()
 
     def warm_up(self) -> Iterator[str]:
-        """Compiles all that steps can be, and says after each what it was."""
-        self.write_text(self.settings.max_rows, [])
-        self.write_biases(self.settings.max_rows, [(0, 0.0, 0)])
-        guesses = self.settings.guesses
-        shapes = {(rows, 1) for rows in self.rows} | {(n, T) for T, most in self.parts.items() for n in (1, most)}
+        """Compiles every shape of step, and yields a description of each."""
+        self.write_sequence(self.settings.max_sequences, [])
+        self.write_biases(self.settings.max_sequences, [(0, 0.0, 0)])
+        draft_tokens = self.settings.draft_tokens
+        shapes = {(rows, 1) for rows in self.rows} | {(n, T) for T, most in self.chunks.items() for n in (1, most)}
         steps = [(rows, length, 0, "") for rows, length in sorted(shapes)]
-        steps += [(most, length, 0, ", each scored") for length, most in self.parts.items()]
-        if guesses:
-            steps += [(rows, 1 + guesses, guesses, f", of which {guesses} are guessed") for rows in self.rows]
+        steps += [(most, length, 0, ", all scored") for length, most in self.chunks.items()]
+        if draft_tokens:
+            steps += [(rows, 1 + draft_tokens, draft_tokens, f", {draft_tokens} of them drafts") for rows in self.rows]
         for width in self.widths:
-            for rows, length, guessed, how in steps:
-                jax.block_until_ready(self.run(self.nothing(rows, width, guessed), length, whole=bool(how)))
-                yield f"{rows} x {length} tokens{how}, {width * self.settings.page_size} before"
+            for rows, length, drafted, how in steps:
+                jax.block_until_ready(self.run(self.nothing(rows, width, drafted), length, whole=bool(how)))
+                yield f"{rows} x {length} tokens{how}, {width * self.settings.page_size} cached"
 
-    def rows_for(self, texts: int) -> int:
-        """Rows of the smallest step that draws a token of each."""
-        return next(rows for rows in self.rows if rows >= texts)
+    def rows_for(self, sequences: int) -> int:
+        """Returns the batch size of the smallest decode step with room for so many sequences."""
+        return next(rows for rows in self.rows if rows >= sequences)
 
-    def part_length(self, left: int) -> int:
-        """The length of the next part of a prompt: one that is filled, or of which a quarter is left over at most."""
-        shortest = next((length for length in self.parts if left <= length), max(self.parts))
-        filled = [length for length in self.parts if length <= left]
+    def chunk_length(self, left: int) -> int:
+        """Returns the length of the next prefill chunk: one for all with up to a quarter of padding, or a full one."""
+        shortest = next((length for length in self.chunks if left <= length), max(self.chunks))
+        filled = [length for length in self.chunks if length <= left]
         return filled[-1] if filled and left < 3 / 4 * shortest else shortest
 
-    def write_text(self, slot: int, text: list[int]) -> None:
-        point("Device.write_text", slot, text)
-        padded = np.zeros(self.texts.shape[1], np.int32)
-        padded[: len(text)] = text
+    def write_sequence(self, slot: int, sequence: list[int]) -> None:
+        point("Device.write_sequence", slot, sequence)
+        padded = np.zeros(self.sequences.shape[1], np.int32)
+        padded[: len(sequence)] = sequence
         with self.computing():
-            self.texts = write_text(self.texts, slot, padded)
+            self.sequences = write_sequence(self.sequences, slot, padded)
 
     def write_biases(self, slot: int, biases: list[tuple[int, float, int]]) -> None:
-        """Gives a row its biases, at least one; how many of them count is said by each step."""
+        """Writes the logit biases of a slot, at least one; each step says how many of them apply."""
         columns = zip(*biases, strict=True)
         own = (np.resize(np.array(column, x.dtype), BIASES) for column, x in zip(columns, self.biases, strict=True))
         with self.computing():
             self.biases = write_biases(self.biases, slot, Biases(*own))
 
-    def nothing(self, rows: int, pages: int, guesses: int) -> StepInput:
-        """The input of a step in which nothing is to be done, with room for so many pages of each text."""
+    def nothing(self, rows: int, pages: int, draft_tokens: int) -> StepInput:
+        """Returns the input of a step that does nothing, with block tables for so many pages of each sequence."""
         types = {"prompt": np.int32, "top_k": np.int32, "seed": np.uint32, "biases": np.int32}
-        sampling = Draws(**{name: np.zeros(rows, types.get(name, np.float32)) for name in Draws._fields})
+        sampling = SamplingMetadata(*(np.zeros(rows, types.get(name, np.float32)) for name in SamplingMetadata._fields))
         sampling.top_p[:] = sampling.repetition_penalty[:] = 1
-        slots, zeros = np.full(rows, self.settings.max_rows, np.int32), np.zeros(rows, np.int32)
+        slots, zeros = np.full(rows, self.settings.max_sequences, np.int32), np.zeros(rows, np.int32)
         width = next(width for width in self.widths if width >= pages)
-        guessed, tables = np.zeros((rows, guesses), np.int32), np.zeros((rows, width), np.int32)
-        point("Device.nothing", tables)
-        return StepInput(slots, zeros, zeros.copy(), zeros > 0, guessed, tables, np.array(False), sampling)
+        drafts, block_tables = np.zeros((rows, draft_tokens), np.int32), np.zeros((rows, width), np.int32)
+        point("Device.nothing", block_tables)
+        return StepInput(slots, zeros, zeros.copy(), zeros > 0, drafts, block_tables, np.array(False), sampling)
 
     def run(self, step: StepInput, length: int, whole: bool) -> StepOutput:
-        """Starts a step."""
-        key, value, texts, biases = self.key, self.value, self.texts, self.biases
+        """Starts a step, without waiting for it."""
+        k, v, tokens, biases = self.key, self.value, self.sequences, self.biases
         with self.computing():
-            output, cache, self.texts = run(self.model, key, value, texts, biases, self.layers, step, length, whole)
-            self.key, self.value = write(key, value, cache, step, length)
+            output, cache, self.sequences = run(self.model, k, v, tokens, biases, self.layers, step, length, whole)
+            self.key, self.value = write(k, v, cache, step, length)
         return output

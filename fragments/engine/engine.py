@@ -1,7 +1,7 @@
-"""An engine that serves many requests at a time: a step takes a token of every text, or a part of some prompts.
+"""An engine with continuous batching: a step decodes a token of every sequence, or prefills chunks of prompts.
 
-Source: Yu et al. 2022, OSDI, "Orca", section 3.2 (a step of all requests); Kwon et al. 2023, arXiv 2309.06180 (pages;
-texts that are computed again when these run out); Agrawal et al. 2024, arXiv 2403.02310, section 4 (prompts in parts).
+Source: Yu et al. 2022, OSDI, "Orca", section 3.2 (continuous batching); Kwon et al. 2023, arXiv 2309.06180 (paged
+attention, preemption by recomputation); Agrawal et al. 2024, arXiv 2403.02310, section 4 (chunked prefill).
 """
 
 import collections
@@ -23,50 +23,50 @@ from generator.language.roles import (
     PagePool,
     QueueFull,
     Request,
-    Sampling,
+    SamplingParams,
     StepInput,
     StepOutput,
+    draft_ngram,
     field_problems,
-    guess,
     pages_that_fit,
 )
 
 
 class Engine:
-    """Requests in the order of their arrival; tokens of `ends` end their texts. For one thread."""
+    """Serves requests, first come first served; tokens of `ends` end a sequence. For use by one thread."""
 
     def __init__(
         self, config: Config, model: Decoder, ends: set[int], settings: EngineSettings, mesh: Mesh | None = None
     ):
         longest = settings.max_length or config.context_length
-        bounds = dict.fromkeys(("max_length", "cache_tokens"), (0, 2**31 - 1))
-        bounds |= dict.fromkeys(("max_rows", "page_size", "chunk"), (1, 2**16))
-        problems = field_problems(settings, bounds | {"guesses": (0, 64)})
+        bounds = dict.fromkeys(("max_length", "kv_cache_tokens"), (0, 2**31 - 1))
+        bounds |= dict.fromkeys(("max_sequences", "page_size", "chunk"), (1, 2**16))
+        problems = field_problems(settings, bounds | {"draft_tokens": (0, 64)})
         if longest > config.context_length:
-            problems.append(f"--max-length {longest}: must be at most the context, {config.context_length}")
+            problems.append(f"--max-length {longest}: must be at most the context length, {config.context_length}")
         if longest == 1:
-            problems.append("--max-length 1: must be at least 2: a prompt has a token, and so has an answer")
+            problems.append("--max-length 1: must be at least 2: one token of the prompt, one of the answer")
         if problems:
             raise InputError("\n".join(problems))
         self.config, self.ends, self.settings, self.longest = config, ends, settings, longest
-        of_texts = settings.max_rows * self.pages_for(longest)
-        pages = 1 + (self.pages_for(settings.cache_tokens) or pages_that_fit(of_texts, config, settings, mesh))
+        of_sequences = settings.max_sequences * self.pages_for(longest)
+        pages = 1 + (self.pages_for(settings.kv_cache_tokens) or pages_that_fit(of_sequences, config, settings, mesh))
         try:
             if (config.layers + 1) * pages >= 2**31:
-                raise MemoryError("32 bits count fewer in all layers")
+                raise MemoryError("32 bits cannot count those of all layers")
             self.device = Device(config, model, settings, mesh, pages, longest)
             self.pool = PagePool(pages)
             point("Engine.pool", config, settings)
         except (jax.errors.JaxRuntimeError, MemoryError) as error:
-            reason, flags = str(error).partition("\n")[0], "--cache-tokens, --max-rows or --max-length"
-            raise InputError(f"{flags}: no room for {pages:,} pages: give a lower one: {reason}") from None
-        self.free_slots = list(range(settings.max_rows))
+            reason, flags = str(error).partition("\n")[0], "--kv-cache-tokens, --max-sequences or --max-length"
+            raise InputError(f"{flags}: no room for {pages:,} pages: lower one of them: {reason}") from None
+        self.free_slots = list(range(settings.max_sequences))
         self.waiting: collections.deque[Request] = collections.deque()
-        self.rows: list[Request] = []  # requests that run, in the order of arrival
-        # steps that the device has not done, or nobody has read; and whether what follows each token was scored
-        self.under_way: collections.deque[tuple[StepOutput, list[Request], StepInput, bool]] = collections.deque()
-        self.changed: dict[Request, None] = {}  # since the last step
-        self.prefix_hits = self.prefix_queries = 0  # tokens of prompts: those found in pages; all
+        self.active: list[Request] = []  # running requests, by arrival
+        # steps whose output has not been read: with their requests, and whether every token is scored
+        self.in_flight: collections.deque[tuple[StepOutput, list[Request], StepInput, bool]] = collections.deque()
+        self.changed: dict[Request, None] = {}  # since the last call of `step`
+        self.prefix_hits = self.prefix_queries = 0  # prompt tokens: found in the cache; all
 
     @property
     def queued(self) -> int:
@@ -74,7 +74,7 @@ class Engine:
 
     @property
     def running(self) -> int:
-        return len(self.rows)
+        return len(self.active)
 
     @property
     def pages(self) -> int:
@@ -82,22 +82,21 @@ class Engine:
 
     @property
     def room(self) -> int:
-        """Tokens that a text may have, with its prompt."""
+        """Returns how many tokens a sequence can have, with its prompt."""
         return min(self.longest, self.pages * self.settings.page_size)
 
     @property
     def pages_used(self) -> int:
-        return self.pages - len(self.pool.free)
+        return self.pages - len(self.pool.free_pages)
 
     def warm_up(self) -> Iterator[str]:
-        """Compiles all that steps can be, and says after each what it was."""
         return self.device.warm_up()
 
-    def add(self, prompt: Sequence[int], sampling: Sampling, salt: bytes = b"") -> Request:
-        """A request, which waits for its turn. InputError: it can never be served. QueueFull: not now.
+    def add(self, prompt: Sequence[int], sampling: SamplingParams, salt: bytes = b"") -> Request:
+        """Queues a request. Raises InputError if it can never be served, QueueFull if it cannot be queued now.
 
         Args:
-            salt: only requests of the same one share pages.
+            salt: requests share pages only if theirs are equal.
         """
         bounds = {"top_p": (1e-6, 1), "min_p": (0, 1), "top_k": (0, self.config.vocab_size), "seed": (0, 2**32 - 1)}
         bounds |= {"logprobs": (0, TOP), "repetition_penalty": (1e-3, 1e3)}
@@ -105,7 +104,7 @@ class Engine:
         problems = field_problems(sampling, bounds)
         length, most = len(prompt), sampling.max_tokens
         if not prompt:
-            problems.append("a prompt is empty: begin it with bos")
+            problems.append("a prompt is empty: start it with bos")
         if length + most > self.longest:
             sizes = f"the prompt has {length} tokens, the context {self.longest}"
             problems.append(f"--max-tokens {most}: {sizes}: lower it, or shorten the prompt")
@@ -115,13 +114,13 @@ class Engine:
                 whose = f"token {foreign[0]} of another tokenizer: the vocabulary has {self.config.vocab_size}"
                 problems.append(f"{what} {whose}")
         if not problems and self.pages_for(length + most) > self.pages:
-            problems.append(f"the pages hold {self.pages * self.settings.page_size} tokens, not {length} + {most}")
+            problems.append(f"the KV cache holds {self.pages * self.settings.page_size} tokens, not {length} + {most}")
         request = Request(list(prompt), sampling, root=salt)
         request.biases = [(token, bias, most) for token, bias in sampling.logit_bias.items()]
         if sampling.min_tokens:
             request.biases += [(token, -math.inf, sampling.min_tokens) for token in request.all_ends(self.ends)]
         if len(request.biases) > BIASES:
-            problems.append(f"{len(request.biases)} tokens have a bias or end the text: at most {BIASES} may")
+            problems.append(f"{len(request.biases)} tokens have a bias or end the sequence: at most {BIASES} may")
         if problems:
             raise InputError("\n".join(problems))
         if len(self.waiting) >= self.settings.queue:
@@ -130,32 +129,32 @@ class Engine:
         return request
 
     def cancel(self, request: Request) -> None:
-        """Ends a request, unless it has ended."""
+        """Ends a request, unless it has ended already."""
         if request.finish is None:
             self.end(request, "cancelled")
 
     def step(self) -> list[Request]:
-        """Starts a step of the texts that go on and one of prompts, then reads what was under way before.
+        """Starts a decode step and a prefill step, then collects the steps that were in flight before.
 
-        So the device has its next work before the host waits for the last. Returns the requests of which something is
-        new since the last call; none, when there is nothing to do.
+        So the device has work while the host reads its last output. Returns the requests that have changed since the
+        last call.
         """
         self.admit()
-        if self.settings.guesses:
-            self.take_in(len(self.under_way))  # guesses go on from what is known
-        started = self.continue_texts() + self.read_prompts()
-        self.take_in(len(self.under_way) - started)
+        if self.settings.draft_tokens:
+            self.collect(len(self.in_flight))  # drafts need the latest tokens
+        started = self.decode() + self.prefill()
+        self.collect(len(self.in_flight) - started)
         changed, self.changed = list(self.changed), {}
         return changed
 
-    def generate(self, prompts: Sequence[Sequence[int]], sampling: Sampling) -> list[Request]:
-        """All requests, ended."""
+    def generate(self, prompts: Sequence[Sequence[int]], sampling: SamplingParams) -> list[Request]:
+        """Runs prompts to their end, and returns their requests."""
         requests = []
         for prompt in prompts:
             while len(self.waiting) >= self.settings.queue:
                 self.step()
             requests.append(self.add(prompt, sampling))
-        while self.waiting or self.rows:
+        while self.waiting or self.active:
             self.step()
         return requests
 
@@ -163,117 +162,120 @@ class Engine:
         return -(-tokens // self.settings.page_size)
 
     def admit(self) -> None:
-        """Lets requests in by arrival, while there are a row, and pages for what they came with and one token more."""
+        """Admits requests by arrival, while there are a slot and pages for their tokens and one more."""
         while self.waiting and self.free_slots:
             request = self.waiting[0]
-            text = request.text
-            request.computed, request.drawn = 0, len(text)
-            point("Engine.admit", request, text)
+            sequence = request.sequence
+            request.computed, request.length = 0, len(sequence)
+            point("Engine.admit", request, sequence)
             request.cached = request.cached if request.tokens else 0
             self.share_pages(request)
-            if self.pages_for(len(text) + 1) - len(request.pages) > len(self.pool.free):
-                self.pool.give_back(request.pages)
+            if self.pages_for(len(sequence) + 1) - len(request.pages) > len(self.pool.free_pages):
+                self.pool.free(request.pages)
                 request.pages, request.digests = [], []
-                point("Engine.turned_away", request)
+                point("Engine.not_admitted", request)
                 return
             self.waiting.popleft()
-            self.rows.append(request)
-            request.slot, request.reading = self.free_slots.pop(), True
-            self.prefix_queries += len(text)
-            self.grow(request, len(text))
-            self.device.write_text(request.slot, text)
+            self.active.append(request)
+            request.slot, request.in_prefill = self.free_slots.pop(), True
+            self.prefix_queries += len(sequence)
+            self.grow(request, len(sequence))
+            self.device.write_sequence(request.slot, sequence)
             if request.biases:
                 self.device.write_biases(request.slot, request.biases)
 
     def share_pages(self, request: Request) -> None:
-        """Gives a request the pages of its prompt that there are by now, in the place of its own."""
-        size, text = self.settings.page_size, request.text
+        """Replaces pages of a request by cached ones with the same tokens, as far as its prefix is cached by now."""
+        size, sequence = self.settings.page_size, request.sequence
         if request.sampling.prompt_logprobs:
-            return  # computed anew, as its scores are wanted
-        with point("Engine.share", request, text):
-            while len(request.digests) < (len(text) - 1) // size:  # a token at least has to be computed
-                digest, place = request.next_digest(text, size), len(request.digests)
+            return  # computed anew, for its log-probabilities
+        with point("Engine.share", request, sequence):
+            while len(request.digests) < (len(sequence) - 1) // size:  # at least one token has to be computed
+                digest, place = request.next_digest(sequence, size), len(request.digests)
                 page = self.pool.share(digest)
                 if page is None:
                     break
-                self.pool.give_back(request.pages[place : place + 1])
+                self.pool.free(request.pages[place : place + 1])
                 request.pages[place : place + 1] = [page]
                 request.digests.append(digest)
 
     def grow(self, request: Request, tokens: int) -> None:
         while len(request.pages) < self.pages_for(tokens):
-            request.pages.append(self.pool.take())
+            request.pages.append(self.pool.allocate())
 
-    def leave(self, request: Request) -> None:
-        """Takes a request off the device. Steps under way may still write to its pages: they come before all others."""
-        self.rows.remove(request)
+    def release(self, request: Request) -> None:
+        """Frees the slot and pages of a request. Steps in flight may still write to them, but before any later step."""
+        self.active.remove(request)
         self.free_slots.append(request.slot)
-        self.pool.give_back(request.pages)
+        self.pool.free(request.pages)
         request.pages, request.digests = [], []
-        point("Engine.left", request)
-        if not request.tokens:  # else the prompt is not scored again
+        point("Engine.released", request)
+        if not request.tokens:  # otherwise the prompt is not scored again
             request.prompt_logprobs, request.prompt_top_logprobs = [], []
 
+    def preempt(self, request: Request) -> None:
+        """Moves a running request to the front of the queue, to be recomputed."""
+        self.release(request)
+        self.waiting.appendleft(request)
+
     def end(self, request: Request, why: str) -> None:
-        if request in self.rows:
-            self.leave(request)
+        if request in self.active:
+            self.release(request)
         else:
             self.waiting.remove(request)
         request.finish = why
         self.changed[request] = None
 
-    def continue_texts(self) -> int:
-        """Starts a step of the next token of each text that was read, and another of texts with guesses. How many."""
+    def decode(self) -> int:
+        """Starts a decode step, and another for sequences with draft tokens; returns the number of steps."""
 
         def ready(request):
-            goes_on = request.drawn - len(request.prompt) < request.sampling.max_tokens
-            return request in self.rows and not request.reading and goes_on
+            goes_on = request.length - len(request.prompt) < request.sampling.max_tokens
+            return request in self.active and not request.in_prefill and goes_on
 
-        for request in [request for request in self.rows if ready(request)]:
-            point("Engine.continue", request)
-            while ready(request) and self.pages_for(request.drawn) > len(request.pages) + len(self.pool.free):
-                self.take_in(len(self.under_way))  # some may have ended
-                if ready(request) and not self.pool.free:
-                    latest = self.rows[-1]
-                    self.leave(latest)  # to be computed again
-                    self.waiting.appendleft(latest)
+        for request in [request for request in self.active if ready(request)]:
+            point("Engine.decode", request)
+            while ready(request) and self.pages_for(request.length) > len(request.pages) + len(self.pool.free_pages):
+                self.collect(len(self.in_flight))  # some may have ended
+                if ready(request) and not self.pool.free_pages:
+                    self.preempt(self.active[-1])
             if ready(request):
-                self.grow(request, request.drawn)
-        parts = [(request, 1, self.guess(request)) for request in self.rows if ready(request)]
-        kinds = [part for part in parts if not part[2]], [part for part in parts if part[2]]
-        for length, alike in zip((1, 1 + self.settings.guesses), kinds, strict=True):
-            if alike:
-                self.start(self.device.rows_for(len(alike)), length, alike, whole=length > 1)
-        return sum(map(bool, kinds))
+                self.grow(request, request.length)
+        scheduled = [(request, 1, self.draft(request)) for request in self.active if ready(request)]
+        plain, speculative = [x for x in scheduled if not x[2]], [x for x in scheduled if x[2]]
+        for length, batch in (1, plain), (1 + self.settings.draft_tokens, speculative):
+            if batch:
+                self.start(self.device.rows_for(len(batch)), length, batch, whole=length > 1)
+        return bool(plain) + bool(speculative)
 
-    def guess(self, request: Request) -> list[int]:
-        """Tokens that may follow, if the request may still have them, and there are pages for their keys."""
-        room = (len(request.pages) + len(self.pool.free)) * self.settings.page_size - request.drawn
+    def draft(self, request: Request) -> list[int]:
+        """Returns draft tokens, within the request's max_tokens and the free pages."""
+        room = (len(request.pages) + len(self.pool.free_pages)) * self.settings.page_size - request.length
         left = request.sampling.max_tokens - len(request.tokens) - 1
-        with point("Engine.guesses", request):
-            guesses = guess(request, most) if (most := min(self.settings.guesses, room, left)) > 0 else []
-        self.grow(request, request.drawn + len(guesses))
-        return guesses
+        with point("Engine.draft", request):
+            drafts = draft_ngram(request, most) if (most := min(self.settings.draft_tokens, room, left)) > 0 else []
+        self.grow(request, request.length + len(drafts))
+        return drafts
 
-    def read_prompts(self) -> int:
-        """Starts a step of the next part of the first prompt, and of others with parts of that kind. As above."""
-        reading = [request for request in self.rows if request.reading]
-        if not reading:
+    def prefill(self) -> int:
+        """Starts a step of the first prompt's next chunk, and of others of that length; returns the number of steps."""
+        requests = [request for request in self.active if request.in_prefill]
+        if not requests:
             return 0
-        for request in reading:
+        for request in requests:
             self.skip_shared(request)
-        left = [request.drawn - request.computed for request in reading]
-        scored = [request.sampling.prompt_logprobs and not request.tokens for request in reading]
-        kinds = list(zip(map(self.device.part_length, left), scored, strict=True))
+        left = [request.length - request.computed for request in requests]
+        scored = [request.sampling.prompt_logprobs and not request.tokens for request in requests]
+        kinds = list(zip(map(self.device.chunk_length, left), scored, strict=True))
         length, whole = kinds[0]
-        most = self.device.parts[length]
-        alike = [place for place, kind in enumerate(kinds) if kind == kinds[0]][:most]
-        parts = [(reading[place], min(left[place], length), []) for place in alike]
-        self.start(most if whole or len(parts) > 1 else 1, length, parts, whole)
+        most = self.device.chunks[length]
+        places = [place for place, kind in enumerate(kinds) if kind == kinds[0]][:most]
+        batch = [(requests[place], min(left[place], length), []) for place in places]
+        self.start(most if whole or len(batch) > 1 else 1, length, batch, whole)
         return 1
 
     def skip_shared(self, request: Request) -> None:
-        """Passes over what others have read of a prompt since it was let in."""
+        """Skips tokens that others have prefilled since the request was admitted."""
         self.share_pages(request)
         skipped = len(request.digests) * self.settings.page_size - request.computed
         if skipped > 0:
@@ -281,58 +283,58 @@ class Engine:
             request.cached += 0 if request.tokens else skipped
             self.prefix_hits += skipped
 
-    def start(self, rows: int, length: int, parts: list[tuple[Request, int, list[int]]], whole: bool) -> None:
-        """Gives the device a step: so many more tokens of each of these requests, and those guessed to follow."""
-        parts = sorted(parts, key=lambda part: len(part[0].pages))  # texts of like lengths side by side
-        step = self.device.nothing(rows, len(parts[-1][0].pages), length - 1 if parts[0][2] else 0)
-        for row, (request, count, guesses) in enumerate(parts):
-            step.slots[row], step.starts[row], step.counts[row] = request.slot, request.computed, count + len(guesses)
-            step.guesses[row, : len(guesses)] = guesses
-            with point("Engine.tables", step, row, request, count, guesses):
-                step.tables[row, : len(request.pages)] = request.pages
+    def start(self, rows: int, length: int, batch: list[tuple[Request, int, list[int]]], whole: bool) -> None:
+        """Starts a step of requests, each with its number of tokens and its draft tokens."""
+        batch = sorted(batch, key=lambda scheduled: len(scheduled[0].pages))  # in length buckets
+        step = self.device.nothing(rows, len(batch[-1][0].pages), length - 1 if batch[0][2] else 0)
+        for row, (request, count, drafts) in enumerate(batch):
+            step.slots[row], step.starts[row], step.counts[row] = request.slot, request.computed, count + len(drafts)
+            step.draft_tokens[row, : len(drafts)] = drafts
+            with point("Engine.block_tables", step, row, request, count, drafts):
+                step.block_tables[row, : len(request.pages)] = request.pages
             step.top[...] |= request.sampling.logprobs > 0
             own = {"prompt": len(request.prompt), "biases": len(request.biases)}
             for name, column in step.sampling._asdict().items():
                 column[row] = own[name] if name in own else getattr(request.sampling, name)
             request.computed += count
-            self.name_pages(request)
-            if request.computed == request.drawn:
-                step.draws[row], request.reading = True, False
-                request.drawn += 1
-        requests, scored = [request for request, *_ in parts], whole and not parts[0][2]
-        self.under_way.append((self.device.run(step, length, whole), requests, step, scored))
+            self.register_pages(request)
+            if request.computed == request.length:
+                step.samples[row], request.in_prefill = True, False
+                request.length += 1
+        requests, scored = [request for request, *_ in batch], whole and not batch[0][2]
+        self.in_flight.append((self.device.run(step, length, whole), requests, step, scored))
 
-    def name_pages(self, request: Request) -> None:
-        """Lets other texts find its full pages: their tokens are known here, their keys are there or to come."""
+    def register_pages(self, request: Request) -> None:
+        """Lets other requests share its full pages, even if a step in flight is still to write them."""
         size = self.settings.page_size
         known = min(request.computed, len(request.prompt) + len(request.tokens))
         while (len(request.digests) + 1) * size <= known:
-            digest = request.next_digest(request.text, size)
-            self.pool.name(request.pages[len(request.digests)], digest)
-            point("Engine.name", request, digest)
+            digest = request.next_digest(request.sequence, size)
+            self.pool.register(request.pages[len(request.digests)], digest)
+            point("Engine.register", request, digest)
             request.digests.append(digest)
 
-    def take_in(self, steps: int) -> None:
-        """Waits for the oldest steps under way, and gives their requests what they brought."""
+    def collect(self, steps: int) -> None:
+        """Waits for the oldest steps in flight, and adds their output to their requests."""
         for _ in range(steps):
-            output, requests, step, scored = self.under_way.popleft()
+            output, requests, step, scored = self.in_flight.popleft()
             scores, tokens, *top = (x.tolist() for x in jax.device_get(output))
             for row, request in enumerate(requests):
                 if request.finish:
                     continue  # since the step was started
                 tops = [dict(zip(*pair, strict=True)) for pair in zip(*(x[row] for x in top), strict=True)]
                 tops = [dict(list(x.items())[: request.sampling.logprobs]) for x in tops]
-                guesses, first = step.guesses[row, : step.counts[row] - 1].tolist(), 0
+                draft_tokens, first = step.draft_tokens[row, : step.counts[row] - 1].tolist(), 0
                 if scored:
-                    first = int(step.counts[row] - step.draws[row])  # token that was drawn
+                    first = int(step.counts[row] - step.samples[row])  # index of the sampled token
                     request.prompt_logprobs += scores[row][:first]
                     request.prompt_top_logprobs += tops[:first]
-                if step.draws[row]:
-                    right = [guess == token for guess, token in zip(guesses, tokens[row], strict=False)]
-                    end = first + [*right, False].index(False) + 1
-                    point("Engine.drawn", request, row, scores, tokens, end)
+                if step.samples[row]:
+                    accepted = [draft == token for draft, token in zip(draft_tokens, tokens[row], strict=False)]
+                    end = first + [*accepted, False].index(False) + 1
+                    point("Engine.sampled", request, row, scores, tokens, end)
                     why = request.add(tokens[row][first:end], scores[row][first:end], tops[first:end], self.ends)
-                    self.name_pages(request)
+                    self.register_pages(request)
                     self.changed[request] = None
                     if why:
                         self.end(request, why)

@@ -1,4 +1,4 @@
-"""The programs of an engine: one step of many texts, by the forward pass that training has."""
+"""The compiled step of an engine: many sequences through the same forward pass as in training."""
 
 import functools
 from typing import NamedTuple
@@ -8,34 +8,34 @@ import jax.numpy as jnp
 from jax import Array
 
 from generator.language import point, provide, receive
-from generator.language.roles import TOP, Biases, Cache, Decoder, Draws, Pages, sample
+from generator.language.roles import TOP, Biases, Cache, Decoder, Pages, SamplingMetadata, sample
 
 
 class StepInput(NamedTuple):
-    """What a step takes from the host, of B texts."""
+    """The input of a step of B sequences, from the host."""
 
     slots: Array  # [B]
-    starts: Array  # [B]: positions of the first token of each
-    counts: Array  # [B]: how many tokens there are of each
-    draws: Array  # [B]: whether the next token is to be drawn
-    guesses: Array  # [B, T - 1], or [B, 0]: tokens after the first, to be compared with those that are drawn
-    tables: Array  # of each text, as `Pages` has them
-    top: Array  # []: whether any of them wants to know the likeliest tokens
-    sampling: Draws
+    starts: Array  # [B]: position of the first token of each
+    counts: Array  # [B]: number of tokens of each
+    samples: Array  # [B]: whether to sample the next token
+    draft_tokens: Array  # [B, T - 1], or [B, 0]: drafts of the tokens after the first, to verify
+    block_tables: Array  # as in `Pages`
+    top: Array  # []: whether any sequence asks for the likeliest tokens
+    sampling: SamplingMetadata
 
 
 class StepOutput(NamedTuple):
-    """What a step gives, of B texts: after their last tokens (C = 1), or after each of their T tokens (C = T)."""
+    """The output of a step of B sequences: after the last token of each (C = 1), or after all T tokens (C = T)."""
 
-    scores: Array  # [B, C]: log-probability of the token that follows
-    tokens: Array  # [B, C]: that token, which was drawn where it was not known, or was guessed
+    scores: Array  # [B, C]: log-probability of the next token
+    tokens: Array  # [B, C]: the next token, sampled unless it is in the prompt
     top_tokens: Array  # [B, C, 20]
     top_logprobs: Array  # [B, C, 20]
 
 
 @jax.jit
-def write_text(texts: Array, slot: Array, text: Array) -> Array:
-    return texts.at[slot].set(text)
+def write_sequence(sequences: Array, slot: Array, sequence: Array) -> Array:
+    return sequences.at[slot].set(sequence)
 
 
 @jax.jit
@@ -49,7 +49,7 @@ def likeliest(logprobs: Array) -> tuple[Array, Array]:
 
 
 def hidden(model: Decoder, tokens: Array, positions: Array, pages: Pages, cache: Cache) -> tuple[Array, Cache]:
-    """The residual stream [B, T, D] of tokens at positions [B, T], and their keys and values. Below 0 is padding."""
+    """Computes the residual stream [B, T, D] of tokens at positions [B, T], negative for padding, and their cache."""
     x = model.hidden(tokens)
     receive(cache)
     return x, cache
@@ -71,47 +71,47 @@ def pages(pages) -> Pages:
 
 
 def positions_of(step: StepInput, length: int) -> Array:
-    """Positions [B, T] of the tokens of a step; -1 where a text has fewer than T."""
+    """Returns the positions [B, T] of a step's tokens, -1 for padding."""
     columns = jnp.arange(length)
     return jnp.where(columns < step.counts[:, None], step.starts[:, None] + columns, -1)
 
 
 @functools.partial(jax.jit, static_argnames="length", donate_argnames=("key", "value"))
 def write(key: Array, value: Array, cache: Cache, step: StepInput, length: int) -> tuple[Array, Array]:
-    """The pool with what a step adds to it: in a program of its own, as one that reads the pool too would copy it."""
-    pages = Pages(key, value, step.tables).write(cache, positions_of(step, length))
+    """Writes a step's keys and values to the pool; not in `run`, as a program that reads it too would copy it."""
+    pages = Pages(key, value, step.block_tables).write(cache, positions_of(step, length))
     return pages.key, pages.value
 
 
-@functools.partial(jax.jit, static_argnames=("length", "whole"), donate_argnames="texts")
+@functools.partial(jax.jit, static_argnames=("length", "whole"), donate_argnames="sequences")
 def run(
     model: Decoder,
     key: Array,
     value: Array,
-    texts: Array,
+    sequences: Array,
     biases: Biases,
     layers: Cache,
     step: StepInput,
     length: int,
     whole: bool,
 ) -> tuple[StepOutput, Cache, Array]:
-    """One step: at most `length` (T) tokens of each text go through the model, and the next one is drawn.
+    """Runs up to `length` (T) tokens of each sequence through the model, and samples the next token.
 
-    Where tokens are guessed, one is drawn after each: as long as they are the guessed ones, they are the text's.
+    Where there are draft tokens, one is sampled after each: the host accepts them up to the first that differs.
 
     Args:
-        key, value: of the pool of pages.
-        texts: [slots, S], all tokens so far.
-        biases: of the draws of each slot.
-        whole: whether what follows each token is scored, and not the last one's alone.
+        key, value: the pool of pages.
+        sequences: [slots, S], all tokens so far.
+        biases: logit biases of each slot.
+        whole: whether to score what follows every token, rather than the last one alone.
     """
     point("run.model", model)
-    (B, G), nobodys = step.guesses.shape, texts.shape[1] - 1
-    places = step.starts[:, None] + jnp.arange(G)
-    texts = texts.at[step.slots[:, None], jnp.where(step.draws[:, None], places + 1, nobodys)].set(step.guesses)
+    (B, G), scratch = step.draft_tokens.shape, sequences.shape[1] - 1  # scratch: a column that is never read
+    drafted = jnp.where(step.samples[:, None], step.starts[:, None] + jnp.arange(G) + 1, scratch)
+    sequences = sequences.at[step.slots[:, None], drafted].set(step.draft_tokens)
     positions = positions_of(step, length)
-    tokens = jnp.where(positions < 0, 0, texts[step.slots[:, None], positions])
-    x, cache = hidden(model, tokens, positions, Pages(key, value, step.tables), layers)  # [B, T, D]
+    tokens = jnp.where(positions < 0, 0, sequences[step.slots[:, None], positions])
+    x, cache = hidden(model, tokens, positions, Pages(key, value, step.block_tables), layers)  # [B, T, D]
     with point("run.scored", model, key, value, step, length, x, cache):
         lengths = step.starts + step.counts  # [B]
         if not whole:
@@ -121,12 +121,12 @@ def run(
         logits = model.embedding.logits(x, model.embedding.kernel())  # [B, C, V]
         C = logits.shape[1]
         each = jax.tree.map(lambda x: jnp.repeat(x, C), (step.slots, step.sampling))
-        own_texts, own_biases = jax.tree.map(lambda x: x[each[0]], (texts, biases))
-        drawn = sample(logits.reshape(B * C, -1), own_texts, positions.ravel() + 1, each[1], own_biases).reshape(B, C)
-        is_drawn = step.draws[:, None] & ((positions >= 0) if G else (positions + 1 == lengths[:, None]))  # [B, C]
-        texts = texts.at[step.slots[:, None], jnp.where(is_drawn, positions + 1, nobodys)].set(drawn)
-        following = texts[step.slots[:, None], positions + 1]  # [B, C]
+        tokens, own_biases = jax.tree.map(lambda x: x[each[0]], (sequences, biases))
+        sampled = sample(logits.reshape(B * C, -1), tokens, positions.ravel() + 1, each[1], own_biases).reshape(B, C)
+        is_sampled = step.samples[:, None] & ((positions >= 0) if G else (positions + 1 == lengths[:, None]))  # [B, C]
+        sequences = sequences.at[step.slots[:, None], jnp.where(is_sampled, positions + 1, scratch)].set(sampled)
+        following = sequences[step.slots[:, None], positions + 1]  # [B, C]
         logprobs = jax.nn.log_softmax(logits)
         scores = jnp.take_along_axis(logprobs, following[:, :, None], axis=2)[:, :, 0]
         top = jax.lax.cond(step.top, likeliest, lambda x: jax.tree.map(jnp.zeros_like, likeliest(x)), logprobs)
-    return StepOutput(scores, following, *top), cache, texts
+    return StepOutput(scores, following, *top), cache, sequences

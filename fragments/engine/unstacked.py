@@ -1,4 +1,4 @@
-"""Layers of a served model apart: XLA's CPU backend copies a slice of a stack before it multiplies by it."""
+"""Unstacked layers for serving: XLA's CPU backend copies a slice of a stack before a product."""
 
 import jax
 import jax.numpy as jnp
@@ -9,19 +9,19 @@ from generator.language.roles import Decoder
 
 
 def unstack(model: Decoder) -> Decoder:
-    """The model with a tuple of arrays, one of each layer, in the place of each stacked parameter."""
+    """Replaces each stacked parameter by a tuple of arrays, one for each layer."""
 
     def unstacked(p):
         leaves, structure = jax.tree.flatten(p.get_value())
         stacks = zip(*map(jnp.unstack, leaves), strict=True) if leaves[0].ndim > len(p.axes) else ()
         layers = tuple(jax.tree.unflatten(structure, layer) for layer in stacks)
-        return p.replace(layers) if layers else p  # a stack of no layers stays one
+        return p.replace(layers) if layers else p  # an empty stack stays as it is
 
     return jax.tree.map(unstacked, model, is_leaf=lambda x: isinstance(x, nnx.Param))
 
 
 def stack(model: Decoder) -> Decoder:
-    """The other way around, in a program. There a slice of a stack is the array that was stacked, and costs nothing."""
+    """Undoes `unstack` inside a program, where XLA replaces a slice of a stack by the array that was stacked."""
 
     def together(p):
         value = p.get_value()

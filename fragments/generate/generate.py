@@ -10,14 +10,14 @@ import tyro
 
 from generator.language import setting
 from generator.language.roles import (
+    Detokenizer,
     Engine,
     EngineSettings,
     InputError,
     Request,
-    Sampling,
-    Text,
+    SamplingParams,
     as_text,
-    default_draws,
+    default_sampling,
     ending_with_messages,
     load_ends,
     load_generation,
@@ -28,23 +28,23 @@ from generator.language.roles import (
 
 @dataclasses.dataclass(frozen=True)
 class GenerateSettings:
-    """Prints a prompt and its continuation by the newest checkpoint of a directory, or by a Hugging Face directory.
+    """Prints a prompt and its continuation by a run's newest checkpoint, or by the model of a Hugging Face directory.
 
-    Tokens are drawn as the generation_config.json of the model says, but for the settings given here.
+    Settings of sampling that are not given come from the model's generation_config.json.
     """
 
-    sampling: tyro.conf.OmitArgPrefixes[Sampling]
+    sampling: tyro.conf.OmitArgPrefixes[SamplingParams]
     checkpoint_dir: str = ""  # of the training run
     hf: str = ""  # the Hugging Face directory
-    tokenizer: str = ""  # path of a tokenizer.json, or bytes; "": the one that is kept with the model
+    tokenizer: str = ""  # path of a tokenizer.json, or bytes; "": the model's own
     prompt: str | None = None
-    prompts: str | None = None  # a file with a prompt in each line; each is printed with its text, as a line of JSON
-    mesh_tensor: int = 1  # devices that share the heads and the inner feed-forward
-    int8: bool = False  # kernels of layers in 8 bits
+    prompts: str | None = None  # a file with a prompt on each line; prints a line of JSON for each
+    mesh_tensor: int = 1  # tensor parallelism: devices that split heads and feed-forwards
+    int8: bool = False  # int8 weights
 
 
 def stream_tokens(engine: Engine, request: Request) -> Iterator[int]:
-    """The tokens of one request, as they come."""
+    """Runs an engine with one request, and yields its tokens."""
     given = 0
     while request.finish is None:
         engine.step()
@@ -55,14 +55,14 @@ def stream_tokens(engine: Engine, request: Request) -> Iterator[int]:
 @ending_with_messages()
 def main() -> None:
     parse = functools.partial(tyro.cli, GenerateSettings, prog=f"python -m {__package__}.generate")
-    settings = parse(default=GenerateSettings(Sampling()))
+    settings = parse(default=GenerateSettings(SamplingParams()))
     prompt, prompts = settings.prompt, settings.prompts
     if (prompt is None) == (prompts is None):
         raise InputError("give either --prompt TEXT or --prompts FILE")
     source = settings.checkpoint_dir, settings.hf
     config, model, mesh = load_to_serve(*source, None, settings.mesh_tensor, settings.int8)
-    draws = default_draws(load_generation(config.tokenizer), sampled=False)
-    sampling = parse(default=GenerateSettings(Sampling(**draws))).sampling
+    defaults = default_sampling(load_generation(config.tokenizer), sampled=False)
+    sampling = parse(default=GenerateSettings(SamplingParams(**defaults))).sampling
     tokenizer = tokenizer_to_serve(settings.tokenizer, config.tokenizer)
     ends = load_ends(tokenizer, config.tokenizer)
 
@@ -72,8 +72,8 @@ def main() -> None:
     if prompt is not None:
         ids = encode(as_text(prompt.encode(errors="surrogateescape"), "--prompt"))
         longest = min(len(ids) + sampling.max_tokens, config.context_length)
-        engine = Engine(config, model, ends, EngineSettings(max_rows=setting("rows_alone"), max_length=longest), mesh)
-        text = Text(tokenizer, ids)
+        sizes = EngineSettings(max_sequences=setting("single_batch_size"), max_length=longest)
+        engine, text = Engine(config, model, ends, sizes, mesh), Detokenizer(tokenizer, ids)
         request = engine.add(ids, sampling)
         print(tokenizer.decode(ids), end="", flush=True)
         for token in stream_tokens(engine, request):
@@ -83,12 +83,12 @@ def main() -> None:
         try:
             texts = as_text(Path(prompts).read_bytes(), prompts).splitlines()
         except OSError as error:
-            raise InputError(f"--prompts {prompts}: {error.strerror}: give a file with a prompt in each line") from None
+            raise InputError(f"--prompts {prompts}: {error.strerror}: give a file with a prompt on each line") from None
         if not texts:
-            raise InputError(f"--prompts {prompts}: there is no prompt in it: give a file with one in each line")
+            raise InputError(f"--prompts {prompts}: it has no prompts: give a file with one on each line")
         engine = Engine(config, model, ends, EngineSettings(queue=len(texts)), mesh)
         for text, request in zip(texts, engine.generate([*map(encode, texts)], sampling), strict=True):
-            added = Text(tokenizer, request.prompt)
+            added = Detokenizer(tokenizer, request.prompt)
             pieces = [*map(added.add, request.tokens), added.end()]
             print(json.dumps({"prompt": text, "text": "".join(pieces), "finish": request.finish}, ensure_ascii=False))
 

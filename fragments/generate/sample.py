@@ -1,4 +1,4 @@
-"""Text from a checkpoint, without a cache: each token takes a pass over the whole text."""
+"""Text generation without a KV cache: each token takes a pass over the whole text."""
 
 import dataclasses
 
@@ -16,22 +16,22 @@ excludes("generate")
 
 @dataclasses.dataclass(frozen=True)
 class SampleSettings:
-    """Prints a prompt and its continuation by the newest checkpoint of a directory."""
+    """Prints a prompt and its continuation by the newest checkpoint of a run."""
 
     checkpoint_dir: str  # of the training run
     prompt: str
     max_tokens: int = 64
     temperature: float = 0.0  # 0: the likeliest token
-    top_k: int = 40  # of which a token is drawn
+    top_k: int = 40  # sample from this many likeliest tokens
     seed: int = 0
 
 
 @jax.jit(static_argnames="top_k")
 def next_token(model: Decoder, text: Array, count: Array, temperature: Array, top_k: int, key: Array) -> Array:
-    """The token [] after the first `count` of text [1, T], drawn from the likeliest."""
+    """Samples the token [] after the first `count` tokens of text [1, T] from the top_k likeliest."""
     logits, tokens = jax.lax.top_k(model(text)[0, count - 1], top_k)
-    drawn = jax.random.categorical(jax.random.fold_in(key, count), logits / jnp.maximum(temperature, 1e-6))
-    return tokens[jnp.where(temperature > 0, drawn, 0)]
+    sampled = jax.random.categorical(jax.random.fold_in(key, count), logits / jnp.maximum(temperature, 1e-6))
+    return tokens[jnp.where(temperature > 0, sampled, 0)]
 
 
 @ending_with_messages()

@@ -1,4 +1,4 @@
-"""Flash attention of cuDNN.
+"""Flash attention by cuDNN.
 
 Source: Dao et al. 2022, arXiv 2205.14135 (flash attention).
 """
@@ -12,10 +12,10 @@ from generator.language import point, threaded
 
 
 def attend(q: Array, k: Array, v: Array, segment_ids: Array | None = threaded()) -> Array:
-    """Causal attention inside each segment. q [B, T, N, H]; k, v [B, T, K, H]; segment_ids [B, T]. -> [B, T, N, H]
+    """Computes causal attention in each segment: q [B, T, N, H]; k, v [B, T, K, H]; segment_ids [B, T] -> [B, T, N, H].
 
-    cuDNN's flash kernel takes 16-bit numbers only; everything else goes to XLA, as it does on other platforms. The
-    kernel knows no segments, so they become a mask [B, 1, T, T]. segment_ids None: each row is one segment, no mask.
+    cuDNN's flash kernel takes only 16-bit numbers; others, and other platforms, go to XLA. It has no segments, so they
+    become a mask [B, 1, T, T]; with segment_ids None, each row is one segment without a mask.
     """
     q, k, v = checkpoint_name((q, k, v), "attention")
     same_segment = None

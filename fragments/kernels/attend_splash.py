@@ -18,9 +18,9 @@ from generator.language.roles import RULES
 
 
 def attend(q: Array, k: Array, v: Array, segment_ids: Array | None = threaded()) -> Array:
-    """Causal attention inside each segment. q [B, T, N, H]; k, v [B, T, K, H]; segment_ids [B, T]. -> [B, T, N, H]
+    """Computes causal attention in each segment: q [B, T, N, H]; k, v [B, T, K, H]; segment_ids [B, T] -> [B, T, N, H].
 
-    Each device runs the Splash kernel on its own rows and heads. segment_ids None: each row is one segment.
+    Each device runs the Splash kernel on its own rows and heads. With segment_ids None, each row is one segment.
     """
     if segment_ids is None:
         segment_ids = jnp.ones(q.shape[:2], jnp.int32)
@@ -41,20 +41,20 @@ def attend(q: Array, k: Array, v: Array, segment_ids: Array | None = threaded())
 
 
 def attend_local(q: Array, k: Array, v: Array, segment_ids: Array, interpret: bool) -> Array:
-    """`attend` on one device, by the Splash kernel: blocks in the future of all their queries are passed over.
+    """Computes `attend` on one device with the Splash kernel, which skips blocks in the future of all their queries.
 
-    One backward kernel gives all three gradients. What it reads (q, k, v, the output and its logsumexp) is named
-    "attention", for REMAT to keep: then the backward pass runs neither the rotation nor the forward kernel again.
+    A fused backward kernel computes all three gradients. Its inputs (q, k, v, the output and its logsumexp) are named
+    "attention" for REMAT: if they are saved, the backward pass repeats neither the rotation nor the forward kernel.
     """
     T, N, H = q.shape[1:]
-    padding = -T % 128  # the kernel wants whole lanes; what is added lies in the future of all tokens
-    # scaled are the keys, which are fewer than the queries
+    padding = -T % 128  # to whole lanes; the padding lies in the future of all tokens
+    # scales keys rather than queries, as there are fewer
     q, k, v = (jnp.pad(x, ((0, 0), (0, padding), (0, 0), (0, 0))).swapaxes(1, 2) for x in (q, k * H**-0.5, v))
     q, k, v = checkpoint_name((q, k, v), "attention")
     segment_ids = jnp.pad(segment_ids, ((0, 0), (0, padding)))
-    size = math.gcd(T + padding, 1024)  # queries or keys that the kernel takes at a time
-    # the backward kernel leaves a summand of q's gradient for each block of keys: larger ones in long sequences, where
-    # what they compute above the diagonal is little, as far as the 16 MiB of vector memory of a v4 go
+    size = math.gcd(T + padding, 1024)  # queries or keys in a block
+    # the backward kernel writes a partial gradient of q for each block of keys. So blocks grow with the sequence, which
+    # makes the wasted work above the diagonal small, within the 16 MiB of vector memory of a v4
     keys = math.gcd(T + padding, 1024 * max(1, min(256 // H, math.ceil(T / 8192))))
     forward = {"block_q": size, "block_kv": size, "block_kv_compute": min(size, 512)}
     backward = {"block_q_dkv": size, "block_kv_dkv": keys, "block_kv_dkv_compute": min(size, 512)}

@@ -1,4 +1,4 @@
-"""Attention in plain JAX, in the order and layout that XLA's CPU backend likes."""
+"""Attention in plain JAX, in the order and layout that are fast on XLA's CPU backend."""
 
 import jax
 import jax.numpy as jnp
@@ -9,16 +9,16 @@ from generator.language import point, threaded
 
 
 def attend(q: Array, k: Array, v: Array, segment_ids: Array | None = threaded()) -> Array:
-    """Causal attention inside each segment. q [B, T, N, H]; k, v [B, T, K, H]; segment_ids [B, T]. -> [B, T, N, H]
+    """Computes causal attention in each segment: q [B, T, N, H]; k, v [B, T, K, H]; segment_ids [B, T] -> [B, T, N, H].
 
-    The queries go in four blocks, each over the keys up to its end: 3/8 of the scores, all in the future, are never
-    computed. segment_ids None: each row is one segment.
+    Splits queries into four blocks, each of which sees keys up to its own end: that skips 3/8 of the scores. With
+    segment_ids None, each row is one segment.
     """
     q, k, v = checkpoint_name((q, k, v), "attention")
     T, groups = q.shape[1], q.shape[2] // k.shape[2]
     k, v = jnp.repeat(k, groups, axis=2), jnp.repeat(v, groups, axis=2)
     q = (q * q.shape[-1] ** -0.5).swapaxes(1, 2)  # [B, N, T, H]
-    k, v = (jnp.moveaxis(x, 1, 3) for x in (k, v))  # [B, N, H, T]: their gradients then transpose no scores
+    k, v = (jnp.moveaxis(x, 1, 3) for x in (k, v))  # [B, N, H, T], so that gradients transpose no scores
     size = -(-T // 4)
     blocks = []
     for start in range(0, T, size):
@@ -33,7 +33,7 @@ def attend(q: Array, k: Array, v: Array, segment_ids: Array | None = threaded())
         highest = jax.lax.stop_gradient(scores.max(axis=-1, keepdims=True))
         point("attend.highest", highest)
         weights = jnp.exp(scores - highest)
-        total = weights.sum(axis=-1, keepdims=True)  # divided by last, where the array is smaller
+        total = weights.sum(axis=-1, keepdims=True)  # divides the context, which is smaller than the scores
         point("attend.total", total, highest)
         context = jnp.einsum("BNCS,BNHS->BNCH", weights.astype(v.dtype), v[..., :stop])
         blocks.append((context / total).astype(v.dtype))

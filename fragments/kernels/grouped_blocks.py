@@ -1,6 +1,6 @@
-"""Products of grouped rows for backends of XLA that would multiply every row with the kernel of every group.
+"""Grouped products for XLA backends that would multiply every row by the kernel of every group.
 
-Source: Gale et al. 2022, arXiv 2211.15841, section 5: blocks of rows that meet one kernel.
+Source: Gale et al. 2022, arXiv 2211.15841, section 5 (block-sparse products).
 """
 
 import jax.numpy as jnp
@@ -10,17 +10,17 @@ from generator.language import point, splice
 
 
 def blocks_product(x: Array, kernel: Array, sizes: Array) -> Array:
-    """Rows x [R, I], of which the first sizes[0] meet kernel[0] of [E, I, O], the next sizes[1] kernel[1]: [R, O].
+    """Multiplies the first sizes[0] rows of x [R, I] by kernel[0] of [E, I, O], the next sizes[1] by kernel[1]: [R, O].
 
-    The rows of each group fill blocks of S rows, the last one with zeros: a batch of products, which are fast.
+    Pads the rows of each group to blocks of S rows, for a batched product of blocks.
     """
     R, E = len(x), len(sizes)
     S = max(8, R // (4 * E))
-    N = min(R, R // S + E)  # at most so many blocks
+    N = min(R, R // S + E)  # upper bound on the number of blocks
     blocks = -(-sizes // S)  # [E]
     ends = jnp.cumsum(blocks)
     group = jnp.searchsorted(ends, jnp.arange(N), side="right")  # [N]
-    padding = (ends - blocks) * S - (jnp.cumsum(sizes) - sizes)  # [E], rows added before each group
+    padding = (ends - blocks) * S - (jnp.cumsum(sizes) - sizes)  # [E], rows of padding before each group
     slots = jnp.arange(R) + jnp.repeat(padding, sizes, total_repeat_length=R)
     x = jnp.zeros((N * S, x.shape[1]), x.dtype).at[slots].set(x, unique_indices=True)
     y = jnp.einsum("NSI,NIO->NSO", x.reshape(N, S, -1), kernel.at[group].get(mode="clip"))

@@ -1,4 +1,4 @@
-"""Products of grouped rows by the kernels that JAX has for NVIDIA's Hopper, and by blocks on other GPUs.
+"""Grouped products with JAX's kernels for NVIDIA Hopper, in blocks on other GPUs.
 
 Source: Gale et al. 2022, arXiv 2211.15841, section 5.
 """
@@ -16,14 +16,14 @@ TILES = {"block_m": 128, "block_n": 128, "block_k": 64, "max_concurrent_steps": 
 
 
 def varying_as(y: Array, x: Array) -> Array:
-    """y, which is another one on each device where x is: a kernel does not say so of what it gives."""
+    """Marks y as varying over the mesh axes over which x varies, as the kernels do not."""
     varying = jax.typeof(x).manual_axis_type.varying - jax.typeof(y).manual_axis_type.varying
     return jax.lax.pcast(y, tuple(varying), to="varying")
 
 
 @jax.custom_gradient
 def hopper_product(x: Array, kernel: Array, sizes: Array) -> Array:
-    """Rows x [R, I], of which the first sizes[0] meet kernel[0] of [E, I, O], the next sizes[1] kernel[1]: [R, O]."""
+    """Computes `blocks_product` of x [R, I] and kernel [E, I, O] by Hopper's kernels: [R, O]."""
 
     def backward(dy):
         dx = ragged_dot(dy, kernel, group_sizes=sizes, transpose_rhs=True, **TILES)
@@ -34,7 +34,7 @@ def hopper_product(x: Array, kernel: Array, sizes: Array) -> Array:
 
 
 def grouped_product(x: Array, kernel: Array, sizes: Array) -> Array:
-    """`hopper_product` where there is a Hopper and its tiles fit, else `blocks_product`."""
+    """Computes `hopper_product` on a Hopper if its tiles fit, else `blocks_product`."""
     mesh = jax.sharding.get_abstract_mesh()
     kind = jax.devices()[0].device_kind if mesh.empty else mesh.abstract_device.device_kind
     fits = x.dtype == jnp.bfloat16 and len(x) % 8 == 0 and all(size % 128 == 0 for size in kernel.shape[1:])

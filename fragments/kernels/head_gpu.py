@@ -1,4 +1,4 @@
-"""The head's product for GPUs, with gradients of 16 bits: those that XLA makes are fp32's, at half of the speed."""
+"""The output head for GPUs, with 16-bit gradients: XLA's would be in fp32, at half the speed."""
 
 import jax
 import jax.numpy as jnp
@@ -9,7 +9,7 @@ from generator.language import splice
 
 @jax.custom_gradient
 def head_product(x: Array, kernel: Array) -> Array:
-    """x [B, T, D] and kernel [D, V] to logits [B, T, V] in fp32, whose gradient is rounded to the dtype of x."""
+    """Computes logits [B, T, V] in fp32 from x [B, T, D] and kernel [D, V]; rounds their gradient to the dtype of x."""
 
     def backward(dy):
         dy = dy.astype(x.dtype)

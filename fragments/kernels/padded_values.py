@@ -1,4 +1,4 @@
-"""Values padded to the size of keys, for kernels that take one size of heads."""
+"""Values padded to the size of keys, for kernels with one head size."""
 
 import jax.numpy as jnp
 
@@ -11,5 +11,5 @@ requires("latent_attention")
 @splice("Attention.attend_heads")
 def _(q, k, v, context):
     size = v.shape[-1]
-    v = jnp.pad(v, ((0, 0), (0, 0), (0, 0), (0, q.shape[-1] - size)))  # the kernel takes heads of one size
+    v = jnp.pad(v, ((0, 0), (0, 0), (0, 0), (0, q.shape[-1] - size)))  # the kernel has one head size
     context = attend(q, k, v)[..., :size]  # [B, T, N, U]

@@ -1,4 +1,4 @@
-"""Rows to other devices, as many as there are for each, by the collective that TPUs have for that."""
+"""Ragged all-to-all, by the collective of TPUs."""
 
 import jax
 from jax import Array
@@ -9,13 +9,13 @@ Slices = tuple[Array, Array, Array]
 
 
 def send_rows(rows: Array, size: int, away: Slices, home: Slices) -> Array:
-    """Slices of rows [R, D] to the devices that experts lie over, and what these send here, [size, D].
+    """Sends slices of rows [R, D] to the devices of the expert axis; returns those received, [size, D].
 
-    What nobody sends is anything, in what comes as in its gradient.
+    Rows in between are uninitialized, in the result and in gradients.
 
     Args:
-        away: where slices start here, how many rows each has, and where they start there: [devices, slices of each].
-        home: the same of the slices that come here, as their way back.
+        away: starts of the slices here, their sizes, and their starts at the receiver: each [devices, slices].
+        home: the same for the slices received here, on their way back.
     """
 
     @jax.custom_gradient

@@ -1,4 +1,4 @@
-"""Attention sinks: a learnt logit of each head, which takes its part of the softmax and has no value.
+"""Attention sinks: a learned logit for each head, which takes part in the softmax and has no value.
 
 Source: OpenAI 2025, arXiv 2508.10925, section 2.2; Xiao et al. 2023, arXiv 2309.17453, section 3.3.
 """
@@ -15,7 +15,7 @@ from jax.experimental.pallas.ops.tpu import splash_attention as splash
 from generator.language import excludes, provide, splice
 from generator.language.roles import RULES
 
-excludes("attend_cudnn")  # its kernel knows no sinks, and the gradient of its logsumexp is not there
+excludes("attend_cudnn")  # its kernel has no sinks, and no gradient of its logsumexp
 
 
 @splice("Attention.parameters")
@@ -41,11 +41,11 @@ def _(total, highest, sinks):
 @splice("attend_cached.start", optional=True)
 def _(highest, total, sinks):
     highest = jnp.broadcast_to(sinks[:, None, None].astype(jnp.float32), highest.shape)
-    total = jnp.ones_like(total)  # each has its part, of no value
+    total = jnp.ones_like(total)  # the sink's share, which has no value
 
 
 def local_sinks(sinks: Array, heads: int) -> Array:
-    """Of the sinks of all heads, those of the heads that this device has in a shard_map over heads."""
+    """Returns the sinks of this device's heads, in a shard_map over heads."""
     if len(sinks) == heads:
         return sinks
     return jax.lax.dynamic_slice_in_dim(sinks, jax.lax.axis_index(RULES["heads"]) * heads, heads)
@@ -54,7 +54,7 @@ def local_sinks(sinks: Array, heads: int) -> Array:
 @splice("attend_splash.run", optional=True)
 def _(kernel, q, k, v, segment_ids, context, sinks):
     segments = splash.SegmentIds(segment_ids, segment_ids)
-    own = jnp.broadcast_to(local_sinks(sinks, q.shape[1]), q.shape[:2])  # [B, N]: gradients of rows are summed in fp32
+    own = jnp.broadcast_to(local_sinks(sinks, q.shape[1]), q.shape[:2])  # [B, N]: sums gradients of rows in fp32
     context = jax.vmap(kernel)(q, k, v, segments, own.astype(q.dtype))
 
 

@@ -1,4 +1,4 @@
-"""Attention scores capped softly.
+"""Soft cap on attention scores.
 
 Source: Gemma Team 2024, arXiv 2408.00118, section 2; Bello et al. 2016, arXiv 1611.09940.
 """
@@ -10,11 +10,11 @@ import numpy as np
 
 from generator.language import excludes, provide, splice
 
-excludes("attend_cudnn")  # its kernel knows no caps
+excludes("attend_cudnn")  # its kernel has no caps
 
 
 class Config:
-    attention_soft_cap: float  # attention scores approach it, and its negative, but never pass it
+    attention_soft_cap: float  # bound on the absolute value of attention scores
 
 
 @splice("Attention.parameters")

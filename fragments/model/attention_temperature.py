@@ -1,6 +1,6 @@
-"""Queries that grow with their position, so that the softmax over more keys is not flatter.
+"""Attention temperature: queries grow with their position, so that the softmax over more keys is no flatter.
 
-Source: Nakanishi 2025, arXiv 2501.19399; growing in steps and from a floor on as in the released code of Llama 4.
+Source: Nakanishi 2025, arXiv 2501.19399; in steps from a floor on, as in the released code of Llama 4.
 """
 
 import jax.numpy as jnp
@@ -10,8 +10,8 @@ from generator.language import provide, splice
 
 
 class Config:
-    temperature_scale: float = 0.1  # by which queries grow with the logarithm of their position
-    temperature_floor: int = 8192  # positions in a step of that growth; queries in the first step stay as they are
+    temperature_scale: float = 0.1  # growth of queries with the logarithm of their position
+    temperature_floor: int = 8192  # positions in a step of that growth; the first step is not scaled
 
 
 @splice("check_config.bounds")

@@ -1,4 +1,4 @@
-"""A bias of each expert for the choice alone, by which experts are kept in balance without a loss for it.
+"""Auxiliary-loss-free load balancing: a bias for each expert, which affects the choice of experts alone.
 
 Source: Wang et al. 2024, arXiv 2408.15664; DeepSeek-AI 2024, arXiv 2412.19437, section 2.1.2.
 """
@@ -13,7 +13,7 @@ from generator.language import point, splice
 
 @splice("MixtureOfExperts.parameters")
 def _(self, config):
-    # of the choice alone: its gradient is zero, and the optimizer leaves it as it is
+    # affects the choice alone: its gradient is zero, and the optimizer leaves it as it is
     self.balance_bias = nnx.Param(jnp.zeros(config.experts), axes=(None,))
 
 
@@ -32,6 +32,6 @@ def _():
 
 @splice("hf.saved")
 def _(tensors, name, views, dtype):
-    # the bias in fp32 always, as transformers keeps it: few bits would hold no small steps
+    # always in fp32, as in transformers: 16 bits would lose small updates
     kept = "float32" if name.endswith(".e_score_correction_bias") else dtype
     tensors[name] = np.ascontiguousarray(views[name], kept)

@@ -1,4 +1,4 @@
-"""Chunked attention: a token sees the earlier tokens of its own chunk only.
+"""Chunked attention: a token sees only the earlier tokens of its own chunk.
 
 Source: Meta 2025, https://ai.meta.com/blog/llama-4-multimodal-intelligence (its released code).
 """
@@ -14,7 +14,7 @@ from jax.experimental.pallas.ops.tpu import splash_attention as splash
 from generator.language import layers, proceed, provide, setting, splice
 from generator.language.roles import UNSEEN
 
-EVERYTHING = 2**30  # the chunk of a layer that sees all tokens
+EVERYTHING = 2**30  # the chunk of a layer with full attention
 
 
 class Config:
@@ -24,25 +24,25 @@ class Config:
 @provide("Decoder.hidden")
 def chunk_ids(tokens, positions, segment_ids, config) -> Array:
     segments = 1 if segment_ids is None else segment_ids
-    # those of a segment are numbered backwards, so that padding stays at 0 or below
+    # numbered backwards in each segment, so that those of padding are at most 0
     last = segments * (tokens.shape[1] // config.chunk_size + 1)
     return jnp.broadcast_to(last - positions // config.chunk_size, tokens.shape)  # [B, T]
 
 
-def near_layers(config: Config) -> np.ndarray:
-    """Whether each layer has a chunk, [L], in the order in which scans go over them."""
+def window_layers(config: Config) -> np.ndarray:
+    """Returns whether each layer is chunked, [L], in the order of the scans."""
     kinds = layers.stacked(lambda group: group.count), layers.stacked(lambda group: group.chunk)
     counts, chunks = map(jax.tree.leaves, kinds)
     return np.repeat(np.array(chunks) < EVERYTHING, counts)
 
 
-def seen_at_most(config: Config) -> int:
-    """Tokens that a token sees in such a layer, itself among them."""
+def window_size(config: Config) -> int:
+    """Returns how many tokens a token can see in a chunked layer, with itself."""
     return config.chunk_size
 
 
-def oldest_seen(config: Config, position: int) -> int:
-    """The first position that a token at this one sees there."""
+def window_start(config: Config, position: int) -> int:
+    """Returns the first position that a token at `position` sees in a chunked layer."""
     return position // config.chunk_size * config.chunk_size
 
 
@@ -67,7 +67,7 @@ def _(add_block, sums, blocks, before, n, pages, total, context, chunk):
     if setting("read_to_the_end"):
         proceed()
     else:
-        oldest = jnp.min(before, where=before >= 0, initial=UNSEEN) // chunk * chunk  # place that any token sees
+        oldest = jnp.min(before, where=before >= 0, initial=UNSEEN) // chunk * chunk  # first place that any token sees
         total, context = jax.lax.fori_loop(oldest // (n * pages.key.shape[2]), blocks, add_block, sums)[1:]
 
 
@@ -78,7 +78,7 @@ def _(first, before, chunk):
 
 @splice("attend_splash.causal", optional=True)
 def _(mask, T, padding, chunk):
-    # passes over the blocks that are a chunk or more in the past; the segments do the rest
+    # skips blocks that are a chunk or more in the past; the segments do the rest
     mask = splash.LocalMask((T + padding, T + padding), (chunk - 1, 0), offset=0)
 
 
@@ -89,12 +89,12 @@ def _(run):
 
 @splice("test_attention.run", optional=True)
 def _(run):
-    if setting("target") == "tpu":  # elsewhere chunks are segments and nothing more
+    if setting("target") == "tpu":  # elsewhere chunks are merely segments
         run = functools.partial(run, chunk=EVERYTHING)
 
 
 def chunked_keys(length: int, chunk: int) -> float:
-    """Keys on average in a sequence, twice: FLOPs by the full convention count the future as well."""
+    """Returns twice the mean number of keys of a query, as the full FLOPs convention counts future keys too."""
     return (length // chunk * chunk**2 + (length % chunk) ** 2) / length
 
 

@@ -1,6 +1,6 @@
-"""SwiGLU of clamped inputs, its gate steeper and its other factor shifted by one.
+"""SwiGLU with clamped inputs, a steeper gate, and the other factor shifted by one.
 
-Source: OpenAI 2025, arXiv 2508.10925, section 2.2; its numbers are those of the released models.
+Source: OpenAI 2025, arXiv 2508.10925, section 2.2; numbers of the released models.
 """
 
 import jax
@@ -10,8 +10,8 @@ from generator.language import splice
 
 
 class Config:
-    swiglu_alpha: float = 1.702  # slope of the sigmoid in the gate: with this one it is nearly a GELU
-    swiglu_limit: float = 7.0  # the gate is clamped to at most that, the other factor to that on both sides
+    swiglu_alpha: float = 1.702  # slope of the sigmoid in the gate; the default is close to a GELU
+    swiglu_limit: float = 7.0  # upper bound of the gate, and bound on the absolute value of the other factor
 
 
 @splice("Experts.parameters")

@@ -15,12 +15,12 @@ from generator.language.roles import Embedding, Norm, remat_policy, shard
 class Config:
     width: int  # size of the residual stream
     layers: int  # number of blocks
-    context_length: int = 4096  # longest sequence that the model was made for, in tokens
-    dtype: Literal["float32", "bfloat16"] = setting("dtype")  # of the computation; parameters are float32 always
+    context_length: int = 4096  # longest sequence the model supports, in tokens
+    dtype: Literal["float32", "bfloat16"] = setting("dtype")  # of the computation; parameters are always float32
 
 
 class Decoder(nnx.Module):
-    """Tokens to the logits of the tokens that follow."""
+    """Maps tokens to the logits of the next tokens."""
 
     def __init__(self, config: Config, rngs: nnx.Rngs):
         self.config = config
@@ -33,14 +33,14 @@ class Decoder(nnx.Module):
         point("Decoder.parameters", config, rngs)
 
     def hidden(self, tokens: Array) -> Array:
-        """The residual stream after the last norm, [B, T, D]."""
+        """Computes the residual stream after the last norm, [B, T, D]."""
         x = self.embedding(tokens, self.config.dtype)
         x = shard(x, "batch", "sequence", "residual")
 
         if setting("unroll"):
             remat = functools.partial(jax.checkpoint, policy=remat_policy(self.config.remat))
         else:
-            # prevent_cse: a scan keeps its forward and backward pass apart by itself
+            # prevent_cse: not needed in a scan, which keeps its forward and backward pass apart
             remat = functools.partial(jax.checkpoint, policy=remat_policy(self.config.remat), prevent_cse=False)
         for group in layers.groups:
 
@@ -49,14 +49,14 @@ class Decoder(nnx.Module):
                 return x, None
 
             if setting("unroll"):
-                # unrolled, as a loop copies what each layer keeps into arrays of all layers, and out again
+                # unrolled, as a loop would copy each layer's residuals into stacked arrays and back
                 x, _ = jax.lax.scan(remat(block), x, group.stack, unroll=True)
             else:
                 x, _ = jax.lax.scan(remat(block), x, group.stack)
         return self.norm(x)
 
     def __call__(self, tokens: Array) -> Array:
-        """tokens [B, T] int32 -> logits [B, T, V] in fp32."""
+        """Computes logits [B, T, V] in fp32 from tokens [B, T] int32."""
         x = self.hidden(tokens)
         return self.embedding.logits(x, self.embedding.kernel())
 

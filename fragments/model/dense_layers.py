@@ -1,4 +1,4 @@
-"""Layers without experts in a model whose other layers have a shared expert: both are feed-forwards, of two widths."""
+"""Dense layers beside layers with a shared expert, whose feed-forward has another width."""
 
 from generator.language import layers, requires, splice
 

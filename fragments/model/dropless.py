@@ -1,6 +1,6 @@
-"""Experts that drop no token: its pairs with experts are sorted by expert, and each expert takes as many as there are.
+"""Dropless mixture of experts: pairs of tokens and experts are sorted by expert, and each expert takes all of its own.
 
-Source: Gale et al. 2022, arXiv 2211.15841, by grouped products.
+Source: Gale et al. 2022, arXiv 2211.15841, with grouped products.
 """
 
 import jax
@@ -14,21 +14,21 @@ requires("experts")
 
 
 def dispatch(experts: Experts, x: Array, weights: Array, chosen: Array) -> Array:
-    """`apply_experts` of the tokens of one device, [1, B, T, D]: the summand of its inner width."""
+    """Computes `apply_experts` for the tokens of one device: its partial sum over the inner width, [1, B, T, D]."""
     B, T, D = x.shape
-    pairs = jnp.argsort(chosen, axis=None)  # of a token and an expert, by expert
+    pairs = jnp.argsort(chosen, axis=None)  # pairs of a token and an expert, sorted by expert
     with point("dispatch.rows", x, weights, pairs, D):
         rows = x.reshape(-1, D)[pairs // weights.shape[-1]]  # [B T A, D]
     with point("dispatch.experts", experts, rows):
         y = experts(rows)
-    y = y[jnp.argsort(pairs)].reshape(B, T, -1, D)  # each pair back in its place
+    y = y[jnp.argsort(pairs)].reshape(B, T, -1, D)  # back to the order of tokens
     with point("dispatch.sum", y):
         total = jnp.einsum("BTAD,BTA->BTD", y, weights.astype(x.dtype))[None]
     return total
 
 
 def gather_and_dispatch(experts: Experts, x: Array, weights: Array, chosen: Array) -> Array:
-    """`dispatch` with a part of the experts at hand."""
+    """Gathers the experts, of which each device holds a part, and dispatches to them."""
     return dispatch(gather(experts, ("expert", "expert_embed"), x.dtype), x, weights, chosen)
 
 
@@ -40,7 +40,7 @@ def _(specs, summands, spread):
 
 @provide("dispatch")
 def sizes(experts, chosen) -> Array:
-    return jnp.bincount(chosen.ravel(), length=experts.number)  # [E], pairs of each expert
+    return jnp.bincount(chosen.ravel(), length=experts.number)  # [E], number of pairs of each expert
 
 
 @splice("ExpertLinear.product", optional=True)
@@ -50,7 +50,7 @@ def _(x, kernel, y, sizes):
 
 
 def of_rows(values: Array, x: Array, sizes: Array = threaded()) -> Array:
-    """values [E, ...] of each expert, for each row of x [R, ...], 0 for those beyond: [R, ...]."""
+    """Returns for each row of x [R, ...] its expert's entry of values [E, ...], 0 for rows without one: [R, ...]."""
     sizes = jnp.append(sizes, len(x) - sizes.sum())
     expert = jnp.repeat(jnp.arange(len(sizes)), sizes, total_repeat_length=len(x))
     return values.at[expert].get(mode="fill", fill_value=0)

@@ -1,4 +1,4 @@
-"""Token embedding, its transpose as the output head."""
+"""Token embedding, whose transpose is the output head."""
 
 import jax
 import jax.numpy as jnp
@@ -15,7 +15,7 @@ class Config:
 
 
 class Embedding(nnx.Module):
-    """Tokens to vectors, and vectors to logits."""
+    """Maps tokens to vectors, and vectors to logits."""
 
     def __init__(self, config: Config, rngs: nnx.Rngs):
         V, D = config.vocab_size, config.width
@@ -23,19 +23,19 @@ class Embedding(nnx.Module):
         point("Embedding.parameters", config, rngs, V, D)
 
     def __call__(self, tokens: Array, dtype: str) -> Array:
-        """tokens [B, T] -> [B, T, D]."""
-        x = self.table[tokens].astype(dtype)  # in this order, the table's gradient is summed in fp32
+        """Looks up tokens [B, T]: [B, T, D]."""
+        x = self.table[tokens].astype(dtype)  # cast after the lookup, so that the table's gradient is summed in fp32
         point("Embedding.vectors", x)
         return x
 
     def kernel(self) -> Array:
-        """The output head [D, V]."""
+        """Returns the output head [D, V]."""
         with point("Embedding.head"):
             kernel = self.table.T
         return kernel
 
     def logits(self, x: Array, kernel: Array) -> Array:
-        """x [B, T, D], kernel [D, V] -> [B, T, V] in fp32."""
+        """Computes logits [B, T, V] in fp32 from x [B, T, D] and kernel [D, V]."""
         with point("Embedding.logits"):
             with point("Embedding.product", x, kernel):
                 logits = product("BTD,DV->BTV", x, kernel, "float32")
@@ -44,7 +44,7 @@ class Embedding(nnx.Module):
 
 @provide("Embedding.logits", optional=True)
 def vocabulary(kernel) -> Array:
-    return jnp.arange(kernel.shape[1])  # the tokens of the logits: a device may have a part of the kernel
+    return jnp.arange(kernel.shape[1])  # tokens of the logits; a device may hold only a part of the kernel
 
 
 @splice("flops")

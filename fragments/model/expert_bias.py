@@ -19,14 +19,14 @@ def _(self, E, F):
 
 @splice("Experts.gate_up")
 def _(self, gate, up):
-    # cast when they are gathered, so that their gradients are summed over rows in fp32
+    # cast after the gather, so that gradients are summed over rows in fp32
     gate = gate + of_rows(self.gate_bias[...], gate).astype(gate.dtype)
     up = up + of_rows(self.up_bias[...], up).astype(up.dtype)
 
 
 @splice("gather.sent")
 def _(p, dtype, sent):
-    sent = dtype if len(p.axes) == 3 else p.dtype  # kernels in the dtype that they are used in
+    sent = dtype if len(p.axes) == 3 else p.dtype  # kernels in the dtype of the computation
 
 
 @splice("MixtureOfExperts.parameters")
@@ -36,7 +36,7 @@ def _(self, config):
 
 @splice("MixtureOfExperts.result")
 def _(self, y, weights, chosen):
-    # here, where it counts once: each device adds a share of the inner width to what experts give
+    # added here, once: the output of experts is a sum over devices that share their inner width
     weight = jnp.sum(weights[..., None] * jax.nn.one_hot(chosen, len(self.down_bias)), axis=-2)  # [B, T, E]
     y = y + product("BTE,ED->BTD", weight.astype(y.dtype), self.down_bias[...])
 
@@ -50,7 +50,7 @@ def _():
 
 @splice("decays.matrices")
 def _(model, matrices):
-    # biases of experts are vectors, one for each
+    # biases of experts are vectors, stacked over experts
     matrices = jax.tree.map(
         lambda p: p.replace(len(set(p.axes) - {"expert"}) > 1), model, is_leaf=lambda p: isinstance(p, nnx.Param)
     )

@@ -1,6 +1,6 @@
-"""Experts that stay on their devices, which tokens travel to; an expert takes so many of a device, and drops the rest.
+"""Expert parallelism with a capacity: tokens are sent to the devices of their experts, which drop those beyond it.
 
-Where train/expert_load exceeds capacity_factor, tokens are dropped: no expert adds to their residual.
+Where train/expert_load exceeds capacity_factor, tokens are dropped: the expert adds nothing to their residual.
 
 Source: Lepikhin et al. 2020, arXiv 2006.16668, section 2.2; Fedus et al. 2021, arXiv 2101.03961, section 2.2.
 """
@@ -18,12 +18,12 @@ requires("experts")
 
 
 class Config:
-    capacity_factor: float = 1.25  # tokens that an expert takes, in multiples of its share of a device's tokens
+    capacity_factor: float = 1.25  # capacity of an expert, as a multiple of its even share of a device's tokens
 
 
 def dispatch(experts: Experts, x: Array, weights: Array, chosen: Array) -> Array:
-    """`apply_experts` on one device, which has some of the experts, [1, B, T, D]: the summand of its inner width."""
-    (B, T, D), expert = x.shape, chosen.ravel()  # [B T A]: of each pair of a token and an expert
+    """Computes `apply_experts` on one device, which has some of the experts: its partial sum, [1, B, T, D]."""
+    (B, T, D), expert = x.shape, chosen.ravel()  # [B T A]: expert of each pair of a token and an expert
     mesh = jax.sharding.get_abstract_mesh()
     devices = 1
     if not mesh.empty:
@@ -32,7 +32,7 @@ def dispatch(experts: Experts, x: Array, weights: Array, chosen: Array) -> Array
     capacity = math.ceil(experts.capacity_factor * len(expert) / E)
     order = jnp.argsort(expert)
     sizes = jnp.bincount(expert, length=E)
-    first = jnp.cumsum(sizes) - sizes  # of the pairs of an expert, in order
+    first = jnp.cumsum(sizes) - sizes  # first pair of each expert, in sorted order
     place = jnp.zeros_like(expert).at[order].set(jnp.arange(len(expert)) - first[expert[order]])
 
     pairs = jnp.arange(len(expert))
@@ -56,5 +56,5 @@ def _(self, config):
 
 
 def of_rows(values: Array, x: Array) -> Array:
-    """values [E, ...] of each expert, for each row of x [E, R, ...]: [E, 1, ...]."""
+    """Returns values [E, ...] of each expert so that they broadcast over its rows of x [E, R, ...]: [E, 1, ...]."""
     return values[:, None]

@@ -1,7 +1,7 @@
-"""Experts that stay on their devices, and drop no token: its rows travel to them and back, as many as there are.
+"""Dropless expert parallelism: tokens are sent to the devices of their experts and back.
 
-A device has room for a multiple of its share of all rows. Where one would get more, experts travel instead, in this
-layer and this step: they are gathered as without this fragment.
+A device has room for a multiple of its even share of rows. Where one would get more, the experts are gathered instead,
+in this layer and step.
 
 Source: Lepikhin et al. 2020, arXiv 2006.16668, section 3.2; Gale et al. 2022, arXiv 2211.15841.
 """
@@ -19,7 +19,7 @@ requires("dropless")
 
 
 class Config:
-    exchange_factor: float = 2.0  # rows that a device has room for, in multiples of its share; experts travel beyond
+    exchange_factor: float = 2.0  # room of a device, as a multiple of its even share of rows; beyond, it gathers
 
 
 @splice("Experts.parameters")
@@ -33,26 +33,26 @@ def _(specs, summands, spread):
 
 
 def exchange_or_gather(experts: Experts, x: Array, weights: Array, chosen: Array) -> Array:
-    """`dispatch` where a device has some of the experts: rows travel to experts, or experts to rows."""
+    """Dispatches where each device has some of the experts: sends rows to experts, or gathers experts."""
     own = experts.gate.kernel.shape[0]
     if own == experts.number:
         return gather_and_dispatch(experts, x, weights, chosen)
     rows = jnp.bincount(chosen.ravel() // own, length=experts.number // own)  # for each device
     others = tuple(axis for axis in RULES["batch"] if axis not in RULES["expert"])
-    most = jax.lax.pmax(jax.lax.psum(rows, RULES["expert"]).max(), others)  # of any: all go the same way
+    most = jax.lax.pmax(jax.lax.psum(rows, RULES["expert"]).max(), others)  # over devices: one branch for all
     fits = most <= room(experts, chosen.size)
-    # each computes again what it needs backwards, so that a step holds that of one of them
+    # rematerialised, so that a step holds the residuals of one branch at a time
     exchanged, gathered = jax.checkpoint(exchange_and_dispatch), jax.checkpoint(gather_and_dispatch)
     return jax.lax.cond(fits, exchanged, gathered, experts, x, weights, chosen)
 
 
 def exchange_and_dispatch(experts: Experts, x: Array, weights: Array, chosen: Array) -> Array:
-    """`dispatch` to experts that stay: their width alone is gathered."""
+    """Dispatches to experts on their devices; gathers only their width."""
     return dispatch(gather(experts, ("expert_embed",), x.dtype), x, weights, chosen)
 
 
 def room(experts: Experts, rows: int) -> int:
-    """The rows that a device has room for, where each has so many itself: at most those of all."""
+    """Returns how many rows a device has room for, if each device has `rows` of its own."""
     devices = experts.number // experts.gate.kernel.shape[0]
     return math.ceil(min(experts.exchange_factor, devices) * rows)
 
@@ -68,18 +68,18 @@ def _(experts, rows, y, sizes):
 
 
 def starts(sizes: Array, axis: int) -> Array:
-    """Where groups of these sizes start, which stand one after the other along an axis."""
+    """Returns where consecutive groups of these sizes start along an axis."""
     return jnp.cumsum(sizes, axis) - sizes
 
 
 def exchange(experts: Experts, rows: Array, counts: Array) -> Array:
-    """experts(rows), by the devices that have the experts. counts: rows of each sender for each receiver's experts.
+    """Computes experts(rows) on the devices that have the experts; rows are sorted by expert at both ends.
 
-    Rows are in the order of their experts with the sender, and again with the receiver.
+    counts: rows by [sender, receiver, expert of the receiver].
     """
     me = jax.lax.axis_index(RULES["expert"])
-    sent = starts(counts.sum(axis=2), axis=1)[..., None] + starts(counts, axis=2)  # places with the sender
-    received = starts(counts.sum(axis=0), axis=1) + starts(counts, axis=0)  # and with the receiver
+    sent = starts(counts.sum(axis=2), axis=1)[..., None] + starts(counts, axis=2)  # places at the sender
+    received = starts(counts.sum(axis=0), axis=1) + starts(counts, axis=0)  # and at the receiver
     away, home = (sent[me], counts[me], received[me]), (received[:, me], counts[:, me], sent[:, me])
     x = send_rows(rows, room(experts, len(rows)), away, home)  # [room, D]
     y = experts(x)
@@ -88,4 +88,4 @@ def exchange(experts: Experts, rows: Array, counts: Array) -> Array:
 
 @provide("exchange")
 def sizes(counts) -> Array:
-    return counts[:, jax.lax.axis_index(RULES["expert"])].sum(axis=0)  # rows for each of the experts at hand
+    return counts[:, jax.lax.axis_index(RULES["expert"])].sum(axis=0)  # rows for each of this device's experts

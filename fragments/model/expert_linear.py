@@ -1,4 +1,4 @@
-"""The linear maps of experts, and the feed-forwards that they make."""
+"""The linear maps of experts, and their feed-forwards."""
 
 import jax
 import jax.numpy as jnp
@@ -13,7 +13,7 @@ requires("experts")
 
 
 class ExpertLinear(nnx.Module):
-    """A linear map for each expert, of rows that are grouped by their expert."""
+    """A linear map for each expert, applied to rows grouped by expert."""
 
     def __init__(self, shape: tuple[int, int, int], axes: tuple[str, ...], std: float, rngs: nnx.Rngs):
         self.kernel = nnx.Param(std * jax.random.normal(rngs.params(), shape), axes=axes)
@@ -28,11 +28,11 @@ class ExpertLinear(nnx.Module):
 
 
 class Experts(nnx.Module):
-    """down(activation(gate(x), up(x))) of each expert."""
+    """Computes down(activation(gate(x), up(x))) for each expert."""
 
     def __init__(self, config: Config, rngs: nnx.Rngs):
         D, E, F, std = config.width, config.experts, config.expert_width, config.init_std
-        self.number = E  # in all: in a shard_map, a device may have the kernels of some
+        self.number = E  # in total; in a shard_map, a device may have the kernels of some
         self.gate = ExpertLinear((E, D, F), ("expert", "expert_embed", "expert_mlp"), std, rngs)
         self.up = ExpertLinear((E, D, F), ("expert", "expert_embed", "expert_mlp"), std, rngs)
         self.down = ExpertLinear((E, F, D), ("expert", "expert_mlp", "expert_embed"), std, rngs)
@@ -47,16 +47,16 @@ class Experts(nnx.Module):
 
 
 def gather(experts: Experts, axes: tuple[str, ...], dtype: str) -> Experts:
-    """On one device: the experts whole along these logical axes, sent in the dtype that they are used in.
+    """Gathers the experts along these logical axes, sent in the dtype of the computation.
 
-    Backwards, a device gets the sums of the gradients of its own part, in the dtype of the parameters.
+    The backward pass reduce-scatters their gradients, in the dtype of the parameters.
     """
 
     def whole(p):
         with point("gather.sent", p, dtype):
             sent = dtype
         split = {axis for name in p.axes for axis in RULES.get(name, ())}
-        # gradients are summed over the others last, when a device has those of its own part alone
+        # gradients are summed over the other axes last, once each device has only those of its own part
         y = jax.lax.pcast(p.get_value(), tuple(axis for axis in RULES["batch"] if axis not in split), to="varying")
         for place, name in enumerate(p.axes):
             if name in axes:

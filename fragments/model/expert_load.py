@@ -1,4 +1,4 @@
-"""How many tokens each expert gets, as a metric."""
+"""Load of each expert, as a metric."""
 
 import jax
 import jax.numpy as jnp
@@ -9,19 +9,19 @@ from generator.language.roles import Config
 
 
 def sum_tokens(x: Array, segment_ids: Array | None) -> Array:
-    """The sum of x [B, T, E] over tokens, padding left out, in fp32: [E]."""
+    """Sums x [B, T, E] over tokens, without padding, in fp32: [E]."""
     if segment_ids is not None:
         x = jnp.where((segment_ids > 0)[..., None], x, 0)
     return jnp.sum(x, axis=(0, 1), dtype=jnp.float32)
 
 
 def join_layers(values: Array | tuple) -> Array:
-    """What all layers gave, an array [E] of each stacked in scans over layers and periods: [L, E]."""
+    """Concatenates the values [E] of all layers, stacked by scans over layers and periods, to [L, E]."""
     return jnp.concatenate([x.reshape(-1, x.shape[-1]) for x in jax.tree.leaves(values)])
 
 
 def routed_tokens(load: Array, config: Config) -> Array:
-    """The tokens that made up this load [L, E], in all layers together; at least 1."""
+    """Returns the number of tokens behind a load [L, E], over all layers; at least 1."""
     return jnp.maximum(load.sum() / config.experts_per_token, 1)
 
 
@@ -39,5 +39,5 @@ def _(sums, expert_load):
 
 @splice("train_step.metrics")
 def _(metrics, sums):
-    # of the expert with the most tokens, in multiples of the mean
+    # load of the busiest expert, as a multiple of the mean
     metrics["train/expert_load"] = sums["expert_load"].max() / sums["expert_load"].mean()

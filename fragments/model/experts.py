@@ -1,4 +1,4 @@
-"""Mixture of experts: each token goes to the few experts that a router chooses.
+"""Mixture of experts: a router sends each token to a few experts.
 
 Source: Shazeer et al. 2017, arXiv 1701.06538.
 """
@@ -15,7 +15,7 @@ from generator.language.roles import RULES, Experts, Linear, dispatch
 
 class Config:
     experts: int  # experts in a layer
-    experts_per_token: int  # experts that each token goes to
+    experts_per_token: int  # experts that each token is routed to
     expert_width: int  # inner size of an expert
 
 
@@ -26,9 +26,9 @@ def _(config, problems):
 
 
 def apply_experts(experts: Experts, x: Array, weights: Array, chosen: Array) -> Array:
-    """The sum of what the chosen experts make of each token. x [B, T, D]; weights, chosen [B, T, A] -> [B, T, D].
+    """Sums the weighted outputs of the chosen experts: x [B, T, D]; weights, chosen [B, T, A] -> [B, T, D].
 
-    Each device takes its own tokens apart: see dispatch.
+    Each device dispatches its own tokens.
     """
     mesh = jax.sharding.get_abstract_mesh()
     if mesh.empty:
@@ -46,7 +46,7 @@ def apply_experts(experts: Experts, x: Array, weights: Array, chosen: Array) -> 
 
 
 class MixtureOfExperts(nnx.Module):
-    """A router, and the experts that it sends tokens to."""
+    """A router and its experts."""
 
     def __init__(self, config: Config, rngs: nnx.Rngs):
         D, E = config.width, config.experts
@@ -56,7 +56,7 @@ class MixtureOfExperts(nnx.Module):
         point("MixtureOfExperts.parameters", config, rngs)
 
     def __call__(self, x: Array) -> Array:
-        with jax.default_matmul_precision("highest"):  # in fp32 on TPUs too, and backwards
+        with jax.default_matmul_precision("highest"):  # in fp32 on TPUs too, in both passes
             logits = self.router(x.astype(jnp.float32))  # [B, T, E]
         with point("MixtureOfExperts.scores", logits):
             scores = jax.nn.softmax(logits)  # [B, T, E]

@@ -1,4 +1,4 @@
-"""Feed-forwards of several widths in one model: each is made with its own."""
+"""Feed-forwards of several widths in one model."""
 
 from generator.language import provide, requires, splice
 

@@ -1,4 +1,4 @@
-"""The first layers have a dense feed-forward, the others experts.
+"""Dense feed-forwards in the first layers, experts in the others.
 
 Source: DeepSeek-AI 2024, arXiv 2412.19437, section 4.2.
 """

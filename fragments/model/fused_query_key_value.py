@@ -1,4 +1,4 @@
-"""Query, key and value by one product.
+"""Query, key and value from one product.
 
 Source: Radford et al. 2019, "Language Models are Unsupervised Multitask Learners" (its released code).
 """

@@ -1,4 +1,4 @@
-"""GELU, in its approximation by tanh, as the activation of the gate.
+"""GELU, approximated by tanh, as the activation of the gate.
 
 Source: Shazeer 2020, arXiv 2002.05202; Hendrycks and Gimpel 2016, arXiv 1606.08415, section 2.
 """

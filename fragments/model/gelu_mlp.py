@@ -1,4 +1,4 @@
-"""Feed-forward with a GELU, in its approximation by tanh.
+"""Feed-forward with a GELU, approximated by tanh.
 
 Source: Hendrycks and Gimpel 2016, arXiv 1606.08415, section 2.
 """
@@ -22,7 +22,7 @@ def _():
 
 
 class FeedForward(nnx.Module):
-    """down(activation(up(x)))."""
+    """Computes down(activation(up(x)))."""
 
     def __init__(self, config: Config, rngs: nnx.Rngs):
         D, F = config.width, config.mlp_width

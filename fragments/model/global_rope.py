@@ -1,4 +1,4 @@
-"""Rotation by angles of their own, scaled linearly, in the layers that attend to everything.
+"""Rotary angles of their own, scaled linearly, in layers with full attention.
 
 Source: Gemma Team 2025, arXiv 2503.19786, section 2; Chen et al. 2023, arXiv 2306.15595, section 3.2 (scaling).
 """
@@ -10,8 +10,8 @@ from generator.language.roles import rotary_angles
 
 
 class Config:
-    global_rope_theta: float = 1_000_000.0  # base of the rotation frequencies in layers that attend to everything
-    global_rope_factor: float = 1.0  # their angles are divided by it, so that longer sequences rotate no further
+    global_rope_theta: float = 1_000_000.0  # base of the rotation frequencies in layers with full attention
+    global_rope_factor: float = 1.0  # divides their angles, so that longer sequences rotate no further
 
 
 @provide("Decoder.hidden")

@@ -1,4 +1,4 @@
-"""Multi-head latent attention: the keys and values of all heads are made from one small latent for each token.
+"""Multi-head latent attention: keys and values of all heads are projected from one small latent for each token.
 
 Source: DeepSeek-AI 2024, arXiv 2405.04434, section 2.1.
 """
@@ -17,21 +17,21 @@ excludes("grouped_queries", "multi_head")
 
 class Config:
     heads: int  # attention heads
-    nope_size: int  # size of the part of a query or key head that is not rotated
-    rope_size: int  # size of the part that is rotated, which all heads share in their keys
+    nope_size: int  # size of the part of a query or key head without rotation
+    rope_size: int  # size of the rotated part, which is shared by the keys of all heads
     value_size: int  # size of a value head
-    kv_rank: int  # size of the latent that keys and values are made from
+    kv_rank: int  # size of the latent of keys and values
 
     @property
     def head_size(self) -> int:
-        """The size of a query or key head."""
+        """Returns the size of a query or key head."""
         return self.nope_size + self.rope_size
 
 
 class Attention(nnx.Module):
     """Attention with latents. More letters in shapes: R latent, C and P parts of H without and with rotation, U value.
 
-    A cache holds the latent and the rotated key of each token, not the keys and values of its heads.
+    The KV cache holds the latent and the rotated key of each token, not the keys and values of its heads.
     """
 
     def __init__(self, config: Config, rngs: nnx.Rngs):
@@ -41,7 +41,7 @@ class Attention(nnx.Module):
         with point("Attention.query", config, D, N, H, std, rngs):
             self.query = Linear("BTD,DNH->BTNH", (D, N, H), ("embed", "heads", "head_size"), std, rngs)
         self.latent = Linear("BTD,DR->BTR", (D, R + P), ("embed", "latent"), std, rngs)
-        self.latent_norm = Norm(R, 1e-6)  # of its own, whatever the other norms add
+        self.latent_norm = Norm(R, 1e-6)  # its own epsilon
         self.key_value = Linear("BTR,RNH->BTNH", (R, N, C + U), ("embed", "heads", "head_size"), std, rngs)
         self.out = Linear("BTNU,NUD->BTD", (N, U, D), ("heads", "head_size", "embed"), std, rngs)
         point("Attention.parameters", config, rngs)
@@ -63,7 +63,7 @@ class Attention(nnx.Module):
 
 
 def rotate_end(x: Array, angles: Array) -> Array:
-    """Rotates the last pairs of a head, as many as there are angles. x [B, T, N, H], angles [B, T, P/2]."""
+    """Rotates the last P numbers of each head: x [B, T, N, H], angles [B, T, P/2]."""
     size = 2 * angles.shape[-1]
     return jnp.concatenate([x[..., :-size], rotate(x[..., -size:], angles)], axis=-1)
 
@@ -94,15 +94,15 @@ def _(k, v):
 
 
 def attend_latents(q: Array, cache: Cache, pages: Pages, kernel: Array, positions: Array) -> Array:
-    """Attention of q [B, T, N, H] over latents; kernel [R, N, C + U] makes keys and values of them.
+    """Computes attention of q [B, T, N, H] over latents, which kernel [R, N, C + U] projects to keys and values.
 
-    A product with a key that is made from a latent is one of the query, mapped the other way, with the latent itself.
-    So the heads share what they attend to. Values are made at the end.
+    The projection of keys is absorbed into the query, so that all heads attend to the latents themselves; values are
+    projected at the end.
     """
     H, R, P = q.shape[-1], kernel.shape[0], cache.key.shape[-1]
     to_key, to_value = jnp.split(kernel.astype(q.dtype), [H - P], axis=-1)  # [R, N, C], [R, N, U]
     q_latent = jnp.einsum("BTNC,RNC->BTNR", q[..., :-P], to_key)
-    q = jnp.concatenate([q_latent, q[..., -P:]], axis=-1) * ((R + P) / H) ** 0.5  # the scale is that of H numbers
+    q = jnp.concatenate([q_latent, q[..., -P:]], axis=-1) * ((R + P) / H) ** 0.5  # divided by the root of R + P below
     key, value = cache.key.astype(q.dtype), cache.value.astype(q.dtype)
     shared = cache._replace(key=jnp.concatenate([value, key], axis=-1))  # [B, T, 1, R + P]
     return jnp.einsum("BTNR,RNU->BTNU", attend_cached(q, shared, pages, positions), to_value)
@@ -168,4 +168,4 @@ def _(config):
 @splice("hf.export")
 def _(hf):
     hf.pop("low_rank_query")
-    hf.setdefault("q_lora_rank", None)  # left out, it would be that of the released model
+    hf.setdefault("q_lora_rank", None)  # if absent, transformers takes that of the released model

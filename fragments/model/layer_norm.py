@@ -1,4 +1,4 @@
-"""Layer norm: the root-mean-square norm of what is left when the mean is taken off.
+"""Layer norm: the root-mean-square norm of centred values.
 
 Source: Ba et al. 2016, arXiv 1607.06450, section 3.
 """

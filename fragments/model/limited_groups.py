@@ -1,4 +1,4 @@
-"""Experts in groups: a token goes to experts of its best groups only.
+"""Group-limited routing: a token is routed to experts of its best groups only.
 
 Source: DeepSeek-AI 2024, arXiv 2412.19437, section 2.1.2 (node-limited routing).
 """
@@ -28,7 +28,7 @@ def _(config, problems):
 
 
 def keep_groups(ranks: Array, groups: int, kept: int) -> Array:
-    """Ranks [B, T, E], -inf outside of the `kept` groups whose best two experts have the largest sums."""
+    """Masks ranks [B, T, E] with -inf outside the `kept` groups whose two best experts have the largest sums."""
     members = ranks.reshape(*ranks.shape[:-1], groups, -1)  # [B, T, G, E/G]
     _, best = jax.lax.top_k(jax.lax.top_k(members, 2)[0].sum(axis=-1), kept)  # [B, T, kept]
     is_kept = jnp.any(best[..., None] == jnp.arange(groups), axis=-2)  # [B, T, G]

@@ -13,10 +13,10 @@ class Config:
 
 
 def product(equation: str, x: Array, kernel: Array, dtype: str | None = None) -> Array:
-    """jnp.einsum(equation, x, kernel) of operands in the dtype of x, the result in `dtype` or that of x.
+    """Computes jnp.einsum(equation, x, kernel) with operands in the dtype of x, and the result in `dtype` or that of x.
 
-    The kernel's gradient is summed in the dtype of the kernel, over tokens and over devices. Its operands are in the
-    order that is faster on CPUs: XLA transposes the first of them, and fuses into that what made it.
+    The kernel's gradient is summed over tokens and devices in the dtype of the kernel. Its operands are in the order
+    that is faster on CPUs, where XLA transposes the first and fuses its producer into that.
     """
     inputs, weights, outputs = equation.replace("->", ",").split(",")
 
@@ -32,12 +32,12 @@ def product(equation: str, x: Array, kernel: Array, dtype: str | None = None) ->
 
 
 def add_bias(y: Array, bias: Array) -> Array:
-    """y + bias in the dtype of y; the gradient of the bias is summed in its own, as each row has a cast for itself."""
+    """Adds a bias in the dtype of y; casts it after the broadcast, so that its gradient is summed in its own dtype."""
     return y + jnp.broadcast_to(bias, y.shape).astype(y.dtype)
 
 
 class Linear(nnx.Module):
-    """y = einsum(x, kernel): the kernel is kept in fp32 and used in the dtype of x.
+    """Computes y = einsum(x, kernel); the kernel is stored in fp32 and used in the dtype of x.
 
     Args:
         equation: of jnp.einsum, from x and the kernel to y.

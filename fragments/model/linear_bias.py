@@ -11,7 +11,7 @@ from generator.language.roles import add_bias
 def _(self, equation, shape, axes):
     letters, y = equation.split(",")[1].split("->")
     sizes = [size for letter, size in zip(letters, shape, strict=True) if letter in y]
-    self.bias = nnx.Param(jnp.zeros(sizes), axes=axes[-1:])  # one axis is named: like a vector, it does not decay
+    self.bias = nnx.Param(jnp.zeros(sizes), axes=axes[-1:])  # one named axis, like a vector: no weight decay
 
 
 @splice("Linear.output")

@@ -1,4 +1,4 @@
-"""Load-balancing loss: all experts of a layer shall get as many tokens.
+"""Load-balancing loss: draws the experts of a layer towards equal numbers of tokens.
 
 Source: Shazeer et al. 2017, arXiv 1701.06538; Fedus et al. 2022, arXiv 2101.03961, section 2.2.
 """
@@ -30,16 +30,16 @@ def _(scores, segment_ids):
 
 @splice("loss.terms", after="expert_load")
 def _(total, sums, batch_sums, expert_scores, config):
-    whole = batch_sums or sums  # of all of the batch, of which this may be a microbatch
+    whole = batch_sums or sums  # of the whole batch, of which this may be a microbatch
     load, score = whole["expert_load"], join_layers(expert_scores)  # [L, E]
-    # of each layer by itself, and the mean over layers, so that its weight holds for any number of them
+    # a mean over layers, so that its weight does not depend on their number
     balance = jnp.sum(load * score) * load.size / routed_tokens(load, config) ** 2
     total += config.load_balance * balance * whole["targets"]
 
 
 @splice("test_train.accumulated", "test_train.mean", optional=True)
 def _(config):
-    config = dataclasses.replace(config, load_balance=1.0)  # large, so that a balance of parts would show
+    config = dataclasses.replace(config, load_balance=1.0)  # large enough to show a balance of microbatches
 
 
 @splice("hf.sizes")

@@ -1,4 +1,4 @@
-"""Logits times a constant.
+"""Logits multiplied by a constant.
 
 Source: Yang et al. 2022, arXiv 2203.03466, table 8.
 """
@@ -7,7 +7,7 @@ from generator.language import proceed, splice
 
 
 class Config:
-    logit_scale: float  # by which the logits are multiplied
+    logit_scale: float  # factor of the logits
 
 
 @splice("Embedding.parameters")

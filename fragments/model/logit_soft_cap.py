@@ -1,4 +1,4 @@
-"""Logits capped softly.
+"""Soft cap on logits.
 
 Source: Gemma Team 2024, arXiv 2408.00118, section 2; Bello et al. 2016, arXiv 1611.09940.
 """
@@ -9,7 +9,7 @@ from generator.language import proceed, splice
 
 
 class Config:
-    logit_soft_cap: float  # logits approach it, and its negative, but never pass it
+    logit_soft_cap: float  # bound on the absolute value of logits
 
 
 @splice("Embedding.parameters")

@@ -1,8 +1,7 @@
-"""Rotary frequencies divided by factors of their own, others in texts longer than the original context.
+"""LongRoPE: factors for each rotary frequency, with others for sequences beyond the original context.
 
-Each text has the factors of its own length: in training that of its document, or of the piece of one that a row holds;
-in an engine that of all its tokens so far, as in `generate` of transformers, so that a text which outgrows the original
-context is read again.
+The length that counts is that of the document, or of its piece in a row, in training, and of all tokens so far in an
+engine, which prefills a sequence again when it outgrows the original context, as `generate` of transformers does.
 
 Source: Ding et al. 2024, arXiv 2402.13753, section 3.
 """
@@ -19,8 +18,8 @@ requires("scaled_rope", "rope_scale")
 
 
 class Config:
-    rope_original_context: int = 4096  # tokens of the sequences that the frequencies were made for
-    rope_short_factors: tuple[float, ...]  # divide the frequencies in texts up to that length
+    rope_original_context: int = 4096  # context length of pretraining, in tokens
+    rope_short_factors: tuple[float, ...]  # divide the frequencies in sequences up to that length
     rope_long_factors: tuple[float, ...]  # divide the frequencies in longer ones
 
 
@@ -38,17 +37,17 @@ def _(config, problems, size):
             problems.append(f"rope factors {factors}: must be {size // 2}, one for each pair of numbers of a head")
 
 
-def text_lengths(positions: Array) -> Array:
-    """Tokens of the text that each token belongs to, [B, T]; positions [B, T] go up by one within a text."""
+def sequence_lengths(positions: Array) -> Array:
+    """Returns the length of each token's sequence, [B, T]; positions [B, T] go up by one within a sequence."""
     places = jnp.arange(positions.shape[1])
     is_last = jnp.diff(positions, append=positions[:, -1:]) != 1
-    last = jax.lax.cummin(jnp.where(is_last, places, places[-1]), axis=1, reverse=True)  # of its text
+    last = jax.lax.cummin(jnp.where(is_last, places, places[-1]), axis=1, reverse=True)  # of its sequence
     return positions + last - places + 1
 
 
 @provide("Decoder.hidden", optional=True)
 def uses_long(positions, config) -> Array:
-    return text_lengths(positions) > config.rope_original_context  # [B, T]
+    return sequence_lengths(positions) > config.rope_original_context  # [B, T]
 
 
 @provide("Decoder.hidden")
@@ -59,12 +58,12 @@ def rope_factors(uses_long, config) -> Array:
 
 @splice("Attention.heads", before="rope")
 def _(angles, rope_factors):
-    angles = angles / rope_factors  # of the text that each token belongs to
+    angles = angles / rope_factors  # of each token's sequence
 
 
 @splice("Attention.parameters")
 def _(self, config):
-    # what is rotated grows with the context, as softmax over more keys is flatter
+    # queries and keys grow with the context, as the softmax over more keys is flatter
     stretch = max(config.context_length / config.rope_original_context, 1.0)
     self.rope_scale = math.sqrt(1 + math.log(stretch) / math.log(config.rope_original_context))
 
@@ -80,7 +79,7 @@ def _():
 def _(hf):
     hf.setdefault("original_max_position_embeddings", 4096)
     if hf.get("rope_scaling.factor") == hf["max_position_embeddings"] / hf["original_max_position_embeddings"]:
-        del hf["rope_scaling.factor"]  # which the two say
+        del hf["rope_scaling.factor"]  # implied by the two lengths
     for name in "rope_scaling.short_factor", "rope_scaling.long_factor":
         hf[name] = tuple(map(float, hf.get(name, ())))
 

@@ -1,4 +1,4 @@
-"""Low-rank adaptation: thin matrices beside each projection learn, and all other parameters stay as they are.
+"""Low-rank adaptation: trains thin matrices beside each projection, with all other parameters frozen.
 
 Source: Hu et al. 2021, arXiv 2106.09685, section 4.
 """
@@ -32,12 +32,12 @@ excludes("muon")
 
 class Config:
     lora_rank: int = 8  # inner size of an adapter
-    lora_alpha: float = 16.0  # what an adapter gives is scaled by lora_alpha / lora_rank
+    lora_alpha: float = 16.0  # lora_alpha / lora_rank scales the output of an adapter
     lora_targets: str = "all"  # names of the projections with adapters, such as query,value; all: every one
 
 
 class Adapter(nnx.Module):
-    """Two thin matrices beside a kernel: scale * up(down(x)), which is zero at first."""
+    """Computes scale * up(down(x)) with two thin matrices beside a kernel, zero at first."""
 
     def __init__(self, linear: Linear, config: Config, rngs: nnx.Rngs):
         x, kernel, y = linear.equation.replace("->", ",").split(",")
@@ -60,12 +60,12 @@ class Adapter(nnx.Module):
         return self.scale * product(self.equations[1], inner, self.up.get_value())
 
     def product(self) -> Array:
-        """What the adapter adds to the kernel, in its shape."""
+        """Returns what the adapter adds to the kernel, in its shape."""
         return self.scale * jnp.einsum(self.merged, self.down[...], self.up[...])
 
 
 def projections(model: Decoder, targets: str = "all") -> Iterator[tuple[str, Linear]]:
-    """The name of each projection among the targets, and the projection."""
+    """Yields the name and module of each projection among the targets."""
     for path, module in nnx.iter_modules(model):
         if hasattr(module, "adapter") and {"all", path[-1]} & set(targets.split(",")):
             yield path[-1], module
@@ -77,7 +77,7 @@ def add_adapters(model: Decoder, config: Config, rngs: nnx.Rngs) -> None:
 
 
 def merge_adapters(model: Decoder) -> Decoder:
-    """The model without adapters: each is added into the kernel beside it, when that is read."""
+    """Returns the model without adapters: each is added to its kernel when that is read."""
 
     def read(name: str) -> np.ndarray:
         adapter = jax.tree.map(lambda x: jnp.asarray(np.asarray(x)), adapters[name])
@@ -95,12 +95,12 @@ def merge_adapters(model: Decoder) -> Decoder:
 
 
 def adapters_of(model: Decoder) -> nnx.State:
-    """The parameters that learn."""
+    """Returns the trainable parameters."""
     return nnx.state(model, nnx.LoRAParam)
 
 
 def start_adapters(arrays: dict[str, Array]) -> dict[str, Array]:
-    """Values to start from for the adapters among named arrays."""
+    """Returns initial values for the adapters among named arrays."""
 
     def start(name: str, shape: tuple[int, ...]) -> Array:
         if name.endswith(".up"):
@@ -111,7 +111,7 @@ def start_adapters(arrays: dict[str, Array]) -> dict[str, Array]:
 
 
 def with_adapters(model: Decoder, adapters: nnx.State) -> Decoder:
-    """The model with other values in its adapters."""
+    """Returns the model with other values in its adapters."""
     graph, _, base = nnx.split(model, nnx.LoRAParam, ...)
     return nnx.merge(graph, adapters, base)
 
@@ -135,13 +135,13 @@ def _(kernel, linear):
 
 @splice("ExpertLinear.parameters", optional=True)
 def _(self):
-    self.equation = "RI,EIO->RO"  # of a row and the kernel of its expert
+    self.equation = "RI,EIO->RO"  # for a row and the kernel of its expert
     self.adapter: Adapter | None = nnx.data(None)
 
 
 @splice("ExpertLinear.kernel", optional=True)
 def _(self, kernel):
-    if self.adapter is not None:  # added here, as the products of experts go over all rows at once
+    if self.adapter is not None:  # merged, as products of experts take all rows at once
         kernel = kernel + self.adapter.product().astype(kernel.dtype)
 
 
@@ -183,7 +183,7 @@ def _(config):
 
 @splice("Checkpoints.save", before="empty_stacks")
 def _(arrays, step):
-    if step == 0:  # imported weights: what adapters they get, the run that continues from them decides
+    if step == 0:  # imported weights: the run that continues from them decides on adapters
         arrays = {name: x for name, x in arrays.items() if ".adapter." not in name}
 
 
@@ -213,13 +213,13 @@ def _(model):
 
 @splice("flops.products")
 def _(products):
-    # forward, and back to what comes before, but no gradient of kernels; adapters are small and left out
+    # forward and backward, without gradients of kernels; adapters are small and not counted
     products = {name: 2 / 3 * parameters for name, parameters in products.items()}
 
 
 @splice("test_checkpoint.split", "test_huggingface.parameters", optional=True)
 def _(arrays):
-    arrays = {name: x for name, x in arrays.items() if ".adapter." not in name}  # whose inner size is on no axis
+    arrays = {name: x for name, x in arrays.items() if ".adapter." not in name}  # whose inner axis has no name
 
 
 @splice("test_checkpoint.imported", optional=True)
@@ -231,7 +231,7 @@ def _(found, expected):
 
 @splice("test_huggingface.round_trip", "test_huggingface.command_line", "test_reference.imported", optional=True)
 def _(ours, theirs, again, model):
-    # what was exported has the adapters in its kernels; adapters that begin anew add nothing to them
+    # exported kernels include the adapters; new adapters add nothing
     ours, theirs = (
         {name: x for name, x in named_arrays(merge_adapters(x)).items() if ".adapter." not in name}
         for x in (again, model)
@@ -245,7 +245,7 @@ def _(gradient):
 
 @splice("test_train.by_heart", optional=True)
 def _(config, state):
-    # a head of small weights, which does not learn, can be sure of no token
+    # a frozen head with small weights cannot be certain of any token
     state = new_state(dataclasses.replace(config, init_std=0.3))
 
 

@@ -1,4 +1,4 @@
-"""Queries by way of a latent of their own.
+"""Queries projected from a latent of their own.
 
 Source: DeepSeek-AI 2024, arXiv 2405.04434, section 2.1.2.
 """
@@ -10,7 +10,7 @@ requires("latent_attention")
 
 
 class Config:
-    query_rank: int  # size of the latent that queries are made from
+    query_rank: int  # size of the latent of queries
 
 
 @splice("Attention.query")

@@ -11,5 +11,5 @@ excludes("grouped_queries")
 class Config:
     @property
     def kv_heads(self) -> int:
-        """As many key and value heads as query heads."""
+        """Returns the number of query heads: each has a key and a value head."""
         return self.heads

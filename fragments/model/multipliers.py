@@ -7,10 +7,10 @@ from generator.language import proceed, splice
 
 
 class Config:
-    embedding_multiplier: float = 1.0  # of the embeddings
-    residual_multiplier: float = 1.0  # of what attention and feed-forward add to the residual
-    attention_multiplier: float  # of the scores, in place of one over the root of the head size
-    logit_divisor: float = 1.0  # of the logits
+    embedding_multiplier: float = 1.0  # factor of the embeddings
+    residual_multiplier: float = 1.0  # factor of what attention and feed-forward add to the residual
+    attention_multiplier: float  # factor of the scores, in place of head_size**-0.5
+    logit_divisor: float = 1.0  # divides the logits
 
 
 @splice("Embedding.parameters")

@@ -1,4 +1,4 @@
-"""Attention to all tokens, where the model type has a sliding window too."""
+"""Full attention in a model type that can have a sliding window."""
 
 from generator.language import excludes, splice
 
@@ -8,7 +8,7 @@ excludes("sliding_window")
 @splice("hf.complete")
 def _(hf):
     if not hf.get("use_sliding_window", True):
-        for name in "sliding_window", "max_window_layers":  # which then say nothing
+        for name in "sliding_window", "max_window_layers":  # unused then
             hf.pop(name, None)
 
 

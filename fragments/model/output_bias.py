@@ -1,4 +1,4 @@
-"""A bias on what attention gives back to the residual."""
+"""Bias of the output projection of attention."""
 
 import jax.numpy as jnp
 from flax import nnx

@@ -1,4 +1,4 @@
-"""Residual block whose attention and feed-forward stand side by side.
+"""Parallel residual block.
 
 Source: Chowdhery et al. 2022, arXiv 2204.02311, section 2.
 """
@@ -11,7 +11,7 @@ from generator.language.roles import Attention, Config, FeedForward, Norm, shard
 
 
 class Block(nnx.Module):
-    """Attention and feed-forward on one normed residual, both added to it."""
+    """Adds attention and feed-forward of the same normed input to the residual stream."""
 
     def __init__(self, config: Config, rngs: nnx.Rngs):
         self.norm = Norm(config.width, config.norm_epsilon)

@@ -1,4 +1,4 @@
-"""Rotation of the first part of each head only.
+"""Rotary embedding of only the first part of each head.
 
 Source: Black et al. 2022, arXiv 2204.06745, section 2.1.
 """
@@ -13,7 +13,7 @@ requires("rope")
 
 
 class Config:
-    rotated_share: float  # of each head that is rotated
+    rotated_share: float  # share of each head that is rotated
 
 
 @splice("check_config.bounds")
@@ -28,7 +28,7 @@ def _(size, config):
 
 @splice("check_config.rotated")
 def _(size, config):
-    # of an odd number, the last is rotated with its neighbour
+    # the last of an odd number is rotated with its neighbour
     size = int(config.head_size * config.rotated_share + 1) // 2 * 2
 
 
@@ -39,7 +39,7 @@ def _(config, problems, size):
 
 
 def rotate_part(x: Array, angles: Array) -> Array:
-    """Rotates the first pairs of a head, as many as there are angles. x [B, T, N, H], angles [B, T, R/2]."""
+    """Rotates the first R numbers of each head: x [B, T, N, H], angles [B, T, R/2]."""
     size = 2 * angles.shape[-1]
     return jnp.concatenate([rotate(x[..., :size], angles), x[..., size:]], axis=-1)
 

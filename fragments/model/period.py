@@ -1,4 +1,4 @@
-"""Layers that repeat with a period, written out: a scan goes over the periods."""
+"""A period of different layers, over which the model scans."""
 
 from flax import nnx
 from jax import Array
@@ -8,7 +8,7 @@ from generator.language.roles import Config
 
 
 class Period(nnx.Module):
-    """The layers that repeat, one after the other."""
+    """Applies the layers of one period in turn."""
 
     def __init__(self, config: Config, rngs: nnx.Rngs):
         for layer in layers.period:

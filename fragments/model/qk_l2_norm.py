@@ -1,6 +1,6 @@
-"""Query and key heads divided by their root mean square after the rotation, without parameters.
+"""Norm without parameters on query and key heads, after the rotation.
 
-Source: Henry et al. 2020, arXiv 2010.04245; after the rotation and with no scale as in the released code of Llama 4.
+Source: Henry et al. 2020, arXiv 2010.04245; as in the released code of Llama 4.
 """
 
 import jax

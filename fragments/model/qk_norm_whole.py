@@ -1,4 +1,4 @@
-"""Norms over the whole query and the whole key, all heads together.
+"""Norms over the whole query and the whole key, across heads.
 
 Source: Muennighoff et al. 2024, arXiv 2409.02060, section 4.2.4.
 """

@@ -12,7 +12,7 @@ from generator.language.roles import add_bias
 
 @splice("Attention.parameters")
 def _(self, config):
-    # one axis is named: like vectors, they do not decay
+    # one named axis, like vectors: no weight decay
     self.query_bias = nnx.Param(jnp.zeros((config.heads, config.head_size)), axes=("head_size",))
     self.key_bias = nnx.Param(jnp.zeros((config.kv_heads, config.head_size)), axes=("head_size",))
     self.value_bias = nnx.Param(jnp.zeros((config.kv_heads, config.head_size)), axes=("head_size",))

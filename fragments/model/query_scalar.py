@@ -1,4 +1,4 @@
-"""Attention scores divided by the root of a number of their own, not of the head size.
+"""Attention scores divided by the root of a setting, in place of the head size.
 
 Source: Gemma Team 2024, arXiv 2408.00118 (its released code).
 """
@@ -7,7 +7,7 @@ from generator.language import splice
 
 
 class Config:
-    query_scalar: int  # scores are divided by its root
+    query_scalar: int  # its root divides the scores
 
 
 @splice("Attention.parameters")

@@ -1,4 +1,4 @@
-"""Queries by a factor, before the kernel divides scores by the root of the head size."""
+"""Scales queries, before `attend` divides scores by the root of the head size."""
 
 from generator.language import requires, splice
 

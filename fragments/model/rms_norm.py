@@ -12,7 +12,7 @@ from generator.language import point, splice
 
 
 class Config:
-    norm_epsilon: float = 1e-5  # added to the mean square before its root is taken
+    norm_epsilon: float = 1e-5  # added to the mean square
 
 
 class Norm(nnx.Module):

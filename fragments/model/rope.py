@@ -23,7 +23,7 @@ def _(config, problems):
 
 
 def rotary_angles(positions: Array, config: Config, theta: float) -> Array:
-    """Angles [B, T, H/2] of the positions [B, T], in fp32: bf16 would round position 257 to 256."""
+    """Computes the angles [B, T, H/2] of positions [B, T] in fp32, as bf16 would round position 257 to 256."""
     with point("rotary_angles.size", config):
         size = config.head_size
     frequencies = theta ** (-jnp.arange(0, size, 2, dtype=jnp.float32) / size)  # [H/2]
@@ -32,7 +32,7 @@ def rotary_angles(positions: Array, config: Config, theta: float) -> Array:
 
 
 def rotate(x: Array, angles: Array) -> Array:
-    """Rotates each pair of numbers of a head by its angle. x [B, T, N, H], angles [B, T, H/2]."""
+    """Rotates pairs of numbers of each head: x [B, T, N, H], angles [B, T, H/2]."""
     sin, cos = jnp.sin(angles)[:, :, None], jnp.cos(angles)[:, :, None]  # [B, T, 1, H/2]
     point("rotate.scale", sin, cos)
     with point("rotate.rotated", x, sin, cos):

@@ -1,4 +1,4 @@
-"""Rotary frequencies of a larger base: slow rotations are stretched by alpha, the fastest stays as it is.
+"""NTK-aware rotary frequencies: alpha stretches the slowest, and leaves the fastest as it is.
 
 Source: Tencent Hunyuan 2024, arXiv 2411.02265 (its released code); bloc97 2023, NTK-aware scaled RoPE.
 """
@@ -11,12 +11,12 @@ requires("scaled_rope")
 
 
 class Config:
-    rope_alpha: float = 1.0  # by which the slowest rotation is stretched
+    rope_alpha: float = 1.0  # divides the slowest frequency
 
 
 @splice("rotary_angles.frequencies")
 def _(frequencies, config):
-    slowness = jnp.arange(len(frequencies)) / max(len(frequencies) - 1, 1)  # of the fastest 0, of the slowest 1
+    slowness = jnp.arange(len(frequencies)) / max(len(frequencies) - 1, 1)  # fastest: 0, slowest: 1
     frequencies = frequencies * config.rope_alpha**-slowness
 
 

@@ -1,4 +1,4 @@
-"""Rotary embedding of neighbours: each even number of a head and the one after it are a pair.
+"""Interleaved rotary embedding: pairs are neighbours, x[2 i] and x[2 i + 1].
 
 Source: Su et al. 2021, arXiv 2104.09864, section 3.4.2, equation 34.
 """

@@ -1,4 +1,4 @@
-"""Rotary angles as of positions that are divided by a factor.
+"""Linear scaling of the rotary embedding: positions divided by a factor.
 
 Source: Chen et al. 2023, arXiv 2306.15595, section 3.2.
 """
@@ -9,7 +9,7 @@ requires("scaled_rope")
 
 
 class Config:
-    rope_factor: float = 4.0  # by which positions are divided
+    rope_factor: float = 4.0  # divides positions
 
 
 @splice("rotary_angles.frequencies")

@@ -1,6 +1,6 @@
-"""Rotary frequencies for contexts beyond the original one: long waves are stretched, short ones stay.
+"""Rotary frequencies for longer contexts: long waves are stretched, short ones kept.
 
-Source: Grattafiori et al. 2024, arXiv 2407.21783, section 3.4.2; its numbers are those of the released models.
+Source: Grattafiori et al. 2024, arXiv 2407.21783, section 3.4.2; numbers of the released models.
 """
 
 import jax.numpy as jnp
@@ -11,10 +11,10 @@ requires("scaled_rope")
 
 
 class Config:
-    rope_factor: float = 8.0  # by which waves are stretched that turn rope_low_turns times or less
-    rope_low_turns: float = 1.0  # turns in the original context
-    rope_high_turns: float = 4.0  # turns in the original context, from which on waves stay as they are
-    rope_original_context: int = 8192  # tokens of the sequences that the frequencies were made for
+    rope_factor: float = 8.0  # stretches waves with at most rope_low_turns turns
+    rope_low_turns: float = 1.0  # turns in the original context, up to which waves are fully stretched
+    rope_high_turns: float = 4.0  # turns in the original context, from which on waves are kept
+    rope_original_context: int = 8192  # context length of pretraining, in tokens
 
 
 @splice("check_config.together")

@@ -1,4 +1,4 @@
-"""A rotary embedding that scales what it rotates: scores grow with its square, as softmax over more keys is flatter.
+"""Scale of the rotary embedding: scores grow with its square, as the softmax over more keys is flatter.
 
 Source: Peng et al. 2023, arXiv 2309.00071, section 3.4.
 """

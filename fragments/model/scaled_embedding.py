@@ -1,4 +1,4 @@
-"""Embeddings times the root of their width.
+"""Embeddings multiplied by the root of their width.
 
 Source: Vaswani et al. 2017, arXiv 1706.03762, section 3.4.
 """

@@ -1,4 +1,4 @@
-"""Experts that are given each token times its weight, in place of weights on what they make of it.
+"""Routing weights on the inputs of experts, in place of their outputs.
 
 Source: Meta 2025, https://ai.meta.com/blog/llama-4-multimodal-intelligence (its released code).
 """

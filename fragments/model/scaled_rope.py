@@ -1,4 +1,4 @@
-"""Settings of a rotary embedding whose frequencies are scaled: a table of their own in config.json."""
+"""The rope_scaling table of config.json."""
 
 from generator.language import requires, splice
 

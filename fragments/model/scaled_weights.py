@@ -1,4 +1,4 @@
-"""Weights of the chosen experts times a constant.
+"""Weights of the chosen experts multiplied by a constant.
 
 Source: DeepSeek-AI 2024, arXiv 2412.19437 (its released code).
 """

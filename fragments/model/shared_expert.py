@@ -1,4 +1,4 @@
-"""Shared experts: a feed-forward that every token goes to, beside the experts that a router chooses.
+"""Shared experts: a feed-forward for every token, beside the routed experts.
 
 Source: Dai et al. 2024, arXiv 2401.06066, section 3.2.
 """
@@ -10,7 +10,7 @@ requires("experts", "feed_forward_width")
 
 
 class Config:
-    shared_experts: int = 1  # experts that every token goes to: together one feed-forward
+    shared_experts: int = 1  # experts for every token, as one feed-forward
 
 
 @splice("MixtureOfExperts.parameters")

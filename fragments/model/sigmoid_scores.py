@@ -1,4 +1,4 @@
-"""Scores of experts by a sigmoid: each expert is scored by itself.
+"""Sigmoid scores of experts, each independent of the others.
 
 Source: DeepSeek-AI 2024, arXiv 2412.19437, section 2.1.2.
 """

@@ -1,4 +1,4 @@
-"""Weights of the chosen experts that are the sigmoids of their logits.
+"""Sigmoids of the logits as weights of the chosen experts.
 
 Source: Meta 2025, https://ai.meta.com/blog/llama-4-multimodal-intelligence (its released code).
 """

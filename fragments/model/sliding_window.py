@@ -1,4 +1,4 @@
-"""Sliding window: a token sees the nearest tokens only.
+"""Sliding-window attention: a token sees only the nearest tokens before it.
 
 Source: Beltagy et al. 2020, arXiv 2004.05150, section 3.1.
 """
@@ -13,27 +13,27 @@ from jax.experimental.pallas.ops.tpu import splash_attention as splash
 from generator.language import layers, proceed, provide, setting, splice
 from generator.language.roles import UNSEEN
 
-EVERYTHING = 2**30  # the window of a layer that sees all tokens
+EVERYTHING = 2**30  # the window of a layer with full attention
 
 
 class Config:
-    window: int  # tokens that a token sees, itself among them
+    window: int  # tokens that a token sees, with itself
 
 
-def near_layers(config: Config) -> np.ndarray:
-    """Whether each layer has a window, [L], in the order in which scans go over them."""
+def window_layers(config: Config) -> np.ndarray:
+    """Returns whether each layer has a window, [L], in the order of the scans."""
     kinds = layers.stacked(lambda group: group.count), layers.stacked(lambda group: group.window)
     counts, windows = map(jax.tree.leaves, kinds)
     return np.repeat(np.array(windows) < EVERYTHING, counts)
 
 
-def seen_at_most(config: Config) -> int:
-    """Tokens that a token sees in such a layer, itself among them."""
+def window_size(config: Config) -> int:
+    """Returns how many tokens a token sees in a layer with a window, with itself."""
     return config.window
 
 
-def oldest_seen(config: Config, position: int) -> int:
-    """The first position that a token at this one sees there."""
+def window_start(config: Config, position: int) -> int:
+    """Returns the first position that a token at `position` sees in a layer with a window."""
     return max(position - config.window + 1, 0)
 
 
@@ -57,7 +57,7 @@ def _(add_block, sums, blocks, before, n, pages, total, context, window):
     if setting("read_to_the_end"):
         proceed()
     else:
-        oldest = jnp.min(before, where=before >= 0, initial=UNSEEN) - window + 1  # place that any token sees
+        oldest = jnp.min(before, where=before >= 0, initial=UNSEEN) - window + 1  # first place that any token sees
         first = jnp.maximum(oldest, 0) // (n * pages.key.shape[2])
         total, context = jax.lax.fori_loop(first, blocks, add_block, sums)[1:]
 
@@ -89,7 +89,7 @@ def _(seen, t):
 
 @splice("flops.keys")
 def _(keys, config):
-    length = config.sequence_length  # keys on average, twice: the full convention counts the future as well
+    length = config.sequence_length  # below, twice the mean number of keys: the full convention counts the future too
     keys = layers.sum(lambda layer: min(layer.window, length) * (2 - min(layer.window, length) / length))
 
 

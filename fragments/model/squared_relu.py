@@ -1,4 +1,4 @@
-"""Squared ReLU as the activation of a feed-forward without a gate.
+"""Squared ReLU in a feed-forward without a gate.
 
 Source: So et al. 2021, arXiv 2109.08668, section 3.1.
 """

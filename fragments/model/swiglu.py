@@ -17,7 +17,7 @@ class Config:
 
 
 class FeedForward(nnx.Module):
-    """down(activation(gate(x)) * up(x))."""
+    """Computes down(activation(gate(x)) * up(x))."""
 
     def __init__(self, config: Config, rngs: nnx.Rngs):
         with point("FeedForward.sizes", config):

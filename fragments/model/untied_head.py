@@ -1,4 +1,4 @@
-"""Output head with weights of its own."""
+"""Untied output head."""
 
 import jax
 from flax import nnx

@@ -1,6 +1,6 @@
-"""Experts whole on the devices of mesh_tensor: these have the same tokens, and each adds what its own experts make.
+"""Expert parallelism over mesh_tensor: its devices have the same tokens, and each adds the output of its own experts.
 
-Else each has a part of the inner width of every expert. So a step of few tokens multiplies by fewer, wider kernels.
+The alternative is to split the inner width of every expert. A step of few tokens gets fewer, wider kernels this way.
 
 Source: DeepSeek-AI 2024, arXiv 2412.19437, section 3.4.2 (decoding, each device with some of the experts).
 """
@@ -13,7 +13,7 @@ from generator.language import excludes, requires, splice
 from generator.language.roles import RULES, Experts, dispatch, gather, gather_whole
 
 requires("dropless")
-excludes("expert_exchange")  # by which experts stay along the axis of tokens
+excludes("expert_exchange")  # which keeps experts apart along the axis of tokens
 
 
 @splice("dropless.spread", optional=True)
@@ -22,9 +22,9 @@ def _(specs, summands, spread):
 
 
 def own_and_dispatch(experts: Experts, x: Array, weights: Array, chosen: Array) -> Array:
-    """`dispatch` to those experts that lie on this device of mesh_tensor: the summand of these."""
+    """Dispatches to the experts of this device of mesh_tensor; returns their partial sum."""
     experts = gather(experts, ("expert", "expert_embed"), x.dtype)
-    experts.number = experts.gate.kernel.shape[0]  # of those at hand
+    experts.number = experts.gate.kernel.shape[0]  # on this device
     x, weights = jax.lax.pcast((x, weights), RULES["mlp"], to="varying")  # gradients of tokens are summed over devices
     own = chosen - experts.number * jax.lax.axis_index(RULES["mlp"])
     is_own = (own >= 0) & (own < experts.number)
@@ -33,11 +33,11 @@ def own_and_dispatch(experts: Experts, x: Array, weights: Array, chosen: Array) 
 
 @splice("dispatch.experts")
 def _(experts, rows, y, sizes):
-    is_own = (jnp.arange(len(rows)) < sizes.sum())[:, None]  # those for the experts of others come last
+    is_own = (jnp.arange(len(rows)) < sizes.sum())[:, None]  # rows for other devices' experts come last
     y = jnp.where(is_own, experts(jnp.where(is_own, rows, 0)), 0)
 
 
 @splice("gather.along", optional=True)
 def _(y, place, name, sent):
-    tokens = tuple(axis for axis in RULES[name] if axis in RULES["batch"])  # along which devices have other tokens
+    tokens = tuple(axis for axis in RULES[name] if axis in RULES["batch"])  # along which devices have different tokens
     y = gather_whole(y, tokens, place, sent)

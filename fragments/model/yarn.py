@@ -1,4 +1,4 @@
-"""YaRN: rotary frequencies for contexts beyond the original one, stretched where they turn slowly.
+"""YaRN: rotary frequencies for longer contexts, stretched where they are low.
 
 Source: Peng et al. 2023, arXiv 2309.00071, sections 3.2 and 3.4.
 """
@@ -13,11 +13,11 @@ requires("scaled_rope", "rope_scale")
 
 
 class Config:
-    rope_factor: float = 4.0  # by which waves are stretched that turn rope_slow_turns times or less
-    rope_fast_turns: float = 32.0  # turns in the original context, from which on waves stay as they are
-    rope_slow_turns: float = 1.0  # turns in the original context
-    rope_original_context: int = 4096  # tokens of the sequences that the frequencies were made for
-    rope_scale: float = 1.0  # of queries and keys
+    rope_factor: float = 4.0  # stretches waves with at most rope_slow_turns turns
+    rope_fast_turns: float = 32.0  # turns in the original context, from which on waves are kept
+    rope_slow_turns: float = 1.0  # turns in the original context, up to which waves are fully stretched
+    rope_original_context: int = 4096  # context length of pretraining, in tokens
+    rope_scale: float = 1.0  # factor of queries and keys
 
 
 @splice("check_config.bounds")
@@ -34,7 +34,7 @@ def _(config, problems):
 @splice("rotary_angles.frequencies")
 def _(frequencies, config, theta):
     pairs = len(frequencies)
-    # the pairs that turn so often in the original context, counted from the fastest
+    # indices of the pairs with so many turns in the original context
     fast, slow = (
         pairs * math.log(config.rope_original_context / (2 * math.pi * turns), theta)
         for turns in (config.rope_fast_turns, config.rope_slow_turns)

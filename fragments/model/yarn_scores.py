@@ -1,4 +1,4 @@
-"""YaRN with scores that grow for whole queries and keys, not only for the part that is rotated.
+"""YaRN with a scale on whole scores, not only on the rotated part.
 
 Source: DeepSeek-AI 2024, arXiv 2405.04434, section 3.1.4 (its released code).
 """
@@ -11,7 +11,7 @@ requires("yarn")
 
 
 class Config:
-    rope_mscale: float = 1.0  # scores grow by (0.1 rope_mscale log(rope_factor) + 1)**2; 0: not
+    rope_mscale: float = 1.0  # scores are scaled by (0.1 rope_mscale log(rope_factor) + 1)**2
 
 
 @splice("check_config.bounds")
@@ -39,7 +39,7 @@ def _(hf):
     for scale in "rope_scaling.mscale", "rope_scaling.mscale_all_dim":
         hf[scale] = hf.get(scale) or 0.0
     if hf["rope_scaling.mscale"]:
-        hf.setdefault("rope_scaling.attention_factor", 1.0)  # the ratio of two that are the same
+        hf.setdefault("rope_scaling.attention_factor", 1.0)  # the ratio of two equal scales
     else:
         proceed()
 

@@ -1,4 +1,4 @@
-"""Norms whose parameter is how far their scale is from 1.
+"""Zero-centred norms: the parameter is the scale minus 1.
 
 Source: Gemma Team 2024, arXiv 2403.08295 (its released code).
 """

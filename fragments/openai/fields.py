@@ -1,4 +1,4 @@
-"""What a client may ask for, in OpenAI's words."""
+"""Fields of requests, as in OpenAI's API."""
 
 import hashlib
 from typing import Annotated, Any
@@ -11,7 +11,7 @@ from generator.language.roles import (
     ChatTemplate,
     FileTokenizer,
     Piece,
-    Sampling,
+    SamplingParams,
     completion_logprobs,
 )
 
@@ -27,10 +27,10 @@ StopText = Annotated[str, Meta(min_length=1, max_length=256)]
 Token = Annotated[int, Meta(ge=0, le=2**31 - 1)]
 
 
-IGNORED = {"user", "metadata", "store", "service_tier", "safety_identifier"}  # change no answer
+IGNORED = {"user", "metadata", "store", "service_tier", "safety_identifier"}  # have no effect on answers
 
 
-# what is refused, but where it asks for what is done anyway
+# fields that are refused unless they have these values, which ask for nothing
 NEUTRAL = {
     "best_of": 1,
     "suffix": "",
@@ -43,7 +43,7 @@ NEUTRAL = {
 
 
 class Refusal(Exception):
-    """What a client is told in place of an answer."""
+    """An error response."""
 
     def __init__(self, status: int, message: str, param: str | None = None, code: str | None = None):
         super().__init__(message)
@@ -54,12 +54,12 @@ class Refusal(Exception):
 
 class StreamOptions(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     include_usage: bool = False
-    continuous_usage_stats: bool = False  # the usage so far in each chunk, as in vLLM
-    include_obfuscation: bool = False  # no chunk is padded, whatever is said
+    continuous_usage_stats: bool = False  # usage so far in each chunk, as in vLLM
+    include_obfuscation: bool = False  # accepted, but chunks are never padded
 
 
 class Fields(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
-    """What both kinds of request have."""
+    """Fields of both kinds of request."""
 
     model: str = ""
     max_tokens: Count | None = None
@@ -89,15 +89,15 @@ class Fields(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
         return [self.stop] if isinstance(self.stop, str) else self.stop
 
     def salt(self, key: str) -> bytes:
-        """Whose pages a request may find in the cache: those of the same server's key, and salt or cache key."""
+        """Returns the salt of a request's cached prefixes, from its API key, cache_salt and prompt_cache_key."""
         given = key, self.cache_salt, self.prompt_cache_key
         return hashlib.blake2b(msgspec.json.encode(given), digest_size=16).digest() if any(given) else b""
 
-    def sampling(self, seed: int, room: int, vocab_size: int, special: dict[str, int]) -> Sampling:
-        """Of one choice, after whose prompt there is room for so many tokens; `special` tokens may be stop strings."""
+    def sampling(self, seed: int, room: int, vocab_size: int, special: dict[str, int]) -> SamplingParams:
+        """Returns the settings of one choice, with room for so many tokens; stop strings may be `special` tokens."""
         same = "temperature", "min_p", "presence_penalty", "frequency_penalty", "repetition_penalty", "ignore_eos"
-        ends = [special[stop] for stop in self.stops if stop in special]  # which no text shows
-        return Sampling(
+        ends = [special[stop] for stop in self.stops if stop in special]  # which do not appear in the text
+        return SamplingParams(
             **{name: getattr(self, name) for name in (*same, "min_tokens", "logit_bias")},
             max_tokens=self.max_completion_tokens or self.max_tokens or max(room, 1),
             stop_token_ids=(*self.stop_token_ids, *ends),
@@ -110,7 +110,7 @@ class Fields(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
 
 
 class Completion(Fields, kw_only=True):
-    """Of /v1/completions."""
+    """A request to /v1/completions."""
 
     PREFIX, OBJECT, CHUNK = "cmpl", "text_completion", "text_completion"
     offered = ()  # tools
@@ -122,7 +122,7 @@ class Completion(Fields, kw_only=True):
 
     @property
     def likeliest(self) -> int | None:
-        """The likeliest tokens to give with each token, None for no log-probabilities at all."""
+        """Returns how many of the likeliest tokens to return at each place; None: no log-probabilities."""
         return self.logprobs
 
     @property
@@ -130,26 +130,26 @@ class Completion(Fields, kw_only=True):
         one = isinstance(self.prompt, str) or all(isinstance(part, int) for part in self.prompt)
         prompts: list[Any] = [self.prompt] if one else self.prompt
         if any(prompt == [] or isinstance(prompt, int) for prompt in prompts):
-            raise Refusal(400, "prompt: give a text, tokens, or a list of either, and no empty list", "prompt")
+            raise Refusal(400, "prompt: give a text, token ids, or a list of either, none of them empty", "prompt")
         return prompts
 
     def encode(
         self, tokenizer: ByteTokenizer | FileTokenizer, template: ChatTemplate | None, room: int, most: int
     ) -> list[list[int]]:
-        """The tokens of each prompt; special tokens in a text are read as such, as vLLM does.
+        """Tokenizes each prompt, with special tokens as such, as vLLM does.
 
-        What cannot fit is refused before it is read.
+        Refuses what cannot fit before it is tokenized.
 
         Args:
-            room: tokens that fit into the context, and
-            most: bytes that so many tokens have at most.
+            room: tokens that fit into the context.
+            most: upper bound on the bytes of so many tokens.
         """
         texts = [prompt for prompt in self.prompts if isinstance(prompt, str)]
         if any(len(text.encode()) > most for text in texts):
-            raise Refusal(400, f"the prompt has more bytes than fit into the context: at most {most:,} do", "prompt")
+            raise Refusal(400, f"the prompt has more bytes than fit into the context, {most:,}", "prompt")
         return [tokenizer.encode_prompt(p) or [tokenizer.eos] if isinstance(p, str) else p for p in self.prompts]
 
     def describe(self, piece: Piece, tokenizer: ByteTokenizer | FileTokenizer) -> dict[str, Any]:
-        """What a choice says of a piece."""
+        """Formats a piece of a choice."""
         scores = completion_logprobs(piece.scores, tokenizer) if self.likeliest is not None else None
         return {"text": piece.text, "logprobs": scores}

@@ -1,4 +1,4 @@
-"""Chats: messages, tools, and how a request is read."""
+"""Chat requests: messages and tools; and the parsing of requests."""
 
 import json
 import re
@@ -39,7 +39,7 @@ class ToolCall(msgspec.Struct, forbid_unknown_fields=True):
     function: CalledFunction
     id: str = ""
     type: Literal["function"] = "function"
-    index: int = 0  # as streams have it
+    index: int = 0  # in streams
 
 
 class ChatMessage(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
@@ -52,7 +52,7 @@ class ChatMessage(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True
     annotations: Annotated[list[Any], Meta(max_length=0)] = []
 
     def for_template(self) -> dict[str, Any]:
-        """As chat templates read it: a text, and arguments of calls that are no text."""
+        """Returns the message as chat templates expect it: content as text, arguments of calls parsed."""
         message = msgspec.to_builtins(self)
         if isinstance(self.content, list):
             message["content"] = "".join(part.text for part in self.content)
@@ -62,7 +62,7 @@ class ChatMessage(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True
             try:
                 call["function"]["arguments"] = json.loads(call["function"].get("arguments", "{}"))
             except ValueError:
-                pass  # of a model, which may have made a mistake: the template gets its text
+                pass  # invalid JSON from a model: the template gets the text
         return message
 
 
@@ -78,7 +78,7 @@ class Tool(msgspec.Struct, forbid_unknown_fields=True):
 
 
 class Chat(Fields):
-    """Of /v1/chat/completions."""
+    """A request to /v1/chat/completions."""
 
     PREFIX, OBJECT, CHUNK = "chatcmpl", "chat.completion", "chat.completion.chunk"
     echo, prompts = False, (None,)
@@ -98,28 +98,28 @@ class Chat(Fields):
 
     @property
     def offered(self) -> list[dict[str, Any]]:
-        """The tools that may be called."""
+        """Returns the tools that may be called."""
         return self.tools if self.tool_choice == "auto" else []
 
     def encode(
         self, tokenizer: ByteTokenizer | FileTokenizer, template: ChatTemplate | None, room: int, most: int
     ) -> list[list[int]]:
         if template is None:
-            raise Refusal(400, "the tokenizer has no chat template: ask /v1/completions", "messages")
+            raise Refusal(400, "the tokenizer has no chat template: use /v1/completions", "messages")
         if len(self.messages) > room:
-            raise Refusal(400, f"there are more messages than the context has tokens, {room}", "messages")
+            raise Refusal(400, f"there are more messages than tokens in the context, {room}", "messages")
         for tool in self.tools:
             try:
                 msgspec.convert(tool, Tool)
             except msgspec.ValidationError as error:
                 raise Refusal(400, f"tools: {error}", "tools") from None
         if self.offered and not template.reads("tools"):
-            raise Refusal(400, "the chat template has no place for tools", "tools")
+            raise Refusal(400, "the chat template does not support tools", "tools")
         if own := self.chat_template_kwargs.keys() & {"messages", "tools", "add_generation_prompt", *template.names}:
-            raise Refusal(400, f"chat_template_kwargs: {min(own)} is not set by them", "chat_template_kwargs")
+            raise Refusal(400, f"chat_template_kwargs: must not set {min(own)}", "chat_template_kwargs")
         last = self.messages[-1]
         if self.continue_final_message and (self.add_generation_prompt or last.role != "assistant"):
-            words = "give a last message of the assistant, and add_generation_prompt false"
+            words = "needs a last message of the assistant, and add_generation_prompt false"
             raise Refusal(400, f"continue_final_message: {words}", "continue_final_message")
         try:
             return [
@@ -132,8 +132,8 @@ class Chat(Fields):
                     self.chat_template_kwargs,
                 )
             ]
-        except (TemplateError, RecursionError) as error:  # the second of what is nested too deeply
-            raise Refusal(400, f"the chat template does not take these messages: {error}", "messages") from None
+        except (TemplateError, RecursionError) as error:  # RecursionError: nested too deeply
+            raise Refusal(400, f"the chat template rejects these messages: {error}", "messages") from None
 
     def describe(self, piece: Piece, tokenizer: ByteTokenizer | FileTokenizer) -> dict[str, Any]:
         scores = chat_logprobs(piece.scores, tokenizer) if self.likeliest is not None else None
@@ -146,7 +146,7 @@ class Chat(Fields):
 
 
 def given(value: Any) -> Any:
-    """What a client said; what is null is as if it was left out, but where a schema may mean it."""
+    """Drops null fields, except where a schema may contain null."""
     if isinstance(value, list):
         return [given(part) if isinstance(part, (dict, list)) else part for part in value]
     kept = "parameters", "chat_template_kwargs"
@@ -158,14 +158,14 @@ def given(value: Any) -> Any:
 
 
 def with_defaults(kind: type[Completion | Chat], defaults: dict[str, float]) -> type[Completion | Chat]:
-    """The same kind of request, with other values for fields that a client leaves out."""
+    """Returns the same kind of request with other defaults."""
     types = typing.get_type_hints(kind, include_extras=True)
     fields = [(name, types[name], value) for name, value in defaults.items()]
     return msgspec.defstruct(kind.__name__, fields, bases=(kind,), kw_only=True, forbid_unknown_fields=True)
 
 
 def read_fields(content: bytes, kind: type[Completion | Chat]) -> Completion | Chat:
-    """A request from its JSON, as a Completion or a Chat."""
+    """Parses a request from JSON."""
     try:
         found = msgspec.json.decode(content)
         if isinstance(found, dict):
@@ -173,9 +173,9 @@ def read_fields(content: bytes, kind: type[Completion | Chat]) -> Completion | C
             found = {key: x for key, x in told.items() if key not in NEUTRAL or x != NEUTRAL[key]}
             point("read_fields.found", found, kind)
             for key in found.keys() & NEUTRAL:
-                raise Refusal(400, f"{key}: {json.dumps(NEUTRAL[key])} alone is taken, as nothing else is done", key)
+                raise Refusal(400, f"{key}: only {json.dumps(NEUTRAL[key])} is supported", key)
         return msgspec.convert(found, kind, str_keys=True)
     except (msgspec.MsgspecError, UnicodeError, RecursionError) as error:
         param = re.search(r"(?:\$\.|\$\[\.\.\.\] - at `\$\.|field `)(\w+)", str(error))
-        what = "" if isinstance(error, msgspec.ValidationError) else "this is no JSON of UTF-8: "
+        what = "" if isinstance(error, msgspec.ValidationError) else "not valid UTF-8 JSON: "
         raise Refusal(400, f"{what}{error}", param and param[1]) from None

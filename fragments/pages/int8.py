@@ -1,6 +1,6 @@
-"""Keys and values of 8 bits, where an engine asks for it: each head of a token has a scale of its own.
+"""KV cache in int8, if the engine asks for it, with a scale for each head of each token.
 
-Source: Dettmers et al. 2022, arXiv 2208.07339, section 2.1 (8 bits, with a scale for each vector).
+Source: Dettmers et al. 2022, arXiv 2208.07339, section 2.1 (int8 with a scale for each vector).
 """
 
 import dataclasses
@@ -13,7 +13,7 @@ from jax import Array
 @jax.tree_util.register_dataclass
 @dataclasses.dataclass(frozen=True)
 class Int8Heads:
-    """Vectors of 8 bits, in the place of an array of heads."""
+    """Vectors in int8, which stand in for an array of heads."""
 
     numbers: Array  # int8, [..., H]
     scale: Array  # fp32, [...]: of each vector
@@ -26,12 +26,12 @@ class Int8Heads:
         return Int8Heads(self.numbers[places], self.scale[places])
 
     def astype(self, dtype: object) -> Array:
-        """The vectors as a product takes them."""
+        """Returns the dequantized vectors."""
         return (self.numbers * self.scale[..., None]).astype(dtype)
 
 
 def heads_in_int8(heads: Array) -> Int8Heads:
-    """The nearest of 255 numbers, of which the largest of each vector is the first or the last."""
+    """Quantizes heads [..., H] symmetrically: the largest absolute value of each vector becomes 127."""
     heads = heads.astype(jnp.float32)
     scale = jnp.maximum(jnp.abs(heads).max(axis=-1), 1e-30) / 127
     return Int8Heads(jnp.rint(heads / scale[..., None]).astype(jnp.int8), scale)

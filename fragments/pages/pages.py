@@ -1,6 +1,6 @@
-"""Keys and values of many texts, in pages of a pool.
+"""The KV cache: keys and values of many sequences, in pages of one pool.
 
-Source: Kwon et al. 2023, arXiv 2309.06180 (pages); Dao et al. 2022, arXiv 2205.14135 (softmax by blocks of keys).
+Source: Kwon et al. 2023, arXiv 2309.06180 (paged attention); Dao et al. 2022, arXiv 2205.14135 (online softmax).
 """
 
 from typing import Any, NamedTuple
@@ -13,30 +13,30 @@ from jax import Array
 from generator.language import emit, layers, point, proceed, provide, setting, splice
 from generator.language.roles import Config, Int8Heads, heads_in_int8, shard
 
-UNSEEN = 2**30  # a position that is later than that of any query
+UNSEEN = 2**30  # a position after that of any query
 
 
 class Cache(NamedTuple):
-    """One layer, as a model with pages sees it."""
+    """The KV cache of one layer: where its pages begin, and the new keys and values of a step."""
 
-    first: Array  # [] int32, of its pages in the pool; [L] in a model
-    key: Array | Int8Heads | None = None  # [B, T, K, H], of the tokens that go through it now, as pages have them
+    first: Array  # [] int32, the layer's first page in the pool; [L] for a stack of layers
+    key: Array | Int8Heads | None = None  # [B, T, K, H], of this step's tokens, in the pool's format
     value: Array | Int8Heads | None = None
 
 
 class Pages(NamedTuple):
-    """The pool of pages, and where in it the texts are that go through the model now."""
+    """The pool of pages, and the block tables of the sequences in a step."""
 
-    key: Array | Int8Heads  # [P, K, S, H]: those of one layer after those of another, each of S positions
+    key: Array | Int8Heads  # [P, K, S, H]: P pages of S positions, layer after layer
     value: Array | Int8Heads
-    tables: Array  # int32: the M pages of each text, in order, as each layer counts its own; 0 is never seen
+    block_tables: Array  # [B, M] int32: the pages of each sequence, counted from its layer's first; 0 is never read
 
     def write(self, cache: "Cache", positions: Array) -> "Pages":
-        """The pages with the keys and values that a model returned, at positions [B, T]; below 0 is padding."""
+        """Returns the pages with a step's keys and values written at positions [B, T]; negative ones are padding."""
         size, key, value = self.key.shape[2], self.key, self.value
         for new in jax.tree.leaves(cache, is_leaf=lambda x: isinstance(x, Cache)):
             with point("Pages.page", new, positions, size):
-                page = jnp.take_along_axis(self.tables, jnp.maximum(positions, 0) // size, axis=1)
+                page = jnp.take_along_axis(self.block_tables, jnp.maximum(positions, 0) // size, axis=1)
             page, slot = jnp.where(positions < 0, 0, page), positions % size  # [B, T]
             page = new.first[:, None, None] + page  # [L, B, T]
             with point("Pages.write", page, slot):
@@ -46,12 +46,12 @@ class Pages(NamedTuple):
 
 
 def put(pool: Array | Int8Heads, at: tuple[Any, ...], x: Array | Int8Heads) -> Array | Int8Heads:
-    """The pool with x at these places."""
+    """Writes x to the pool at an index."""
     return jax.tree.map(lambda pool, x: pool.at[at].set(x), pool, x)
 
 
 def layers_in_pool(config: Config, pages: int) -> Cache:
-    """The layers of a model, of which each has so many pages."""
+    """Returns the caches of a model's layers, each of which has `pages` pages."""
     counts, structure = jax.tree.flatten(layers.stacked(lambda group: group.count))
     with point("layers_in_pool.kinds", config, pages, counts):
         firsts = np.split(pages * np.arange(config.layers, dtype=np.int32), np.cumsum(counts)[:-1])
@@ -60,7 +60,7 @@ def layers_in_pool(config: Config, pages: int) -> Cache:
 
 
 def empty_pages(config: Config, pages: int, size: int, int8: bool) -> tuple[Array | Int8Heads, ...]:
-    """Keys and values of a pool that has so many pages for each layer, each of `size` positions: all zero."""
+    """Returns a zeroed pool of keys and of values: `pages` pages of `size` positions for each layer."""
     with point("empty_pages.count", config, pages):
         count = config.layers * pages
     with point("empty_pages.shape", config, count, size):
@@ -74,39 +74,39 @@ def empty_pages(config: Config, pages: int, size: int, int8: bool) -> tuple[Arra
 
 
 def as_in_pages(x: Array, pool: Array | Int8Heads) -> Array | Int8Heads:
-    """Keys or values [B, T, K, H] of a layer as its pages have them."""
+    """Converts keys or values [B, T, K, H] to the pool's format."""
     point("as_in_pages.heads", x, pool)
     return heads_in_int8(x) if isinstance(pool, Int8Heads) else x
 
 
-def pages_at_a_time(size: int) -> int:
-    """Pages of `size` positions that attention reads at a time, where there are so many."""
-    return max(setting("keys_at_a_time") // size, 1)
+def pages_per_block(size: int) -> int:
+    """Returns how many pages of `size` positions attention reads at a time."""
+    return max(setting("kv_block_tokens") // size, 1)
 
 
-def table_widths(longest: int, size: int) -> list[int]:
-    """Pages that tables can have, for texts of up to `longest` tokens: multiples of those that are read at a time."""
-    if setting("table_widths") == "by four":
+def block_table_widths(longest: int, size: int) -> list[int]:
+    """Returns the widths of block tables, in pages, for up to `longest` tokens: multiples of what is read at a time."""
+    if setting("block_table_widths") == "by four":
         tokens = [512 * 4**i for i in range(16) if 512 * 4**i < longest] + [longest]
     else:
         tokens = [longest]
-    n, widths = pages_at_a_time(size), [-(-length // size) for length in tokens]
+    n, widths = pages_per_block(size), [-(-length // size) for length in tokens]
     return sorted({width if width < n else -(-width // n) * n for width in widths})
 
 
 def attend_cached(q: Array, cache: Cache, pages: Pages, positions: Array) -> Array:
-    """Attention of q [B, T, N, H] at `positions` [B, T] over what the pages hold before the first, and over its own.
+    """Computes attention of q [B, T, N, H] at `positions` [B, T] over the cached tokens and over the step's own.
 
-    Keys come in blocks; the softmax goes along. Own keys are first: each sees itself.
+    Keys are read in blocks, with an online softmax. The step's own come first, as every query sees at least itself.
     """
     point("attend_cached.pages", pages, cache)
     B, T, N, H = q.shape
-    K, n = cache.key.shape[2], min(pages_at_a_time(pages.key.shape[2]), pages.tables.shape[1])
+    K, n = cache.key.shape[2], min(pages_per_block(pages.key.shape[2]), pages.block_tables.shape[1])
     q = (q * H**-0.5).reshape(B, T, K, N // K, H)
-    before = positions[:, :1]  # [B, 1]: so many keys are in the pages
+    before = positions[:, :1]  # [B, 1]: number of cached keys
 
     def add_keys(sums, k, v, places):
-        """Adds keys and values [B, K, C, H] at places [B, C] to the sums, of which the highest score is apart."""
+        """Adds keys and values [B, K, C, H] at places [B, C] to the running maximum, sum and context."""
         highest, total, context = sums
         distance = positions[:, None, :, None] - places[:, None, None]  # [B, 1, T, C]
         visible = distance >= 0
@@ -122,7 +122,7 @@ def attend_cached(q: Array, cache: Cache, pages: Pages, positions: Array) -> Arr
         return highest, total, kept * context + added.reshape(B, N, T, -1)
 
     def add_block(i, sums):
-        table = jax.lax.dynamic_slice_in_dim(pages.tables, i * n, n, axis=1)
+        table = jax.lax.dynamic_slice_in_dim(pages.block_tables, i * n, n, axis=1)
         k, v = (x[cache.first + table].astype(q.dtype).swapaxes(1, 2) for x in (pages.key, pages.value))
         k, v = (x.reshape(B, K, -1, x.shape[-1]) for x in (k, v))  # [B, K, n, S, H] -> [B, K, C, H]
         point("attend_cached.block", k, v)
@@ -135,7 +135,7 @@ def attend_cached(q: Array, cache: Cache, pages: Pages, positions: Array) -> Arr
     own = (x.astype(q.dtype).swapaxes(1, 2) for x in (cache.key, cache.value))
     sums = add_keys(sums, *own, jnp.where(positions < 0, UNSEEN, positions))
     if setting("read_to_the_end"):
-        blocks = pages.tables.shape[1] // n  # all: for how many have keys, the host would wait in each layer
+        blocks = pages.block_tables.shape[1] // n  # all: a bound that depends on data makes the host wait
     else:
         blocks = -(jnp.max(before) // -(n * pages.key.shape[2]))
     with point("attend_cached.loop", add_block, sums, blocks, before, n, pages):

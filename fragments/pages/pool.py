@@ -1,6 +1,6 @@
-"""Which pages of the pool are whose.
+"""Allocation of the KV cache's pages to sequences.
 
-Source: Kwon et al. 2023, arXiv 2309.06180, section 4 (block tables, sharing, counts of references).
+Source: Kwon et al. 2023, arXiv 2309.06180, section 4 (block tables, sharing, reference counts).
 """
 
 import hashlib
@@ -10,45 +10,45 @@ import numpy as np
 
 
 class PagePool:
-    """Pages 1 to `pages` - 1, free or held by texts. A full page is found again by its tokens and all before them."""
+    """Pages 1 to `pages` - 1, free or in use. A full page is found by a digest of its tokens and of all before them."""
 
     def __init__(self, pages: int):
         self.pages = pages
-        self.holders = [0] * pages  # texts that hold a page
-        self.free = dict.fromkeys(range(1, pages))  # in the order in which they are given away
-        self.digests: dict[int, bytes] = {}  # of full pages, held or free
+        self.ref_count = [0] * pages  # sequences that use a page
+        self.free_pages = dict.fromkeys(range(1, pages))  # in the order in which they are allocated
+        self.digests: dict[int, bytes] = {}  # of full pages, in use or free
         self.found: dict[bytes, int] = {}
 
-    def take(self) -> int:
-        """A page that is free, the one that was so for longest: what it had is forgotten."""
-        page = next(iter(self.free))
-        del self.free[page]
+    def allocate(self) -> int:
+        """Allocates the page that has been free for longest, and evicts what it held."""
+        page = next(iter(self.free_pages))
+        del self.free_pages[page]
         if digest := self.digests.pop(page, None):
             del self.found[digest]
-        self.holders[page] = 1
+        self.ref_count[page] = 1
         return page
 
     def share(self, digest: bytes) -> int | None:
-        """The page of that digest, held once more, if there is one."""
+        """Returns the page of that digest, with one more reference, or None if there is none."""
         page = self.found.get(digest)
         if page is not None:
-            self.holders[page] += 1
-            self.free.pop(page, None)
+            self.ref_count[page] += 1
+            self.free_pages.pop(page, None)
         return page
 
-    def give_back(self, pages: Sequence[int]) -> None:
-        """A text's pages, in order: the last ones are the first to be taken again, as fewer texts begin with them."""
+    def free(self, pages: Sequence[int]) -> None:
+        """Drops references to a sequence's pages, in order; the last are evicted first, as fewer prompts share them."""
         for page in reversed(pages):
-            self.holders[page] -= 1
-            if not self.holders[page]:
-                self.free[page] = None
+            self.ref_count[page] -= 1
+            if not self.ref_count[page]:
+                self.free_pages[page] = None
 
-    def name(self, page: int, digest: bytes) -> None:
-        """Says what a full page holds, unless another page holds it too."""
+    def register(self, page: int, digest: bytes) -> None:
+        """Makes a full page findable by its digest, unless another page already is."""
         if digest not in self.found:
             self.found[digest], self.digests[page] = page, digest
 
 
 def page_digest(before: bytes, tokens: Sequence[int]) -> bytes:
-    """Of a full page's tokens and all before them, by the digest of the page before: no text can forge another's."""
+    """Returns the digest of a full page, chained to that of the page before; no prompt can forge another's."""
     return hashlib.blake2b(before + np.array(tokens, np.int32).tobytes(), digest_size=16).digest()

@@ -1,6 +1,6 @@
-"""One token of each text, and the pages before it: a kernel for TPUs.
+"""Paged attention of decode steps: a Pallas kernel for TPUs.
 
-Source: Dao et al. 2022, arXiv 2205.14135 (softmax by blocks of keys); Kwon et al. 2023, arXiv 2309.06180 (pages).
+Source: Dao et al. 2022, arXiv 2205.14135 (online softmax); Kwon et al. 2023, arXiv 2309.06180 (paged attention).
 """
 
 import jax
@@ -14,17 +14,17 @@ from generator.language import excludes, point, requires, splice
 from generator.language.roles import RULES, Cache, Pages, attend_cached
 
 requires("write_rows")  # of TPUs
-excludes("latent_attention", "attention_sinks")  # heads share no keys, and the total starts with a token's own
+excludes("latent_attention", "attention_sinks")  # the kernel knows neither
 
 
 def attend_token(q: Array, cache: Cache, pages: Pages, positions: Array) -> Array:
-    """`attend_cached` of one token of each text: q [B, 1, N, H], positions [B, 1] -> [B, 1, N, H].
+    """Computes `attend_cached` for one token of each sequence: q [B, 1, N, H], positions [B, 1] -> [B, 1, N, H].
 
     Each device runs the kernel on its own heads.
     """
     point("attend_token.pages", pages, cache)
-    before = positions[:, 0]  # [B]: so many keys are in the pages
-    first = jnp.zeros_like(before)  # [B]: the first that is seen
+    before = positions[:, 0]  # [B]: number of cached keys
+    first = jnp.zeros_like(before)  # [B]: first position that is seen
     point("attend_token.first", first, before)
     mesh = jax.sharding.get_abstract_mesh()
     if mesh.empty:
@@ -41,41 +41,41 @@ def attend_token(q: Array, cache: Cache, pages: Pages, positions: Array) -> Arra
 
 
 def attend_pages(q: Array, cache: Cache, pages: Pages, first: Array, before: Array, interpret: bool) -> Array:
-    """`attend_token` on one device: a token sees itself, and the places from `first` on that are below `before`, [B].
+    """Computes `attend_token` on one device: a token sees itself and the positions from `first` [B] below `before` [B].
 
-    The grid goes over texts and blocks of pages. Pallas fetches the pages of a block while the one before is computed,
-    and none that is there already: in place of a block that a token does not see stands one that it sees.
+    The grid goes over sequences and blocks of pages. Pallas fetches a block while the one before is computed, and skips
+    one that is there already: so the index of a block that a token does not see is clipped to one that it sees.
     """
-    (B, _, N, H), (K, S), M = q.shape, pages.key.shape[1:3], pages.tables.shape[1]
-    # pages of a block: keys of 1 MiB in bfloat16 at most; those of two blocks are there at a time, and as many values
+    (B, _, N, H), (K, S), M = q.shape, pages.key.shape[1:3], pages.block_tables.shape[1]
+    # pages in a block: at most 1 MiB of bfloat16 keys; vector memory holds two blocks of keys and two of values
     n = max((n for n in range(1, 17) if M % n == 0 and n * K * S * H <= 2**19), default=1)
     G, C, blocks = N // K, n * S, M // n
     q = (q * H**-0.5).reshape(B, K, G, H)
     key, value = (x.astype(q.dtype).swapaxes(1, 2) for x in (cache.key, cache.value))  # [B, K, 1, H]
     seen = jnp.clip(jnp.arange(blocks), first[:, None] // C, jnp.maximum(before[:, None] - 1, 0) // C)  # [B, M / n]
-    starts = (jnp.arange(B)[:, None] * M + seen * n).ravel()  # of each text's blocks in the tables
+    starts = (jnp.arange(B)[:, None] * M + seen * n).ravel()  # of each block in the flat block tables
 
     def score(q, k):
         scores = jnp.einsum("KGH,KCH->KGC", q, k, preferred_element_type=jnp.float32)
         point("attend_token.scores", scores)
         return scores
 
-    def kernel(tables, starts, first, before, q, own_key, own_value, *refs):
-        """One block of one text. The sums stay on the core until its last block."""
+    def kernel(block_tables, starts, first, before, q, own_key, own_value, *refs):
+        """Computes one block of one sequence; the sums stay in vector memory until its last block."""
         keys, values, (context, highest, total) = refs[:n], refs[n : 2 * n], refs[2 * n :]
-        text, i = pl.program_id(0), pl.program_id(1)
+        sequence, i = pl.program_id(0), pl.program_id(1)
 
         @pl.when(i == 0)
         def _():
             highest[...], total[...] = score(q[0], own_key[0]), jnp.ones((K, G, 1))
             context[0] = jnp.broadcast_to(own_value[0].astype(jnp.float32), (K, G, H))
 
-        @pl.when((i * C < before[text]) & ((i + 1) * C > first[text]))
+        @pl.when((i * C < before[sequence]) & ((i + 1) * C > first[sequence]))
         def _():
             k, v = (jnp.concatenate([page[0].astype(q.dtype) for page in x], axis=1) for x in (keys, values))
             scores = score(q[0], k)  # of keys [K, C, H]: [K, G, C]
             places = i * C + jax.lax.broadcasted_iota(jnp.int32, scores.shape, 2)
-            scores = jnp.where((places >= first[text]) & (places < before[text]), scores, -1e30)
+            scores = jnp.where((places >= first[sequence]) & (places < before[sequence]), scores, -1e30)
             above, highest[...] = highest[...], jnp.maximum(highest[...], scores.max(axis=-1, keepdims=True))
             weights, kept = jnp.exp(scores - highest[...]), jnp.exp(above - highest[...])
             total[...] = kept * total[...] + weights.sum(axis=-1, keepdims=True)
@@ -87,11 +87,11 @@ def attend_pages(q: Array, cache: Cache, pages: Pages, first: Array, before: Arr
             context[0] /= total[...]
 
     def row(*shape):
-        return pl.BlockSpec((1, *shape), lambda text, i, *_: (text, 0, 0, 0))
+        return pl.BlockSpec((1, *shape), lambda sequence, i, *_: (sequence, 0, 0, 0))
 
     def page(j):
-        def place(text, i, tables, starts, *_):
-            return tables[starts[text * blocks + i] + j], 0, 0, 0
+        def place(sequence, i, block_tables, starts, *_):
+            return block_tables[starts[sequence * blocks + i] + j], 0, 0, 0
 
         whole = pl.BlockSpec((1, K, S, H), place)
         scales = pl.BlockSpec((1, K, S), lambda *at: place(*at)[:3])
@@ -112,14 +112,14 @@ def attend_pages(q: Array, cache: Cache, pages: Pages, first: Array, before: Arr
         compiler_params=pltpu.CompilerParams(dimension_semantics=("parallel", "arbitrary")),
         interpret=interpret,
         name="attend_token",
-    )((cache.first + pages.tables).ravel(), starts, first, before, q, key, value, *arrays)
+    )((cache.first + pages.block_tables).ravel(), starts, first, before, q, key, value, *arrays)
     return context.reshape(B, 1, N, H).astype(q.dtype)
 
 
 def attend_padded(q: Array, cache: Cache, pages: Pages, positions: Array) -> Array:
-    """Attention of q [B, T, N, H] as `attend_cached`, over heads that end with zeros."""
+    """Computes `attend_cached` of q [B, T, N, H] over heads padded with zeros to whole lanes."""
     H, lanes = q.shape[-1], pages.key.shape[-1]
-    q = q * (lanes / H) ** 0.5  # scores are divided by the root of the whole
+    q = q * (lanes / H) ** 0.5  # the callee divides scores by the root of the padded size
     q = jnp.pad(q, ((0, 0), (0, 0), (0, 0), (0, lanes - H)))
     if q.shape[1] == 1:
         context = attend_token(q, cache, pages, positions)
@@ -130,7 +130,7 @@ def attend_padded(q: Array, cache: Cache, pages: Pages, positions: Array) -> Arr
 
 @splice("empty_pages.shape")
 def _(config, count, size, shape):
-    lanes = -(-config.head_size // 128) * 128  # as a TPU lays heads out for a kernel, without a copy
+    lanes = -(-config.head_size // 128) * 128  # whole lanes, which a kernel reads without a copy
     shape = count, config.kv_heads, size, lanes
 
 

@@ -1,4 +1,4 @@
-"""Keys and values written to pages in rows of one head each, as TPUs have them in memory."""
+"""Writes to the KV cache one head at a time, in the order in which TPUs keep it in memory."""
 
 import jax.numpy as jnp
 
@@ -7,5 +7,5 @@ from generator.language import splice
 
 @splice("Pages.write")
 def _(self, page, slot, at):
-    heads = jnp.arange(self.key.shape[1])  # each by itself: XLA else copies the pool, in another order
+    heads = jnp.arange(self.key.shape[1])  # one by one: for a slice, XLA would copy the pool
     at = page[..., None], heads, slot[:, :, None]  # [L, B, T, K]

@@ -1,7 +1,6 @@
-"""Chat templates rendered in a process of their own, which has little time and memory.
+"""Rendering of chat templates in a separate process with limits on time and memory.
 
-A template comes with a checkpoint and is a program: Jinja's sandbox keeps it from what is not its own, but not from
-taking minutes or all memory.
+A template is code from a checkpoint: Jinja's sandbox restricts what it can access, but not its time or memory.
 """
 
 import datetime
@@ -29,7 +28,7 @@ def to_json(x: Any, ensure_ascii=False, indent=None, separators=None, sort_keys=
 
 
 def make_environment() -> ImmutableSandboxedEnvironment:
-    """What transformers gives to chat templates."""
+    """Creates the environment that transformers provides to chat templates."""
     environment = ImmutableSandboxedEnvironment(
         trim_blocks=True, lstrip_blocks=True, extensions=["jinja2.ext.loopcontrols"]
     )
@@ -40,16 +39,16 @@ def make_environment() -> ImmutableSandboxedEnvironment:
 
 
 class Templates:
-    """Chat templates by their names."""
+    """Chat templates by name."""
 
     def __init__(self) -> None:
         self.environment, self.compiled = make_environment(), dict[str, jinja2.Template]()
 
     def load(self, texts: dict[str, str]) -> dict[str, list[str]]:
-        """Compiles the templates, and returns the names that each reads."""
+        """Compiles templates, and returns the variables that each reads."""
         found = {}
         for name, text in texts.items():
-            # blocks that transformers knows, and that change no text
+            # blocks of transformers' own, which do not change the text
             text = re.sub(r"({%-?\s*)generation\b", r"\1if true", text)
             text = re.sub(r"({%-?\s*)endgeneration\b", r"\1endif", text)
             self.compiled[name] = self.environment.from_string(text)
@@ -57,28 +56,28 @@ class Templates:
         return found
 
     def render(self, name: str, names: dict[str, Any], most: int) -> str:
-        """The text of a template, of up to `most` characters."""
+        """Renders a template to at most `most` characters."""
         text = self.compiled[name].render(names)
         if len(text) > most:
-            raise OverflowError(f"it makes more than {most:,} characters")
+            raise OverflowError(f"its output has more than {most:,} characters")
         return text
 
 
 def main() -> None:
-    """Answers requests on the connection whose file descriptor is given, each in so many seconds, until it closes."""
+    """Serves a connection, given its file descriptor and a time limit in seconds for each request, until it closes."""
     resource.setrlimit(resource.RLIMIT_AS, (RENDER_MEMORY, RENDER_MEMORY))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     connection, templates = Connection(int(sys.argv[1])), Templates()
-    connection.send_bytes(b"{}")  # has started, which may take longer than any template
+    connection.send_bytes(b"{}")  # ready; starting may take longer than the time limit
     while True:
         try:
             asked = json.loads(connection.recv_bytes())
         except EOFError:
             return
-        signal.alarm(int(sys.argv[2]))  # ends this process
+        signal.alarm(int(sys.argv[2]))  # kills this process
         try:
             reply = {"result": templates.load(asked["texts"]) if "texts" in asked else templates.render(**asked)}
-        except Exception as error:  # whatever a template does
+        except Exception as error:  # templates may raise anything
             reply = {"error": f"{type(error).__name__}: {error}"[:500]}
         signal.alarm(0)
         connection.send_bytes(json.dumps(reply).encode())

@@ -1,4 +1,4 @@
-"""Serving over HTTP, by OpenAI's interface."""
+"""HTTP server with OpenAI's API."""
 
 import asyncio
 import concurrent.futures
@@ -39,10 +39,10 @@ from generator.language.roles import (
     HTTPProtocol,
     InputError,
     Refusal,
-    Sampling,
+    SamplingParams,
     ServeMetrics,
     as_json,
-    default_draws,
+    default_sampling,
     ending_with_messages,
     gate,
     is_address,
@@ -62,31 +62,31 @@ ANSWERED = {"/v1/completions": Completion, "/v1/chat/completions": Chat}
 
 @dataclasses.dataclass(frozen=True)
 class ServeSettings:
-    """Serves a model by OpenAI's HTTP interface: a training run's, or that of a Hugging Face directory."""
+    """Serves the model of a training run or of a Hugging Face directory with OpenAI's HTTP API."""
 
     engine: tyro.conf.OmitArgPrefixes[EngineSettings]
     checkpoint_dir: str = ""  # of the training run
     hf: str = ""  # the Hugging Face directory
-    tokenizer: str = ""  # path of a tokenizer.json, or bytes; "": the one that is kept with the model
-    dtype: Literal["float32", "bfloat16"] | None = None  # of the computation; else as it was trained
-    int8: bool = False  # kernels of layers in 8 bits
-    mesh_tensor: int = 1  # devices that share the heads and the inner feed-forward
-    host: str = "127.0.0.1"  # 0.0.0.0: for other machines too
+    tokenizer: str = ""  # path of a tokenizer.json, or bytes; "": the model's own
+    dtype: Literal["float32", "bfloat16"] | None = None  # of the computation; default: that of training
+    int8: bool = False  # int8 weights
+    mesh_tensor: int = 1  # tensor parallelism: devices that split heads and feed-forwards
+    host: str = "127.0.0.1"  # 0.0.0.0: open to other machines
     port: int = 8000  # 0: a free one
-    model: str = __package__ or ""  # what clients call it
-    api_key: tuple[str, ...] = ()  # of which clients must have one; none: those of SERVE_API_KEY, with commas between
-    without_key: bool = False  # other machines need no key
-    allow_host: tuple[str, ...] = ()  # names of the server beside localhost and its own; *: any
-    allow_origin: tuple[str, ...] = ()  # whose pages may ask, as https://example.org; *: any
-    max_body: int = 4 * 2**20  # bytes of a request
-    client_seconds: int = 30  # for a client to send the head or the body of a request, or to read
-    request_seconds: int = 3600  # for the answer of a request
-    step_seconds: int = 600  # for a step of the engine, after which the server ends
-    drain_seconds: int = 60  # for what runs when SIGTERM comes
+    model: str = __package__ or ""  # its name for clients
+    api_key: tuple[str, ...] = ()  # keys of clients; default: those of SERVE_API_KEY, comma-separated
+    without_key: bool = False  # let other machines in without a key
+    allow_host: tuple[str, ...] = ()  # more names of the server that clients may use; *: any
+    allow_origin: tuple[str, ...] = ()  # origins of web pages that may send requests, like https://example.org; *: any
+    max_body: int = 4 * 2**20  # bytes of a request body
+    client_seconds: int = 30  # time limit for a client to send the head or body of a request, or to read
+    request_seconds: int = 3600  # time limit of an answer
+    step_seconds: int = 600  # time limit of a step, after which the server exits
+    drain_seconds: int = 60  # time for running requests to finish after SIGTERM
 
     @property
     def keys(self) -> tuple[str, ...]:
-        """The keys of clients. InputError: an empty one, or none where other machines get in."""
+        """Returns the keys of clients. Raises InputError for an empty key, or no key if other machines can connect."""
         keys, given = self.api_key, os.environ.get("SERVE_API_KEY")
         keys = keys or (() if given is None else tuple(given.split(",")))
         if not all(key.strip() for key in keys):
@@ -98,7 +98,7 @@ class ServeSettings:
 
 
 class Server:
-    """Answers HTTP requests with what the engine makes of them."""
+    """Routes HTTP requests to the engine."""
 
     def __init__(self, settings: ServeSettings, engine: EngineThread, tokenizer: ByteTokenizer | FileTokenizer):
         self.settings, self.engine, self.tokenizer, self.keys = settings, engine, tokenizer, settings.keys
@@ -108,15 +108,15 @@ class Server:
         self.special = {text: token for token, text in tokenizer.special.items()}
         is_file = isinstance(tokenizer, FileTokenizer)
         longest = max(len(text.encode()) for text in tokenizer.tokenizer.get_vocab()) if is_file else 1
-        self.most_bytes = engine.engine.room * longest  # of a text that fits into the context
+        self.most_bytes = engine.engine.room * longest  # upper bound for a text that fits into the context
         self.draining, self.started = False, int(time.time())
-        self.reading = 0  # bytes of requests that have not ended
-        # what tokenises, apart by kind: a template that takes long does not hold up texts
+        self.reading = 0  # bytes of request bodies being received
+        # tokenize requests; one pool for each kind, so that a slow template does not block completions
         self.threads = {path: concurrent.futures.ThreadPoolExecutor(2) for path in ANSWERED}
-        draws = default_draws(load_generation(self.config.tokenizer), sampled=True)
+        defaults = default_sampling(load_generation(self.config.tokenizer), sampled=True)
         routes = [
             *(
-                Route(path, functools.partial(self.answer, with_defaults(kind, draws)), methods=["POST"])
+                Route(path, functools.partial(self.answer, with_defaults(kind, defaults)), methods=["POST"])
                 for path, kind in ANSWERED.items()
             ),
             Route("/v1/models", self.models),
@@ -137,9 +137,9 @@ class Server:
     async def answer(self, kind: type[Completion | Chat], http: requests.Request) -> Answer:
         key = self.check_client(http)
         if self.draining:
-            raise Refusal(503, "the server is about to end: ask another")
+            raise Refusal(503, "the server is shutting down: use another")
         if not self.engine.ready.is_set():
-            raise Refusal(503, "the server compiles its programs: ask again")
+            raise Refusal(503, "the server is still compiling: try again")
         content = await self.read_body(http)
         prepared = functools.partial(self.prepare, kind, content)
         asked, wanted = await asyncio.get_running_loop().run_in_executor(self.threads[http.url.path], prepared)
@@ -147,17 +147,17 @@ class Server:
 
     def prepare(
         self, kind: type[Completion | Chat], content: bytes
-    ) -> tuple[Completion | Chat, list[tuple[list[int], Sampling]]]:
-        """A request, and the prompt and sampling of each choice. For a thread: it takes time by what was sent."""
+    ) -> tuple[Completion | Chat, list[tuple[list[int], SamplingParams]]]:
+        """Parses and tokenizes a request; returns it with the prompt and sampling of each choice. May be slow."""
         asked = read_fields(content, kind)
         size, most, room = self.config.vocab_size, self.engine.engine.settings.queue, self.engine.engine.room
         if asked.model not in ("", name := self.settings.model):
-            raise Refusal(404, f"there is no model {asked.model!r}: ask {name!r}", "model", "model_not_found")
+            raise Refusal(404, f"there is no model {asked.model!r}: use {name!r}", "model", "model_not_found")
         if (count := len(asked.prompts) * asked.n) > most:
             raise Refusal(400, f"{count} choices: at most {most} at once", "n")
         try:
             prompts = asked.encode(self.tokenizer, self.template, room, self.most_bytes)
-        except InputError as error:  # a text, and no tokenizer
+        except InputError as error:  # text without a tokenizer
             raise Refusal(400, str(error), "prompt") from None
         if (longest := max(map(len, prompts))) > room:
             raise Refusal(400, f"the prompt has {longest} tokens, the context {room}", "prompt")
@@ -166,7 +166,7 @@ class Server:
         return asked, [(p, asked.sampling(seed, room - len(p), size, self.special)) for p, seed in choices]
 
     async def read_body(self, http: requests.Request) -> bytes:
-        """The JSON of a request. What is not declared as JSON is refused, as any page may make a browser send it."""
+        """Reads a request body. Refuses other content types than JSON, which any web page can make a browser send."""
         if http.headers.get("content-type", "").partition(";")[0].strip().lower() != "application/json":
             raise Refusal(415, "send JSON, with Content-Type: application/json")
         content, most, seconds = bytearray(), self.settings.max_body, self.settings.client_seconds
@@ -180,22 +180,22 @@ class Server:
                     self.reading += len(part)
                     if len(content) > most:
                         raise too_long
-                    if self.reading > 16 * most:  # of many slow clients, which together would take all memory
-                        raise Refusal(429, "too many long requests come at once: try again")
+                    if self.reading > 16 * most:  # protects memory against many slow clients
+                        raise Refusal(429, "too many large requests at once: try again")
         except TimeoutError:
-            raise Refusal(408, f"the request took more than {seconds} seconds to come") from None
+            raise Refusal(408, f"the request took more than {seconds} seconds to arrive") from None
         except requests.ClientDisconnect:
-            raise Refusal(400, "the request ended before its end") from None  # nobody reads it
+            raise Refusal(400, "the client disconnected") from None  # only logged
         finally:
             self.reading -= len(content)
         return bytes(content)
 
     def check_client(self, http: requests.Request) -> str:
-        """The key of a client, which is the server's or one of its keys; "" where none is asked for."""
+        """Returns the client's API key after checking it; "" if the server has no keys."""
         scheme, _, given = http.headers.get("authorization", "").partition(" ")
         known = [key for key in self.keys if hmac.compare_digest(given.strip().encode("latin-1"), key.encode())]
         if self.keys and not (known and scheme.lower() == "bearer"):
-            raise Refusal(401, "give the server's key: Authorization: Bearer KEY", code="invalid_api_key")
+            raise Refusal(401, "missing or wrong API key: send Authorization: Bearer KEY", code="invalid_api_key")
         return known[0] if known else ""
 
     @property
@@ -214,12 +214,12 @@ class Server:
         return as_json(self.entry)
 
     async def health(self, _: requests.Request) -> Response:
-        """Whether the process is worth keeping: it is while it compiles, and while it ends what runs."""
+        """Answers liveness probes: 200 unless the engine has failed."""
         failed = self.engine.failed
         return as_json({"status": "the engine failed" if failed else "ok"}, 503 if failed else 200)
 
     async def ready(self, _: requests.Request) -> Response:
-        """Whether requests would be answered now."""
+        """Answers readiness probes: 200 if requests are accepted."""
         ready = self.engine.ready.is_set() and not (self.draining or self.engine.failed)
         return as_json({"status": "ok" if ready else "not ready"}, 200 if ready else 503)
 
@@ -232,13 +232,13 @@ class Server:
         return HTMLResponse(page.replace('name="chat"', 'name="chat" checked') if self.template else page)
 
     async def run(self, listener: socket.socket) -> None:
-        """Serves until the engine fails, or SIGTERM or SIGINT comes, after which what runs has time to end."""
+        """Serves until the engine fails or on SIGTERM or SIGINT, then lets running requests finish."""
         options = {"http": HTTPProtocol, "ws": "none", "lifespan": "off", "log_level": "warning", "backlog": 4096}
         options |= {"server_header": False, "timeout_keep_alive": self.settings.client_seconds}
         limits = uvicorn.Config(self.app, **options)
         http = uvicorn.Server(limits)
 
-        def drain(*_: Any) -> None:  # a second signal waits for nothing
+        def drain(*_: Any) -> None:  # a second signal exits at once
             http.should_exit = http.force_exit = self.draining
             self.draining = True
 
@@ -268,15 +268,15 @@ def main() -> None:
         raise InputError(f"--max-body, {', '.join(f'--{name}-seconds' for name in seconds)}: must be at least 1")
     if not settings.model:
         raise InputError("--model: must be a name")
-    _ = settings.keys  # refused before a model is read
+    _ = settings.keys  # checked before loading a model
     listener = socket.socket(socket.AF_INET6 if ":" in settings.host else socket.AF_INET)
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
-        listener.bind((settings.host, settings.port))  # who connects is refused until there is a model
-    except (OSError, OverflowError, TypeError) as error:  # the last where the name is none
+        listener.bind((settings.host, settings.port))  # connections are refused until there is a model
+    except (OSError, OverflowError, TypeError) as error:  # TypeError: an invalid name
         raise InputError(f"--host {settings.host} --port {settings.port}: {error}: give others") from None
     _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
-    resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))  # a connection is an open file
+    resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))  # one for each connection
     source = settings.checkpoint_dir, settings.hf
     config, model, mesh = load_to_serve(*source, settings.dtype, settings.mesh_tensor, settings.int8)
     tokenizer = tokenizer_to_serve(settings.tokenizer, config.tokenizer)
@@ -291,7 +291,7 @@ def main() -> None:
         return thread
 
     thread = asyncio.run(serve())
-    if thread.is_alive():  # in a program of the device, which nothing interrupts
+    if thread.is_alive():  # in a step, which cannot be interrupted
         sys.stdout.flush()
         os._exit(ExitCode.HUNG if thread.failed else 0)
     sys.exit(thread.failed)

@@ -1,4 +1,4 @@
-"""The engine: what each request gives alone, in the training forward's log-probabilities, whatever runs beside it."""
+"""The engine: each request gets what it gets alone, with the log-probabilities of training, whatever runs beside it."""
 
 import collections
 import dataclasses
@@ -19,15 +19,15 @@ from generator.language.roles import (
     SMALL,
     Biases,
     Decoder,
-    Draws,
     Engine,
     EngineSettings,
     InputError,
     QueueFull,
     Request,
-    Sampling,
+    SamplingMetadata,
+    SamplingParams,
+    draft_ngram,
     filter_logits,
-    guess,
     run,
     sample,
     save_hf,
@@ -52,56 +52,56 @@ def model():
 
 @pytest.fixture(scope="module")
 def forward(model):
-    """Tokens -> log-probabilities after each of them, by one pass of training over a sequence."""
+    """Returns a function from tokens to the log-probabilities after each of them, in one pass as in training."""
     full = jax.jit(lambda *inputs: jax.nn.log_softmax(model(*inputs)))
 
     def logprobs(tokens):
         padded, positions = np.zeros((2, 1, MOST), np.int32)
-        padded[0, : len(tokens)], positions[0, : len(tokens)] = tokens, range(len(tokens))  # padding is no text
+        padded[0, : len(tokens)], positions[0, : len(tokens)] = tokens, range(len(tokens))  # the rest is padding
         return np.asarray(full(padded, positions))[0, : len(tokens)]
 
     return logprobs
 
 
 def engine(model, ends=frozenset(), **settings):
-    sizes = {"max_rows": 4, "max_length": MOST, "page_size": 4, "chunk": 16, "cache_tokens": MOST}
+    sizes = {"max_sequences": 4, "max_length": MOST, "page_size": 4, "chunk": 16, "kv_cache_tokens": MOST}
     return Engine(CONFIG, model, ends, EngineSettings(**sizes | settings))
 
 
 def continuations(model, prompts, **settings):
-    return [request.tokens for request in engine(model).generate(prompts, Sampling(**settings))]
+    return [request.tokens for request in engine(model).generate(prompts, SamplingParams(**settings))]
 
 
 def check_against(forward, request):
-    """Its scores are those of one pass over the whole text."""
-    text = forward(request.prompt + request.tokens)
-    places = np.arange(len(request.prompt) - 1, len(text) - 1)
-    np.testing.assert_allclose(request.logprobs, text[places, request.tokens], atol=1e-4)
+    """Compares its log-probabilities with those of one pass over the whole sequence."""
+    expected = forward(request.sequence)
+    places = np.arange(len(request.prompt) - 1, len(expected) - 1)
+    np.testing.assert_allclose(request.logprobs, expected[places, request.tokens], atol=1e-4)
     for place, top in zip(places, request.top_logprobs, strict=True):
-        expected = np.sort(text[place])[::-1][: len(top)]
-        np.testing.assert_allclose([*top.values()], expected, atol=1e-4)
+        likeliest = np.sort(expected[place])[::-1][: len(top)]
+        np.testing.assert_allclose([*top.values()], likeliest, atol=1e-4)
     if request.prompt_logprobs:
-        wanted = text[np.arange(len(request.prompt) - 1), request.prompt[1:]]
+        wanted = expected[np.arange(len(request.prompt) - 1), request.prompt[1:]]
         np.testing.assert_allclose(request.prompt_logprobs, wanted, atol=1e-4)
 
 
-def pool_is_whole(pool, texts):
-    """Each page is free or held by as many texts as have it, of which these are the pages."""
+def pool_is_whole(pool, sequences):
+    """Checks that each page is free, or counts as many references as there are sequences with it in their pages."""
     held = np.zeros(pool.pages, int)
-    for pages in texts:
+    for pages in sequences:
         np.add.at(held, pages, 1)
-    assert held.tolist() == pool.holders
-    assert sorted(pool.free) == [page for page in range(1, pool.pages) if not held[page]]
+    assert held.tolist() == pool.ref_count
+    assert sorted(pool.free_pages) == [page for page in range(1, pool.pages) if not held[page]]
     assert pool.found == {digest: page for page, digest in pool.digests.items()}
 
 
 def pages_are_whole(engine):
-    pool_is_whole(engine.pool, [request.pages for request in engine.rows])
+    pool_is_whole(engine.pool, [request.pages for request in engine.active])
     point("test_engine.whole", engine)
 
 
 def test_log_probabilities_are_those_of_training(model, forward):
-    wanted = Sampling(max_tokens=8, logprobs=5, prompt_logprobs=True)
+    wanted = SamplingParams(max_tokens=8, logprobs=5, prompt_logprobs=True)
     requests = engine(model).generate([*PROMPTS, LONG], wanted)
     for request in requests:
         assert len(request.prompt_logprobs) == len(request.prompt) - 1
@@ -114,25 +114,27 @@ def test_prompts_are_scored_together(model, forward):
     subject, steps = engine(model), []
     step = subject.device.run
     subject.device.run = lambda *inputs: (steps.append(inputs), step(*inputs))[1]
-    requests = subject.generate([LONG[n : n + 4] for n in range(12)], Sampling(max_tokens=1, prompt_logprobs=True))
-    assert len(steps) == 3  # each of four texts, of four tokens: as many as run, and as a step has
+    requests = subject.generate(
+        [LONG[n : n + 4] for n in range(12)], SamplingParams(max_tokens=1, prompt_logprobs=True)
+    )
+    assert len(steps) == 3  # four sequences of four tokens each: max_sequences, and all of a step's tokens
     for request in requests:
         check_against(forward, request)
 
 
 @pytest.mark.parametrize(
     ("seed", "sizes"),
-    [(0, {}), (1, {}), (2, {"page_size": 16, "chunk": 64}), (3, {"guesses": 3}), (4, {"max_rows": 12})],
+    [(0, {}), (1, {}), (2, {"page_size": 16, "chunk": 64}), (3, {"draft_tokens": 3}), (4, {"max_sequences": 12})],
 )
 def test_whatever_runs_beside_it_a_request_gives_what_it_gives_alone(model, forward, seed, sizes):
-    """Requests that come at random, leave at random, share beginnings, and are more than there are pages for."""
+    """Requests arrive and are cancelled at random, share prefixes, and need more pages than there are."""
     rng, subject = np.random.default_rng(seed), engine(model, **sizes)
     waiting, cancelled, sent = [], [], []
     for _ in range(12):
         shared = LONG[: rng.integers(0, 60)]
         prompt = [*shared, *rng.integers(0, CONFIG.vocab_size, rng.integers(1, 20)).tolist()]
         draws = {"temperature": float(rng.choice([0, 1])), "seed": int(rng.integers(99)), "logprobs": 2}
-        waiting.append((prompt, Sampling(max_tokens=int(rng.integers(1, 30)), **draws)))
+        waiting.append((prompt, SamplingParams(max_tokens=int(rng.integers(1, 30)), **draws)))
     while waiting or subject.queued or subject.running:
         if waiting and rng.random() < 0.3:
             sent.append(subject.add(*waiting.pop()))
@@ -150,64 +152,66 @@ def test_whatever_runs_beside_it_a_request_gives_what_it_gives_alone(model, forw
         assert request.finish == ("length" if len(request.tokens) == request.sampling.max_tokens else "cancelled")
 
 
-def test_pages_that_are_there_are_not_computed_again(model, forward):
+def test_cached_prefixes_are_not_computed_again(model, forward):
     subject = engine(model)
-    (first,) = subject.generate([LONG], Sampling(max_tokens=4))
+    (first,) = subject.generate([LONG], SamplingParams(max_tokens=4))
     prompts = [*LONG, *first.tokens, 7], [*LONG[:130], 9], LONG[:128]
-    found = subject.generate(list(prompts), Sampling(max_tokens=4))
+    found = subject.generate(list(prompts), SamplingParams(max_tokens=4))
     cached = [request.cached for request in (first, *found)]
     assert cached == [0, 140, 128, 124]  # whole pages of 4, one token at least left
     for request in found:
         check_against(forward, request)
-    subject = engine(model)  # where other texts need the pages, they are forgotten, ends before beginnings
-    subject.generate([LONG, [5, *LONG]], Sampling(max_tokens=4))
-    (again,) = subject.generate([LONG], Sampling(max_tokens=4))
+    subject = engine(model)  # others evict pages, those at the end of a sequence first
+    subject.generate([LONG, [5, *LONG]], SamplingParams(max_tokens=4))
+    (again,) = subject.generate([LONG], SamplingParams(max_tokens=4))
     assert again.cached == 16 and again.tokens == first.tokens  # 4 of 40 pages: 36 were needed
 
 
-def test_scores_of_prompts_outlive_texts_that_are_computed_again(model):
-    """Each is off the device more than once, in the middle of its text too."""
-    subject, left = engine(model, max_rows=3, chunk=1, cache_tokens=64), collections.Counter()
-    leave = subject.leave
-    subject.leave = lambda request: (left.update([request]), leave(request))
+def test_log_probabilities_of_prompts_survive_preemption(model):
+    """Requests are preempted more than once, while they decode too."""
+    subject, preempted = engine(model, max_sequences=3, chunk=1, kv_cache_tokens=64), collections.Counter()
+    preempt = subject.preempt
+    subject.preempt = lambda request: (preempted.update([request]), preempt(request))
     wanted = {"ignore_eos": True, "prompt_logprobs": True}
     sizes = (21, 30), (2, 17), (3, 30)
-    requests = [subject.add([*range(n)], Sampling(max_tokens=most, **wanted)) for n, most in sizes]
+    requests = [subject.add([*range(n)], SamplingParams(max_tokens=most, **wanted)) for n, most in sizes]
     while subject.queued or subject.running:
         subject.step()
-    assert max(left.values()) > 2  # once at its end
+    assert max(preempted.values()) > 1
     assert [len(request.prompt_logprobs) for request in requests] == [n - 1 for n, _ in sizes]
 
 
-def test_there_is_room_for_as_many_texts_as_run(model):
-    subject = engine(model, max_rows=4, max_length=64, page_size=40, cache_tokens=0)
+def test_there_is_room_for_all_running_sequences(model):
+    subject = engine(model, max_sequences=4, max_length=64, page_size=40, kv_cache_tokens=0)
     assert subject.pages == 4 * 2
-    with pytest.raises(InputError, match=r"--cache-tokens, .*: no room for 500,000,001 pages: give a lower one"):
-        engine(model, cache_tokens=2_000_000_000)
-    with pytest.raises(InputError, match=r"no room for 2,147,483,648 pages: .*: 32 bits count fewer in all layers"):
-        engine(model, cache_tokens=2**31 - 1, page_size=1)
-    assert (engine(model).room, engine(model, cache_tokens=20).room) == (MOST, 20)
+    with pytest.raises(InputError, match=r"--kv-cache-tokens, .*: no room for 500,000,001 pages: lower one of them"):
+        engine(model, kv_cache_tokens=2_000_000_000)
+    with pytest.raises(
+        InputError, match=r"no room for 2,147,483,648 pages: .*: 32 bits cannot count those of all layers"
+    ):
+        engine(model, kv_cache_tokens=2**31 - 1, page_size=1)
+    assert (engine(model).room, engine(model, kv_cache_tokens=20).room) == (MOST, 20)
 
 
-def test_pages_take_the_memory_that_is_left(model, monkeypatch):
+def test_the_cache_takes_the_memory_that_is_left(model, monkeypatch):
     def size(pages):
-        """Of those that it has, with the one that nobody sees."""
-        device = engine(model, cache_tokens=4 * (pages - 1)).device
+        """Returns the bytes of so many pages, with the one that is never read."""
+        device = engine(model, kv_cache_tokens=4 * (pages - 1)).device
         return device.key.nbytes + device.value.nbytes
 
-    page, others = size(3) - size(2), 3 * size(2) - 2 * size(3)  # of layers that have another number of them
+    page, others = size(3) - size(2), 3 * size(2) - 2 * size(3)  # of layers with a fixed number of pages
     if not page:
-        pytest.skip("what texts hold is bounded in all layers")
+        pytest.skip("all layers have a fixed number of pages")
 
     def pages_with(room):
-        """Of an engine on a device with so many bytes, a tenth aside."""
+        """Returns the pages of an engine on a device with so many bytes left, without the tenth kept free."""
         stats = {"bytes_limit": 20 * room, "bytes_in_use": 17 * room}
         monkeypatch.setattr(jax, "local_devices", lambda: [SimpleNamespace(memory_stats=lambda: stats)])
-        return engine(model, cache_tokens=0).pages
+        return engine(model, kv_cache_tokens=0).pages
 
-    assert pages_with(12.5 * page + others) == 11  # and one that nobody sees
+    assert pages_with(12.5 * page + others) == 11  # and the one that is never read
     assert pages_with(1e6 * page + others) == 4 * MOST // 4
-    with pytest.raises(InputError, match="the model leaves no memory for pages"):
+    with pytest.raises(InputError, match="the model leaves no memory for the KV cache"):
         pages_with(1.5 * page + others)
 
 
@@ -216,7 +220,7 @@ def test_nothing_is_compiled_after_the_warm_up(model):
     lines = list(subject.warm_up())
     compiled = run._cache_size()
     requests = [
-        ([*LONG[:n]], Sampling(max_tokens=n, temperature=n % 2, prompt_logprobs=n % 3 == 0)) for n in range(1, 21)
+        ([*LONG[:n]], SamplingParams(max_tokens=n, temperature=n % 2, prompt_logprobs=n % 3 == 0)) for n in range(1, 21)
     ]
     added = [subject.add(*request) for request in requests]
     while subject.queued or subject.running:
@@ -225,60 +229,64 @@ def test_nothing_is_compiled_after_the_warm_up(model):
     assert [len(request.tokens) for request in added] == [*range(1, 21)]
 
 
-def test_a_text_ends_at_a_token_that_ends_it_and_the_others_go_on(model):
+def test_a_stop_token_ends_its_sequence_and_no_other(model):
     free = continuations(model, PROMPTS, max_tokens=10)
     ends = {free[0][4], free[1][6]}
-    requests = engine(model, ends).generate(PROMPTS, Sampling(max_tokens=10))
+    requests = engine(model, ends).generate(PROMPTS, SamplingParams(max_tokens=10))
     for request, row in zip(requests, free, strict=True):
         places = [place for place, token in enumerate(row) if token in ends]
         assert request.tokens == row[: places[0] + 1 if places else 10]
         assert request.finish == ("stop" if places else "length")
     assert {request.tokens[-1] for request in requests} >= ends
-    assert [r.tokens for r in engine(model, ends).generate(PROMPTS, Sampling(max_tokens=10, ignore_eos=True))] == free
+    assert [
+        r.tokens for r in engine(model, ends).generate(PROMPTS, SamplingParams(max_tokens=10, ignore_eos=True))
+    ] == free
 
 
 @pytest.mark.parametrize(("wrong", "each"), [(4, 5), (2, 3), (0, 1)])
-def test_guesses_save_steps_and_change_no_text(model, monkeypatch, wrong, each):
+def test_speculative_decoding_saves_steps_and_does_not_change_the_output(model, monkeypatch, wrong, each):
     (tokens,) = continuations(model, PROMPTS[2:], max_tokens=60)
 
-    def guess_well(request, most):
-        """What comes, but for one token."""
+    def draft_well(request, most):
+        """Returns the tokens that follow, with one of them wrong."""
         following = tokens[len(request.tokens) :][:most]
         return [token if i != wrong else (token + 1) % CONFIG.vocab_size for i, token in enumerate(following)]
 
-    monkeypatch.setattr(sys.modules[Engine.__module__], "guess", guess_well)
-    subject, steps = engine(model, guesses=4), 0
-    point("test_engine.guesses", subject)
-    request = subject.add(PROMPTS[2], Sampling(max_tokens=60))
+    monkeypatch.setattr(sys.modules[Engine.__module__], "draft_ngram", draft_well)
+    subject, steps = engine(model, draft_tokens=4), 0
+    point("test_engine.draft_tokens", subject)
+    request = subject.add(PROMPTS[2], SamplingParams(max_tokens=60))
     while subject.running or subject.queued:
         subject.step()
         steps += 1
     assert request.tokens == tokens
-    assert steps == 2 + -(-59 // each)  # one reads the prompt, and in the last nothing is left to start
+    assert steps == 2 + -(-59 // each)  # one prefills, and the last only collects
     place = next(i for i in range(1, 60) if i % each == 1 % each and tokens.index(tokens[i]) == i)
-    (ended,) = subject.generate(PROMPTS[2:], Sampling(max_tokens=60, stop_token_ids=(tokens[place],)))
-    assert ended.tokens == tokens[: place + 1] and ended.finish == "stop"  # what was guessed after it is dropped
+    (ended,) = subject.generate(PROMPTS[2:], SamplingParams(max_tokens=60, stop_token_ids=(tokens[place],)))
+    assert ended.tokens == tokens[: place + 1] and ended.finish == "stop"  # drafts after it are dropped
 
 
-def test_what_followed_before_is_guessed():
-    assert guess(Request([7, 1, 2, 3, 4, 1, 2, 3], Sampling()), 6) == [4, 1, 2, 3, 4, 1]
-    assert guess(Request([1, 2, 3, 5], Sampling(), tokens=[1, 2, 3, 6, 1, 2, 3]), 1) == [6]  # the last time
-    assert guess(Request([1, 2, 3, 4, 1, 2], Sampling()), 6) == []
+def test_prompt_lookup_drafts_what_followed_before():
+    assert draft_ngram(Request([7, 1, 2, 3, 4, 1, 2, 3], SamplingParams()), 6) == [4, 1, 2, 3, 4, 1]
+    assert draft_ngram(Request([1, 2, 3, 5], SamplingParams(), tokens=[1, 2, 3, 6, 1, 2, 3]), 1) == [6]  # the last time
+    assert draft_ngram(Request([1, 2, 3, 4, 1, 2], SamplingParams()), 6) == []
 
 
-def test_draws_follow_the_seed(model):
+def test_sampling_follows_the_seed(model):
     settings = {"max_tokens": 10, "temperature": 1.5}
-    draws = [continuations(model, PROMPTS, seed=seed, **settings) for seed in (0, 0, 1)]
-    assert draws[0] == draws[1] != draws[2]
+    sampled = [continuations(model, PROMPTS, seed=seed, **settings) for seed in (0, 0, 1)]
+    assert sampled[0] == sampled[1] != sampled[2]
     greedy = [continuations(model, PROMPTS, max_tokens=10, seed=seed) for seed in (0, 1)]
     assert greedy[0] == greedy[1]
     assert continuations(model, PROMPTS, top_k=1, **settings) == greedy[0]
 
 
-def draws_of(count, **settings):
-    values = dict.fromkeys(Draws._fields, 0) | {"top_p": 1, "repetition_penalty": 1} | settings
+def metadata_of(count, **settings):
+    values = dict.fromkeys(SamplingMetadata._fields, 0) | {"top_p": 1, "repetition_penalty": 1} | settings
     types = {"prompt": np.int32, "top_k": np.int32, "seed": np.uint32, "biases": np.int32}
-    return Draws(**{name: np.full(count, value, types.get(name, np.float32)) for name, value in values.items()})
+    return SamplingMetadata(
+        **{name: np.full(count, value, types.get(name, np.float32)) for name, value in values.items()}
+    )
 
 
 def biases_of(count, *biases):
@@ -287,12 +295,12 @@ def biases_of(count, *biases):
     return Biases(*map(np.asarray, columns, (np.int32, np.float32, np.int32)))
 
 
-def test_draws_follow_the_probabilities():
+def test_sampling_follows_the_probabilities():
     logits, count = jnp.log(jnp.array([0.5, 0.3, 0.15, 0.05])), 20_000
-    settings = draws_of(count, temperature=0.5, top_p=0.97)._replace(seed=np.arange(count, dtype=np.uint32))
-    texts = np.zeros((count, 1), np.int32)
-    tokens = sample(jnp.tile(logits, (count, 1)), texts, np.ones(count, np.int32), settings, biases_of(count))
-    squares = np.array([0.25, 0.09, 0.0225, 0])  # temperature 1/2 squares them; the fourth is beyond top-p
+    settings = metadata_of(count, temperature=0.5, top_p=0.97)._replace(seed=np.arange(count, dtype=np.uint32))
+    sequences = np.zeros((count, 1), np.int32)
+    tokens = sample(jnp.tile(logits, (count, 1)), sequences, np.ones(count, np.int32), settings, biases_of(count))
+    squares = np.array([0.25, 0.09, 0.0225, 0])  # temperature 1/2 squares them; top-p cuts the fourth
     np.testing.assert_allclose(np.bincount(tokens, minlength=4) / count, squares / squares.sum(), atol=0.02)
 
 
@@ -307,7 +315,7 @@ def test_filter_equals_transformers(top_k, top_p, min_p):
         expected = transformers.TopKLogitsWarper(top_k)(None, expected)
     expected = transformers.TopPLogitsWarper(top_p)(None, expected)
     expected = transformers.MinPLogitsWarper(min_p)(None, expected)
-    settings = draws_of(16, top_k=top_k, top_p=top_p, min_p=min_p)
+    settings = metadata_of(16, top_k=top_k, top_p=top_p, min_p=min_p)
     np.testing.assert_array_equal(filter_logits(logits, settings.top_k, settings.top_p, settings.min_p), expected)
 
 
@@ -315,25 +323,27 @@ def test_penalties_are_those_of_transformers_and_of_openai():
     torch = pytest.importorskip("torch", reason="needs torch and transformers: pip install '.[test]'")
     transformers = pytest.importorskip("transformers", reason="needs torch and transformers: pip install '.[test]'")
     rng = np.random.default_rng(0)
-    logits, texts = rng.normal(0, 3, (8, 61)).astype(np.float32), rng.integers(0, 61, (8, 20), dtype=np.int32)
+    logits, sequences = rng.normal(0, 3, (8, 61)).astype(np.float32), rng.integers(0, 61, (8, 20), dtype=np.int32)
     for settings in {"repetition_penalty": 1.7}, {"presence_penalty": 1.5}, {"frequency_penalty": -2.5}:
         expected = logits.copy()
         if "repetition_penalty" in settings:
             processor = transformers.RepetitionPenaltyLogitsProcessor(1.7)
-            expected = processor(torch.from_numpy(texts[:, :15]).long(), torch.from_numpy(logits)).numpy()
+            expected = processor(torch.from_numpy(sequences[:, :15]).long(), torch.from_numpy(logits)).numpy()
         for row in range(8):
-            added = collections.Counter(texts[row, 6:15])
+            added = collections.Counter(sequences[row, 6:15])
             for token, times in added.items():
                 expected[row, token] -= settings.get("presence_penalty", 0) + times * settings.get(
                     "frequency_penalty", 0
                 )
-        drawn = sample(logits, texts, np.full(8, 15, np.int32), draws_of(8, prompt=6, **settings), biases_of(8))
-        np.testing.assert_array_equal(drawn, expected.argmax(axis=-1))
+        sampled = sample(
+            logits, sequences, np.full(8, 15, np.int32), metadata_of(8, prompt=6, **settings), biases_of(8)
+        )
+        np.testing.assert_array_equal(sampled, expected.argmax(axis=-1))
 
 
 @pytest.mark.parametrize("length", [8, 9, 20])
 def test_biases_are_those_of_transformers(length):
-    """Of two texts, one of which asks for none; an end may come once there are three tokens after a prompt of six."""
+    """Of two sequences, one has no biases; the other may end once it has three tokens after a prompt of six."""
     torch = pytest.importorskip("torch", reason="needs torch and transformers: pip install '.[test]'")
     transformers = pytest.importorskip("transformers", reason="needs torch and transformers: pip install '.[test]'")
     logits, ids = np.random.default_rng(0).normal(0, 3, (2, 61)).astype(np.float32), torch.zeros((1, length)).long()
@@ -341,8 +351,8 @@ def test_biases_are_those_of_transformers(length):
     expected = transformers.SequenceBiasLogitsProcessor({(5,): 3.5, (7,): -2.0})(ids, wanted)
     expected = transformers.MinNewTokensLengthLogitsProcessor(6, 3, [best, 9])(ids, expected)
     until = [(5, 3.5, 99), (7, -2.0, 99), (best, -np.inf, 3), (9, -np.inf, 3)]
-    draws = draws_of(2, prompt=6)._replace(biases=np.array([len(until), 0], np.int32))
-    biased = biases_of(2, *until).add(jnp.array(logits), np.full(2, length, np.int32), draws)
+    metadata = metadata_of(2, prompt=6)._replace(biases=np.array([len(until), 0], np.int32))
+    biased = biases_of(2, *until).add(jnp.array(logits), np.full(2, length, np.int32), metadata)
     np.testing.assert_allclose(biased, np.concatenate([expected.numpy(), logits[1:]]), atol=1e-6)
 
 
@@ -362,20 +372,20 @@ def test_greedy_equals_transformers(model, tmp_path, prompts):
 
 def test_what_can_never_be_served_is_an_error(model):
     context = CONFIG.context_length
-    subject = engine(model, max_length=0, cache_tokens=0, queue=1)
+    subject = engine(model, max_length=0, kv_cache_tokens=0, queue=1)
     with pytest.raises(InputError, match=f"the prompt has {context - 2} tokens, the context {context}: lower it"):
-        subject.add([1] * (context - 2), Sampling(max_tokens=3))
+        subject.add([1] * (context - 2), SamplingParams(max_tokens=3))
     with pytest.raises(InputError, match="--max-length 1: must be at least 2"):
         engine(model, max_length=1)
-    with pytest.raises(InputError, match="begin it with bos"):
-        subject.add([], Sampling())
+    with pytest.raises(InputError, match="start it with bos"):
+        subject.add([], SamplingParams())
     with pytest.raises(InputError, match=f"token {CONFIG.vocab_size} of another tokenizer"):
-        subject.add([CONFIG.vocab_size], Sampling(max_tokens=2))
-    with pytest.raises(InputError, match=r"the pages hold 8 tokens, not 7 \+ 2"):
-        engine(model, cache_tokens=8).add([1] * 7, Sampling(max_tokens=2))
-    subject.add([1] * (context - 2), Sampling(max_tokens=2))  # just fits
+        subject.add([CONFIG.vocab_size], SamplingParams(max_tokens=2))
+    with pytest.raises(InputError, match=r"the KV cache holds 8 tokens, not 7 \+ 2"):
+        engine(model, kv_cache_tokens=8).add([1] * 7, SamplingParams(max_tokens=2))
+    subject.add([1] * (context - 2), SamplingParams(max_tokens=2))  # just fits
     with pytest.raises(QueueFull):
-        subject.add([1], Sampling(max_tokens=2))
+        subject.add([1], SamplingParams(max_tokens=2))
 
 
 @pytest.mark.parametrize(
@@ -398,4 +408,4 @@ def test_what_can_never_be_served_is_an_error(model):
 )
 def test_a_setting_without_meaning_is_an_error(model, setting):
     with pytest.raises(InputError, match=f"--{next(iter(setting)).replace('_', '-')}"):
-        engine(model).add([1], Sampling(**{"max_tokens": 10} | setting))
+        engine(model).add([1], SamplingParams(**{"max_tokens": 10} | setting))

@@ -1,4 +1,4 @@
-"""The kernel that attends over pages: what plain sums over them give, on one device and on two."""
+"""The paged attention kernel: the same as plain XLA, on one device and on two."""
 
 import jax
 import jax.numpy as jnp
@@ -17,16 +17,16 @@ from generator.language.roles import (
     run_python,
 )
 
-requires("write_rows")  # and what else the kernel does
+requires("write_rows")  # of TPUs
 excludes("latent_attention", "attention_sinks")
 
 
-# of four blocks of 512 places each; the first text has no pages, and the last row is padding
+# four blocks of 512 positions; the first sequence has nothing cached, and the last row is padding
 BEFORE = np.array([0, 1, 128, 512, 1500, 2047, -1], np.int32)
 
 
 def kernel_and_sums():
-    """`attend_token` and `attend_cached` as layers call them."""
+    """Returns `attend_token` and `attend_cached`, compiled, as layers call them."""
     runs = []
     for run in attend_token, attend_cached:
         point("test_pages_kernel.run", run)
@@ -35,17 +35,18 @@ def kernel_and_sums():
 
 
 def draw_inputs(heads, dtype):
-    """A token of each text, the second of two layers, and a pool of 12 pages for 4 key and value heads."""
+    """Draws a token of each sequence for the second of two layers, with 12 pages each and 4 key and value heads."""
     rng = np.random.default_rng(heads)
 
     def numbers(*shape):
         return jnp.asarray(rng.normal(size=shape), dtype)
 
-    tables = rng.integers(1, 12, (len(BEFORE), 16)) * (np.arange(16) * 128 < BEFORE[:, None])  # page 0: not theirs
+    block_tables = rng.integers(1, 12, (len(BEFORE), 16)) * (np.arange(16) * 128 < BEFORE[:, None])  # page 0: unused
     key, value = numbers(2, 24, 4, 128, 256).at[:, ::12].set(100)
     new = Cache(jnp.int32(12), numbers(len(BEFORE), 1, 4, 256), numbers(len(BEFORE), 1, 4, 256))
-    point("test_pages_kernel.tables", new, tables)
-    return numbers(len(BEFORE), 1, heads, 256), new, Pages(key, value, jnp.asarray(tables, jnp.int32)), BEFORE[:, None]
+    point("test_pages_kernel.block_tables", new, block_tables)
+    pages = Pages(key, value, jnp.asarray(block_tables, jnp.int32))
+    return numbers(len(BEFORE), 1, heads, 256), new, pages, BEFORE[:, None]
 
 
 @pytest.mark.parametrize("heads", [4, 12])
@@ -56,7 +57,7 @@ def test_the_kernel_gives_what_sums_give(heads):
     rounded = kernel(*draw_inputs(heads, jnp.bfloat16))[:-1]
     assert rounded.dtype == jnp.bfloat16
     np.testing.assert_allclose(rounded.astype(jnp.float32), expected, atol=0.03)
-    in_bfloat16 = sums(*draw_inputs(heads, jnp.bfloat16))[:-1]  # whose summands are rounded, and never their sums
+    in_bfloat16 = sums(*draw_inputs(heads, jnp.bfloat16))[:-1]  # which rounds summands, but no sums
     np.testing.assert_allclose(*(x.astype(jnp.float32) for x in (rounded, in_bfloat16)), atol=0.002)
 
 
@@ -65,7 +66,7 @@ def in_int8(cache, pages):
     return cache, pages._replace(key=heads_in_int8(pages.key), value=heads_in_int8(pages.value))
 
 
-def test_pages_of_8_bits_are_the_numbers_that_they_stand_for():
+def test_int8_is_read_as_the_numbers_it_stands_for():
     kernel, sums = kernel_and_sums()
     q, cache, pages, positions = draw_inputs(12, jnp.float32)
     cache, pages = in_int8(cache, pages)
@@ -76,7 +77,7 @@ def test_pages_of_8_bits_are_the_numbers_that_they_stand_for():
 
 
 def check_two_devices(int8: bool) -> None:
-    """Each has half of the heads: neither the kernel nor what is written to the pool brings any to the other."""
+    """Checks that devices with half of the heads each exchange none, in the kernel or in writes to the pool."""
     kernel, sums = kernel_and_sums()
     q, cache, pages, positions = draw_inputs(12, jnp.float32)
     if int8:

@@ -1,4 +1,4 @@
-"""The server, as clients see it: what it says against the training forward pass, and how requests end."""
+"""The server as clients see it: its log-probabilities are those of training; how requests end."""
 
 import asyncio
 import contextlib
@@ -36,7 +36,7 @@ from generator.language.roles import (
     InputError,
     NoTokenizer,
     Request,
-    Sampling,
+    SamplingParams,
     import_hf,
     load_to_serve,
     load_tokenizer,
@@ -60,14 +60,14 @@ TEMPLATE = (
 
 
 def module(name: str):
-    """One that needs more than the package does."""
+    """Imports a module that needs optional requirements."""
     pytest.importorskip("starlette", reason="needs starlette and uvicorn: pip install '.[serve]'")
     return importlib.import_module(f"..{name}", __package__)
 
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory) -> Path:
-    """A Hugging Face directory: random weights, a token for each byte, a chat template."""
+    """Makes a Hugging Face directory: random weights, a token for each byte, a chat template."""
     folder = tmp_path_factory.mktemp("serve") / "hf"
     save_hf(CONFIG, jax.jit(lambda: Decoder(CONFIG, nnx.Rngs(0)))(), folder)
     vocabulary = {letter: i for i, letter in enumerate(sorted(pre_tokenizers.ByteLevel.alphabet()))}
@@ -84,7 +84,7 @@ def folder(tmp_path_factory) -> Path:
 
 @contextlib.contextmanager
 def served(folder, *flags: str):
-    """A server in a process, its port, and the statuses of three paths while it compiles."""
+    """Starts a server; yields its process, its port, and the statuses of three paths while it compiles."""
     module("serve")
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
@@ -99,18 +99,18 @@ def served(folder, *flags: str):
             assert any(line == f"small at http://127.0.0.1:{port}\n" for line in process.stdout)
             yield process, port, early
         finally:
-            process.terminate()  # which it obeys when nothing runs
+            process.terminate()  # SIGTERM waits for running requests
             with contextlib.suppress(subprocess.TimeoutExpired):
                 process.wait(60)
             process.kill()
 
 
-SLOW = 900  # where kernels are emulated, a minute is not enough
+SLOW = 900  # seconds; interpreted kernels take more than a minute
 
 
 @pytest.fixture(scope="module")
 def server(folder):
-    sizes = "--queue", "20", "--max-rows", "4", "--max-body", "100000", "--drain-seconds", str(SLOW)
+    sizes = "--queue", "20", "--max-sequences", "4", "--max-body", "100000", "--drain-seconds", str(SLOW)
     with served(folder, *sizes, "--model", "small", "--api-key", "kéy", "another") as found:
         yield found
 
@@ -121,7 +121,7 @@ def port(server):
 
 
 def ask(port: int, path: str, content=None, headers=(), seconds=60):
-    """Status, headers and body."""
+    """Returns status, headers and body."""
     connection = http.client.HTTPConnection("127.0.0.1", port, timeout=seconds)
     body = content if content is None or isinstance(content, bytes) else json.dumps(content)
     given = {"Content-Type": "application/json", "Authorization": "bearer kéy".encode()} | dict(headers)
@@ -140,7 +140,7 @@ def complete(port: int, **fields):
 
 
 def stream(port: int, path: str = "/v1/completions", **fields) -> list[dict]:
-    """The events of a stream, which ends as OpenAI's do."""
+    """Returns the events of a stream, which must end as OpenAI's do."""
     status, headers, text = ask(port, path, fields | {"stream": True})
     assert status == 200 and headers["content-type"] == "text/event-stream", text
     *events, last, end = text.split("\n\n")
@@ -153,7 +153,7 @@ def number(port: int, name: str) -> float:
 
 
 def test_log_probabilities_equal_those_of_training(folder, port):
-    """As lm-eval asks for them: those of the prompt and of what follows, whose greedy choice is the likeliest."""
+    """Of the prompt and of a greedy continuation, as lm-eval requests them."""
     prompts = [[256, *range(40, 70)], [256, 5, 250, 7]]
     asked = dict(prompt=prompts, max_tokens=6, temperature=0, logprobs=3, echo=True, return_token_ids=True)
     model = jax.jit(lambda: Decoder(CONFIG, nnx.Rngs(0)))()
@@ -172,7 +172,7 @@ def test_log_probabilities_equal_those_of_training(folder, port):
     assert [choice["index"] for choice in choices] == [0, 1]
 
 
-def test_a_stream_tells_what_one_answer_tells(port):
+def test_a_stream_equals_a_whole_answer(port):
     asked = dict(prompt=["größer", [256, 1, 2]], max_tokens=20, seed=3, n=2, logprobs=1, echo=True)
     whole, events = complete(port, **asked), stream(port, **asked, stream_options={"include_usage": True})
     *parts, last = events
@@ -185,12 +185,12 @@ def test_a_stream_tells_what_one_answer_tells(port):
         assert [t for x in told for t in x["logprobs"]["text_offset"]] == choice["logprobs"]["text_offset"]
         assert [x["finish_reason"] for x in told if x["finish_reason"]] == [choice["finish_reason"]]
     texts = [choice["text"] for choice in whole["choices"]]
-    assert texts[0] != texts[1] and texts[0].startswith("größer")  # seeds apart
+    assert texts[0] != texts[1] and texts[0].startswith("größer")  # different seeds
     assert complete(port, **asked)["choices"] == whole["choices"]
     assert {part["id"] for part in events} == {events[0]["id"]} != {whole["id"]}
 
 
-def test_a_prompt_is_told_again(port):
+def test_a_prompt_is_echoed(port):
     choice = complete(port, prompt="größer als 日本", max_tokens=1, temperature=0, echo=True)["choices"][0]
     assert choice["text"].startswith("größer als 日本") and choice["logprobs"] is None
 
@@ -205,7 +205,7 @@ def test_a_stop_string_that_straddles_tokens_is_never_shown(port):
         assert (choice["text"], choice["finish_reason"]) == (text[:at], "stop")
         shown = [event["choices"][0]["text"] for event in stream(port, **asked, stop=stops)]
         assert "".join(shown) == text[:at]
-    wait_for(port, 0)  # what is stopped is not worked on
+    wait_for(port, 0)  # stopped requests are cancelled
 
 
 CALL = {"id": "call_1", "type": "function", "function": {"name": "look", "arguments": '{"at": ["größer", null]}'}}
@@ -262,7 +262,7 @@ def test_a_checkpoint_keeps_its_chat_template(folder, tmp_path):
     tokenizer = load_tokenizer(config.tokenizer)
     template = module("chat_template").load_chat_template(tokenizer, config.tokenizer)
     assert template.encode(CHATS["one"]["messages"]) == tokenizer.encode(" Hello? !")
-    with pytest.raises(InputError, match="give --checkpoint-dir, or --hf"):
+    with pytest.raises(InputError, match="give either --checkpoint-dir or --hf"):
         load_to_serve("", "", None, 1, int8=False)
     (copied / "chat_template.jinja").write_text("{% if")
     with pytest.raises(InputError, match="the chat template beside it cannot be read"):
@@ -270,7 +270,7 @@ def test_a_checkpoint_keeps_its_chat_template(folder, tmp_path):
 
 
 def test_texts_end_where_those_of_transformers_do(folder, tmp_path):
-    """A checkpoint for chats names tokens that end a turn, beside eos."""
+    """Chat checkpoints name end-of-turn tokens, beside eos."""
     transformers = pytest.importorskip("transformers")
     copied = shutil.copytree(folder, tmp_path / "hf")
     path = copied / "tokenizer.json"
@@ -287,7 +287,7 @@ def test_texts_end_where_those_of_transformers_do(folder, tmp_path):
             load_ends(tokenizer, str(path))
 
 
-def test_requests_begin_from_what_the_checkpoint_says_and_ids_need_no_tokenizer(tmp_path):
+def test_defaults_come_from_the_checkpoint_and_ids_need_no_tokenizer(tmp_path):
     serve, openai = module("serve"), module("openai")
     (tmp_path / "generation_config.json").write_text('{"temperature": 0.25, "top_k": 7, "repetition_penalty": 1.5}')
     config = dataclasses.replace(CONFIG, tokenizer=str(tmp_path / "tokenizer.json"))
@@ -315,7 +315,7 @@ def test_requests_begin_from_what_the_checkpoint_says_and_ids_need_no_tokenizer(
     assert refused.value.status == 400
 
 
-def test_a_message_cannot_say_a_special_token(port):
+def test_a_message_cannot_contain_a_special_token(port):
     lengths = []
     for text in "a</s>b", "a</z>b":
         chat = dict(messages=[{"role": "user", "content": text}], max_tokens=1)
@@ -332,7 +332,7 @@ def test_the_client_of_openai(port):
     events = list(client.chat.completions.create(**asked, stream=True, stream_options={"include_usage": True}))
     text = "".join(choice.delta.content for event in events for choice in event.choices)
     assert text == chat.choices[0].message.content
-    tokens = events[-1].usage  # of which some may have been in pages already
+    tokens = events[-1].usage  # with details on cached tokens, which differ
     assert (tokens.prompt_tokens, tokens.completion_tokens) == (chat.usage.prompt_tokens, chat.usage.completion_tokens)
     assert all(len(x.top_logprobs) == 2 and x.logprob <= 0 for x in chat.choices[0].logprobs.content)
     with pytest.raises(openai.NotFoundError, match="there is no model 'other'"):
@@ -375,13 +375,13 @@ REFUSED = {
 @pytest.mark.parametrize(
     ("status", "content"), [(code, x) for code, all in REFUSED.items() for x in all], ids=lambda x: str(x)[:40]
 )
-def test_what_is_refused_is_told_in_the_form_of_openai(port, status, content):
+def test_errors_are_in_openais_format(port, status, content):
     found, _, answer = ask(port, "/v1/completions", content)
     assert found == status
     assert answer["error"].keys() == {"message", "type", "param", "code"} and answer["error"]["message"]
 
 
-def test_what_asks_for_nothing_is_taken(port):
+def test_fields_without_effect_are_accepted(port):
     nothing = dict(
         best_of=1, user="me", suffix=None, logit_bias={}, stop=None, tools=None, response_format={"type": "text"}
     )
@@ -402,7 +402,7 @@ def test_the_page_needs_no_other_host(port):
 
 @contextlib.contextmanager
 def long_answers(port: int):
-    """Ten texts asked for, as long as they can be, by a client that goes at the end."""
+    """Requests ten texts of maximum length; disconnects on exit."""
     with contextlib.closing(http.client.HTTPConnection("127.0.0.1", port, timeout=60)) as connection:
         asked = {"prompt": "x", "stream": True, "ignore_eos": True, "max_tokens": CONFIG.context_length - 10, "n": 10}
         given = {"Content-Type": "application/json", "Authorization": "Bearer another"}
@@ -411,14 +411,14 @@ def long_answers(port: int):
 
 
 def wait_for(port: int, requests: int) -> None:
-    """Until the engine has this many."""
+    """Waits until the engine has so many requests."""
     deadline = time.monotonic() + 10
     while (found := number(port, "serve_running") + number(port, "serve_queued")) != requests:
         assert time.monotonic() < deadline, found
         time.sleep(0.01)
 
 
-def test_a_client_that_goes_is_not_worked_for(port):
+def test_requests_of_a_client_that_disconnects_are_cancelled(port):
     with long_answers(port) as connection, connection.getresponse() as response:
         assert response.readline().startswith(b"data: {")
         wait_for(port, 10)
@@ -435,7 +435,7 @@ def test_a_full_queue_says_to_come_again(port):
 
 
 class BrokenEngine:
-    """Does nothing at its first step, or fails."""
+    """An engine whose first step returns nothing, or fails."""
 
     queued, running = 0, 0
 
@@ -461,21 +461,21 @@ ENDINGS = {"failed": (fail, 60, 60), "stuck": (lambda: time.sleep(3), 60, 0.1), 
 
 
 @pytest.mark.parametrize(("act", "request_seconds", "step_seconds"), ENDINGS.values(), ids=ENDINGS)
-def test_an_answer_that_does_not_come_is_told_to_all_that_wait(act, request_seconds, step_seconds, capfd):
+def test_an_engine_that_fails_or_hangs_ends_all_answers(act, request_seconds, step_seconds, capfd):
     refusal = module("openai").Refusal
     broken = act is not list
 
     async def wait_for_answer() -> None:
         thread = module("engine_thread").EngineThread(BrokenEngine(act), request_seconds)
         thread.start()
-        words = "the engine failed" if broken else "the answer takes more than 0.3 seconds"
-        with thread.job([([1], Sampling())]) as job, pytest.raises(refusal, match=words):
+        words = "the engine failed" if broken else "the answer took more than 0.3 seconds"
+        with thread.job([([1], SamplingParams())]) as job, pytest.raises(refusal, match=words):
             while True:
                 await asyncio.sleep(0.2)
                 thread.watch(step_seconds)
                 await asyncio.wait_for(job.next(), 10)
         if broken:
-            with pytest.raises(refusal, match="the server ends"), thread.job([([1], Sampling())]):
+            with pytest.raises(refusal, match="the server is shutting down"), thread.job([([1], SamplingParams())]):
                 pass
         thread.engine.running = 0
         thread.end()
@@ -488,7 +488,7 @@ STOPS = ["", "a", "ab", "aab", "abab", "bbba", "aaaaaaab"]
 
 
 @pytest.mark.parametrize("seed", range(20))
-def test_a_text_is_cut_before_the_first_string_that_stops_it(seed):
+def test_a_text_is_cut_before_its_first_stop_string(seed):
     draw, choices = random.Random(seed), module("choices")
     text = "".join(draw.choices("ab", k=60))
     stops = draw.sample(STOPS[1:], 2) if seed else []
@@ -497,19 +497,19 @@ def test_a_text_is_cut_before_the_first_string_that_stops_it(seed):
     for place in range(0, 60, 3):
         shown += "" if cut.found else cut.add(text[place : place + 3])
         assert text.startswith(shown) and len(shown) + 10 > min(at, place)
-    # of strings that end in one piece, the one that begins first
+    # of stop strings that end in one piece, the one that starts first counts
     assert (shown + cut.held).startswith(text[:at]) if not cut.found else len(shown) <= at + 3
     assert cut.found == (at < 60)
 
 
 @pytest.mark.parametrize("step", [1, 4, 100])
-def test_calls_of_tools_are_told_apart_from_text(folder, step):
-    """In the form that Hermes and Qwen write; what is no call stays text, however it comes."""
+def test_tool_calls_are_separated_from_text(folder, step):
+    """In the format of Hermes and Qwen; text that is no call stays text, however it is split."""
     choices, openai = module("choices"), module("openai")
     tokenizer = FileTokenizer(folder / "tokenizer.json")
     call = '<tool_call>\n{"name": "look", "arguments": {"at": "größer"}}\n</tool_call>'
     text = f"I look <tool>.{call}\n{call}\n<tool_call>{{}}</tool_call><tool_call>x"
-    request = Request([5], Sampling(max_tokens=len(text) + 99), tokens=tokenizer.encode(text))
+    request = Request([5], SamplingParams(max_tokens=len(text) + 99), tokens=tokenizer.encode(text))
     request.logprobs, request.top_logprobs = [0.0] * len(request.tokens), [{}] * len(request.tokens)
     choice, whole = choices.Choice(request, tokenizer, [], tools=True), choices.Piece(first=True)
     for count in range(step, len(request.tokens) + step, step):
@@ -522,13 +522,13 @@ def test_calls_of_tools_are_told_apart_from_text(folder, step):
 
 
 @pytest.mark.parametrize("text", ["{{ 10 ** (10 ** 9) }}", "{{ 'x' * 10**10 }}"])
-def test_a_template_that_takes_all_time_or_memory_is_not_read(text):
+def test_a_template_that_exceeds_time_or_memory_is_rejected(text):
     template = module("chat_template")
     with pytest.raises(template.TemplateError):
         template.Renderer({"default": text}, seconds=1).render("default", {}, 100)
 
 
-def test_a_template_cannot_hold_up_or_bring_down_the_server():
+def test_a_template_cannot_block_or_crash_the_server():
     template = module("chat_template")
     loops = "{% for i in range(99999) %}{% for j in range(99999) %}{% endfor %}{% endfor %}"
     text = f"{{% if x == 'loop' %}}{loops}{{% elif x == 'many' %}}{{{{ 'x' * (10 ** n) }}}}{{% endif %}}{{{{ x }}}}"
@@ -540,7 +540,7 @@ def test_a_template_cannot_hold_up_or_bring_down_the_server():
     assert template.Renderer({"default": "{{ cycler.__init__.__globals__ }}"}).variables == {"default": []}
 
 
-def test_a_server_that_lets_all_in_has_to_be_told_so(monkeypatch):
+def test_a_server_for_other_machines_needs_a_key_or_a_flag(monkeypatch):
     settings = module("serve").ServeSettings
     for given, host, words in (None, "0.0.0.0", "lets other machines in"), ("", "127.0.0.1", "is empty"):
         monkeypatch.delenv("SERVE_API_KEY", raising=False)
@@ -557,7 +557,7 @@ def test_a_server_that_compiles_is_alive_and_not_ready(server):
     assert ask(server[1], "/ready")[0] == 200
 
 
-def test_who_has_no_key_and_who_comes_from_elsewhere_is_refused(port):
+def test_wrong_keys_hosts_and_origins_are_refused(port):
     def status(path="/v1/models", content=None, **headers):
         found, answer, _ = ask(port, path, content, {name.replace("_", "-"): x for name, x in headers.items()})
         assert re.fullmatch("[0-9a-f]{32}", answer["x-request-id"])
@@ -580,7 +580,7 @@ def test_who_has_no_key_and_who_comes_from_elsewhere_is_refused(port):
     assert ask(port, "/v1/models", headers={"X-Request-Id": "mine-1"})[1]["x-request-id"] == "mine-1"
 
 
-def test_what_others_asked_is_not_told(port):
+def test_cached_prefixes_are_not_shared_between_salts_or_keys(port):
     def cached(key="another", **fields):
         headers = {"Authorization": f"Bearer {key}".encode()}
         asked = {"prompt": list(range(100)), "max_tokens": 1} | fields
@@ -591,7 +591,7 @@ def test_what_others_asked_is_not_told(port):
     assert all(cached(**salt) for salt in salts)
 
 
-def test_biases_and_tokens_that_end_a_text(port, folder):
+def test_logit_biases_and_stop_tokens(port, folder):
     asked = dict(prompt="def ", max_tokens=12, temperature=0, return_token_ids=True, ignore_eos=True)
 
     def tokens(**fields):
@@ -610,13 +610,13 @@ def test_biases_and_tokens_that_end_a_text(port, folder):
 
 
 def test_sigterm_lets_requests_end_and_takes_no_more(server):
-    """The last test: it ends the server of all others."""
+    """Runs last, as it ends the server of the other tests."""
     process, port, _ = server
     room = ask(port, "/v1/models/small")[2]["max_model_len"]
     long = {
         "messages": [{"role": "user", "content": "x" * (room - 50)}],
         "ignore_eos": True,
-    }  # as many as there is room
+    }  # fills the context
     assert ask(port, "/v1/chat/completions", long, seconds=SLOW)[2]["usage"]["total_tokens"] == room
     asked, found = {"prompt": "x", "max_tokens": 200, "ignore_eos": True, "n": 3}, []
     thread = threading.Thread(target=lambda: found.append(ask(port, "/v1/completions", asked, seconds=SLOW)))
@@ -626,7 +626,7 @@ def test_sigterm_lets_requests_end_and_takes_no_more(server):
     process.send_signal(signal.SIGTERM)
     while ask(port, "/ready")[0] == 200:
         time.sleep(0.01)
-    assert ask(port, "/health")[0] == 200  # it is alive until all is answered
+    assert ask(port, "/health")[0] == 200  # healthy until all requests are answered
     status, headers, answer = ask(port, "/v1/completions", {"prompt": "x"})
     assert status == 503 and headers["retry-after"] and answer["error"]["type"] == "server_error"
     thread.join()

@@ -8,10 +8,10 @@ from etils import epath
 from generator.language.roles import (
     CHECKPOINTS,
     KINDS,
+    Detokenizer,
     FileTokenizer,
     Stops,
     StopString,
-    Text,
     TokenScore,
     completion_logprobs,
     fallback,
@@ -30,14 +30,14 @@ def test_text_comes_as_it_is_decoded_at_once(kind, tmp_path):
         tokens = [draw.randrange(tokenizer.vocab_size + 2) for _ in range(draw.randrange(30))]
         if case % 3 == 0:
             tokens = [token for text in draw.choices(PIECES, k=8) for token in tokenizer.encode(text)]
-        text = Text(tokenizer, [])
+        text = Detokenizer(tokenizer, [])
         pieces = [*map(text.add, tokens), text.end()]
         whole = tokenizer.decode(tokens)
         assert "".join(pieces) == whole
         cut = draw.randrange(len(tokens) + 1)
         before = tokenizer.decode(tokens[:cut])
         if whole.startswith(before) and "\ufffd" not in whole:
-            text = Text(tokenizer, tokens[:cut])
+            text = Detokenizer(tokenizer, tokens[:cut])
             assert before + "".join([*map(text.add, tokens[cut:]), text.end()]) == whole
         if len(whole) > 5:
             stop = whole[3 : 3 + draw.randrange(1, 4)]

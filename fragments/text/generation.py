@@ -1,4 +1,4 @@
-"""How a checkpoint ends and draws texts, by its generation_config.json or config.json."""
+"""Defaults of sampling and stop tokens, from a checkpoint's generation_config.json or config.json."""
 
 import json
 import operator
@@ -9,7 +9,7 @@ from etils import epath
 
 from generator.language.roles import InputError
 
-DRAW_BOUNDS = {
+SAMPLING_BOUNDS = {
     "temperature": (0, 2),
     "top_p": (1e-6, 1),
     "min_p": (0, 1),
@@ -19,10 +19,10 @@ DRAW_BOUNDS = {
 
 
 def load_generation(tokenizer: str) -> dict[str, Any]:
-    """What generation_config.json beside a tokenizer.json says; config.json where it is missing, as in transformers.
+    """Reads generation_config.json beside a tokenizer.json, or config.json where it is missing, as transformers does.
 
-    Returns "eos_token_id", the set of tokens that end a text, and as far as they are there "do_sample" and the names of
-    DRAW_BOUNDS. Raises InputError for a value that cannot be used.
+    Returns "eos_token_id", the set of tokens that end a text, and where they are set "do_sample" and the names of
+    SAMPLING_BOUNDS. Raises InputError for an invalid value.
     """
     files = [epath.Path(tokenizer).with_name(name) for name in ("generation_config.json", "config.json")]
     file = next((file for file in files if tokenizer != "bytes" and file.exists()), None)
@@ -34,8 +34,8 @@ def load_generation(tokenizer: str) -> dict[str, Any]:
     except (AttributeError, TypeError, ValueError, RecursionError) as error:
         raise InputError(f"{file}: eos_token_id must be a token or several: {error}: fix or remove it") from None
     if said.get("top_k") == -1:
-        said["top_k"] = 0  # as others write that all tokens may be drawn
-    for name, (least, most) in DRAW_BOUNDS.items():
+        said["top_k"] = 0  # another way to write all tokens
+    for name, (least, most) in SAMPLING_BOUNDS.items():
         if name in said:
             number = said[name]
             wanted = (int,) if name == "top_k" else (int, float)
@@ -47,13 +47,13 @@ def load_generation(tokenizer: str) -> dict[str, Any]:
     return found
 
 
-def default_draws(said: dict[str, Any], sampled: bool) -> dict[str, float]:
-    """Settings of the draws, by what `load_generation` found.
+def default_sampling(said: dict[str, Any], sampled: bool) -> dict[str, float]:
+    """Returns the sampling settings for what `load_generation` found.
 
     Args:
-        sampled: whether tokens are drawn where "do_sample" is left out: with vLLM's server yes, in transformers no.
+        sampled: "do_sample" where it is absent: true in vLLM's server, false in transformers.
     """
-    draws = {"temperature": 1.0} | {name: said[name] for name in DRAW_BOUNDS if name in said}
+    sampling = {"temperature": 1.0} | {name: said[name] for name in SAMPLING_BOUNDS if name in said}
     if said.get("do_sample", sampled):
-        return draws
-    return {"temperature": 0.0} | {name: x for name, x in draws.items() if name == "repetition_penalty"}
+        return sampling
+    return {"temperature": 0.0} | {name: x for name, x in sampling.items() if name == "repetition_penalty"}

@@ -1,32 +1,31 @@
-"""Text of tokens as they come."""
+"""Incremental detokenization."""
 
 import codecs
 
 from generator.language.roles import ByteTokenizer, FileTokenizer, load_generation
 
-CONTEXT = 4  # bytes of a character at most, and so tokens
+CONTEXT = 4  # bytes, and so tokens, of a character at most
 
 
 def load_ends(tokenizer: ByteTokenizer | FileTokenizer, path: str) -> set[int]:
-    """Tokens that end a text: eos, and those that the files beside a model's tokenizer.json name, as of a turn."""
+    """Returns the tokens that end a text: eos, and others that the files beside tokenizer.json name."""
     return {tokenizer.eos, *load_generation(path)["eos_token_id"]} - {None}
 
 
-class Text:
-    """The text of tokens as they come.
+class Detokenizer:
+    """Decodes tokens one by one, at a cost that does not grow with the text.
 
-    What is given out never changes, and in the end it is what `decode` makes of all tokens at once. So a character
-    waits for the last of its bytes. Where bytes are tokens of their own (`<0xE4>`, Llama 2), one byte that fits nowhere
-    turns its whole run of bytes into U+FFFD, so a run waits for its end. The cost of a token does not grow with the
-    text.
+    Returned text never changes, and in the end equals `decode` of all tokens. So a character waits for its last byte.
+    Where bytes are tokens (`<0xE4>`, Llama 2), an invalid byte turns its whole run of bytes into U+FFFD, so a run waits
+    for its end.
     """
 
     def __init__(self, tokenizer: ByteTokenizer | FileTokenizer, prompt: list[int]):
         self.tokenizer = tokenizer
         self.utf8 = codecs.getincrementaldecoder("utf-8")("replace")
-        self.before: list[int] = []  # the last token with text, which says how the next one is written
-        self.run: list[int] = []  # bytes whose text is not certain, at most one run
-        self.given = 0  # characters of the run that belong to the prompt
+        self.before: list[int] = []  # the last token with text, on which the next one's spacing depends
+        self.run: list[int] = []  # pending byte tokens, at most one run
+        self.given = 0  # characters of the run that are in the prompt
         if tokenizer.byte_level:
             self.decode_token_bytes(prompt[-CONTEXT:])
         else:
@@ -41,18 +40,18 @@ class Text:
         return self.tokenizer.token_byte(token) is not None
 
     def decode_token_bytes(self, tokens: list[int]) -> str:
-        """The characters that end with these tokens of a byte-level vocabulary."""
+        """Returns the characters that these tokens of a byte-level vocabulary complete."""
         parts = (self.tokenizer.token_byte(i) or b"" for i in tokens if self.tokenizer.has_text(i))
         return self.utf8.decode(b"".join(parts))
 
     def end_run(self, token: list[int]) -> str:
-        """The text of the run and of the token that ends it."""
+        """Returns the text of the run and of the token that ends it."""
         tokens, skipped = [*self.before, *self.run, *token], len(self.tokenizer.decode(self.before)) + self.given
         self.run, self.given = [], 0
         return self.tokenizer.decode(tokens)[skipped:]
 
     def add(self, token: int) -> str:
-        """What is certain of the text with one more token, and was not before."""
+        """Adds a token, and returns the text that is now final."""
         if not self.tokenizer.has_text(token):
             return ""
         if self.tokenizer.byte_level:
@@ -65,5 +64,5 @@ class Text:
         return new
 
     def end(self) -> str:
-        """What was held back, as no more tokens come."""
+        """Returns the text held back, after the last token."""
         return self.utf8.decode(b"", final=True) if self.tokenizer.byte_level else self.end_run([])

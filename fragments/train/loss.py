@@ -16,14 +16,14 @@ from generator.language.roles import RULES, Config, Decoder, Embedding, gather_w
 
 
 class Config:
-    held_logits: int = 536_870_912  # logits that a device holds at a time; where there are more, it computes them twice
+    logits_per_chunk: int = 536_870_912  # logits that a device computes at a time; where there are more, twice
     # in which devices sum the gradients of matrices; bfloat16: half of the bytes, and each partial sum is rounded
     gradient_dtype: Literal["float32", "bfloat16"] = "float32"
 
 
 @splice("check_config.bounds")
 def _(bounds):
-    bounds.update(held_logits=(1, 2**63 - 1))
+    bounds.update(logits_per_chunk=(1, 2**63 - 1))
 
 
 @splice("check_config.together")
@@ -56,7 +56,7 @@ def score_share(
         return jax.nn.logsumexp(logits, axis=-1), target_logits
 
     (B, T, D), V = x.shape, len(vocabulary)
-    size = max(config.held_logits // V, 1)  # tokens in a chunk
+    size = max(config.logits_per_chunk // V, 1)  # tokens in a chunk
     if B * T <= size:
         return jax.tree.map(lambda y: y[None], score_chunk(x, targets))
     chunks = -(B * T // -size)

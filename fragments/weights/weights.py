@@ -1,6 +1,6 @@
-"""Models as an engine takes them: over the devices that share them, in the dtype of the computation, or of 8 bits.
+"""Weights for serving: sharded over devices, in the dtype of the computation or in int8.
 
-Source: Dettmers et al. 2022, arXiv 2208.07339, section 2.1 (8 bits, with a scale for each vector).
+Source: Dettmers et al. 2022, arXiv 2208.07339, section 2.1 (int8 with a scale for each vector).
 """
 
 import dataclasses
@@ -27,7 +27,7 @@ from generator.language.roles import (
 @jax.tree_util.register_dataclass
 @dataclasses.dataclass(frozen=True)
 class Int8:
-    """A kernel of 8 bits, in the place of its array."""
+    """A kernel in int8, which stands in for an array."""
 
     numbers: Array  # int8, in the shape of the kernel
     scale: Array  # fp32, 1 along the width of the residual stream
@@ -41,12 +41,12 @@ class Int8:
         return self.scale.dtype
 
     def astype(self, dtype: str) -> Array:
-        """The kernel as a product takes it, into which XLA fuses this."""
+        """Returns the dequantized kernel; XLA fuses this into the product."""
         return (self.numbers * self.scale).astype(dtype)
 
 
 def in_int8(kernel: np.ndarray, axis: int) -> Int8:
-    """The nearest of 255 numbers, of which the largest along that axis is the first or the last."""
+    """Quantizes a kernel symmetrically: the largest absolute value along the axis becomes 127."""
     scale = np.maximum(np.abs(kernel).max(axis, keepdims=True), 1e-30) / 127
     return Int8(np.rint(kernel / scale).astype(np.int8), scale)
 
@@ -54,13 +54,13 @@ def in_int8(kernel: np.ndarray, axis: int) -> Int8:
 def load_to_serve(
     checkpoint_dir: str, hf: str, dtype: str | None, tensor: int, int8: bool
 ) -> tuple[Config, Decoder, Mesh]:
-    """The model of the one directory that is given, tensor by tensor, over so many devices.
+    """Loads the model of whichever directory is given, tensor by tensor, sharded over `tensor` devices.
 
-    Matrices get the dtype in which products take them (None: as it was trained), or with int8 those of layers 8 bits;
-    vectors and routers, which are used in fp32, stay as they are.
+    Casts matrices to `dtype` (None: that of training); with int8, quantizes the kernels of layers. Vectors and routers,
+    which are used in fp32, stay as they are.
     """
     if bool(hf) == bool(checkpoint_dir):
-        raise InputError("give --checkpoint-dir, or --hf")
+        raise InputError("give either --checkpoint-dir or --hf")
     devices = jax.devices()
     if not 1 <= tensor <= len(devices):
         raise MeshError(f"--mesh-tensor {tensor}: there are {len(devices)} devices: give 1 to {len(devices)}")
@@ -69,7 +69,7 @@ def load_to_serve(
     config = dataclasses.replace(config, dtype=dtype or config.dtype)
     laid_out = abstract(lambda: Decoder(config, nnx.Rngs(0)), mesh)
 
-    errors = []  # of kernels of 8 bits, in shares of their size
+    errors = []  # relative errors of int8 kernels
 
     def load(path: tuple[jax.tree_util.KeyEntry, ...], p: nnx.Param, later: nnx.Param) -> nnx.Param:
         name = jax.tree_util.keystr(path)
@@ -91,5 +91,5 @@ def load_to_serve(
     model = jax.tree.unflatten(jax.tree.structure(laid_out, is_leaf=is_param), leaves)
     model = jax.tree_util.tree_map_with_path(load, laid_out, model, is_leaf=is_param)
     if errors:
-        print(f"kernels of 8 bits are {np.mean(errors):.2%} off, by their root mean squares", file=sys.stderr)
+        print(f"int8 kernels: relative root-mean-square error {np.mean(errors):.2%}", file=sys.stderr)
     return config, model, mesh

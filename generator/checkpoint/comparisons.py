@@ -255,9 +255,13 @@ def compare_decoding(
 
     Log-probabilities are compared up to the first token that differs, after which each side reads another text.
     """
-    sizes = package.engine.EngineSettings(max_rows=len(prompts), max_length=max(map(len, prompts)) + STEPS, chunk=16)
+    sizes = package.engine.EngineSettings(
+        max_sequences=len(prompts), max_length=max(map(len, prompts)) + STEPS, chunk=16
+    )
     engine = package.engine.Engine(model.config, model, set(), sizes)
-    sampling = package.engine.Sampling(max_tokens=STEPS, logprobs=min(package.engine.TOP, model.config.vocab_size))
+    sampling = package.engine.SamplingParams(
+        max_tokens=STEPS, logprobs=min(package.engine.TOP, model.config.vocab_size)
+    )
     most, others = 0.0, 0
     reference.generation_config = type(reference.generation_config)()  # by which no token ends a text
     for request in engine.generate(prompts, sampling):

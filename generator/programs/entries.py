@@ -21,12 +21,12 @@ from generator.programs.noting import unnoted
 from generator.programs.verdicts import DECODING, EVALUATION, INITIAL, TRAINING
 
 MODULES = ("config", "parallel", "data", "model", "train", "engine", "huggingface")
-ROWS = 8  # texts that an engine continues at a time
-STEPS = {  # of an engine: tokens of each text, whether what follows each is scored, how many of them are guessed
+ROWS = 8  # sequences of an engine
+STEPS = {  # of an engine: tokens of each sequence, whether all are scored, how many of them are drafts
     "prefill": (32, False, 0),
     "prefill, each scored": (32, True, 0),
     "decode": (1, False, 0),
-    "decode, guesses checked": (3, True, 2),
+    "decode, draft tokens verified": (3, True, 2),
 }
 MESHES = (2, 2, 2), (2, 4, 1), (1, 8, 1)
 
@@ -54,7 +54,7 @@ def variants(package: SimpleNamespace) -> dict[str, Any]:
     tiny = presets["tiny"]
     sizes = {name: sum(x.size for x in jax.tree.leaves(_model(package, config))) for name, config in presets.items()}
     largest = max(sizes, key=lambda name: sizes[name])
-    wanted = {"dtype": "float32", "accumulation": 2, "remat": "full", "held_logits": 100 * tiny.vocab_size}
+    wanted = {"dtype": "float32", "accumulation": 2, "remat": "full", "logits_per_chunk": 100 * tiny.vocab_size}
     # steps of which a share is no whole number, and a seed that is no default
     wanted |= {"moments_dtype": "bfloat16", "steps": 1237, "seed": 1237}
     fields = {field.name: getattr(tiny, field.name) for field in dataclasses.fields(tiny)}
@@ -111,20 +111,20 @@ def programs(package: SimpleNamespace, config: Any, length: int) -> Iterator[Pro
 
 
 def _engine_step(
-    package: SimpleNamespace, config: Any, model: Any, length: int, tokens: int, whole: bool, guesses: int
+    package: SimpleNamespace, config: Any, model: Any, length: int, tokens: int, whole: bool, draft_tokens: int
 ) -> tuple:
     """What a step of an engine gives, and leaves on its device, as a function of arrays."""
     device, empty = _device(package, config, length)
 
     def function(model: Any, arrays: dict[str, Any], step: Any) -> Any:
         on = device(model)
-        on.key, on.value, on.texts = arrays["key"], arrays["value"], arrays["texts"]
+        on.key, on.value, on.sequences = arrays["key"], arrays["value"], arrays["sequences"]
         output = on.run(step, tokens, whole)
-        return output, {"key": on.key, "value": on.value, "texts": on.texts}
+        return output, {"key": on.key, "value": on.value, "sequences": on.sequences}
 
-    arrays = {"key": empty.key, "value": empty.value, "texts": empty.texts}
+    arrays = {"key": empty.key, "value": empty.value, "sequences": empty.sequences}
     with unnoted():
-        step = empty.nothing(ROWS, empty.widths[-1], guesses)
+        step = empty.nothing(ROWS, empty.widths[-1], draft_tokens)
     shaped = jax.tree.map(lambda x: jax.ShapeDtypeStruct(np.shape(x), x.dtype), (arrays, step))
     return function, {"model": model, "arrays": shaped[0], "step": shaped[1]}
 
@@ -134,7 +134,7 @@ def _device(package: SimpleNamespace, config: Any, length: int) -> tuple[Callabl
 
     The engine itself is on the host: what it keeps beside its device is in no program.
     """
-    sizes = package.engine.EngineSettings(max_rows=ROWS, max_length=min(length, config.context_length), chunk=64)
+    sizes = package.engine.EngineSettings(max_sequences=ROWS, max_length=min(length, config.context_length), chunk=64)
     real, given = package.engine.Device, []  # type: Any, list[tuple]
 
     def kept(*arguments: Any) -> Any:

@@ -118,7 +118,7 @@ def fill(name: str, tree: Any, config: Any, part: str, done: int) -> Any:
 def numbers(path: str, x: Any, config: Any, done: int) -> Any:
     """An array by its name."""
     random = np.random.default_rng(int.from_bytes(sha256(path.encode()).digest()[:8], "big"))
-    if "tokens" in path or "targets" in path or "texts" in path:
+    if "tokens" in path or "targets" in path or "sequences" in path:
         return random.integers(0, config.vocab_size, x.shape).astype(x.dtype)
     if "segment_ids" in path or "positions" in path:  # two documents in each row, of which the first is longer
         place, first = np.arange(x.shape[-1]), x.shape[-1] * 3 // 4
@@ -166,11 +166,13 @@ def step_input(step: Any, part: str, only: str = "") -> Any:
     Args:
         only: the one setting of draws, beside the temperature.
     """
-    rows, width = step.tables.shape
+    rows, width = step.block_tables.shape
     step = jax.tree.map(lambda x: np.zeros(x.shape, x.dtype), step)
     row = np.arange(rows)
-    counts = {"decode": 1 + 0 * row, "decode, guesses checked": 3 - row % 2}.get(part, 32 - 3 * row).astype(np.int32)
-    tables = 1 + np.arange(rows * width, dtype=np.int32).reshape(rows, width)
+    counts = {"decode": 1 + 0 * row, "decode, draft tokens verified": 3 - row % 2}.get(part, 32 - 3 * row).astype(
+        np.int32
+    )
+    block_tables = 1 + np.arange(rows * width, dtype=np.int32).reshape(rows, width)
     draws: dict[str, Any] = draws_of(row, only) | {"prompt": 10 + row, "seed": 1 + row}
     fields = step.sampling._asdict()
     known = {name: np.asarray(x, fields[name].dtype) for name, x in draws.items() if name in fields}
@@ -179,8 +181,8 @@ def step_input(step: Any, part: str, only: str = "") -> Any:
         slots=row.astype(np.int32),
         starts=np.maximum(280 - 23 * row, 5).astype(np.int32),
         counts=counts,
-        draws=np.ones(rows, bool),
-        tables=tables,
+        samples=np.ones(rows, bool),
+        block_tables=block_tables,
         top=np.array(True),
         sampling=sampling,
     )

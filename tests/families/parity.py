@@ -64,7 +64,7 @@ def check_round_trip(package, reference, folder: Path, follows: dict[str, Any]) 
 def check_decoding(package, model, tokens: np.ndarray, **settings: int) -> None:
     """The engine's log-probabilities, over prompts longer than its pages and parts, are those of full passes."""
     engine = package.engine
-    sampling = engine.Sampling(max_tokens=6, logprobs=engine.TOP, prompt_logprobs=True)
+    sampling = engine.SamplingParams(max_tokens=6, logprobs=engine.TOP, prompt_logprobs=True)
     subject = engine.Engine(model.config, model, set(), engine.EngineSettings(max_length=24, **settings))
     requests = subject.generate([tokens[0, :7].tolist(), tokens[1, :11].tolist()], sampling)
     for compiled in engine.run, engine.write:  # of which no other test has a use: they would stay in memory

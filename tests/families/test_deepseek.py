@@ -199,19 +199,19 @@ def test_any_mesh_gives_what_one_device_gives(package):
 
 def test_a_cache_holds_latents_alone(package):
     config = package.config.PRESETS["671b"]
-    for guessing in 0, 1:  # layers ahead
-        pages = jax.eval_shape(lambda guessing=guessing: package.pages.empty_pages(config, 1, 1, False, guessing))
-        layers = 61 + guessing
+    for drafting in 0, 1:  # MTP layers with a KV cache
+        pages = jax.eval_shape(lambda drafting=drafting: package.pages.empty_pages(config, 1, 1, False, drafting))
+        layers = 61 + drafting
         assert sum(x.size for x in jax.tree.leaves(pages)) == layers * (512 + 64)  # not layers * 128 * (192 + 128)
 
 
 def test_the_released_size(package):
     config = package.config.PRESETS["671b"]
     model = jax.eval_shape(lambda: package.model.Decoder(config, nnx.Rngs(0)))
-    ahead = sum(x.size for x in jax.tree.leaves(model.ahead))
-    assert sum(x.size for x in jax.tree.leaves(model)) - ahead == 671_026_419_200
+    mtp = sum(x.size for x in jax.tree.leaves(model.mtp))
+    assert sum(x.size for x in jax.tree.leaves(model)) - mtp == 671_026_419_200
     # 37 billion parameters are active of a token, of which the embedding takes part in no product
-    without = dataclasses.replace(config, sequence_length=0, ahead=0)
+    without = dataclasses.replace(config, sequence_length=0, mtp_layers=0)
     products = package.train.flops_per_token(without, causal=False) / 6
     assert products == pytest.approx(37.55e9 - 129280 * 7168, rel=1e-3)
 
@@ -236,7 +236,7 @@ def test_the_released_settings():
 
 
 def test_biases_of_experts_are_kept_in_fp32(package, tmp_path):
-    """In an export in bf16 too, as transformers keeps them; layers ahead there may be none."""
+    """In an export in bf16 too, as transformers keeps them; there may be no MTP layers."""
     config = transformers.DeepseekV3Config(**FAMILY.settings, dtype="float32")
     reference = parity.make_reference(transformers.DeepseekV3ForCausalLM, config)
     reference.save_pretrained(tmp_path / "theirs")

@@ -62,16 +62,16 @@ def test_training_sums_what_each_document_gives_alone(loaded):
         assert float(sums["targets"]) == sum(size - 1 for lengths in DOCUMENTS for size in lengths)
 
 
-@pytest.mark.parametrize("guesses", [0, 2])
-def test_serving_gives_what_each_text_gives_alone(loaded, guesses):
-    """Beside each other, in parts, with beginnings that are shared, and when texts outgrow the original context."""
+@pytest.mark.parametrize("draft_tokens", [0, 2])
+def test_serving_gives_what_each_text_gives_alone(loaded, draft_tokens):
+    """With continuous batching, chunked prefill, shared prefixes, and sequences that outgrow the original context."""
     package, config, model, reference = loaded
     engine, text = package.engine, np.random.default_rng(1).integers(0, config.vocab_size, 40).tolist()
-    settings = engine.EngineSettings(max_rows=2, max_length=56, page_size=4, chunk=4, guesses=guesses)
+    settings = engine.EngineSettings(max_sequences=2, max_length=56, page_size=4, chunk=4, draft_tokens=draft_tokens)
     subject = engine.Engine(config, model, set(), settings)
-    prompts = [text[:length] for length in PROMPTS] + [[7, 8] * 9]  # the last one repeats itself: guesses are right
-    requests = subject.generate(prompts, engine.Sampling(max_tokens=12))
-    (again,) = subject.generate([text[: BOUND + 9]], engine.Sampling(max_tokens=1, prompt_logprobs=True))
+    prompts = [text[:length] for length in PROMPTS] + [[7, 8] * 9]  # the last one repeats itself, so drafts are right
+    requests = subject.generate(prompts, engine.SamplingParams(max_tokens=12))
+    (again,) = subject.generate([text[: BOUND + 9]], engine.SamplingParams(max_tokens=1, prompt_logprobs=True))
     np.testing.assert_allclose(again.prompt_logprobs, scores(reference, again.prompt), atol=1e-4)
     for request in requests:
         for place in range(len(request.tokens)):  # each is drawn by the factors of the text before it
@@ -90,10 +90,10 @@ def test_a_text_that_outgrows_the_original_context_goes_on_as_in_transformers(lo
     expected = reference.generate(
         ids, attention_mask=torch.ones_like(ids), max_new_tokens=12, do_sample=False, use_cache=True, pad_token_id=0
     )
-    settings = package.engine.EngineSettings(max_rows=1, max_length=40, page_size=4, chunk=8)
+    settings = package.engine.EngineSettings(max_sequences=1, max_length=40, page_size=4, chunk=8)
     subject = package.engine.Engine(config, model, set(), settings)
     longer = [*prompt, *range(6)]
-    sampling = [package.engine.Sampling(max_tokens=most) for most in (1, 1, 12)]
+    sampling = [package.engine.SamplingParams(max_tokens=most) for most in (1, 1, 12)]
     found = [subject.generate([text], x)[0] for text, x in zip((longer[:BOUND], longer, prompt), sampling, strict=True)]
     assert [request.cached for request in found[:2]] == [0, 0]  # the second one's keys are of other factors
     assert found[-1].text == expected[0].tolist()

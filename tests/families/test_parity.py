@@ -126,14 +126,14 @@ def test_decoding(compared):
     package, _, folder, tokens, _ = compared
     _, model = package.huggingface.load_hf(folder)
     # one row, and parts of one length, for few programs: the second request has the pages of the first
-    parity.check_decoding(package, model, tokens, max_rows=1, page_size=8, chunk=4)
+    parity.check_decoding(package, model, tokens, max_sequences=1, page_size=8, chunk=4)
 
 
 @pytest.mark.slow
 def test_decoding_side_by_side(compared):
     package, _, folder, tokens, _ = compared
     _, model = package.huggingface.load_hf(folder)
-    parity.check_decoding(package, model, tokens, max_rows=2, page_size=4, chunk=8)
+    parity.check_decoding(package, model, tokens, max_sequences=2, page_size=4, chunk=8)
 
 
 @pytest.mark.parametrize("compared", SEEN, indirect=True)

@@ -135,17 +135,17 @@ def loaded(hf: dict, folder: Path, factory):
     torch.manual_seed(0)
     reference = transformers.AutoModelForCausalLM.from_config(config, attn_implementation="eager", dtype=torch.float32)
     reference.eval().save_pretrained(folder)
-    if ahead := hf.get("num_nextn_predict_layers"):  # transformers has none of these
-        add_layers_ahead(folder, hf["num_hidden_layers"], ahead)
+    if mtp := hf.get("num_nextn_predict_layers"):  # transformers has none of these
+        add_mtp_layers(folder, hf["num_hidden_layers"], mtp)
     (folder / "config.json").write_text(json.dumps(hf))
     return packages[key], *packages[key].huggingface.load_hf(folder), reference
 
 
-def add_layers_ahead(folder: Path, layers: int, ahead: int) -> None:
-    """Copies of the last layer, with what layers ahead have besides."""
+def add_mtp_layers(folder: Path, layers: int, mtp: int) -> None:
+    """Copies of the last layer, with what MTP layers have besides."""
     tensors = load_file(folder / "model.safetensors")
     norm, last = tensors["model.norm.weight"], f"model.layers.{layers - 1}."
-    for number in range(layers, layers + ahead):
+    for number in range(layers, layers + mtp):
         prefix = f"model.layers.{number}."
         tensors |= {prefix + name.removeprefix(last): x for name, x in tensors.items() if name.startswith(last)}
         tensors |= {f"{prefix}{name}.weight": norm for name in ("enorm", "hnorm", "shared_head.norm")}

@@ -37,20 +37,20 @@ def small(package, dtype: str):
 
 
 def compare_engines(package, lengths=(1, 9, 30), rows=3, chunk=16, warm_up=True) -> None:
-    """Texts and log-probabilities are those of an engine on one device."""
+    """Compares texts and log-probabilities with those of an engine on one device."""
     config, engine = small(package, "float32"), package.engine
     model = jax.jit(lambda: package.model.Decoder(config, nnx.Rngs(0)))()
     rng = np.random.default_rng(0)
     prompts = [rng.integers(0, 64, length).tolist() for length in lengths]
-    sampling = engine.Sampling(max_tokens=9, prompt_logprobs=True)
-    expected, scored, guesses = [], {}, 1 if hasattr(config, "ahead") else 0  # of the layer ahead
-    ways = {(1, 0, False), (2, 0, False), (2, guesses, False), (1, 0, True), (2, guesses, True)}
-    for devices, guessed, int8 in sorted(ways):
+    sampling = engine.SamplingParams(max_tokens=9, prompt_logprobs=True)
+    expected, scored, draft_tokens = [], {}, 1 if hasattr(config, "mtp_layers") else 0  # of the MTP layer
+    ways = {(1, 0, False), (2, 0, False), (2, draft_tokens, False), (1, 0, True), (2, draft_tokens, True)}
+    for devices, drafted, int8 in sorted(ways):
         mesh = package.parallel.make_mesh(1, 1, devices, jax.devices()[:devices])
         layout = package.parallel.abstract(lambda: package.model.Decoder(config, nnx.Rngs(0)), mesh)
         split = jax.device_put(model, jax.tree.map(lambda x: x.sharding, layout))
-        sizes = dict(max_rows=rows, max_length=48, page_size=4, chunk=chunk)
-        settings = engine.EngineSettings(**sizes, guesses=guessed, int8_pages=int8)
+        sizes = dict(max_sequences=rows, max_length=48, page_size=4, chunk=chunk)
+        settings = engine.EngineSettings(**sizes, draft_tokens=drafted, int8_kv_cache=int8)
         subject = engine.Engine(config, split, set(), settings, mesh)
         if warm_up:
             list(subject.warm_up())
@@ -66,14 +66,14 @@ def compare_engines(package, lengths=(1, 9, 30), rows=3, chunk=16, warm_up=True)
             len({str(part.index) for part in x.addressable_shards}) for x in jax.tree.leaves(subject.device.key)
         }
         said = f"the pages of {devices} devices are in {parts} parts"
-        print(said + ", and guessed" * guessed + ", in 8 bits" * int8)
-    # of 8 bits, numbers in the middle between two fall to either side, as sums of other orders end in other bits
+        print(said + ", with draft tokens" * drafted + ", in 8 bits" * int8)
+    # in int8, numbers halfway between two are rounded either way, as the order of sums changes their last bits
     rounding, order = (np.abs(scored[1, True] - x).mean() for x in (scored[1, False], scored[2, True]))
     assert 10 * order < rounding < 0.1, (order, rounding)
 
 
 def compare_small_engines(package) -> None:
-    """Of three programs each."""
+    """Compares engines with three programs each."""
     compare_engines(package, (7, 15), rows=2, chunk=8, warm_up=False)
 
 
@@ -82,21 +82,21 @@ def test_any_number_of_devices_gives_the_same_texts(folder, compare):
     package = parity.load_package(folder)
     parts = 1 if hasattr(package.config.PRESETS["tiny"], "kv_rank") else 2
     expected = ["the pages of 1 devices are in 1 parts", f"the pages of 2 devices are in {parts} parts"]
-    guessed = ", and guessed" * (parts == 1)
-    expected += [f"the pages of 2 devices are in {parts} parts{guessed}"] * (parts == 1)
+    drafted = ", with draft tokens" * (parts == 1)
+    expected += [f"the pages of 2 devices are in {parts} parts{drafted}"] * (parts == 1)
     expected.insert(1, f"{expected[0]}, in 8 bits")
-    expected += [f"the pages of 2 devices are in {parts} parts{guessed}, in 8 bits"]
+    expected += [f"the pages of 2 devices are in {parts} parts{drafted}, in 8 bits"]
     assert on_eight_devices(compare, package) == expected
 
 
 def compare_int8(package) -> None:
-    """Log-probabilities of kernels of 8 bits are those of the numbers that they stand for, on any number of devices."""
+    """Compares int8 kernels with the numbers that they stand for, on one device and on two."""
     config, engine = small(package, "float32"), package.engine
     weights = importlib.import_module(package.model.__name__.replace("model", "weights"))
     model = jax.jit(lambda: package.model.Decoder(config, nnx.Rngs(0)))()
-    sampling = engine.Sampling(max_tokens=9, prompt_logprobs=True)
-    guesses = 1 if hasattr(config, "ahead") else 0  # of the layer ahead
-    settings = engine.EngineSettings(max_rows=1, max_length=48, page_size=4, chunk=16, guesses=guesses)
+    sampling = engine.SamplingParams(max_tokens=9, prompt_logprobs=True)
+    draft_tokens = 1 if hasattr(config, "mtp_layers") else 0  # of the MTP layer
+    settings = engine.EngineSettings(max_sequences=1, max_length=48, page_size=4, chunk=16, draft_tokens=draft_tokens)
 
     def is_int8(x: object) -> bool:
         return isinstance(x, weights.Int8)
@@ -127,7 +127,7 @@ def test_kernels_in_int8_are_used_as_the_numbers_that_they_stand_for(folder):
 
 
 def test_weights_in_bfloat16_give_the_same_logits(folder, tmp_path):
-    """Products take them so anyway: a model whose weights were rounded when they were loaded is the one that trained."""
+    """Products round weights anyway, so rounding them on loading changes nothing."""
     package = parity.load_package(folder)
     config = small(package, "bfloat16")
     model = jax.jit(lambda: package.model.Decoder(config, nnx.Rngs(0)))()

@@ -55,11 +55,11 @@ def test_traces(architecture, target, tmp_path):
     ),
 )
 def test_features_of_no_family_go_with_every_family(architecture, learning, tmp_path):
-    """Layers ahead, experts with a capacity, and adapters or Muon: a step of training traces."""
+    """MTP layers, experts with a capacity, and adapters or Muon: a step of training traces."""
     selected = [fragment.name for fragment in select(architecture, "tpu", LIBRARY).fragments]
     if learning == "train/muon" and "model/lora" in selected:
         pytest.skip("adapters learn without Muon: model/lora excludes it")
-    more = [name for name in ("model/layers_ahead", "train/ahead", learning) if name not in selected]
+    more = [name for name in ("model/mtp", "train/mtp_loss", learning) if name not in selected]
     without = ["model/dropless"] if "model/dropless" in selected else []
     more += ["model/expert_capacity"] if without else []
     lines = f'base = "{architecture}"', 'title = "More"', f"fragments = {more}", f"without = {without}"
@@ -73,4 +73,4 @@ def test_features_of_no_family_go_with_every_family(architecture, learning, tmp_
     new, metrics = jax.eval_shape(package.train.train_step, state, batch)
     before, after = ([(x.shape, x.dtype) for x in jax.tree.leaves(tree)] for tree in (state, new))
     assert after == before
-    assert metrics["train/loss_ahead"].shape == ()
+    assert metrics["train/mtp_loss"].shape == ()

@@ -76,10 +76,17 @@ def compare_served(package) -> None:
     engine, rows = package.engine, 4
     layout = package.parallel.abstract(lambda: package.model.Decoder(config, nnx.Rngs(0)), mesh)
     model = jax.device_put(package.model.Decoder(config, nnx.Rngs(0)), jax.tree.map(lambda x: x.sharding, layout))
-    device = engine.Device(config, model, engine.EngineSettings(max_rows=rows, max_length=64), mesh, 9, 64)
+    device = engine.Device(config, model, engine.EngineSettings(max_sequences=rows, max_length=64), mesh, 9, 64)
     with device.computing():
         step = engine.run.lower(
-            device.model, device.key, device.value, device.texts, device.layers, device.nothing(rows, 4, 0), 1, False
+            device.model,
+            device.key,
+            device.value,
+            device.sequences,
+            device.layers,
+            device.nothing(rows, 4, 0),
+            1,
+            False,
         )
     print(json.dumps([config.width, config.experts, sends(step.compile().as_text())]))
 

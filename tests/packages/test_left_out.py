@@ -24,7 +24,7 @@ TOGETHER = (
     "train/compile_cache",
     "train/check_step",
     "data/prepare",
-    "pages/by_length",
+    "pages/length_buckets",
     "evaluate/evaluate",
     "generate/generate",
     "serve/serve",

@@ -39,8 +39,8 @@ SERVING = {
     "serve.py": 290,
 }
 KERNEL = {"pages_kernel.py": 150}  # of TPUs, where attention is one that it can do
-NEAR = {"pages.py": 290, "engine.py": 746}  # where layers that see the nearest tokens only have pages of their own
-AHEAD = {"engine.py": 765}  # where a layer ahead guesses
+WINDOW = {"pages.py": 290, "engine.py": 746}  # where layers with windows have pages of their own
+MTP = {"engine.py": 765}  # where an MTP layer drafts tokens
 parsed = functools.cache(ast.parse)  # of one text, which several tests read
 every_package = pytest.mark.parametrize("package", NAMES, indirect=True)
 PROJECT = Project.find(ROOT)
@@ -74,8 +74,8 @@ class TestReading:
     def test_serving_is_short(self, package):
         lines = {name: len((package / name).read_text().splitlines()) for name in SERVING}
         lines |= {name: len((package / name).read_text().splitlines()) for name in KERNEL if (package / name).exists()}
-        most = SERVING | KERNEL | (NEAR if "class NearPages" in (package / "pages.py").read_text() else {})
-        most |= AHEAD if "def hidden_ahead" in (package / "engine.py").read_text() else {}
+        most = SERVING | KERNEL | (WINDOW if "class WindowPages" in (package / "pages.py").read_text() else {})
+        most |= MTP if "def hidden_mtp" in (package / "engine.py").read_text() else {}
         assert all(count <= most[name] for name, count in lines.items()), lines
 
     def test_model_has_no_branch_on_configuration(self, package):

@@ -62,7 +62,7 @@ EQUAL, OTHER = EQUAL_VALUES, OTHER_NUMBERS
 MUTATIONS = [
     # what is the same program
     Mutation("comment", "model/rope", [('    point("rotate.scale"', '    # in fp32\n    point("rotate.scale"')]),
-    Mutation("docstring", "model/rope", [("Rotates each pair of numbers", "Turns each pair of numbers")]),
+    Mutation("docstring", "model/rope", [("Rotates pairs of numbers", "Turns each pair of numbers")]),
     Mutation("local renamed", "kernels/attend_xla", [("size", "length"), ("start", "begin")]),
     Mutation("parentheses", "model/block", [("x = shard(x + h,", "x = shard((x + h),")]),
     Mutation(
@@ -71,7 +71,7 @@ MUTATIONS = [
         [
             ('        point("attend.total", total, highest)\n', ""),
             (
-                "        total = weights.sum(axis=-1, keepdims=True)  # divided by last, where the array is smaller\n",
+                "        total = weights.sum(axis=-1, keepdims=True)  # divides the context, which is smaller than the scores\n",
                 "",
             ),
             (
@@ -256,7 +256,7 @@ MUTATIONS = [
     Mutation(
         "penalty of a draw",
         "engine/sampling",
-        [("logits - draws.presence_penalty", "logits + draws.presence_penalty")],
+        [("logits - metadata.presence_penalty", "logits + metadata.presence_penalty")],
         every([D], OTHER),
     ),
     Mutation(
@@ -344,7 +344,7 @@ MUTATIONS = [
     Mutation(
         "penalty of what is there often",
         "engine/sampling",
-        [("draws.frequency_penalty[:, None] * added", "draws.frequency_penalty[:, None] * (added > 0)")],
+        [("metadata.frequency_penalty[:, None] * added", "metadata.frequency_penalty[:, None] * (added > 0)")],
         every([D], OTHER),
     ),
     # other layout
@@ -436,18 +436,23 @@ MUTATIONS = [
     Mutation(
         "penalty that is forgotten",
         "engine/sampling",
-        [("draws.repetition_penalty - 1", "draws.presence_penalty")],
+        [("metadata.repetition_penalty - 1", "metadata.presence_penalty")],
         every([D], OTHER),
     ),
     # what is made before anything is traced, and whose numbers reach no array
     Mutation(
         "slots of an engine",
         "engine/engine",
-        [("self.free_slots = list(range(settings.max_rows))", "self.free_slots = []")],
+        [("self.free_slots = list(range(settings.max_sequences))", "self.free_slots = []")],
         every([H], UNDECIDED),
     ),
     Mutation("pages to give", "pages/pool", [("range(1, pages)", "range(pages)")], every([H], UNDECIDED)),
-    Mutation("bound of a flag", "engine/engine", [('"guesses": (0, 64)', '"guesses": (0, 0)')], every([H], UNDECIDED)),
+    Mutation(
+        "bound of a flag",
+        "engine/engine",
+        [('"draft_tokens": (0, 64)', '"draft_tokens": (0, 0)')],
+        every([H], UNDECIDED),
+    ),
     Mutation(
         "order of devices",
         "parallel/parallel",
@@ -457,7 +462,7 @@ MUTATIONS = [
     Mutation(
         "steps of an engine",
         "engine/device",
-        [("{max(chunk // share, 1) ", "{max(chunk // share, 1) + 1 ")],
+        [("{max(chunk // divisor, 1) ", "{max(chunk // divisor, 1) + 1 ")],
         {D: (OTHER_INTERFACE,)},
     ),
     Mutation(

@@ -46,7 +46,7 @@ def save_model(folder: Path) -> None:
 def served(folder: Path, *flags: str) -> Iterator[tuple[subprocess.Popen[str], int]]:
     """The process and its port; what it logs goes to the file `log` of the folder."""
     command = [sys.executable, "-m", f"{PACKAGE}.serve", "--hf", str(folder), "--port", "0", "--dtype", "float32"]
-    command += ["--client-seconds", str(CLIENT_SECONDS), "--max-rows", "4", "--chunk", "64", *flags]
+    command += ["--client-seconds", str(CLIENT_SECONDS), "--max-sequences", "4", "--chunk", "64", *flags]
     place = {"cwd": whole_packages(), "env": os.environ | {"JAX_PLATFORMS": "cpu"}}
     with (
         (folder / "log").open("w") as log,

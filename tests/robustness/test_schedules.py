@@ -1,4 +1,4 @@
-"""Random schedules of an engine: each request gives what it gives alone, and no page is lost or held wrongly."""
+"""Random schedules of an engine: each request gets what it gets alone, and no page leaks."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ EXAMPLES = int(os.environ.get("SCHEDULES", "20"))
 VOCABULARY, LONGEST = 31, 64
 SHARED = np.random.default_rng(0).integers(0, VOCABULARY, LONGEST).tolist()
 SIZES = [  # few, as each is compiled
-    {"page_size": 1, "chunk": 7, "max_rows": 3, "cache_tokens": 80},
-    {"page_size": 4, "chunk": 16, "max_rows": 4, "cache_tokens": 96, "guesses": 3},
-    {"page_size": 5, "chunk": 1, "max_rows": 2, "cache_tokens": 100},
-    {"page_size": 16, "chunk": 32, "max_rows": 5, "cache_tokens": 128, "guesses": 1},
-    {"page_size": 100, "chunk": 64, "max_rows": 3, "cache_tokens": 0},
+    {"page_size": 1, "chunk": 7, "max_sequences": 3, "kv_cache_tokens": 80},
+    {"page_size": 4, "chunk": 16, "max_sequences": 4, "kv_cache_tokens": 96, "draft_tokens": 3},
+    {"page_size": 5, "chunk": 1, "max_sequences": 2, "kv_cache_tokens": 100},
+    {"page_size": 16, "chunk": 32, "max_sequences": 5, "kv_cache_tokens": 128, "draft_tokens": 1},
+    {"page_size": 100, "chunk": 64, "max_sequences": 3, "kv_cache_tokens": 0},
 ]
 
 
@@ -62,7 +62,7 @@ def test_each_request_gives_what_it_gives_alone(sizes, waiting, actions, random)
         action = actions.pop(0) if actions else "add" if waiting else "step"
         if action == "add" and waiting:
             prompt, chosen = waiting.pop(0)
-            sent.append(subject.add(prompt, engine.Sampling(**chosen)))
+            sent.append(subject.add(prompt, engine.SamplingParams(**chosen)))
         elif action == "cancel" and sent:
             subject.cancel(random.choice(sent))
         subject.step()
@@ -93,16 +93,18 @@ def test_each_request_gives_what_it_gives_alone(sizes, waiting, actions, random)
 def drawn_alone(prompt: tuple[int, ...], most: int, seed: int) -> list[int]:
     config, model, _ = small_model()
     engine = module("engine")
-    alone = engine.Engine(config, model, set(), engine.EngineSettings(max_length=LONGEST, max_rows=1, chunk=LONGEST))
-    (request,) = alone.generate([list(prompt)], engine.Sampling(max_tokens=most, temperature=1, seed=seed))
+    alone = engine.Engine(
+        config, model, set(), engine.EngineSettings(max_length=LONGEST, max_sequences=1, chunk=LONGEST)
+    )
+    (request,) = alone.generate([list(prompt)], engine.SamplingParams(max_tokens=most, temperature=1, seed=seed))
     return request.tokens
 
 
 def check_pages(engine: Any) -> None:
-    """Each page is free or held by as many requests as have it; what is found by a digest is what has it."""
+    """Checks that each page is free or counts its references, and that digests lead to their pages."""
     held = np.zeros(engine.pool.pages, int)
-    for request in engine.rows:
+    for request in engine.active:
         np.add.at(held, request.pages, 1)
-    assert held.tolist() == engine.pool.holders
-    assert sorted(engine.pool.free) == [page for page in range(1, engine.pool.pages) if not held[page]]
+    assert held.tolist() == engine.pool.ref_count
+    assert sorted(engine.pool.free_pages) == [page for page in range(1, engine.pool.pages) if not held[page]]
     assert engine.pool.found == {digest: page for page, digest in engine.pool.digests.items()}

@@ -74,5 +74,5 @@ FAMILY = Family(
             follows=dict(attention_factor=0.1 * math.log(2.5) + 1, mscale=0.0, mscale_all_dim=0.0),
         ),
     },
-    published={"671b": (682.636, "arXiv 2412.19437, section 4.2: 671 billion, and 11.6 in the layer ahead")},
+    published={"671b": (682.636, "arXiv 2412.19437, section 4.2: 671 billion, and 11.6 in the MTP layer")},
 )

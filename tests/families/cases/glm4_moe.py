@@ -32,11 +32,11 @@ FAMILY = Family(
     published={
         "106b-a12b": (
             109.227,
-            "model of transformers for config.json of zai-org/GLM-4.5-Air: 106.852 billion, and 2.375 in the layer ahead",
+            "model of transformers for config.json of zai-org/GLM-4.5-Air: 106.852 billion, and 2.375 in the MTP layer",
         ),
         "355b-a32b": (
             356.786,
-            "model of transformers for config.json of zai-org/GLM-4.5: 352.798 billion, and 3.988 in the layer ahead",
+            "model of transformers for config.json of zai-org/GLM-4.5: 352.798 billion, and 3.988 in the MTP layer",
         ),
     },
 )

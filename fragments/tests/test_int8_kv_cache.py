@@ -1,4 +1,4 @@
-"""Pages of 8 bits: what attention to rounded keys and values gives, whatever the steps, in little more than 8 bits."""
+"""The KV cache in int8: log-probabilities as with rounded keys and values, and little more than 8 bits a number."""
 
 import dataclasses
 import sys
@@ -16,11 +16,11 @@ from generator.language.roles import (
     Decoder,
     Engine,
     EngineSettings,
-    Sampling,
+    SamplingParams,
     heads_in_int8,
 )
 
-excludes("latent_attention")  # whose heads are made of what is rounded
+excludes("latent_attention")  # which rounds latents instead of heads
 
 CONFIG = dataclasses.replace(SMALL, width=PRESETS["tiny"].width, init_std=0.1)
 
@@ -29,7 +29,7 @@ LONGEST = 96
 
 
 def rounded(x):
-    """The nearest multiples of a 127th of the largest number of each vector."""
+    """Rounds each vector to multiples of a 127th of its largest absolute value."""
     step = jnp.abs(x).max(axis=-1, keepdims=True) / 127
     return jnp.rint(x / step) * step
 
@@ -40,24 +40,24 @@ def model():
 
 
 def answers(model, **settings):
-    sizes = {"max_rows": 2, "max_length": LONGEST, "page_size": 4, "chunk": 16, "int8_pages": True}
+    sizes = {"max_sequences": 2, "max_length": LONGEST, "page_size": 4, "chunk": 16, "int8_kv_cache": True}
     rng = np.random.default_rng(0)
     prompts = [rng.integers(0, CONFIG.vocab_size, length).tolist() for length in (1, 7, 33, 50)]
-    sampling = Sampling(max_tokens=20, prompt_logprobs=True)
+    sampling = SamplingParams(max_tokens=20, prompt_logprobs=True)
     return Engine(CONFIG, model, set(), EngineSettings(**sizes | settings)).generate(prompts, sampling)
 
 
 def errors(request, forward):
-    """Of the log-probabilities of a text, against those of one pass over all of it."""
-    text = request.prompt + request.tokens
+    """Returns the errors of its log-probabilities against one pass over the whole sequence."""
+    sequence = request.sequence
     padded = np.zeros((1, LONGEST), np.int32)
-    padded[0, : len(text)] = text
-    expected = np.asarray(forward(padded))[0, np.arange(len(text) - 1), text[1:]]
+    padded[0, : len(sequence)] = sequence
+    expected = np.asarray(forward(padded))[0, np.arange(len(sequence) - 1), sequence[1:]]
     return np.abs(np.array(request.prompt_logprobs + request.logprobs) - expected)
 
 
 @pytest.mark.parametrize(
-    "sizes", [{}, {"page_size": 16, "chunk": 64}, {"cache_tokens": LONGEST, "max_rows": 4}, {"guesses": 2}]
+    "sizes", [{}, {"page_size": 16, "chunk": 64}, {"kv_cache_tokens": LONGEST, "max_sequences": 4}, {"draft_tokens": 2}]
 )
 def test_log_probabilities_are_those_of_rounded_keys_and_values(model, sizes, monkeypatch):
     exact = jax.jit(lambda tokens: jax.nn.log_softmax(model(tokens)))
@@ -73,13 +73,13 @@ def test_log_probabilities_are_those_of_rounded_keys_and_values(model, sizes, mo
     for request in answers(model, **sizes):
         of_exact.extend(errors(request, exact))
         of_rounded.extend(errors(request, expected))
-    # numbers in the middle between two fall to either side, as sums of other orders end in other bits
+    # numbers halfway between two are rounded either way, as the order of sums changes their last bits
     assert 20 * np.mean(of_rounded) < np.mean(of_exact) < 0.1
 
 
-def test_pages_take_little_more_than_8_bits(model):
-    sizes = {"max_rows": 1, "max_length": LONGEST}
-    pools = [Engine(CONFIG, model, set(), EngineSettings(**sizes, int8_pages=int8)).device for int8 in (False, True)]
+def test_the_cache_takes_little_more_than_8_bits(model):
+    sizes = {"max_sequences": 1, "max_length": LONGEST}
+    pools = [Engine(CONFIG, model, set(), EngineSettings(**sizes, int8_kv_cache=int8)).device for int8 in (False, True)]
     numbers, bits = (sum(x.nbytes for x in jax.tree.leaves((pool.key, pool.value))) for pool in pools)
     size = pools[0].key.shape[-1]
     assert bits / numbers == (size + 4) / (4 * size)

@@ -1,6 +1,6 @@
-"""Layers after the last one, each for a token further ahead: they are trained along, and no logits need them.
+"""Multi-token prediction: layers after the last one, each for one token further, which logits do not need.
 
-Source: DeepSeek-AI 2024, arXiv 2412.19437, section 2.2; concatenated as in the code that runs the released weights.
+Source: DeepSeek-AI 2024, arXiv 2412.19437, section 2.2; concatenated in the order of the released code.
 """
 
 import dataclasses
@@ -13,15 +13,15 @@ from jax import Array
 from generator.language import layers, splice
 from generator.language.roles import Config, InputError, Linear, Norm
 
-layers.further("ahead", "config.ahead")
+layers.further("mtp", "config.mtp_layers")
 
 
 class Config:
-    ahead: int = 1  # tokens after the next that are predicted in training, each by a layer of its own
+    mtp_layers: int = 1  # layers of multi-token prediction, each for one token further
 
 
-class LayerAhead(nnx.Module):
-    """Predicts one token further than the layers before it, from what they give and the token that they predict."""
+class MTPLayer(nnx.Module):
+    """Predicts one token further than the layers before it, from their output and the token that they predict."""
 
     def __init__(self, config: Config, rngs: nnx.Rngs):
         D = config.width
@@ -32,7 +32,7 @@ class LayerAhead(nnx.Module):
         self.norm = Norm(D, config.norm_epsilon)
 
     def __call__(self, x: Array, token: Array) -> Array:
-        """x, normed, and the embedding of the token that follows, both [B, T, D] -> [B, T, D], normed."""
+        """Maps the normed x and the embedding of the next token, both [B, T, D], to a normed [B, T, D]."""
         x = self.join(jnp.concatenate([self.token_norm(token), self.hidden_norm(x)], axis=-1))
         x = layers.last.module(x)
         return self.norm(x)
@@ -40,19 +40,19 @@ class LayerAhead(nnx.Module):
 
 @splice("Decoder.parameters", before="lora")
 def _(self, config, rngs):
-    ahead_keys = jax.random.split(rngs.params(), config.ahead)
-    self.ahead = jax.vmap(lambda key: LayerAhead(config, nnx.Rngs(key)))(ahead_keys)
+    mtp_keys = jax.random.split(rngs.params(), config.mtp_layers)
+    self.mtp = jax.vmap(lambda key: MTPLayer(config, nnx.Rngs(key)))(mtp_keys)
 
 
 @splice("flops")
 def _(products, config):
-    # each joins two vectors, and the head reads each
-    products["ahead"] = config.ahead * config.width * (2 * config.width + config.vocab_size)
+    # each joins two vectors and has logits of its own
+    products["mtp"] = config.mtp_layers * config.width * (2 * config.width + config.vocab_size)
 
 
 @splice("check_config.bounds")
 def _(bounds):
-    bounds.update(ahead=(0, 100))
+    bounds.update(mtp_layers=(0, 100))
 
 
 @splice("hf.layer_tensors")
@@ -65,13 +65,13 @@ def _():
 
 @splice("hf.buffers")
 def _():
-    yield ".embed_tokens.weight"  # of layers ahead, as the next: copies of what they share with the model
+    yield ".embed_tokens.weight"  # like the next one, of MTP layers: a copy of what they share with the model
     yield ".shared_head.head.weight"
 
 
 @splice("hf.sizes")
 def _():
-    yield "num_nextn_predict_layers", "ahead"
+    yield "num_nextn_predict_layers", "mtp_layers"
 
 
 @splice("hf.complete")
@@ -81,11 +81,11 @@ def _(hf):
 
 @splice("load_hf.tensors")
 def _(config, tensors, hf_dir):
-    if config.ahead and not any(name.endswith(".eh_proj.weight") for name in tensors):
-        problem = f"num_nextn_predict_layers is {config.ahead}, and no tensor is of such a layer"
+    if config.mtp_layers and not any(name.endswith(".eh_proj.weight") for name in tensors):
+        problem = f"num_nextn_predict_layers is {config.mtp_layers}, and no tensor is of such a layer"
         raise InputError(f"{hf_dir}/config.json: {problem}, as transformers saves none: give 0 there")
 
 
 @splice("test_huggingface.config", optional=True)
 def _(config):
-    config = dataclasses.replace(config, ahead=0)  # whose `save_pretrained` leaves layers ahead out
+    config = dataclasses.replace(config, mtp_layers=0)  # transformers does not save MTP layers

@@ -1,4 +1,4 @@
-"""Layers ahead (multi-token prediction) of DeepSeek V3, against those of transformers."""
+"""MTP layers (multi-token prediction) of DeepSeek V3, against those of transformers."""
 
 from __future__ import annotations
 
@@ -23,23 +23,23 @@ from generator.checkpoint.fit import fit
 from generator.recipe.library import Library
 from generator.weaver import weave
 
-AHEAD = 2
+MTP = 2
 LAYERS = FAMILY.settings["num_hidden_layers"]
 
-pytestmark = pytest.mark.xdist_group("ahead")
+pytestmark = pytest.mark.xdist_group("mtp")
 
 
 @pytest.fixture(scope="module")
 def made(tmp_path_factory):
-    """A package that `gen new` fits to a checkpoint with layers ahead, its random model, and the model's export."""
-    folder = tmp_path_factory.mktemp("ahead")
-    settings = FAMILY.settings | dict(num_mtp_layers=AHEAD)
+    """A package that `gen new` fits to a checkpoint with MTP layers, its random model, and the model's export."""
+    folder = tmp_path_factory.mktemp("mtp")
+    settings = FAMILY.settings | dict(num_mtp_layers=MTP)
     hf = json.loads(transformers.DeepseekV3Config(**settings).to_json_string(use_diff=False))
-    text = fit(LIBRARY, "deepseek_v3", "cpu", hf | {"dtype": "float32"}, "two_ahead", "config.json")
-    library = Library({**LIBRARY.files, "templates/architectures/two_ahead.toml": text})
-    package = parity.load_package(write(weave("two_ahead", "cpu", library), folder))
-    config = package.config.PRESETS["two_ahead"]
-    assert config.ahead == AHEAD and "without" not in text
+    text = fit(LIBRARY, "deepseek_v3", "cpu", hf | {"dtype": "float32"}, "two_mtp", "config.json")
+    library = Library({**LIBRARY.files, "templates/architectures/two_mtp.toml": text})
+    package = parity.load_package(write(weave("two_mtp", "cpu", library), folder))
+    config = package.config.PRESETS["two_mtp"]
+    assert config.mtp_layers == MTP and "without" not in text
     rng = np.random.default_rng(0)
     model = jax.jit(lambda: package.model.Decoder(config, nnx.Rngs(0)))()
     model = jax.tree.map(lambda x: x + rng.normal(0, 0.2, x.shape).astype(np.float32), model)
@@ -59,21 +59,21 @@ def batch_of(tokens: np.ndarray, lengths: list[int]) -> dict[str, np.ndarray]:
 
 def in_transformers(folder) -> tuple[torch.nn.Module, MtpModel]:
     main = transformers.DeepseekV3ForCausalLM.from_pretrained(folder, attn_implementation="eager")
-    # transformers names the layers ahead of the released model alone
+    # transformers names the MTP layers of the released model alone
     main._keys_to_ignore_on_load_unexpected = [rf"model\.layers\.[{LAYERS}-9]\."]
     return main, MtpModel.from_pretrained(main)
 
 
-def reference_sums(main, ahead, tokens: np.ndarray) -> list[torch.Tensor]:
+def reference_sums(main, mtp, tokens: np.ndarray) -> list[torch.Tensor]:
     """The cross-entropy of the next token, and of those after it, summed over the targets in rows of one document."""
     ids = parity.as_torch(tokens)
     x = main.model(ids[:, :-1], use_cache=False).last_hidden_state
     sums = [torch.nn.functional.cross_entropy(main.lm_head(x).flatten(0, 1), ids[:, 1:].flatten(), reduction="sum")]
     length = ids.shape[1] - 1
-    for depth in range(1, AHEAD + 1):
+    for depth in range(1, MTP + 1):
         inputs = torch.nn.functional.pad(ids[:, depth:], (0, depth))[:, :length]  # what is padded, no target sees
         positions = torch.arange(depth, depth + length)[None]
-        x = ahead.forward_layer(depth - 1, x, positions, None, input_ids=inputs)
+        x = mtp.forward_layer(depth - 1, x, positions, None, input_ids=inputs)
         logits, targets = main.lm_head(x)[:, :-depth], ids[:, depth + 1 :]
         sums.append(torch.nn.functional.cross_entropy(logits.flatten(0, 1), targets.flatten(), reduction="sum"))
     return sums
@@ -86,17 +86,17 @@ def test_losses_and_gradients(made, tmp_path):
     batch = batch_of(tokens, [FAMILY.length - 1])
     gradient = jax.value_and_grad(lambda model: package.train.loss(model, batch, config), has_aux=True)
     (total, sums), gradients = jax.jit(gradient)(model)
-    main, ahead = in_transformers(folder)
-    expected = reference_sums(main, ahead, tokens)
+    main, mtp = in_transformers(folder)
+    expected = reference_sums(main, mtp, tokens)
     np.testing.assert_allclose(sums["cross_entropy"], expected[0].item(), rtol=1e-5)
-    np.testing.assert_allclose(sums["ahead_cross_entropy"], [x.item() for x in expected[1:]], rtol=1e-5)
-    np.testing.assert_array_equal(sums["ahead_targets"], [2 * (FAMILY.length - 2), 2 * (FAMILY.length - 3)])
-    loss = expected[0] + config.ahead_weight * sum(expected[1:])
+    np.testing.assert_allclose(sums["mtp_cross_entropy"], [x.item() for x in expected[1:]], rtol=1e-5)
+    np.testing.assert_array_equal(sums["mtp_targets"], [2 * (FAMILY.length - 2), 2 * (FAMILY.length - 3)])
+    loss = expected[0] + config.mtp_loss_weight * sum(expected[1:])
     np.testing.assert_allclose(total, loss.item(), rtol=1e-5)
 
     loss.backward()
     theirs = parity.saved_gradients(main, tmp_path)
-    for depth, layer in enumerate(ahead.layers):
+    for depth, layer in enumerate(mtp.layers):
         own = {
             "enorm": layer.enorm,
             "hnorm": layer.hnorm,
@@ -105,9 +105,9 @@ def test_losses_and_gradients(made, tmp_path):
         }
         prefix = f"model.layers.{LAYERS + depth}."
         theirs |= {f"{prefix}{name}.weight": module.weight.grad.numpy() for name, module in own.items()}
-    container = transformers.DeepseekV3ForCausalLM(ahead.config)  # its layers are named as those of any model
-    container.model.layers = torch.nn.ModuleList(layer.mtp_block for layer in ahead.layers)
-    for name, x in parity.saved_gradients(container, tmp_path / "ahead").items():
+    container = transformers.DeepseekV3ForCausalLM(mtp.config)  # its layers are named as those of any model
+    container.model.layers = torch.nn.ModuleList(layer.mtp_block for layer in mtp.layers)
+    for name, x in parity.saved_gradients(container, tmp_path / "mtp").items():
         if found := re.match(r"model\.layers\.(\d+)\.(.*)", name):
             theirs[f"model.layers.{LAYERS + int(found[1])}.{found[2]}"] = x
     arrays = {name: np.asarray(x) for name, x in package.parallel.named_arrays(gradients).items()}
@@ -129,11 +129,11 @@ def test_round_trip(made, tmp_path):
     save_file(tensors | repeated, tmp_path / "repeated/model.safetensors")
     for source in folder, tmp_path / "repeated":
         again_config, again = package.huggingface.load_hf(source)
-        assert again_config.ahead == AHEAD
+        assert again_config.mtp_layers == MTP
         ours, theirs = (package.parallel.named_arrays(x) for x in (model, again))
         for name in ours:
             np.testing.assert_array_equal(ours[name], theirs[name], err_msg=name)
-    assert json.loads((folder / "config.json").read_text())["num_nextn_predict_layers"] == AHEAD
+    assert json.loads((folder / "config.json").read_text())["num_nextn_predict_layers"] == MTP
 
 
 def test_files_without_their_tensors_are_refused(made, tmp_path):
@@ -155,9 +155,9 @@ def test_packed_documents_are_as_separate_ones(made):
         parts.append(loss(model, batch_of(tokens[:, start : start + length + 1], [length])))
         start += length
     np.testing.assert_allclose(total, sum(float(part) for part, _ in parts), rtol=1e-5)
-    for name in "ahead_cross_entropy", "ahead_targets", "expert_load":
+    for name in "mtp_cross_entropy", "mtp_targets", "expert_load":
         np.testing.assert_allclose(sums[name], sum(np.asarray(part[name]) for _, part in parts), rtol=1e-4)
-    np.testing.assert_array_equal(sums["ahead_targets"], [8 + 0 + 10, 7 + 0 + 9])
+    np.testing.assert_array_equal(sums["mtp_targets"], [8 + 0 + 10, 7 + 0 + 9])
 
 
 @pytest.mark.slow
@@ -167,7 +167,7 @@ def test_logits_do_without_them(made):
     tokens = np.random.default_rng(2).integers(0, config.vocab_size, (2, 9), dtype=np.int32)
     logits = jax.jit(model.__call__)(tokens)
     without = nnx.clone(model)
-    without.ahead = jax.tree.map(lambda x: x * jnp.nan, without.ahead)
+    without.mtp = jax.tree.map(lambda x: x * jnp.nan, without.mtp)
     np.testing.assert_array_equal(jax.jit(without.__call__)(tokens), logits)
 
 
@@ -181,6 +181,6 @@ def test_both_losses_fall(made):
     history = []
     for _ in range(10):
         state, metrics = step(state, batch_of(tokens, [16]))
-        history.append((float(metrics["train/loss"]), float(metrics["train/loss_ahead"])))
+        history.append((float(metrics["train/loss"]), float(metrics["train/mtp_loss"])))
     first, last = np.array(history[0]), np.array(history[-1])
     assert (last < 0.9 * first).all(), history

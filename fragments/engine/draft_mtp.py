@@ -1,0 +1,128 @@
+"""Draft tokens by multi-token prediction: the first MTP layer predicts the token after the sampled one.
+
+Source: DeepSeek-AI 2024, arXiv 2412.19437, sections 2.2 and 5.4.3; Leviathan et al. 2023, arXiv 2211.17192.
+"""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import Array
+
+from generator.language import alike, excludes, proceed, provide, receive, requires, splice
+from generator.language.roles import Cache, Config, Decoder, EngineSettings, MTPLayer, Pages, Request, positions_of
+
+requires("mtp")
+excludes("sliding_window", "chunked_attention")  # where layers differ in their number of pages
+alike("hidden_mtp", "Decoder.hidden")
+
+
+def count_draft_layers(config: Config, settings: EngineSettings) -> int:
+    """Returns 1 with speculative decoding and an MTP layer, else 0. Later MTP layers would need its draft tokens."""
+    return min(config.mtp_layers, settings.draft_tokens, 1)
+
+
+def hidden_mtp(
+    model: Decoder, x: Array, following: Array, positions: Array, pages: Pages, cache: Cache, config: Config
+) -> tuple[Array, Cache]:
+    """Applies the first MTP layer to x [B, T, D] and the following tokens [B, T]; returns its keys and values too."""
+    embedded = model.embedding(following, config.dtype)
+
+    def block(x, layer: MTPLayer):
+        x = layer(x, embedded)
+        return x, None
+
+    x, _ = jax.lax.scan(block, x, jax.tree.map(lambda stack: stack[:1], model.mtp))
+    receive(cache)
+    return x, cache
+
+
+@provide("hidden_mtp")
+def positions(positions) -> Array:
+    return positions
+
+
+@provide("hidden_mtp")
+def pages(pages) -> Pages:
+    return pages
+
+
+@provide("hidden_mtp")
+def cache(cache) -> Cache:
+    return cache
+
+
+@provide("hidden_mtp.block")
+def segment_ids() -> Array:
+    return None
+
+
+@provide("pages_that_fit")
+def draft_layers(config, settings) -> int:
+    return count_draft_layers(config, settings)
+
+
+@provide("Device.__init__")
+def draft_layers(config, settings) -> int:
+    return count_draft_layers(config, settings)
+
+
+@splice("empty_pages.count")
+def _(pages, count, draft_layers):
+    proceed()
+    count += draft_layers * pages  # after those of the model's layers
+
+
+@splice("Device.layers")
+def _(self, config, pages, draft_layers):
+    self.mtp_cache = Cache(np.array([config.layers * pages], np.int32)) if draft_layers else None
+
+
+@provide("Device.run")
+def mtp_cache(self) -> Cache | None:
+    return self.mtp_cache
+
+
+@splice("run.scored")
+def _(model, key, value, sequences, step, length, x, positions, cache, following, mtp_cache):
+    every_x = x  # [B, T, D]
+    proceed()
+    if mtp_cache is not None:
+        # the last key of a page depends on the first token of the next page, in which sequences that share the page may
+        # differ. That can make a draft token worse, but never the output, as every draft token is verified
+        every_position, held = positions_of(step, length), Pages(key, value, step.block_tables)
+        next_tokens = sequences[step.slots[:, None], every_position + 1]  # [B, T]
+        x_mtp, new_mtp_cache = hidden_mtp(model, every_x, next_tokens, every_position, held, mtp_cache, model.config)
+        columns = jnp.maximum(positions - step.starts[:, None], 0)  # [B, C]
+        x_mtp = jnp.take_along_axis(x_mtp, columns[:, :, None], axis=1)  # [B, C, D]
+        drafted = jnp.argmax(model.embedding.logits(x_mtp, model.embedding.kernel()), axis=-1)
+        following = jnp.concatenate([following, drafted], axis=1)  # [B, 2 C]: and a draft token after each
+        cache = cache, new_mtp_cache
+
+
+@splice("Engine.pool")
+def _(self):
+    self.mtp_drafts: dict[Request, list[int]] = {}  # one draft token after the last token of each request, or none
+
+
+@splice("Engine.released")
+def _(self, request):
+    self.mtp_drafts.pop(request, None)
+
+
+@splice("Engine.sampled")
+def _(self, request, row, scores, tokens, end):
+    place = len(scores[row]) + end - 1
+    self.mtp_drafts[request] = tokens[row][place : place + 1]
+
+
+@splice("Engine.draft")
+def _(self, request, most, drafts):
+    proceed()
+    predicted = self.mtp_drafts[request] if most > 0 else []
+    if predicted and drafts[:1] != predicted:
+        drafts = predicted  # where both agree, prompt lookup continues the draft
+
+
+@splice("test_engine.draft_tokens", optional=True)
+def _(subject):
+    subject.device.mtp_cache = None  # the test makes its own draft tokens

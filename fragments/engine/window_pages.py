@@ -1,0 +1,95 @@
+"""An engine for layers with sliding-window or chunked attention, which have a small pool of pages of their own.
+
+Source: Kwon et al. 2023, arXiv 2309.06180, section 4 (pages that are freed and shared).
+"""
+
+import contextlib
+
+import jax
+import numpy as np
+
+from generator.language import proceed, provide, requires, splice
+from generator.language.roles import (
+    Config,
+    EngineSettings,
+    InputError,
+    WindowPages,
+    empty_pages,
+    pool_is_whole,
+    window_layers,
+    window_size,
+    window_start,
+)
+
+requires("sliding_window or chunked_attention")
+
+
+def window_room(config: Config, settings: EngineSettings) -> int:
+    """Returns the pages of each layer with a window: twice what running sequences use, as free ones cache prefixes."""
+    longest, size = settings.max_length or config.context_length, settings.page_size
+    span = window_size(config) + max(settings.chunk, 1 + settings.draft_tokens)  # what a step writes and sees
+    return 1 + settings.max_sequences * min(2 * (-(-span // size) + 1), -(-longest // size))
+
+
+@provide("pages_that_fit")
+def window_pages(config, settings) -> np.ndarray:
+    return window_room(config, settings) * window_layers(config)
+
+
+@provide("Device.__init__")
+def window_pages(config, settings) -> np.ndarray:
+    return window_room(config, settings) * window_layers(config)
+
+
+@splice("pages_that_fit.fitting")
+def _(left, some, config, settings, mesh, fitting, window_pages):
+    with jax.set_mesh(mesh) if mesh else contextlib.nullcontext():
+        fixed = jax.jit(lambda: empty_pages(config, 0, settings.page_size, settings.int8_kv_cache)).lower().compile()
+    in_windows, in_all = (program.memory_analysis().output_size_in_bytes for program in (fixed, some))
+    if in_windows > left:
+        needed = f"layers with windows need {in_windows / 2**30:.1f} GiB of a device for so many sequences"
+        raise InputError(f"--max-sequences {settings.max_sequences}: {needed}: lower it, or raise --mesh-tensor")
+    fitting = int(64 * (left - in_windows) / max(in_all - in_windows, 1)) - 1  # one is never read
+
+
+@splice("Device.nothing")
+def _(block_tables):
+    block_tables = np.stack([block_tables, block_tables], axis=1)  # of layers with windows too
+
+
+@splice("Engine.pool")
+def _(self, config, settings):
+    room, size = window_room(config, settings), settings.page_size
+    self.window = WindowPages(room, size, lambda position: window_start(config, position))
+
+
+@splice("Engine.share")
+def _(self, request, sequence):
+    start, most = len(request.digests), self.window.shareable(request.root, request.digests, sequence, self.pool)
+    sequence = sequence[: most * self.settings.page_size + 1]
+    proceed()
+    self.window.share(request, request.digests, start)
+
+
+@splice("Engine.not_admitted", "Engine.released")
+def _(self, request):
+    self.window.release(request)
+
+
+@splice("Engine.block_tables")
+def _(self, step, row, request, count, drafts):
+    step.block_tables[row, 0, : len(request.pages)] = request.pages
+    end = request.computed + count + len(drafts)
+    for place, page in self.window.move(request, request.computed, end).items():
+        step.block_tables[row, 1, place] = page
+
+
+@splice("test_engine.whole", optional=True)
+def _(engine):
+    assert set(engine.window.held) <= set(engine.active)
+    pool_is_whole(engine.window.pool, [[*pages.values()] for pages in engine.window.held.values()])
+
+
+@splice("Engine.register")
+def _(self, request, digest):
+    self.window.register(request, len(request.digests), digest)

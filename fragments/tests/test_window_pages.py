@@ -1,0 +1,102 @@
+"""Pages of layers with sliding-window or chunked attention: freed in time, with unchanged log-probabilities."""
+
+import dataclasses
+from types import SimpleNamespace
+
+import jax
+import numpy as np
+import pytest
+from flax import nnx
+
+from generator.language import requires
+from generator.language.roles import (
+    PRESETS,
+    SMALL,
+    Decoder,
+    Engine,
+    EngineSettings,
+    InputError,
+    SamplingParams,
+    window_size,
+)
+
+requires("sliding_window or chunked_attention")
+
+CONFIG = dataclasses.replace(SMALL, width=PRESETS["tiny"].width, init_std=0.1)
+
+
+SEEN = window_size(CONFIG)
+
+
+LONGEST = 2 * SEEN + 64
+
+
+PROMPTS = np.random.default_rng(0).integers(0, CONFIG.vocab_size, (2, 2 * SEEN - 7)).tolist()
+
+
+@pytest.fixture(scope="module")
+def model():
+    return jax.jit(lambda: Decoder(CONFIG, nnx.Rngs(0)))()
+
+
+def engine(model, **settings):
+    sizes = {"max_sequences": 1, "max_length": LONGEST, "page_size": 4, "chunk": 16, "draft_tokens": 2}
+    return Engine(CONFIG, model, set(), EngineSettings(**sizes | {"kv_cache_tokens": 6 * SEEN + 400} | settings))
+
+
+@jax.jit
+def forward(model, tokens):
+    return jax.nn.log_softmax(model(tokens))
+
+
+def check_against_training(model, request):
+    """Compares its log-probabilities with those of one pass over the whole sequence."""
+    padded = np.zeros((1, LONGEST), np.int32)
+    padded[0, : len(request.sequence)] = request.sequence
+    places = np.arange(len(request.prompt) - 1, len(request.sequence) - 1)
+    np.testing.assert_allclose(request.logprobs, forward(model, padded)[0, places, request.tokens], atol=1e-4)
+
+
+def test_a_sequence_holds_the_pages_that_its_next_token_sees(model):
+    subject, most = engine(model), 0
+    request = subject.add(PROMPTS[0], SamplingParams(max_tokens=40))
+    while subject.queued or subject.running:
+        subject.step()
+        most = max([most, *map(len, subject.window.held.values())])
+        assert len(subject.window.pool.free_pages) == subject.window.pool.pages - 1 - sum(
+            map(len, subject.window.held.values())
+        )
+    assert SEEN // 4 <= most <= (SEEN + 16) // 4 + 1 < len(PROMPTS[0]) // 4
+    assert not subject.window.held
+    check_against_training(model, request)
+
+
+def test_longer_sequences_need_pages_of_some_layers_only(model):
+    config = dataclasses.replace(CONFIG, context_length=16 * SEEN)
+
+    def pages(length):
+        """Returns the pages of all layers for a sequence of that length."""
+        settings = EngineSettings(max_sequences=1, max_length=length, page_size=4, chunk=16)
+        return Engine(config, model, set(), settings).device.key.shape[0]
+
+    grown, longer = pages(16 * SEEN) - pages(8 * SEEN), 2 * SEEN
+    assert grown < CONFIG.layers * longer and grown % longer == 0
+
+
+def test_pages_that_a_device_has_no_room_for_are_an_error(model, monkeypatch):
+    stats = {"bytes_limit": 2**20, "bytes_in_use": 0}
+    monkeypatch.setattr(jax, "local_devices", lambda: [SimpleNamespace(memory_stats=lambda: stats)])
+    with pytest.raises(InputError, match=r"--max-sequences 64: layers with windows need \d+\.\d GiB .*: lower it"):
+        engine(model, max_sequences=64, kv_cache_tokens=0)
+
+
+def test_evicted_pages_are_computed_again(model):
+    subject, sampling = engine(model), SamplingParams(max_tokens=3)
+    first, again, other = (subject.generate([PROMPTS[i]], sampling)[0] for i in (0, 0, 1))
+    assert (first.cached, again.cached, other.cached) == (0, 2 * SEEN - 8, 0)
+    assert len(subject.pool.found) == 2 * (len(PROMPTS[0]) // 4)  # of both, in layers with full attention
+    (later,) = subject.generate([PROMPTS[0]], sampling)
+    assert later.cached < again.cached  # pages of layers with windows were evicted
+    assert first.tokens == again.tokens == later.tokens
+    for request in again, other, later:
+        check_against_training(model, request)
