@@ -25,10 +25,10 @@ from .parallel import RULES, remat_policy, shard
 
 
 def product(equation: str, x: Array, kernel: Array, dtype: str | None = None) -> Array:
-    """jnp.einsum(equation, x, kernel) of operands in the dtype of x, the result in `dtype` or that of x.
+    """Computes jnp.einsum(equation, x, kernel) with operands in the dtype of x, and the result in `dtype` or that of x.
 
-    The kernel's gradient is summed in the dtype of the kernel, over tokens and over devices. Its operands are in the
-    order that is faster on CPUs: XLA transposes the first of them, and fuses into that what made it.
+    The kernel's gradient is summed over tokens and devices in the dtype of the kernel. Its operands are in the order
+    that is faster on CPUs, where XLA transposes the first and fuses its producer into that.
     """
     inputs, weights, outputs = equation.replace("->", ",").split(",")
 
@@ -44,7 +44,7 @@ def product(equation: str, x: Array, kernel: Array, dtype: str | None = None) ->
 
 
 class Linear(nnx.Module):
-    """y = einsum(x, kernel): the kernel is kept in fp32 and used in the dtype of x.
+    """Computes y = einsum(x, kernel); the kernel is stored in fp32 and used in the dtype of x.
 
     Args:
         equation: of jnp.einsum, from x and the kernel to y.
@@ -61,24 +61,24 @@ class Linear(nnx.Module):
 
 
 class Embedding(nnx.Module):
-    """Tokens to vectors, and vectors to logits."""
+    """Maps tokens to vectors, and vectors to logits."""
 
     def __init__(self, config: Config, rngs: nnx.Rngs):
         V, D = config.vocab_size, config.width
         self.table = nnx.Param(config.init_std * jax.random.normal(rngs.params(), (V, D)), axes=("vocab", "embed"))
 
     def __call__(self, tokens: Array, dtype: str) -> Array:
-        """tokens [B, T] -> [B, T, D]."""
-        x = self.table[tokens].astype(dtype)  # in this order, the table's gradient is summed in fp32
+        """Looks up tokens [B, T]: [B, T, D]."""
+        x = self.table[tokens].astype(dtype)  # cast after the lookup, so that the table's gradient is summed in fp32
         x = x * x.shape[-1] ** 0.5
         return x
 
     def kernel(self) -> Array:
-        """The output head [D, V]."""
+        """Returns the output head [D, V]."""
         return self.table.T
 
     def logits(self, x: Array, kernel: Array) -> Array:
-        """x [B, T, D], kernel [D, V] -> [B, T, V] in fp32."""
+        """Computes logits [B, T, V] in fp32 from x [B, T, D] and kernel [D, V]."""
         return product("BTD,DV->BTV", x, kernel, "float32")
 
 
@@ -97,26 +97,26 @@ class Norm(nnx.Module):
 
 
 def rotary_angles(positions: Array, config: Config, theta: float) -> Array:
-    """Angles [B, T, H/2] of the positions [B, T], in fp32: bf16 would round position 257 to 256."""
+    """Computes the angles [B, T, H/2] of positions [B, T] in fp32, as bf16 would round position 257 to 256."""
     size = config.head_size
     frequencies = theta ** (-jnp.arange(0, size, 2, dtype=jnp.float32) / size)  # [H/2]
     return positions[..., None].astype(jnp.float32) * frequencies
 
 
 def rotate(x: Array, angles: Array) -> Array:
-    """Rotates each pair of numbers of a head by its angle. x [B, T, N, H], angles [B, T, H/2]."""
+    """Rotates pairs of numbers of each head: x [B, T, N, H], angles [B, T, H/2]."""
     sin, cos = jnp.sin(angles)[:, :, None], jnp.cos(angles)[:, :, None]  # [B, T, 1, H/2]
     partners = jnp.roll(jnp.eye(x.shape[-1], dtype=x.dtype), x.shape[-1] // 2, axis=1)  # pairs x[i], x[i + H/2]
     sin, cos = jnp.concatenate([-sin, sin], axis=-1), jnp.concatenate([cos, cos], axis=-1)  # [B, T, 1, H]
-    # the product is exact, and cheaper than slices, which fill half of a TPU's lanes each
+    # the product is exact, and cheaper than slices, each of which fills half of a TPU's lanes
     y = (x * cos + jnp.matmul(x, partners, precision="highest") * sin).astype(x.dtype)
     return y
 
 
 def attend(q: Array, k: Array, v: Array, segment_ids: Array | None, window: int) -> Array:
-    """Causal attention inside each segment. q [B, T, N, H]; k, v [B, T, K, H]; segment_ids [B, T]. -> [B, T, N, H]
+    """Computes causal attention in each segment: q [B, T, N, H]; k, v [B, T, K, H]; segment_ids [B, T] -> [B, T, N, H].
 
-    Each device runs the Splash kernel on its own rows and heads. segment_ids None: each row is one segment.
+    Each device runs the Splash kernel on its own rows and heads. With segment_ids None, each row is one segment.
     """
     if segment_ids is None:
         segment_ids = jnp.ones(q.shape[:2], jnp.int32)
@@ -137,20 +137,20 @@ def attend(q: Array, k: Array, v: Array, segment_ids: Array | None, window: int)
 
 
 def attend_local(q: Array, k: Array, v: Array, segment_ids: Array, interpret: bool, window: int) -> Array:
-    """`attend` on one device, by the Splash kernel: blocks in the future of all their queries are passed over.
+    """Computes `attend` on one device with the Splash kernel, which skips blocks in the future of all their queries.
 
-    One backward kernel gives all three gradients. What it reads (q, k, v, the output and its logsumexp) is named
-    "attention", for REMAT to keep: then the backward pass runs neither the rotation nor the forward kernel again.
+    A fused backward kernel computes all three gradients. Its inputs (q, k, v, the output and its logsumexp) are named
+    "attention" for REMAT: if they are saved, the backward pass repeats neither the rotation nor the forward kernel.
     """
     T, N, H = q.shape[1:]
-    padding = -T % 128  # the kernel wants whole lanes; what is added lies in the future of all tokens
-    # scaled are the keys, which are fewer than the queries
+    padding = -T % 128  # to whole lanes; the padding lies in the future of all tokens
+    # scales keys rather than queries, as there are fewer
     q, k, v = (jnp.pad(x, ((0, 0), (0, padding), (0, 0), (0, 0))).swapaxes(1, 2) for x in (q, k * H**-0.5, v))
     q, k, v = checkpoint_name((q, k, v), "attention")
     segment_ids = jnp.pad(segment_ids, ((0, 0), (0, padding)))
-    size = math.gcd(T + padding, 1024)  # queries or keys that the kernel takes at a time
-    # the backward kernel leaves a summand of q's gradient for each block of keys: larger ones in long sequences, where
-    # what they compute above the diagonal is little, as far as the 16 MiB of vector memory of a v4 go
+    size = math.gcd(T + padding, 1024)  # queries or keys in a block
+    # the backward kernel writes a partial gradient of q for each block of keys. So blocks grow with the sequence, which
+    # makes the wasted work above the diagonal small, within the 16 MiB of vector memory of a v4
     keys = math.gcd(T + padding, 1024 * max(1, min(256 // H, math.ceil(T / 8192))))
     forward = {"block_q": size, "block_kv": size, "block_kv_compute": min(size, 512)}
     backward = {"block_q_dkv": size, "block_kv_dkv": keys, "block_kv_dkv_compute": min(size, 512)}
@@ -199,7 +199,7 @@ class Attention(nnx.Module):
 
 
 class FeedForward(nnx.Module):
-    """down(activation(gate(x)) * up(x))."""
+    """Computes down(activation(gate(x)) * up(x))."""
 
     def __init__(self, config: Config, rngs: nnx.Rngs):
         D, F, std = config.width, config.mlp_width, config.init_std
@@ -214,7 +214,7 @@ class FeedForward(nnx.Module):
 
 
 class Block(nnx.Module):
-    """Attention, then feed-forward, each with its norm and added to the residual."""
+    """Adds attention, then the feed-forward to the residual stream, each of its normed input."""
 
     def __init__(self, config: Config, rngs: nnx.Rngs, window: int):
         self.attention_norm = Norm(config.width, config.norm_epsilon)
@@ -235,11 +235,11 @@ class Block(nnx.Module):
         return shard(x + h, "batch", "sequence", "residual")
 
 
-EVERYTHING = 2**30  # the window of a layer that sees all tokens
+EVERYTHING = 2**30  # the window of a layer with full attention
 
 
 class Period(nnx.Module):
-    """The layers that repeat, one after the other."""
+    """Applies the layers of one period in turn."""
 
     def __init__(self, config: Config, rngs: nnx.Rngs):
         self.local_0 = Block(config, rngs, window=config.window)
@@ -260,7 +260,7 @@ class Period(nnx.Module):
 
 
 class Decoder(nnx.Module):
-    """Tokens to the logits of the tokens that follow."""
+    """Maps tokens to the logits of the next tokens."""
 
     def __init__(self, config: Config, rngs: nnx.Rngs):
         self.config = config
@@ -273,7 +273,7 @@ class Decoder(nnx.Module):
         self.norm = Norm(config.width, config.norm_epsilon)
 
     def hidden(self, tokens: Array, positions: Array | None = None, segment_ids: Array | None = None) -> Array:
-        """The residual stream after the last norm, [B, T, D]."""
+        """Computes the residual stream after the last norm, [B, T, D]."""
         if positions is None:
             positions = jnp.arange(tokens.shape[1])[None]  # [1, T]
         angles = rotary_angles(positions, self.config, self.config.rope_theta)  # [B, T, H/2]
@@ -283,7 +283,7 @@ class Decoder(nnx.Module):
         x = self.embedding(tokens, self.config.dtype)
         x = shard(x, "batch", "sequence", "residual")
 
-        # prevent_cse: a scan keeps its forward and backward pass apart by itself
+        # prevent_cse: not needed in a scan, which keeps its forward and backward pass apart
         remat = functools.partial(jax.checkpoint, policy=remat_policy(self.config.remat), prevent_cse=False)
 
         def block(x, layer: Period):
@@ -300,6 +300,6 @@ class Decoder(nnx.Module):
         return self.norm(x)
 
     def __call__(self, tokens: Array, positions: Array | None = None, segment_ids: Array | None = None) -> Array:
-        """tokens [B, T] int32 -> logits [B, T, V] in fp32."""
+        """Computes logits [B, T, V] in fp32 from tokens [B, T] int32."""
         x = self.hidden(tokens, positions, segment_ids)
         return self.embedding.logits(x, self.embedding.kernel())

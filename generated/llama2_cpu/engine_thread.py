@@ -2,7 +2,7 @@
 # Fragments: engine_thread/engine_thread.
 """The engine in a thread of its own, for an event loop.
 
-Calls go to the thread by a queue; news of requests come back by the loop's own.
+Calls reach the thread through a queue; news of requests come back through the loop's own.
 """
 
 import asyncio
@@ -17,20 +17,20 @@ import traceback
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from .engine import Engine, QueueFull, Request, Sampling
+from .engine import Engine, QueueFull, Request, SamplingParams
 from .errors import InputError
 from .openai import Refusal
 
 
 class Job:
-    """The requests of one answer: in the engine, and the news of them."""
+    """The engine's requests for one answer, and a queue of their news."""
 
-    def __init__(self, wanted: list[tuple[list[int], Sampling]], salt: bytes):
+    def __init__(self, wanted: list[tuple[list[int], SamplingParams]], salt: bytes):
         self.wanted, self.salt, self.requests = wanted, salt, list[Request]()
         self.news: asyncio.Queue[Any] = asyncio.Queue()
 
     async def next(self) -> Any:
-        """At first the requests, then of one of them its index, how many tokens it has, and how it ended, if it did."""
+        """Returns first the list of requests, then for one at a time its index, number of tokens and finish reason."""
         news = await self.news.get()
         if isinstance(news, Exception):
             raise news
@@ -38,17 +38,17 @@ class Job:
 
 
 class EngineThread(threading.Thread):
-    """The one thread that calls the engine. Calls come by a queue, from the event loop; news go to it by its own."""
+    """The only thread that calls the engine: takes calls from a queue, and posts news to the event loop."""
 
     def __init__(self, engine: Engine, request_seconds: float):
-        """Begins nothing yet; the answer of each request has so many seconds."""
+        """Creates the thread without starting it; `request_seconds` is the time limit of an answer."""
         super().__init__(name="engine", daemon=True)
         self.engine, self.calls = engine, queue.SimpleQueue[Callable[[], None] | None]()
         self.loop = asyncio.get_running_loop()
-        self.jobs: set[Job] = set()  # of the event loop
-        self.places: dict[int, tuple[Job, int]] = {}  # by the id of a request in the engine: of this thread
-        self.request_seconds, self.busy_since = request_seconds, math.inf  # when the step that runs was started
-        self.failed, self.ending, self.ready = False, False, asyncio.Event()  # ready: all programs are compiled
+        self.jobs: set[Job] = set()  # used by the event loop
+        self.places: dict[int, tuple[Job, int]] = {}  # by the id of an engine's request; used by this thread
+        self.request_seconds, self.busy_since = request_seconds, math.inf  # start of the running step
+        self.failed, self.ending, self.ready = False, False, asyncio.Event()  # ready: warmed up
 
     def run(self) -> None:
         try:
@@ -67,21 +67,21 @@ class EngineThread(threading.Thread):
                 changed = [request for request in self.engine.step() if id(request) in self.places]
                 news = [(*self.places[id(x)], len(x.tokens), x.finish) for x in changed]
                 self.loop.call_soon_threadsafe(self.tell, news)
-        except Exception:  # of the device, say: nothing is known of the engine's state any more
+        except Exception:  # of the device, for example: the state of the engine is unknown now
             traceback.print_exc()
             self.loop.call_soon_threadsafe(self.fail)
 
     def end(self) -> None:
-        """Ends the thread, if that does not take long."""
+        """Ends the thread; waits a few seconds at most."""
         self.ending = True
         self.calls.put(None)
         self.join(5)
 
     def watch(self, seconds: float) -> None:
-        """Fails where a step has taken longer than this: the device does not answer."""
+        """Fails the engine if a step has taken longer than this."""
         if time.monotonic() - self.busy_since > seconds and not self.failed:
-            print(f"error: a step of the engine takes more than {seconds} s: the stacks are", file=sys.stderr)
-            with contextlib.suppress(OSError, ValueError):  # where stderr is no file
+            print(f"error: a step of the engine has taken more than {seconds} s; all stacks:", file=sys.stderr)
+            with contextlib.suppress(OSError, ValueError):  # stderr is not a file
                 faulthandler.dump_traceback()
             self.fail()
 
@@ -92,14 +92,14 @@ class EngineThread(threading.Thread):
     def fail(self) -> None:
         self.failed = True
         for job in self.jobs:
-            job.news.put_nowait(Refusal(500, "the engine failed: its log says why"))
+            job.news.put_nowait(Refusal(500, "the engine failed: see the server's log"))
 
     @contextlib.contextmanager
-    def job(self, wanted: list[tuple[list[int], Sampling]], salt: bytes = b"") -> Iterator[Job]:
-        """Adds a request for each prompt and its sampling, or none; at the end, cancels those that still run."""
+    def job(self, wanted: list[tuple[list[int], SamplingParams]], salt: bytes = b"") -> Iterator[Job]:
+        """Adds a request for each prompt, all or none; cancels the unfinished ones on exit."""
         if self.failed:
-            raise Refusal(503, "the engine failed: the server ends")
-        job, late = Job(wanted, salt), f"the answer takes more than {self.request_seconds} seconds"
+            raise Refusal(503, "the engine failed: the server is shutting down")
+        job, late = Job(wanted, salt), f"the answer took more than {self.request_seconds} seconds"
         timer = self.loop.call_later(self.request_seconds, job.news.put_nowait, Refusal(504, late))
         self.jobs.add(job)
         self.calls.put(lambda: self.add(job))
@@ -118,7 +118,7 @@ class EngineThread(threading.Thread):
                 self.places[id(job.requests[-1])] = job, index
         except (InputError, QueueFull) as error:
             full, words = isinstance(error, QueueFull), str(error).replace("--max-tokens", "max_tokens")
-            news = Refusal(429, "too many requests wait: try again") if full else Refusal(400, words)
+            news = Refusal(429, "too many waiting requests: try again") if full else Refusal(400, words)
         self.loop.call_soon_threadsafe(job.news.put_nowait, news)
 
     def cancel(self, requests: list[Request]) -> None:

@@ -20,8 +20,7 @@ from safetensors.numpy import save_file
 from .config import Config
 from .errors import InputError, check_config
 from .model import Decoder
-from .parallel import named_arrays
-from .storage import Later
+from .parallel import LazyArray, named_arrays
 from .tokenizer import ByteTokenizer, copy_tokenizer
 
 
@@ -217,7 +216,7 @@ def open_hf_model(hf_dir: str | Path) -> tuple[Config, Decoder]:
                 raise InputError(f"{hf_dir}: no tensor fills all of {name}: mend its layout in hf.tensors and build")
         return arrays[parameter]
 
-    arrays = {name: Later(x, read, name) for name, x in structs.items()}
+    arrays = {name: LazyArray(x, read, name) for name, x in structs.items()}
     check_covered((name for name, x in arrays.items() if getattr(x, "read", None) is read), filled, structs)
     return config, jax.tree.unflatten(jax.tree.structure(model), arrays.values())
 

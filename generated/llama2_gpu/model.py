@@ -21,7 +21,7 @@ from .parallel import remat_policy, shard
 
 @jax.custom_gradient
 def head_product(x: Array, kernel: Array) -> Array:
-    """x [B, T, D] and kernel [D, V] to logits [B, T, V] in fp32, whose gradient is rounded to the dtype of x."""
+    """Computes logits [B, T, V] in fp32 from x [B, T, D] and kernel [D, V]; rounds their gradient to the dtype of x."""
 
     def backward(dy):
         dy = dy.astype(x.dtype)
@@ -32,7 +32,7 @@ def head_product(x: Array, kernel: Array) -> Array:
 
 
 class Embedding(nnx.Module):
-    """Tokens to vectors, and vectors to logits."""
+    """Maps tokens to vectors, and vectors to logits."""
 
     def __init__(self, config: Config, rngs: nnx.Rngs):
         V, D = config.vocab_size, config.width
@@ -40,15 +40,15 @@ class Embedding(nnx.Module):
         self.head = nnx.Param(config.init_std * jax.random.normal(rngs.params(), (D, V)), axes=("embed", "vocab"))
 
     def __call__(self, tokens: Array, dtype: str) -> Array:
-        """tokens [B, T] -> [B, T, D]."""
-        return self.table[tokens].astype(dtype)  # in this order, the table's gradient is summed in fp32
+        """Looks up tokens [B, T]: [B, T, D]."""
+        return self.table[tokens].astype(dtype)  # cast after the lookup, so that the table's gradient is summed in fp32
 
     def kernel(self) -> Array:
-        """The output head [D, V]."""
+        """Returns the output head [D, V]."""
         return self.head[...]
 
     def logits(self, x: Array, kernel: Array) -> Array:
-        """x [B, T, D], kernel [D, V] -> [B, T, V] in fp32."""
+        """Computes logits [B, T, V] in fp32 from x [B, T, D] and kernel [D, V]."""
         return head_product(x, kernel)
 
 
@@ -67,10 +67,10 @@ class Norm(nnx.Module):
 
 
 def product(equation: str, x: Array, kernel: Array, dtype: str | None = None) -> Array:
-    """jnp.einsum(equation, x, kernel) of operands in the dtype of x, the result in `dtype` or that of x.
+    """Computes jnp.einsum(equation, x, kernel) with operands in the dtype of x, and the result in `dtype` or that of x.
 
-    The kernel's gradient is summed in the dtype of the kernel, over tokens and over devices. Its operands are in the
-    order that is faster on CPUs: XLA transposes the first of them, and fuses into that what made it.
+    The kernel's gradient is summed over tokens and devices in the dtype of the kernel. Its operands are in the order
+    that is faster on CPUs, where XLA transposes the first and fuses its producer into that.
     """
     inputs, weights, outputs = equation.replace("->", ",").split(",")
 
@@ -86,7 +86,7 @@ def product(equation: str, x: Array, kernel: Array, dtype: str | None = None) ->
 
 
 class Linear(nnx.Module):
-    """y = einsum(x, kernel): the kernel is kept in fp32 and used in the dtype of x.
+    """Computes y = einsum(x, kernel); the kernel is stored in fp32 and used in the dtype of x.
 
     Args:
         equation: of jnp.einsum, from x and the kernel to y.
@@ -103,14 +103,14 @@ class Linear(nnx.Module):
 
 
 def rotary_angles(positions: Array, config: Config, theta: float) -> Array:
-    """Angles [B, T, H/2] of the positions [B, T], in fp32: bf16 would round position 257 to 256."""
+    """Computes the angles [B, T, H/2] of positions [B, T] in fp32, as bf16 would round position 257 to 256."""
     size = config.head_size
     frequencies = theta ** (-jnp.arange(0, size, 2, dtype=jnp.float32) / size)  # [H/2]
     return positions[..., None].astype(jnp.float32) * frequencies
 
 
 def rotate(x: Array, angles: Array) -> Array:
-    """Rotates each pair of numbers of a head by its angle. x [B, T, N, H], angles [B, T, H/2]."""
+    """Rotates pairs of numbers of each head: x [B, T, N, H], angles [B, T, H/2]."""
     sin, cos = jnp.sin(angles)[:, :, None], jnp.cos(angles)[:, :, None]  # [B, T, 1, H/2]
     first, second = (half.astype(jnp.float32) for half in jnp.split(x, 2, axis=-1))  # pairs x[i], x[i + H/2]
     rotated = [y.astype(x.dtype) for y in (first * cos - second * sin, second * cos + first * sin)]
@@ -118,10 +118,10 @@ def rotate(x: Array, angles: Array) -> Array:
 
 
 def attend(q: Array, k: Array, v: Array, segment_ids: Array | None) -> Array:
-    """Causal attention inside each segment. q [B, T, N, H]; k, v [B, T, K, H]; segment_ids [B, T]. -> [B, T, N, H]
+    """Computes causal attention in each segment: q [B, T, N, H]; k, v [B, T, K, H]; segment_ids [B, T] -> [B, T, N, H].
 
-    cuDNN's flash kernel takes 16-bit numbers only; everything else goes to XLA, as it does on other platforms. The
-    kernel knows no segments, so they become a mask [B, 1, T, T]. segment_ids None: each row is one segment, no mask.
+    cuDNN's flash kernel takes only 16-bit numbers; others, and other platforms, go to XLA. It has no segments, so they
+    become a mask [B, 1, T, T]; with segment_ids None, each row is one segment without a mask.
     """
     q, k, v = checkpoint_name((q, k, v), "attention")
     same_segment = None
@@ -158,7 +158,7 @@ class Attention(nnx.Module):
 
 
 class FeedForward(nnx.Module):
-    """down(activation(gate(x)) * up(x))."""
+    """Computes down(activation(gate(x)) * up(x))."""
 
     def __init__(self, config: Config, rngs: nnx.Rngs):
         D, F, std = config.width, config.mlp_width, config.init_std
@@ -173,7 +173,7 @@ class FeedForward(nnx.Module):
 
 
 class Block(nnx.Module):
-    """Attention, then feed-forward, each with its norm and added to the residual."""
+    """Adds attention, then the feed-forward to the residual stream, each of its normed input."""
 
     def __init__(self, config: Config, rngs: nnx.Rngs):
         self.attention_norm = Norm(config.width, config.norm_epsilon)
@@ -191,7 +191,7 @@ class Block(nnx.Module):
 
 
 class Decoder(nnx.Module):
-    """Tokens to the logits of the tokens that follow."""
+    """Maps tokens to the logits of the next tokens."""
 
     def __init__(self, config: Config, rngs: nnx.Rngs):
         self.config = config
@@ -202,14 +202,14 @@ class Decoder(nnx.Module):
         self.norm = Norm(config.width, config.norm_epsilon)
 
     def hidden(self, tokens: Array, positions: Array | None = None, segment_ids: Array | None = None) -> Array:
-        """The residual stream after the last norm, [B, T, D]."""
+        """Computes the residual stream after the last norm, [B, T, D]."""
         if positions is None:
             positions = jnp.arange(tokens.shape[1])[None]  # [1, T]
         angles = rotary_angles(positions, self.config, self.config.rope_theta)  # [B, T, H/2]
         x = self.embedding(tokens, self.config.dtype)
         x = shard(x, "batch", "sequence", "residual")
 
-        # prevent_cse: a scan keeps its forward and backward pass apart by itself
+        # prevent_cse: not needed in a scan, which keeps its forward and backward pass apart
         remat = functools.partial(jax.checkpoint, policy=remat_policy(self.config.remat), prevent_cse=False)
 
         def block(x, layer: Block):
@@ -220,6 +220,6 @@ class Decoder(nnx.Module):
         return self.norm(x)
 
     def __call__(self, tokens: Array, positions: Array | None = None, segment_ids: Array | None = None) -> Array:
-        """tokens [B, T] int32 -> logits [B, T, V] in fp32."""
+        """Computes logits [B, T, V] in fp32 from tokens [B, T] int32."""
         x = self.hidden(tokens, positions, segment_ids)
         return self.embedding.logits(x, self.embedding.kernel())

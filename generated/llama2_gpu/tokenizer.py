@@ -6,7 +6,6 @@ import functools
 import hashlib
 import json
 import re
-import time
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
@@ -16,7 +15,6 @@ from etils import epath
 from tokenizers import Tokenizer
 
 from .errors import InputError
-from .storage import absolute
 
 
 class ByteTokenizer:
@@ -184,11 +182,6 @@ MODEL_FILES = "config.json", "generation_config.json"
 LARGEST_FILE = 2**28  # bytes; the largest published tokenizer.json has less than 2**26
 
 
-def kept_tokenizer(directory: str | epath.Path) -> str:
-    """The path of the tokenizer.json that a run's directory keeps, whether it is there or not."""
-    return str(absolute(str(directory)) / "tokenizer" / "tokenizer.json")
-
-
 def copy_file(path: epath.Path, target: epath.Path) -> None:
     """Copies one file. A link may lead to another file of its folder, or of its repository in a cache of the Hub.
 
@@ -221,26 +214,3 @@ def copy_tokenizer(tokenizer: str, directory: epath.Path, model: str = "") -> No
                 copy_file(found, directory / found.relative_to(folder))
     if tokenizer != "bytes" and (path := epath.Path(tokenizer).expanduser()).exists():
         copy_file(path, directory / "tokenizer.json")
-
-
-def keep_tokenizer(tokenizer: str, directory: epath.Path, replace: bool = False) -> None:
-    """Copies a tokenizer into a run's directory, unless it is there.
-
-    Where there is another one, it is put aside with `replace`, and else InputError is raised.
-    """
-    kept = epath.Path(kept_tokenizer(directory))
-    if tokenizer == "bytes" or absolute(tokenizer) == kept:
-        return
-    if kept.exists():
-        if kept.read_bytes() == epath.Path(tokenizer).expanduser().read_bytes():
-            return
-        if not replace:
-            advice = "give a new --checkpoint-dir, or --allow-other-data"
-            raise InputError(f"--tokenizer {tokenizer}: this run has another one, {kept}: {advice}")
-    half = kept.parent.with_name("tokenizer.half")
-    half.rmtree(missing_ok=True)  # of a program that was killed
-    half.mkdir(parents=True)
-    copy_tokenizer(tokenizer, half, str(kept) if kept.parent.exists() else "")
-    if kept.parent.exists():
-        kept.parent.rename(kept.parent.with_name(f"tokenizer-{time.time_ns()}"))
-    half.rename(kept.parent)

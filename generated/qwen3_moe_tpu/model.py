@@ -24,10 +24,10 @@ from .parallel import RULES, gather_whole, remat_policy, shard
 
 
 def product(equation: str, x: Array, kernel: Array, dtype: str | None = None) -> Array:
-    """jnp.einsum(equation, x, kernel) of operands in the dtype of x, the result in `dtype` or that of x.
+    """Computes jnp.einsum(equation, x, kernel) with operands in the dtype of x, and the result in `dtype` or that of x.
 
-    The kernel's gradient is summed in the dtype of the kernel, over tokens and over devices. Its operands are in the
-    order that is faster on CPUs: XLA transposes the first of them, and fuses into that what made it.
+    The kernel's gradient is summed over tokens and devices in the dtype of the kernel. Its operands are in the order
+    that is faster on CPUs, where XLA transposes the first and fuses its producer into that.
     """
     inputs, weights, outputs = equation.replace("->", ",").split(",")
 
@@ -43,7 +43,7 @@ def product(equation: str, x: Array, kernel: Array, dtype: str | None = None) ->
 
 
 class Linear(nnx.Module):
-    """y = einsum(x, kernel): the kernel is kept in fp32 and used in the dtype of x.
+    """Computes y = einsum(x, kernel); the kernel is stored in fp32 and used in the dtype of x.
 
     Args:
         equation: of jnp.einsum, from x and the kernel to y.
@@ -60,7 +60,7 @@ class Linear(nnx.Module):
 
 
 class Embedding(nnx.Module):
-    """Tokens to vectors, and vectors to logits."""
+    """Maps tokens to vectors, and vectors to logits."""
 
     def __init__(self, config: Config, rngs: nnx.Rngs):
         V, D = config.vocab_size, config.width
@@ -68,15 +68,15 @@ class Embedding(nnx.Module):
         self.head = nnx.Param(config.init_std * jax.random.normal(rngs.params(), (D, V)), axes=("embed", "vocab"))
 
     def __call__(self, tokens: Array, dtype: str) -> Array:
-        """tokens [B, T] -> [B, T, D]."""
-        return self.table[tokens].astype(dtype)  # in this order, the table's gradient is summed in fp32
+        """Looks up tokens [B, T]: [B, T, D]."""
+        return self.table[tokens].astype(dtype)  # cast after the lookup, so that the table's gradient is summed in fp32
 
     def kernel(self) -> Array:
-        """The output head [D, V]."""
+        """Returns the output head [D, V]."""
         return self.head[...]
 
     def logits(self, x: Array, kernel: Array) -> Array:
-        """x [B, T, D], kernel [D, V] -> [B, T, V] in fp32."""
+        """Computes logits [B, T, V] in fp32 from x [B, T, D] and kernel [D, V]."""
         return product("BTD,DV->BTV", x, kernel, "float32")
 
 
@@ -95,26 +95,26 @@ class Norm(nnx.Module):
 
 
 def rotary_angles(positions: Array, config: Config, theta: float) -> Array:
-    """Angles [B, T, H/2] of the positions [B, T], in fp32: bf16 would round position 257 to 256."""
+    """Computes the angles [B, T, H/2] of positions [B, T] in fp32, as bf16 would round position 257 to 256."""
     size = config.head_size
     frequencies = theta ** (-jnp.arange(0, size, 2, dtype=jnp.float32) / size)  # [H/2]
     return positions[..., None].astype(jnp.float32) * frequencies
 
 
 def rotate(x: Array, angles: Array) -> Array:
-    """Rotates each pair of numbers of a head by its angle. x [B, T, N, H], angles [B, T, H/2]."""
+    """Rotates pairs of numbers of each head: x [B, T, N, H], angles [B, T, H/2]."""
     sin, cos = jnp.sin(angles)[:, :, None], jnp.cos(angles)[:, :, None]  # [B, T, 1, H/2]
     partners = jnp.roll(jnp.eye(x.shape[-1], dtype=x.dtype), x.shape[-1] // 2, axis=1)  # pairs x[i], x[i + H/2]
     sin, cos = jnp.concatenate([-sin, sin], axis=-1), jnp.concatenate([cos, cos], axis=-1)  # [B, T, 1, H]
-    # the product is exact, and cheaper than slices, which fill half of a TPU's lanes each
+    # the product is exact, and cheaper than slices, each of which fills half of a TPU's lanes
     y = (x * cos + jnp.matmul(x, partners, precision="highest") * sin).astype(x.dtype)
     return y
 
 
 def attend(q: Array, k: Array, v: Array, segment_ids: Array | None) -> Array:
-    """Causal attention inside each segment. q [B, T, N, H]; k, v [B, T, K, H]; segment_ids [B, T]. -> [B, T, N, H]
+    """Computes causal attention in each segment: q [B, T, N, H]; k, v [B, T, K, H]; segment_ids [B, T] -> [B, T, N, H].
 
-    Each device runs the Splash kernel on its own rows and heads. segment_ids None: each row is one segment.
+    Each device runs the Splash kernel on its own rows and heads. With segment_ids None, each row is one segment.
     """
     if segment_ids is None:
         segment_ids = jnp.ones(q.shape[:2], jnp.int32)
@@ -135,20 +135,20 @@ def attend(q: Array, k: Array, v: Array, segment_ids: Array | None) -> Array:
 
 
 def attend_local(q: Array, k: Array, v: Array, segment_ids: Array, interpret: bool) -> Array:
-    """`attend` on one device, by the Splash kernel: blocks in the future of all their queries are passed over.
+    """Computes `attend` on one device with the Splash kernel, which skips blocks in the future of all their queries.
 
-    One backward kernel gives all three gradients. What it reads (q, k, v, the output and its logsumexp) is named
-    "attention", for REMAT to keep: then the backward pass runs neither the rotation nor the forward kernel again.
+    A fused backward kernel computes all three gradients. Its inputs (q, k, v, the output and its logsumexp) are named
+    "attention" for REMAT: if they are saved, the backward pass repeats neither the rotation nor the forward kernel.
     """
     T, N, H = q.shape[1:]
-    padding = -T % 128  # the kernel wants whole lanes; what is added lies in the future of all tokens
-    # scaled are the keys, which are fewer than the queries
+    padding = -T % 128  # to whole lanes; the padding lies in the future of all tokens
+    # scales keys rather than queries, as there are fewer
     q, k, v = (jnp.pad(x, ((0, 0), (0, padding), (0, 0), (0, 0))).swapaxes(1, 2) for x in (q, k * H**-0.5, v))
     q, k, v = checkpoint_name((q, k, v), "attention")
     segment_ids = jnp.pad(segment_ids, ((0, 0), (0, padding)))
-    size = math.gcd(T + padding, 1024)  # queries or keys that the kernel takes at a time
-    # the backward kernel leaves a summand of q's gradient for each block of keys: larger ones in long sequences, where
-    # what they compute above the diagonal is little, as far as the 16 MiB of vector memory of a v4 go
+    size = math.gcd(T + padding, 1024)  # queries or keys in a block
+    # the backward kernel writes a partial gradient of q for each block of keys. So blocks grow with the sequence, which
+    # makes the wasted work above the diagonal small, within the 16 MiB of vector memory of a v4
     keys = math.gcd(T + padding, 1024 * max(1, min(256 // H, math.ceil(T / 8192))))
     forward = {"block_q": size, "block_kv": size, "block_kv_compute": min(size, 512)}
     backward = {"block_q_dkv": size, "block_kv_dkv": keys, "block_kv_dkv_compute": min(size, 512)}
@@ -193,7 +193,7 @@ class Attention(nnx.Module):
 
 
 class ExpertLinear(nnx.Module):
-    """A linear map for each expert, of rows that are grouped by their expert."""
+    """A linear map for each expert, applied to rows grouped by expert."""
 
     def __init__(self, shape: tuple[int, int, int], axes: tuple[str, ...], std: float, rngs: nnx.Rngs):
         self.kernel = nnx.Param(std * jax.random.normal(rngs.params(), shape), axes=axes)
@@ -204,11 +204,11 @@ class ExpertLinear(nnx.Module):
 
 
 class Experts(nnx.Module):
-    """down(activation(gate(x), up(x))) of each expert."""
+    """Computes down(activation(gate(x), up(x))) for each expert."""
 
     def __init__(self, config: Config, rngs: nnx.Rngs):
         D, E, F, std = config.width, config.experts, config.expert_width, config.init_std
-        self.number = E  # in all: in a shard_map, a device may have the kernels of some
+        self.number = E  # in total; in a shard_map, a device may have the kernels of some
         self.gate = ExpertLinear((E, D, F), ("expert", "expert_embed", "expert_mlp"), std, rngs)
         self.up = ExpertLinear((E, D, F), ("expert", "expert_embed", "expert_mlp"), std, rngs)
         self.down = ExpertLinear((E, F, D), ("expert", "expert_mlp", "expert_embed"), std, rngs)
@@ -220,15 +220,15 @@ class Experts(nnx.Module):
 
 
 def gather(experts: Experts, axes: tuple[str, ...], dtype: str) -> Experts:
-    """On one device: the experts whole along these logical axes, sent in the dtype that they are used in.
+    """Gathers the experts along these logical axes, sent in the dtype of the computation.
 
-    Backwards, a device gets the sums of the gradients of its own part, in the dtype of the parameters.
+    The backward pass reduce-scatters their gradients, in the dtype of the parameters.
     """
 
     def whole(p):
         sent = dtype
         split = {axis for name in p.axes for axis in RULES.get(name, ())}
-        # gradients are summed over the others last, when a device has those of its own part alone
+        # gradients are summed over the other axes last, once each device has only those of its own part
         y = jax.lax.pcast(p.get_value(), tuple(axis for axis in RULES["batch"] if axis not in split), to="varying")
         for place, name in enumerate(p.axes):
             if name in axes:
@@ -239,42 +239,42 @@ def gather(experts: Experts, axes: tuple[str, ...], dtype: str) -> Experts:
 
 
 def sum_tokens(x: Array, segment_ids: Array | None) -> Array:
-    """The sum of x [B, T, E] over tokens, padding left out, in fp32: [E]."""
+    """Sums x [B, T, E] over tokens, without padding, in fp32: [E]."""
     if segment_ids is not None:
         x = jnp.where((segment_ids > 0)[..., None], x, 0)
     return jnp.sum(x, axis=(0, 1), dtype=jnp.float32)
 
 
 def join_layers(values: Array | tuple) -> Array:
-    """What all layers gave, an array [E] of each stacked in scans over layers and periods: [L, E]."""
+    """Concatenates the values [E] of all layers, stacked by scans over layers and periods, to [L, E]."""
     return jnp.concatenate([x.reshape(-1, x.shape[-1]) for x in jax.tree.leaves(values)])
 
 
 def routed_tokens(load: Array, config: Config) -> Array:
-    """The tokens that made up this load [L, E], in all layers together; at least 1."""
+    """Returns the number of tokens behind a load [L, E], over all layers; at least 1."""
     return jnp.maximum(load.sum() / config.experts_per_token, 1)
 
 
 def dispatch(experts: Experts, x: Array, weights: Array, chosen: Array) -> Array:
-    """`apply_experts` of the tokens of one device, [1, B, T, D]: the summand of its inner width."""
-    sizes = jnp.bincount(chosen.ravel(), length=experts.number)  # [E], pairs of each expert
+    """Computes `apply_experts` for the tokens of one device: its partial sum over the inner width, [1, B, T, D]."""
+    sizes = jnp.bincount(chosen.ravel(), length=experts.number)  # [E], number of pairs of each expert
     B, T, D = x.shape
-    pairs = jnp.argsort(chosen, axis=None)  # of a token and an expert, by expert
+    pairs = jnp.argsort(chosen, axis=None)  # pairs of a token and an expert, sorted by expert
     rows = x.reshape(-1, D)[pairs // weights.shape[-1]]  # [B T A, D]
     y = experts(rows, sizes)
-    y = y[jnp.argsort(pairs)].reshape(B, T, -1, D)  # each pair back in its place
+    y = y[jnp.argsort(pairs)].reshape(B, T, -1, D)  # back to the order of tokens
     return jnp.einsum("BTAD,BTA->BTD", y, weights.astype(x.dtype))[None]
 
 
 def gather_and_dispatch(experts: Experts, x: Array, weights: Array, chosen: Array) -> Array:
-    """`dispatch` with a part of the experts at hand."""
+    """Gathers the experts, of which each device holds a part, and dispatches to them."""
     return dispatch(gather(experts, ("expert", "expert_embed"), x.dtype), x, weights, chosen)
 
 
 def apply_experts(experts: Experts, x: Array, weights: Array, chosen: Array) -> Array:
-    """The sum of what the chosen experts make of each token. x [B, T, D]; weights, chosen [B, T, A] -> [B, T, D].
+    """Sums the weighted outputs of the chosen experts: x [B, T, D]; weights, chosen [B, T, A] -> [B, T, D].
 
-    Each device takes its own tokens apart: see dispatch.
+    Each device dispatches its own tokens.
     """
     mesh = jax.sharding.get_abstract_mesh()
     if mesh.empty:
@@ -291,7 +291,7 @@ def apply_experts(experts: Experts, x: Array, weights: Array, chosen: Array) -> 
 
 
 class MixtureOfExperts(nnx.Module):
-    """A router, and the experts that it sends tokens to."""
+    """A router and its experts."""
 
     def __init__(self, config: Config, rngs: nnx.Rngs):
         D, E = config.width, config.experts
@@ -300,7 +300,7 @@ class MixtureOfExperts(nnx.Module):
         self.experts = Experts(config, rngs)
 
     def __call__(self, x: Array, segment_ids: Array | None) -> tuple[Array, Array, Array]:
-        with jax.default_matmul_precision("highest"):  # in fp32 on TPUs too, and backwards
+        with jax.default_matmul_precision("highest"):  # in fp32 on TPUs too, in both passes
             logits = self.router(x.astype(jnp.float32))  # [B, T, E]
         scores = jax.nn.softmax(logits)  # [B, T, E]
         weights, chosen = jax.lax.top_k(scores, self.active)  # [B, T, A]: the experts of each token
@@ -312,7 +312,7 @@ class MixtureOfExperts(nnx.Module):
 
 
 class Block(nnx.Module):
-    """Attention, then feed-forward, each with its norm and added to the residual."""
+    """Adds attention, then the feed-forward to the residual stream, each of its normed input."""
 
     def __init__(self, config: Config, rngs: nnx.Rngs):
         self.attention_norm = Norm(config.width, config.norm_epsilon)
@@ -330,7 +330,7 @@ class Block(nnx.Module):
 
 
 class Decoder(nnx.Module):
-    """Tokens to the logits of the tokens that follow."""
+    """Maps tokens to the logits of the next tokens."""
 
     def __init__(self, config: Config, rngs: nnx.Rngs):
         self.config = config
@@ -343,14 +343,14 @@ class Decoder(nnx.Module):
     def hidden(
         self, tokens: Array, positions: Array | None = None, segment_ids: Array | None = None
     ) -> tuple[Array, Array, Array]:
-        """The residual stream after the last norm, [B, T, D]."""
+        """Computes the residual stream after the last norm, [B, T, D]."""
         if positions is None:
             positions = jnp.arange(tokens.shape[1])[None]  # [1, T]
         angles = rotary_angles(positions, self.config, self.config.rope_theta)  # [B, T, H/2]
         x = self.embedding(tokens, self.config.dtype)
         x = shard(x, "batch", "sequence", "residual")
 
-        # prevent_cse: a scan keeps its forward and backward pass apart by itself
+        # prevent_cse: not needed in a scan, which keeps its forward and backward pass apart
         remat = functools.partial(jax.checkpoint, policy=remat_policy(self.config.remat), prevent_cse=False)
 
         def block(x, layer: Block):
@@ -361,6 +361,6 @@ class Decoder(nnx.Module):
         return self.norm(x), expert_load, expert_scores
 
     def __call__(self, tokens: Array, positions: Array | None = None, segment_ids: Array | None = None) -> Array:
-        """tokens [B, T] int32 -> logits [B, T, V] in fp32."""
+        """Computes logits [B, T, V] in fp32 from tokens [B, T] int32."""
         x, _, _ = self.hidden(tokens, positions, segment_ids)
         return self.embedding.logits(x, self.embedding.kernel())

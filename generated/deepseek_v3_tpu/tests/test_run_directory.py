@@ -9,10 +9,10 @@ import sys
 
 import pytest
 
-from ..checkpoint import Checkpoints, load_checkpoint, newest_config
+from ..checkpoint import Checkpoints, keep_tokenizer, load_checkpoint, newest_config
 from ..config import Config
 from ..errors import InputError
-from ..tokenizer import copy_tokenizer, keep_tokenizer, load_tokenizer
+from ..tokenizer import copy_tokenizer, load_tokenizer
 from .saved import restore_state, save_state
 from .small import SMALL
 from .start import state_for

@@ -22,9 +22,8 @@ from array_record.python.array_record_module import ArrayRecordWriter
 
 from ..config import PRESETS
 from ..data import make_datasets
-from ..documents import find_files, open_documents
+from ..documents import find_files, open_documents, open_file
 from ..errors import InputError
-from ..formats import open_file
 from ..tokenizer import load_tokenizer
 from .texts import TEXTS, write_jsonl
 

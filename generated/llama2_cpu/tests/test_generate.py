@@ -7,12 +7,12 @@ import json
 import pytest
 
 from ..errors import InputError
-from ..text import Text, default_draws, load_ends, load_generation
+from ..text import Detokenizer, default_sampling, load_ends, load_generation
 from ..tokenizer import ByteTokenizer, NoTokenizer, tokenizer_to_serve
 
 
 def pieces_of(prompt, tokens):
-    text = Text(ByteTokenizer(), prompt)
+    text = Detokenizer(ByteTokenizer(), prompt)
     return [*map(text.add, tokens), text.end()]
 
 
@@ -55,12 +55,12 @@ def test_texts_end_and_are_drawn_as_by_transformers(said, file, tmp_path):
     path = str(tmp_path / "tokenizer.json")
     ends = theirs.eos_token_id
     assert load_ends(NoTokenizer(), path) == set(ends if isinstance(ends, list) else [] if ends is None else [ends])
-    draws = default_draws(load_generation(path), sampled=False)
+    draws = default_sampling(load_generation(path), sampled=False)
     assert draws.get("repetition_penalty", 1) == (theirs.repetition_penalty or 1)
     names = ("temperature", "top_p", "top_k") if theirs.do_sample else ()
     assert {name: draws.get(name) for name in names} == {name: getattr(theirs, name) for name in names}
     assert theirs.do_sample or draws["temperature"] == 0
-    sampled = default_draws(load_generation(path), sampled=True)  # as vLLM's server
+    sampled = default_sampling(load_generation(path), sampled=True)  # as vLLM's server
     assert sampled["temperature"] == (said.get("temperature", 1) if said.get("do_sample", True) else 0)
 
 
@@ -76,7 +76,7 @@ def test_generation_settings_that_cannot_be_used_are_named(said, tmp_path):
 def test_a_model_without_a_tokenizer_takes_token_ids(tmp_path, capsys):
     tokenizer = tokenizer_to_serve("", str(tmp_path / "tokenizer.json"))
     assert "send token ids, or give --tokenizer" in capsys.readouterr().err
-    assert Text(tokenizer, [1, 2]).add(70) == ""
+    assert Detokenizer(tokenizer, [1, 2]).add(70) == ""
     with pytest.raises(InputError, match="there is no tokenizer: give token ids"):
         tokenizer.encode("text")
     assert isinstance(tokenizer_to_serve("bytes", str(tmp_path / "tokenizer.json")), ByteTokenizer)

@@ -10,11 +10,11 @@ import time
 import pytest
 from etils import epath
 
-from ..checkpoint import Checkpoints, RowsHandler, beside
+from ..checkpoint import Checkpoints, RowsHandler, atomic_directory, keep_tokenizer, kept_tokenizer
+from ..cluster import DirectoryLock, check_lock
 from ..errors import InputError
 from ..parallel import make_mesh
-from ..storage import locked
-from ..tokenizer import copy_tokenizer, keep_tokenizer, kept_tokenizer
+from ..tokenizer import copy_tokenizer
 from ..train import Monitor, create_state
 from .processes import PACKAGE, run_python
 from .saved import Numbers, restore_state, save_state
@@ -22,20 +22,20 @@ from .small import SMALL
 
 
 def test_a_directory_is_of_one_run_at_a_time(tmp_path, monkeypatch):
-    monkeypatch.setattr(sys.modules[locked.__module__], "RENEWAL", 0.2)
+    monkeypatch.setattr(sys.modules[DirectoryLock.__module__], "RENEWAL", 0.2)
     directory, lock = epath.Path(tmp_path), tmp_path / "lock"
-    with locked(directory) as check:
-        with pytest.raises(InputError, match=f"in use by process {os.getpid()} on "), locked(directory):
+    with DirectoryLock(directory):
+        with pytest.raises(InputError, match=f"in use by process {os.getpid()} on "), DirectoryLock(directory):
             pass
-        check()
+        check_lock()
         lock.write_text("process 5 on another since now")
         with pytest.raises(InputError, match="in use by process 5 on another") as ended:
-            check()
+            check_lock()
         assert ended.value.code == 74  # another try is worth it
     assert "another" in lock.read_text()  # which has it now
-    monkeypatch.setattr(sys.modules[locked.__module__], "LEASE", 0.5)
-    with locked(directory) as check:  # it renewed nothing
-        check()
+    monkeypatch.setattr(sys.modules[DirectoryLock.__module__], "LEASE", 0.5)
+    with DirectoryLock(directory):  # it renewed nothing
+        check_lock()
     assert not lock.exists()
 
 
@@ -49,14 +49,14 @@ def test_a_slow_write_takes_the_lock_from_nobody(tmp_path, monkeypatch):
         lock.write_text(other)
 
     monkeypatch.setattr(type(directory), "write_text", write_slowly)
-    with pytest.raises(InputError, match=other), locked(directory):
+    with pytest.raises(InputError, match=other), DirectoryLock(directory):
         pass
     assert lock.read_text() == other
     lock.unlink()
     monkeypatch.setattr(type(directory), "write_text", write)
-    monkeypatch.setattr(sys.modules[locked.__module__], "RENEWAL", 0.1)
-    with locked(directory) as check:
-        monitor = Monitor(directory, SMALL, 0, check)
+    monkeypatch.setattr(sys.modules[DirectoryLock.__module__], "RENEWAL", 0.1)
+    with DirectoryLock(directory):
+        monitor = Monitor(directory, SMALL, 0)
         monitor.record(1, {"train/loss": 1.0})
         monkeypatch.setattr(type(directory), "write_text", write_slowly)
         time.sleep(0.5)
@@ -71,8 +71,8 @@ def test_a_slow_write_takes_the_lock_from_nobody(tmp_path, monkeypatch):
 def test_a_checkpoint_of_a_run_that_lost_its_directory_gets_no_name(tmp_path, monkeypatch):
     """It is lost while arrays are written, after the check with which saving began."""
     state = create_state(SMALL, make_mesh(1, 1, 1))
-    with locked(epath.Path(tmp_path)) as check:
-        checkpoints = Checkpoints(str(tmp_path), SMALL, check)
+    with DirectoryLock(epath.Path(tmp_path)):
+        checkpoints = Checkpoints(str(tmp_path), SMALL)
         save_state(checkpoints, 1, state)
 
         def write_slowly(self, directory, args):
@@ -87,22 +87,22 @@ def test_a_checkpoint_of_a_run_that_lost_its_directory_gets_no_name(tmp_path, mo
 
 
 def test_a_lock_that_is_none_is_named_or_taken_over(tmp_path, monkeypatch):
-    monkeypatch.setattr(sys.modules[locked.__module__], "LEASE", 0.3)
+    monkeypatch.setattr(sys.modules[DirectoryLock.__module__], "LEASE", 0.3)
     (tmp_path / "lock").write_bytes(b"\xff\0")
-    with locked(epath.Path(tmp_path)):
+    with DirectoryLock(epath.Path(tmp_path)):
         pass
     (tmp_path / "lock").mkdir()
-    with pytest.raises(InputError, match=r"lock: a directory where .*: remove it"), locked(epath.Path(tmp_path)):
+    with pytest.raises(InputError, match=r"lock: a directory where .*: remove it"), DirectoryLock(epath.Path(tmp_path)):
         pass
 
 
 def test_the_lock_of_a_process_that_is_gone_holds_nobody(tmp_path):
-    program = f"import os; from etils import epath; from {PACKAGE.name}.storage import locked\n"
-    program += "with locked(epath.Path(os.sys.argv[1])): os._exit(9)"
+    program = f"import os; from etils import epath; from {PACKAGE.name}.cluster import DirectoryLock\n"
+    program += "with DirectoryLock(epath.Path(os.sys.argv[1])): os._exit(9)"
     assert run_python("-c", program, str(tmp_path)).returncode == 9
     assert (tmp_path / "lock").exists()
     start = time.monotonic()
-    with locked(epath.Path(tmp_path)):
+    with DirectoryLock(epath.Path(tmp_path)):
         assert time.monotonic() - start < 5
 
 
@@ -135,15 +135,15 @@ def test_a_full_disk_ends_with_one_message_and_leaves_what_is_whole(tmp_path):
 
 def test_a_folder_is_whole_or_not_there(tmp_path):
     for _ in range(2):  # nor is a second try refused
-        with pytest.raises(OSError, match="full"), beside(str(tmp_path / "new" / "run")) as half:
+        with pytest.raises(OSError, match="full"), atomic_directory(str(tmp_path / "new" / "run")) as half:
             half.mkdir(parents=True)
             (half / "begun").write_text("")
             raise OSError("full")
         assert not list((tmp_path / "new").iterdir())
-    with beside(str(tmp_path / "new" / "run")) as half:
+    with atomic_directory(str(tmp_path / "new" / "run")) as half:
         half.mkdir(parents=True)
     assert [p.name for p in (tmp_path / "new").iterdir()] == ["run"]
-    with pytest.raises(InputError, match="already exists"), beside(str(tmp_path / "new" / "run")):
+    with pytest.raises(InputError, match="already exists"), atomic_directory(str(tmp_path / "new" / "run")):
         pass
 
 
@@ -161,9 +161,9 @@ def test_an_object_store_is_no_local_folder(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     directory = epath.Path("gs://bucket/run")
     for step in 0, 2:  # a second run goes on
-        with locked(directory) as check:
+        with DirectoryLock(directory):
             monitor = Monitor(directory, SMALL, step)
-            check()
+            check_lock()
             for i in 1, 2, 3:
                 monitor.record(step + i, {"train/loss": 1.0})
             monitor.flush()
@@ -177,7 +177,7 @@ def test_an_object_store_is_no_local_folder(tmp_path, monkeypatch):
     (tmp_path / "tokenizer.json").unlink()
     copy_tokenizer(kept_tokenizer(directory), epath.Path("gs://bucket/copied"))
     assert epath.Path("gs://bucket/copied/tokenizer.json").read_text() == "a tokenizer"
-    with beside("gs://bucket/hf") as half:
+    with atomic_directory("gs://bucket/hf") as half:
         (half / "config.json").write_text("{}")
     assert {p.name for p in epath.Path("gs://bucket").iterdir()} == {"run", "copied", "hf"}
     assert not list(tmp_path.iterdir())

@@ -9,7 +9,7 @@ from etils import epath
 
 from ..chat_template import load_chat_template
 from ..choices import Stops, StopString, TokenScore, completion_logprobs
-from ..text import Text
+from ..text import Detokenizer
 from ..tokenizer import FileTokenizer
 from .made_tokenizers import CHECKPOINTS, KINDS, fallback, save_as_transformers_does
 
@@ -24,14 +24,14 @@ def test_text_comes_as_it_is_decoded_at_once(kind, tmp_path):
         tokens = [draw.randrange(tokenizer.vocab_size + 2) for _ in range(draw.randrange(30))]
         if case % 3 == 0:
             tokens = [token for text in draw.choices(PIECES, k=8) for token in tokenizer.encode(text)]
-        text = Text(tokenizer, [])
+        text = Detokenizer(tokenizer, [])
         pieces = [*map(text.add, tokens), text.end()]
         whole = tokenizer.decode(tokens)
         assert "".join(pieces) == whole
         cut = draw.randrange(len(tokens) + 1)
         before = tokenizer.decode(tokens[:cut])
         if whole.startswith(before) and "\ufffd" not in whole:
-            text = Text(tokenizer, tokens[:cut])
+            text = Detokenizer(tokenizer, tokens[:cut])
             assert before + "".join([*map(text.add, tokens[cut:]), text.end()]) == whole
         if len(whole) > 5:
             stop = whole[3 : 3 + draw.randrange(1, 4)]

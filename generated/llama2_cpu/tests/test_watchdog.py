@@ -12,7 +12,7 @@ def run_program(directory: Path, limits: str) -> subprocess.CompletedProcess:
     """A program with these limits for its steps, which then waits for long."""
     program = f"""
 import pathlib, threading
-from {PACKAGE.name}.distributed import start_watchdog
+from {PACKAGE.name}.cluster import start_watchdog
 
 watchdog = start_watchdog(pathlib.Path({str(directory)!r}))
 for limit in {limits}:

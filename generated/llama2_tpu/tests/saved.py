@@ -5,6 +5,10 @@
 import dataclasses
 from pathlib import Path
 
+import jax
+import jax.numpy as jnp
+import numpy as np
+
 from ..checkpoint import Checkpoints
 from ..parallel import abstract, make_mesh
 from ..train import TrainState, new_state
@@ -40,3 +44,11 @@ def restore_state(directory: Path, config=SMALL):
     found = checkpoints.restore(target.model, dataclasses.replace(target, model=None), data)
     checkpoints.manager.close()
     return found and (found[0], dataclasses.replace(found[3], model=found[2]), data.next)
+
+
+def same(a, b) -> bool:
+    return jax.tree.all(jax.tree.map(lambda x, y: np.array_equal(x, y), a, b))
+
+
+def with_nan(state: TrainState) -> TrainState:
+    return dataclasses.replace(state, model=jax.tree.map(lambda x: x.at[(0,) * x.ndim].set(jnp.nan), state.model))

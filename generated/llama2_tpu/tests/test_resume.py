@@ -14,7 +14,6 @@ from pathlib import Path
 import pytest
 
 from ..config import PRESETS
-from ..errors import ExitCode
 from .processes import PACKAGE
 from .small import SMALL
 
@@ -79,38 +78,18 @@ def test_a_whole_run_leaves_what_is_promised(whole):
     assert [r["step"] for r in metrics(whole) if "eval/loss" in r] == [18, 36, 54, 60]
     names = {name for r in metrics(whole) for name in r} - {"step", "time"}
     assert {"train/learning_rate", "train/gradient_norm", "train/tokens_per_second"} < names
-    assert (whole / "loss.png").read_bytes().startswith(b"\x89PNG")
     assert sorted(int(p.name) for p in whole.iterdir() if p.name.isdigit()) == [36, 48, 60]
     output = (whole / "output.txt").read_text()
     for text in ("step 60/60", "tokens/s", "% full", "% causal", "ETA"):
         assert text in output
 
 
-def test_tensorboard_reads_the_events(whole):
-    reader = pytest.importorskip("tensorboard.backend.event_processing.event_accumulator")
-    events = reader.EventAccumulator(str(whole / "tensorboard"), size_guidance={"scalars": 0}).Reload()
-    assert set(events.Tags()["scalars"]) == {name for r in metrics(whole) for name in r} - {"step", "time"}
-    assert [e.step for e in events.Scalars("train/loss")] == list(range(1, 61))
-
-
-def test_a_stopped_and_a_killed_run_go_on_to_the_bit(whole, tmp_path, cache):
-    def reaches(step):
-        return lambda: any(r["step"] >= step for r in metrics(tmp_path)[-1:])
-
-    process = start(tmp_path, cache, checkpoint_every=10_000)
-    wait_for(process, reaches(5))
-    process.send_signal(signal.SIGTERM)
-    output = finish(process, ExitCode.PREEMPTED)
-    stopped = metrics(tmp_path)[-1]["step"]
-    assert f"stopped by SIGTERM after step {stopped}, which is saved" in output
-    assert stopped < 60 and (tmp_path / str(stopped)).is_dir()
-
+def test_a_killed_run_goes_on_to_the_bit(whole, tmp_path, cache):
     process = start(tmp_path, cache)  # killed some steps after a checkpoint
-    wait_for(process, reaches(stopped + 15))
+    wait_for(process, lambda: any(r["step"] >= 15 for r in metrics(tmp_path)[-1:]))
     process.kill()
     finish(process, -signal.SIGKILL)
-    killed = metrics(tmp_path)[-1]["step"]
-    assert killed < 60
+    assert metrics(tmp_path)[-1]["step"] < 60
 
     process = start(tmp_path, cache)  # killed while it saves
     wait_for(process, lambda: any("tmp" in p.name for p in tmp_path.iterdir() if p.name[0].isdigit()))

@@ -3,7 +3,6 @@
 """Steps that go wrong: gradients that are not finite, evaluation that takes too much memory."""
 
 import dataclasses
-import json
 import math
 import sys
 
@@ -12,8 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from ..errors import InputError
-from ..train import Monitor, eval_step, learning_rate, new_state, train_step
+from ..train import eval_step, learning_rate, new_state, train_step
 from .small import SMALL
 from .start import random_batch
 
@@ -54,27 +52,6 @@ def test_gradients_that_are_none_are_not_taken_though_the_loss_is_finite(monkeyp
     after, metrics = jax.jit(lambda *x: train_step(*x))(start, random_batch(SMALL))  # traced anew
     assert metrics["train/skipped"] and math.isfinite(metrics["train/loss"])
     assert equal((after.model, after.opt_state), (start.model, start.opt_state))
-
-
-def test_skipped_steps_are_counted_and_too_many_end_the_run(tmp_path):
-    config = dataclasses.replace(SMALL, max_skipped=2, steps=9)
-    monitor = Monitor(tmp_path, config, 0)
-    skipped = {"train/loss": jnp.array(jnp.nan), "train/skipped": jnp.array(True)}
-    taken = {"train/loss": jnp.array(1.0), "train/skipped": jnp.array(False)}
-    for number, metrics in enumerate([taken, skipped, skipped, taken, skipped, skipped], 1):
-        monitor.step(number, metrics)
-    with pytest.raises(InputError, match="no finite gradients in 3 steps up to 7: lower --learning-rate"):
-        monitor.step(7, skipped)
-    monitor.close()
-
-    def no_constant(name):
-        raise ValueError(f"{name} is not JSON")
-
-    lines = (tmp_path / "metrics.jsonl").read_text().splitlines()
-    records = [json.loads(line, parse_constant=no_constant) for line in lines]
-    assert [r["train/skipped"] for r in records] == [0, 1, 2, 0, 1, 2, 3]
-    assert [r.get("train/loss") for r in records] == [1.0, None, None, 1.0, None, None, None]
-    assert (tmp_path / "loss.png").exists()
 
 
 def test_evaluation_takes_no_more_memory_than_its_microbatches():

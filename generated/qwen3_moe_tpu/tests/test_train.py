@@ -68,7 +68,7 @@ def test_gradients_can_be_summed_in_bf16():
 @pytest.mark.parametrize("accumulation", [2, 4])
 def test_accumulation_equals_the_large_batch(batch, accumulation):
     config = SMALL
-    config = dataclasses.replace(config, load_balance=1.0)  # large, so that a balance of parts would show
+    config = dataclasses.replace(config, load_balance=1.0)  # large enough to show a balance of microbatches
     whole, metrics = jax.jit(train_step)(state_for(config), batch)
     parts, metrics_of_parts = jax.jit(train_step)(
         state_for(dataclasses.replace(config, accumulation=accumulation)), batch
@@ -91,7 +91,7 @@ def test_a_step_holds_the_activations_of_a_microbatch_alone(batch):
 def test_gradient_is_of_the_mean_over_targets(batch):
     """Rows differ in how many targets count: a mean of the rows' means would be another gradient."""
     config = dataclasses.replace(SMALL, accumulation=4)
-    config = dataclasses.replace(config, load_balance=1.0)  # large, so that a balance of parts would show
+    config = dataclasses.replace(config, load_balance=1.0)  # large enough to show a balance of microbatches
     _, metrics = jax.jit(train_step)(state_for(config), batch)
 
     @jax.jit
