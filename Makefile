@@ -61,7 +61,9 @@ types: setup-test
 CHOSEN := -m "not slow"
 # files in the order of their names: those with the most tests are not those that take long
 PYTEST := $(BIN)/python -m pytest -n 2 --no-loadscope-reorder
-PACKAGE_TESTS := ../$(BIN)/python -m pytest -p children -c /dev/null --rootdir=. -q -W error -n 2 --no-loadscope-reorder \
+# every package with all its parts; generated/ has fewer
+WHOLE := build/whole
+PACKAGE_TESTS := ../../$(BIN)/python -m pytest -p children -c /dev/null --rootdir=. -q -W error -n 2 --no-loadscope-reorder \
 	--dist loadfile
 
 # packages are tested where they differ: what is no kernel and no launch once, on llama2_cpu; of the other families'
@@ -106,17 +108,18 @@ test-generator: setup-test
 FIRST := tests/commands/test_new.py tests/edits/test_random_edits.py tests/commands/test_view_browser.py
 COMMANDS := $(FIRST) $(filter-out $(FIRST),$(wildcard tests/edits/test_*.py tests/commands/test_*.py))
 
-# tests/robustness imports the committed llama2_cpu, whose name families weave too: by itself
+# tests/robustness imports a package, whose name families weave too: by itself
 test-woven: setup-test
 	mkdir -p $(COMPILED) && find $(COMPILED) -type f -mtime +7 -delete
 	$(PYTEST) $(CHOSEN) --dist loadgroup tests/families
 	$(PYTEST) $(CHOSEN) --dist loadgroup tests/robustness
 	$(PYTEST) -p children $(CHOSEN) --dist loadfile tests/distributed
-	cd generated && $(PACKAGE_TESTS) $(PACKAGES) $(addprefix --deselect=,$(LONG))
+	$(BIN)/python tests/whole.py && cd $(WHOLE) && $(PACKAGE_TESTS) $(PACKAGES) $(addprefix --deselect=,$(LONG))
 
 # every test of every package: an hour
 test-packages: setup-test
-	cd generated && for package in */gen.lock; do $(PACKAGE_TESTS) $${package%/*} || exit 1; done
+	$(BIN)/python tests/whole.py && cd $(WHOLE) && \
+		for package in */gen.lock; do $(PACKAGE_TESTS) $${package%/*} || exit 1; done
 
 # packages that tests weave stay for gen coverage to find; a process that may write no more cannot write what was counted
 coverage: setup-test

@@ -12,13 +12,11 @@ from types import SimpleNamespace
 
 import pytest
 import yaml
-
-from generator.disk.project import Project
+from whole import NAMES, whole_packages
 
 models = pytest.importorskip("kubeflow_trainer_api.models")  # made from the OpenAPI of Kubernetes and of JobSet
 
-ROOT = Path(__file__).resolve().parents[2]
-PACKAGES = [ROOT / "generated" / combination.name for combination in Project.find(ROOT).listed()]
+PACKAGES = [whole_packages() / name for name in NAMES]
 JOBSETS = [path for package in PACKAGES for path in package.glob("launch/jobset.yaml")]
 SERVERS = [path for package in PACKAGES for path in package.glob("launch/serve.yaml")]
 SCRIPTS = [path for package in PACKAGES for path in package.glob("launch/*.slurm")]

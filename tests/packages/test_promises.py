@@ -1,4 +1,4 @@
-"""What every committed package promises its reader."""
+"""What every package promises its reader, with all its parts; and what the committed ones do."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
+from whole import NAMES, whole_packages
 
 from generator.code import sourcemap
 from generator.commands.cli import gen
@@ -22,7 +23,6 @@ from generator.recipe.library import Library
 from generator.weaver import weave
 
 ROOT = Path(__file__).resolve().parents[2]
-PACKAGES = sorted(path.parent for path in (ROOT / "generated").glob("*/gen.lock"))
 SERVING = {
     "weights.py": 90,
     "pages.py": 215,
@@ -42,7 +42,14 @@ KERNEL = {"pages_kernel.py": 150}  # of TPUs, where attention is one that it can
 NEAR = {"pages.py": 290, "engine.py": 746}  # where layers that see the nearest tokens only have pages of their own
 AHEAD = {"engine.py": 765}  # where a layer ahead guesses
 parsed = functools.cache(ast.parse)  # of one text, which several tests read
-every_package = pytest.mark.parametrize("package", PACKAGES, ids=lambda path: path.name)
+every_package = pytest.mark.parametrize("package", NAMES, indirect=True)
+PROJECT = Project.find(ROOT)
+COMMITTED = [combination for combination in PROJECT.packages() if combination not in PROJECT.uncommitted()]
+
+
+@pytest.fixture
+def package(request):
+    return whole_packages() / request.param
 
 
 def modules(package: Path) -> list[Path]:
@@ -161,7 +168,7 @@ import json, pathlib, sys
 from generator.recipe.library import Library
 from generator.weaver import weave
 library = Library.read([pathlib.Path(sys.argv[1])])
-print(json.dumps([weave(name, "tpu", library).files for name in ("gpt2", "gemma2")]))
+print(json.dumps([weave(name, "tpu", library, parts=()).files for name in ("qwen3_moe", "gemma3")]))
 """
 
 
@@ -170,7 +177,7 @@ def test_committed_packages_are_woven_under_any_hash_seed_and_place(tmp_path):
     settings = {"PYTHONHASHSEED": "1", "LC_ALL": "C", "TZ": "Asia/Tokyo", "PYTHONPATH": str(ROOT)}
     command = [sys.executable, "-c", WEAVE, str(ROOT)]
     done = subprocess.run(command, env=os.environ | settings, cwd=tmp_path, check=True, capture_output=True)
-    for name, files in zip(("gpt2_tpu", "gemma2_tpu"), json.loads(done.stdout), strict=True):
+    for name, files in zip(("qwen3_moe_tpu", "gemma3_tpu"), json.loads(done.stdout), strict=True):
         assert files == {path: (ROOT / "generated" / name / path).read_text() for path in files}
 
 
@@ -184,10 +191,18 @@ def test_committed_packages_are_as_built(monkeypatch):
 @pytest.mark.slow
 def test_committed_files_are_those_that_weaving_gives():
     library = Library.read([ROOT])
-    for combination in Project.find(ROOT).listed():
-        package = weave(combination.architecture, combination.target, library)
+    for combination in COMMITTED:
+        package = weave(combination.architecture, combination.target, library, parts=combination.parts)
         for path, text in package.files.items():
             assert (ROOT / "generated" / package.name / path).read_text() == text, path
+
+
+@pytest.mark.parametrize("name", [combination.name for combination in COMMITTED])
+def test_black_leaves_committed_packages_alone(name):
+    """As teams that format what they commit with it would have every file changed."""
+    command = [sys.executable, "-m", "black", "--check", "--quiet", "--line-length=120", "--target-version=py311"]
+    done = subprocess.run([*command, "--diff", f"generated/{name}"], cwd=ROOT, capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout[:3000] + done.stderr
 
 
 def test_fragments_are_ordinary_python_that_imports():

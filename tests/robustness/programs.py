@@ -19,9 +19,9 @@ from typing import Any
 from unittest import mock
 
 import pytest
+from whole import whole_packages
 
-ROOT = Path(__file__).resolve().parents[2]
-sys.path.insert(0, str(ROOT / "generated"))
+sys.path.insert(0, str(whole_packages()))
 PACKAGE = "llama2_cpu"
 TINY = (
     "--preset tiny --width 16 --layers 2 --heads 2 --kv-heads 1 --head-size 8 --mlp-width 16 --context-length 32 "

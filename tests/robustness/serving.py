@@ -15,8 +15,9 @@ from pathlib import Path
 import jax
 from flax import nnx
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers
+from whole import whole_packages
 
-from robustness.programs import PACKAGE, ROOT, module
+from robustness.programs import PACKAGE, module
 
 SPECIAL = ["<s>", "</s>", *(f"<|reserved_special_token_{i}|>" for i in range(254))]
 TEMPLATE = (
@@ -46,7 +47,7 @@ def served(folder: Path, *flags: str) -> Iterator[tuple[subprocess.Popen[str], i
     """The process and its port; what it logs goes to the file `log` of the folder."""
     command = [sys.executable, "-m", f"{PACKAGE}.serve", "--hf", str(folder), "--port", "0", "--dtype", "float32"]
     command += ["--client-seconds", str(CLIENT_SECONDS), "--max-rows", "4", "--chunk", "64", *flags]
-    place = {"cwd": ROOT / "generated", "env": os.environ | {"JAX_PLATFORMS": "cpu"}}
+    place = {"cwd": whole_packages(), "env": os.environ | {"JAX_PLATFORMS": "cpu"}}
     with (
         (folder / "log").open("w") as log,
         subprocess.Popen(command, stdout=subprocess.PIPE, stderr=log, text=True, **place) as process,
