@@ -105,7 +105,7 @@ def view_(out: Path) -> None:
     check_site(out)  # before the work
     packages = built_packages(project)
     library = {path: (text, *title_and_citation(path, text)) for path, text in project.library().files.items()}
-    report = loc(project)
+    report = loc(project, packages=packages)
     files, size = write_site(out, make_site(Content(packages, library), report, tables(report)))
     click.echo(f"{project.show(out / 'index.html')}: {files} files, {size / 1e6:.1f} MB")
 

@@ -20,15 +20,16 @@ ARCHITECTURES = "templates/architectures/"
 PACKAGE = "templates/package.toml"
 
 
-def loc(project: Project, features: Sequence[str] = ()) -> dict:
+def loc(project: Project, features: Sequence[str] = (), packages: list[MappedPackage] | None = None) -> dict:
     """All counts, as plain data.
 
     Args:
         features: fragments to measure by weaving with and without them.
+        packages: what to count; by default all that are kept.
     """
     sources = read_sources(project)
     kept = project.packages()
-    packages = counted(project)
+    packages = _kept(project) if packages is None else packages
     source = _source_counts(sources)
     files = {package.name: _package_files(package) for package in packages}
     generated, distinct = _generated_counts(files)
@@ -46,7 +47,7 @@ def loc(project: Project, features: Sequence[str] = ()) -> dict:
     }
 
 
-def counted(project: Project) -> list[MappedPackage]:
+def _kept(project: Project) -> list[MappedPackage]:
     """The packages that are kept and have been built; those of which the lock alone is there are woven."""
     from generator.commands.build import Asked
     from generator.commands.woven import woven_now
