@@ -1,9 +1,9 @@
-"""The step that draws a token of each text, compiled for TPUs that are not here, and the least that it has to read.
+"""Compiles a decode step for TPUs that are not here, and reports the least that it has to read.
 
-python benchmarks/decode_step.py PRESET TOPOLOGY [--texts N] [--length TOKENS] [--int8-kv-cache] [--hlo FILE]
+python benchmarks/decode_step.py PRESET TOPOLOGY [--sequences N] [--length TOKENS] [--int8-kv-cache] [--hlo FILE]
 
 PRESET of llama2_tpu, such as 7b; TOPOLOGY as for its compile command, such as v5p:2x2x1: all its chips share the heads.
-Prints the bytes of weights and of keys and values that a chip holds for so many texts of that length, which a step
+Prints the bytes of weights and of the KV cache that a chip holds for so many sequences of that length, which a step
 reads at least once, and the time that takes at the published bandwidth; and what the compiled program needs beside its
 arguments. The compiler's estimates of cycles are in the program's text.
 """
@@ -22,7 +22,7 @@ from flax import nnx
 from jax.sharding import NamedSharding, PartitionSpec
 from llama2_tpu.compile import topology_devices
 from llama2_tpu.config import PRESETS
-from llama2_tpu.engine import Draws, EngineSettings, StepInput, run, write
+from llama2_tpu.engine import BIASES, Biases, EngineSettings, SamplingMetadata, StepInput, run, write
 from llama2_tpu.model import Decoder
 from llama2_tpu.pages import block_table_widths, empty_pages, layers_in_pool
 from llama2_tpu.parallel import abstract, make_mesh
@@ -34,13 +34,13 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("preset", choices=[*PRESETS])
     parser.add_argument("topology")
-    parser.add_argument("--texts", type=int, default=1)
+    parser.add_argument("--sequences", type=int, default=1)
     parser.add_argument("--length", type=int, default=2048)
     parser.add_argument("--page-size", type=int, default=EngineSettings().page_size)
     parser.add_argument("--int8-kv-cache", action="store_true")
     parser.add_argument("--hlo", type=Path)
     given = parser.parse_args()
-    config, B, S = PRESETS[given.preset], given.texts, given.page_size
+    config, B, S = PRESETS[given.preset], given.sequences, given.page_size
     devices = topology_devices(given.topology, 1)
     mesh = make_mesh(1, 1, len(devices), devices)
 
@@ -53,16 +53,18 @@ def main() -> None:
         width = block_table_widths(given.length, S)[-1]
         pool = jax.eval_shape(lambda: empty_pages(config, 1 + B * width, S, given.int8_kv_cache))[0]
         pages = jax.tree.map(lambda x: array(x.shape, x.dtype, None, "tensor"), pool)
-        texts = array((B + 1, given.length + 2), jnp.int32)
+        sequences = array((B + 1, given.length + 2), jnp.int32)
+        biases = Biases(*(array((B + 1, BIASES), kind) for kind in (jnp.int32, jnp.float32, jnp.int32)))
         numbers, flags = array((B,), jnp.int32), array((B,), jnp.bool_)
-        types = {"prompt": jnp.int32, "top_k": jnp.int32, "seed": jnp.uint32}
-        draws = Draws(**{name: array((B,), types.get(name, jnp.float32)) for name in Draws._fields})
-        tables = array((B, width), jnp.int32)
+        types = {"prompt": jnp.int32, "top_k": jnp.int32, "seed": jnp.uint32, "biases": jnp.int32}
+        names = SamplingMetadata._fields
+        sampling = SamplingMetadata(*(array((B,), types.get(name, jnp.float32)) for name in names))
+        block_tables = array((B, width), jnp.int32)
         step = StepInput(
-            numbers, numbers, numbers, flags, array((B, 0), jnp.int32), tables, array((), jnp.bool_), draws
+            numbers, numbers, numbers, flags, array((B, 0), jnp.int32), block_tables, array((), jnp.bool_), sampling
         )
         layers = layers_in_pool(config, 1 + B * width)
-        compiled = run.lower(model, pages, pages, texts, layers, step, length=1, whole=False).compile()
+        compiled = run.lower(model, pages, pages, sequences, biases, layers, step, length=1, whole=False).compile()
         # of the new tokens: [L, B, 1, K, H], and [L, B, 1, K] of scales
         new = jax.tree.map(
             lambda x: array((config.layers, B, 1, *x.shape[1::2]), x.dtype, None, None, None, "tensor"), pool
@@ -73,9 +75,9 @@ def main() -> None:
     weights = sum(x.size * x.dtype.itemsize for x in jax.tree.leaves(model)) / len(devices)
     held = 2 * sum(x.size * x.dtype.itemsize for x in jax.tree.leaves(pages)) / len(devices)
     milliseconds = 1e3 * (weights + held) / BANDWIDTH[chip]
-    print(f"{given.preset} on {len(devices)} {chip}, {B} texts of {given.length} tokens, by chip:")
+    print(f"{given.preset} on {len(devices)} {chip}, {B} sequences of {given.length} tokens, by chip:")
     print(f"weights {weights / 1e9:.2f} GB, keys and values {held / 1e9:.2f} GB: read once in {milliseconds:.2f} ms")
-    for program, what in (compiled, "to draw tokens"), (writing, "to write what they add to pages"):
+    for program, what in (compiled, "to sample tokens"), (writing, "to write to the KV cache"):
         print(f"beside them {program.memory_analysis().temp_size_in_bytes / 1e9:.2f} GB {what}")
     if given.hlo:
         given.hlo.write_text(compiled.as_text())

@@ -83,6 +83,7 @@ def compare_served(package) -> None:
             device.key,
             device.value,
             device.sequences,
+            device.biases,
             device.layers,
             device.nothing(rows, 4, 0),
             1,
