@@ -74,7 +74,7 @@ PACKAGES := glm4_moe_tpu/tests/test_draft_mtp.py gemma3_tpu/tests/test_window_pa
 ALL_PACKAGES := $(PACKAGES) llama2_gpu/tests/test_model.py llama2_tpu/tests/test_model.py \
 	$(addsuffix /tests/test_pages_kernel.py,llama2_tpu llama4_tpu) */tests/test_reference.py */tests/test_attention.py
 # cases of packages that take long, of which a shorter one says nearly the same
-LONG := $(addprefix llama2_cpu/tests/,test_run.py::test_the_trace_has_the_steps_of_the_window \
+LONG := $(addprefix llama2_cpu/tests/,test_profile.py::test_the_trace_has_the_steps_of_the_window \
 	test_prepared.py::test_prepare_goes_on_after_a_kill \
 	$(addprefix test_int8_kv_cache.py::test_log_probabilities_are_those_of_rounded_keys_and_values,[sizes1] [sizes2]) \
 	$(addprefix test_documents.py::test_a_damaged_file_of_columns_is_named,[none.parquet] [snappy.parquet]) \

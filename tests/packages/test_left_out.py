@@ -19,17 +19,30 @@ from generator.weaver import weave
 ARCHITECTURE = "templates/architectures/without.toml"
 # of templates/package.toml, those that nothing else asks for; the others are refused while weaving
 TOGETHER = (
+    "formats/columns",
     "data/packing",
+    "data/mixture",
+    "data/prepared",
     "train/z_loss",
+    "train/progress_bar",
+    "train/tensorboard",
+    "train/loss_curve",
     "train/compile_cache",
+    "train/goodput",
+    "train/preemption",
+    "train/profile",
     "train/check_step",
     "data/prepare",
+    "cluster/lock",
+    "cluster/watchdog",
+    "cluster/damage",
+    "checkpoint/convert",
     "pages/length_buckets",
     "evaluate/evaluate",
     "generate/generate",
     "serve/serve",
 )
-ALONE = (*TOGETHER, "train/command")
+ALONE = (*(name for name in TOGETHER if name != "checkpoint/convert"), "train/command")  # which tests of serve use
 # a module that is run, imported or reached by its name: in Python of the package's tests, and in shell of its README
 MODULES = (
     r"PACKAGE\.name\}\.(?!tests)(\w+)",
