@@ -203,7 +203,7 @@ MUTATIONS = [
         "llama2_cpu/tests/test_data.py",
     ),
     fragment(
-        "data/batches",
+        "data/mixture",
         "source[row :: config.batch_size]",
         "source[row + 1 :: config.batch_size]",
         "the first document is dealt to nobody",
@@ -218,11 +218,11 @@ MUTATIONS = [
     ),
     # checkpoints and storage
     fragment(
-        "checkpoint/checkpoints",
-        "if agree(not np.array_equal(sums, again)):",
-        "if agree(False):",
+        "cluster/damage",
+        "agree(not np.array_equal(sums, again))",
+        "agree(False)",
         "a damaged checkpoint is used",
-        "llama2_cpu/tests/test_checkpoint.py -k damaged",
+        "llama2_cpu/tests/test_damage.py -k damaged",
     ),
     fragment(
         "checkpoint/checkpoints",
@@ -239,9 +239,9 @@ MUTATIONS = [
         "llama2_cpu/tests/test_checkpoint.py",
     ),
     fragment(
-        "storage/lock",
-        "and not text.startswith(holder)",
-        "and text.startswith(holder)",
+        "cluster/lock",
+        "and not text.startswith(self.holder)",
+        "and text.startswith(self.holder)",
         "a lock of others is none",
         "llama2_cpu/tests/test_checkpoint.py llama2_cpu/tests/test_storage.py",
     ),
@@ -426,16 +426,16 @@ class Copy:
         text = (ROOT / mutation.path).read_text()
         changed = {mutation.path: text.replace(mutation.old, mutation.new)}
         for group in self.groups(mutation.tests):
-            package = "" if group[0].startswith("tests/") else group[0].partition("/")[0]
-            if package and mutation.path in self.library.files:
-                try:
+            if package := "" if group[0].startswith("tests/") else group[0].partition("/")[0]:
+                try:  # with all parts
                     woven = weave(*package.rsplit("_", 1), self.library.with_texts(changed)).files
                 except LoomError as error:
                     return f"refused by weaving: {error}".splitlines()[0]
-                changed |= {f"generated/{package}/{path}": text for path, text in woven.items()}
-        before = {path: (self.root / path).read_bytes() for path in changed}
+                changed |= {f"woven/{package}/{path}": text for path, text in woven.items()}
+        before = {path: (self.root / path).read_bytes() for path in changed if (self.root / path).exists()}
         try:
             for path, content in changed.items():
+                (self.root / path).parent.mkdir(parents=True, exist_ok=True)
                 (self.root / path).write_text(content)
             return next(filter(None, map(self.failed, self.groups(mutation.tests))), "") or (
                 self.failed_of_all(mutation) if everything else ""
@@ -443,6 +443,7 @@ class Copy:
         finally:
             for path, content in before.items():
                 (self.root / path).write_bytes(content)
+            shutil.rmtree(self.root / "woven", ignore_errors=True)
 
     def groups(self, tests: str) -> list[list[str]]:
         """Arguments of pytest for a package, then those for this repository; -k is of the first of them."""
@@ -457,7 +458,7 @@ class Copy:
         if arguments[0].startswith("tests/"):
             folder, options = self.root, ["-m", "not slow"]
         else:
-            folder, options = self.root / "generated", ["-c", "/dev/null", "--rootdir=.", "-W", "error"]
+            folder, options = self.root / "woven", ["-c", "/dev/null", "--rootdir=.", "-W", "error"]
         command = [sys.executable, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", *options, *arguments]
         return self.run(command, folder)
 

@@ -10,12 +10,12 @@ import pytest
 ROOT = Path(__file__).resolve().parents[1]
 SERVING = "engine", "engine_thread", "pages", "pages_kernel", "weights", "answers", "kernels", "model"
 FOLDERS = {
-    "everywhere": ("fragments", "templates", "targets", "docs/serving.md"),
+    "everywhere": ("fragments", "templates", "targets", "docs", "README.md"),
     "serving": tuple(f"fragments/{name}" for name in SERVING),
 }
 WORDS = {
     "everywhere": {
-        r"layers? ahead|layers_ahead|\bahead\b": "MTP layers",
+        r"layers? ahead|layers_ahead|(?<!-)\bahead\b(?!-)": "MTP layers",
         r"one_later": "shift_left",
         r"\bguess(es|ed|ing)?\b|guess_ahead": "draft tokens",
         r"max[-_]rows": "max_sequences",
@@ -30,6 +30,11 @@ WORDS = {
         r"under[-_]way": "in flight",
         r"nobodys": "scratch slot",
         r"give_back|given? back|gives back": "free",
+        r"(?-i:\bLater\()|save_later": "LazyArray",
+        r"\btogether\(": "on_all_processes",
+        r"\bbeside\(": "atomic_directory",
+        r"tell_apart": "classify_error",
+        r"scaled are the|of whose gradient|as many \w+ wait as may|what is no \w+ gets|is worked for no more": "plain English",
     },
     "serving": {
         r"\btexts\b": "sequences",

@@ -79,7 +79,7 @@ def score(embedding: Embedding, x: Array, targets: Array, config: Config) -> tup
 
         def gather_and_score(kernel, vocabulary, x, targets):
             kernel = gather_whole(jax.lax.pcast(kernel, others, to="varying"), RULES["embed"], 0, x.dtype)
-            x = jax.lax.pcast(x, RULES["vocab"], to="varying")  # of whose gradient each share gives a summand
+            x = jax.lax.pcast(x, RULES["vocab"], to="varying")  # each share adds a summand to its gradient
             return score_share(embedding, kernel, vocabulary, x, targets, config)
 
         rows, vocab = PartitionSpec(RULES["batch"], RULES["sequence"]), PartitionSpec(RULES["vocab"])

@@ -216,11 +216,11 @@ def unstack(model: Decoder) -> Decoder:
 def stack(model: Decoder) -> Decoder:
     """Undoes `unstack` inside a program, where XLA replaces a slice of a stack by the array that was stacked."""
 
-    def together(p):
+    def stack_layers(p):
         value = p.get_value()
         return p.replace(jnp.stack([layer.astype(layer.dtype) for layer in value])) if isinstance(value, tuple) else p
 
-    return jax.tree.map(together, model, is_leaf=lambda x: isinstance(x, nnx.Param))
+    return jax.tree.map(stack_layers, model, is_leaf=lambda x: isinstance(x, nnx.Param))
 
 
 class StepInput(NamedTuple):
