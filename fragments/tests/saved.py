@@ -1,13 +1,14 @@
 """What tests save to a directory, and restore from it."""
 
 import dataclasses
+import json
 from pathlib import Path
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
-from generator.language.roles import SMALL, Checkpoints, TrainState, abstract, make_mesh, new_state
+from generator.language.roles import SMALL, Checkpoints, TrainState, abstract, make_mesh, new_state, state_for
 
 
 class Numbers:
@@ -47,3 +48,16 @@ def same(a, b) -> bool:
 
 def with_nan(state: TrainState) -> TrainState:
     return dataclasses.replace(state, model=jax.tree.map(lambda x: x.at[(0,) * x.ndim].set(jnp.nan), state.model))
+
+
+def save_two(directory: Path) -> Path:
+    """A directory with the checkpoints of steps 3 and 7, of one state."""
+    checkpoints = Checkpoints(str(directory), SMALL)
+    for step in 3, 7:
+        save_state(checkpoints, step, state_for(SMALL))
+    checkpoints.close()
+    return directory
+
+
+def read_metrics(directory: Path) -> list[dict]:
+    return [json.loads(line) for line in (directory / "metrics.jsonl").read_text().splitlines()]

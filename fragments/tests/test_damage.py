@@ -1,6 +1,5 @@
 """Checkpoints that are damaged, or that storage does not give."""
 
-import gc
 import shutil
 import sys
 import time
@@ -13,41 +12,24 @@ from generator.language.roles import (
     SMALL,
     Checkpoints,
     InputError,
-    create_state,
-    make_mesh,
     restore_state,
     same,
     save_state,
+    save_two,
+    state_for,
     with_nan,
 )
 
 requires("damage")
 
-# Orbax drops coroutines when a read fails; Python reports them whenever it collects them, in any test.
-pytestmark = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
-
-
-@pytest.fixture(autouse=True)
-def hook(monkeypatch):
-    """Checkpoints put a hook for what Orbax drops in the place of Python's: here for one test."""
-    monkeypatch.setattr(sys, "unraisablehook", sys.unraisablehook)
-    yield
-    gc.collect()
+# Orbax drops coroutines when a read fails; Python reports them whenever it collects them
+dropped = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+pytestmark = [dropped, pytest.mark.usefixtures("unraisable_hook")]
 
 
 @pytest.fixture(scope="module")
-def state():
-    return create_state(SMALL, make_mesh(1, 1, 1))
-
-
-@pytest.fixture(scope="module")
-def two_checkpoints(state, tmp_path_factory):
-    directory = tmp_path_factory.mktemp("two")
-    checkpoints = Checkpoints(str(directory), SMALL)
-    save_state(checkpoints, 3, state)
-    save_state(checkpoints, 7, state)
-    checkpoints.manager.close()
-    return directory
+def two_checkpoints(tmp_path_factory):
+    return save_two(tmp_path_factory.mktemp("two"))
 
 
 def largest(folder: Path) -> Path:
@@ -94,7 +76,8 @@ DAMAGES = {
 
 
 @pytest.mark.parametrize("damage", DAMAGES.values(), ids=DAMAGES)
-def test_a_damaged_checkpoint_is_named_and_the_one_before_is_used(damage, two_checkpoints, state, tmp_path, capsys):
+def test_a_damaged_checkpoint_is_named_and_the_one_before_is_used(damage, two_checkpoints, tmp_path, capsys):
+    state = state_for(SMALL)
     directory = tmp_path / "run"
     shutil.copytree(two_checkpoints, directory)
     damage(directory / "7")
@@ -119,7 +102,8 @@ def test_when_all_are_damaged_nothing_begins_anew(two_checkpoints, tmp_path):
             restore_state(directory)
 
 
-def test_a_run_goes_on_from_the_checkpoint_before_one_that_is_not_finite(state, tmp_path, monkeypatch, capsys):
+def test_a_run_goes_on_from_the_checkpoint_before_one_that_is_not_finite(tmp_path, monkeypatch, capsys):
+    state = state_for(SMALL)
     module = sys.modules[Checkpoints.__module__]
     checkpoints, sums = Checkpoints(str(tmp_path), SMALL), module.checksums
     save_state(checkpoints, 3, state)

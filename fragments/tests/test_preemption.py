@@ -3,7 +3,6 @@
 import dataclasses
 import email
 import importlib
-import json
 import signal
 from pathlib import Path
 
@@ -16,6 +15,7 @@ from generator.language.roles import (
     ending_with_messages,
     finish,
     metrics,
+    read_metrics,
     start,
     wait_for,
 )
@@ -37,10 +37,6 @@ def _(tmp_path, cache):
 
 def train_module():
     return importlib.import_module("..train", __package__)
-
-
-def read_metrics(directory):
-    return [json.loads(line) for line in (directory / "metrics.jsonl").read_text().splitlines()]
 
 
 @pytest.mark.parametrize("phase", ["data", "evaluation", "compilation", "start-up"])

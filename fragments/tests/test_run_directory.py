@@ -19,6 +19,7 @@ from generator.language.roles import (
     newest_config,
     restore_state,
     save_state,
+    save_two,
     state_for,
 )
 
@@ -40,12 +41,7 @@ FILES = (
 
 @pytest.fixture(scope="module")
 def two_checkpoints(tmp_path_factory):
-    directory = tmp_path_factory.mktemp("two")
-    checkpoints = Checkpoints(str(directory), SMALL)
-    for step in 3, 7:
-        save_state(checkpoints, step, state_for(SMALL))
-    checkpoints.close()
-    return directory
+    return save_two(tmp_path_factory.mktemp("two"))
 
 
 @pytest.fixture

@@ -4,23 +4,18 @@ import dataclasses
 import datetime
 import email
 import importlib
-import json
 from pathlib import Path
 
 import pytest
 
 from generator.language import requires
-from generator.language.roles import SMALL
+from generator.language.roles import SMALL, read_metrics
 
 requires("tensorboard", "loss_curve")
 
 
 def train_module():
     return importlib.import_module("..train", __package__)
-
-
-def read_metrics(directory):
-    return [json.loads(line) for line in (directory / "metrics.jsonl").read_text().splitlines()]
 
 
 def test_metrics_go_through_one_function(tmp_path, monkeypatch):

@@ -1,8 +1,6 @@
 """Checkpoints that cannot be read: each is named, with what to do, and none is passed over."""
 
-import gc
 import shutil
-import sys
 
 import pytest
 
@@ -11,16 +9,9 @@ from generator.language.roles import SMALL, Checkpoints, InputError, create_stat
 
 excludes("damage")
 
-# Orbax drops coroutines when a read fails; Python reports them whenever it collects them, in any test.
-pytestmark = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
-
-
-@pytest.fixture(autouse=True)
-def hook(monkeypatch):
-    """Checkpoints put a hook for what Orbax drops in the place of Python's: here for one test."""
-    monkeypatch.setattr(sys, "unraisablehook", sys.unraisablehook)
-    yield
-    gc.collect()
+# Orbax drops coroutines when a read fails; Python reports them whenever it collects them
+dropped = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+pytestmark = [dropped, pytest.mark.usefixtures("unraisable_hook")]
 
 
 def test_a_checkpoint_that_cannot_be_read_is_named(tmp_path):

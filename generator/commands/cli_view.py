@@ -68,6 +68,7 @@ def loc_(as_json: bool, as_markdown: bool, features: tuple[str, ...]) -> None:
 
     Also what each fragment and each architecture adds, and which code fragments restate from each other.
     """
+    from generator.commands.kept import kept_packages
     from generator.commands.loc import tables
     from generator.commands.tables import markdown, plain
     from generator.disk.project import Project
@@ -75,7 +76,8 @@ def loc_(as_json: bool, as_markdown: bool, features: tuple[str, ...]) -> None:
 
     if as_json and as_markdown:
         raise LoomError("--json and --markdown are two formats", remedy="Choose one.")
-    report = loc(Project.find(), features)
+    project = Project.find()
+    report = loc(project, kept_packages(project), features)
     if as_json:
         write_json(report)
     else:
@@ -105,7 +107,7 @@ def view_(out: Path) -> None:
     check_site(out)  # before the work
     packages = built_packages(project)
     library = {path: (text, *title_and_citation(path, text)) for path, text in project.library().files.items()}
-    report = loc(project, packages=packages)
+    report = loc(project, packages)
     files, size = write_site(out, make_site(Content(packages, library), report, tables(report)))
     click.echo(f"{project.show(out / 'index.html')}: {files} files, {size / 1e6:.1f} MB")
 

@@ -6,8 +6,8 @@ from collections import defaultdict
 from collections.abc import Sequence
 from pathlib import Path
 
-from generator.disk.built import MappedPackage, WovenPackage
-from generator.disk.lock import LOCK, MAP, Combination, Fingerprints
+from generator.disk.built import MappedPackage
+from generator.disk.lock import LOCK, MAP, Combination
 from generator.disk.look import files_below
 from generator.disk.project import Project
 from generator.errors import LoomError, nearest
@@ -20,16 +20,15 @@ ARCHITECTURES = "templates/architectures/"
 PACKAGE = "templates/package.toml"
 
 
-def loc(project: Project, features: Sequence[str] = (), packages: list[MappedPackage] | None = None) -> dict:
+def loc(project: Project, packages: list[MappedPackage], features: Sequence[str] = ()) -> dict:
     """All counts, as plain data.
 
     Args:
+        packages: what to count.
         features: fragments to measure by weaving with and without them.
-        packages: what to count; by default all that are kept.
     """
     sources = read_sources(project)
     kept = project.packages()
-    packages = _kept(project) if packages is None else packages
     source = _source_counts(sources)
     files = {package.name: _package_files(package) for package in packages}
     generated, distinct = _generated_counts(files)
@@ -45,27 +44,6 @@ def loc(project: Project, features: Sequence[str] = (), packages: list[MappedPac
         "restated": _restated(sources),
         "features": _feature_rows(project, sources, kept, features),
     }
-
-
-def _kept(project: Project) -> list[MappedPackage]:
-    """The packages that are kept and have been built; those of which the lock alone is there are woven."""
-    from generator.commands.build import Asked
-    from generator.commands.woven import woven_now
-
-    prints = Fingerprints(project.roots)
-    kept = [Asked(project, combination, prints, project.generated) for combination in project.packages()]
-    locks = [asked for asked in kept if asked.only_lock]
-    woven = dict(zip([asked.folder for asked in locks], woven_now(locks), strict=True))
-    result: list[MappedPackage] = []
-    for asked in kept:
-        if asked.folder in woven:
-            files = woven[asked.folder]
-            if isinstance(files, LoomError):
-                raise files
-            result.append(WovenPackage.of(asked.combination, files))
-        elif asked.folder.is_dir():
-            result.append(MappedPackage.read(asked.folder))
-    return result
 
 
 def read_sources(project: Project) -> dict[str, str]:

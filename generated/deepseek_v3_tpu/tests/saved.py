@@ -3,6 +3,7 @@
 """What tests save to a directory, and restore from it."""
 
 import dataclasses
+import json
 from pathlib import Path
 
 import jax
@@ -13,6 +14,7 @@ from ..checkpoint import Checkpoints
 from ..parallel import abstract, make_mesh
 from ..train import TrainState, new_state
 from .small import SMALL
+from .start import state_for
 
 
 class Numbers:
@@ -52,3 +54,16 @@ def same(a, b) -> bool:
 
 def with_nan(state: TrainState) -> TrainState:
     return dataclasses.replace(state, model=jax.tree.map(lambda x: x.at[(0,) * x.ndim].set(jnp.nan), state.model))
+
+
+def save_two(directory: Path) -> Path:
+    """A directory with the checkpoints of steps 3 and 7, of one state."""
+    checkpoints = Checkpoints(str(directory), SMALL)
+    for step in 3, 7:
+        save_state(checkpoints, step, state_for(SMALL))
+    checkpoints.close()
+    return directory
+
+
+def read_metrics(directory: Path) -> list[dict]:
+    return [json.loads(line) for line in (directory / "metrics.jsonl").read_text().splitlines()]

@@ -3,11 +3,9 @@
 """Checkpoints: half ones, which of them are kept, on another mesh, of another model."""
 
 import dataclasses
-import gc
 import json
 import math
 import shutil
-import sys
 
 import jax
 import pytest
@@ -17,34 +15,23 @@ from ..errors import InputError
 from ..parallel import abstract, make_mesh, named_arrays
 from ..train import create_state, new_state
 from .processes import run_python
-from .saved import Numbers, restore_state, same, save_state, with_nan
+from .saved import Numbers, restore_state, same, save_state, save_two, with_nan
 from .small import SMALL
+from .start import state_for
 
-# Orbax drops coroutines when a read fails; Python reports them whenever it collects them, in any test.
-pytestmark = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
-
-
-@pytest.fixture(autouse=True)
-def hook(monkeypatch):
-    """Checkpoints put a hook for what Orbax drops in the place of Python's: here for one test."""
-    monkeypatch.setattr(sys, "unraisablehook", sys.unraisablehook)
-    yield
-    gc.collect()
+# Orbax drops coroutines when a read fails; Python reports them whenever it collects them
+dropped = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+pytestmark = [dropped, pytest.mark.usefixtures("unraisable_hook")]
 
 
 @pytest.fixture(scope="module")
 def state():
-    return create_state(SMALL, make_mesh(1, 1, 1))
+    return state_for(SMALL)
 
 
 @pytest.fixture(scope="module")
-def two_checkpoints(state, tmp_path_factory):
-    directory = tmp_path_factory.mktemp("two")
-    checkpoints = Checkpoints(str(directory), SMALL)
-    save_state(checkpoints, 3, state)
-    save_state(checkpoints, 7, state)
-    checkpoints.manager.close()
-    return directory
+def two_checkpoints(tmp_path_factory):
+    return save_two(tmp_path_factory.mktemp("two"))
 
 
 def test_arrays_of_another_dtype_are_no_damage(state, tmp_path):

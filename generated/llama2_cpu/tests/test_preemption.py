@@ -5,22 +5,18 @@
 import dataclasses
 import email
 import importlib
-import json
 import signal
 from pathlib import Path
 
 import pytest
 
 from ..errors import ending_with_messages
+from .saved import read_metrics
 from .small import SMALL
 
 
 def train_module():
     return importlib.import_module("..train", __package__)
-
-
-def read_metrics(directory):
-    return [json.loads(line) for line in (directory / "metrics.jsonl").read_text().splitlines()]
 
 
 @pytest.mark.parametrize("phase", ["data", "evaluation", "compilation", "start-up"])

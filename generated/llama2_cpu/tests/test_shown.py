@@ -6,20 +6,16 @@ import dataclasses
 import datetime
 import email
 import importlib
-import json
 from pathlib import Path
 
 import pytest
 
+from .saved import read_metrics
 from .small import SMALL
 
 
 def train_module():
     return importlib.import_module("..train", __package__)
-
-
-def read_metrics(directory):
-    return [json.loads(line) for line in (directory / "metrics.jsonl").read_text().splitlines()]
 
 
 def test_metrics_go_through_one_function(tmp_path, monkeypatch):

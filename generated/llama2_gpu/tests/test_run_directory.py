@@ -13,7 +13,7 @@ from ..checkpoint import Checkpoints, keep_tokenizer, load_checkpoint, newest_co
 from ..config import Config
 from ..errors import InputError
 from ..tokenizer import copy_tokenizer, load_tokenizer
-from .saved import restore_state, save_state
+from .saved import restore_state, save_state, save_two
 from .small import SMALL
 from .start import state_for
 
@@ -35,12 +35,7 @@ FILES = (
 
 @pytest.fixture(scope="module")
 def two_checkpoints(tmp_path_factory):
-    directory = tmp_path_factory.mktemp("two")
-    checkpoints = Checkpoints(str(directory), SMALL)
-    for step in 3, 7:
-        save_state(checkpoints, step, state_for(SMALL))
-    checkpoints.close()
-    return directory
+    return save_two(tmp_path_factory.mktemp("two"))
 
 
 @pytest.fixture

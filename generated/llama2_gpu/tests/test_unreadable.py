@@ -2,9 +2,7 @@
 # Fragments: tests/test_unreadable.
 """Checkpoints that cannot be read: each is named, with what to do, and none is passed over."""
 
-import gc
 import shutil
-import sys
 
 import pytest
 
@@ -15,16 +13,9 @@ from ..train import create_state
 from .saved import restore_state, save_state
 from .small import SMALL
 
-# Orbax drops coroutines when a read fails; Python reports them whenever it collects them, in any test.
-pytestmark = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
-
-
-@pytest.fixture(autouse=True)
-def hook(monkeypatch):
-    """Checkpoints put a hook for what Orbax drops in the place of Python's: here for one test."""
-    monkeypatch.setattr(sys, "unraisablehook", sys.unraisablehook)
-    yield
-    gc.collect()
+# Orbax drops coroutines when a read fails; Python reports them whenever it collects them
+dropped = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+pytestmark = [dropped, pytest.mark.usefixtures("unraisable_hook")]
 
 
 def test_a_checkpoint_that_cannot_be_read_is_named(tmp_path):
