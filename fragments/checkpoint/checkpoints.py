@@ -285,7 +285,7 @@ class Checkpoints:
 def load_checkpoint(directory: str, mesh: Mesh | None, step: int | None = None) -> tuple[Config, Decoder]:
     """The Config and the newest good parameters in a directory, laid out over the mesh, or without one, `LazyArray`.
 
-    Says which step they are of. `step` takes that one.
+    Says which step they are of, and whether a newer one is there that is not whole. `step` takes that one.
     """
     checkpoints = Checkpoints(directory, None)
     found = checkpoints.read_newest(
@@ -294,7 +294,9 @@ def load_checkpoint(directory: str, mesh: Mesh | None, step: int | None = None) 
     if found is None:
         raise InputError(f"{directory}: there is no checkpoint: give the --checkpoint-dir of a training run")
     print(f"step {found[0]} of {directory}", file=sys.stderr)
-    point("load_checkpoint.found", checkpoints, found, step)
+    halves = [re.match("([0-9]+)[.]orbax-checkpoint-tmp", path.name) for path in checkpoints.directory.iterdir()]
+    if step is None and (newer := max((int(half[1]) for half in halves if half), default=0)) > found[0]:
+        print(f"warning: step {newer} is there by half: being saved, or cut off by the end of its run", file=sys.stderr)
     return found[1], found[2]["model"]
 
 

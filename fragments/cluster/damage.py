@@ -1,6 +1,5 @@
 """Checkpoints that are damaged, or that storage does not give: the one before is read, by all processes alike."""
 
-import re
 import sys
 import time
 
@@ -74,13 +73,6 @@ def _(self, damaged):
     if self.config:
         on_all_processes(lambda: put_aside(self.directory, damaged))
         self.manager.reload()
-
-
-@splice("load_checkpoint.found")
-def _(checkpoints, found, step):
-    halves = [re.match("([0-9]+)[.]orbax-checkpoint-tmp", path.name) for path in checkpoints.directory.iterdir()]
-    if step is None and (newer := max((int(half[1]) for half in halves if half), default=0)) > found[0]:
-        print(f"warning: step {newer} is there by half: being saved, or cut off by the end of its run", file=sys.stderr)
 
 
 @splice("atomic_directory.remove", optional=True)

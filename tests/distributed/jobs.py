@@ -10,8 +10,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from compiling import FAST
-
-GENERATED = Path(__file__).parents[2] / "generated"
+from whole import whole_packages
 
 
 def free_port() -> int:
@@ -24,7 +23,7 @@ def environment(cache: Path, processes: int, devices: int, **variables: str) -> 
     """Of one process: programs are compiled fast, and once for all processes and tests."""
     flags = f"{FAST} --xla_force_host_platform_device_count={devices}"
     several = {"JAX_COORDINATOR_ADDRESS": f"127.0.0.1:{free_port()}", "JAX_NUM_PROCESSES": str(processes)}
-    paths = filter(None, [str(GENERATED), str(Path(__file__).parents[1]), os.environ.get("PYTHONPATH")])
+    paths = filter(None, [str(whole_packages()), str(Path(__file__).parents[1]), os.environ.get("PYTHONPATH")])
     found = {name: value for name, value in os.environ.items() if not name.startswith(("JAX_", "SLURM_", "OMPI_"))}
     return (
         found

@@ -9,8 +9,7 @@ from pathlib import Path
 
 import pytest
 from compiling import FAST
-
-GENERATED = Path(__file__).parents[2] / "generated"
+from whole import whole_packages
 
 # python -c DRIVER NUMBER COUNT PORT DIRECTORY FAULT
 DRIVER = """
@@ -79,7 +78,7 @@ def run(directory: Path, fault: str, count: int = 2) -> list[tuple[int, str, str
     processes = [
         subprocess.Popen(
             [sys.executable, "-c", DRIVER, str(number), str(count), str(port), str(directory), fault],
-            cwd=GENERATED,
+            cwd=whole_packages(),
             env=environment,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,

@@ -14,9 +14,9 @@ from pathlib import Path
 
 import pytest
 from compiling import FAST
+from whole import whole_packages
 
 pytest.importorskip("jax")
-GENERATED = Path(__file__).resolve().parents[2] / "generated"
 PROGRAM = """
 import sys, jax
 jax.distributed.initialize(sys.argv.pop(1), num_processes=2, process_id=int(sys.argv.pop(1)))
@@ -38,7 +38,7 @@ def start_job(directory: Path, steps: int, hang_seconds: int) -> list[subprocess
     return [
         subprocess.Popen(
             [sys.executable, "-c", PROGRAM, address, str(process), *flags],
-            cwd=GENERATED,
+            cwd=whole_packages(),
             env=os.environ | environment,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
