@@ -263,7 +263,8 @@ class Checkpoints:
             except InputError:
                 raise
             except Exception as error:  # Orbax raises plain Exceptions too
-                problem = f"{self.directory / str(step)} cannot be read: {' '.join(str(error).split())}"
+                reason = " ".join(str(error).partition(" [")[0].split())  # TensorStore adds a specification in brackets
+                problem = f"{self.directory / str(step)} cannot be read: {reason}"
                 raise InputError(f"{problem}: mend it, or remove it to go on from the one before") from None
         if found is None:
             return None

@@ -34,6 +34,8 @@ def ending_with_messages() -> Iterator[None]:
     """Ends the program by a message and an exit code, where it would end by a Stop or for want of storage."""
     try:
         yield
+    except KeyboardInterrupt:
+        raise SystemExit(130) from None  # as a shell does
     except (Stop, OSError) as error:
         is_mistake = isinstance(error, (FileNotFoundError, FileExistsError, NotADirectoryError, IsADirectoryError))
         what = f"{error.filename}: {error.strerror}: give another path" if is_mistake and error.filename else error

@@ -5,9 +5,11 @@ import os
 import jax
 
 from generator.language import excludes
+from generator.language.roles import InputError
 
 excludes("cluster/job")
 
+SETTINGS = "JAX_COORDINATOR_ADDRESS", "JAX_NUM_PROCESSES", "JAX_PROCESS_ID"
 # what launchers say -> what it is for a process that is alone
 LAUNCHERS = {"SLURM_NTASKS": "1", "OMPI_COMM_WORLD_SIZE": "1", "MEGASCALE_NUM_SLICES": "1", "JOB_COMPLETION_INDEX": "0"}
 
@@ -15,11 +17,16 @@ LAUNCHERS = {"SLURM_NTASKS": "1", "OMPI_COMM_WORLD_SIZE": "1", "MEGASCALE_NUM_SL
 def join_job() -> None:
     """Makes this process one of its job's, before anything asks JAX for its devices.
 
-    Which one, JAX_COORDINATOR_ADDRESS, JAX_NUM_PROCESSES and JAX_PROCESS_ID say, or else what JAX finds: Slurm,
-    Open MPI, TPU metadata, Kubernetes.
+    Which one, the SETTINGS say, or else what JAX finds: Slurm, Open MPI, TPU metadata, Kubernetes.
     """
+    given = {name: os.environ[name] for name in SETTINGS if os.environ.get(name)}
     several = any(os.environ.get(name, alone) != alone for name, alone in LAUNCHERS.items())
-    if count := os.environ.get("JAX_NUM_PROCESSES"):
-        jax.distributed.initialize(num_processes=int(count), process_id=int(os.environ["JAX_PROCESS_ID"]))
-    elif several or "," in os.environ.get("TPU_WORKER_HOSTNAMES", ""):
-        jax.distributed.initialize()
+    try:
+        if given:
+            address, count, index = (given[name] for name in SETTINGS)
+            jax.distributed.initialize(address, int(count), int(index))
+        elif several or "," in os.environ.get("TPU_WORKER_HOSTNAMES", ""):
+            jax.distributed.initialize()
+    except (KeyError, ValueError) as error:
+        problem = f"{', '.join(map('='.join, given.items()))}: {error}: set all of {', '.join(SETTINGS)}, or none"
+        raise InputError(problem) from None
