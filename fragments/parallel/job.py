@@ -1,4 +1,4 @@
-"""One process of a job of many."""
+"""One process of a multi-process job."""
 
 import os
 
@@ -8,15 +8,15 @@ from generator.language import excludes
 
 excludes("cluster/job")
 
-# what launchers say -> what it is for a process that is alone
+# variable of a launcher -> its value for a single process
 LAUNCHERS = {"SLURM_NTASKS": "1", "OMPI_COMM_WORLD_SIZE": "1", "MEGASCALE_NUM_SLICES": "1", "JOB_COMPLETION_INDEX": "0"}
 
 
 def join_job() -> None:
-    """Makes this process one of its job's, before anything asks JAX for its devices.
+    """Joins this process to its job, before anything asks JAX for its devices.
 
-    Which one, JAX_COORDINATOR_ADDRESS, JAX_NUM_PROCESSES and JAX_PROCESS_ID say, or else what JAX finds: Slurm,
-    Open MPI, TPU metadata, Kubernetes.
+    JAX_COORDINATOR_ADDRESS, JAX_NUM_PROCESSES and JAX_PROCESS_ID say which process it is, or else JAX detects
+    it: Slurm, Open MPI, TPU metadata, Kubernetes.
     """
     several = any(os.environ.get(name, alone) != alone for name, alone in LAUNCHERS.items())
     if count := os.environ.get("JAX_NUM_PROCESSES"):
