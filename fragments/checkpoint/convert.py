@@ -24,12 +24,12 @@ from generator.language.roles import (
 
 @contextlib.contextmanager
 def atomic_directory(directory: str) -> Iterator[epath.Path]:
-    """A directory to write to, which gets the name of a new one when all is written, or goes."""
+    """Yields a directory to write to; renames it to `directory` when all is written, else removes it."""
     whole = absolute(directory)
     if whole.exists():
         raise InputError(f"{directory}: already exists: give a new directory")
     half = whole.with_name(f"{whole.name}.half")
-    half.rmtree(missing_ok=True)  # of a program that was killed
+    half.rmtree(missing_ok=True)  # left by a program that was killed
     try:
         yield half
         half.rename(whole)
@@ -39,7 +39,7 @@ def atomic_directory(directory: str) -> Iterator[epath.Path]:
 
 
 def import_hf(hf_dir: Positional[str], directory: Positional[str]) -> None:
-    """Makes a Hugging Face directory the first checkpoint of a new directory, for train to start from, or generate."""
+    """Imports a Hugging Face directory as the first checkpoint of a new directory, for train or generate."""
     config, model = open_hf_model(hf_dir)
     with atomic_directory(directory) as half:
         checkpoints = Checkpoints(str(half), config)
@@ -59,9 +59,9 @@ def export_hf(
     """Writes a checkpoint of a directory as a new Hugging Face directory.
 
     Args:
-        dtype: Of the tensors; else that of the tensors that were imported, or float32.
-        step: Of the checkpoint; else the newest one.
-        tokenizer: Path of a tokenizer.json; else the one that is kept in the directory.
+        dtype: Of the tensors; by default that of the imported tensors, or float32.
+        step: Of the checkpoint; by default the newest.
+        tokenizer: Path of a tokenizer.json; by default the one kept in the directory.
     """
     if tokenizer and not absolute(tokenizer).is_file():
         raise InputError(f"--tokenizer {tokenizer}: there is no such file: give the path of a tokenizer.json")
@@ -71,7 +71,7 @@ def export_hf(
         try:
             with point("export_hf.save", config, model, half, dtype, tokenizer):
                 save_hf(config, model, half, dtype, tokenizer=tokenizer)
-        except SafetensorError as error:  # what its writer makes of an OSError
+        except SafetensorError as error:  # its writer turns an OSError into this
             raise OSError(f"{hf_dir}: {error}") from None
         has_tokenizer = (half / "tokenizer.json").exists()
     if config.tokenizer == "bytes":

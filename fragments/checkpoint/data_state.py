@@ -1,4 +1,4 @@
-"""How far the rows of a batch have read the data, in a checkpoint."""
+"""Checkpoints of how far each row of a batch has read the data."""
 
 import dataclasses
 import json
@@ -10,7 +10,7 @@ from etils import epath
 
 
 class RowsHandler(ocp.CheckpointHandler):
-    """Each process writes the states of the rows that it keeps; any number of processes reads those of all."""
+    """Writes the states of each process's own rows; any number of processes can read those of all."""
 
     def save(self, directory: epath.Path, args: "Rows") -> None:
         if args.states:
@@ -30,4 +30,4 @@ class RowsHandler(ocp.CheckpointHandler):
 @ocp.args.register_with_handler(RowsHandler, for_save=True, for_restore=True)
 @dataclasses.dataclass
 class Rows(ocp.args.CheckpointArgs):
-    states: dict[int, Any] | None = None  # by row; to restore, none
+    states: dict[int, Any] | None = None  # by row; None to restore

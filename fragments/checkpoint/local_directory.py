@@ -1,4 +1,4 @@
-"""Directories of this machine."""
+"""Local directories."""
 
 from etils import epath
 

@@ -1,4 +1,4 @@
-"""The tokenizer that a run's directory keeps, so that it can be moved."""
+"""A copy of the tokenizer in a run's directory, so that the directory can be moved."""
 
 import time
 
@@ -8,14 +8,14 @@ from generator.language.roles import InputError, absolute, copy_tokenizer
 
 
 def kept_tokenizer(directory: str | epath.Path) -> str:
-    """The path of the tokenizer.json that a run's directory keeps, whether it is there or not."""
+    """Returns the path of tokenizer.json in a run's directory, whether it is there or not."""
     return str(absolute(directory) / "tokenizer" / "tokenizer.json")
 
 
 def keep_tokenizer(tokenizer: str, directory: epath.Path, replace: bool = False) -> None:
     """Copies a tokenizer into a run's directory, unless it is there.
 
-    Where there is another one, it is put aside with `replace`, and else InputError is raised.
+    If another one is there, renames that with `replace`, else raises InputError.
     """
     kept = epath.Path(kept_tokenizer(directory))
     if tokenizer == "bytes" or absolute(tokenizer) == kept:
@@ -27,7 +27,7 @@ def keep_tokenizer(tokenizer: str, directory: epath.Path, replace: bool = False)
             advice = "give a new --checkpoint-dir, or --allow-other-data"
             raise InputError(f"--tokenizer {tokenizer}: this run has another one, {kept}: {advice}")
     half = kept.parent.with_name("tokenizer.half")
-    half.rmtree(missing_ok=True)  # of a program that was killed
+    half.rmtree(missing_ok=True)  # left by a program that was killed
     half.mkdir(parents=True)
     copy_tokenizer(tokenizer, half, str(kept) if kept.parent.exists() else "")
     if kept.parent.exists():

@@ -1,4 +1,4 @@
-"""What processes do together with storage: none goes on alone."""
+"""Storage operations that all processes do together: none goes on alone."""
 
 import sys
 import time
@@ -14,31 +14,31 @@ from generator.language.roles import Batches, InputError, fingerprint, held_out_
 
 
 def require_equal(what: str, value: object) -> None:
-    """Raises InputError in all processes where one was started with another value than the others."""
+    """Raises InputError in all processes if one was started with another value."""
     digests = multihost_utils.process_allgather(np.uint32(zlib.crc32(repr(value).encode())))
     if np.unique(digests).size > 1:
         raise InputError(f"the processes of the job differ in their {what}: start all of them with the same")
 
 
 def agree(value: int) -> int:
-    """The greatest value of all processes, each of which waits here for the others."""
+    """Returns the maximum over all processes, after waiting for all of them."""
     return int(multihost_utils.process_allgather(np.int32(value)).max())
 
 
 class Damage(InputError):
-    """How a checkpoint is not what was saved, or not finite."""
+    """A checkpoint that is not what was saved, or not finite; says how."""
 
 
-# how TensorStore's messages begin where storage fails, rather than what is stored there
+# prefixes of TensorStore's messages when storage fails, rather than what is stored there
 FAILING = "UNAVAILABLE", "DEADLINE_EXCEEDED", "PERMISSION_DENIED", "UNAUTHENTICATED", "RESOURCE_EXHAUSTED", "ABORTED"
 DAMAGED = FileNotFoundError, NotADirectoryError, IsADirectoryError, ValueError, LookupError, TypeError
-WAITS = 1, 2, 4, 8  # seconds before what storage failed to give is read again
-SEVERITIES = type(None), Damage, InputError, OSError, Exception  # of what a process met; the last one is the worst
+WAITS = 1, 2, 4, 8  # seconds before each retry when storage fails
+SEVERITIES = type(None), Damage, InputError, OSError, Exception  # of errors; the last is the worst
 
 
 def classify_error(error: Exception) -> Exception:
-    """OSError where storage failed, Damage where something is missing, cut or changed; others as they are."""
-    while error.__cause__:  # Orbax raises plain Exceptions from those of TensorStore
+    """Returns OSError if storage failed, Damage if something is missing, cut or changed, else `error`."""
+    while error.__cause__:  # Orbax raises plain Exceptions from TensorStore's
         error = error.__cause__
     reason = " ".join(str(error).partition(" [")[0].split())
     if isinstance(error, ImportError):  # gs:// without gcsfs
@@ -50,9 +50,9 @@ def classify_error(error: Exception) -> Exception:
 
 
 def on_all_processes(do: Callable[[], Any], waits: Iterable[int] = ()) -> Any:
-    """What `do` gives, or in all processes the error of the one that fared worst: none goes on alone.
+    """Returns `do()`, or raises the worst error of any process in all of them: none goes on alone.
 
-    Where storage fails, all try again after each of the seconds `waits`.
+    If storage fails, all try again after each of `waits`, in seconds.
     """
     for seconds in (*waits, 0):
         result = error = None

@@ -1,4 +1,4 @@
-"""Checkpoints that are damaged, or that storage does not give: the one before is read, by all processes alike."""
+"""Damaged checkpoints: all processes read the one before, and retry when storage fails."""
 
 import sys
 import time
@@ -15,7 +15,7 @@ requires("agreement")
 
 
 def put_aside(directory: epath.Path, steps: list[int]) -> None:
-    """Gives checkpoints another name, so that their steps can be saved again."""
+    """Renames checkpoints, so that their steps can be saved again."""
     for step in steps if jax.process_index() == 0 else []:
         (directory / str(step)).rename(directory / f"damaged-{step}-{time.time_ns()}")
 
@@ -77,5 +77,5 @@ def _(self, damaged):
 
 @splice("atomic_directory.remove", optional=True)
 def _(half):
-    # where a write fails, others of Orbax go on for a moment
+    # when a write fails, Orbax's other writes go on for a moment
     on_all_processes(lambda: half.rmtree(missing_ok=True), WAITS)

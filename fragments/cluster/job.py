@@ -1,4 +1,4 @@
-"""One process of a job of many."""
+"""One process of a multi-process job."""
 
 import os
 import socket
@@ -10,15 +10,15 @@ import jax
 from generator.language.roles import InputError
 
 SETTINGS = "JAX_COORDINATOR_ADDRESS", "JAX_NUM_PROCESSES", "JAX_PROCESS_ID"
-# what launchers say -> what it is for a process that is alone
+# variable of a launcher -> its value for a single process
 LAUNCHERS = {"SLURM_NTASKS": "1", "OMPI_COMM_WORLD_SIZE": "1", "MEGASCALE_NUM_SLICES": "1", "JOB_COMPLETION_INDEX": "0"}
-# seconds that a process waits for the others to start, for a sign of life, and for them to end; what waits for one that
-# is gone is then ended by JAX.
+# seconds that a process waits for the others to start, for heartbeats, and for the others to end; JAX then ends
+# a process that waits for one that is gone
 TIMEOUTS = dict(initialization_timeout=300, heartbeat_timeout_seconds=60, shutdown_timeout_seconds=60)
 
 
 def await_coordinator(host: str, port: int) -> None:
-    """Returns once process 0 can be reached; where it cannot, JAX would end the program by a page of C++."""
+    """Waits until process 0 can be reached, else raises ConnectionError: JAX would end with a page of C++."""
     end = time.monotonic() + TIMEOUTS["initialization_timeout"]
     while True:
         try:
@@ -30,9 +30,9 @@ def await_coordinator(host: str, port: int) -> None:
 
 
 def join_job() -> None:
-    """Makes this process one of its job's, before anything asks JAX for its devices.
+    """Joins this process to its job, before anything asks JAX for its devices.
 
-    Which one, the SETTINGS say, or else what JAX finds: Slurm, Open MPI, TPU metadata, Kubernetes.
+    The SETTINGS say which process it is, or else JAX detects it: Slurm, Open MPI, TPU metadata, Kubernetes.
     """
     given = {name: os.environ[name] for name in SETTINGS if os.environ.get(name)}
     if missing := [name for name in SETTINGS if given and name not in given]:
@@ -52,13 +52,13 @@ def join_job() -> None:
     told = [f"{name}={os.environ[name]}" for name, one in LAUNCHERS.items() if os.environ.get(name, one) != one]
     told += ["TPU_WORKER_HOSTNAMES"] if "," in os.environ.get("TPU_WORKER_HOSTNAMES", "") else []
     if not told and {"SLURM_NTASKS", "OMPI_COMM_WORLD_SIZE"} & set(os.environ):
-        return  # alone; JAX would give it one GPU
+        return  # a single process; JAX would give it one GPU
     one_a_node = os.environ.get("SLURM_STEP_NUM_NODES") == os.environ.get("SLURM_NTASKS", "")
-    all_gpus = {"local_device_ids": []} if one_a_node else {}  # by itself JAX gives each process of Slurm one GPU
+    all_gpus = {"local_device_ids": []} if one_a_node else {}  # by default JAX gives a Slurm process one GPU
     try:
         with warnings.catch_warnings(action="ignore"):  # kubernetes is not installed
             jax.distributed.initialize(**all_gpus, **TIMEOUTS)
-    except Exception as error:  # each way of finding processes has errors of its own
+    except Exception as error:  # each way of detection has its own errors
         if told:
             problem = f"{', '.join(told)} announces several processes, which JAX does not find: {error}"
             raise InputError(f"{problem} Start them by srun or mpirun, or set {', '.join(SETTINGS)}") from None

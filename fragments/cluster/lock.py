@@ -20,13 +20,13 @@ from generator.language.roles import WAITS, ExitCode, InputError, on_all_process
 requires("agreement")
 
 RENEWAL = 3  # seconds between renewals of a lock
-LEASE = 30  # seconds after which a lock that was not renewed is that of a dead process
+LEASE = 30  # seconds without renewal after which a lock's process counts as dead
 
 
 class DirectoryLock:
-    """Holds a directory for this job in a `with` block, by the file `lock` there, which process 0 renews.
+    """Locks a directory for this job in a `with` block, by the file `lock` there, which process 0 renews.
 
-    A lock whose process is gone from this host, or which is renewed no more, is taken over.
+    Takes over a lock whose process is gone from this host, or that is no longer renewed.
     """
 
     held: ClassVar[list] = []  # by this process
@@ -41,7 +41,7 @@ class DirectoryLock:
         self.thread = threading.Thread(target=self.renew, daemon=True)
 
     def __enter__(self) -> "DirectoryLock":
-        """Raises InputError, which names the holder, in all processes where another job has the directory."""
+        """Takes the lock, or raises InputError that names its holder, in all processes."""
         on_all_processes(lambda: self.is_first and self.take())
         self.was_held, self.holder = True, self.read().partition(", renewed ")[0]  # that of process 0
         self.held.append(self)
@@ -63,9 +63,9 @@ class DirectoryLock:
         return ""
 
     def check(self, gone: str = "") -> None:
-        """Raises InputError where another job has the lock; one that says `gone` is that of a dead process."""
+        """Raises InputError if another job has the lock; one with the text `gone` is a dead process's."""
         if (text := self.read()) and text != gone and not text.startswith(self.holder):
-            # one that was ours was not renewed in time: a scheduler may try again
+            # a lock of ours was not renewed in time: a scheduler may try again
             code = ExitCode.STORAGE if self.was_held else ExitCode.MISTAKE
             raise InputError(f"{self.directory}: in use by {text}: stop that run, or give another directory", code)
 
@@ -91,7 +91,7 @@ class DirectoryLock:
                 self.check()
             time.sleep(0.1)
         self.write(gone=found)
-        time.sleep(0.5)  # whoever took it at the same moment has written by then: the last one has it
+        time.sleep(0.5)  # others that took it at the same moment have written by then: the last has it
         self.check()
         self.thread.start()
 
@@ -106,9 +106,9 @@ class DirectoryLock:
 
 
 def check_lock(quick: bool = False) -> None:
-    """Raises InputError where another job has taken over a directory that this process holds.
+    """Raises InputError if another job has taken over a directory that this process holds.
 
-    `quick` reads nothing while no other job can have it yet, by the clock of this host.
+    `quick` reads nothing while, by this host's clock, no other job can have it yet.
     """
     for lock in DirectoryLock.held:
         if not quick or (lock.is_first and time.monotonic() - lock.renewed > LEASE - 2 * RENEWAL):

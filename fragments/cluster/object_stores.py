@@ -12,16 +12,16 @@ from generator.language.roles import save_hf
 
 def absolute(directory: str | epath.Path) -> epath.Path:
     path = epath.Path(directory).expanduser()
-    return path if "://" in str(path) else path.resolve()  # which takes gs://... for a local folder
+    return path if "://" in str(path) else path.resolve()  # resolve() takes gs://... for a local folder
 
 
 def local_folder(folder: epath.Path) -> epath.Path:
-    """A folder itself, or for one of an object store (gs://, s3://) a new one of this machine, for `upload`."""
+    """Returns the folder, or for one of an object store (gs://, s3://) a new local one, for `upload`."""
     return epath.Path(tempfile.mkdtemp()) / folder.name if "://" in str(folder) else folder
 
 
 def upload(local: epath.Path, folder: epath.Path) -> None:
-    """Copies all files of a `local_folder` to the one that it is for."""
+    """Copies all files of a `local_folder` to the folder it was made for."""
     for parent, _, names in local.walk() if local != folder else ():
         target = folder / parent.relative_to(local)
         target.mkdir(parents=True, exist_ok=True)

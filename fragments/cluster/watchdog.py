@@ -1,4 +1,4 @@
-"""A watchdog, which ends a run that hangs."""
+"""A watchdog that ends hanging runs."""
 
 import faulthandler
 import os
@@ -16,8 +16,8 @@ from generator.language.roles import ExitCode
 
 
 class Config:
-    hang_factor: float = 20.0  # a run hangs, and ends, with no step in this many times the median of its last ones,
-    hang_seconds: float = 600.0  # but not before so many seconds, enough to compile, evaluate or save; 0: never
+    hang_factor: float = 20.0  # ends a run that has no step for this many times its recent median step time
+    hang_seconds: float = 600.0  # least time before a run is ended, to compile, evaluate or save; 0: never
 
 
 @splice("check_config.bounds")
@@ -26,17 +26,17 @@ def _(bounds):
 
 
 def start_watchdog(directory: epath.Path) -> queue.SimpleQueue:
-    """Ends the program where for the seconds last put into the queue nothing else is put into it; None: no more."""
+    """Ends the program if nothing is put into the queue for the seconds last put into it; None stops this."""
     limits, path = queue.SimpleQueue(), directory / f"stacks-{jax.process_index()}.txt"
 
-    def watch():  # in a thread, as the program itself may wait for a process of its job that has stopped
+    def watch():  # in a thread, as the main one may be waiting for a process that has stopped
         limit = limits.get()
         try:
             while limit:
                 limit = limits.get(timeout=limit)
         except queue.Empty:
             print(f"error: no step for {limit:.0f} s: all stacks are in {path}", file=sys.stderr, flush=True)
-            faulthandler.dump_traceback_later(60, exit=True)  # should the storage fail too
+            faulthandler.dump_traceback_later(60, exit=True)  # in case storage fails too
             with tempfile.TemporaryFile("w+") as file:
                 faulthandler.dump_traceback(file)
                 file.seek(0)

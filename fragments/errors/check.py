@@ -8,7 +8,7 @@ from generator.language.roles import Config, InputError
 
 
 def field_problems(settings: object, bounds: dict[str, tuple[float, float]]) -> list[str]:
-    """What is wrong with single fields: numbers must be above 0, or 0 if that is the default, or within `bounds`."""
+    """Lists problems of single fields: numbers must be above 0, or 0 if that is the default, or in `bounds`."""
     problems = []
     for field in dataclasses.fields(settings):
         value = getattr(settings, field.name)
@@ -20,7 +20,7 @@ def field_problems(settings: object, bounds: dict[str, tuple[float, float]]) -> 
             wanted = f"{'an integer' if field.type is int else 'a number'} from {least:,} to {most:,}"
         else:
             is_text = type(value) is str and value.isprintable()
-            several = typing.get_origin(field.type) in (dict, tuple)  # whoever takes these looks at them
+            several = typing.get_origin(field.type) in (dict, tuple)  # checked by the code that takes them
             allowed = several or (value in choices if choices else is_text)
             wanted = f"one of {choices}" if choices else "printable text"
         point("field_problems.kind", field, value, allowed, wanted)
@@ -30,7 +30,7 @@ def field_problems(settings: object, bounds: dict[str, tuple[float, float]]) -> 
 
 
 def check_config(config: Config, source: str = "") -> None:
-    """Raises InputError, which lists all that cannot be used; `source` says where it is from, if not from flags."""
+    """Raises InputError that lists all invalid settings; `source` says where they are from, if not flags."""
     bounds = {"layers": (1, 10_000)}
     point("check_config.bounds", bounds)
     problems = field_problems(config, bounds)

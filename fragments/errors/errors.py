@@ -7,10 +7,10 @@ from collections.abc import Iterator
 
 
 class ExitCode(enum.IntEnum):
-    """What is not worth another try, and what is; 74 and 75 as in sysexits.h."""
+    """Tells schedulers what is worth another try; 74 and 75 as in sysexits.h."""
 
-    MISTAKE = 2  # in what was given, or a loss that diverged: it would end in the same way again
-    DOES_NOT_FIT = 3  # of compile alone: the step needs more memory than the devices have
+    MISTAKE = 2  # invalid input, or a loss that diverged: another try would end in the same way
+    DOES_NOT_FIT = 3  # only from compile: the step needs more memory than the devices have
     STORAGE = 74  # the disk is full, or the storage cannot be reached
     PREEMPTED = 75  # stopped by a signal, all of it saved
     HUNG = 76  # no step ended in time
@@ -18,7 +18,7 @@ class ExitCode(enum.IntEnum):
 
 
 class Stop(Exception):
-    """Ends the program by a message and an exit code."""
+    """Ends the program with a message and an exit code."""
 
     def __init__(self, message: str, code: ExitCode = ExitCode.MISTAKE):
         super().__init__(message)
@@ -31,7 +31,7 @@ class InputError(Stop):
 
 @contextlib.contextmanager
 def ending_with_messages() -> Iterator[None]:
-    """Ends the program by a message and an exit code, where it would end by a Stop or for want of storage."""
+    """Ends the program with a message and an exit code if it raises Stop or OSError."""
     try:
         yield
     except KeyboardInterrupt:

@@ -1,4 +1,4 @@
-"""All layers are in periods: a number of layers that leaves some over is refused, as they would be left out."""
+"""Whole periods: refuses a number of layers that leaves some over, as they would be left out."""
 
 from generator.language import requires, setting, splice
 from generator.language.roles import Config, InputError
@@ -7,16 +7,16 @@ requires("period")
 
 
 def layers_left_over(config: Config) -> list[str]:
-    """What is wrong with a number of layers that does not fill the last period."""
+    """Returns a problem if the number of layers does not fill the last period."""
     whole = config.layers % setting("whole_period") == 0
     return [] if whole else [f"--layers {config.layers}: must be a multiple of the period, {setting('whole_period')}"]
 
 
 def check_layers(config: Config) -> None:
-    """Refuses layers that are left over, as check_config does, for those who make a Decoder without it.
+    """Refuses layers that are left over, as check_config does, for code that makes a Decoder without it.
 
     Raises:
-        InputError: the number of layers, and the period.
+        InputError: the layers do not fill the last period.
     """
     for problem in layers_left_over(config):
         raise InputError(problem)

@@ -1,4 +1,4 @@
-"""A mesh with an axis of experts.
+"""A mesh with an expert axis.
 
 Source: Lepikhin et al. 2020, arXiv 2006.16668, section 3.2.
 """
@@ -10,7 +10,7 @@ requires("experts")
 
 
 class Config:
-    mesh_expert: int = 1  # devices that share parameters and batch, each with experts of its own
+    mesh_expert: int = 1  # devices that shard parameters and batch, each with its own experts
 
 
 @splice("check_config.bounds")

@@ -1,4 +1,4 @@
-"""One process of a job of many."""
+"""One process of a multi-process job."""
 
 import os
 
@@ -10,14 +10,14 @@ from generator.language.roles import InputError
 excludes("cluster/job")
 
 SETTINGS = "JAX_COORDINATOR_ADDRESS", "JAX_NUM_PROCESSES", "JAX_PROCESS_ID"
-# what launchers say -> what it is for a process that is alone
+# variable of a launcher -> its value for a single process
 LAUNCHERS = {"SLURM_NTASKS": "1", "OMPI_COMM_WORLD_SIZE": "1", "MEGASCALE_NUM_SLICES": "1", "JOB_COMPLETION_INDEX": "0"}
 
 
 def join_job() -> None:
-    """Makes this process one of its job's, before anything asks JAX for its devices.
+    """Joins this process to its job, before anything asks JAX for its devices.
 
-    Which one, the SETTINGS say, or else what JAX finds: Slurm, Open MPI, TPU metadata, Kubernetes.
+    The SETTINGS say which process it is, or else JAX detects it: Slurm, Open MPI, TPU metadata, Kubernetes.
     """
     given = {name: os.environ[name] for name in SETTINGS if os.environ.get(name)}
     several = any(os.environ.get(name, alone) != alone for name, alone in LAUNCHERS.items())

@@ -1,4 +1,4 @@
-"""Layouts and names of the arrays of a tree."""
+"""Shardings and names of the arrays of a tree."""
 
 import math
 from collections.abc import Callable
@@ -13,15 +13,15 @@ from generator.language.roles import RULES, MeshError
 
 
 def abstract(create: Callable[[], Any], mesh: Mesh | None) -> Any:
-    """What `create` returns, as ShapeDtypeStructs: each nnx.Param laid out over the mesh by its axes, others copied.
+    """Returns ShapeDtypeStructs of `create()`: each nnx.Param sharded by its axes, others replicated.
 
-    Without a mesh, nothing is laid out.
+    Without a mesh, nothing has a sharding.
 
-    A stacked parameter has a leading axis of layers, which its `axes` do not name and which is not split.
+    A stacked parameter has a leading axis of layers, which its `axes` do not name and which is not sharded.
     """
 
     def lay_out(x):
-        if mesh is None or not jax.tree.leaves(x):  # an optimizer may keep nothing of a parameter
+        if mesh is None or not jax.tree.leaves(x):  # an optimizer may keep no state for a parameter
             return x
         axes = x.axes if isinstance(x, nnx.Param) else ()
         logical = (None,) * (x.ndim - len(axes)) + axes
@@ -36,6 +36,6 @@ def abstract(create: Callable[[], Any], mesh: Mesh | None) -> Any:
 
 
 def named_arrays(tree: Any) -> dict[str, Array]:
-    """The arrays of a pytree by their paths, such as layers.attention.query.kernel."""
+    """Returns the arrays of a pytree by their paths, such as layers.attention.query.kernel."""
     leaves = jax.tree_util.tree_leaves_with_path(tree)
     return {jax.tree_util.keystr(path, simple=True, separator=".").removesuffix(".value"): x for path, x in leaves}

@@ -7,7 +7,7 @@ import numpy as np
 
 
 class LazyArray(jax.ShapeDtypeStruct):
-    """An array in files, read by `read(name)` each time that NumPy asks for it: a model may be larger than memory."""
+    """An array that `read(name)` reads whenever NumPy asks for it: a model may be larger than memory."""
 
     def __init__(self, struct: jax.ShapeDtypeStruct, read: Callable[[str], np.ndarray], name: str):
         super().__init__(struct.shape, struct.dtype)

@@ -13,10 +13,10 @@ from generator.language.roles import RULES, InputError
 
 
 class Config:
-    mesh_data: int = 1  # groups of devices with a copy of the parameters each; in mesh_*, one -1 takes the devices left
-    mesh_fsdp: int = -1  # devices that share the parameters and the batch
-    mesh_tensor: int = 1  # devices that share the heads and the inner feed-forward
-    remat: str = setting("remat")  # what the forward pass keeps: names of REMAT, with commas between
+    mesh_data: int = 1  # replicas of the parameters; one of the mesh_* may be -1: it takes the devices left
+    mesh_fsdp: int = -1  # devices that shard the parameters and the batch
+    mesh_tensor: int = 1  # devices that shard the heads and the inner feed-forward
+    remat: str = setting("remat")  # what the forward pass keeps: comma-separated names of REMAT
 
 
 @splice("check_config.bounds")
@@ -34,7 +34,7 @@ class MeshError(InputError):
 
 
 def make_mesh(data: int = 1, fsdp: int = -1, tensor: int = 1, devices: list[jax.Device] | None = None) -> Mesh:
-    """The mesh of all devices, or of those given. One size may be -1: it takes those left over."""
+    """Returns the mesh of all devices, or of those given. One size may be -1: it takes those left over."""
     point("make_mesh.start")
     devices = jax.devices() if devices is None else devices
     with point("make_mesh.sizes", data, fsdp, tensor):
@@ -47,8 +47,8 @@ def make_mesh(data: int = 1, fsdp: int = -1, tensor: int = 1, devices: list[jax.
     except ValueError:
         problem = f"{len(devices)} devices do not divide into a mesh of these sizes"
         raise MeshError(f"{wanted}: {problem}: each must be at least 1, and one of them may be -1") from None
-    slices = len({getattr(device, "slice_index", 0) for device in devices})  # a GPU node is one as well
-    across = math.gcd(data, slices), slices // math.gcd(data, slices), *[1] * len(others)  # over the slow network
+    slices = len({getattr(device, "slice_index", 0) for device in devices})  # a GPU node counts as one
+    across = math.gcd(data, slices), slices // math.gcd(data, slices), *[1] * len(others)  # between slices
     if fsdp % across[1]:
         problem = f"data x fsdp does not divide over {slices} slices, between which other axes would be too slow"
         raise MeshError(f"{wanted}: {problem}: give a --mesh-data that is a multiple of {slices}")
@@ -65,7 +65,7 @@ def make_mesh(data: int = 1, fsdp: int = -1, tensor: int = 1, devices: list[jax.
 
 
 def shard(x: Array, *axes: str | None) -> Array:
-    """Lays an activation out by its logical axes over the mesh that jax.set_mesh set; without one, x as it is."""
+    """Shards an activation by its logical axes over the mesh of jax.set_mesh; without one, returns x."""
     if jax.sharding.get_abstract_mesh().empty:
         return x
     x = jax.lax.with_sharding_constraint(x, PartitionSpec(*(RULES.get(axis) for axis in axes)))
@@ -74,7 +74,7 @@ def shard(x: Array, *axes: str | None) -> Array:
 
 
 def gather_whole(x: Array, axes: tuple[str, ...], axis: int, dtype: str) -> Array:
-    """On one device: x whole along these axes of the mesh, sent in `dtype`; its gradient is summed in that of x."""
+    """Gathers x on each device along these mesh axes, sent in `dtype`; its gradient is summed in x's dtype."""
 
     @jax.custom_gradient
     def gather(x):

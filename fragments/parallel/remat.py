@@ -8,7 +8,7 @@ from jax.ad_checkpoint import checkpoint_policies as policies
 from generator.language import setting
 from generator.language.roles import InputError
 
-# what attention takes and gives: its kernel runs once in each direction
+# inputs and outputs of attention: its kernel runs once in each direction
 KEEP_ATTENTION = (
     policies.save_from_both_policies(
         policies.save_only_these_names("attention"),
@@ -17,18 +17,18 @@ KEEP_ATTENTION = (
     if setting("attention_kernel") == "cudnn"
     else policies.save_only_these_names("attention")
 )
-# Name in Config.remat -> what the forward pass keeps of a block; the backward pass computes the rest again.
+# Name in Config.remat -> what the forward pass keeps of a block; the backward pass recomputes the rest.
 REMAT = {
     "none": policies.everything_saveable,
     "full": policies.nothing_saveable,
     "dots": policies.save_from_both_policies(policies.dots_with_no_batch_dims_saveable, KEEP_ATTENTION),
     "attention": KEEP_ATTENTION,
-    **{x: policies.save_only_these_names(x) for x in ("query", "key_value", "out", "gate", "up", "down")},  # products
+    **{x: policies.save_only_these_names(x) for x in ("query", "key_value", "out", "gate", "up", "down")},
 }
 
 
 def remat_policy(remat: str) -> Callable[..., bool]:
-    """What the forward pass keeps by Config.remat: what any of its names keeps."""
+    """Returns the policy of Config.remat: the forward pass keeps what any of its names keeps."""
     names = remat.split(",")
     if not REMAT.keys() >= set(names):
         raise InputError(f"--remat {remat}: give one of {', '.join(REMAT)}, or several with commas between")

@@ -16,7 +16,7 @@ RULES = {
     "heads": ("tensor",),
     "kv_heads": ("tensor",),
     "mlp": ("tensor",),
-    "expert": ("tensor", "expert"),  # in this order, as those gathered along mesh_expert then are neighbours
+    "expert": ("tensor", "expert"),  # in this order, experts gathered along mesh_expert are neighbours
     "expert_embed": ("fsdp",),  # the width in a parameter of experts
     "expert_mlp": (),
     "vocab": ("tensor",),

@@ -1,6 +1,6 @@
-"""Adafactor: of the squares of a matrix's gradients, only the means over its rows and over its columns are kept.
+"""Adafactor: keeps only the row and column means of a matrix's squared gradients.
 
-Source: Shazeer and Stern 2018, arXiv 1804.04235, algorithm 4, without the step sizes of section 8: rates are AdamW's.
+Source: Shazeer and Stern 2018, arXiv 1804.04235, algorithm 4, with AdamW's learning rate, not section 8's.
 """
 
 import functools
@@ -15,9 +15,9 @@ from generator.language.roles import decays, learning_rate
 
 
 class Config:
-    square_decay: float = 0.8  # step t makes t ** -square_decay of the mean of the squares new
-    max_update: float = 1.0  # a larger root mean square of a parameter's update, over its stack of layers, becomes this
-    weight_decay: float = 0.1  # times the learning rate: the share of a matrix taken off it in a step
+    square_decay: float = 0.8  # decay of the mean of squares in step t: 1 - t ** -square_decay
+    max_update: float = 1.0  # clips the RMS of each parameter's update, over its stack of layers
+    weight_decay: float = 0.1  # a step subtracts learning rate * weight_decay of each matrix
 
 
 @splice("check_config.bounds")
@@ -26,7 +26,7 @@ def _(bounds):
 
 
 def with_axes(state: optax.FactoredState, model, factored: bool) -> optax.FactoredState:
-    """The state with the axes of its own arrays, by which a mesh lays them out, or with the model's, as optax wants."""
+    """Gives the state's arrays their own axes if `factored`, for the mesh; else the model's, for optax."""
 
     def relabel(param, x, place: int | None = None):
         if not factored or x.shape == param.shape:
@@ -41,13 +41,13 @@ def with_axes(state: optax.FactoredState, model, factored: bool) -> optax.Factor
         each = functools.partial(relabel, place=place)
         return jax.tree.map(each, model, tree, is_leaf=lambda x: isinstance(x, nnx.Param))
 
-    # rows are means over the largest axis, columns over the next
+    # rows are means over the largest axis, columns over the second largest
     rows, columns = relabel_all(state.v_row, -1), relabel_all(state.v_col, -2)
     return optax.FactoredState(state.count, rows, columns, relabel_all(state.v))
 
 
 def scale_by_factors(config: Config) -> optax.GradientTransformation:
-    """optax's, with a state that is laid out over a mesh as the parameters are."""
+    """Returns optax's factored RMS scaling, with a state that is sharded as the parameters are."""
     rule = optax.scale_by_factored_rms(decay_rate=config.square_decay)
 
     def update(gradients, state, model):
@@ -58,7 +58,7 @@ def scale_by_factors(config: Config) -> optax.GradientTransformation:
 
 
 def make_optimizer(config: Config) -> optax.GradientTransformation:
-    """The rule by which a step changes the parameters."""
+    """Returns the optax rule that updates the parameters."""
     return optax.chain(
         scale_by_factors(config),
         optax.clip_by_block_rms(config.max_update),

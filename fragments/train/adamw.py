@@ -15,10 +15,10 @@ from generator.language.roles import decays, learning_rate
 class Config:
     adam_b1: float = 0.9  # decay of the mean of the gradients
     adam_b2: float = 0.95  # decay of the mean of their squares
-    moments_dtype: Literal["float32", "bfloat16"] = "float32"  # of the mean of the gradients; bfloat16 saves memory
+    moments_dtype: Literal["float32", "bfloat16"] = "float32"  # of the gradients' mean; bfloat16 saves memory
     adam_epsilon: float = 1e-8  # added to the root of the mean square
-    weight_decay: float = 0.1  # times the learning rate: the share of a matrix taken off it in a step
-    max_gradient_norm: float = 1.0  # a longer gradient, over all parameters, is scaled to this length
+    weight_decay: float = 0.1  # a step subtracts learning rate * weight_decay of each matrix
+    max_gradient_norm: float = 1.0  # clips the global norm of the gradients to this
 
 
 @splice("check_config.bounds")
@@ -27,7 +27,7 @@ def _(bounds):
 
 
 def make_optimizer(config: Config) -> optax.GradientTransformation:
-    """The rule by which a step changes the parameters, of gradients that are clipped by their global norm."""
+    """Returns the optax rule that clips gradients by their global norm and updates the parameters."""
     rate = functools.partial(learning_rate, config=config)
     b1, b2, epsilon, decay = config.adam_b1, config.adam_b2, config.adam_epsilon, config.weight_decay
     with point("make_optimizer.rule", rate, b1, b2, epsilon, decay, config=config):

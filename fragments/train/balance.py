@@ -1,4 +1,4 @@
-"""The biases of experts, moved by their load: up for one with fewer tokens than the mean, down for one with more.
+"""Auxiliary-loss-free load balancing: an expert's bias rises below the mean load, and falls above it.
 
 Source: Wang et al. 2024, arXiv 2408.15664; DeepSeek-AI 2024, arXiv 2412.19437, section 2.1.2.
 """
@@ -14,7 +14,7 @@ requires("balance_bias", "expert_load")
 
 
 class Config:
-    balance_rate: float = 0.001  # by which a step moves the bias of an expert that has too many or too few tokens
+    balance_rate: float = 0.001  # how far a step moves the bias of an expert with too many or too few tokens
 
 
 @splice("check_config.bounds")
@@ -23,9 +23,9 @@ def _(bounds):
 
 
 def balance(updates: Decoder, load: Array, config: Config) -> Decoder:
-    """The updates with those of the biases of experts: up where one had fewer tokens than the mean, else down.
+    """Returns `updates` with the biases of experts: up for fewer tokens than the mean, down for more.
 
-    load [L, E]: the tokens of each expert in this step, of all layers that have experts.
+    load [L, E]: tokens of each expert in this step, in the L layers that have experts.
     """
     steps = config.balance_rate * jnp.sign(load.mean(axis=-1, keepdims=True) - load)
     arrays, start = named_arrays(updates), 0
@@ -38,6 +38,6 @@ def balance(updates: Decoder, load: Array, config: Config) -> Decoder:
     return jax.tree.unflatten(jax.tree.structure(updates), arrays.values())
 
 
-@splice("train_step.updates", optional=True)  # not where the model itself is not trained
+@splice("train_step.updates", optional=True)  # absent where the model itself is frozen
 def _(updates, sums, config):
     updates = balance(updates, sums["expert_load"], config)

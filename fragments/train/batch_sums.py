@@ -1,4 +1,4 @@
-"""Balance of experts over the whole batch, where it is cut into microbatches.
+"""Load balancing of experts over the whole batch, not each microbatch.
 
 Source: Qiu et al. 2025, arXiv 2501.11873.
 """
@@ -13,10 +13,10 @@ requires("expert_load")
 
 
 def sum_batch(model: Decoder, batch: dict[str, Array]) -> dict[str, Array] | None:
-    """Load of the experts and number of targets of a batch that is cut into microbatches; None where it is not.
+    """Returns the expert load and number of targets of a batch, or None if it is a single microbatch.
 
-    Balance is of the whole batch, not of each part. As the load has no gradient, the parts' losses add up to that of
-    the batch if they are given its load; to know it first costs a forward pass, without logits.
+    Experts are balanced over the whole batch, not each microbatch. As the load has no gradient, the losses of
+    microbatches add up to the batch's if they are given its load, which costs a forward pass without logits.
     """
     config = model.config
     if config.accumulation == 1:

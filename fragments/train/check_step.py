@@ -1,4 +1,4 @@
-"""A check for silent corruption: now and then a step is done twice.
+"""A check for silent data corruption: some steps run twice.
 
 Source: Dixit et al. 2021, arXiv 2102.11245; Gemini Team 2023, arXiv 2312.11805, section 4.
 """
@@ -16,16 +16,20 @@ from generator.language.roles import ExitCode, Stop, TrainState, checksums, name
 
 
 class Config:
-    check_every: int = 0  # steps between two that are done twice, with room for two states, to be the same; 0: none
+    check_every: int = 0  # interval of steps that run twice and must agree, with memory for two states; 0: none
 
 
 def step_twice(step: jax.stages.Compiled, state: TrainState, batch: dict) -> tuple[TrainState, dict[str, Array]]:
-    """A step, done on a copy of the state too. Stop: the states after it are not equal to the bit."""
+    """Runs a step, first on a copy of the state.
+
+    Raises:
+        Stop: the two new states are not bitwise equal.
+    """
     copy, _ = step(jax.tree.map(jnp.copy, state), batch)
     state, metrics = step(state, batch)
     first, second, mesh = named_arrays(copy), named_arrays(state), state.step.sharding.mesh
     specs = {name: x.sharding.spec for name, x in first.items()}
-    # of what each device holds, as those that should hold the same may differ: [devices x arrays]
+    # [devices x arrays], one per device, as devices that should hold the same values may differ
     places = {"in_specs": (specs,), "out_specs": PartitionSpec(mesh.axis_names)}
     sums = jax.jit(jax.shard_map(lambda arrays: checksums(arrays)[0], mesh=mesh, check_vma=False, **places))
     differs = multihost_utils.process_allgather(sums(first) != sums(second), tiled=True).reshape(-1, len(specs))

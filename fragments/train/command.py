@@ -16,18 +16,18 @@ from generator.language.roles import PRESETS, Config, ending_with_messages, join
 class CommandLine:
     """Trains a model.
 
-    Given a --checkpoint-dir that holds a checkpoint, it continues there, with its settings but for those given here.
+    Continues from --checkpoint-dir if it holds a checkpoint, with its settings except those given here.
     """
 
     config: tyro.conf.OmitArgPrefixes[Config]
-    preset: tyro.extras.literal_type_from_choices(PRESETS) | None = None  # defaults of the rest; else a checkpoint's
+    preset: tyro.extras.literal_type_from_choices(PRESETS) | None = None  # defaults; else those of a checkpoint
 
 
 @ending_with_messages()
 def main() -> None:
     point("command.start")
     parse = functools.partial(tyro.cli, CommandLine, prog=f"python -m {__package__}.train")
-    # the preset, or else the checkpoint that is continued, decides the defaults of the rest
+    # defaults come from the preset, or else from the checkpoint that is continued
     given, _ = parse(default=CommandLine(PRESETS["tiny"]), add_help=False, return_unknown_args=True)
     join_job()
     default = PRESETS.get(given.preset) or newest_config(given.config.checkpoint_dir) or PRESETS["tiny"]

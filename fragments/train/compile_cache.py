@@ -7,7 +7,7 @@ from generator.language.roles import absolute
 
 
 class Config:
-    compile_cache: str = ""  # a folder of compiled programs, for later starts; "": JAX_COMPILATION_CACHE_DIR, if set
+    compile_cache: str = ""  # folder of JAX's compilation cache; "": JAX_COMPILATION_CACHE_DIR, if set
 
 
 @splice("train.settings")

@@ -23,7 +23,7 @@ def _(bounds):
 
 
 def learning_rate(done: Array, config: Config) -> Array:
-    """The rate of the step after `done` ones: up to the peak in a line, then down half a cosine to the last step's."""
+    """Returns the rate of step `done` + 1: linear to the peak, then half a cosine down to the last step's."""
     peak, warmup = config.learning_rate, math.ceil(config.warmup_ratio * config.steps)
     end = max(config.steps, warmup + 1)
     return optax.warmup_cosine_decay_schedule(0.0, peak, warmup, end, config.final_ratio * peak)(done + 1)

@@ -1,4 +1,4 @@
-"""A moving average of the parameters, which is evaluated, generated from and exported in their place.
+"""An exponential moving average of the parameters, which evaluation, generation and export use.
 
 Source: Polyak and Juditsky 1992, SIAM J. Control Optim. 30(4), 838-855.
 """
@@ -14,7 +14,7 @@ from generator.language.roles import Decoder, TrainState
 
 
 class Config:
-    ema_decay: float = 0.999  # share of the average that a step keeps, where it adds 1 - ema_decay of the parameters
+    ema_decay: float = 0.999  # share of the average that a step keeps; 1 - ema_decay is of the parameters
 
 
 @splice("check_config.bounds")
@@ -25,13 +25,13 @@ def _(bounds):
 @jax.tree_util.register_dataclass
 @dataclasses.dataclass(frozen=True)
 class AveragedState(TrainState):
-    """All that a step changes, and the average of its parameters."""
+    """The training state, with an average of the parameters."""
 
     average: Decoder
 
 
 def swap_average(state: AveragedState) -> AveragedState:
-    """The state with its average for its model, as checkpoints have it and evaluation wants it, and back again."""
+    """Swaps the model and its average: checkpoints and evaluation take the average as the model."""
     return dataclasses.replace(state, model=state.average, average=state.model)
 
 

@@ -1,4 +1,4 @@
-"""Flags of XLA on GPUs, and its share of their memory."""
+"""XLA's flags for GPUs, and its share of their memory."""
 
 import os
 
@@ -9,6 +9,6 @@ XLA_FLAGS = setting("xla_flags")
 
 @splice("command.start")
 def _():
-    # XLA reads its flags when it first sees its devices; those of the environment come last, and win
+    # XLA reads its flags when it first sees devices; those of the environment come last, so they win
     os.environ["XLA_FLAGS"] = " ".join([*XLA_FLAGS, os.environ.get("XLA_FLAGS", "")])
-    os.environ.setdefault("XLA_PYTHON_CLIENT_MEM_FRACTION", setting("memory_fraction"))  # taken at the start
+    os.environ.setdefault("XLA_PYTHON_CLIENT_MEM_FRACTION", setting("memory_fraction"))  # preallocated

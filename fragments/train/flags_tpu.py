@@ -6,7 +6,7 @@ from generator.language import setting, splice
 
 
 def set_flags() -> None:
-    """Sets libtpu's flags where none are set; libtpu reads them when JAX first asks for its devices."""
+    """Sets libtpu's flags if none are set; libtpu reads them when JAX first asks for its devices."""
     os.environ.setdefault("LIBTPU_INIT_ARGS", setting("libtpu_flags"))
 
 

@@ -5,12 +5,12 @@ from generator.language.roles import Config
 
 
 def flops_per_token(config: Config, causal: bool) -> float:
-    """FLOPs of the model, forward and backward, for a token of a full sequence; no recomputation is counted.
+    """Returns the FLOPs per token of a full sequence, forward and backward, without recomputation.
 
-    Two conventions: attention counted in full, or only its causal half.
+    `causal` counts only the causal half of attention.
     """
-    products = {}  # parameters that take part in a product with each token
-    scores = {}  # FLOPs of a token with all the tokens of its sequence
+    products = {}  # parameters that multiply each token
+    scores = {}  # attention FLOPs of a token with all tokens of its sequence
     point("flops", products, scores, config=config)
     point("flops.products", products)
     attention = sum(scores.values())

@@ -6,7 +6,7 @@ from generator.language import proceed, splice
 
 
 class Goodput:
-    """Where the time of a run goes: all since the last call of `spent` went into the part that it names."""
+    """Counts where a run's time goes: `spent` adds the time since its last call to the part it names."""
 
     PARTS = "steps", "data", "evaluation", "checkpoints", "compiling", "start-up", "other"
 

@@ -1,4 +1,4 @@
-"""The training loop: trains, evaluates, saves, and goes on from a checkpoint."""
+"""The training loop: trains, evaluates, saves, and resumes from a checkpoint."""
 
 import contextlib
 import dataclasses
@@ -31,14 +31,14 @@ from generator.language.roles import (
 class Config:
     eval_every: int = 100  # steps between evaluations on held-out data; the last step has one as well
     eval_batches: int = 8  # batches in an evaluation, the same ones each time
-    eval_first: bool = False  # whether to evaluate before the first step too, as is done with imported weights
+    eval_first: bool = False  # evaluates before the first step too, as it does with imported weights
     checkpoint_every: int = 100  # steps between checkpoints; the last step has one as well
 
 
 def restore_or_create(
     config: Config, mesh: Mesh, checkpoints: Checkpoints, data: Batches
 ) -> tuple[int, TrainState, bool]:
-    """Returns the newest step, its state, and whether a checkpoint has it, or step 0 with new parameters."""
+    """Returns step, state and True from the newest checkpoint, or else 0, a new state and False."""
     target = abstract(lambda: new_state(config), mesh)
     found = checkpoints.restore(target.model, dataclasses.replace(target, model=None), data)
     if found is None:
@@ -53,7 +53,7 @@ def restore_or_create(
 
 
 def train(config: Config) -> None:
-    """Trains up to `config.steps`, from the newest checkpoint where the directory holds one."""
+    """Trains up to `config.steps`, from the newest checkpoint if the directory holds one."""
     point("train.start", config)
     check_config(config)
     point("train.settings", config)
@@ -82,7 +82,7 @@ def train(config: Config) -> None:
         with point("train.monitor", directory, config, step):
             monitor = Monitor(directory, config, step)
         stack.callback(monitor.close)
-        stack.callback(checkpoints.close)  # first: what shows a run is worth less than its last checkpoint
+        stack.callback(checkpoints.close)  # closes first, as the last checkpoint matters more than metrics
         point("train.compiled", stack, step, config)
         pending, is_last = None, False  # pending: the last step, which the device is still working on
 
@@ -118,7 +118,7 @@ def train(config: Config) -> None:
                 with point("train.recorded", state):
                     if evaluation_due:
                         evaluate()
-                    # steps that are skipped take no old checkpoint's place, and come again in a run that is continued
+                    # none after a skipped step: old checkpoints stay, and a resumed run repeats the step
                     if checkpoint_due and (is_last or not monitor.skipped):
                         checkpoints.save(step, state.model, dataclasses.replace(state, model=None), data)
                         point("train.saved")

@@ -1,4 +1,4 @@
-"""Next-token cross-entropy in fp32, of which a device holds some logits at a time.
+"""Next-token cross-entropy in fp32; a device computes it for one chunk of tokens at a time.
 
 Source: Hsu et al. 2024, arXiv 2410.10989, section 3.2 (chunks of tokens).
 """
@@ -16,8 +16,8 @@ from generator.language.roles import RULES, Config, Decoder, Embedding, gather_w
 
 
 class Config:
-    logits_per_chunk: int = 536_870_912  # logits that a device computes at a time; where there are more, twice
-    # in which devices sum the gradients of matrices; bfloat16: half of the bytes, and each partial sum is rounded
+    logits_per_chunk: int = 536_870_912  # logits of a device at a time; if it has more, it computes them twice
+    # dtype in which devices sum gradients of matrices; bfloat16 halves the bytes and rounds each partial sum
     gradient_dtype: Literal["float32", "bfloat16"] = "float32"
 
 
@@ -33,7 +33,7 @@ def _(config, problems):
 
 
 def with_matrices_in(dtype: str, model: Decoder) -> Decoder:
-    """The model with matrices in the dtype in which their gradients are summed; what is used in fp32 stays."""
+    """Casts matrices to the dtype in which their gradients are summed, except those used in fp32."""
 
     def cast(path, p):
         is_used_in_fp32 = len(p.axes) < 2 or any(word in jax.tree_util.keystr(path) for word in ("router", "bias"))
@@ -45,8 +45,9 @@ def with_matrices_in(dtype: str, model: Decoder) -> Decoder:
 def score_share(
     embedding: Embedding, kernel: Array, vocabulary: Array, x: Array, targets: Array, config: Config
 ) -> tuple[Array, Array]:
-    """`score` on one device, of its share of the vocabulary [V] with kernel [D, V]: its summands of the exponentials'
-    sum, in logs, and of the targets' logits, each [1, B, T] in fp32.
+    """Computes `score` on one device, for its share [V] of the vocabulary with kernel [D, V].
+
+    Returns its log-sum-exp of logits and the targets' logits, 0 outside the share: each [1, B, T] in fp32.
     """
 
     def score_chunk(x, targets):
@@ -69,12 +70,12 @@ def score_share(
 
 
 def score(embedding: Embedding, x: Array, targets: Array, config: Config) -> tuple[Array, Array]:
-    """Log-likelihoods of targets [B, T] after x [B, T, D], and logs of their normalizers: each [B, T] in fp32."""
+    """Returns log-likelihoods of targets [B, T] given x [B, T, D], and log normalizers, each [B, T] in fp32."""
     kernel, vocabulary = embedding.kernel(), jnp.arange(config.vocab_size)
     if jax.sharding.get_abstract_mesh().empty:
         log_sums, target_logits = score_share(embedding, kernel, vocabulary, x, targets, config)
     else:
-        # a gradient is summed over these last, when a device has that of its own part of the kernel alone
+        # sums the kernel's gradient over these axes last, when each device has only its own part of it
         others = tuple(axis for axis in RULES["batch"] if axis not in RULES["embed"])
 
         def gather_and_score(kernel, vocabulary, x, targets):
@@ -96,7 +97,7 @@ def vocabulary(vocabulary) -> Array:
 
 
 def loss(model: Decoder, batch: dict[str, Array], config: Config) -> tuple[Array, dict[str, Array]]:
-    """The loss summed over the targets that count, in nats; its cross-entropy and the number of these targets."""
+    """Returns the loss (nats) summed over the targets that count, its cross-entropy, and their number."""
     model = with_matrices_in(config.gradient_dtype, model)
     with point("loss.hidden", model, batch, config):
         x = model.hidden(batch["tokens"])  # [B, T, D]

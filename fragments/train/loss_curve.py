@@ -14,7 +14,7 @@ def draw_losses(metrics: epath.Path, image: epath.Path) -> None:
     losses = {name: ([], []) for name in ("train/loss", "eval/loss")}  # steps and values
     with open(metrics, "rb") as file:
         for line in file:
-            with contextlib.suppress(ValueError, KeyError, TypeError, AttributeError):  # a line that is no record
+            with contextlib.suppress(ValueError, KeyError, TypeError, AttributeError):  # not a record
                 record = json.loads(line)
                 for name in losses.keys() & record.keys():
                     losses[name][0].append(record["step"])

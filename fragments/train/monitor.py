@@ -1,4 +1,4 @@
-"""What a run shows of itself: a line now and then, and all numbers in metrics.jsonl."""
+"""Monitoring: prints a line now and then, and records all numbers in metrics.jsonl."""
 
 import collections
 import contextlib
@@ -20,7 +20,7 @@ from generator.language.roles import Config, InputError, flops_per_token, peak_f
 
 
 class Config:
-    max_skipped: int = 10  # steps in a row without finite gradients, which change nothing; one more ends the run
+    max_skipped: int = 10  # steps in a row skipped for lack of finite gradients; one more ends the run
 
 
 @splice("check_config.bounds")
@@ -29,12 +29,12 @@ def _(bounds):
 
 
 def drop_later_records(path: epath.Path, step: int) -> None:
-    """Cuts a file of JSON lines, made if needed, before the first record of a later step, and before half a line."""
+    """Truncates a file of JSON lines at the first record after `step` or half line; creates it if missing."""
 
     def stays(line: bytes) -> bool:
         try:
             return line.endswith(b"\n") and json.loads(line)["step"] <= step
-        except (ValueError, KeyError, TypeError):  # no record, which stays
+        except (ValueError, KeyError, TypeError):  # not a record: stays
             return True
 
     with open(path, "ab+") as file:
@@ -46,10 +46,10 @@ class Monitor:
     """Shows and records a run."""
 
     def __init__(self, directory: epath.Path, config: Config, step: int):
-        """Goes on after `step`: what a killed run wrote of later steps is dropped, as these steps come again."""
-        # process 0 speaks for all
+        """Resumes after `step`: drops what a killed run wrote of later steps, as they come again."""
+        # only process 0 writes to the directory
         self.config, self.folder = config, directory if jax.process_index() == 0 else epath.Path(tempfile.mkdtemp())
-        self.failed: set[str] = set()  # what has failed to be shown
+        self.failed: set[str] = set()  # outputs that have failed
         self.peak, meaning = peak_flops(config.dtype)
         print(f"MFU: share of {meaning}; attention counted in full, or its causal half", flush=True)
         with point("Monitor.folder"):
@@ -64,7 +64,7 @@ class Monitor:
 
     @contextlib.contextmanager
     def shows(self, what: str) -> Iterator[None]:
-        """Goes on where something fails that only shows the run, and warns the first time."""
+        """Lets the run go on if an output fails, and warns the first time."""
         try:
             yield
         except Exception as error:
@@ -82,7 +82,7 @@ class Monitor:
         point("Monitor.recorded", step, values)
 
     def step(self, step: int, metrics: dict[str, Array]) -> None:
-        """Records a step. Its tokens are all places of its batch; its time is all since the step before.
+        """Records a step: its tokens are all positions of its batch, its time is all since the step before.
 
         Raises:
             InputError: too many steps in a row had no finite gradients.
@@ -106,7 +106,7 @@ class Monitor:
                 print(f"step {step}/{self.config.steps} {text} ETA {minutes:.1f} min", flush=True)
 
     def flush(self) -> None:
-        """Puts all in the directory; the time up to now belongs to no step."""
+        """Writes everything to the directory; the time until now counts for no step."""
         point("Monitor.flush")
         self.clock = time.perf_counter()
 

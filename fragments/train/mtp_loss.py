@@ -34,7 +34,7 @@ def shift_left(x: Array) -> Array:
 def hidden_and_mtp(
     model: Decoder, tokens: Array, targets: Array, weights: Array, positions: Array, config: Config
 ) -> Array:
-    """Computes `Decoder.hidden` [B, T, D]; emits the summed cross-entropy and number of targets of each MTP layer."""
+    """Computes `Decoder.hidden` [B, T, D]; emits each MTP layer's summed cross-entropy and target count."""
     x = model.hidden(tokens)
     remat = functools.partial(jax.checkpoint, policy=remat_policy(config.remat), prevent_cse=False)
 

@@ -1,4 +1,4 @@
-"""Muon for the matrices of the layers, beside AdamW, with Nesterov's momentum, for all other parameters.
+"""Muon for the matrices of the layers, and AdamW with Nesterov momentum for all other parameters.
 
 Source: Jordan et al. 2024, kellerjordan.github.io/posts/muon; Liu et al. 2025, arXiv 2502.16982, section 2.2.
 """
@@ -20,14 +20,14 @@ def _(bounds):
 
 
 def muon_matrices(model):
-    """What Muon takes for a matrix of each parameter: its axes but "embed" on one side; None: AdamW's.
+    """Returns the sides of each parameter's matrix for Muon, "embed" and the other axes; None: AdamW's.
 
-    Axes that stack matrices, over layers and over experts, are left out: each matrix is made orthogonal by itself.
+    Leaves out axes that stack matrices, over layers and experts: each matrix is orthogonalised by itself.
     """
 
     def matrix(param):
         names = [name.replace("expert_embed", "embed") if name else name for name in param.axes]
-        axes = dict(zip(names, range(-len(names), 0), strict=True))  # name -> place, from the end
+        axes = dict(zip(names, range(-len(names), 0), strict=True))  # name -> index from the end
         axes.pop("expert", None)
         if len(axes) < 2 or "embed" not in axes or "vocab" in axes:
             return param.replace(None)
@@ -40,7 +40,7 @@ def muon_matrices(model):
 
 @splice("make_optimizer.rule")
 def _(rate, b1, b2, epsilon, decay, rule, config):
-    # updates are as long as AdamW's (Liu et al. 2025, arXiv 2502.16982, section 2.2), so that one rate serves both
+    # updates have AdamW's RMS (Liu et al. 2025, arXiv 2502.16982, section 2.2), so that one rate serves both
     rule = optax.contrib.muon(
         rate,
         beta=config.muon_beta,

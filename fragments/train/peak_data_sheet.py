@@ -10,7 +10,7 @@ PEAK_FLOPS = setting("peak_flops")  # kind of device -> dense bf16 FLOP/s
 
 
 def peak_flops(dtype: str) -> tuple[float, str]:
-    """Dense bf16 FLOP/s of all devices, whatever the dtype, and what to call it; nan for a kind that is not known."""
+    """Returns the dense bf16 FLOP/s of all devices, for any dtype, and its label; nan for an unknown kind."""
     kind, count = jax.devices()[0].device_kind, jax.device_count()
     if kind not in PEAK_FLOPS:
         return math.nan, f"an unknown peak, as PEAK_FLOPS in train.py has no {kind!r}"

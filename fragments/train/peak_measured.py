@@ -1,4 +1,4 @@
-"""Peak FLOP/s, measured: for processors whose data sheet does not give it."""
+"""Measured peak FLOP/s, for processors whose data sheet does not give it."""
 
 import timeit
 
@@ -7,7 +7,7 @@ import jax.numpy as jnp
 
 
 def peak_flops(dtype: str) -> tuple[float, str]:
-    """FLOP/s that this machine reaches in a matrix product, the best of ten, and what to call it."""
+    """Returns the FLOP/s of a matrix product, the best of ten, times the processes; and its label."""
     x = jnp.ones((1024, 1024), dtype)
     product = jax.jit(jnp.matmul).lower(x, x).compile()
     seconds = min(timeit.repeat(lambda: product(x, x).block_until_ready(), number=1, repeat=10))

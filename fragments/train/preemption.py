@@ -1,4 +1,4 @@
-"""Signals: the step after one is the last, and is saved."""
+"""Preemption: the step after a signal is the last, and is saved."""
 
 import signal
 
@@ -9,21 +9,21 @@ from generator.language.roles import ExitCode, Stop
 
 
 def receive_signals() -> list[int]:
-    """The signals that come from now on. The next step is then the last; a second Ctrl-C ends the program at once."""
+    """Collects signals from now on: the next step is the last. A second Ctrl-C ends the program at once."""
     signals: list[int] = []
 
     def receive(number: int, _: object) -> None:
         signals.append(number)
         signal.signal(signal.SIGINT, signal.SIG_DFL)
 
-    if jax.process_count() == 1:  # several agree on a step to stop at through jax.distributed
+    if jax.process_count() == 1:  # several processes agree on the last step through jax.distributed
         signal.signal(signal.SIGTERM, receive)
         signal.signal(signal.SIGINT, receive)
     return signals
 
 
 def stop_before_a_step(signals: list[int]) -> None:
-    """Stop: a signal came, and there is nothing to save."""
+    """Raises Stop if a signal came, as there is nothing to save."""
     if signals:
         name = signal.Signals(signals[0]).name
         raise Stop(f"stopped by {name} before a step: the same command continues", ExitCode.PREEMPTED)

@@ -12,11 +12,11 @@ requires("object_stores")
 
 
 class Config:
-    profile_steps: str = ""  # FIRST:LAST, the steps of which a trace is written to DIR/profile, such as 10:13; "": none
+    profile_steps: str = ""  # FIRST:LAST, such as 10:13: steps to trace into DIR/profile; "": none
 
 
 def profile_window(config: Config, done: int = 0) -> range:
-    """The steps of which a trace is written, but for those that are done. InputError: there are no such steps."""
+    """Returns the steps to trace that are not done yet. Raises InputError if there are no such steps."""
     found = re.fullmatch("([0-9]{1,9}):([0-9]{1,9})", config.profile_steps)
     first, last = map(int, found.groups()) if found else (0, 0)
     if config.profile_steps and not 0 < first <= last <= config.steps:

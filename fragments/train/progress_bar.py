@@ -1,4 +1,4 @@
-"""A progress bar, where a run has a terminal."""
+"""A progress bar, if the run has a terminal."""
 
 import sys
 

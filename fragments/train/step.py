@@ -16,7 +16,7 @@ from generator.language.roles import Decoder, abstract, learning_rate, loss, mak
 class Config:
     seed: int = 0  # seed of the initial weights and of the data order
     steps: int = 1000  # optimizer steps of the whole run, over which the learning rate falls
-    accumulation: int = 1  # microbatches that a batch is cut into, one after the other, to save memory
+    accumulation: int = 1  # microbatches per batch, one after the other, to save memory
 
 
 @jax.tree_util.register_dataclass
@@ -30,7 +30,7 @@ class TrainState:
 
 
 def new_state(config: Config, model: Decoder | None = None) -> TrainState:
-    """The state before the first step, of a new model or of the one given."""
+    """Returns the state before the first step, of `model` or a new one."""
     model = Decoder(config, nnx.Rngs(config.seed)) if model is None else model
     with point("new_state.optimizer", config, model):
         opt_state = make_optimizer(config).init(model)
@@ -40,32 +40,32 @@ def new_state(config: Config, model: Decoder | None = None) -> TrainState:
 
 
 def create_state(config: Config, mesh: Mesh, model: Decoder | None = None) -> TrainState:
-    """new_state, made in its place on the mesh; the arrays of a model that is given are its own from then on."""
+    """Makes a new_state that is sharded over the mesh from the start; a given model's arrays are donated."""
     layout = jax.tree.map(lambda x: x.sharding, abstract(lambda: new_state(config), mesh))
     return jax.jit(lambda model: new_state(config, model), out_shardings=layout, donate_argnums=0)(model)
 
 
 def train_step(state: TrainState, batch: dict[str, Array]) -> tuple[TrainState, dict[str, Array]]:
-    """One step of the optimizer on a batch of arrays [B, T]; the new state, and scalars to watch."""
+    """Takes one optimizer step on a batch of arrays [B, T]; returns the new state and scalar metrics."""
     config = state.model.config
     with point("train_step.gradient", state, config):
         gradient = jax.grad(lambda model, batch: loss(model, batch, config), has_aux=True)
-    # sums over microbatches; one is rows a, a + A, ...: spread over the devices as the batch is
+    # sums over microbatches; each has rows a, a + A, ..., so it is sharded as the batch is
     accumulate = optax.microbatch(gradient, 1, config.batch_size // config.accumulation)
     with point("train_step.gradients", accumulate, state, batch):
         gradients, sums = accumulate(state.model, batch)
     targets = jnp.maximum(sums["targets"], 1)
     gradients = jax.tree.map(lambda g: g / targets, gradients)  # once, so that each target counts the same
-    norm = optax.tree.norm(gradients)  # before they are clipped
+    norm = optax.tree.norm(gradients)  # before clipping
     finite = jnp.isfinite(norm + sums["cross_entropy"])
 
     with point("train_step.update", config, gradients, state):
         updates, opt_state = make_optimizer(config).update(gradients, state.opt_state, state.model)
         point("train_step.updates", updates, sums=sums, config=config)
         model = optax.apply_updates(state.model, updates)
-    # where not, the step changes nothing but its number
+    # if not finite, the step changes nothing but its number
     model, opt_state = optax.tree.where(finite, (model, opt_state), (state.model, state.opt_state))
-    updates_done = optax.tree.get_all_with_path(state.opt_state, "count")[0][1]  # skipped steps are none
+    updates_done = optax.tree.get_all_with_path(state.opt_state, "count")[0][1]  # without skipped steps
     metrics = {
         "train/loss": sums["cross_entropy"] / targets,
         "train/learning_rate": learning_rate(updates_done, config),
@@ -78,12 +78,12 @@ def train_step(state: TrainState, batch: dict[str, Array]) -> tuple[TrainState, 
 
 
 def eval_step(model: Decoder, batch: dict[str, Array]) -> dict[str, Array]:
-    """The sums of `loss` over a batch [B, T], in microbatches as large as in training: it takes no more memory."""
+    """Returns the sums of `loss` over a batch [B, T], in microbatches of training's size, to save memory."""
     size = model.config.batch_size // model.config.accumulation
     return optax.microbatch(lambda *x: loss(*x, model.config)[1], 1, size)(model, batch)
 
 
 def compile_step(state: TrainState, batch: dict[str, Array]) -> jax.stages.Compiled:
-    """train_step for the layout of these (abstract) arrays; the new state takes the memory of the old."""
+    """Compiles train_step for the shardings of these (abstract) arrays; donates the old state's memory."""
     layout = jax.tree.map(lambda x: x.sharding, state)
     return jax.jit(train_step, donate_argnums=0, out_shardings=(layout, None)).lower(state, batch).compile()

@@ -7,7 +7,7 @@ from generator.language import splice
 
 
 def log_metrics(events: SummaryWriter, step: int, values: dict[str, float]) -> None:
-    """Takes all metrics of a run, in process 0: the place to send them elsewhere.
+    """Logs all metrics of a run, in process 0: the place to send them elsewhere.
 
     Weights & Biases: `wandb.run or wandb.init(project="mine")`, and `wandb.log(values, step)`.
     """

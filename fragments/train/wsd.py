@@ -1,4 +1,4 @@
-"""Learning rate: a linear warm-up, then its peak for long, then an exponential decay over the last steps.
+"""Learning rate: a linear warm-up, a constant peak, then an exponential decay over the last steps.
 
 Source: Hu et al. 2024, arXiv 2404.06395, section 4.
 """
@@ -24,7 +24,7 @@ def _(bounds):
 
 
 def learning_rate(done: Array, config: Config) -> Array:
-    """The rate of the step after `done` ones; with more `steps` a run goes on from a checkpoint before the decay."""
+    """Returns the rate of step `done` + 1; for more `steps`, resume from a checkpoint before the decay."""
     warmup = max(1, math.ceil(config.warmup_ratio * config.steps))
     decay = math.ceil(config.decay_ratio * config.steps)
     decayed = jnp.clip((done + 1 - (config.steps - decay)) / decay, 0, 1)
