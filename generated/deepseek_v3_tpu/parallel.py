@@ -43,7 +43,7 @@ class MeshError(InputError):
 def make_mesh(
     data: int = 1, fsdp: int = -1, tensor: int = 1, devices: list[jax.Device] | None = None, expert: int = 1
 ) -> Mesh:
-    """The mesh of all devices, or of those given. One size may be -1: it takes those left over."""
+    """Returns the mesh of all devices, or of those given. One size may be -1: it takes those left over."""
     devices = jax.devices() if devices is None else devices
     sizes = {"data": data, "fsdp": fsdp, "expert": expert, "tensor": tensor}
     wanted = ", ".join(f"--mesh-{axis} {size}" for axis, size in sizes.items())
@@ -54,8 +54,8 @@ def make_mesh(
     except ValueError:
         problem = f"{len(devices)} devices do not divide into a mesh of these sizes"
         raise MeshError(f"{wanted}: {problem}: each must be at least 1, and one of them may be -1") from None
-    slices = len({getattr(device, "slice_index", 0) for device in devices})  # a GPU node is one as well
-    across = math.gcd(data, slices), slices // math.gcd(data, slices), *[1] * len(others)  # over the slow network
+    slices = len({getattr(device, "slice_index", 0) for device in devices})  # a GPU node counts as one
+    across = math.gcd(data, slices), slices // math.gcd(data, slices), *[1] * len(others)  # between slices
     if fsdp % across[1]:
         problem = f"data x fsdp does not divide over {slices} slices, between which other axes would be too slow"
         raise MeshError(f"{wanted}: {problem}: give a --mesh-data that is a multiple of {slices}")
@@ -72,7 +72,7 @@ def make_mesh(
 
 
 def shard(x: Array, *axes: str | None) -> Array:
-    """Lays an activation out by its logical axes over the mesh that jax.set_mesh set; without one, x as it is."""
+    """Shards an activation by its logical axes over the mesh of jax.set_mesh; without one, returns x."""
     if jax.sharding.get_abstract_mesh().empty:
         return x
     x = jax.lax.with_sharding_constraint(x, PartitionSpec(*(RULES.get(axis) for axis in axes)))
@@ -82,7 +82,7 @@ def shard(x: Array, *axes: str | None) -> Array:
 
 
 def gather_whole(x: Array, axes: tuple[str, ...], axis: int, dtype: str) -> Array:
-    """On one device: x whole along these axes of the mesh, sent in `dtype`; its gradient is summed in that of x."""
+    """Gathers x on each device along these mesh axes, sent in `dtype`; its gradient is summed in x's dtype."""
 
     @jax.custom_gradient
     def gather(x):
@@ -92,21 +92,21 @@ def gather_whole(x: Array, axes: tuple[str, ...], axis: int, dtype: str) -> Arra
     return gather(x)
 
 
-# what attention takes and gives: its kernel runs once in each direction
+# inputs and outputs of attention: its kernel runs once in each direction
 KEEP_ATTENTION = policies.save_only_these_names("attention")
 
-# Name in Config.remat -> what the forward pass keeps of a block; the backward pass computes the rest again.
+# Name in Config.remat -> what the forward pass keeps of a block; the backward pass recomputes the rest.
 REMAT = {
     "none": policies.everything_saveable,
     "full": policies.nothing_saveable,
     "dots": policies.save_from_both_policies(policies.dots_with_no_batch_dims_saveable, KEEP_ATTENTION),
     "attention": KEEP_ATTENTION,
-    **{x: policies.save_only_these_names(x) for x in ("query", "key_value", "out", "gate", "up", "down")},  # products
+    **{x: policies.save_only_these_names(x) for x in ("query", "key_value", "out", "gate", "up", "down")},
 }
 
 
 def remat_policy(remat: str) -> Callable[..., bool]:
-    """What the forward pass keeps by Config.remat: what any of its names keeps."""
+    """Returns the policy of Config.remat: the forward pass keeps what any of its names keeps."""
     names = remat.split(",")
     if not REMAT.keys() >= set(names):
         raise InputError(f"--remat {remat}: give one of {', '.join(REMAT)}, or several with commas between")
@@ -114,15 +114,15 @@ def remat_policy(remat: str) -> Callable[..., bool]:
 
 
 def abstract(create: Callable[[], Any], mesh: Mesh | None) -> Any:
-    """What `create` returns, as ShapeDtypeStructs: each nnx.Param laid out over the mesh by its axes, others copied.
+    """Returns ShapeDtypeStructs of `create()`: each nnx.Param sharded by its axes, others replicated.
 
-    Without a mesh, nothing is laid out.
+    Without a mesh, nothing has a sharding.
 
-    A stacked parameter has a leading axis of layers, which its `axes` do not name and which is not split.
+    A stacked parameter has a leading axis of layers, which its `axes` do not name and which is not sharded.
     """
 
     def lay_out(x):
-        if mesh is None or not jax.tree.leaves(x):  # an optimizer may keep nothing of a parameter
+        if mesh is None or not jax.tree.leaves(x):  # an optimizer may keep no state for a parameter
             return x
         axes = x.axes if isinstance(x, nnx.Param) else ()
         logical = (None,) * (x.ndim - len(axes)) + axes
@@ -137,13 +137,13 @@ def abstract(create: Callable[[], Any], mesh: Mesh | None) -> Any:
 
 
 def named_arrays(tree: Any) -> dict[str, Array]:
-    """The arrays of a pytree by their paths, such as layers.attention.query.kernel."""
+    """Returns the arrays of a pytree by their paths, such as layers.attention.query.kernel."""
     leaves = jax.tree_util.tree_leaves_with_path(tree)
     return {jax.tree_util.keystr(path, simple=True, separator=".").removesuffix(".value"): x for path, x in leaves}
 
 
 class LazyArray(jax.ShapeDtypeStruct):
-    """An array in files, read by `read(name)` each time that NumPy asks for it: a model may be larger than memory."""
+    """An array that `read(name)` reads whenever NumPy asks for it: a model may be larger than memory."""
 
     def __init__(self, struct: jax.ShapeDtypeStruct, read: Callable[[str], np.ndarray], name: str):
         super().__init__(struct.shape, struct.dtype)
@@ -153,18 +153,24 @@ class LazyArray(jax.ShapeDtypeStruct):
         return self.read(self.name)
 
 
-# what launchers say -> what it is for a process that is alone
+SETTINGS = "JAX_COORDINATOR_ADDRESS", "JAX_NUM_PROCESSES", "JAX_PROCESS_ID"
+# variable of a launcher -> its value for a single process
 LAUNCHERS = {"SLURM_NTASKS": "1", "OMPI_COMM_WORLD_SIZE": "1", "MEGASCALE_NUM_SLICES": "1", "JOB_COMPLETION_INDEX": "0"}
 
 
 def join_job() -> None:
-    """Makes this process one of its job's, before anything asks JAX for its devices.
+    """Joins this process to its job, before anything asks JAX for its devices.
 
-    Which one, JAX_COORDINATOR_ADDRESS, JAX_NUM_PROCESSES and JAX_PROCESS_ID say, or else what JAX finds: Slurm,
-    Open MPI, TPU metadata, Kubernetes.
+    The SETTINGS say which process it is, or else JAX detects it: Slurm, Open MPI, TPU metadata, Kubernetes.
     """
+    given = {name: os.environ[name] for name in SETTINGS if os.environ.get(name)}
     several = any(os.environ.get(name, alone) != alone for name, alone in LAUNCHERS.items())
-    if count := os.environ.get("JAX_NUM_PROCESSES"):
-        jax.distributed.initialize(num_processes=int(count), process_id=int(os.environ["JAX_PROCESS_ID"]))
-    elif several or "," in os.environ.get("TPU_WORKER_HOSTNAMES", ""):
-        jax.distributed.initialize()
+    try:
+        if given:
+            address, count, index = (given[name] for name in SETTINGS)
+            jax.distributed.initialize(address, int(count), int(index))
+        elif several or "," in os.environ.get("TPU_WORKER_HOSTNAMES", ""):
+            jax.distributed.initialize()
+    except (KeyError, ValueError) as error:
+        problem = f"{', '.join(map('='.join, given.items()))}: {error}: set all of {', '.join(SETTINGS)}, or none"
+        raise InputError(problem) from None

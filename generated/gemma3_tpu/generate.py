@@ -43,6 +43,7 @@ def next_token(model: Decoder, text: Array, count: Array, temperature: Array, to
 def main() -> None:
     settings = tyro.cli(SampleSettings, prog=f"python -m {__package__}.generate")
     config, model = load_checkpoint(settings.checkpoint_dir, None)
+    model = jax.tree.map(lambda x: jnp.asarray(np.asarray(x)), model)
     tokenizer = load_tokenizer(config.tokenizer, config.special_tokens)
     tokens = tokenizer.encode_prompt(settings.prompt) or [tokenizer.eos]
     length, most = len(tokens) + settings.max_tokens, config.context_length

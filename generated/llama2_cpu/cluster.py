@@ -29,15 +29,15 @@ from jax.experimental import multihost_utils
 from .errors import ExitCode, InputError
 
 SETTINGS = "JAX_COORDINATOR_ADDRESS", "JAX_NUM_PROCESSES", "JAX_PROCESS_ID"
-# what launchers say -> what it is for a process that is alone
+# variable of a launcher -> its value for a single process
 LAUNCHERS = {"SLURM_NTASKS": "1", "OMPI_COMM_WORLD_SIZE": "1", "MEGASCALE_NUM_SLICES": "1", "JOB_COMPLETION_INDEX": "0"}
-# seconds that a process waits for the others to start, for a sign of life, and for them to end; what waits for one that
-# is gone is then ended by JAX.
+# seconds that a process waits for the others to start, for heartbeats, and for the others to end; JAX then ends
+# a process that waits for one that is gone
 TIMEOUTS = dict(initialization_timeout=300, heartbeat_timeout_seconds=60, shutdown_timeout_seconds=60)
 
 
 def await_coordinator(host: str, port: int) -> None:
-    """Returns once process 0 can be reached; where it cannot, JAX would end the program by a page of C++."""
+    """Waits until process 0 can be reached, else raises ConnectionError: JAX would end with a page of C++."""
     end = time.monotonic() + TIMEOUTS["initialization_timeout"]
     while True:
         try:
@@ -49,9 +49,9 @@ def await_coordinator(host: str, port: int) -> None:
 
 
 def join_job() -> None:
-    """Makes this process one of its job's, before anything asks JAX for its devices.
+    """Joins this process to its job, before anything asks JAX for its devices.
 
-    Which one, the SETTINGS say, or else what JAX finds: Slurm, Open MPI, TPU metadata, Kubernetes.
+    The SETTINGS say which process it is, or else JAX detects it: Slurm, Open MPI, TPU metadata, Kubernetes.
     """
     given = {name: os.environ[name] for name in SETTINGS if os.environ.get(name)}
     if missing := [name for name in SETTINGS if given and name not in given]:
@@ -71,13 +71,13 @@ def join_job() -> None:
     told = [f"{name}={os.environ[name]}" for name, one in LAUNCHERS.items() if os.environ.get(name, one) != one]
     told += ["TPU_WORKER_HOSTNAMES"] if "," in os.environ.get("TPU_WORKER_HOSTNAMES", "") else []
     if not told and {"SLURM_NTASKS", "OMPI_COMM_WORLD_SIZE"} & set(os.environ):
-        return  # alone; JAX would give it one GPU
+        return  # a single process; JAX would give it one GPU
     one_a_node = os.environ.get("SLURM_STEP_NUM_NODES") == os.environ.get("SLURM_NTASKS", "")
-    all_gpus = {"local_device_ids": []} if one_a_node else {}  # by itself JAX gives each process of Slurm one GPU
+    all_gpus = {"local_device_ids": []} if one_a_node else {}  # by default JAX gives a Slurm process one GPU
     try:
         with warnings.catch_warnings(action="ignore"):  # kubernetes is not installed
             jax.distributed.initialize(**all_gpus, **TIMEOUTS)
-    except Exception as error:  # each way of finding processes has errors of its own
+    except Exception as error:  # each way of detection has its own errors
         if told:
             problem = f"{', '.join(told)} announces several processes, which JAX does not find: {error}"
             raise InputError(f"{problem} Start them by srun or mpirun, or set {', '.join(SETTINGS)}") from None
@@ -85,16 +85,16 @@ def join_job() -> None:
 
 def absolute(directory: str | epath.Path) -> epath.Path:
     path = epath.Path(directory).expanduser()
-    return path if "://" in str(path) else path.resolve()  # which takes gs://... for a local folder
+    return path if "://" in str(path) else path.resolve()  # resolve() takes gs://... for a local folder
 
 
 def local_folder(folder: epath.Path) -> epath.Path:
-    """A folder itself, or for one of an object store (gs://, s3://) a new one of this machine, for `upload`."""
+    """Returns the folder, or for one of an object store (gs://, s3://) a new local one, for `upload`."""
     return epath.Path(tempfile.mkdtemp()) / folder.name if "://" in str(folder) else folder
 
 
 def upload(local: epath.Path, folder: epath.Path) -> None:
-    """Copies all files of a `local_folder` to the one that it is for."""
+    """Copies all files of a `local_folder` to the folder it was made for."""
     for parent, _, names in local.walk() if local != folder else ():
         target = folder / parent.relative_to(local)
         target.mkdir(parents=True, exist_ok=True)
@@ -103,31 +103,31 @@ def upload(local: epath.Path, folder: epath.Path) -> None:
 
 
 def require_equal(what: str, value: object) -> None:
-    """Raises InputError in all processes where one was started with another value than the others."""
+    """Raises InputError in all processes if one was started with another value."""
     digests = multihost_utils.process_allgather(np.uint32(zlib.crc32(repr(value).encode())))
     if np.unique(digests).size > 1:
         raise InputError(f"the processes of the job differ in their {what}: start all of them with the same")
 
 
 def agree(value: int) -> int:
-    """The greatest value of all processes, each of which waits here for the others."""
+    """Returns the maximum over all processes, after waiting for all of them."""
     return int(multihost_utils.process_allgather(np.int32(value)).max())
 
 
 class Damage(InputError):
-    """How a checkpoint is not what was saved, or not finite."""
+    """A checkpoint that is not what was saved, or not finite; says how."""
 
 
-# how TensorStore's messages begin where storage fails, rather than what is stored there
+# prefixes of TensorStore's messages when storage fails, rather than what is stored there
 FAILING = "UNAVAILABLE", "DEADLINE_EXCEEDED", "PERMISSION_DENIED", "UNAUTHENTICATED", "RESOURCE_EXHAUSTED", "ABORTED"
 DAMAGED = FileNotFoundError, NotADirectoryError, IsADirectoryError, ValueError, LookupError, TypeError
-WAITS = 1, 2, 4, 8  # seconds before what storage failed to give is read again
-SEVERITIES = type(None), Damage, InputError, OSError, Exception  # of what a process met; the last one is the worst
+WAITS = 1, 2, 4, 8  # seconds before each retry when storage fails
+SEVERITIES = type(None), Damage, InputError, OSError, Exception  # of errors; the last is the worst
 
 
 def classify_error(error: Exception) -> Exception:
-    """OSError where storage failed, Damage where something is missing, cut or changed; others as they are."""
-    while error.__cause__:  # Orbax raises plain Exceptions from those of TensorStore
+    """Returns OSError if storage failed, Damage if something is missing, cut or changed, else `error`."""
+    while error.__cause__:  # Orbax raises plain Exceptions from TensorStore's
         error = error.__cause__
     reason = " ".join(str(error).partition(" [")[0].split())
     if isinstance(error, ImportError):  # gs:// without gcsfs
@@ -139,9 +139,9 @@ def classify_error(error: Exception) -> Exception:
 
 
 def on_all_processes(do: Callable[[], Any], waits: Iterable[int] = ()) -> Any:
-    """What `do` gives, or in all processes the error of the one that fared worst: none goes on alone.
+    """Returns `do()`, or raises the worst error of any process in all of them: none goes on alone.
 
-    Where storage fails, all try again after each of the seconds `waits`.
+    If storage fails, all try again after each of `waits`, in seconds.
     """
     for seconds in (*waits, 0):
         result = error = None
@@ -162,13 +162,13 @@ def on_all_processes(do: Callable[[], Any], waits: Iterable[int] = ()) -> Any:
 
 
 RENEWAL = 3  # seconds between renewals of a lock
-LEASE = 30  # seconds after which a lock that was not renewed is that of a dead process
+LEASE = 30  # seconds without renewal after which a lock's process counts as dead
 
 
 class DirectoryLock:
-    """Holds a directory for this job in a `with` block, by the file `lock` there, which process 0 renews.
+    """Locks a directory for this job in a `with` block, by the file `lock` there, which process 0 renews.
 
-    A lock whose process is gone from this host, or which is renewed no more, is taken over.
+    Takes over a lock whose process is gone from this host, or that is no longer renewed.
     """
 
     held: ClassVar[list] = []  # by this process
@@ -183,7 +183,7 @@ class DirectoryLock:
         self.thread = threading.Thread(target=self.renew, daemon=True)
 
     def __enter__(self) -> "DirectoryLock":
-        """Raises InputError, which names the holder, in all processes where another job has the directory."""
+        """Takes the lock, or raises InputError that names its holder, in all processes."""
         on_all_processes(lambda: self.is_first and self.take())
         self.was_held, self.holder = True, self.read().partition(", renewed ")[0]  # that of process 0
         self.held.append(self)
@@ -205,9 +205,9 @@ class DirectoryLock:
         return ""
 
     def check(self, gone: str = "") -> None:
-        """Raises InputError where another job has the lock; one that says `gone` is that of a dead process."""
+        """Raises InputError if another job has the lock; one with the text `gone` is a dead process's."""
         if (text := self.read()) and text != gone and not text.startswith(self.holder):
-            # one that was ours was not renewed in time: a scheduler may try again
+            # a lock of ours was not renewed in time: a scheduler may try again
             code = ExitCode.STORAGE if self.was_held else ExitCode.MISTAKE
             raise InputError(f"{self.directory}: in use by {text}: stop that run, or give another directory", code)
 
@@ -233,7 +233,7 @@ class DirectoryLock:
                 self.check()
             time.sleep(0.1)
         self.write(gone=found)
-        time.sleep(0.5)  # whoever took it at the same moment has written by then: the last one has it
+        time.sleep(0.5)  # others that took it at the same moment have written by then: the last has it
         self.check()
         self.thread.start()
 
@@ -248,9 +248,9 @@ class DirectoryLock:
 
 
 def check_lock(quick: bool = False) -> None:
-    """Raises InputError where another job has taken over a directory that this process holds.
+    """Raises InputError if another job has taken over a directory that this process holds.
 
-    `quick` reads nothing while no other job can have it yet, by the clock of this host.
+    `quick` reads nothing while, by this host's clock, no other job can have it yet.
     """
     for lock in DirectoryLock.held:
         if not quick or (lock.is_first and time.monotonic() - lock.renewed > LEASE - 2 * RENEWAL):
@@ -258,23 +258,23 @@ def check_lock(quick: bool = False) -> None:
 
 
 def put_aside(directory: epath.Path, steps: list[int]) -> None:
-    """Gives checkpoints another name, so that their steps can be saved again."""
+    """Renames checkpoints, so that their steps can be saved again."""
     for step in steps if jax.process_index() == 0 else []:
         (directory / str(step)).rename(directory / f"damaged-{step}-{time.time_ns()}")
 
 
 def start_watchdog(directory: epath.Path) -> queue.SimpleQueue:
-    """Ends the program where for the seconds last put into the queue nothing else is put into it; None: no more."""
+    """Ends the program if nothing is put into the queue for the seconds last put into it; None stops this."""
     limits, path = queue.SimpleQueue(), directory / f"stacks-{jax.process_index()}.txt"
 
-    def watch():  # in a thread, as the program itself may wait for a process of its job that has stopped
+    def watch():  # in a thread, as the main one may be waiting for a process that has stopped
         limit = limits.get()
         try:
             while limit:
                 limit = limits.get(timeout=limit)
         except queue.Empty:
             print(f"error: no step for {limit:.0f} s: all stacks are in {path}", file=sys.stderr, flush=True)
-            faulthandler.dump_traceback_later(60, exit=True)  # should the storage fail too
+            faulthandler.dump_traceback_later(60, exit=True)  # in case storage fails too
             with tempfile.TemporaryFile("w+") as file:
                 faulthandler.dump_traceback(file)
                 file.seek(0)

@@ -14,10 +14,10 @@ from .config import Config
 
 
 class ExitCode(enum.IntEnum):
-    """What is not worth another try, and what is; 74 and 75 as in sysexits.h."""
+    """Tells schedulers what is worth another try; 74 and 75 as in sysexits.h."""
 
-    MISTAKE = 2  # in what was given, or a loss that diverged: it would end in the same way again
-    DOES_NOT_FIT = 3  # of compile alone: the step needs more memory than the devices have
+    MISTAKE = 2  # invalid input, or a loss that diverged: another try would end in the same way
+    DOES_NOT_FIT = 3  # only from compile: the step needs more memory than the devices have
     STORAGE = 74  # the disk is full, or the storage cannot be reached
     PREEMPTED = 75  # stopped by a signal, all of it saved
     HUNG = 76  # no step ended in time
@@ -25,7 +25,7 @@ class ExitCode(enum.IntEnum):
 
 
 class Stop(Exception):
-    """Ends the program by a message and an exit code."""
+    """Ends the program with a message and an exit code."""
 
     def __init__(self, message: str, code: ExitCode = ExitCode.MISTAKE):
         super().__init__(message)
@@ -38,9 +38,11 @@ class InputError(Stop):
 
 @contextlib.contextmanager
 def ending_with_messages() -> Iterator[None]:
-    """Ends the program by a message and an exit code, where it would end by a Stop or for want of storage."""
+    """Ends the program with a message and an exit code if it raises Stop or OSError."""
     try:
         yield
+    except KeyboardInterrupt:
+        raise SystemExit(130) from None  # as a shell does
     except (Stop, OSError) as error:
         is_mistake = isinstance(error, (FileNotFoundError, FileExistsError, NotADirectoryError, IsADirectoryError))
         what = f"{error.filename}: {error.strerror}: give another path" if is_mistake and error.filename else error
@@ -49,7 +51,7 @@ def ending_with_messages() -> Iterator[None]:
 
 
 def field_problems(settings: object, bounds: dict[str, tuple[float, float]]) -> list[str]:
-    """What is wrong with single fields: numbers must be above 0, or 0 if that is the default, or within `bounds`."""
+    """Lists problems of single fields: numbers must be above 0, or 0 if that is the default, or in `bounds`."""
     problems = []
     for field in dataclasses.fields(settings):
         value = getattr(settings, field.name)
@@ -61,7 +63,7 @@ def field_problems(settings: object, bounds: dict[str, tuple[float, float]]) -> 
             wanted = f"{'an integer' if field.type is int else 'a number'} from {least:,} to {most:,}"
         else:
             is_text = type(value) is str and value.isprintable()
-            several = typing.get_origin(field.type) in (dict, tuple)  # whoever takes these looks at them
+            several = typing.get_origin(field.type) in (dict, tuple)  # checked by the code that takes them
             allowed = several or (value in choices if choices else is_text)
             wanted = f"one of {choices}" if choices else "printable text"
         if not allowed:
@@ -70,7 +72,7 @@ def field_problems(settings: object, bounds: dict[str, tuple[float, float]]) -> 
 
 
 def check_config(config: Config, source: str = "") -> None:
-    """Raises InputError, which lists all that cannot be used; `source` says where it is from, if not from flags."""
+    """Raises InputError that lists all invalid settings; `source` says where they are from, if not flags."""
     bounds = {"layers": (1, 10_000)}
     bounds.update(mesh_data=(-1, 2**31 - 1), mesh_fsdp=(-1, 2**31 - 1), mesh_tensor=(-1, 2**31 - 1))
     bounds.update(eval_share=(0, 0.999))

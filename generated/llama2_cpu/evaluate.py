@@ -24,15 +24,15 @@ from .train import loss
 def evaluate(
     checkpoint_dir: str, data: str, batch_size: int = 8, batches: int | None = None, tokenizer: str | None = None
 ) -> dict[str, float]:
-    """Evaluate the newest checkpoint of a directory on all documents of a source, packed as in training.
+    """Evaluates the newest checkpoint of a directory on all documents of a source, packed as in training.
 
-    Returns the mean loss of a token (nats), its perplexity, the bits for each byte of text, and the number of tokens.
+    Returns the mean loss per token (nats), its perplexity, bits per byte of text, and the number of tokens.
 
     Args:
         data: Documents, as --data of train.
         batch_size: Sequences at a time, each as long as in training.
-        batches: How many batches to take at most; else all.
-        tokenizer: Path of a tokenizer.json, where it is not the one that training had.
+        batches: At most this many batches; by default all.
+        tokenizer: Path of a tokenizer.json; by default the one of training.
     """
     mesh = make_mesh(1, -1, 1)
     saved, model = load_checkpoint(checkpoint_dir, mesh)

@@ -31,9 +31,9 @@ def does_not_fit(chip: str, needed: str) -> Stop:
 
 
 def topology_devices(topology: str, slices: int) -> list[jax.Device]:
-    """The devices of slices such as v5p:8x8x4, or v5e:16x16: descriptions that only a compiler can use."""
+    """Returns devices of slices such as v5p:8x8x4 or v5e:16x16: descriptions that only a compiler can use."""
     set_flags()
-    # libtpu shall neither ask the cloud which machine this is, nor lock out a second process
+    # keeps libtpu from asking the cloud which machine this is, and from locking out a second process
     os.environ |= {"TPU_SKIP_MDS_QUERY": "1", "ALLOW_MULTIPLE_LIBTPU_LOAD": "1"}
     chip, _, shape = topology.partition(":")
     sides, flat = [int(side) for side in shape.split("x") if side.isdecimal()], chip in ("v5e", "v6e")
@@ -41,11 +41,11 @@ def topology_devices(topology: str, slices: int) -> list[jax.Device]:
         wanted = f"{', '.join(MEMORY)} with its lengths, such as v5p:8x8x4 or v5e:16x16, and --slices of at least 1"
         raise InputError(f"--topology {topology} --slices {slices}: there is no such slice: give {wanted}")
     try:
-        # which sides are rings: in 3D all of what is made of whole cubes of 4 x 4 x 4, in 2D those of a whole pod
+        # which sides wrap around: in 3D all, if made of whole 4 x 4 x 4 cubes; in 2D those of a whole pod
         wrap = [side == 16 for side in sides] + [False] if flat else [all(s % 4 == 0 for s in sides)] * 3
         options = {"wrap": wrap, "num_slices": slices} | ({"chip_config_name": "megacore"} if chip == "v4" else {})
         return list(topologies.get_topology_desc(topology, "tpu", **options).devices)
-    except Exception as error:  # whatever libtpu raises, or that it is not installed
+    except Exception as error:  # from libtpu, or because it is not installed
         raise InputError(f"--topology {topology}: give another, or pip install 'jax[tpu]': {error}") from None
 
 
@@ -54,10 +54,10 @@ class CompileCommand:
     """Compiles the training step for TPUs that are not here, and reports its memory and FLOPs."""
 
     config: tyro.conf.OmitArgPrefixes[Config]
-    preset: tyro.extras.literal_type_from_choices(PRESETS) = "tiny"  # settings that those below replace
+    preset: tyro.extras.literal_type_from_choices(PRESETS) = "tiny"  # settings, which those below override
     topology: str = "v5p:8x8x4"  # chip and size of a slice
     slices: int = 1  # of that topology
-    batch_per_device: int | None = None  # sequences of each device in a step, 4 if no --batch-size (-1) is given either
+    batch_per_device: int | None = None  # sequences per device and step; 4 if --batch-size is not given (-1)
     hlo: str = ""  # file for the text of the compiled program; "": none
 
 
@@ -65,7 +65,7 @@ class CompileCommand:
 def main() -> None:
     parse = functools.partial(tyro.cli, CompileCommand, prog=f"python -m {__package__}.compile")
     given, _ = parse(default=CompileCommand(PRESETS["tiny"]), add_help=False, return_unknown_args=True)
-    # the preset decides the defaults of the rest, but for the batch
+    # the preset gives the other defaults, except the batch size
     command = parse(default=CompileCommand(dataclasses.replace(PRESETS[given.preset], batch_size=-1)))
     config, per_device = command.config, command.batch_per_device
     devices = topology_devices(command.topology, command.slices)
@@ -88,7 +88,7 @@ def main() -> None:
 
     memory = compiled.memory_analysis()
     arguments, temporaries = memory.argument_size_in_bytes, memory.temp_size_in_bytes
-    new = memory.output_size_in_bytes - memory.alias_size_in_bytes  # the rest takes the place of arguments
+    new = memory.output_size_in_bytes - memory.alias_size_in_bytes  # the rest reuses the memory of arguments
     total = arguments + temporaries + new
     print(f"bytes per device: arguments {arguments:,}, temporaries {temporaries:,}, total {total:,}")
     tokens = config.batch_size * config.sequence_length / len(devices)

@@ -39,24 +39,24 @@ from .parallel import RULES, abstract, gather_whole, join_job, make_mesh
 
 
 def set_flags() -> None:
-    """Sets libtpu's flags where none are set; libtpu reads them when JAX first asks for its devices."""
+    """Sets libtpu's flags if none are set; libtpu reads them when JAX first asks for its devices."""
     os.environ.setdefault("LIBTPU_INIT_ARGS", "--xla_tpu_scoped_vmem_limit_kib=65536")
 
 
 def learning_rate(done: Array, config: Config) -> Array:
-    """The rate of the step after `done` ones: up to the peak in a line, then down half a cosine to the last step's."""
+    """Returns the rate of step `done` + 1: linear to the peak, then half a cosine down to the last step's."""
     peak, warmup = config.learning_rate, math.ceil(config.warmup_ratio * config.steps)
     end = max(config.steps, warmup + 1)
     return optax.warmup_cosine_decay_schedule(0.0, peak, warmup, end, config.final_ratio * peak)(done + 1)
 
 
 def decays(model):
-    """Which parameters decay: matrices, and no norms."""
+    """Returns a mask of the parameters that decay: matrices, not norms."""
     return jax.tree.map(lambda p: p.replace(len(p.axes) > 1), model, is_leaf=lambda p: isinstance(p, nnx.Param))
 
 
 def make_optimizer(config: Config) -> optax.GradientTransformation:
-    """The rule by which a step changes the parameters, of gradients that are clipped by their global norm."""
+    """Returns the optax rule that clips gradients by their global norm and updates the parameters."""
     rate = functools.partial(learning_rate, config=config)
     b1, b2, epsilon, decay = config.adam_b1, config.adam_b2, config.adam_epsilon, config.weight_decay
     # Loshchilov and Hutter 2019, arXiv 1711.05101
@@ -65,7 +65,7 @@ def make_optimizer(config: Config) -> optax.GradientTransformation:
 
 
 def with_matrices_in(dtype: str, model: Decoder) -> Decoder:
-    """The model with matrices in the dtype in which their gradients are summed; what is used in fp32 stays."""
+    """Casts matrices to the dtype in which their gradients are summed, except those used in fp32."""
 
     def cast(path, p):
         is_used_in_fp32 = len(p.axes) < 2 or any(word in jax.tree_util.keystr(path) for word in ("router", "bias"))
@@ -77,8 +77,9 @@ def with_matrices_in(dtype: str, model: Decoder) -> Decoder:
 def score_share(
     embedding: Embedding, kernel: Array, vocabulary: Array, x: Array, targets: Array, config: Config
 ) -> tuple[Array, Array]:
-    """`score` on one device, of its share of the vocabulary [V] with kernel [D, V]: its summands of the exponentials'
-    sum, in logs, and of the targets' logits, each [1, B, T] in fp32.
+    """Computes `score` on one device, for its share [V] of the vocabulary with kernel [D, V].
+
+    Returns its log-sum-exp of logits and the targets' logits, 0 outside the share: each [1, B, T] in fp32.
     """
 
     def score_chunk(x, targets):
@@ -101,12 +102,12 @@ def score_share(
 
 
 def score(embedding: Embedding, x: Array, targets: Array, config: Config) -> tuple[Array, Array]:
-    """Log-likelihoods of targets [B, T] after x [B, T, D], and logs of their normalizers: each [B, T] in fp32."""
+    """Returns log-likelihoods of targets [B, T] given x [B, T, D], and log normalizers, each [B, T] in fp32."""
     kernel, vocabulary = embedding.kernel(), jnp.arange(config.vocab_size)
     if jax.sharding.get_abstract_mesh().empty:
         log_sums, target_logits = score_share(embedding, kernel, vocabulary, x, targets, config)
     else:
-        # a gradient is summed over these last, when a device has that of its own part of the kernel alone
+        # sums the kernel's gradient over these axes last, when each device has only its own part of it
         others = tuple(axis for axis in RULES["batch"] if axis not in RULES["embed"])
 
         def gather_and_score(kernel, vocabulary, x, targets):
@@ -123,7 +124,7 @@ def score(embedding: Embedding, x: Array, targets: Array, config: Config) -> tup
 
 
 def loss(model: Decoder, batch: dict[str, Array], config: Config) -> tuple[Array, dict[str, Array]]:
-    """The loss summed over the targets that count, in nats; its cross-entropy and the number of these targets."""
+    """Returns the loss (nats) summed over the targets that count, its cross-entropy, and their number."""
     model = with_matrices_in(config.gradient_dtype, model)
     x = model.hidden(batch["tokens"], batch["positions"], batch["segment_ids"])  # [B, T, D]
     log_likelihood, log_normalizer = score(model.embedding, x, batch["targets"], config)
@@ -144,35 +145,35 @@ class TrainState:
 
 
 def new_state(config: Config, model: Decoder | None = None) -> TrainState:
-    """The state before the first step, of a new model or of the one given."""
+    """Returns the state before the first step, of `model` or a new one."""
     model = Decoder(config, nnx.Rngs(config.seed)) if model is None else model
     opt_state = make_optimizer(config).init(model)
     return TrainState(jnp.zeros((), jnp.int32), model, opt_state)
 
 
 def create_state(config: Config, mesh: Mesh, model: Decoder | None = None) -> TrainState:
-    """new_state, made in its place on the mesh; the arrays of a model that is given are its own from then on."""
+    """Makes a new_state that is sharded over the mesh from the start; a given model's arrays are donated."""
     layout = jax.tree.map(lambda x: x.sharding, abstract(lambda: new_state(config), mesh))
     return jax.jit(lambda model: new_state(config, model), out_shardings=layout, donate_argnums=0)(model)
 
 
 def train_step(state: TrainState, batch: dict[str, Array]) -> tuple[TrainState, dict[str, Array]]:
-    """One step of the optimizer on a batch of arrays [B, T]; the new state, and scalars to watch."""
+    """Takes one optimizer step on a batch of arrays [B, T]; returns the new state and scalar metrics."""
     config = state.model.config
     gradient = jax.grad(lambda model, batch: loss(model, batch, config), has_aux=True)
-    # sums over microbatches; one is rows a, a + A, ...: spread over the devices as the batch is
+    # sums over microbatches; each has rows a, a + A, ..., so it is sharded as the batch is
     accumulate = optax.microbatch(gradient, 1, config.batch_size // config.accumulation)
     gradients, sums = accumulate(state.model, batch)
     targets = jnp.maximum(sums["targets"], 1)
     gradients = jax.tree.map(lambda g: g / targets, gradients)  # once, so that each target counts the same
-    norm = optax.tree.norm(gradients)  # before they are clipped
+    norm = optax.tree.norm(gradients)  # before clipping
     finite = jnp.isfinite(norm + sums["cross_entropy"])
 
     updates, opt_state = make_optimizer(config).update(gradients, state.opt_state, state.model)
     model = optax.apply_updates(state.model, updates)
-    # where not, the step changes nothing but its number
+    # if not finite, the step changes nothing but its number
     model, opt_state = optax.tree.where(finite, (model, opt_state), (state.model, state.opt_state))
-    updates_done = optax.tree.get_all_with_path(state.opt_state, "count")[0][1]  # skipped steps are none
+    updates_done = optax.tree.get_all_with_path(state.opt_state, "count")[0][1]  # without skipped steps
     metrics = {
         "train/loss": sums["cross_entropy"] / targets,
         "train/learning_rate": learning_rate(updates_done, config),
@@ -183,24 +184,24 @@ def train_step(state: TrainState, batch: dict[str, Array]) -> tuple[TrainState, 
 
 
 def eval_step(model: Decoder, batch: dict[str, Array]) -> dict[str, Array]:
-    """The sums of `loss` over a batch [B, T], in microbatches as large as in training: it takes no more memory."""
+    """Returns the sums of `loss` over a batch [B, T], in microbatches of training's size, to save memory."""
     size = model.config.batch_size // model.config.accumulation
     return optax.microbatch(lambda *x: loss(*x, model.config)[1], 1, size)(model, batch)
 
 
 def compile_step(state: TrainState, batch: dict[str, Array]) -> jax.stages.Compiled:
-    """train_step for the layout of these (abstract) arrays; the new state takes the memory of the old."""
+    """Compiles train_step for the shardings of these (abstract) arrays; donates the old state's memory."""
     layout = jax.tree.map(lambda x: x.sharding, state)
     return jax.jit(train_step, donate_argnums=0, out_shardings=(layout, None)).lower(state, batch).compile()
 
 
 def flops_per_token(config: Config, causal: bool) -> float:
-    """FLOPs of the model, forward and backward, for a token of a full sequence; no recomputation is counted.
+    """Returns the FLOPs per token of a full sequence, forward and backward, without recomputation.
 
-    Two conventions: attention counted in full, or only its causal half.
+    `causal` counts only the causal half of attention.
     """
-    products = {}  # parameters that take part in a product with each token
-    scores = {}  # FLOPs of a token with all the tokens of its sequence
+    products = {}  # parameters that multiply each token
+    scores = {}  # attention FLOPs of a token with all tokens of its sequence
     products["head"] = config.width * config.vocab_size  # the embedding is a lookup
     heads = 2 * (config.heads + config.kv_heads)  # query and output; key and value
     products["attention"] = config.layers * config.width * config.head_size * heads
@@ -222,7 +223,7 @@ PEAK_FLOPS = {
 
 
 def peak_flops(dtype: str) -> tuple[float, str]:
-    """Dense bf16 FLOP/s of all devices, whatever the dtype, and what to call it; nan for a kind that is not known."""
+    """Returns the dense bf16 FLOP/s of all devices, for any dtype, and its label; nan for an unknown kind."""
     kind, count = jax.devices()[0].device_kind, jax.device_count()
     if kind not in PEAK_FLOPS:
         return math.nan, f"an unknown peak, as PEAK_FLOPS in train.py has no {kind!r}"
@@ -231,12 +232,12 @@ def peak_flops(dtype: str) -> tuple[float, str]:
 
 
 def drop_later_records(path: epath.Path, step: int) -> None:
-    """Cuts a file of JSON lines, made if needed, before the first record of a later step, and before half a line."""
+    """Truncates a file of JSON lines at the first record after `step` or half line; creates it if missing."""
 
     def stays(line: bytes) -> bool:
         try:
             return line.endswith(b"\n") and json.loads(line)["step"] <= step
-        except (ValueError, KeyError, TypeError):  # no record, which stays
+        except (ValueError, KeyError, TypeError):  # not a record: stays
             return True
 
     with open(path, "ab+") as file:
@@ -248,10 +249,10 @@ class Monitor:
     """Shows and records a run."""
 
     def __init__(self, directory: epath.Path, config: Config, step: int):
-        """Goes on after `step`: what a killed run wrote of later steps is dropped, as these steps come again."""
-        # process 0 speaks for all
+        """Resumes after `step`: drops what a killed run wrote of later steps, as they come again."""
+        # only process 0 writes to the directory
         self.config, self.folder = config, directory if jax.process_index() == 0 else epath.Path(tempfile.mkdtemp())
-        self.failed: set[str] = set()  # what has failed to be shown
+        self.failed: set[str] = set()  # outputs that have failed
         self.peak, meaning = peak_flops(config.dtype)
         print(f"MFU: share of {meaning}; attention counted in full, or its causal half", flush=True)
         self.folder.mkdir(parents=True, exist_ok=True)
@@ -264,7 +265,7 @@ class Monitor:
 
     @contextlib.contextmanager
     def shows(self, what: str) -> Iterator[None]:
-        """Goes on where something fails that only shows the run, and warns the first time."""
+        """Lets the run go on if an output fails, and warns the first time."""
         try:
             yield
         except Exception as error:
@@ -280,7 +281,7 @@ class Monitor:
             self.file.write(json.dumps({"step": step, "time": now, **values}) + "\n")
 
     def step(self, step: int, metrics: dict[str, Array]) -> None:
-        """Records a step. Its tokens are all places of its batch; its time is all since the step before.
+        """Records a step: its tokens are all positions of its batch, its time is all since the step before.
 
         Raises:
             InputError: too many steps in a row had no finite gradients.
@@ -303,7 +304,7 @@ class Monitor:
             print(f"step {step}/{self.config.steps} {text} ETA {minutes:.1f} min", flush=True)
 
     def flush(self) -> None:
-        """Puts all in the directory; the time up to now belongs to no step."""
+        """Writes everything to the directory; the time until now counts for no step."""
         self.clock = time.perf_counter()
 
     def close(self) -> None:
@@ -314,7 +315,7 @@ class Monitor:
 def restore_or_create(
     config: Config, mesh: Mesh, checkpoints: Checkpoints, data: Batches
 ) -> tuple[int, TrainState, bool]:
-    """Returns the newest step, its state, and whether a checkpoint has it, or step 0 with new parameters."""
+    """Returns step, state and True from the newest checkpoint, or else 0, a new state and False."""
     target = abstract(lambda: new_state(config), mesh)
     found = checkpoints.restore(target.model, dataclasses.replace(target, model=None), data)
     if found is None:
@@ -329,7 +330,7 @@ def restore_or_create(
 
 
 def train(config: Config) -> None:
-    """Trains up to `config.steps`, from the newest checkpoint where the directory holds one."""
+    """Trains up to `config.steps`, from the newest checkpoint if the directory holds one."""
     check_config(config)
     if not config.checkpoint_dir and jax.process_count() > 1:
         raise InputError("--checkpoint-dir is missing: several processes need one that all of them see")
@@ -349,7 +350,7 @@ def train(config: Config) -> None:
         compiled_eval_step = jax.jit(eval_step)
         monitor = Monitor(directory, config, step)
         stack.callback(monitor.close)
-        stack.callback(checkpoints.close)  # first: what shows a run is worth less than its last checkpoint
+        stack.callback(checkpoints.close)  # closes first, as the last checkpoint matters more than metrics
         pending, is_last = None, False  # pending: the last step, which the device is still working on
 
         def evaluate() -> None:
@@ -374,7 +375,7 @@ def train(config: Config) -> None:
                 pending = None
                 if evaluation_due:
                     evaluate()
-                # steps that are skipped take no old checkpoint's place, and come again in a run that is continued
+                # none after a skipped step: old checkpoints stay, and a resumed run repeats the step
                 if checkpoint_due and (is_last or not monitor.skipped):
                     checkpoints.save(step, state.model, dataclasses.replace(state, model=None), data)
                 monitor.flush()
@@ -385,18 +386,18 @@ def train(config: Config) -> None:
 class CommandLine:
     """Trains a model.
 
-    Given a --checkpoint-dir that holds a checkpoint, it continues there, with its settings but for those given here.
+    Continues from --checkpoint-dir if it holds a checkpoint, with its settings except those given here.
     """
 
     config: tyro.conf.OmitArgPrefixes[Config]
-    preset: tyro.extras.literal_type_from_choices(PRESETS) | None = None  # defaults of the rest; else a checkpoint's
+    preset: tyro.extras.literal_type_from_choices(PRESETS) | None = None  # defaults; else those of a checkpoint
 
 
 @ending_with_messages()
 def main() -> None:
     set_flags()
     parse = functools.partial(tyro.cli, CommandLine, prog=f"python -m {__package__}.train")
-    # the preset, or else the checkpoint that is continued, decides the defaults of the rest
+    # defaults come from the preset, or else from the checkpoint that is continued
     given, _ = parse(default=CommandLine(PRESETS["tiny"]), add_help=False, return_unknown_args=True)
     join_job()
     default = PRESETS.get(given.preset) or newest_config(given.config.checkpoint_dir) or PRESETS["tiny"]

@@ -8,8 +8,7 @@ DIR/STEP/training  the step and the optimizer's state; not there in imported wei
 DIR/STEP/data      how far each row of the batch has read its data
 DIR/STEP/config    the Config, as JSON, and the architecture
 
-DIR is a path, gs://... or s3://.... What is damaged, or not finite, is put aside as DIR/damaged-STEP-..., and the step
-before is read, by all processes alike; what storage fails to give is asked for again, and then an error.
+A checkpoint that is damaged, or not finite, is an error that names it.
 
 python -m qwen3_moe_tpu.checkpoint import HF_DIR DIR
 python -m qwen3_moe_tpu.checkpoint export DIR HF_DIR --dtype bfloat16
@@ -55,14 +54,14 @@ def absolute(directory: str | epath.Path) -> epath.Path:
 
 
 def kept_tokenizer(directory: str | epath.Path) -> str:
-    """The path of the tokenizer.json that a run's directory keeps, whether it is there or not."""
+    """Returns the path of tokenizer.json in a run's directory, whether it is there or not."""
     return str(absolute(directory) / "tokenizer" / "tokenizer.json")
 
 
 def keep_tokenizer(tokenizer: str, directory: epath.Path, replace: bool = False) -> None:
     """Copies a tokenizer into a run's directory, unless it is there.
 
-    Where there is another one, it is put aside with `replace`, and else InputError is raised.
+    If another one is there, renames that with `replace`, else raises InputError.
     """
     kept = epath.Path(kept_tokenizer(directory))
     if tokenizer == "bytes" or absolute(tokenizer) == kept:
@@ -74,7 +73,7 @@ def keep_tokenizer(tokenizer: str, directory: epath.Path, replace: bool = False)
             advice = "give a new --checkpoint-dir, or --allow-other-data"
             raise InputError(f"--tokenizer {tokenizer}: this run has another one, {kept}: {advice}")
     half = kept.parent.with_name("tokenizer.half")
-    half.rmtree(missing_ok=True)  # of a program that was killed
+    half.rmtree(missing_ok=True)  # left by a program that was killed
     half.mkdir(parents=True)
     copy_tokenizer(tokenizer, half, str(kept) if kept.parent.exists() else "")
     if kept.parent.exists():
@@ -83,7 +82,7 @@ def keep_tokenizer(tokenizer: str, directory: epath.Path, replace: bool = False)
 
 
 class RowsHandler(ocp.CheckpointHandler):
-    """Each process writes the states of the rows that it keeps; any number of processes reads those of all."""
+    """Writes the states of each process's own rows; any number of processes can read those of all."""
 
     def save(self, directory: epath.Path, args: "Rows") -> None:
         if args.states:
@@ -103,7 +102,7 @@ class RowsHandler(ocp.CheckpointHandler):
 @ocp.args.register_with_handler(RowsHandler, for_save=True, for_restore=True)
 @dataclasses.dataclass
 class Rows(ocp.args.CheckpointArgs):
-    states: dict[int, Any] | None = None  # by row; to restore, none
+    states: dict[int, Any] | None = None  # by row; None to restore
 
 
 @jax.jit
@@ -114,7 +113,7 @@ def checksums_on_devices(arrays: dict[str, Array]) -> tuple[Array, Array]:
 
 
 def checksums(arrays: dict[str, Any]) -> tuple[Any, Any]:
-    """The bits of each array, summed modulo 2**32, as Orbax misses changed bytes: [n] uint32; whether all is finite."""
+    """Sums each array's bits modulo 2**32, [n] uint32, as Orbax misses changed bytes; says if all is finite."""
     if not any(isinstance(x, LazyArray) for x in arrays.values()):
         return checksums_on_devices(arrays)
     read = map(np.asarray, arrays.values())  # one at a time, and in fp32
@@ -123,9 +122,9 @@ def checksums(arrays: dict[str, Any]) -> tuple[Any, Any]:
 
 
 def command_line_only() -> dict[str, Any]:
-    """The settings that no checkpoint decides, and their defaults: those that hold text, such as paths, and consent.
+    """Returns defaults of the settings never taken from a checkpoint: text, such as paths, and consent.
 
-    Left out are those whose text can only name what is in this package.
+    Leaves out those whose text can only name what is in this package.
     """
     names: set[str] = set()
     names.add("remat")
@@ -134,7 +133,7 @@ def command_line_only() -> dict[str, Any]:
 
 
 def changes(old: Config, new: Config) -> str:
-    """The fields that differ: `width 64 -> 32, steps 100 -> 200`."""
+    """Lists the fields that differ: `width 64 -> 32, steps 100 -> 200`."""
     names = [f.name for f in dataclasses.fields(Config) if f.name not in command_line_only()]
     pairs = ((name, getattr(old, name), getattr(new, name)) for name in names)
     return ", ".join(f"{name} {a} -> {b}" for name, a, b in pairs if a != b)
@@ -145,7 +144,7 @@ def json_checksum(fields: dict[str, Any]) -> int:
 
 
 class LazyArrayHandler(ocp.type_handlers.NumpyHandler):
-    """Has Orbax write arrays of which only one is in memory at a time."""
+    """Writes arrays one at a time, so that only one is in memory."""
 
     async def serialize(self, values, infos, args=None):
         for value, info, arg in zip(values, infos, args, strict=True):
@@ -154,26 +153,26 @@ class LazyArrayHandler(ocp.type_handlers.NumpyHandler):
 
 
 def save_lazily(tree: Any) -> ocp.args.PyTreeSave:
-    """Arguments to save `LazyArray` arrays, in parts that need little memory beside the array that they are of."""
+    """Returns arguments to save `LazyArray`s in chunks, which take little memory besides the array itself."""
     ocp.type_handlers.register_type_handler(LazyArray, LazyArrayHandler(deepcopy_host_arrays=False), override=True)
-    size = 2**25  # bytes of a part and of a file
+    size = 2**25  # bytes of a chunk and of a file
     parts = jax.tree.map(lambda _: ocp.SaveArgs(chunk_byte_size=size), tree)
     return ocp.args.PyTreeSave(tree, parts, ocdbt_target_data_file_size=size)
 
 
 def silence_orbax() -> None:
-    """Stops the log of all that Orbax does, and the page of text for each array that it drops where one fails."""
+    """Silences Orbax's log, and the page of text for each array that it drops when one fails."""
     absl.logging.set_verbosity(absl.logging.FATAL)
     dropped = re.compile("<coroutine|loop is closed").search
     sys.unraisablehook = lambda it: dropped(f"{it.object} {it.exc_value}") or sys.__unraisablehook__(it)
 
 
-# Config, states of the rows of data, abstract trees by item, and for each its arrays and the checksums they had
+# Config, states of data rows, abstract trees by item, and each item's arrays and saved checksums
 StepItems = tuple[Config, dict[int, Any], dict[str, Any], dict[str, tuple[dict[str, Array], Array]]]
 
 
 class Checkpoints:
-    """The checkpoints in a directory; `config` None: only to read."""
+    """The checkpoints in a directory; only for reading if `config` is None."""
 
     def __init__(self, directory: str | epath.Path, config: Config | None):
         silence_orbax()
@@ -184,7 +183,7 @@ class Checkpoints:
         policies += [ocp.checkpoint_managers.EveryNSteps(config.keep_every)] if config.keep_every else []
         options = ocp.CheckpointManagerOptions(
             preservation_policy=ocp.checkpoint_managers.AnyPreservationPolicy(policies),
-            cleanup_tmp_directories=True,  # half a checkpoint is there when a run was killed while it saved
+            cleanup_tmp_directories=True,  # a run that is killed while saving leaves half a checkpoint
         )
         self.manager = ocp.CheckpointManager(self.directory, options=options)
         if jax.process_index() == 0:
@@ -193,7 +192,9 @@ class Checkpoints:
     def save(self, step: int, model: Decoder, training: Any = None, data: Batches | None = None) -> None:
         """Copies the arrays from their devices and returns; they are written in the background.
 
-        Raises InputError where they are not finite, and OSError where these or the ones before cannot be written.
+        Raises:
+            InputError: an array is not finite.
+            OSError: these arrays or the previous ones cannot be written.
         """
         fields = {"architecture": "qwen3_moe"} | dataclasses.asdict(self.config)
         fields |= {name: "given" for name, default in command_line_only().items() if fields[name] != default}
@@ -212,16 +213,16 @@ class Checkpoints:
         self.manager.save(step, args=ocp.args.Composite(**items))
 
     def close(self) -> None:
-        """Waits until all is written; OSError where it cannot be."""
+        """Waits until all is written; raises OSError if it cannot be."""
         self.manager.close()
 
     def steps(self) -> set[int]:
-        """The steps of which there is a checkpoint."""
+        """Returns the steps that have a checkpoint."""
         names = ocp.path.step.standard_name_format()
         return {found.step for found in names.find_all(self.directory)} if self.directory.is_dir() else set()
 
     def read(self, step: int, item: str, arguments: ocp.args.CheckpointArgs) -> Any:
-        """An item by its own handler, which waits for no other process as Orbax's manager does."""
+        """Reads an item with its own handler, which unlike Orbax's manager waits for no other process."""
         handler = ocp.checkpoint_args.get_registered_handler_cls(arguments)()
         return handler.restore(self.directory / str(step) / item, args=arguments)
 
@@ -248,7 +249,7 @@ class Checkpoints:
         return config
 
     def read_arrays(self, step: int, item: str, tree: Any) -> tuple[dict[str, Array], Array]:
-        """The arrays of an item by name, laid out as an abstract tree is, or lazy; and the checksums they had."""
+        """Returns an item's arrays by name, sharded as the abstract tree, or lazy; and saved checksums."""
         wanted, folder = named_arrays(tree), self.directory / str(step)
         saved = ocp.StandardCheckpointHandler().metadata(folder / item).tree["arrays"]
         for name in wanted | saved:
@@ -282,7 +283,11 @@ class Checkpoints:
         return config, rows, trees, {item: self.read_arrays(step, item, tree) for item, tree in trees.items()}
 
     def fill(self, step: int, read: StepItems) -> tuple[Config, dict[int, Any], dict[str, Any]]:
-        """Config, rows and trees of their arrays. ValueError: these are not what was saved, or not finite."""
+        """Returns Config, rows, and trees with their arrays.
+
+        Raises:
+            ValueError: the arrays are not what was saved, or not finite.
+        """
         config, rows, trees, items = read
         for item, (arrays, sums) in items.items():
             tree, (again, finite) = trees[item], checksums(arrays)
@@ -297,9 +302,9 @@ class Checkpoints:
     def read_newest(
         self, targets: Callable[[Config], dict[str, Any]], data: Batches | None = None, only: int | None = None
     ) -> tuple[int, Config, dict[str, Any]] | None:
-        """Step, Config, and the items of the abstract trees `targets(Config)`, of the newest checkpoint, or None.
+        """Returns the newest checkpoint's step, Config and items, as abstract trees `targets(Config)`, or None.
 
-        `only` takes that step and no other; InputError: there is none. `data` is set to where it was.
+        `only` reads that step, or raises InputError if it has none. Sets `data` to where it was.
         """
         steps = self.steps()
         if only is not None:
@@ -314,7 +319,8 @@ class Checkpoints:
         except InputError:
             raise
         except Exception as error:  # Orbax raises plain Exceptions too
-            problem = f"{self.directory / str(step)} cannot be read: {' '.join(str(error).split())}"
+            reason = " ".join(str(error).partition(" [")[0].split())  # TensorStore adds a specification in brackets
+            problem = f"{self.directory / str(step)} cannot be read: {reason}"
             raise InputError(f"{problem}: mend it, or remove it to go on from the one before") from None
         if found is None:
             return None
@@ -324,18 +330,18 @@ class Checkpoints:
         return step, config, trees
 
     def restore(self, model: Decoder, training: Any, data: Batches) -> tuple[int, Config, Decoder, Any] | None:
-        """Step, Config, model and training state of the newest good checkpoint, laid out as the abstract ones given.
+        """Returns step, Config, model and training state of the newest good checkpoint, sharded as those given.
 
-        The training state of imported weights is None. None: there is no checkpoint.
+        The training state of imported weights is None. Returns None if there is no checkpoint.
         """
         found = self.read_newest(lambda _: {"model": model, "training": training}, data)
         return found and (*found[:2], found[2]["model"], found[2].get("training"))
 
 
 def load_checkpoint(directory: str, mesh: Mesh | None, step: int | None = None) -> tuple[Config, Decoder]:
-    """The Config and the newest good parameters in a directory, laid out over the mesh, or without one, `LazyArray`.
+    """Loads Config and newest good parameters from a directory, sharded over the mesh; without one, lazily.
 
-    Says which step they are of. `step` takes that one.
+    Prints the step, and warns of a newer one that is not whole. `step` loads that one, not the newest.
     """
     checkpoints = Checkpoints(directory, None)
     found = checkpoints.read_newest(
@@ -344,23 +350,26 @@ def load_checkpoint(directory: str, mesh: Mesh | None, step: int | None = None) 
     if found is None:
         raise InputError(f"{directory}: there is no checkpoint: give the --checkpoint-dir of a training run")
     print(f"step {found[0]} of {directory}", file=sys.stderr)
+    halves = [re.match("([0-9]+)[.]orbax-checkpoint-tmp", path.name) for path in checkpoints.directory.iterdir()]
+    if step is None and (newer := max((int(half[1]) for half in halves if half), default=0)) > found[0]:
+        print(f"warning: step {newer} is there by half: being saved, or cut off by the end of its run", file=sys.stderr)
     return found[1], found[2]["model"]
 
 
 def newest_config(directory: str) -> Config | None:
-    """The Config of the newest good checkpoint in a directory, None where there is none."""
+    """Returns the Config of the newest good checkpoint in a directory, or None."""
     found = Checkpoints(directory, None).read_newest(lambda _: {}) if directory else None
     return found and found[1]
 
 
 @contextlib.contextmanager
 def atomic_directory(directory: str) -> Iterator[epath.Path]:
-    """A directory to write to, which gets the name of a new one when all is written, or goes."""
+    """Yields a directory to write to; renames it to `directory` when all is written, else removes it."""
     whole = absolute(directory)
     if whole.exists():
         raise InputError(f"{directory}: already exists: give a new directory")
     half = whole.with_name(f"{whole.name}.half")
-    half.rmtree(missing_ok=True)  # of a program that was killed
+    half.rmtree(missing_ok=True)  # left by a program that was killed
     try:
         yield half
         half.rename(whole)
@@ -369,7 +378,7 @@ def atomic_directory(directory: str) -> Iterator[epath.Path]:
 
 
 def import_hf(hf_dir: Positional[str], directory: Positional[str]) -> None:
-    """Makes a Hugging Face directory the first checkpoint of a new directory, for train to start from, or generate."""
+    """Imports a Hugging Face directory as the first checkpoint of a new directory, for train or generate."""
     config, model = open_hf_model(hf_dir)
     with atomic_directory(directory) as half:
         checkpoints = Checkpoints(str(half), config)
@@ -389,9 +398,9 @@ def export_hf(
     """Writes a checkpoint of a directory as a new Hugging Face directory.
 
     Args:
-        dtype: Of the tensors; else that of the tensors that were imported, or float32.
-        step: Of the checkpoint; else the newest one.
-        tokenizer: Path of a tokenizer.json; else the one that is kept in the directory.
+        dtype: Of the tensors; by default that of the imported tensors, or float32.
+        step: Of the checkpoint; by default the newest.
+        tokenizer: Path of a tokenizer.json; by default the one kept in the directory.
     """
     if tokenizer and not absolute(tokenizer).is_file():
         raise InputError(f"--tokenizer {tokenizer}: there is no such file: give the path of a tokenizer.json")
@@ -400,7 +409,7 @@ def export_hf(
     with atomic_directory(hf_dir) as half:
         try:
             save_hf(config, model, half, dtype, tokenizer=tokenizer)
-        except SafetensorError as error:  # what its writer makes of an OSError
+        except SafetensorError as error:  # its writer turns an OSError into this
             raise OSError(f"{hf_dir}: {error}") from None
         has_tokenizer = (half / "tokenizer.json").exists()
     if config.tokenizer == "bytes":

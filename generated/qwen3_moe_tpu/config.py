@@ -31,11 +31,11 @@ class Config:
     load_balance: float = 0.01  # weight of the load-balancing loss beside the mean cross-entropy; 0: none
 
     # parallel
-    mesh_expert: int = 1  # devices that share parameters and batch, each with experts of its own
-    mesh_data: int = 1  # groups of devices with a copy of the parameters each; in mesh_*, one -1 takes the devices left
-    mesh_fsdp: int = -1  # devices that share the parameters and the batch
-    mesh_tensor: int = 1  # devices that share the heads and the inner feed-forward
-    remat: str = "dots"  # what the forward pass keeps: names of REMAT, with commas between
+    mesh_expert: int = 1  # devices that shard parameters and batch, each with its own experts
+    mesh_data: int = 1  # replicas of the parameters; one of the mesh_* may be -1: it takes the devices left
+    mesh_fsdp: int = -1  # devices that shard the parameters and the batch
+    mesh_tensor: int = 1  # devices that shard the heads and the inner feed-forward
+    remat: str = "dots"  # what the forward pass keeps: comma-separated names of REMAT
 
     # data
     data: str = ""  # documents: a file, a folder or a pattern of files; "": this Python's own standard library
@@ -49,30 +49,30 @@ class Config:
     batch_size: int = 8  # sequences in one optimizer step, over all devices
 
     # train
-    logits_per_chunk: int = 536_870_912  # logits that a device computes at a time; where there are more, twice
-    # in which devices sum the gradients of matrices; bfloat16: half of the bytes, and each partial sum is rounded
+    logits_per_chunk: int = 536_870_912  # logits of a device at a time; if it has more, it computes them twice
+    # dtype in which devices sum gradients of matrices; bfloat16 halves the bytes and rounds each partial sum
     gradient_dtype: Literal["float32", "bfloat16"] = "float32"
     z_loss: float = 0.0  # weight of the squared log of the softmax's normalizer in the loss; 0: none
     seed: int = 0  # seed of the initial weights and of the data order
     steps: int = 1000  # optimizer steps of the whole run, over which the learning rate falls
-    accumulation: int = 1  # microbatches that a batch is cut into, one after the other, to save memory
+    accumulation: int = 1  # microbatches per batch, one after the other, to save memory
     learning_rate: float = 3e-4  # at its peak
     warmup_ratio: float = 0.01  # share of the steps over which the learning rate rises from 0 to its peak
     final_ratio: float = 0.1  # learning rate of the last step over its peak
     adam_b1: float = 0.9  # decay of the mean of the gradients
     adam_b2: float = 0.95  # decay of the mean of their squares
-    moments_dtype: Literal["float32", "bfloat16"] = "float32"  # of the mean of the gradients; bfloat16 saves memory
+    moments_dtype: Literal["float32", "bfloat16"] = "float32"  # of the gradients' mean; bfloat16 saves memory
     adam_epsilon: float = 1e-8  # added to the root of the mean square
-    weight_decay: float = 0.1  # times the learning rate: the share of a matrix taken off it in a step
-    max_gradient_norm: float = 1.0  # a longer gradient, over all parameters, is scaled to this length
-    max_skipped: int = 10  # steps in a row without finite gradients, which change nothing; one more ends the run
+    weight_decay: float = 0.1  # a step subtracts learning rate * weight_decay of each matrix
+    max_gradient_norm: float = 1.0  # clips the global norm of the gradients to this
+    max_skipped: int = 10  # steps in a row skipped for lack of finite gradients; one more ends the run
     eval_every: int = 100  # steps between evaluations on held-out data; the last step has one as well
     eval_batches: int = 8  # batches in an evaluation, the same ones each time
-    eval_first: bool = False  # whether to evaluate before the first step too, as is done with imported weights
+    eval_first: bool = False  # evaluates before the first step too, as it does with imported weights
     checkpoint_every: int = 100  # steps between checkpoints; the last step has one as well
 
     # checkpoint
-    # checkpoints, TensorBoard events and plot; a run continues from what is there; "": runs/DATE-TIME, new
+    # for checkpoints, TensorBoard events and plot; a run resumes from it; "": a new runs/DATE-TIME
     checkpoint_dir: str = ""
     keep_last: int = 3  # newest checkpoints that are kept
     keep_every: int = 0  # checkpoints at multiples of this many steps are kept for good; 0: none

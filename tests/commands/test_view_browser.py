@@ -5,6 +5,7 @@ It needs Debian's chromium and chromium-driver, or Chrome with its driver, on th
 
 from __future__ import annotations
 
+import os
 import re
 import shutil
 import subprocess
@@ -13,6 +14,7 @@ from pathlib import Path
 
 import pytest
 from conftest import Files, Workshop, weave_files
+from whole import whole_packages
 
 from generator.commands.diff import compare
 from generator.disk.built import MappedPackage, built_packages
@@ -105,16 +107,16 @@ def driver():
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory) -> Path:
-    """The site of the packages of this repository."""
+    """The site of the packages of this repository, whole."""
     made = tmp_path_factory.mktemp("view") / "site"
     command = [sys.executable, "-m", "generator", "view", "--out", str(made)]
-    subprocess.run(command, check=True, cwd=builtin_root())
+    subprocess.run(command, check=True, cwd=whole_packages(), env=os.environ | {"PYTHONPATH": str(builtin_root())})
     return made
 
 
 @pytest.fixture(scope="module")
 def packages() -> list[MappedPackage]:
-    return built_packages(Project.find(builtin_root()))
+    return built_packages(Project.find(whole_packages()))
 
 
 @pytest.fixture

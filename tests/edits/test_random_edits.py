@@ -43,7 +43,7 @@ def library() -> Library:
 @cache
 def woven(name: str) -> Package:
     combination = next(c for c in project().packages() if c.name == name)
-    return weave(*combination, library())
+    return weave(combination.architecture, combination.target, library())
 
 
 def packages() -> list[str]:

@@ -20,7 +20,7 @@ from generator.weaver import weave
 
 project = Project.find()
 for name in sys.argv[1:]:
-    package = weave(*next(kept for kept in project.packages() if kept.name == name), project.library())
+    package = weave(*name.rsplit("_", 1), project.library())
     woven = json.dumps([package.files, dump(package.origins), package.inputs])
     print(json.dumps([name, hashlib.sha256(woven.encode()).hexdigest()]))
 """

@@ -9,6 +9,8 @@ from flax import nnx
 
 from ..generate import next_token
 from ..model import Decoder
+from .processes import PACKAGE, run_python
+from .saved import save_two
 from .small import SMALL
 
 
@@ -20,3 +22,11 @@ def test_each_token_is_the_likeliest_or_drawn_of_the_likeliest():
     assert draw[:20] == [likeliest[0]] * 20
     assert 1 < len({*draw[20:]}) and {*draw[20:]} <= {*likeliest[:4].tolist()}
     assert jnp.ndim(next_token(model, text, 7, 0.0, 1, jax.random.key(0))) == 0
+
+
+def test_the_command_continues_a_prompt(tmp_path):
+    flags = "--checkpoint-dir", str(save_two(tmp_path)), "--prompt", "def ", "--max-tokens"
+    process = run_python("-m", f"{PACKAGE.name}.generate", *flags, "3")
+    assert process.returncode == 0 and process.stdout.startswith("def "), process.stderr
+    process = run_python("-m", f"{PACKAGE.name}.generate", *flags, "0")
+    assert process.returncode == 2 and "Traceback" not in process.stderr
