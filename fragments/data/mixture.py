@@ -1,7 +1,7 @@
-"""Mixtures: several sources of documents, each with a weight and with epochs of its own.
+"""Mixtures of several sources of documents, each with a weight and its own epochs.
 
-As "0.7:A,0.3:B". Every row has their documents by weight, to a hundredth of the smallest; an evaluation ends with the
-source that ends first.
+Written as "0.7:A,0.3:B". Every row has documents by weight, to a hundredth of the smallest; an evaluation ends
+when the first source ends.
 """
 
 import re
@@ -13,7 +13,7 @@ from generator.language.roles import InputError, fingerprint_source, open_pieces
 
 
 def split_mixture(data: str) -> list[tuple[float, str]]:
-    """The weight and the path of each source: of "0.7:A,0.3:B", or of a path alone."""
+    """Returns the weight and path of each source in "0.7:A,0.3:B", or of a single path."""
     parts = [part.partition(":") for part in re.split(r",(?=[^,:/]*:(?!//))", data)]
     try:
         found = [(float(weight), path) for weight, _, path in parts]

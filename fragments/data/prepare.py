@@ -41,8 +41,8 @@ last_opened = functools.lru_cache(maxsize=1)(open_files)  # shards of the same f
 
 
 def plan_shards(files: list[Path], sizes: list[int]) -> list[tuple[tuple[Path, ...], int, int]]:
-    """For each shard some files, and which part of their documents it has, of how many; about the same bytes each."""
-    # what a killed worker has to do again at most; a power of two, so that it stays where a file is repaired
+    """Returns (files, part, parts) of each shard, which holds one part of their documents; bytes are even."""
+    # bounds what a killed worker repeats; a power of two, so that it stays the same after a file is repaired
     goal = min(max(2 ** (max(sum(sizes) // 256, 1).bit_length() - 1), 2**20), 2**30)
     plan, group, total = [], [], 0
     for path, size in zip(files, sizes, strict=True):
@@ -55,7 +55,7 @@ def plan_shards(files: list[Path], sizes: list[int]) -> list[tuple[tuple[Path, .
 
 
 def end_with_parent() -> None:
-    """Leaves Ctrl-C to the parent of a worker, and ends the worker where its parent is killed."""
+    """Leaves Ctrl-C to the parent of a worker, and ends the worker if its parent is killed."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     threading.Thread(target=lambda: (multiprocessing.parent_process().join(), os._exit(1)), daemon=True).start()
 
@@ -63,10 +63,10 @@ def end_with_parent() -> None:
 def write_shard(
     path: Path, files: tuple[Path, ...], part: int, parts: int, field: str, name: str, special: bool
 ) -> tuple[int, int, collections.Counter[str]]:
-    """Writes the tokens of documents to a file, which gets its name when it is whole.
+    """Writes the tokens of documents to a file, which gets its name once it is complete.
 
-    Returns how many documents it has, how many rows its files leave out (told for the first part of them), and in how
-    many of its documents there is the text of a special token, by its name.
+    Returns the number of its documents, of rows that its files leave out (counted for their first part only),
+    and, by special token, of its documents that hold the text of that token.
     """
     (documents, left_out), tokenizer = last_opened(files, field), load_tokenizer(name, special)
     dtype, names, found = token_type(tokenizer), special_texts(tokenizer), collections.Counter[str]()
@@ -78,7 +78,7 @@ def write_shard(
                 found.update(set(names.findall(text)))
                 writer.write(encode_document(tokenizer, text).astype(dtype).tobytes())
         half.rename(path)
-    except RuntimeError as error:  # what ArrayRecord makes of an OSError
+    except RuntimeError as error:  # ArrayRecord turns an OSError into this
         raise OSError(f"{path}: {error}") from None
     finally:
         half.unlink(missing_ok=True)
@@ -86,18 +86,18 @@ def write_shard(
 
 
 def name_shard(files: list[tuple[str, int, int]], part: int, parts: int) -> str:
-    """A name by all that a shard is of: path, size and time of change of its files, and which part of them."""
+    """Names a shard by a hash of its files (path, size, modification time) and of its part of them."""
     return f"tokens-{hashlib.blake2b(repr((files, part, parts)).encode(), digest_size=8).hexdigest()}"
 
 
 def remove_halves(folder: Path) -> None:
-    """Removes what workers had not finished when they ended."""
+    """Removes files that workers did not finish."""
     for half in folder.glob("*.half-*"):
         half.unlink(missing_ok=True)
 
 
 def count_records(path: Path) -> int | None:
-    """None where there is no whole file."""
+    """Counts the records of a file; None if it is missing or incomplete."""
     reader = ArrayRecordReader(str(path))
     return reader.num_records() if reader.ok() else None
 
@@ -110,15 +110,15 @@ def prepare(
     text_field: str = "text",
     workers: int = os.cpu_count() or 1,
 ) -> None:
-    """Tokenises documents into a new folder, for --data of train. Started again, it goes on where it ended.
+    """Tokenises documents into a new folder, for --data of train. When started again, it resumes.
 
     Args:
-        source: File, folder or pattern of text, JSONL, JSON, CSV, Parquet, Arrow or ArrayRecord, compressed or not.
+        source: File, folder or pattern: text, JSONL, JSON, CSV, Parquet, Arrow, ArrayRecord; may be compressed.
         out: Folder for the tokens.
         tokenizer: Path of a tokenizer.json, or bytes; train needs the same one.
-        special_tokens: Whether <|im_end|> and the like in documents are tokens, and not text; train needs the same.
+        special_tokens: Whether <|im_end|> and the like in documents are tokens, not text; train needs the same.
         text_field: Field or column that holds the text, in JSONL, JSON, CSV, Parquet and Arrow.
-        workers: Processes that work at the same time.
+        workers: Number of parallel processes.
     """
     if "://" in out or workers < 1:
         raise InputError(f"{out} --workers {workers}: must be a folder on a disk, and at least one worker")
@@ -134,7 +134,7 @@ def prepare(
     there = read_description(out)
     if not there and folder.exists() and any(folder.iterdir()):
         raise InputError(f"{out}: already exists: give a new folder")
-    # what is not whole goes on where files were repaired
+    # an incomplete folder may resume after files were repaired
     if there and (there | wanted != there or (there["shards"] and there["shards"].keys() != set(names))):
         raise InputError(f"{out}: was prepared from other files, or for another tokenizer: give a new folder")
 
@@ -174,10 +174,10 @@ def prepare(
     tokens = open_prepared(str(folder), counts, token_type(load_tokenizer(tokenizer, special_tokens)))
     if not any(len(tokens[i]) > 1 for i in range(len(tokens))):
         raise InputError(f"{source}: holds no documents of two tokens or more: give another source")
-    if stats != {file: (file.stat().st_size, file.stat().st_mtime_ns) for file in files}:  # workers read it anew
+    if stats != {file: (file.stat().st_size, file.stat().st_mtime_ns) for file in files}:  # workers reread it
         raise InputError(f"{source}: has changed since this began: start again, which writes anew what has changed")
     describe(counts)
-    for old in {*folder.glob("tokens-*")} - {folder / name for name in names}:  # of files before they were repaired
+    for old in {*folder.glob("tokens-*")} - {folder / name for name in names}:  # of files since repaired
         old.unlink()
     warn_of_special_tokens(source, f"{sum(counts.values()):,}", special)
     if left_out:

@@ -21,7 +21,7 @@ def token_type(tokenizer: ByteTokenizer | FileTokenizer) -> str:
 
 
 def read_description(data: str) -> dict[str, Any] | None:
-    """Of a folder of prepared data: its source, its tokenizer, and once it is whole its files and their documents."""
+    """Reads prepared.json: source, tokenizer and, once complete, documents by file. None if there is none."""
     path = Path(os.path.expanduser(data)) / "prepared.json"
     if not path.is_file():
         return None
@@ -41,7 +41,7 @@ def open_shard(path: Path, count: int) -> ArrayRecordReader:
 
 
 def open_prepared(data: str, shards: dict[str, int], dtype: str) -> grain.MapDataset:
-    """The tokens of each document, int32 [n]; a file is opened where the first of its documents is read."""
+    """Returns the tokens of each document, int32 [n]; opens a file when it is first read."""
     folder = Path(os.path.expanduser(data))
     missing = sorted(shards.keys() - set(os.listdir(folder)))
     if missing or not shards:
@@ -58,7 +58,7 @@ def open_prepared(data: str, shards: dict[str, int], dtype: str) -> grain.MapDat
         at = int(i - ends[number]) + counts[number]
         reader = open_shard(folder / names[number], counts[number])
         try:
-            # a range, where Grain's source asks for a list of one, which takes longer the more records a file has
+            # a range: Grain's source asks for a list of one, which is slower the more records a file has
             (record,) = reader.read(at, at + 1)
         except RuntimeError as error:
             problem = f"{folder / names[number]}: {error}: remove it, and start `data prepare` again"

@@ -24,19 +24,19 @@ def identity(tokenizer: ByteTokenizer | FileTokenizer) -> dict[str, Any]:
 
 
 def special_texts(tokenizer: ByteTokenizer | FileTokenizer) -> re.Pattern[str]:
-    """Find special tokens which stay text in documents."""
+    """Returns a pattern of the special tokens that stay text in documents."""
     names = () if tokenizer.parses_special or tokenizer.digest == "bytes" else tokenizer.special.values()
     return re.compile("|".join(map(re.escape, names)) or "(?!)")
 
 
 def count_special(tokenizer: ByteTokenizer | FileTokenizer, documents: Sequence[str]) -> collections.Counter[str]:
-    """Count the documents which hold the text of a special token, of the first 100."""
+    """Counts, by special token, how many of the first 100 documents hold its text."""
     texts, names = (documents[i] for i in range(min(len(documents), 100))), special_texts(tokenizer)
     return collections.Counter(name for text in texts for name in set(names.findall(text)))
 
 
 def warn_of_special_tokens(data: str, which: str, found: collections.Counter[str]) -> None:
-    """Say how many of which documents hold the text of special tokens, which was likely meant as tokens."""
+    """Warns of documents that hold the text of special tokens, which was likely meant as tokens."""
     if found:
         most = ", ".join(f"{name} in {count}" for name, count in found.most_common(3))
         problem = f"of {which} documents: {most}; there they are text: --special-tokens makes them tokens"
@@ -44,21 +44,21 @@ def warn_of_special_tokens(data: str, which: str, found: collections.Counter[str
 
 
 def open_tokens(data: str, tokenizer: ByteTokenizer | FileTokenizer, field: str = "text") -> grain.MapDataset:
-    """The tokens of each document of a source, after what the tokenizer begins a text with, and eos: int32 [n]."""
+    """Returns the tokens of each document of a source, int32 [n], with the tokenizer's prefix and eos."""
     with point("open_tokens.documents", data, tokenizer, field):
         tokens = open_documents(data, field).map(lambda text: encode_document(tokenizer, text))
     return tokens
 
 
 def fingerprint_source(path: str) -> Any:
-    """The same for the same source, wherever it is: names and sizes of its files."""
+    """Returns names and sizes of a source's files, which stay the same when it is moved."""
     with point("fingerprint_source.files", path):
         found = [[file.name, file.stat().st_size] for file in find_files(path)]
     return found
 
 
 def fingerprint(data: str) -> list[Any]:
-    """The same for the same data."""
+    """Returns the fingerprints of all sources of the data."""
     with point("fingerprint.sources", data):
         sources = [fingerprint_source(data)]
     return sources

@@ -17,12 +17,12 @@ from generator.language.roles import InputError, open_by_format, open_file
 
 
 class Config:
-    data: str = ""  # documents: a file, a folder or a pattern of files; "": this Python's own standard library
-    text_field: str = "text"  # field or column that holds the text, where a file has any
+    data: str = ""  # documents: a file, a folder or a pattern of files; "": Python's standard library
+    text_field: str = "text"  # field or column of the text, in files that have any
 
 
 def find_files(data: str) -> list[Path]:
-    """A file, the files below a folder but hidden ones, or a pattern's; for "", this Python's own library; sorted."""
+    """Returns the sorted files of a path, pattern or folder, except hidden ones; for "", Python's library."""
     if "://" in data:
         raise InputError(f"data {data}: is on no disk: copy it to one, or mount the bucket (gcsfuse, mountpoint-s3)")
     path = Path(os.path.expanduser(data)) if data else Path(sysconfig.get_path("stdlib"))
@@ -45,10 +45,10 @@ def find_files(data: str) -> list[Path]:
 
 
 def open_files(files: Sequence[Path], field: str) -> tuple[grain.MapDataset, int]:
-    """The documents of all files, numbered in the order of the files; and how many rows are left out as null."""
+    """Returns the documents of all files, in the order of the files, and how many null rows are left out."""
     open_file.cache_clear()
     point("open_files.start")
-    with contextlib.suppress(ValueError):  # what was unpacked stays open
+    with contextlib.suppress(ValueError):  # unpacked files stay open
         most = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
         resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
     opened = [open_by_format(path, field) for path in files]

@@ -43,7 +43,7 @@ COMPRESSED = {".gz": gzip.open, ".bz2": bz2.open, ".xz": lzma.open, ".zst": open
 
 
 def unpack(path: Path) -> OpenFile | None:
-    """A temporary file without a name that a compressed file is unpacked to; None for any other."""
+    """Unpacks a compressed file to an unnamed temporary file; returns None for any other."""
     open_compressed = COMPRESSED.get(path.suffix.lower())
     if open_compressed is None:
         return None
@@ -53,13 +53,13 @@ def unpack(path: Path) -> OpenFile | None:
             to.flush()
             return OpenFile(os.dup(to.fileno()))
     except (EOFError, OSError, lzma.LZMAError, zlib.error) as error:
-        if isinstance(error, OSError) and error.errno:  # no room in the temporary folder, say
+        if isinstance(error, OSError) and error.errno:  # such as no room in the temporary folder
             raise
         raise InputError(f"{path}: cannot be unpacked: {error}: fetch it again, or leave it out") from None
 
 
 def open_json(content: Content, field: str) -> Documents:
-    """A list of objects, or of strings, which is kept in memory; anything else is read as JSONL."""
+    """Reads a list of objects or strings, which stays in memory; reads anything else as JSONL."""
     if not content.read(0, min(content.size, 4096)).removeprefix(b"\xef\xbb\xbf").lstrip().startswith(b"["):
         return open_jsonl(content, field)
     try:
@@ -77,7 +77,7 @@ def check_column(names: list[str], field: str) -> None:
 
 
 def open_csv(content: Content, field: str, delimiter: str = ",") -> Documents:
-    """Reads the file once to find its rows, of which the first one names the columns."""
+    """Reads the file once to find its rows; the first one names the columns."""
     csv.field_size_limit(2**31 - 1)
     end = 0
 
@@ -113,12 +113,12 @@ def open_csv(content: Content, field: str, delimiter: str = ",") -> Documents:
 
 @functools.lru_cache(maxsize=16)
 def read_row_group(path: Path, group: int, field: str) -> Sequence:
-    """The texts of a row group of Parquet, of which the last few are kept in memory."""
+    """Returns the texts of a row group of Parquet; the last few groups stay in memory."""
     with import_pyarrow(path).parquet.ParquetFile(path) as file:
         return file.read_row_group(group, columns=[field])[field].drop_null()
 
 
-READING = threading.Lock()  # so that threads do not read one row group several times
+READING = threading.Lock()  # keeps threads from reading a row group several times
 
 
 def open_parquet(content: Content, field: str) -> Documents:
@@ -153,7 +153,7 @@ def open_parquet(content: Content, field: str) -> Documents:
 
 
 def open_arrow(content: Content, field: str) -> Documents:
-    """A file or a stream of record batches, as `save_to_disk` of datasets writes; it is mapped into memory."""
+    """Maps a file or stream of record batches into memory, as `save_to_disk` of datasets writes."""
     path, pyarrow = content.path, import_pyarrow(content.path)
     try:
         is_file = content.read(0, min(content.size, 6)) == b"ARROW1"
@@ -161,7 +161,7 @@ def open_arrow(content: Content, field: str) -> Documents:
         table = open_batches(pyarrow.memory_map(str(path))).read_all()
         check_column(table.column_names, field)
         column = table.column(field)
-        column.validate(full=True)  # offsets of a damaged file would end the process
+        column.validate(full=True)  # bad offsets in a damaged file would end the process
     except (pyarrow.ArrowException, ValueError, OSError) as error:
         problem = f"{path}: must be Arrow with a column {field}: {error}"
         raise InputError(f"{problem}: fix it, leave it out, or give another --text-field") from None
@@ -179,7 +179,7 @@ def open_array_record(content: Content, field: str) -> Documents:
 
 
 def files_of_rows(files: list[Path]) -> list[Path]:
-    """Leaves out what `save_to_disk` of datasets writes beside the rows, and what it keeps of other datasets."""
+    """Drops files that `save_to_disk` of datasets writes beside the rows, and leftovers of other datasets."""
     abouts, rows = [], {}  # folder -> names of its files
     for file in (file for file in files if file.name in ("dataset_dict.json", "state.json")):
         try:
@@ -192,7 +192,7 @@ def files_of_rows(files: list[Path]) -> list[Path]:
             if parts := found.get("_data_files"):
                 rows[file.parent] = {part["filename"] for part in parts}
         except (ValueError, TypeError, KeyError, AttributeError):
-            continue  # of another program: a document, or an error as of any other
+            continue  # another program's: read like any other file
     return [file for file in files if file not in abouts and file.name in rows.get(file.parent, {file.name})]
 
 

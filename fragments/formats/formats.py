@@ -28,7 +28,7 @@ class Documents(NamedTuple):
 
 
 class OpenFile(io.FileIO):
-    __del__ = io.FileIO.close  # when it has left the cache, and nobody holds it
+    __del__ = io.FileIO.close  # once it has left the cache and is unreferenced
 
 
 open_file = functools.lru_cache(maxsize=256)(OpenFile)
@@ -48,7 +48,7 @@ class Content:
         return file
 
     def read(self, start: int, stop: int) -> bytes:
-        held = self.opened()  # as another thread may drive it out of the cache
+        held = self.opened()  # as another thread may evict it from the cache
         content = os.pread(held.fileno(), stop - start, start)
         if len(content) < stop - start:
             raise InputError(
@@ -64,7 +64,7 @@ class Content:
 
 
 def as_text(value: object, source: str) -> str:
-    """A document from what its file holds: a string, or UTF-8. `source` says in an error where it is from."""
+    """Returns a document as a str, from a str or UTF-8 bytes; errors name its `source`."""
     try:
         value = value.decode() if isinstance(value, bytes) else value
     except UnicodeDecodeError as error:
@@ -83,14 +83,14 @@ def open_text(content: Content, field: str) -> Documents:
     bounds = {0, size}
     for offset in (size * i // count for i in range(1, count)):
         window = content.read(offset, min(size, offset + 4096))
-        characters = (i for i, byte in enumerate(window) if byte & 0xC0 != 0x80)  # where a character of UTF-8 begins
+        characters = (i for i, byte in enumerate(window) if byte & 0xC0 != 0x80)  # starts of UTF-8 characters
         bounds.add(offset + (window.find(b"\n") + 1 or next(characters, 0)))
     pieces = list(itertools.pairwise(sorted(bounds)))
     return Documents(len(pieces), lambda i: as_text(content.read(*pieces[i]), f"{path} from byte {pieces[i][0]}"))
 
 
 def open_jsonl(content: Content, field: str) -> Documents:
-    """Reads the file once to find its lines; leaves blank ones out."""
+    """Reads the file once to find its lines; skips blank ones."""
 
     def get(line: bytes, source: str) -> Any:
         try:
@@ -118,7 +118,7 @@ def open_jsonl(content: Content, field: str) -> Documents:
 
 
 def open_by_format(path: Path, field: str) -> Documents:
-    """The documents of a file, by its suffix: lines of JSONL, or text."""
+    """Opens the documents of a file by its suffix: lines of JSONL, or text."""
     content = Content(path)
     open_format, suffix = open_text, path.suffix.lower()
     if suffix in (".jsonl", ".ndjson"):

@@ -1,4 +1,4 @@
-"""Experts in all layers of a model type whose first layers may be dense: their width is said, and no layer has it."""
+"""Experts in all layers of a model type that can have dense ones: config.json has a width that none uses."""
 
 from generator.language import excludes, splice
 

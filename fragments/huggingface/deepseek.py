@@ -1,4 +1,4 @@
-"""Settings of DeepSeek's config.json that are said by its released files, or only by the code that reads them."""
+"""DeepSeek's settings, from its released config.json files or only from the code that reads them."""
 
 from generator.language import setting, splice
 
@@ -9,7 +9,7 @@ def _(hf):
     hf.setdefault("scoring_func", "sigmoid")
     hf.setdefault("topk_method", "noaux_tc")
     hf.setdefault("moe_layer_freq", 1)
-    for name in "ep_size", "seq_aux", "aux_loss_alpha":  # of how its authors trained
+    for name in "ep_size", "seq_aux", "aux_loss_alpha":  # how its authors trained
         hf.pop(name, None)
 
 

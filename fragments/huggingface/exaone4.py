@@ -1,4 +1,4 @@
-"""The pattern of EXAONE's layers in config.json: a number or letters, and beside it a list that says it all."""
+"""EXAONE's layer pattern in config.json: a number or letters, beside the complete list layer_types."""
 
 from generator.language import setting, splice
 

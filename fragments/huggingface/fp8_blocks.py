@@ -1,4 +1,4 @@
-"""Matrices that are published in fp8, dequantized as they are read: each block of 128 x 128 numbers has a scale.
+"""Matrices published in fp8, dequantized when read: each block of 128 x 128 numbers has a scale.
 
 Source: DeepSeek-AI 2024, arXiv 2412.19437, section 3.3.2.
 """
@@ -16,7 +16,7 @@ FP8_BLOCK = 128  # rows and columns
 
 
 class Fp8Tensor:
-    """A tensor in fp8 of a safetensors file, which safetensors does not read into NumPy."""
+    """An fp8 tensor of a safetensors file, which safetensors does not read into NumPy."""
 
     def __init__(self, path: Path, name: str):
         with path.open("rb") as file:
@@ -35,7 +35,7 @@ class Fp8Tensor:
 
 
 class Fp8Blocks:
-    """A matrix in fp8, times the scales of its blocks; those at its ends may be smaller."""
+    """An fp8 matrix times the scales of its blocks; blocks at its edges may be smaller."""
 
     def __init__(self, matrix: Fp8Tensor, scales: Any):
         self.matrix, self.scales = matrix, scales
@@ -56,7 +56,7 @@ class Fp8Blocks:
 def _(hf):
     blocks = {"quant_method": "fp8", "fmt": "e4m3", "weight_block_size": [FP8_BLOCK, FP8_BLOCK]}
     if blocks.items() <= hf.get("quantization_config", {}).items():
-        del hf["quantization_config"]  # undone as they are read
+        del hf["quantization_config"]  # dequantized when read
 
 
 @splice("hf.found")

@@ -1,4 +1,4 @@
-"""The types of the layers in config.json, where all attend in full."""
+"""Layer types in config.json when all layers have full attention."""
 
 from generator.language import splice
 

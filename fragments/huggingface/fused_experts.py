@@ -1,4 +1,4 @@
-"""All experts of a layer in one tensor of a checkpoint, each with its gate and its up beside each other."""
+"""All experts of a layer in one tensor of a checkpoint, each with its gate and up concatenated."""
 
 import numpy as np
 
@@ -9,7 +9,7 @@ requires("joined")
 
 
 class JoinedLast:
-    """Views of parameters that are joined along their last axis: those of `Joined` with that axis in front."""
+    """Joins views of parameters along their last axis: a `Joined` with that axis moved to the front."""
 
     def __init__(self, *views: np.ndarray):
         self.joined = Joined(*(np.moveaxis(view, -1, 0) for view in views))

@@ -1,4 +1,4 @@
-"""Names of GPT-2 in checkpoints and config.json; its products keep their weights as [inputs, outputs]."""
+"""Names of GPT-2 in checkpoints and config.json; its kernels are stored as [inputs, outputs]."""
 
 from generator.language import splice
 
@@ -31,7 +31,7 @@ def _():
 
 @splice("hf.opened")
 def _(tensors):
-    whole = ("transformer.", "lm_head.")  # the released files hold the model without its head, and no prefix
+    whole = ("transformer.", "lm_head.")  # released files lack the head and the prefix
     tensors = {name if name.startswith(whole) else f"transformer.{name}": x for name, x in tensors.items()}
 
 

@@ -17,7 +17,7 @@ def _(hf):
     yarn = {"rope_type": "yarn", "factor": 32.0, "truncate": False, "original_max_position_embeddings": 4096}
     hf = {"attention_bias": True, "head_dim": 64, "num_key_value_heads": 8, "rope_theta": 150_000.0} | hf
     hf = {"rope_parameters": yarn, "swiglu_alpha": 1.702, "swiglu_limit": 7.0} | hf
-    for name in "experts_per_token", "initial_context_length":  # which other settings say as well
+    for name in "experts_per_token", "initial_context_length":  # which repeat other settings
         hf.pop(name, None)
 
 

@@ -1,4 +1,4 @@
-"""Tensors of a checkpoint that hold two parameters, whose numbers alternate along their last axis."""
+"""Tensors of a checkpoint that hold two parameters, interleaved along the last axis."""
 
 import numpy as np
 
@@ -8,7 +8,7 @@ excludes("joined")
 
 
 class Interleaved:
-    """Views of two parameters that are one tensor in a checkpoint; what is assigned to it is in the parameters."""
+    """Views of two parameters that are one tensor in a checkpoint; assigning to it writes the parameters."""
 
     def __init__(self, even: np.ndarray, odd: np.ndarray):
         self.even, self.odd = even, odd

@@ -1,4 +1,4 @@
-"""Tensors of a checkpoint that hold several parameters, joined along their first axis."""
+"""Tensors of a checkpoint that hold several parameters, concatenated along the first axis."""
 
 import numpy as np
 
@@ -6,7 +6,7 @@ from generator.language import point, splice
 
 
 class Joined:
-    """Views of parameters that are one tensor in a checkpoint; what is assigned to it is in the parameters."""
+    """Views of parameters that are one tensor in a checkpoint; assigning to it writes the parameters."""
 
     def __init__(self, *views: np.ndarray):
         self.views = views

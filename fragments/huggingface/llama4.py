@@ -1,10 +1,10 @@
-"""The layers of Llama 4 that rotate and attend in chunks, and what else its config.json may have off."""
+"""Llama 4's layers with rotation and chunked attention, and features that its config.json can turn off."""
 
 from generator.language import layers, point, splice
 
 
 def attention_types(rotated: list[int]) -> list[str]:
-    """The type of each layer, by whether it rotates its queries and keys."""
+    """Returns the type of each layer, by whether it rotates queries and keys."""
     return ["chunked_attention" if rotates else "full_attention" for rotates in rotated]
 
 
@@ -21,7 +21,7 @@ def _(hf):
 
 @splice("hf.sizes")
 def _():
-    yield "intermediate_size_mlp", "mlp_width"  # there even if all layers have experts
+    yield "intermediate_size_mlp", "mlp_width"  # present even if all layers have experts
 
 
 @splice("hf.structure")

@@ -1,4 +1,4 @@
-"""The layers of Llama 4 that have experts, in its config.json."""
+"""Llama 4's layers with experts, in config.json."""
 
 from generator.language import layers, splice
 

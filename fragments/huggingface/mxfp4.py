@@ -1,4 +1,4 @@
-"""Experts that are published in MXFP4, dequantized as they are read: blocks of 32 numbers of 4 bits, and their scales.
+"""Experts published in MXFP4, dequantized when read: blocks of 32 4-bit numbers, and their scales.
 
 Source: Open Compute Project 2023, OCP Microscaling Formats Specification 1.0, section 5.
 """
@@ -13,7 +13,7 @@ MXFP4_VALUES = (0.0, 0.5, 1.0, 1.5, 2.0, 3.0, 4.0, 6.0)  # by the lower three bi
 
 
 class Mxfp4:
-    """A tensor [..., B * 32, R], read from bytes of a checkpoint: blocks [..., R, B, 16] and scales [..., R, B]."""
+    """A tensor [..., B * 32, R], read from bytes: blocks [..., R, B, 16] and scales [..., R, B]."""
 
     def __init__(self, blocks: Any, scales: Any):
         self.blocks, self.scales = blocks, scales
@@ -28,7 +28,7 @@ class Mxfp4:
     def __getitem__(self, everything) -> np.ndarray:
         blocks, scales = self.blocks[...], self.scales[...].astype(np.int32)
         values = np.array([*MXFP4_VALUES, *(-value for value in MXFP4_VALUES)], np.float32)
-        numbers = np.empty((*blocks.shape, 2), np.float32)  # [..., R, B, 16, 2]: the lower half of each byte is first
+        numbers = np.empty((*blocks.shape, 2), np.float32)  # [..., R, B, 16, 2]: low half of a byte first
         numbers[..., 0], numbers[..., 1] = values[blocks & 15], values[blocks >> 4]
         np.ldexp(numbers, scales[..., None, None] - 127, out=numbers)
         return np.swapaxes(numbers.reshape(*blocks.shape[:-2], -1), -1, -2)
@@ -37,7 +37,7 @@ class Mxfp4:
 @splice("hf.complete")
 def _(hf):
     if hf.get("quantization_config", {}).get("quant_method") == "mxfp4":
-        del hf["quantization_config"]  # undone as they are read
+        del hf["quantization_config"]  # dequantized when read
 
 
 @splice("hf.opened")

@@ -1,4 +1,4 @@
-"""The layers without rotation in config.json: those that it lists, or else every so many-th.
+"""Layers without rotation in config.json: those that it lists, or else one per interval.
 
 Source: Yang et al. 2025, arXiv 2501.18795, section 3.
 """
@@ -7,7 +7,7 @@ from generator.language import layers, setting, splice
 
 
 def rotated_layers(layers: int, interval: int) -> list[int]:
-    """For each layer, whether it rotates its queries and keys: all but every so many-th."""
+    """Returns for each layer whether it rotates queries and keys: all except one per interval."""
     return [int(number % interval != 0) for number in range(1, layers + 1)]
 
 

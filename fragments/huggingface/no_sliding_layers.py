@@ -1,4 +1,4 @@
-"""The types of layers in config.json, where all attend in full although there is a window."""
+"""Layer types in config.json when all layers have full attention despite a window."""
 
 from generator.language import excludes, splice
 

@@ -1,4 +1,4 @@
-"""Experts as the config.json of Qwen says them: in every so many-th layer, but for some that it lists."""
+"""Experts in Qwen's config.json: in one layer per decoder_sparse_step, except in those of mlp_only_layers."""
 
 from generator.language import layers, setting, splice
 

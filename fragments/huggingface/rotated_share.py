@@ -1,4 +1,4 @@
-"""The share of each head that is rotated: 1 where config.json leaves it out."""
+"""The share of each head that is rotated: 1 if config.json leaves it out."""
 
 from generator.language import requires, splice
 

@@ -1,4 +1,4 @@
-"""The types of layers in config.json, where some attend to a window."""
+"""Layer types in config.json when some layers have a sliding window."""
 
 from generator.language import layers, splice
 

@@ -1,4 +1,4 @@
-"""Whether the weights of the chosen experts sum to one, as config.json says it."""
+"""Whether the weights of the chosen experts sum to one, by config.json."""
 
 from generator.language import point, splice
 

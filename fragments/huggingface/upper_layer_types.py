@@ -1,4 +1,4 @@
-"""Layers in config.json of which the lower ones attend in full, the upper ones through a window.
+"""Layer types in config.json: full attention in the lower layers, a sliding window in the upper ones.
 
 Source: Yang et al. 2024, arXiv 2407.10671, section 2.2.1 (its models were released with the window off).
 """

@@ -1,4 +1,4 @@
-"""Rotation of whole heads, where the model type can rotate a part of them too."""
+"""Rotation of whole heads, in a model type that can also rotate a part of them."""
 
 from generator.language import excludes, splice
 

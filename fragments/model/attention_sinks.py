@@ -54,7 +54,7 @@ def local_sinks(sinks: Array, heads: int) -> Array:
 @splice("attend_splash.run", optional=True)
 def _(kernel, q, k, v, segment_ids, context, sinks):
     segments = splash.SegmentIds(segment_ids, segment_ids)
-    own = jnp.broadcast_to(local_sinks(sinks, q.shape[1]), q.shape[:2])  # [B, N]: sums gradients of rows in fp32
+    own = jnp.broadcast_to(local_sinks(sinks, q.shape[1]), q.shape[:2])  # [B, N]: sums row gradients in fp32
     context = jax.vmap(kernel)(q, k, v, segments, own.astype(q.dtype))
 
 

@@ -1,4 +1,4 @@
-"""Attention temperature: queries grow with their position, so that the softmax over more keys is no flatter.
+"""Attention temperature: queries grow with their position, so that the softmax stays sharp over more keys.
 
 Source: Nakanishi 2025, arXiv 2501.19399; in steps from a floor on, as in the released code of Llama 4.
 """

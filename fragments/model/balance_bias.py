@@ -1,4 +1,4 @@
-"""Auxiliary-loss-free load balancing: a bias for each expert, which affects the choice of experts alone.
+"""Auxiliary-loss-free load balancing: a bias for each expert, which affects only the choice of experts.
 
 Source: Wang et al. 2024, arXiv 2408.15664; DeepSeek-AI 2024, arXiv 2412.19437, section 2.1.2.
 """
@@ -13,7 +13,7 @@ from generator.language import point, splice
 
 @splice("MixtureOfExperts.parameters")
 def _(self, config):
-    # affects the choice alone: its gradient is zero, and the optimizer leaves it as it is
+    # affects only the choice: its gradient is zero, so the optimizer does not change it
     self.balance_bias = nnx.Param(jnp.zeros(config.experts), axes=(None,))
 
 

@@ -11,7 +11,7 @@ from generator.language.roles import Attention, Config, FeedForward, Norm, shard
 
 
 class Block(nnx.Module):
-    """Adds attention, then the feed-forward to the residual stream, each of its normed input."""
+    """Adds attention, then the feed-forward, to the residual stream; each takes a normed input."""
 
     def __init__(self, config: Config, rngs: nnx.Rngs):
         self.attention_norm = Norm(config.width, config.norm_epsilon)

@@ -37,7 +37,7 @@ def window_layers(config: Config) -> np.ndarray:
 
 
 def window_size(config: Config) -> int:
-    """Returns how many tokens a token can see in a chunked layer, with itself."""
+    """Returns how many tokens a token can see in a chunked layer, including itself."""
     return config.chunk_size
 
 
@@ -67,7 +67,7 @@ def _(add_block, sums, blocks, before, n, pages, total, context, chunk):
     if setting("read_to_the_end"):
         proceed()
     else:
-        oldest = jnp.min(before, where=before >= 0, initial=UNSEEN) // chunk * chunk  # first place that any token sees
+        oldest = jnp.min(before, where=before >= 0, initial=UNSEEN) // chunk * chunk  # first place in sight
         total, context = jax.lax.fori_loop(oldest // (n * pages.key.shape[2]), blocks, add_block, sums)[1:]
 
 

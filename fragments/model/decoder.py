@@ -16,7 +16,7 @@ class Config:
     width: int  # size of the residual stream
     layers: int  # number of blocks
     context_length: int = 4096  # longest sequence the model supports, in tokens
-    dtype: Literal["float32", "bfloat16"] = setting("dtype")  # of the computation; parameters are always float32
+    dtype: Literal["float32", "bfloat16"] = setting("dtype")  # of computation; parameters are always float32
 
 
 class Decoder(nnx.Module):

@@ -1,4 +1,4 @@
-"""Dense layers beside layers with a shared expert, whose feed-forward has another width."""
+"""Dense layers in a model with shared experts, whose feed-forward has another width."""
 
 from generator.language import layers, requires, splice
 

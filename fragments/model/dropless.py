@@ -1,4 +1,4 @@
-"""Dropless mixture of experts: pairs of tokens and experts are sorted by expert, and each expert takes all of its own.
+"""Dropless mixture of experts: token-expert pairs are sorted by expert, and each expert takes all of its own.
 
 Source: Gale et al. 2022, arXiv 2211.15841, with grouped products.
 """
@@ -14,7 +14,7 @@ requires("experts")
 
 
 def dispatch(experts: Experts, x: Array, weights: Array, chosen: Array) -> Array:
-    """Computes `apply_experts` for the tokens of one device: its partial sum over the inner width, [1, B, T, D]."""
+    """Computes `apply_experts` on one device's tokens: a partial sum over the inner width, [1, B, T, D]."""
     B, T, D = x.shape
     pairs = jnp.argsort(chosen, axis=None)  # pairs of a token and an expert, sorted by expert
     with point("dispatch.rows", x, weights, pairs, D):
@@ -28,7 +28,7 @@ def dispatch(experts: Experts, x: Array, weights: Array, chosen: Array) -> Array
 
 
 def gather_and_dispatch(experts: Experts, x: Array, weights: Array, chosen: Array) -> Array:
-    """Gathers the experts, of which each device holds a part, and dispatches to them."""
+    """Gathers the experts from all devices and dispatches to them."""
     return dispatch(gather(experts, ("expert", "expert_embed"), x.dtype), x, weights, chosen)
 
 
@@ -46,11 +46,11 @@ def sizes(experts, chosen) -> Array:
 @splice("ExpertLinear.product", optional=True)
 def _(x, kernel, y, sizes):
     with point("ExpertLinear.grouped", x, kernel, sizes):
-        y = jax.lax.ragged_dot(x, kernel, sizes)  # x [R, I]: the first sizes[0] rows are for expert 0, and so on
+        y = jax.lax.ragged_dot(x, kernel, sizes)  # x [R, I]: the first sizes[0] rows are for expert 0, etc.
 
 
 def of_rows(values: Array, x: Array, sizes: Array = threaded()) -> Array:
-    """Returns for each row of x [R, ...] its expert's entry of values [E, ...], 0 for rows without one: [R, ...]."""
+    """Returns the entry of values [E, ...] of each row's expert, 0 for rows of x without one: [R, ...]."""
     sizes = jnp.append(sizes, len(x) - sizes.sum())
     expert = jnp.repeat(jnp.arange(len(sizes)), sizes, total_repeat_length=len(x))
     return values.at[expert].get(mode="fill", fill_value=0)

@@ -24,7 +24,7 @@ class Embedding(nnx.Module):
 
     def __call__(self, tokens: Array, dtype: str) -> Array:
         """Looks up tokens [B, T]: [B, T, D]."""
-        x = self.table[tokens].astype(dtype)  # cast after the lookup, so that the table's gradient is summed in fp32
+        x = self.table[tokens].astype(dtype)  # cast after the lookup: the table's gradient is summed in fp32
         point("Embedding.vectors", x)
         return x
 
@@ -78,6 +78,6 @@ def _():
 def _(tensors, hf_dir):
     with point("load_hf.tied", tensors, hf_dir):
         table = {parameter: name for parameter, name, _ in hf_tensors()}["embedding.table"]
-        head = tensors.pop("lm_head.weight", None)  # a copy, in some files
+        head = tensors.pop("lm_head.weight", None)  # some files hold a copy
         if head and table in tensors and not np.array_equal(head[...], tensors[table][...]):
             raise InputError(f"{hf_dir}: lm_head.weight is not {table}, though config.json says that they are tied")

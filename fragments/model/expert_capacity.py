@@ -1,4 +1,4 @@
-"""Expert parallelism with a capacity: tokens are sent to the devices of their experts, which drop those beyond it.
+"""Expert parallelism with a capacity: tokens go to the devices of their experts; those beyond it are dropped.
 
 Where train/expert_load exceeds capacity_factor, tokens are dropped: the expert adds nothing to their residual.
 
@@ -40,7 +40,7 @@ def dispatch(experts: Experts, x: Array, weights: Array, chosen: Array) -> Array
         rows = x.reshape(-1, D)[pairs // weights.shape[-1]]  # [B T A, D]
     slots = jnp.zeros((E, capacity, D), x.dtype).at[expert, place].set(rows, mode="drop")
     if devices > 1:  # to the devices of the experts, and back
-        slots = jax.lax.all_to_all(slots, RULES["expert"], 0, 1, tiled=True)  # [E / devices, devices capacity, D]
+        slots = jax.lax.all_to_all(slots, RULES["expert"], 0, 1, tiled=True)  # [E/devices, devices capacity, D]
     y = experts(slots)
     if devices > 1:
         y = jax.lax.all_to_all(y, RULES["expert"], 1, 0, tiled=True)  # [E, capacity, D]
@@ -56,5 +56,5 @@ def _(self, config):
 
 
 def of_rows(values: Array, x: Array) -> Array:
-    """Returns values [E, ...] of each expert so that they broadcast over its rows of x [E, R, ...]: [E, 1, ...]."""
+    """Reshapes values [E, ...] to [E, 1, ...], which broadcast over each expert's rows of x [E, R, ...]."""
     return values[:, None]

@@ -1,7 +1,7 @@
 """Dropless expert parallelism: tokens are sent to the devices of their experts and back.
 
-A device has room for a multiple of its even share of rows. Where one would get more, the experts are gathered instead,
-in this layer and step.
+A device has room for a multiple of its even share of rows. If one would get more, the experts are gathered
+instead, in this layer and step.
 
 Source: Lepikhin et al. 2020, arXiv 2006.16668, section 3.2; Gale et al. 2022, arXiv 2211.15841.
 """
@@ -19,7 +19,7 @@ requires("dropless")
 
 
 class Config:
-    exchange_factor: float = 2.0  # room of a device, as a multiple of its even share of rows; beyond, it gathers
+    exchange_factor: float = 2.0  # room of a device, as a multiple of its even share of rows; beyond: gathers
 
 
 @splice("Experts.parameters")

@@ -32,7 +32,7 @@ class Experts(nnx.Module):
 
     def __init__(self, config: Config, rngs: nnx.Rngs):
         D, E, F, std = config.width, config.experts, config.expert_width, config.init_std
-        self.number = E  # in total; in a shard_map, a device may have the kernels of some
+        self.number = E  # in total; in a shard_map, a device may hold only some kernels
         self.gate = ExpertLinear((E, D, F), ("expert", "expert_embed", "expert_mlp"), std, rngs)
         self.up = ExpertLinear((E, D, F), ("expert", "expert_embed", "expert_mlp"), std, rngs)
         self.down = ExpertLinear((E, F, D), ("expert", "expert_mlp", "expert_embed"), std, rngs)

@@ -1,4 +1,4 @@
-"""Rotary angles of their own, scaled linearly, in layers with full attention.
+"""Separate, linearly scaled rotary angles in layers with full attention.
 
 Source: Gemma Team 2025, arXiv 2503.19786, section 2; Chen et al. 2023, arXiv 2306.15595, section 3.2 (scaling).
 """

@@ -29,7 +29,7 @@ class Config:
 
 
 class Attention(nnx.Module):
-    """Attention with latents. More letters in shapes: R latent, C and P parts of H without and with rotation, U value.
+    """Attention with latents. Letters of shapes: R latent, C unrotated and P rotated part of H, U value.
 
     The KV cache holds the latent and the rotated key of each token, not the keys and values of its heads.
     """
@@ -94,15 +94,15 @@ def _(k, v):
 
 
 def attend_latents(q: Array, cache: Cache, pages: Pages, kernel: Array, positions: Array) -> Array:
-    """Computes attention of q [B, T, N, H] over latents, which kernel [R, N, C + U] projects to keys and values.
+    """Attends from q [B, T, N, H] to latents, which kernel [R, N, C + U] projects to keys and values.
 
-    The projection of keys is absorbed into the query, so that all heads attend to the latents themselves; values are
+    The query absorbs the projection of keys, so that all heads attend to the latents themselves; values are
     projected at the end.
     """
     H, R, P = q.shape[-1], kernel.shape[0], cache.key.shape[-1]
     to_key, to_value = jnp.split(kernel.astype(q.dtype), [H - P], axis=-1)  # [R, N, C], [R, N, U]
     q_latent = jnp.einsum("BTNC,RNC->BTNR", q[..., :-P], to_key)
-    q = jnp.concatenate([q_latent, q[..., -P:]], axis=-1) * ((R + P) / H) ** 0.5  # divided by the root of R + P below
+    q = jnp.concatenate([q_latent, q[..., -P:]], axis=-1) * ((R + P) / H) ** 0.5  # divided by root(R + P) below
     key, value = cache.key.astype(q.dtype), cache.value.astype(q.dtype)
     shared = cache._replace(key=jnp.concatenate([value, key], axis=-1))  # [B, T, 1, R + P]
     return jnp.einsum("BTNR,RNU->BTNU", attend_cached(q, shared, pages, positions), to_value)

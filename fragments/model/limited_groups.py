@@ -28,7 +28,7 @@ def _(config, problems):
 
 
 def keep_groups(ranks: Array, groups: int, kept: int) -> Array:
-    """Masks ranks [B, T, E] with -inf outside the `kept` groups whose two best experts have the largest sums."""
+    """Masks ranks [B, T, E] with -inf outside the `kept` groups whose two best experts sum highest."""
     members = ranks.reshape(*ranks.shape[:-1], groups, -1)  # [B, T, G, E/G]
     _, best = jax.lax.top_k(jax.lax.top_k(members, 2)[0].sum(axis=-1), kept)  # [B, T, kept]
     is_kept = jnp.any(best[..., None] == jnp.arange(groups), axis=-2)  # [B, T, G]

@@ -13,10 +13,10 @@ class Config:
 
 
 def product(equation: str, x: Array, kernel: Array, dtype: str | None = None) -> Array:
-    """Computes jnp.einsum(equation, x, kernel) with operands in the dtype of x, and the result in `dtype` or that of x.
+    """Computes jnp.einsum(equation, x, kernel) in the dtype of x; the result is in `dtype`, or in that of x.
 
-    The kernel's gradient is summed over tokens and devices in the dtype of the kernel. Its operands are in the order
-    that is faster on CPUs, where XLA transposes the first and fuses its producer into that.
+    The kernel's gradient is summed over tokens and devices in the kernel's dtype. Its operands are in the order
+    that is faster on CPUs, where XLA transposes the first one and fuses its producer into the transpose.
     """
     inputs, weights, outputs = equation.replace("->", ",").split(",")
 
@@ -32,7 +32,7 @@ def product(equation: str, x: Array, kernel: Array, dtype: str | None = None) ->
 
 
 def add_bias(y: Array, bias: Array) -> Array:
-    """Adds a bias in the dtype of y; casts it after the broadcast, so that its gradient is summed in its own dtype."""
+    """Adds a bias in the dtype of y, cast after the broadcast: its gradient is summed in its own dtype."""
     return y + jnp.broadcast_to(bias, y.shape).astype(y.dtype)
 
 

@@ -30,7 +30,7 @@ def _(scores, segment_ids):
 
 @splice("loss.terms", after="expert_load")
 def _(total, sums, batch_sums, expert_scores, config):
-    whole = batch_sums or sums  # of the whole batch, of which this may be a microbatch
+    whole = batch_sums or sums  # of the whole batch; this may be a microbatch of it
     load, score = whole["expert_load"], join_layers(expert_scores)  # [L, E]
     # a mean over layers, so that its weight does not depend on their number
     balance = jnp.sum(load * score) * load.size / routed_tokens(load, config) ** 2

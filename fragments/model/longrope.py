@@ -1,7 +1,7 @@
-"""LongRoPE: factors for each rotary frequency, with others for sequences beyond the original context.
+"""LongRoPE: a factor for each rotary frequency, and another for sequences beyond the original context.
 
-The length that counts is that of the document, or of its piece in a row, in training, and of all tokens so far in an
-engine, which prefills a sequence again when it outgrows the original context, as `generate` of transformers does.
+In training, the length of a document, or of its piece in a row, counts. In an engine, all tokens so far count;
+it prefills a sequence again when that outgrows the original context, like `generate` of transformers.
 
 Source: Ding et al. 2024, arXiv 2402.13753, section 3.
 """

@@ -1,4 +1,4 @@
-"""Multi-token prediction: layers after the last one, each for one token further, which logits do not need.
+"""Multi-token prediction: layers after the last, each for one token further; logits do not need them.
 
 Source: DeepSeek-AI 2024, arXiv 2412.19437, section 2.2; concatenated in the order of the released code.
 """
@@ -21,7 +21,7 @@ class Config:
 
 
 class MTPLayer(nnx.Module):
-    """Predicts one token further than the layers before it, from their output and the token that they predict."""
+    """Predicts one token further than the layers before it, from their output and the token they predict."""
 
     def __init__(self, config: Config, rngs: nnx.Rngs):
         D = config.width
@@ -65,7 +65,7 @@ def _():
 
 @splice("hf.buffers")
 def _():
-    yield ".embed_tokens.weight"  # like the next one, of MTP layers: a copy of what they share with the model
+    yield ".embed_tokens.weight"  # MTP layers' copies, here and below, of what they share with the model
     yield ".shared_head.head.weight"
 
 

@@ -8,7 +8,7 @@ excludes("sliding_window")
 @splice("hf.complete")
 def _(hf):
     if not hf.get("use_sliding_window", True):
-        for name in "sliding_window", "max_window_layers":  # unused then
+        for name in "sliding_window", "max_window_layers":  # then unused
             hf.pop(name, None)
 
 

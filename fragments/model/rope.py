@@ -37,7 +37,7 @@ def rotate(x: Array, angles: Array) -> Array:
     point("rotate.scale", sin, cos)
     with point("rotate.rotated", x, sin, cos):
         with point("rotate.pairs", x):
-            first, second = (half.astype(jnp.float32) for half in jnp.split(x, 2, axis=-1))  # pairs x[i], x[i + H/2]
+            first, second = (half.astype(jnp.float32) for half in jnp.split(x, 2, axis=-1))  # x[i], x[i + H/2]
         rotated = [y.astype(x.dtype) for y in (first * cos - second * sin, second * cos + first * sin)]
         with point("rotate.joined", rotated):
             y = jnp.concatenate(rotated, axis=-1)

@@ -17,7 +17,7 @@ EVERYTHING = 2**30  # the window of a layer with full attention
 
 
 class Config:
-    window: int  # tokens that a token sees, with itself
+    window: int  # tokens that a token sees, including itself
 
 
 def window_layers(config: Config) -> np.ndarray:
@@ -28,7 +28,7 @@ def window_layers(config: Config) -> np.ndarray:
 
 
 def window_size(config: Config) -> int:
-    """Returns how many tokens a token sees in a layer with a window, with itself."""
+    """Returns how many tokens a token sees in a layer with a window, including itself."""
     return config.window
 
 
@@ -57,7 +57,7 @@ def _(add_block, sums, blocks, before, n, pages, total, context, window):
     if setting("read_to_the_end"):
         proceed()
     else:
-        oldest = jnp.min(before, where=before >= 0, initial=UNSEEN) - window + 1  # first place that any token sees
+        oldest = jnp.min(before, where=before >= 0, initial=UNSEEN) - window + 1  # first place in sight
         first = jnp.maximum(oldest, 0) // (n * pages.key.shape[2])
         total, context = jax.lax.fori_loop(first, blocks, add_block, sums)[1:]
 
@@ -89,7 +89,7 @@ def _(seen, t):
 
 @splice("flops.keys")
 def _(keys, config):
-    length = config.sequence_length  # below, twice the mean number of keys: the full convention counts the future too
+    length = config.sequence_length  # below: twice the mean number of keys, as full FLOPs count the future
     keys = layers.sum(lambda layer: min(layer.window, length) * (2 - min(layer.window, length) / length))
 
 

@@ -1,6 +1,6 @@
-"""Expert parallelism over mesh_tensor: its devices have the same tokens, and each adds the output of its own experts.
+"""Expert parallelism over mesh_tensor: devices have the same tokens; each adds the output of its own experts.
 
-The alternative is to split the inner width of every expert. A step of few tokens gets fewer, wider kernels this way.
+The alternative splits the inner width of every expert. This way, a step of few tokens has fewer, wider kernels.
 
 Source: DeepSeek-AI 2024, arXiv 2412.19437, section 3.4.2 (decoding, each device with some of the experts).
 """
@@ -13,7 +13,7 @@ from generator.language import excludes, requires, splice
 from generator.language.roles import RULES, Experts, dispatch, gather, gather_whole
 
 requires("dropless")
-excludes("expert_exchange")  # which keeps experts apart along the axis of tokens
+excludes("expert_exchange")  # which splits experts along the axis of tokens
 
 
 @splice("dropless.spread", optional=True)
@@ -25,7 +25,7 @@ def own_and_dispatch(experts: Experts, x: Array, weights: Array, chosen: Array) 
     """Dispatches to the experts of this device of mesh_tensor; returns their partial sum."""
     experts = gather(experts, ("expert", "expert_embed"), x.dtype)
     experts.number = experts.gate.kernel.shape[0]  # on this device
-    x, weights = jax.lax.pcast((x, weights), RULES["mlp"], to="varying")  # gradients of tokens are summed over devices
+    x, weights = jax.lax.pcast((x, weights), RULES["mlp"], to="varying")  # sums token gradients over devices
     own = chosen - experts.number * jax.lax.axis_index(RULES["mlp"])
     is_own = (own >= 0) & (own < experts.number)
     return dispatch(experts, x, weights, jnp.where(is_own, own, experts.number))
@@ -39,5 +39,5 @@ def _(experts, rows, y, sizes):
 
 @splice("gather.along", optional=True)
 def _(y, place, name, sent):
-    tokens = tuple(axis for axis in RULES[name] if axis in RULES["batch"])  # along which devices have different tokens
+    tokens = tuple(axis for axis in RULES[name] if axis in RULES["batch"])  # along which tokens differ
     y = gather_whole(y, tokens, place, sent)

@@ -1,4 +1,4 @@
-"""Settings for all tests: they run on the host's processor."""
+"""Settings for all tests, which run on CPUs."""
 
 import gc
 import os
@@ -10,8 +10,8 @@ import pytest
 
 def pytest_configure() -> None:
     jax.config.update("jax_platforms", "cpu")
-    # small programs that run for milliseconds: compiled without LLVM's optimisations, and where there are two code
-    # generators, by the simpler one, eight times faster
+    # small programs run for milliseconds: without LLVM's optimisations, and with the simpler of two code
+    # generators in older versions, they compile eight times faster
     fast = " --xla_backend_optimization_level=0"
     if jax.__version_info__[:2] <= (0, 10):
         fast += " --xla_cpu_use_fusion_emitters=false"
@@ -20,7 +20,7 @@ def pytest_configure() -> None:
 
 @pytest.fixture
 def unraisable_hook(monkeypatch):
-    """Checkpoints put a hook for what Orbax drops in the place of Python's: here for one test."""
+    """Limits to one test the hook for what Orbax drops, which Checkpoints sets in place of Python's."""
     monkeypatch.setattr(sys, "unraisablehook", sys.unraisablehook)
     yield
     gc.collect()

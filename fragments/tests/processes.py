@@ -1,4 +1,4 @@
-"""Programs that use this package, in processes of their own."""
+"""Programs that use this package, in separate processes."""
 
 import os
 import subprocess
@@ -9,7 +9,7 @@ PACKAGE = Path(__file__).parents[1]
 
 
 def run_python(*arguments: str, devices: int = 1) -> subprocess.CompletedProcess:
-    """Python with these arguments, beside the package, where the host's processor is this many devices."""
+    """Runs Python with these arguments, in the package's parent folder, with this many CPU devices."""
     flags = f"{os.environ.get('XLA_FLAGS', '')} --xla_force_host_platform_device_count={devices}"
     return subprocess.run(
         [sys.executable, *arguments],

@@ -1,4 +1,4 @@
-"""Comparisons with a model of transformers, by the names and in the layout of its checkpoints."""
+"""Comparisons with a model of transformers, by the names and layouts of its checkpoints."""
 
 from pathlib import Path
 from typing import Any
@@ -12,7 +12,7 @@ from generator.language.roles import Config, Decoder, hf_views, named_arrays
 
 
 def read_tensors(directory: Path) -> dict[str, np.ndarray]:
-    """The tensors of all files of a Hugging Face directory."""
+    """Reads the tensors of all files of a Hugging Face directory."""
     tensors: dict[str, np.ndarray] = {}
     for file in directory.glob("*.safetensors"):
         tensors |= load_file(file)
@@ -20,7 +20,7 @@ def read_tensors(directory: Path) -> dict[str, np.ndarray]:
 
 
 def assert_same(ours: dict[str, Any], theirs: dict[str, Any]) -> None:
-    """The same names, and under each the same dtype, shape and bits."""
+    """Checks that names are the same, and under each the dtype, shape and bits."""
     assert ours.keys() == theirs.keys(), ours.keys() ^ theirs.keys()
     for name in ours:
         assert ours[name].dtype == theirs[name].dtype, name
@@ -28,7 +28,7 @@ def assert_same(ours: dict[str, Any], theirs: dict[str, Any]) -> None:
 
 
 def gradients_of(reference: Any, directory: Path) -> dict[str, np.ndarray]:
-    """Gradients as save_pretrained writes parameters, which take their place; without those that are not trained."""
+    """Returns trained parameters' gradients as save_pretrained writes parameters, which they overwrite."""
     for parameter in reference.parameters():
         parameter.data = parameter.data.zero_() if parameter.grad is None else parameter.grad
     reference.save_pretrained(directory)
@@ -37,7 +37,7 @@ def gradients_of(reference: Any, directory: Path) -> dict[str, np.ndarray]:
 
 
 def check_logits_and_gradients(config: Config, model: Decoder, reference: Any, ids: Any, directory: Path) -> None:
-    """The model's are the reference's, whose parameters are lost: gradients are of the mean cross-entropy.
+    """Compares both with the reference, whose parameters are lost. Gradients are of the mean cross-entropy.
 
     Args:
         ids: tokens, as a tensor of torch.
@@ -54,7 +54,7 @@ def check_logits_and_gradients(config: Config, model: Decoder, reference: Any, i
     expected = reference(ids, labels=ids, use_cache=False)
     expected.loss.backward()
     np.testing.assert_allclose(logits, expected.logits.detach().numpy(), atol=1e-4, rtol=0)
-    assert jnp.abs(logits).max() > 1  # else the tolerance would say nothing
+    assert jnp.abs(logits).max() > 1  # otherwise the tolerance would be too loose
 
     ours = hf_views({name: np.asarray(x) for name, x in named_arrays(gradients).items()}, config)
     theirs = gradients_of(reference, directory)

@@ -1,4 +1,4 @@
-"""What tests save to a directory, and restore from it."""
+"""What tests save to a directory and restore from it."""
 
 import dataclasses
 import json
@@ -33,7 +33,7 @@ def save_state(checkpoints: Checkpoints, step: int, state: TrainState) -> None:
 
 
 def restore_state(directory: Path, config=SMALL):
-    """Step, state and the next of the data; None where there is no checkpoint."""
+    """Returns step, state and the next number of the data; None without a checkpoint."""
     data = Numbers()
     target = abstract(lambda: new_state(config), make_mesh(1, 1, 1))
     checkpoints = Checkpoints(str(directory), config)
@@ -51,7 +51,7 @@ def with_nan(state: TrainState) -> TrainState:
 
 
 def save_two(directory: Path) -> Path:
-    """A directory with the checkpoints of steps 3 and 7, of one state."""
+    """Saves one state as steps 3 and 7; returns the directory."""
     checkpoints = Checkpoints(str(directory), SMALL)
     for step in 3, 7:
         save_state(checkpoints, step, state_for(SMALL))

@@ -1,4 +1,4 @@
-"""The small model of the tests: the tiny preset, but narrow, with few layers and short sequences, in fp32."""
+"""The small model of the tests: the tiny preset, but narrow, with few layers, short sequences and fp32."""
 
 import dataclasses
 

@@ -1,4 +1,4 @@
-"""What tests of training start from: a random batch, and the initial state."""
+"""What tests of training start from: a random batch and the initial state."""
 
 import functools
 
@@ -9,7 +9,7 @@ from generator.language.roles import SMALL, Config, TrainState, new_state
 
 
 def random_batch(config: Config, seed: int = 0) -> dict[str, np.ndarray]:
-    """Random tokens; row i counts for about i targets, so that microbatches count differently."""
+    """Draws tokens; row i has about i targets, so that microbatches differ in weight."""
     rng = np.random.default_rng(seed)
     shape = config.batch_size, config.sequence_length
     tokens = rng.integers(0, config.vocab_size, (shape[0], shape[1] + 1), dtype=np.int32)
@@ -29,10 +29,10 @@ def initial_arrays() -> list[jax.Array]:
 
 
 def state_for(config: Config) -> TrainState:
-    """The same initial state for each config, made only once."""
+    """Returns the same initial state for each config, made only once."""
     return jax.tree.unflatten(jax.tree.structure(jax.eval_shape(lambda: new_state(config))), initial_arrays())
 
 
 def arrays(tree) -> dict[str, np.ndarray]:
-    """A copy of the leaves by path."""
+    """Copies the leaves, by path."""
     return {jax.tree_util.keystr(path): np.array(x) for path, x in jax.tree_util.tree_leaves_with_path(tree)}

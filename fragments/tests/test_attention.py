@@ -1,4 +1,4 @@
-"""Attention against plain sums, and its gradient against the slope of these."""
+"""Attention against plain sums, and its gradient against their slope."""
 
 import jax
 import jax.numpy as jnp
@@ -10,7 +10,7 @@ from generator.language.roles import attend
 
 
 def attend_slowly(q, k, v, segment_ids):
-    """Attention by its definition: one query at a time, over the keys it may see."""
+    """Computes attention by its definition: one query at a time, over the keys it may see."""
     B, T, N, H = q.shape
     out = np.zeros((B, T, N, H))
     for b, t, n in np.ndindex(B, T, N):
@@ -28,7 +28,7 @@ def attend_slowly(q, k, v, segment_ids):
 
 @pytest.fixture
 def attention():
-    """`attend` as layers call it, compiled."""
+    """Compiles `attend` as layers call it."""
     run = attend
     point("test_attention.run", run)
     return jax.jit(run)

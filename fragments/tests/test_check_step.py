@@ -1,4 +1,4 @@
-"""A step that is done twice finds a device that computes wrongly."""
+"""A repeated step finds a device that computes wrongly."""
 
 import dataclasses
 import math
@@ -36,7 +36,7 @@ def test_a_step_done_twice_is_the_step_and_a_flipped_bit_is_found():
         assert jax.tree.all(jax.tree.map(np.array_equal, once, twice)) and math.isfinite(metrics["train/loss"])
 
         def faulty(calls: list, state: TrainState, batch: dict) -> tuple[TrainState, dict]:
-            """Flips one bit of what one of two steps gives."""
+            """Flips one bit in the result of the second step."""
             calls.append(state)
             state, metrics = step(state, batch)
             if len(calls) == 2:

@@ -1,4 +1,4 @@
-"""Checkpoints: half ones, which of them are kept, on another mesh, of another model."""
+"""Checkpoints: incomplete ones, which are kept, on another mesh, of another model."""
 
 import dataclasses
 import json
@@ -45,7 +45,7 @@ def two_checkpoints(tmp_path_factory):
 
 
 def test_arrays_of_another_dtype_are_no_damage(state, tmp_path):
-    """As of --moments-dtype, given anew: Orbax would convert them, and their checksums would not be those saved."""
+    """Such as after a new --moments-dtype: Orbax would convert them, and their checksums would differ."""
     checkpoints = Checkpoints(str(tmp_path), SMALL)
     halves = jax.tree.map(lambda x: x.astype("bfloat16") if x.dtype == "float32" else x, state.opt_state)
     save_state(checkpoints, 3, dataclasses.replace(state, opt_state=halves))
@@ -99,7 +99,7 @@ def test_imported_weights_have_no_training_state(state, tmp_path):
 
 
 def check_four_devices(directory: str) -> None:
-    """Saved over fsdp, restored over data and, where there are key and value heads to split, tensor."""
+    """Saves over fsdp, restores over data and, if key and value heads can be split, tensor."""
     state = create_state(SMALL, make_mesh(1, 4, 1))
     arrays = named_arrays(state.model)
     point("test_checkpoint.split", arrays)

@@ -1,4 +1,4 @@
-"""The command line of training: flags, and what cannot be used."""
+"""The command line of training: flags, and what is refused."""
 
 import dataclasses
 import importlib
@@ -15,7 +15,7 @@ PUBLISHED = next(name for name in PRESETS if name != "tiny")
 
 
 def run_command(monkeypatch, *arguments: str) -> int:
-    """The exit code of the command line in this process."""
+    """Runs the command line in this process; returns its exit code."""
     monkeypatch.setattr("sys.argv", ["train", *arguments])
     with pytest.raises(SystemExit) as ended:
         importlib.import_module("..train", __package__).main()

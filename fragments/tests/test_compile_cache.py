@@ -1,4 +1,4 @@
-"""Compiled programs that are kept: a second start compiles nothing."""
+"""The compilation cache: a second start compiles nothing."""
 
 import dataclasses
 import email

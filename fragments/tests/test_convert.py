@@ -1,4 +1,4 @@
-"""What import and export write to: a directory that is whole or not there, of this machine or of an object store."""
+"""Directories that import and export write, on disk or on an object store: complete or not there."""
 
 import pytest
 from etils import epath
@@ -10,7 +10,7 @@ requires("checkpoint/convert")
 
 
 def test_a_folder_is_whole_or_not_there(tmp_path):
-    for _ in range(2):  # nor is a second try refused
+    for _ in range(2):  # a second try is not refused
         with pytest.raises(OSError, match="full"), atomic_directory(str(tmp_path / "new" / "run")) as half:
             half.mkdir(parents=True)
             (half / "begun").write_text("")

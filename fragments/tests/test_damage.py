@@ -1,4 +1,4 @@
-"""Checkpoints that are damaged, or that storage does not give."""
+"""Checkpoints that are damaged, or that storage fails to return."""
 
 import shutil
 import sys
@@ -97,7 +97,7 @@ def test_when_all_are_damaged_nothing_begins_anew(two_checkpoints, tmp_path):
     shutil.copytree(two_checkpoints, directory)
     for step in "3", "7":
         cut(largest(directory / step / "model"))
-    for _ in range(2):  # nor at a second try
+    for _ in range(2):  # a second try fails too
         with pytest.raises(InputError, match="every checkpoint is damaged"):
             restore_state(directory)
 

@@ -40,7 +40,7 @@ def engine(model, config=CONFIG, **settings):
 
 
 def logits_mtp(model: Decoder, tokens: Array) -> Array:
-    """Computes the logits [B, T - 1, V] of the first MTP layer for tokens [B, T] in one pass, without a KV cache."""
+    """Computes logits [B, T - 1, V] of the first MTP layer for tokens [B, T] in one pass without a KV cache."""
     x, *_ = jax.tree.leaves(model.hidden(tokens[:, :-1]))
     positions = jnp.arange(tokens.shape[1] - 1)[None]
     x, _ = hidden_mtp(model, x, tokens[:, 1:], positions, None, None, CONFIG)
@@ -88,7 +88,7 @@ def test_the_engine_drafts_what_one_pass_over_the_sequence_predicts(model, sizes
 
 
 def counting(model):
-    """Returns the model with layers that add nothing: each token predicts its successor, and so does the MTP layer."""
+    """Returns the model with layers that add nothing: each token predicts the next, as does the MTP layer."""
     D, table = CONFIG.width, np.random.default_rng(0).normal(size=model.embedding.table.shape)
     table = (table / np.linalg.norm(table, axis=1, keepdims=True)).astype(np.float32)
     model = jax.tree.map(jnp.zeros_like, model)
@@ -105,7 +105,7 @@ def counting(model):
 @pytest.mark.parametrize(
     ("made", "sizes"),
     [
-        (nnx.clone, {"kv_cache_tokens": LONGEST, "max_sequences": 4, "draft_tokens": 3}),  # most drafts are wrong
+        (nnx.clone, {"kv_cache_tokens": LONGEST, "max_sequences": 4, "draft_tokens": 3}),  # most are wrong
         (counting, {}),  # most are right
         (counting, {"page_size": 1, "chunk": 5, "max_sequences": 2}),
         (counting, {"page_size": 16, "chunk": 64, "draft_tokens": 3}),

@@ -1,4 +1,4 @@
-"""The engine: each request gets what it gets alone, with the log-probabilities of training, whatever runs beside it."""
+"""The engine: whatever runs beside it, a request gets what it gets alone, with training's log-probabilities."""
 
 import collections
 import dataclasses
@@ -33,7 +33,7 @@ from generator.language.roles import (
     save_hf,
 )
 
-CONFIG = dataclasses.replace(SMALL, width=PRESETS["tiny"].width, init_std=0.1)  # for GPT-2, the heads make up the width
+CONFIG = dataclasses.replace(SMALL, width=PRESETS["tiny"].width, init_std=0.1)  # GPT-2's heads fill the width
 
 
 PROMPTS = [[1, 2, 3, 4, 5, 6, 7], [8], [9, 10, 11]]
@@ -52,12 +52,12 @@ def model():
 
 @pytest.fixture(scope="module")
 def forward(model):
-    """Returns a function from tokens to the log-probabilities after each of them, in one pass as in training."""
+    """Returns a function from tokens to the log-probabilities after each one, in one pass as in training."""
     full = jax.jit(lambda *inputs: jax.nn.log_softmax(model(*inputs)))
 
     def logprobs(tokens):
         padded, positions = np.zeros((2, 1, MOST), np.int32)
-        padded[0, : len(tokens)], positions[0, : len(tokens)] = tokens, range(len(tokens))  # the rest is padding
+        padded[0, : len(tokens)], positions[0, : len(tokens)] = tokens, range(len(tokens))  # the rest: padding
         return np.asarray(full(padded, positions))[0, : len(tokens)]
 
     return logprobs
@@ -86,7 +86,7 @@ def check_against(forward, request):
 
 
 def pool_is_whole(pool, sequences):
-    """Checks that each page is free, or counts as many references as there are sequences with it in their pages."""
+    """Checks that each page is free, or counts one reference per sequence that has it in its pages."""
     held = np.zeros(pool.pages, int)
     for pages in sequences:
         np.add.at(held, pages, 1)
@@ -268,7 +268,8 @@ def test_speculative_decoding_saves_steps_and_does_not_change_the_output(model, 
 
 def test_prompt_lookup_drafts_what_followed_before():
     assert draft_ngram(Request([7, 1, 2, 3, 4, 1, 2, 3], SamplingParams()), 6) == [4, 1, 2, 3, 4, 1]
-    assert draft_ngram(Request([1, 2, 3, 5], SamplingParams(), tokens=[1, 2, 3, 6, 1, 2, 3]), 1) == [6]  # the last time
+    # the latest match counts
+    assert draft_ngram(Request([1, 2, 3, 5], SamplingParams(), tokens=[1, 2, 3, 6, 1, 2, 3]), 1) == [6]
     assert draft_ngram(Request([1, 2, 3, 4, 1, 2], SamplingParams()), 6) == []
 
 

@@ -1,4 +1,4 @@
-"""A checkpoint, evaluated by itself."""
+"""Evaluation of a checkpoint by itself."""
 
 import dataclasses
 import email
@@ -16,7 +16,7 @@ requires("evaluate", "command")
 
 
 def test_a_checkpoint_is_evaluated_as_in_training(tmp_path):
-    """On the same held-out data; a byte tokenizer has a token a byte, and one more for each document."""
+    """Uses the same held-out data; a byte tokenizer has one token per byte, and one more per document."""
     data = Path(email.__file__).parent / "mime/[m]*.py"
     config = dataclasses.replace(SMALL, steps=2, eval_batches=9999, data=str(data), eval_data=str(data))
     importlib.import_module("..train", __package__).train(dataclasses.replace(config, checkpoint_dir=str(tmp_path)))

@@ -1,4 +1,4 @@
-"""Hugging Face import and export, of tensors and settings as transformers has them."""
+"""Hugging Face import and export of tensors and settings, against transformers."""
 
 import dataclasses
 import importlib
@@ -38,8 +38,8 @@ transformers = pytest.importorskip("transformers", reason="parity needs torch an
 
 
 def small_config() -> Config:
-    """Of a model all of which transformers has."""
-    config = dataclasses.replace(SMALL, width=PRESETS["tiny"].width)  # for GPT-2, the heads make up the width
+    """Returns the config of a model that transformers has in full."""
+    config = dataclasses.replace(SMALL, width=PRESETS["tiny"].width)  # GPT-2's heads fill the width
     point("test_huggingface.config", config)
     return config
 
@@ -49,7 +49,7 @@ CONFIG = small_config()
 
 @pytest.fixture(scope="module")
 def model():
-    """Random in every parameter, norms and biases too, so that none can take another's place."""
+    """Makes every parameter random, norms and biases too, so that none can replace another."""
     rng = np.random.default_rng(0)
     made = jax.jit(lambda: Decoder(CONFIG, nnx.Rngs(0)))()
     return jax.tree.map(lambda x: x + rng.normal(0, 0.1, x.shape).astype(np.float32), made)
@@ -64,7 +64,7 @@ def exported(model, tmp_path_factory):
 
 @pytest.fixture
 def copied(exported, tmp_path):
-    """A copy, to be damaged."""
+    """Makes a copy to damage."""
     return shutil.copytree(exported, tmp_path / "copied")
 
 
@@ -122,7 +122,7 @@ def test_all_wrong_tensors_are_listed_at_once(copied):
     tensors[short] = tensors[short][1:]
     tensors[whole] = tensors[whole].astype(np.int8)
     tensors[f"{whole}.more"] = np.zeros(31, np.float32)
-    tensors |= {f"{whole}{end}": np.zeros(4, np.float32) for end in hf_buffers()}  # no parameters: passed over
+    tensors |= {f"{whole}{end}": np.zeros(4, np.float32) for end in hf_buffers()}  # not parameters: skipped
     save_file(tensors, copied / "model.safetensors")
     with pytest.raises(InputError) as error:
         load_hf(copied)
@@ -192,7 +192,7 @@ def run(monkeypatch, *arguments):
 
 
 def test_import_and_export_from_the_command_line(model, copied, tmp_path, monkeypatch, capsys):
-    """What is not a tensor comes along too; bf16 is rounded, and kept off the same tensors, as by transformers."""
+    """Copies other files too; rounds to bf16 as transformers does, and the same tensors only."""
     for name in "tokenizer.json", "generation_config.json":
         (copied / name).write_text("{}")
     said = json.loads((copied / "config.json").read_text())
@@ -230,7 +230,7 @@ def test_import_and_export_from_the_command_line(model, copied, tmp_path, monkey
 
 
 def test_export_keeps_the_dtype_and_says_what_it_wrote(copied, tmp_path, monkeypatch, capsys):
-    """Of weights alone: without a tokenizer, which is said, and with one that is given."""
+    """Exports weights alone: without a tokenizer, which is reported, and with a given one."""
     half = {name: x.astype(np.float16) for name, x in read_tensors(copied).items()}
     save_file(half, copied / "model.safetensors")
     said = json.loads((copied / "config.json").read_text()) | {"auto_map": {"AutoConfig": "x--y"}, "dtype": "float16"}
@@ -242,7 +242,7 @@ def test_export_keeps_the_dtype_and_says_what_it_wrote(copied, tmp_path, monkeyp
     assert told.err == f"step 0 of {tmp_path / 'run'}\n"
     assert told.out.startswith(f"{tmp_path / 'ours'}: in float16, without a tokenizer, as")
     assert_same(read_tensors(tmp_path / "ours"), half)
-    del said["auto_map"]  # code of others is nothing that an export passes on
+    del said["auto_map"]  # an export does not pass on others' code
     assert json.loads((tmp_path / "ours/config.json").read_text()) == said
     (tmp_path / "given").mkdir()
     (tmp_path / "given/tokenizer.json").write_text("{}")
@@ -258,7 +258,7 @@ def test_export_keeps_the_dtype_and_says_what_it_wrote(copied, tmp_path, monkeyp
 
 @pytest.mark.parametrize("name", ["hf_tensors", "hf_layer_tensors"])
 def test_a_parameter_without_a_tensor_is_named(name, model, copied, tmp_path, monkeypatch):
-    """Neither is it read from uninitialised memory, nor left out of what is exported."""
+    """It is neither read from uninitialised memory nor left out of an export."""
     module = importlib.import_module("..huggingface", __package__)
     rows = list(getattr(module, name)())
     arrays = named_arrays(model)
@@ -276,7 +276,7 @@ def test_a_parameter_without_a_tensor_is_named(name, model, copied, tmp_path, mo
 
 
 def test_a_layout_that_is_no_view_is_refused(copied, monkeypatch):
-    """Such as `d c n h -> (n c h) d`: what is written to its copy is in no parameter."""
+    """Such as `d c n h -> (n c h) d`, which copies: writes do not reach the parameter."""
     module = importlib.import_module("..huggingface", __package__)
     rearrange = module.rearrange
     monkeypatch.setattr(module, "rearrange", lambda array, layout: rearrange(array, layout).copy())
@@ -296,6 +296,6 @@ def test_changed_settings_are_written_over_those_that_were_imported(model, copie
 
 
 def test_a_model_of_bytes_names_its_ends(exported):
-    """transformers would take other tokens for bos and eos, such as 1 and 2."""
+    """Otherwise transformers would use other tokens as bos and eos, such as 1 and 2."""
     hf = transformers.AutoConfig.from_pretrained(exported)
     assert (hf.bos_token_id, hf.eos_token_id) == (256, 257)

@@ -1,4 +1,4 @@
-"""The KV cache in int8: log-probabilities as with rounded keys and values, and little more than 8 bits a number."""
+"""The int8 KV cache: log-probabilities as with rounded keys and values, little more than 8 bits a number."""
 
 import dataclasses
 import sys

@@ -1,4 +1,4 @@
-"""Llama's own in Hugging Face checkpoints: its sizes, structures and older files, against transformers in fp32."""
+"""Llama in Hugging Face checkpoints: its sizes, structures and older files, against transformers in fp32."""
 
 import json
 
@@ -39,7 +39,7 @@ CASES = {
 
 @pytest.fixture
 def llama(request):
-    """A random Llama with random norms too, in eval mode."""
+    """Makes a random Llama, with random norms too, in eval mode."""
     torch.manual_seed(0)
     config = transformers.LlamaConfig(**SIZES | getattr(request, "param", {}), attn_implementation="eager")
     reference = transformers.LlamaForCausalLM(config).eval()
@@ -112,7 +112,7 @@ def test_another_structure_is_an_error(llama, tmp_path, setting, value, found):
 
 
 def test_settings_of_older_files(llama, tmp_path):
-    """transformers 4 wrote rope_theta at the top, and Llama 1 and 2 wrote no head_dim, no biases and no kv heads."""
+    """transformers 4 wrote rope_theta at the top; Llama 1 and 2 wrote no head_dim, biases or kv heads."""
     llama.save_pretrained(tmp_path)
     hf = json.loads((tmp_path / "config.json").read_text())
     for setting in ("rope_parameters", "head_dim", "num_key_value_heads", "attention_bias", "mlp_bias", "dtype"):

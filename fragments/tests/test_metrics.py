@@ -1,4 +1,4 @@
-"""The metrics of a run: of no step twice, and nothing else of the file is lost."""
+"""The metrics of a run: no step appears twice, and nothing else in the file is lost."""
 
 import dataclasses
 import json
@@ -15,7 +15,7 @@ def read_metrics(directory):
 
 @pytest.mark.parametrize("end", ["", '{"step": 9', '{"step": 9}'])
 def test_records_of_later_steps_are_cut_off(end, tmp_path):
-    """And half a line at the end; what is no record stays."""
+    """Half a line at the end is cut off too; what is not a record stays."""
     other = [b"garbage\n", b"[]\n", b'{"a": 1}\n', b"\xff\xfe\n", b'{"step": null}\n', b'"x"\n']
     lines = [json.dumps({"step": step // 2, "pad": "x" * (step % 7)}).encode() + b"\n" for step in range(200)]
     for step in -1, 0, 1, 50, 98, 99, 500:

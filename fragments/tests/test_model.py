@@ -1,4 +1,4 @@
-"""The model against itself: packed or alone, computed again or kept, on any mesh or on one device."""
+"""The model against itself: packed or alone, recomputed or kept, on any mesh or on one device."""
 
 import dataclasses
 import functools
@@ -42,7 +42,7 @@ def logits(model, tokens, positions=None, segment_ids=None):
 
 def test_packed_documents_give_what_each_gives_alone():
     model, lengths = small_model(), [5, 11, 5]
-    tokens = random_tokens((1, sum(lengths) + 3))  # three of padding
+    tokens = random_tokens((1, sum(lengths) + 3))  # three are padding
     segment_ids = jnp.repeat(jnp.array([1, 2, 3, 0]), jnp.array([*lengths, 3]))[None]
     positions = jnp.concatenate([jnp.arange(n) for n in [*lengths, 3]])[None]
     packed = logits(model, tokens, positions, segment_ids)
@@ -65,7 +65,7 @@ def test_a_token_changes_only_what_follows_in_its_document():
 
 
 def packed_batch(config: Config) -> tuple[jax.Array, jax.Array, jax.Array]:
-    """Tokens, positions and segment ids of eight rows of two documents."""
+    """Returns tokens, positions and segment ids of eight rows of two documents."""
     positions = jnp.concatenate([jnp.arange(9), jnp.arange(7)])
     segment_ids = jnp.array([1] * 9 + [2] * 7)
     return random_tokens((8, 16), config), jnp.tile(positions, (8, 1)), jnp.tile(segment_ids, (8, 1))
@@ -91,7 +91,7 @@ def test_what_is_computed_again_changes_nothing():
 
 
 def kept_bytes(remat: str) -> int:
-    """What the backward pass of the small model finds of its forward pass, in bytes."""
+    """Returns the bytes that the small model's forward pass keeps for its backward pass."""
     config = dataclasses.replace(SMALL, remat=remat)
     model = jax.eval_shape(lambda: small_model(config))
     backward = jax.eval_shape(lambda model: jax.vjp(lambda m: m(*packed_batch(SMALL)), model)[1], model)
@@ -112,7 +112,7 @@ def test_a_remat_that_is_not_known_is_named():
 
 
 def most_shares(config: Config) -> int:
-    """Over how many devices --mesh-tensor can split the parameters: a model may have a single head for keys."""
+    """Returns over how many devices --mesh-tensor can split the parameters; keys may have a single head."""
     model = jax.eval_shape(lambda: small_model(config))
     parameters = jax.tree.leaves(model, is_leaf=lambda x: isinstance(x, nnx.Param))
     axes = [pair for x in parameters for pair in zip(x.axes[::-1], x.shape[::-1])]  # without that of the layers
@@ -120,7 +120,7 @@ def most_shares(config: Config) -> int:
 
 
 def compare_meshes():
-    """On 8 devices: each mesh gives the loss and the gradient that one device gives; `shard` lays arrays out."""
+    """Checks on 8 devices that each mesh gives one device's loss and gradient; `shard` lays arrays out."""
     config = dataclasses.replace(SMALL, vocab_size=256)
     x = jnp.ones((8, 16, 64))
     assert shard(x, "batch", "sequence", "mlp") is x  # no mesh is set

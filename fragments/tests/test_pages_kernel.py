@@ -35,13 +35,13 @@ def kernel_and_sums():
 
 
 def draw_inputs(heads, dtype):
-    """Draws a token of each sequence for the second of two layers, with 12 pages each and 4 key and value heads."""
+    """Draws a token of each sequence for the second of two layers, with 12 pages each and 4 KV heads."""
     rng = np.random.default_rng(heads)
 
     def numbers(*shape):
         return jnp.asarray(rng.normal(size=shape), dtype)
 
-    block_tables = rng.integers(1, 12, (len(BEFORE), 16)) * (np.arange(16) * 128 < BEFORE[:, None])  # page 0: unused
+    block_tables = rng.integers(1, 12, (len(BEFORE), 16)) * (np.arange(16) * 128 < BEFORE[:, None])  # 0: unused
     key, value = numbers(2, 24, 4, 128, 256).at[:, ::12].set(100)
     new = Cache(jnp.int32(12), numbers(len(BEFORE), 1, 4, 256), numbers(len(BEFORE), 1, 4, 256))
     point("test_pages_kernel.block_tables", new, block_tables)
@@ -57,7 +57,7 @@ def test_the_kernel_gives_what_sums_give(heads):
     rounded = kernel(*draw_inputs(heads, jnp.bfloat16))[:-1]
     assert rounded.dtype == jnp.bfloat16
     np.testing.assert_allclose(rounded.astype(jnp.float32), expected, atol=0.03)
-    in_bfloat16 = sums(*draw_inputs(heads, jnp.bfloat16))[:-1]  # which rounds summands, but no sums
+    in_bfloat16 = sums(*draw_inputs(heads, jnp.bfloat16))[:-1]  # which rounds summands, not sums
     np.testing.assert_allclose(*(x.astype(jnp.float32) for x in (rounded, in_bfloat16)), atol=0.002)
 
 
@@ -77,7 +77,7 @@ def test_int8_is_read_as_the_numbers_it_stands_for():
 
 
 def check_two_devices(int8: bool) -> None:
-    """Checks that devices with half of the heads each exchange none, in the kernel or in writes to the pool."""
+    """Checks that two devices with half of the heads each exchange none, in the kernel or in pool writes."""
     kernel, sums = kernel_and_sums()
     q, cache, pages, positions = draw_inputs(12, jnp.float32)
     if int8:

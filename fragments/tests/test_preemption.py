@@ -1,4 +1,4 @@
-"""Signals: a run ends at its next step, which is saved."""
+"""Signals end a run at its next step, which is saved."""
 
 import dataclasses
 import email
@@ -41,7 +41,7 @@ def train_module():
 
 @pytest.mark.parametrize("phase", ["data", "evaluation", "compilation", "start-up"])
 def test_signals_end_a_run_at_its_next_step(phase, tmp_path, monkeypatch, capsys):
-    """Two at once, and whatever else is due: with what was done saved, and the directory free."""
+    """Sends two at once, whatever else is due: finished steps are saved, and the directory is unlocked."""
     module, calls = train_module(), []
 
     def signalled(name, at=1):

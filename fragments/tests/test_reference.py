@@ -1,4 +1,4 @@
-"""The model against its reference: exported, it gives the same logits in transformers; imported again, itself."""
+"""The model against its reference: an export gives equal logits in transformers; an import, the same model."""
 
 import dataclasses
 
@@ -27,7 +27,7 @@ def test_exported_it_gives_the_logits_of_the_reference(tmp_path):
     with torch.no_grad():
         expected = reference.eval()(torch.from_numpy(tokens).long()).logits.numpy()
     logits = np.asarray(jax.jit(model.__call__)(tokens))
-    assert np.abs(expected).max() > 0.5  # else the tolerance would say nothing
+    assert np.abs(expected).max() > 0.5  # otherwise the tolerance would be too loose
     np.testing.assert_allclose(logits, expected, atol=2e-4 * np.abs(expected).max())
 
     _, again = load_hf(tmp_path / "exported")

@@ -1,4 +1,4 @@
-"""What a run's directory keeps, and what is taken from one that another made."""
+"""What a run's directory keeps, and what is taken from someone else's."""
 
 import dataclasses
 import json
@@ -23,11 +23,11 @@ from generator.language.roles import (
     state_for,
 )
 
-pytestmark = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")  # of what Orbax drops
+pytestmark = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")  # Orbax drops these
 
 
 def texts() -> set[str]:
-    """Paths and the like; and what allows something, which is no less of the command line alone."""
+    """Returns fields that only the command line sets: paths and the like, and what allows something."""
     fields = (f.name for f in dataclasses.fields(Config) if f.type is str or f.name == "allow_other_data")
     return {*fields} - {"remat", "lora_targets"}
 
@@ -46,7 +46,7 @@ def two_checkpoints(tmp_path_factory):
 
 @pytest.fixture
 def files(tmp_path):
-    """A folder with all files that a tokenizer may have, and one that is none of it."""
+    """Makes a folder with all files that a tokenizer may have, and one other."""
     for name in (*FILES, "model.safetensors"):
         (tmp_path / "files" / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / "files" / name).write_text(name)
@@ -75,7 +75,7 @@ def test_a_run_can_be_moved_and_names_no_path(files, tmp_path):
 
 @pytest.mark.parametrize("name", sorted(texts()))
 def test_no_text_of_a_checkpoint_becomes_a_setting(name, two_checkpoints, tmp_path):
-    """Paths, patterns, flags: in a folder that another made, they could name anything of this machine."""
+    """Paths, patterns and flags in someone else's folder could name anything on this machine."""
     directory = shutil.copytree(two_checkpoints, tmp_path / "run")
     path = directory / "7/config/metadata"
     fields = json.loads(path.read_text()) | {name: "/theirs"}
@@ -86,7 +86,7 @@ def test_no_text_of_a_checkpoint_becomes_a_setting(name, two_checkpoints, tmp_pa
 
 
 def test_another_tokenizer_is_refused_and_the_same_is_kept_once(files, tmp_path):
-    (tmp_path / "run/tokenizer").mkdir(parents=True)  # of weights that were imported without one
+    (tmp_path / "run/tokenizer").mkdir(parents=True)  # of weights imported without one
     (tmp_path / "run/tokenizer/config.json").write_text("the model's")
     for _ in range(2):
         keep_tokenizer(str(files / "tokenizer.json"), tmp_path / "run")
@@ -102,7 +102,7 @@ def test_another_tokenizer_is_refused_and_the_same_is_kept_once(files, tmp_path)
 
 
 def test_links_out_of_a_folder_are_refused(files, tmp_path, monkeypatch):
-    """Those of a cache of the Hub, from snapshots to blobs, are followed."""
+    """Links in a cache of the Hub, from snapshots to blobs, are followed."""
     cache = tmp_path / "cache/models--a"
     (cache / "snapshots/1").mkdir(parents=True)
     (cache / "blobs").mkdir()
@@ -137,7 +137,7 @@ def test_links_out_of_a_folder_are_refused(files, tmp_path, monkeypatch):
 
 def test_which_step_is_read_is_told(two_checkpoints, tmp_path, capsys):
     directory = shutil.copytree(two_checkpoints, tmp_path / "run")
-    (directory / "12.orbax-checkpoint-tmp-1").mkdir()  # as while it is saved
+    (directory / "12.orbax-checkpoint-tmp-1").mkdir()  # as during a save
     load_checkpoint(str(directory), None)
     told = capsys.readouterr().err
     assert f"step 7 of {directory}" in told and "step 12 is there by half" in told

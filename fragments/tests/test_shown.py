@@ -1,4 +1,4 @@
-"""What shows a run beside its metrics: TensorBoard, a plot."""
+"""What shows a run beside its metrics: TensorBoard and a plot."""
 
 import dataclasses
 import datetime
@@ -31,7 +31,7 @@ def test_metrics_go_through_one_function(tmp_path, monkeypatch):
 
 
 def test_what_shows_a_run_can_fail_without_ending_it(tmp_path, monkeypatch, capsys):
-    """All of it at once: the checkpoint of the last step is there."""
+    """Makes all of it fail at once: the last step is still saved."""
     module, data = train_module(), Path(email.__file__).parent / "*.py"
 
     def fail(*_, **__):

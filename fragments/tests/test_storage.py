@@ -1,4 +1,4 @@
-"""A run's directory: of one run at a time, on a full disk, on an object store, and without half a folder."""
+"""A run's directory: one run at a time, full disks, object stores, and no incomplete folders."""
 
 import json
 import os
@@ -51,7 +51,7 @@ def test_a_directory_is_of_one_run_at_a_time(tmp_path, monkeypatch):
 
 
 def test_a_slow_write_takes_the_lock_from_nobody(tmp_path, monkeypatch):
-    """Neither that of a run which begins nor a renewal, where another run took the lock while it was written."""
+    """Neither a starting run nor a renewal takes a lock that another run took during the write."""
     directory, lock, other = epath.Path(tmp_path), tmp_path / "lock", "process 5 on another since now"
     write = type(directory).write_text
 
@@ -80,7 +80,7 @@ def test_a_slow_write_takes_the_lock_from_nobody(tmp_path, monkeypatch):
 
 
 def test_a_checkpoint_of_a_run_that_lost_its_directory_gets_no_name(tmp_path, monkeypatch):
-    """It is lost while arrays are written, after the check with which saving began."""
+    """It is lost while arrays are written, after the check at the start of saving."""
     state = create_state(SMALL, make_mesh(1, 1, 1))
     with DirectoryLock(epath.Path(tmp_path)):
         checkpoints = Checkpoints(str(tmp_path), SMALL)
@@ -157,7 +157,7 @@ def test_an_object_store_is_no_local_folder(tmp_path, monkeypatch):
     fsspec.register_implementation("gcs", Store, clobber=True)
     monkeypatch.chdir(tmp_path)
     directory = epath.Path("gs://bucket/run")
-    for step in 0, 2:  # a second run goes on
+    for step in 0, 2:  # a second run resumes
         with DirectoryLock(directory):
             monitor = Monitor(directory, SMALL, step)
             check_lock()
@@ -169,7 +169,7 @@ def test_an_object_store_is_no_local_folder(tmp_path, monkeypatch):
     assert [record["step"] for record in records] == [1, 2, 3, 4, 5]
     assert {p.name for p in directory.iterdir()} == {"metrics.jsonl", "loss.png", "tensorboard"}
     (tmp_path / "tokenizer.json").write_text("a tokenizer")
-    for _ in range(2):  # the second time it is there
+    for _ in range(2):  # the second time it exists
         keep_tokenizer(str(tmp_path / "tokenizer.json"), directory)
     (tmp_path / "tokenizer.json").unlink()
     copy_tokenizer(kept_tokenizer(directory), epath.Path("gs://bucket/copied"))

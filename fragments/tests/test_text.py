@@ -1,4 +1,4 @@
-"""Texts as tokens come, and chats: what all tokens at once, and transformers, make of them."""
+"""Streamed text against decoding all tokens at once, and chats against transformers."""
 
 import random
 
@@ -24,7 +24,7 @@ PIECES = ["😀", "你好", "é", "नमस्ते", "👩‍🚀", "a", " ",
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_text_comes_as_it_is_decoded_at_once(kind, tmp_path):
-    """Whatever tokens come: of scripts or at random, after a prompt or not, up to a stop string or to the end."""
+    """Tries tokens of scripts or at random, after a prompt or not, up to a stop string or to the end."""
     tokenizer, draw = KINDS[kind](tmp_path), random.Random(0)
     for case in range(500):
         tokens = [draw.randrange(tokenizer.vocab_size + 2) for _ in range(draw.randrange(30))]
@@ -61,7 +61,7 @@ def test_texts_of_tokens_make_up_the_text_and_are_told_apart(tmp_path):
 
 @pytest.mark.parametrize("kind", CHECKPOINTS)
 def test_chats_are_those_of_transformers(kind, tmp_path):
-    """Special tokens in what a message says stay text here."""
+    """Special tokens in a message's content stay text here."""
     theirs = save_as_transformers_does(kind, tmp_path)
     path = tmp_path / "tokenizer.json"
     template = load_chat_template(FileTokenizer(epath.Path(path)), str(path))

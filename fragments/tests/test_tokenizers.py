@@ -1,4 +1,4 @@
-"""The tokens of transformers, of the kinds of tokenizers that checkpoints come with."""
+"""Tokens against transformers, for the kinds of tokenizers that checkpoints come with."""
 
 import json
 
@@ -22,7 +22,7 @@ TEXTS = ["the cat", "  two  spaces\n\n", "日本 😀", "a </s> and <|im_start|>
 
 @pytest.mark.parametrize("kind", CHECKPOINTS)
 def test_tokens_are_those_of_transformers(kind, tmp_path):
-    """Of prompts and documents."""
+    """Compares prompts and documents."""
     theirs = save_as_transformers_does(kind, tmp_path)
     ours = FileTokenizer(epath.Path(tmp_path / "tokenizer.json"))
     for text in TEXTS:

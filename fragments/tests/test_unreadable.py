@@ -1,4 +1,4 @@
-"""Checkpoints that cannot be read: each is named, with what to do, and none is passed over."""
+"""Checkpoints that cannot be read: each is named, with what to do, and none is skipped."""
 
 import shutil
 

@@ -1,4 +1,4 @@
-"""A run that hangs is ended, by a thread that runs while the program itself waits."""
+"""A thread ends a run that hangs, while the program itself waits."""
 
 import subprocess
 from pathlib import Path
@@ -7,7 +7,7 @@ from generator.language.roles import PACKAGE, run_python
 
 
 def run_program(directory: Path, limits: str) -> subprocess.CompletedProcess:
-    """A program with these limits for its steps, which then waits for long."""
+    """Runs a program with these time limits for its steps, which then waits for 4 seconds."""
     program = f"""
 import pathlib, threading
 from {PACKAGE.name}.cluster import start_watchdog

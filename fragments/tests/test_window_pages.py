@@ -94,7 +94,7 @@ def test_evicted_pages_are_computed_again(model):
     subject, sampling = engine(model), SamplingParams(max_tokens=3)
     first, again, other = (subject.generate([PROMPTS[i]], sampling)[0] for i in (0, 0, 1))
     assert (first.cached, again.cached, other.cached) == (0, 2 * SEEN - 8, 0)
-    assert len(subject.pool.found) == 2 * (len(PROMPTS[0]) // 4)  # of both, in layers with full attention
+    assert len(subject.pool.found) == 2 * (len(PROMPTS[0]) // 4)  # of both prompts, in full-attention layers
     (later,) = subject.generate([PROMPTS[0]], sampling)
     assert later.cached < again.cached  # pages of layers with windows were evicted
     assert first.tokens == again.tokens == later.tokens

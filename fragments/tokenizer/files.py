@@ -1,4 +1,4 @@
-"""The files of a tokenizer: copied into a run's directory and exported folders, so that both can be moved."""
+"""Tokenizer files, copied into run directories and exported folders, so that both can be moved."""
 
 from pathlib import Path
 
@@ -19,12 +19,12 @@ LARGEST_FILE = 2**28  # bytes; the largest published tokenizer.json has less tha
 
 
 def copy_file(path: epath.Path, target: epath.Path) -> None:
-    """Copies one file. A link may lead to another file of its folder, or of its repository in a cache of the Hub.
+    """Copies one file. A link may point within its folder, or within its repository in a cache of the Hub.
 
-    Raises InputError for any other link, for what is no ordinary file and for a file larger than LARGEST_FILE.
+    Raises InputError for other links, for what is not a regular file and for a file larger than LARGEST_FILE.
     """
     is_remote = "://" in str(path)
-    # epath follows no links in `resolve`
+    # `resolve` of epath does not follow links
     real, folder = (x if is_remote else epath.Path(Path(x).resolve()) for x in (path, path.parent))
     caches = (p.parent for p in folder.parents if p.name == "snapshots" and (p.parent / "blobs").is_dir())
     root = next(caches, folder)
@@ -37,10 +37,10 @@ def copy_file(path: epath.Path, target: epath.Path) -> None:
 
 
 def copy_tokenizer(tokenizer: str, directory: epath.Path, model: str = "") -> None:
-    """Copies a tokenizer.json and what is there of the files beside it.
+    """Copies a tokenizer.json and those of its sibling files that exist.
 
     Args:
-        model: another tokenizer.json, beside which the config.json and generation_config.json are that are copied.
+        model: another tokenizer.json, whose sibling config.json and generation_config.json are copied.
     """
     directory = epath.Path(directory)
     for path, names in ((model or tokenizer, MODEL_FILES), (tokenizer, TOKENIZER_FILES)):

@@ -1,4 +1,4 @@
-"""Weights without a tokenizer, which are served to clients that send token ids."""
+"""Weights without a tokenizer, served to clients that send token ids."""
 
 import sys
 from collections.abc import Iterable
@@ -9,7 +9,7 @@ from generator.language.roles import ByteTokenizer, FileTokenizer, InputError, l
 
 
 class NoTokenizer(ByteTokenizer):
-    """Makes no text of tokens, and no tokens of text."""
+    """Refuses to encode text, and decodes tokens to nothing."""
 
     digest, bos, eos, vocab_size, prefix = "none", None, None, 0, ()
 
@@ -35,7 +35,7 @@ class NoTokenizer(ByteTokenizer):
 
 
 def tokenizer_to_serve(given: str, kept: str) -> ByteTokenizer | FileTokenizer:
-    """The tokenizer that was given, or else the one that is kept with a model, where there is one."""
+    """Returns the given tokenizer, else the one kept with a model, else NoTokenizer."""
     if given or kept == "bytes" or epath.Path(kept).exists():
         return load_tokenizer(given or kept)
     print(f"warning: {kept} is not there: send token ids, or give --tokenizer", file=sys.stderr)
