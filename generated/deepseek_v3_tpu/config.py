@@ -19,7 +19,7 @@ class Config:
     width: int  # size of the residual stream
     layers: int  # number of blocks
     context_length: int = 4096  # longest sequence the model supports, in tokens
-    dtype: Literal["float32", "bfloat16"] = "bfloat16"  # of the computation; parameters are always float32
+    dtype: Literal["float32", "bfloat16"] = "bfloat16"  # of computation; parameters are always float32
     vocab_size: int  # tokens in the vocabulary
     norm_epsilon: float = 1e-5  # added to the mean square
     heads: int  # attention heads
@@ -80,14 +80,14 @@ class Config:
     remat: str = "dots"  # what the forward pass keeps: comma-separated names of REMAT
 
     # data
-    data: str = ""  # documents: a file, a folder or a pattern of files; "": this Python's own standard library
-    text_field: str = "text"  # field or column that holds the text, where a file has any
+    data: str = ""  # documents: a file, a folder or a pattern of files; "": Python's standard library
+    text_field: str = "text"  # field or column of the text, in files that have any
     tokenizer: str = "bytes"  # path of a tokenizer.json, or bytes
-    special_tokens: bool = False  # whether <|im_end|> and the like in documents are tokens, and not text
-    eval_data: str = ""  # documents for evaluation, given as data is; "": a share of data, which is not trained on
-    eval_share: float = 0.02  # share of documents held out, 10,000 at most, if there is no eval_data; 0: no evaluation
+    special_tokens: bool = False  # whether <|im_end|> and the like in documents are tokens, not text
+    eval_data: str = ""  # evaluation documents, in the form of data; "": a held-out share of data
+    eval_share: float = 0.02  # share of documents held out (at most 10,000) without eval_data; 0: no evaluation
     sequence_length: int = 4096  # tokens in one training sequence
-    allow_other_data: bool = False  # whether a run may go on with other data or another tokenizer
+    allow_other_data: bool = False  # whether a run may resume with other data or another tokenizer
     batch_size: int = 8  # sequences in one optimizer step, over all devices
 
     # checkpoint
@@ -95,7 +95,7 @@ class Config:
     checkpoint_dir: str = ""
     keep_last: int = 3  # newest checkpoints that are kept
     keep_every: int = 0  # checkpoints at multiples of this many steps are kept for good; 0: none
-    # of the tensors that are exported, where no other is asked for; what was imported has its own
+    # default dtype of exported tensors; an imported model has its own
     export_dtype: Literal["float32", "bfloat16", "float16"] = "float32"
 
     @property

@@ -25,10 +25,10 @@ from .parallel import RULES, remat_policy, shard
 
 
 def product(equation: str, x: Array, kernel: Array, dtype: str | None = None) -> Array:
-    """Computes jnp.einsum(equation, x, kernel) with operands in the dtype of x, and the result in `dtype` or that of x.
+    """Computes jnp.einsum(equation, x, kernel) in the dtype of x; the result is in `dtype`, or in that of x.
 
-    The kernel's gradient is summed over tokens and devices in the dtype of the kernel. Its operands are in the order
-    that is faster on CPUs, where XLA transposes the first and fuses its producer into that.
+    The kernel's gradient is summed over tokens and devices in the kernel's dtype. Its operands are in the order
+    that is faster on CPUs, where XLA transposes the first one and fuses its producer into the transpose.
     """
     inputs, weights, outputs = equation.replace("->", ",").split(",")
 
@@ -69,7 +69,7 @@ class Embedding(nnx.Module):
 
     def __call__(self, tokens: Array, dtype: str) -> Array:
         """Looks up tokens [B, T]: [B, T, D]."""
-        x = self.table[tokens].astype(dtype)  # cast after the lookup, so that the table's gradient is summed in fp32
+        x = self.table[tokens].astype(dtype)  # cast after the lookup: the table's gradient is summed in fp32
         x = x * x.shape[-1] ** 0.5
         return x
 
@@ -214,7 +214,7 @@ class FeedForward(nnx.Module):
 
 
 class Block(nnx.Module):
-    """Adds attention, then the feed-forward to the residual stream, each of its normed input."""
+    """Adds attention, then the feed-forward, to the residual stream; each takes a normed input."""
 
     def __init__(self, config: Config, rngs: nnx.Rngs, window: int):
         self.attention_norm = Norm(config.width, config.norm_epsilon)

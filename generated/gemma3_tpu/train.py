@@ -205,7 +205,7 @@ def flops_per_token(config: Config, causal: bool) -> float:
     products["head"] = config.width * config.vocab_size  # the embedding is a lookup
     heads = 2 * (config.heads + config.kv_heads)  # query and output; key and value
     products["attention"] = config.layers * config.width * config.head_size * heads
-    length = config.sequence_length  # below, twice the mean number of keys: the full convention counts the future too
+    length = config.sequence_length  # below: twice the mean number of keys, as full FLOPs count the future
     keys = (config.layers // 6 * 5 + config.layers % 6) * (
         min(config.window, length) * (2 - min(config.window, length) / length)
     ) + config.layers // 6 * (min(EVERYTHING, length) * (2 - min(EVERYTHING, length) / length))

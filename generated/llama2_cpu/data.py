@@ -45,7 +45,7 @@ from .errors import ExitCode, InputError, Stop, ending_with_messages
 from .parallel import RULES
 from .tokenizer import ByteTokenizer, FileTokenizer, encode_document, load_tokenizer
 
-PACKING_BINS = 16  # sequences of a row that wait for pieces that fit; more of them waste less and are read again later
+PACKING_BINS = 16  # unfinished sequences of a row; more of them waste less padding, but are reread on resume
 
 
 def token_type(tokenizer: ByteTokenizer | FileTokenizer) -> str:
@@ -53,7 +53,7 @@ def token_type(tokenizer: ByteTokenizer | FileTokenizer) -> str:
 
 
 def read_description(data: str) -> dict[str, Any] | None:
-    """Of a folder of prepared data: its source, its tokenizer, and once it is whole its files and their documents."""
+    """Reads prepared.json: source, tokenizer and, once complete, documents by file. None if there is none."""
     path = Path(os.path.expanduser(data)) / "prepared.json"
     if not path.is_file():
         return None
@@ -73,7 +73,7 @@ def open_shard(path: Path, count: int) -> ArrayRecordReader:
 
 
 def open_prepared(data: str, shards: dict[str, int], dtype: str) -> grain.MapDataset:
-    """The tokens of each document, int32 [n]; a file is opened where the first of its documents is read."""
+    """Returns the tokens of each document, int32 [n]; opens a file when it is first read."""
     folder = Path(os.path.expanduser(data))
     missing = sorted(shards.keys() - set(os.listdir(folder)))
     if missing or not shards:
@@ -90,7 +90,7 @@ def open_prepared(data: str, shards: dict[str, int], dtype: str) -> grain.MapDat
         at = int(i - ends[number]) + counts[number]
         reader = open_shard(folder / names[number], counts[number])
         try:
-            # a range, where Grain's source asks for a list of one, which takes longer the more records a file has
+            # a range: Grain's source asks for a list of one, which is slower the more records a file has
             (record,) = reader.read(at, at + 1)
         except RuntimeError as error:
             problem = f"{folder / names[number]}: {error}: remove it, and start `data prepare` again"
@@ -101,7 +101,7 @@ def open_prepared(data: str, shards: dict[str, int], dtype: str) -> grain.MapDat
 
 
 def split_mixture(data: str) -> list[tuple[float, str]]:
-    """The weight and the path of each source: of "0.7:A,0.3:B", or of a path alone."""
+    """Returns the weight and path of each source in "0.7:A,0.3:B", or of a single path."""
     parts = [part.partition(":") for part in re.split(r",(?=[^,:/]*:(?!//))", data)]
     try:
         found = [(float(weight), path) for weight, _, path in parts]
@@ -118,19 +118,19 @@ def identity(tokenizer: ByteTokenizer | FileTokenizer) -> dict[str, Any]:
 
 
 def special_texts(tokenizer: ByteTokenizer | FileTokenizer) -> re.Pattern[str]:
-    """Find special tokens which stay text in documents."""
+    """Returns a pattern of the special tokens that stay text in documents."""
     names = () if tokenizer.parses_special or tokenizer.digest == "bytes" else tokenizer.special.values()
     return re.compile("|".join(map(re.escape, names)) or "(?!)")
 
 
 def count_special(tokenizer: ByteTokenizer | FileTokenizer, documents: Sequence[str]) -> collections.Counter[str]:
-    """Count the documents which hold the text of a special token, of the first 100."""
+    """Counts, by special token, how many of the first 100 documents hold its text."""
     texts, names = (documents[i] for i in range(min(len(documents), 100))), special_texts(tokenizer)
     return collections.Counter(name for text in texts for name in set(names.findall(text)))
 
 
 def warn_of_special_tokens(data: str, which: str, found: collections.Counter[str]) -> None:
-    """Say how many of which documents hold the text of special tokens, which was likely meant as tokens."""
+    """Warns of documents that hold the text of special tokens, which was likely meant as tokens."""
     if found:
         most = ", ".join(f"{name} in {count}" for name, count in found.most_common(3))
         problem = f"of {which} documents: {most}; there they are text: --special-tokens makes them tokens"
@@ -138,7 +138,7 @@ def warn_of_special_tokens(data: str, which: str, found: collections.Counter[str
 
 
 def open_tokens(data: str, tokenizer: ByteTokenizer | FileTokenizer, field: str = "text") -> grain.MapDataset:
-    """The tokens of each document of a source, after what the tokenizer begins a text with, and eos: int32 [n]."""
+    """Returns the tokens of each document of a source, int32 [n], with the tokenizer's prefix and eos."""
     if description := read_description(data):
         if description.get("tokenizer") != identity(tokenizer):
             problem = f"its tokenizer is {description.get('tokenizer')}, and --tokenizer is {identity(tokenizer)}"
@@ -150,7 +150,7 @@ def open_tokens(data: str, tokenizer: ByteTokenizer | FileTokenizer, field: str 
 
 
 def fingerprint_source(path: str) -> Any:
-    """The same for the same source, wherever it is: names and sizes of its files."""
+    """Returns names and sizes of a source's files, which stay the same when it is moved."""
     found = read_description(path)
     if not found:
         found = [[file.name, file.stat().st_size] for file in find_files(path)]
@@ -158,12 +158,12 @@ def fingerprint_source(path: str) -> Any:
 
 
 def fingerprint(data: str) -> list[Any]:
-    """The same for the same data."""
+    """Returns the fingerprints of all sources of the data."""
     return [fingerprint_source(path) for _, path in split_mixture(data)]
 
 
 class Pieces:
-    """The documents of a split, of which `before(n)` are among the first n: each the pieces that fit a sequence."""
+    """Pieces that fit a sequence, by document of a split; `before(n)` of the first n documents are in it."""
 
     def __init__(self, documents: Sequence[np.ndarray], before: Callable[[int], int], length: int):
         self.documents, self.before, self.length = documents, before, length
@@ -178,20 +178,20 @@ class Pieces:
 
 
 class Sequences:
-    """The sequences of a row, of pieces that fit together: dicts of arrays [sequence_length].
+    """Yields the sequences of a row, each of pieces that fit together: dicts of arrays [sequence_length].
 
-    int32 `tokens`, `targets` (the tokens that follow), `positions` (from 0 in each segment), `segment_ids` (1, 2, ...;
-    0 is padding), fp32 `weights` (1 where a target counts). A segment is a document with bos and eos, or a piece of one
-    longer than a sequence. No more is read than the next sequence needs.
+    int32 `tokens`, `targets` (the next tokens), `positions` (from 0 in each segment), `segment_ids` (1, 2, ...;
+    0 is padding), fp32 `weights` (1 where a target counts). A segment is a document with bos and eos, or a
+    piece of one longer than a sequence. Reads no more than the next sequence needs.
     """
 
     def __init__(self, order: grain.MapDataset, length: int, threads: int):
-        """`order`: the pieces of each document."""
+        """Takes `order`, the pieces of each document."""
         self.order, self.length, self.threads = order, length, threads
         self.set_state({"next": [0, 0], "given": 0, "waiting": []})
 
     def get_state(self) -> dict[str, Any]:
-        """The place of the next piece, [its document, its number there], and those of what waits, to be read again."""
+        """Returns the places [document, piece] of the next piece and of those that wait, which are reread."""
         places = [[place for place, _ in sequence] for sequence in self.waiting]
         return {"next": self.upcoming, "given": self.given, "waiting": places}
 
@@ -212,12 +212,12 @@ class Sequences:
         return self
 
     def __next__(self) -> dict[str, np.ndarray]:
-        most = None  # any of those that wait, at the end of what is read
+        most = None  # at the end of the data, any that waits may be chosen
         for place, piece in self.unread:
             self.upcoming, size = [place[0], place[1] + 1], len(piece["tokens"])
             # Best-fit packing (Ding et al. 2024, arXiv 2404.10830) cuts only documents longer than a sequence.
-            # Concatenate-then-split pads nothing, but cuts a document in most sequences. After each that was given one
-            # more may wait, so that the first ones come as soon as they are full.
+            # Concatenate-then-split pads nothing, but cuts a document in most sequences. Each finished sequence lets
+            # one more wait, so that the first ones come as soon as they are full.
             fitting = [i for i, used in enumerate(self.used) if used + size <= self.length]
             chosen = max(fitting, key=self.used.__getitem__, default=len(self.waiting))
             most = min(PACKING_BINS, 1 + self.given)
@@ -230,7 +230,7 @@ class Sequences:
                 break
         if not self.waiting:
             raise StopIteration
-        # the fullest of those that waited, but one time in 16 the oldest, so that none waits for ever
+        # the fullest of those that waited, or every 16th time the oldest, so that none waits forever
         chosen = int(np.argmax(self.used[:most])) if self.given % 16 else 0
         self.used.pop(chosen)
         self.given += 1
@@ -245,10 +245,10 @@ class Sequences:
 
 
 def open_pieces(config: Config, path: str, tokenizer: ByteTokenizer | FileTokenizer, split: str) -> grain.MapDataset:
-    """The pieces of the documents of a source, for training or for evaluation."""
+    """Returns the pieces of each document of a source, for training or for evaluation."""
     share = 0.0 if config.eval_data else config.eval_share
 
-    def held_out(n: int) -> int:  # of the first n documents: 1 in 50, say, by their numbers alone
+    def held_out(n: int) -> int:  # among the first n, such as 1 in 50, by document number alone
         return min(10_000, math.ceil(share * n))
 
     before = held_out if split == "eval" and not config.eval_data else lambda n: n - held_out(n)
@@ -268,9 +268,9 @@ def open_pieces(config: Config, path: str, tokenizer: ByteTokenizer | FileTokeni
 
 
 def make_datasets(config: Config, split: str, rows: Sequence[int] = (0,), seed: int = 0) -> list[Sequences]:
-    """The sequences of each row.
+    """Returns the sequences of each row.
 
-    "train" never ends: all documents, in a new order each epoch, are dealt out to the rows of a batch, and each row
+    "train" never ends. Each epoch deals out all documents, in a new order, to the rows of a batch, and each row
     packs its own. "eval" is one pass, not dealt out.
     """
     tokenizer = load_tokenizer(config.tokenizer, config.special_tokens)
@@ -289,13 +289,13 @@ def make_datasets(config: Config, split: str, rows: Sequence[int] = (0,), seed: 
 
 
 class Batches:
-    """The training batches: of each, the rows that devices of this process hold, dicts of arrays [rows, T].
+    """Yields the rows of each training batch that devices of this process hold: dicts of arrays [rows, T].
 
-    A row has sequences of its own, so the batches are the same over any mesh and any number of processes.
+    Each row has its own sequences, so batches are the same over any mesh and any number of processes.
     """
 
     def __init__(self, config: Config, sharding: NamedSharding):
-        """`sharding`: of the arrays [batch_size, T]."""
+        """Takes the `sharding` of the arrays [batch_size, T]."""
         self.config, self.sharding = config, sharding
         holders = collections.defaultdict(set)  # row -> processes with a device that holds it
         for device, index in sharding.devices_indices_map((config.batch_size, config.sequence_length)).items():
@@ -308,7 +308,7 @@ class Batches:
         self.start(config.seed)
 
     def start(self, seed: int) -> None:
-        """Begins an order of the documents."""
+        """Starts the document order of a seed."""
         self.seed = seed
         datasets = make_datasets(self.config, "train", self.rows, seed)
         self.streams = dict(zip(self.rows, datasets, strict=True))
@@ -321,7 +321,7 @@ class Batches:
         return {name: np.stack([sequence[name] for sequence in sequences]) for name in sequences[0]}
 
     def to_devices(self, batch: dict[str, np.ndarray]) -> dict[str, Array]:
-        """The arrays [batch_size, T] over all processes, of rows as they come from here."""
+        """Returns global arrays [batch_size, T], made of the rows that each process yields."""
         shape = self.config.batch_size, self.config.sequence_length
 
         def part(index: tuple[slice, slice], x: np.ndarray) -> np.ndarray:  # of x [rows, T]
@@ -331,13 +331,13 @@ class Batches:
         return {name: lay_out(functools.partial(part, x=x)) for name, x in batch.items()}
 
     def get_state(self) -> dict[int, Any]:
-        """Where the rows are that this process is the first to hold: each row's state is kept once."""
+        """Returns the states of rows that this process is the first to hold: each is saved once."""
         rows = self.config.batch_size
         known = {"rows": rows, "seed": self.seed, "documents": self.documents}
         return {row: known | {"stream": self.streams[row].get_state()} for row in self.kept}
 
     def set_state(self, states: dict[int, Any], step: int) -> None:
-        """Goes on from the states of all rows after a step. InputError: they are of data that is not allowed."""
+        """Resumes from the states of all rows after a step. Raises InputError if their data is not allowed."""
         if {state["rows"] for state in states.values()} != {len(states)}:
             raise ValueError("the states of some rows are missing")
         if {state.get("documents", self.documents) for state in states.values()} != {self.documents}:
@@ -347,7 +347,7 @@ class Batches:
             if not self.config.allow_other_data:
                 raise InputError(f"{problem}: give the same files and tokenizer, or --allow-other-data")
             print(f"warning: {problem}", file=sys.stderr)
-        old = any("waiting" not in state["stream"] for state in states.values())  # of an older version
+        old = any("waiting" not in state["stream"] for state in states.values())  # saved by an older version
         if old or len(states) != self.config.batch_size:
             reason = "the checkpoint is of an older version" if old else f"batch_size was {len(states)}"
             print(f"{reason}: the documents come in a new order from here on")
@@ -358,7 +358,7 @@ class Batches:
 
 
 def abstract_batch(config: Config, mesh: Mesh) -> dict[str, jax.ShapeDtypeStruct]:
-    """The arrays [batch_size, T] of a batch, rows over the devices, which each microbatch must be a multiple of."""
+    """Returns abstract arrays [batch_size, T], rows over the devices, which must divide each microbatch."""
     parts = config.accumulation * math.prod(mesh.shape[axis] for axis in RULES["batch"])
     if config.batch_size % parts:
         factors = " x ".join(("accumulation", *RULES["batch"]))
@@ -370,7 +370,7 @@ def abstract_batch(config: Config, mesh: Mesh) -> dict[str, jax.ShapeDtypeStruct
 
 
 def evaluation_batches(config: Config, rows: Sequence[int] | None = None) -> Iterator[dict[str, np.ndarray]]:
-    """Yields the batches of "eval", or these rows of them, the last one padded."""
+    """Yields the batches of "eval", or these rows of each; the last one is padded."""
     sequences = make_datasets(config, "eval")[0]
     while found := list(itertools.islice(sequences, config.batch_size)):
         batch = grain.experimental.batch_and_pad(found, batch_size=config.batch_size)
@@ -378,7 +378,7 @@ def evaluation_batches(config: Config, rows: Sequence[int] | None = None) -> Ite
 
 
 def held_out_batches(config: Config, rows: list[int]) -> list[dict[str, np.ndarray]]:
-    """These rows of the first `eval_batches` batches of "eval"; [] without evaluation."""
+    """Returns these rows of the first `eval_batches` batches of "eval"; [] without evaluation."""
     found = evaluation_batches(config, rows) if config.eval_data or config.eval_share else ()
     return list(itertools.islice(found, config.eval_batches))
 
@@ -387,8 +387,8 @@ last_opened = functools.lru_cache(maxsize=1)(open_files)  # shards of the same f
 
 
 def plan_shards(files: list[Path], sizes: list[int]) -> list[tuple[tuple[Path, ...], int, int]]:
-    """For each shard some files, and which part of their documents it has, of how many; about the same bytes each."""
-    # what a killed worker has to do again at most; a power of two, so that it stays where a file is repaired
+    """Returns (files, part, parts) of each shard, which holds one part of their documents; bytes are even."""
+    # bounds what a killed worker repeats; a power of two, so that it stays the same after a file is repaired
     goal = min(max(2 ** (max(sum(sizes) // 256, 1).bit_length() - 1), 2**20), 2**30)
     plan, group, total = [], [], 0
     for path, size in zip(files, sizes, strict=True):
@@ -401,7 +401,7 @@ def plan_shards(files: list[Path], sizes: list[int]) -> list[tuple[tuple[Path, .
 
 
 def end_with_parent() -> None:
-    """Leaves Ctrl-C to the parent of a worker, and ends the worker where its parent is killed."""
+    """Leaves Ctrl-C to the parent of a worker, and ends the worker if its parent is killed."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     threading.Thread(target=lambda: (multiprocessing.parent_process().join(), os._exit(1)), daemon=True).start()
 
@@ -409,10 +409,10 @@ def end_with_parent() -> None:
 def write_shard(
     path: Path, files: tuple[Path, ...], part: int, parts: int, field: str, name: str, special: bool
 ) -> tuple[int, int, collections.Counter[str]]:
-    """Writes the tokens of documents to a file, which gets its name when it is whole.
+    """Writes the tokens of documents to a file, which gets its name once it is complete.
 
-    Returns how many documents it has, how many rows its files leave out (told for the first part of them), and in how
-    many of its documents there is the text of a special token, by its name.
+    Returns the number of its documents, of rows that its files leave out (counted for their first part only),
+    and, by special token, of its documents that hold the text of that token.
     """
     (documents, left_out), tokenizer = last_opened(files, field), load_tokenizer(name, special)
     dtype, names, found = token_type(tokenizer), special_texts(tokenizer), collections.Counter[str]()
@@ -424,7 +424,7 @@ def write_shard(
                 found.update(set(names.findall(text)))
                 writer.write(encode_document(tokenizer, text).astype(dtype).tobytes())
         half.rename(path)
-    except RuntimeError as error:  # what ArrayRecord makes of an OSError
+    except RuntimeError as error:  # ArrayRecord turns an OSError into this
         raise OSError(f"{path}: {error}") from None
     finally:
         half.unlink(missing_ok=True)
@@ -432,18 +432,18 @@ def write_shard(
 
 
 def name_shard(files: list[tuple[str, int, int]], part: int, parts: int) -> str:
-    """A name by all that a shard is of: path, size and time of change of its files, and which part of them."""
+    """Names a shard by a hash of its files (path, size, modification time) and of its part of them."""
     return f"tokens-{hashlib.blake2b(repr((files, part, parts)).encode(), digest_size=8).hexdigest()}"
 
 
 def remove_halves(folder: Path) -> None:
-    """Removes what workers had not finished when they ended."""
+    """Removes files that workers did not finish."""
     for half in folder.glob("*.half-*"):
         half.unlink(missing_ok=True)
 
 
 def count_records(path: Path) -> int | None:
-    """None where there is no whole file."""
+    """Counts the records of a file; None if it is missing or incomplete."""
     reader = ArrayRecordReader(str(path))
     return reader.num_records() if reader.ok() else None
 
@@ -456,15 +456,15 @@ def prepare(
     text_field: str = "text",
     workers: int = os.cpu_count() or 1,
 ) -> None:
-    """Tokenises documents into a new folder, for --data of train. Started again, it goes on where it ended.
+    """Tokenises documents into a new folder, for --data of train. When started again, it resumes.
 
     Args:
-        source: File, folder or pattern of text, JSONL, JSON, CSV, Parquet, Arrow or ArrayRecord, compressed or not.
+        source: File, folder or pattern: text, JSONL, JSON, CSV, Parquet, Arrow, ArrayRecord; may be compressed.
         out: Folder for the tokens.
         tokenizer: Path of a tokenizer.json, or bytes; train needs the same one.
-        special_tokens: Whether <|im_end|> and the like in documents are tokens, and not text; train needs the same.
+        special_tokens: Whether <|im_end|> and the like in documents are tokens, not text; train needs the same.
         text_field: Field or column that holds the text, in JSONL, JSON, CSV, Parquet and Arrow.
-        workers: Processes that work at the same time.
+        workers: Number of parallel processes.
     """
     if "://" in out or workers < 1:
         raise InputError(f"{out} --workers {workers}: must be a folder on a disk, and at least one worker")
@@ -480,7 +480,7 @@ def prepare(
     there = read_description(out)
     if not there and folder.exists() and any(folder.iterdir()):
         raise InputError(f"{out}: already exists: give a new folder")
-    # what is not whole goes on where files were repaired
+    # an incomplete folder may resume after files were repaired
     if there and (there | wanted != there or (there["shards"] and there["shards"].keys() != set(names))):
         raise InputError(f"{out}: was prepared from other files, or for another tokenizer: give a new folder")
 
@@ -520,10 +520,10 @@ def prepare(
     tokens = open_prepared(str(folder), counts, token_type(load_tokenizer(tokenizer, special_tokens)))
     if not any(len(tokens[i]) > 1 for i in range(len(tokens))):
         raise InputError(f"{source}: holds no documents of two tokens or more: give another source")
-    if stats != {file: (file.stat().st_size, file.stat().st_mtime_ns) for file in files}:  # workers read it anew
+    if stats != {file: (file.stat().st_size, file.stat().st_mtime_ns) for file in files}:  # workers reread it
         raise InputError(f"{source}: has changed since this began: start again, which writes anew what has changed")
     describe(counts)
-    for old in {*folder.glob("tokens-*")} - {folder / name for name in names}:  # of files before they were repaired
+    for old in {*folder.glob("tokens-*")} - {folder / name for name in names}:  # of files since repaired
         old.unlink()
     warn_of_special_tokens(source, f"{sum(counts.values()):,}", special)
     if left_out:

@@ -51,7 +51,7 @@ class Documents(NamedTuple):
 
 
 class OpenFile(io.FileIO):
-    __del__ = io.FileIO.close  # when it has left the cache, and nobody holds it
+    __del__ = io.FileIO.close  # once it has left the cache and is unreferenced
 
 
 open_file = functools.lru_cache(maxsize=256)(OpenFile)
@@ -69,7 +69,7 @@ class Content:
         return self.unpacked or open_file(self.path)
 
     def read(self, start: int, stop: int) -> bytes:
-        held = self.opened()  # as another thread may drive it out of the cache
+        held = self.opened()  # as another thread may evict it from the cache
         content = os.pread(held.fileno(), stop - start, start)
         if len(content) < stop - start:
             raise InputError(
@@ -85,7 +85,7 @@ class Content:
 
 
 def as_text(value: object, source: str) -> str:
-    """A document from what its file holds: a string, or UTF-8. `source` says in an error where it is from."""
+    """Returns a document as a str, from a str or UTF-8 bytes; errors name its `source`."""
     try:
         value = value.decode() if isinstance(value, bytes) else value
     except UnicodeDecodeError as error:
@@ -104,14 +104,14 @@ def open_text(content: Content, field: str) -> Documents:
     bounds = {0, size}
     for offset in (size * i // count for i in range(1, count)):
         window = content.read(offset, min(size, offset + 4096))
-        characters = (i for i, byte in enumerate(window) if byte & 0xC0 != 0x80)  # where a character of UTF-8 begins
+        characters = (i for i, byte in enumerate(window) if byte & 0xC0 != 0x80)  # starts of UTF-8 characters
         bounds.add(offset + (window.find(b"\n") + 1 or next(characters, 0)))
     pieces = list(itertools.pairwise(sorted(bounds)))
     return Documents(len(pieces), lambda i: as_text(content.read(*pieces[i]), f"{path} from byte {pieces[i][0]}"))
 
 
 def open_jsonl(content: Content, field: str) -> Documents:
-    """Reads the file once to find its lines; leaves blank ones out."""
+    """Reads the file once to find its lines; skips blank ones."""
 
     def get(line: bytes, source: str) -> Any:
         try:
@@ -139,7 +139,7 @@ def open_jsonl(content: Content, field: str) -> Documents:
 
 
 def open_by_format(path: Path, field: str) -> Documents:
-    """The documents of a file, by its suffix: lines of JSONL, or text."""
+    """Opens the documents of a file by its suffix: lines of JSONL, or text."""
     content = Content(path)
     open_format, suffix = open_text, path.suffix.lower()
     if suffix in (".jsonl", ".ndjson"):
@@ -172,7 +172,7 @@ COMPRESSED = {".gz": gzip.open, ".bz2": bz2.open, ".xz": lzma.open, ".zst": open
 
 
 def unpack(path: Path) -> OpenFile | None:
-    """A temporary file without a name that a compressed file is unpacked to; None for any other."""
+    """Unpacks a compressed file to an unnamed temporary file; returns None for any other."""
     open_compressed = COMPRESSED.get(path.suffix.lower())
     if open_compressed is None:
         return None
@@ -182,13 +182,13 @@ def unpack(path: Path) -> OpenFile | None:
             to.flush()
             return OpenFile(os.dup(to.fileno()))
     except (EOFError, OSError, lzma.LZMAError, zlib.error) as error:
-        if isinstance(error, OSError) and error.errno:  # no room in the temporary folder, say
+        if isinstance(error, OSError) and error.errno:  # such as no room in the temporary folder
             raise
         raise InputError(f"{path}: cannot be unpacked: {error}: fetch it again, or leave it out") from None
 
 
 def open_json(content: Content, field: str) -> Documents:
-    """A list of objects, or of strings, which is kept in memory; anything else is read as JSONL."""
+    """Reads a list of objects or strings, which stays in memory; reads anything else as JSONL."""
     if not content.read(0, min(content.size, 4096)).removeprefix(b"\xef\xbb\xbf").lstrip().startswith(b"["):
         return open_jsonl(content, field)
     try:
@@ -206,7 +206,7 @@ def check_column(names: list[str], field: str) -> None:
 
 
 def open_csv(content: Content, field: str, delimiter: str = ",") -> Documents:
-    """Reads the file once to find its rows, of which the first one names the columns."""
+    """Reads the file once to find its rows; the first one names the columns."""
     csv.field_size_limit(2**31 - 1)
     end = 0
 
@@ -242,12 +242,12 @@ def open_csv(content: Content, field: str, delimiter: str = ",") -> Documents:
 
 @functools.lru_cache(maxsize=16)
 def read_row_group(path: Path, group: int, field: str) -> Sequence:
-    """The texts of a row group of Parquet, of which the last few are kept in memory."""
+    """Returns the texts of a row group of Parquet; the last few groups stay in memory."""
     with import_pyarrow(path).parquet.ParquetFile(path) as file:
         return file.read_row_group(group, columns=[field])[field].drop_null()
 
 
-READING = threading.Lock()  # so that threads do not read one row group several times
+READING = threading.Lock()  # keeps threads from reading a row group several times
 
 
 def open_parquet(content: Content, field: str) -> Documents:
@@ -282,7 +282,7 @@ def open_parquet(content: Content, field: str) -> Documents:
 
 
 def open_arrow(content: Content, field: str) -> Documents:
-    """A file or a stream of record batches, as `save_to_disk` of datasets writes; it is mapped into memory."""
+    """Maps a file or stream of record batches into memory, as `save_to_disk` of datasets writes."""
     path, pyarrow = content.path, import_pyarrow(content.path)
     try:
         is_file = content.read(0, min(content.size, 6)) == b"ARROW1"
@@ -290,7 +290,7 @@ def open_arrow(content: Content, field: str) -> Documents:
         table = open_batches(pyarrow.memory_map(str(path))).read_all()
         check_column(table.column_names, field)
         column = table.column(field)
-        column.validate(full=True)  # offsets of a damaged file would end the process
+        column.validate(full=True)  # bad offsets in a damaged file would end the process
     except (pyarrow.ArrowException, ValueError, OSError) as error:
         problem = f"{path}: must be Arrow with a column {field}: {error}"
         raise InputError(f"{problem}: fix it, leave it out, or give another --text-field") from None
@@ -308,7 +308,7 @@ def open_array_record(content: Content, field: str) -> Documents:
 
 
 def files_of_rows(files: list[Path]) -> list[Path]:
-    """Leaves out what `save_to_disk` of datasets writes beside the rows, and what it keeps of other datasets."""
+    """Drops files that `save_to_disk` of datasets writes beside the rows, and leftovers of other datasets."""
     abouts, rows = [], {}  # folder -> names of its files
     for file in (file for file in files if file.name in ("dataset_dict.json", "state.json")):
         try:
@@ -321,7 +321,7 @@ def files_of_rows(files: list[Path]) -> list[Path]:
             if parts := found.get("_data_files"):
                 rows[file.parent] = {part["filename"] for part in parts}
         except (ValueError, TypeError, KeyError, AttributeError):
-            continue  # of another program: a document, or an error as of any other
+            continue  # another program's: read like any other file
     return [file for file in files if file not in abouts and file.name in rows.get(file.parent, {file.name})]
 
 
@@ -332,7 +332,7 @@ FORMATS = {
 
 
 def find_files(data: str) -> list[Path]:
-    """A file, the files below a folder but hidden ones, or a pattern's; for "", this Python's own library; sorted."""
+    """Returns the sorted files of a path, pattern or folder, except hidden ones; for "", Python's library."""
     if "://" in data:
         raise InputError(f"data {data}: is on no disk: copy it to one, or mount the bucket (gcsfuse, mountpoint-s3)")
     path = Path(os.path.expanduser(data)) if data else Path(sysconfig.get_path("stdlib"))
@@ -355,10 +355,10 @@ def find_files(data: str) -> list[Path]:
 
 
 def open_files(files: Sequence[Path], field: str) -> tuple[grain.MapDataset, int]:
-    """The documents of all files, numbered in the order of the files; and how many rows are left out as null."""
+    """Returns the documents of all files, in the order of the files, and how many null rows are left out."""
     open_file.cache_clear()
     read_row_group.cache_clear()
-    with contextlib.suppress(ValueError):  # what was unpacked stays open
+    with contextlib.suppress(ValueError):  # unpacked files stay open
         most = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
         resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
     opened = [open_by_format(path, field) for path in files]

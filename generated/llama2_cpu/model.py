@@ -21,10 +21,10 @@ from .parallel import remat_policy, shard
 
 
 def product(equation: str, x: Array, kernel: Array, dtype: str | None = None) -> Array:
-    """Computes jnp.einsum(equation, x, kernel) with operands in the dtype of x, and the result in `dtype` or that of x.
+    """Computes jnp.einsum(equation, x, kernel) in the dtype of x; the result is in `dtype`, or in that of x.
 
-    The kernel's gradient is summed over tokens and devices in the dtype of the kernel. Its operands are in the order
-    that is faster on CPUs, where XLA transposes the first and fuses its producer into that.
+    The kernel's gradient is summed over tokens and devices in the kernel's dtype. Its operands are in the order
+    that is faster on CPUs, where XLA transposes the first one and fuses its producer into the transpose.
     """
     inputs, weights, outputs = equation.replace("->", ",").split(",")
 
@@ -66,7 +66,7 @@ class Embedding(nnx.Module):
 
     def __call__(self, tokens: Array, dtype: str) -> Array:
         """Looks up tokens [B, T]: [B, T, D]."""
-        return self.table[tokens].astype(dtype)  # cast after the lookup, so that the table's gradient is summed in fp32
+        return self.table[tokens].astype(dtype)  # cast after the lookup: the table's gradient is summed in fp32
 
     def kernel(self) -> Array:
         """Returns the output head [D, V]."""
@@ -101,7 +101,7 @@ def rotary_angles(positions: Array, config: Config, theta: float) -> Array:
 def rotate(x: Array, angles: Array) -> Array:
     """Rotates pairs of numbers of each head: x [B, T, N, H], angles [B, T, H/2]."""
     sin, cos = jnp.sin(angles)[:, :, None], jnp.cos(angles)[:, :, None]  # [B, T, 1, H/2]
-    first, second = (half.astype(jnp.float32) for half in jnp.split(x, 2, axis=-1))  # pairs x[i], x[i + H/2]
+    first, second = (half.astype(jnp.float32) for half in jnp.split(x, 2, axis=-1))  # x[i], x[i + H/2]
     rotated = [y.astype(x.dtype) for y in (first * cos - second * sin, second * cos + first * sin)]
     return jnp.concatenate(rotated, axis=-1)
 
@@ -185,7 +185,7 @@ class FeedForward(nnx.Module):
 
 
 class Block(nnx.Module):
-    """Adds attention, then the feed-forward to the residual stream, each of its normed input."""
+    """Adds attention, then the feed-forward, to the residual stream; each takes a normed input."""
 
     def __init__(self, config: Config, rngs: nnx.Rngs):
         self.attention_norm = Norm(config.width, config.norm_epsilon)

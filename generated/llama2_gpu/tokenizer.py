@@ -47,14 +47,14 @@ class ByteTokenizer:
 
 @functools.cache
 def byte_characters() -> dict[str, int]:
-    """Map the characters that stand for bytes in a byte-level vocabulary to bytes (GPT-2, Radford et al. 2019)."""
+    """Maps the characters of a byte-level vocabulary to their bytes (GPT-2, Radford et al. 2019)."""
     visible = [*range(33, 127), *range(161, 173), *range(174, 256)]
     others = sorted(set(range(256)) - set(visible))
     return {chr(byte): byte for byte in visible} | {chr(256 + i): byte for i, byte in enumerate(others)}
 
 
 def read_settings(folder: epath.Path) -> dict[str, Any]:
-    """Read tokenizer_config.json; what it leaves out comes from special_tokens_map.json, and eos from config.json."""
+    """Reads tokenizer_config.json, with defaults from special_tokens_map.json, and eos from config.json."""
     files = {name: folder / f"{name}.json" for name in ("config", "special_tokens_map", "tokenizer_config")}
     model, tokens, settings = (json.loads(x.read_text()) if x.exists() else {} for x in files.values())
     eos = np.ravel(model.get("eos_token_id") or [])  # one token or several
@@ -62,13 +62,13 @@ def read_settings(folder: epath.Path) -> dict[str, Any]:
 
 
 class FileTokenizer:
-    """A Hugging Face tokenizer.json, with the tokenizer_config.json beside it, as transformers reads them.
+    """A Hugging Face tokenizer.json and the tokenizer_config.json beside it, read as transformers reads them.
 
     Attributes:
-        prefix: the tokens that it puts before a text, such as bos; `suffix`: after one.
+        prefix, suffix: the tokens that it puts before a text, such as bos, and after it.
         eos: the token that ends a document.
         special: the texts of special tokens, by token.
-        parses_special: whether `encode` reads them in a text as tokens; else "</s>" there is text and ends nothing.
+        parses_special: whether `encode` makes tokens of them; otherwise "</s>" in a text stays text.
         names: bos_token and eos_token as chat templates write them.
     """
 
@@ -77,7 +77,7 @@ class FileTokenizer:
         try:
             text = path.read_text()
             self.tokenizer, self.digest = Tokenizer.from_str(text), hashlib.sha256(text.encode()).hexdigest()
-            # what an earlier call of transformers left in the file: a text is never cut or filled up
+            # undoes what an earlier call of transformers saved in the file: texts are never truncated or padded
             self.tokenizer.no_truncation()
             self.tokenizer.no_padding()
             self.tokenizer.encode_special_tokens = not parses_special
@@ -89,7 +89,7 @@ class FileTokenizer:
             self.read_special_tokens(read_settings(path.parent), path)
         except InputError:
             raise
-        except BaseException as error:  # a bad regular expression is a panic of Rust, which is no Exception
+        except BaseException as error:  # a bad regular expression panics in Rust, which is no Exception
             if isinstance(error, KeyboardInterrupt | SystemExit):
                 raise
             problem = f"tokenizer {path} with its tokenizer_config.json: {error!r}"
@@ -100,7 +100,7 @@ class FileTokenizer:
         self.vocab_size = max(vocabulary.values()) + 1
         added = self.tokenizer.get_added_tokens_decoder().items()
         self.special = {i: token.content for i, token in added if token.special}
-        defaults = {"bos_token": "<s>", "eos_token": "</s>"}  # of Llama's class, where no file names one
+        defaults = {"bos_token": "<s>", "eos_token": "</s>"}  # of Llama's class, if no file names one
         self.names = {}
         for name, default in defaults.items():
             token = settings.get(name, default if default in vocabulary else None)
@@ -112,23 +112,23 @@ class FileTokenizer:
         self.eos = settings["eos_token_id"] if eos is None else vocabulary[eos]
         if self.eos is None:
             raise InputError(f"tokenizer {path}: nothing names eos: set eos_token in its tokenizer_config.json")
-        # tokenizer.json alone says what begins a text: transformers 5 does not read add_bos_token beside it
+        # tokenizer.json alone decides the prefix: transformers 5 does not read add_bos_token beside it
         plain, whole = (self.tokenizer.encode("text", add_special_tokens=flag).ids for flag in (False, True))
         at = next(i for i in range(len(whole)) if whole[i : i + len(plain)] == plain)
         self.prefix, self.suffix = whole[:at], whole[at + len(plain) :]
 
     @functools.cached_property
     def parsing(self) -> Tokenizer:
-        """One that reads special tokens in a text as tokens."""
+        """Returns a tokenizer that parses special tokens in a text."""
         return self.tokenizer if self.parses_special else Tokenizer.from_str(self.tokenizer.to_str())
 
     def encode(self, text: str) -> list[int]:
-        """The tokens of a text alone."""
-        # a batch of one, as `encode` holds the GIL: threads would wait for each other, and the loop for them
+        """Returns the tokens of a text, without prefix and suffix."""
+        # a batch of one, as `encode` holds the GIL and so blocks all other threads
         return self.tokenizer.encode_batch_fast([text], add_special_tokens=False)[0].ids
 
     def encode_prompt(self, text: str) -> list[int]:
-        """The tokens of a prompt, as transformers and vLLM make them: special tokens in it count as such."""
+        """Returns the tokens of a prompt as transformers and vLLM do: special tokens in it count as such."""
         tokens = self.parsing.encode_batch_fast([text], add_special_tokens=False)[0].ids
         return [*self.prefix, *tokens, *self.suffix]
 
@@ -136,11 +136,11 @@ class FileTokenizer:
         return self.tokenizer.decode(list(ids))
 
     def has_text(self, token: int) -> bool:
-        """False for special tokens, which decoding leaves out, and numbers that are no token."""
+        """Returns False for special tokens, which decoding leaves out, and for unknown ids."""
         return token not in self.special and self.tokenizer.id_to_token(token) is not None
 
     def token_byte(self, token: int) -> bytes | None:
-        """The bytes of a token of a byte-level vocabulary, or of `<0xNN>`; None for one that is text by itself."""
+        """Returns the bytes of a byte-level token or of `<0xNN>`; None for one that is text by itself."""
         name = self.tokenizer.id_to_token(token) or ""
         if self.byte_level:
             table = byte_characters()
@@ -150,11 +150,11 @@ class FileTokenizer:
 
     @functools.cached_property
     def anchor(self) -> int:
-        """A token of text that is no byte."""
+        """Returns a text token that is not a byte."""
         return next(i for i in self.encode("text") if self.token_byte(i) is None)
 
     def token_bytes(self, token: int) -> bytes:
-        """What a token adds to the bytes of a text: of Llama 2's "▁is", b" is"; of a special token, its name."""
+        """Returns the bytes that a token adds to a text: b" is" for Llama 2's "▁is"; a special token's name."""
         if not self.has_text(token):
             return self.special.get(token, "").encode()
         if (byte := self.token_byte(token)) is not None:
@@ -163,12 +163,12 @@ class FileTokenizer:
 
 
 def load_tokenizer(name: str, parses_special: bool = False) -> ByteTokenizer | FileTokenizer:
-    """The tokenizer "bytes", or that of the tokenizer.json at a path. Decoding leaves special tokens out."""
+    """Loads the tokenizer "bytes", or the tokenizer.json at a path. Decoding leaves special tokens out."""
     return ByteTokenizer() if name == "bytes" else FileTokenizer(epath.Path(name), parses_special)
 
 
 def encode_document(tokenizer: ByteTokenizer | FileTokenizer, text: str) -> np.ndarray:
-    """Its tokens, after those that the tokenizer begins a text with, and eos: int32 [n]."""
+    """Returns the tokens of a document, int32 [n], with the tokenizer's prefix and eos."""
     return np.array([*tokenizer.prefix, *tokenizer.encode(text), tokenizer.eos], np.int32)
 
 
@@ -183,12 +183,12 @@ LARGEST_FILE = 2**28  # bytes; the largest published tokenizer.json has less tha
 
 
 def copy_file(path: epath.Path, target: epath.Path) -> None:
-    """Copies one file. A link may lead to another file of its folder, or of its repository in a cache of the Hub.
+    """Copies one file. A link may point within its folder, or within its repository in a cache of the Hub.
 
-    Raises InputError for any other link, for what is no ordinary file and for a file larger than LARGEST_FILE.
+    Raises InputError for other links, for what is not a regular file and for a file larger than LARGEST_FILE.
     """
     is_remote = "://" in str(path)
-    # epath follows no links in `resolve`
+    # `resolve` of epath does not follow links
     real, folder = (x if is_remote else epath.Path(Path(x).resolve()) for x in (path, path.parent))
     caches = (p.parent for p in folder.parents if p.name == "snapshots" and (p.parent / "blobs").is_dir())
     root = next(caches, folder)
@@ -201,10 +201,10 @@ def copy_file(path: epath.Path, target: epath.Path) -> None:
 
 
 def copy_tokenizer(tokenizer: str, directory: epath.Path, model: str = "") -> None:
-    """Copies a tokenizer.json and what is there of the files beside it.
+    """Copies a tokenizer.json and those of its sibling files that exist.
 
     Args:
-        model: another tokenizer.json, beside which the config.json and generation_config.json are that are copied.
+        model: another tokenizer.json, whose sibling config.json and generation_config.json are copied.
     """
     directory = epath.Path(directory)
     for path, names in ((model or tokenizer, MODEL_FILES), (tokenizer, TOKENIZER_FILES)):

@@ -26,7 +26,7 @@ from .errors import InputError
 from .parallel import RULES
 from .tokenizer import ByteTokenizer, FileTokenizer, encode_document, load_tokenizer
 
-PACKING_BINS = 16  # sequences of a row that wait for pieces that fit; more of them waste less and are read again later
+PACKING_BINS = 16  # unfinished sequences of a row; more of them waste less padding, but are reread on resume
 
 
 def identity(tokenizer: ByteTokenizer | FileTokenizer) -> dict[str, Any]:
@@ -35,19 +35,19 @@ def identity(tokenizer: ByteTokenizer | FileTokenizer) -> dict[str, Any]:
 
 
 def special_texts(tokenizer: ByteTokenizer | FileTokenizer) -> re.Pattern[str]:
-    """Find special tokens which stay text in documents."""
+    """Returns a pattern of the special tokens that stay text in documents."""
     names = () if tokenizer.parses_special or tokenizer.digest == "bytes" else tokenizer.special.values()
     return re.compile("|".join(map(re.escape, names)) or "(?!)")
 
 
 def count_special(tokenizer: ByteTokenizer | FileTokenizer, documents: Sequence[str]) -> collections.Counter[str]:
-    """Count the documents which hold the text of a special token, of the first 100."""
+    """Counts, by special token, how many of the first 100 documents hold its text."""
     texts, names = (documents[i] for i in range(min(len(documents), 100))), special_texts(tokenizer)
     return collections.Counter(name for text in texts for name in set(names.findall(text)))
 
 
 def warn_of_special_tokens(data: str, which: str, found: collections.Counter[str]) -> None:
-    """Say how many of which documents hold the text of special tokens, which was likely meant as tokens."""
+    """Warns of documents that hold the text of special tokens, which was likely meant as tokens."""
     if found:
         most = ", ".join(f"{name} in {count}" for name, count in found.most_common(3))
         problem = f"of {which} documents: {most}; there they are text: --special-tokens makes them tokens"
@@ -55,22 +55,22 @@ def warn_of_special_tokens(data: str, which: str, found: collections.Counter[str
 
 
 def open_tokens(data: str, tokenizer: ByteTokenizer | FileTokenizer, field: str = "text") -> grain.MapDataset:
-    """The tokens of each document of a source, after what the tokenizer begins a text with, and eos: int32 [n]."""
+    """Returns the tokens of each document of a source, int32 [n], with the tokenizer's prefix and eos."""
     return open_documents(data, field).map(lambda text: encode_document(tokenizer, text))
 
 
 def fingerprint_source(path: str) -> Any:
-    """The same for the same source, wherever it is: names and sizes of its files."""
+    """Returns names and sizes of a source's files, which stay the same when it is moved."""
     return [[file.name, file.stat().st_size] for file in find_files(path)]
 
 
 def fingerprint(data: str) -> list[Any]:
-    """The same for the same data."""
+    """Returns the fingerprints of all sources of the data."""
     return [fingerprint_source(data)]
 
 
 class Pieces:
-    """The documents of a split, of which `before(n)` are among the first n: each the pieces that fit a sequence."""
+    """Pieces that fit a sequence, by document of a split; `before(n)` of the first n documents are in it."""
 
     def __init__(self, documents: Sequence[np.ndarray], before: Callable[[int], int], length: int):
         self.documents, self.before, self.length = documents, before, length
@@ -85,20 +85,20 @@ class Pieces:
 
 
 class Sequences:
-    """The sequences of a row, of pieces that fit together: dicts of arrays [sequence_length].
+    """Yields the sequences of a row, each of pieces that fit together: dicts of arrays [sequence_length].
 
-    int32 `tokens`, `targets` (the tokens that follow), `positions` (from 0 in each segment), `segment_ids` (1, 2, ...;
-    0 is padding), fp32 `weights` (1 where a target counts). A segment is a document with bos and eos, or a piece of one
-    longer than a sequence. No more is read than the next sequence needs.
+    int32 `tokens`, `targets` (the next tokens), `positions` (from 0 in each segment), `segment_ids` (1, 2, ...;
+    0 is padding), fp32 `weights` (1 where a target counts). A segment is a document with bos and eos, or a
+    piece of one longer than a sequence. Reads no more than the next sequence needs.
     """
 
     def __init__(self, order: grain.MapDataset, length: int, threads: int):
-        """`order`: the pieces of each document."""
+        """Takes `order`, the pieces of each document."""
         self.order, self.length, self.threads = order, length, threads
         self.set_state({"next": [0, 0], "given": 0, "waiting": []})
 
     def get_state(self) -> dict[str, Any]:
-        """The place of the next piece, [its document, its number there], and those of what waits, to be read again."""
+        """Returns the places [document, piece] of the next piece and of those that wait, which are reread."""
         places = [[place for place, _ in sequence] for sequence in self.waiting]
         return {"next": self.upcoming, "given": self.given, "waiting": places}
 
@@ -119,12 +119,12 @@ class Sequences:
         return self
 
     def __next__(self) -> dict[str, np.ndarray]:
-        most = None  # any of those that wait, at the end of what is read
+        most = None  # at the end of the data, any that waits may be chosen
         for place, piece in self.unread:
             self.upcoming, size = [place[0], place[1] + 1], len(piece["tokens"])
             # Best-fit packing (Ding et al. 2024, arXiv 2404.10830) cuts only documents longer than a sequence.
-            # Concatenate-then-split pads nothing, but cuts a document in most sequences. After each that was given one
-            # more may wait, so that the first ones come as soon as they are full.
+            # Concatenate-then-split pads nothing, but cuts a document in most sequences. Each finished sequence lets
+            # one more wait, so that the first ones come as soon as they are full.
             fitting = [i for i, used in enumerate(self.used) if used + size <= self.length]
             chosen = max(fitting, key=self.used.__getitem__, default=len(self.waiting))
             most = min(PACKING_BINS, 1 + self.given)
@@ -137,7 +137,7 @@ class Sequences:
                 break
         if not self.waiting:
             raise StopIteration
-        # the fullest of those that waited, but one time in 16 the oldest, so that none waits for ever
+        # the fullest of those that waited, or every 16th time the oldest, so that none waits forever
         chosen = int(np.argmax(self.used[:most])) if self.given % 16 else 0
         self.used.pop(chosen)
         self.given += 1
@@ -152,10 +152,10 @@ class Sequences:
 
 
 def open_pieces(config: Config, path: str, tokenizer: ByteTokenizer | FileTokenizer, split: str) -> grain.MapDataset:
-    """The pieces of the documents of a source, for training or for evaluation."""
+    """Returns the pieces of each document of a source, for training or for evaluation."""
     share = 0.0 if config.eval_data else config.eval_share
 
-    def held_out(n: int) -> int:  # of the first n documents: 1 in 50, say, by their numbers alone
+    def held_out(n: int) -> int:  # among the first n, such as 1 in 50, by document number alone
         return min(10_000, math.ceil(share * n))
 
     before = held_out if split == "eval" and not config.eval_data else lambda n: n - held_out(n)
@@ -174,9 +174,9 @@ def open_pieces(config: Config, path: str, tokenizer: ByteTokenizer | FileTokeni
 
 
 def make_datasets(config: Config, split: str, rows: Sequence[int] = (0,), seed: int = 0) -> list[Sequences]:
-    """The sequences of each row.
+    """Returns the sequences of each row.
 
-    "train" never ends: all documents, in a new order each epoch, are dealt out to the rows of a batch, and each row
+    "train" never ends. Each epoch deals out all documents, in a new order, to the rows of a batch, and each row
     packs its own. "eval" is one pass, not dealt out.
     """
     tokenizer = load_tokenizer(config.tokenizer, config.special_tokens)
@@ -193,13 +193,13 @@ def make_datasets(config: Config, split: str, rows: Sequence[int] = (0,), seed: 
 
 
 class Batches:
-    """The training batches: of each, the rows that devices of this process hold, dicts of arrays [rows, T].
+    """Yields the rows of each training batch that devices of this process hold: dicts of arrays [rows, T].
 
-    A row has sequences of its own, so the batches are the same over any mesh and any number of processes.
+    Each row has its own sequences, so batches are the same over any mesh and any number of processes.
     """
 
     def __init__(self, config: Config, sharding: NamedSharding):
-        """`sharding`: of the arrays [batch_size, T]."""
+        """Takes the `sharding` of the arrays [batch_size, T]."""
         self.config, self.sharding = config, sharding
         holders = collections.defaultdict(set)  # row -> processes with a device that holds it
         for device, index in sharding.devices_indices_map((config.batch_size, config.sequence_length)).items():
@@ -212,7 +212,7 @@ class Batches:
         self.start(config.seed)
 
     def start(self, seed: int) -> None:
-        """Begins an order of the documents."""
+        """Starts the document order of a seed."""
         self.seed = seed
         datasets = make_datasets(self.config, "train", self.rows, seed)
         self.streams = dict(zip(self.rows, datasets, strict=True))
@@ -225,7 +225,7 @@ class Batches:
         return {name: np.stack([sequence[name] for sequence in sequences]) for name in sequences[0]}
 
     def to_devices(self, batch: dict[str, np.ndarray]) -> dict[str, Array]:
-        """The arrays [batch_size, T] over all processes, of rows as they come from here."""
+        """Returns global arrays [batch_size, T], made of the rows that each process yields."""
         shape = self.config.batch_size, self.config.sequence_length
 
         def part(index: tuple[slice, slice], x: np.ndarray) -> np.ndarray:  # of x [rows, T]
@@ -235,13 +235,13 @@ class Batches:
         return {name: lay_out(functools.partial(part, x=x)) for name, x in batch.items()}
 
     def get_state(self) -> dict[int, Any]:
-        """Where the rows are that this process is the first to hold: each row's state is kept once."""
+        """Returns the states of rows that this process is the first to hold: each is saved once."""
         rows = self.config.batch_size
         known = {"rows": rows, "seed": self.seed, "documents": self.documents}
         return {row: known | {"stream": self.streams[row].get_state()} for row in self.kept}
 
     def set_state(self, states: dict[int, Any], step: int) -> None:
-        """Goes on from the states of all rows after a step. InputError: they are of data that is not allowed."""
+        """Resumes from the states of all rows after a step. Raises InputError if their data is not allowed."""
         if {state["rows"] for state in states.values()} != {len(states)}:
             raise ValueError("the states of some rows are missing")
         if {state.get("documents", self.documents) for state in states.values()} != {self.documents}:
@@ -251,7 +251,7 @@ class Batches:
             if not self.config.allow_other_data:
                 raise InputError(f"{problem}: give the same files and tokenizer, or --allow-other-data")
             print(f"warning: {problem}", file=sys.stderr)
-        old = any("waiting" not in state["stream"] for state in states.values())  # of an older version
+        old = any("waiting" not in state["stream"] for state in states.values())  # saved by an older version
         if old or len(states) != self.config.batch_size:
             reason = "the checkpoint is of an older version" if old else f"batch_size was {len(states)}"
             print(f"{reason}: the documents come in a new order from here on")
@@ -262,7 +262,7 @@ class Batches:
 
 
 def abstract_batch(config: Config, mesh: Mesh) -> dict[str, jax.ShapeDtypeStruct]:
-    """The arrays [batch_size, T] of a batch, rows over the devices, which each microbatch must be a multiple of."""
+    """Returns abstract arrays [batch_size, T], rows over the devices, which must divide each microbatch."""
     parts = config.accumulation * math.prod(mesh.shape[axis] for axis in RULES["batch"])
     if config.batch_size % parts:
         factors = " x ".join(("accumulation", *RULES["batch"]))
@@ -274,7 +274,7 @@ def abstract_batch(config: Config, mesh: Mesh) -> dict[str, jax.ShapeDtypeStruct
 
 
 def evaluation_batches(config: Config, rows: Sequence[int] | None = None) -> Iterator[dict[str, np.ndarray]]:
-    """Yields the batches of "eval", or these rows of them, the last one padded."""
+    """Yields the batches of "eval", or these rows of each; the last one is padded."""
     sequences = make_datasets(config, "eval")[0]
     while found := list(itertools.islice(sequences, config.batch_size)):
         batch = grain.experimental.batch_and_pad(found, batch_size=config.batch_size)
@@ -282,6 +282,6 @@ def evaluation_batches(config: Config, rows: Sequence[int] | None = None) -> Ite
 
 
 def held_out_batches(config: Config, rows: list[int]) -> list[dict[str, np.ndarray]]:
-    """These rows of the first `eval_batches` batches of "eval"; [] without evaluation."""
+    """Returns these rows of the first `eval_batches` batches of "eval"; [] without evaluation."""
     found = evaluation_batches(config, rows) if config.eval_data or config.eval_share else ()
     return list(itertools.islice(found, config.eval_batches))

@@ -41,7 +41,7 @@ class Documents(NamedTuple):
 
 
 class OpenFile(io.FileIO):
-    __del__ = io.FileIO.close  # when it has left the cache, and nobody holds it
+    __del__ = io.FileIO.close  # once it has left the cache and is unreferenced
 
 
 open_file = functools.lru_cache(maxsize=256)(OpenFile)
@@ -58,7 +58,7 @@ class Content:
         return open_file(self.path)
 
     def read(self, start: int, stop: int) -> bytes:
-        held = self.opened()  # as another thread may drive it out of the cache
+        held = self.opened()  # as another thread may evict it from the cache
         content = os.pread(held.fileno(), stop - start, start)
         if len(content) < stop - start:
             raise InputError(
@@ -74,7 +74,7 @@ class Content:
 
 
 def as_text(value: object, source: str) -> str:
-    """A document from what its file holds: a string, or UTF-8. `source` says in an error where it is from."""
+    """Returns a document as a str, from a str or UTF-8 bytes; errors name its `source`."""
     try:
         value = value.decode() if isinstance(value, bytes) else value
     except UnicodeDecodeError as error:
@@ -93,14 +93,14 @@ def open_text(content: Content, field: str) -> Documents:
     bounds = {0, size}
     for offset in (size * i // count for i in range(1, count)):
         window = content.read(offset, min(size, offset + 4096))
-        characters = (i for i, byte in enumerate(window) if byte & 0xC0 != 0x80)  # where a character of UTF-8 begins
+        characters = (i for i, byte in enumerate(window) if byte & 0xC0 != 0x80)  # starts of UTF-8 characters
         bounds.add(offset + (window.find(b"\n") + 1 or next(characters, 0)))
     pieces = list(itertools.pairwise(sorted(bounds)))
     return Documents(len(pieces), lambda i: as_text(content.read(*pieces[i]), f"{path} from byte {pieces[i][0]}"))
 
 
 def open_jsonl(content: Content, field: str) -> Documents:
-    """Reads the file once to find its lines; leaves blank ones out."""
+    """Reads the file once to find its lines; skips blank ones."""
 
     def get(line: bytes, source: str) -> Any:
         try:
@@ -128,7 +128,7 @@ def open_jsonl(content: Content, field: str) -> Documents:
 
 
 def open_by_format(path: Path, field: str) -> Documents:
-    """The documents of a file, by its suffix: lines of JSONL, or text."""
+    """Opens the documents of a file by its suffix: lines of JSONL, or text."""
     content = Content(path)
     open_format, suffix = open_text, path.suffix.lower()
     if suffix in (".jsonl", ".ndjson"):
@@ -139,7 +139,7 @@ def open_by_format(path: Path, field: str) -> Documents:
 
 
 def find_files(data: str) -> list[Path]:
-    """A file, the files below a folder but hidden ones, or a pattern's; for "", this Python's own library; sorted."""
+    """Returns the sorted files of a path, pattern or folder, except hidden ones; for "", Python's library."""
     if "://" in data:
         raise InputError(f"data {data}: is on no disk: copy it to one, or mount the bucket (gcsfuse, mountpoint-s3)")
     path = Path(os.path.expanduser(data)) if data else Path(sysconfig.get_path("stdlib"))
@@ -161,9 +161,9 @@ def find_files(data: str) -> list[Path]:
 
 
 def open_files(files: Sequence[Path], field: str) -> tuple[grain.MapDataset, int]:
-    """The documents of all files, numbered in the order of the files; and how many rows are left out as null."""
+    """Returns the documents of all files, in the order of the files, and how many null rows are left out."""
     open_file.cache_clear()
-    with contextlib.suppress(ValueError):  # what was unpacked stays open
+    with contextlib.suppress(ValueError):  # unpacked files stay open
         most = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
         resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
     opened = [open_by_format(path, field) for path in files]

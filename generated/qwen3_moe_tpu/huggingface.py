@@ -26,14 +26,14 @@ from .tokenizer import ByteTokenizer, copy_tokenizer
 
 
 def hf_tensors() -> Iterator[tuple[str, str, str]]:
-    """For each parameter outside the layers: its path, its Hugging Face name, and its layout: ours -> theirs."""
+    """Yields path, Hugging Face name and layout (ours -> theirs) of each parameter outside the layers."""
     yield "norm.scale", "model.norm.weight", "d -> d"
     yield "embedding.table", "model.embed_tokens.weight", "v d -> v d"
     yield "embedding.head", "lm_head.weight", "d v -> v d"
 
 
 def hf_layer_tensors() -> Iterator[tuple[str, str, str]]:
-    """The same for the parameters of a layer, by their path in it; the first {} in the name is the layer's number."""
+    """Yields the same for a layer's parameters, by path in it; the first {} in a name is the layer's number."""
     yield "attention_norm.scale", "model.layers.{}.input_layernorm.weight", "d -> d"
     yield "mlp_norm.scale", "model.layers.{}.post_attention_layernorm.weight", "d -> d"
     yield "attention.query.kernel", "model.layers.{}.self_attn.q_proj.weight", "d n h -> (n h) d"
@@ -49,12 +49,12 @@ def hf_layer_tensors() -> Iterator[tuple[str, str, str]]:
 
 
 def hf_buffers() -> Iterator[str]:
-    """Ends of the names of tensors that are no parameters and can be left out: config.json says all that they say."""
+    """Yields suffixes of tensors that are not parameters and can be skipped: config.json implies them."""
     yield ".rotary_emb.inv_freq"
 
 
 def hf_sizes() -> Iterator[tuple[str, str]]:
-    """The settings of config.json that are read when a model is loaded, and their fields in Config."""
+    """Yields the settings of config.json that loading a model reads, and their fields in Config."""
     yield "hidden_size", "width"
     yield "num_hidden_layers", "layers"
     yield "max_position_embeddings", "context_length"
@@ -72,7 +72,7 @@ def hf_sizes() -> Iterator[tuple[str, str]]:
 
 
 def hf_structure(config: Config) -> Iterator[tuple[str, Any, str]]:
-    """The settings of config.json that this package was woven for, their values, and what to select for another."""
+    """Yields settings of config.json that this package was woven for, their values, and what selects others."""
     yield "model_type", "qwen3_moe", "the architecture of that model_type"
     yield "quantization_config", None, "a checkpoint that is not quantized, or huggingface/fp8_blocks or mxfp4,"
     yield "tie_word_embeddings", False, "tied embeddings, by leaving model/untied_head out,"
@@ -88,7 +88,7 @@ def hf_structure(config: Config) -> Iterator[tuple[str, Any, str]]:
 
 
 def complete(hf: dict[str, Any]) -> dict[str, Any]:
-    """config.json with the values that transformers has for settings that are left out or null."""
+    """Returns config.json with the defaults of transformers for settings that are missing or null."""
     hf = {setting: value for setting, value in hf.items() if value is not None}
     hf.setdefault("dtype", hf.get("torch_dtype", "float32"))
     hf.setdefault("tie_word_embeddings", False)
@@ -100,7 +100,7 @@ def complete(hf: dict[str, Any]) -> dict[str, Any]:
     rope = {"rope_type": rope.get("type", "default")} | rope
     hf["rope_scaling"] = None if rope["rope_type"] == "default" else rope
     if not hf.get("use_sliding_window", False):
-        for name in "sliding_window", "max_window_layers":  # unused then
+        for name in "sliding_window", "max_window_layers":  # then unused
             hf.pop(name, None)
     hf.setdefault("norm_topk_prob", False)
     if "num_local_experts" in hf:  # as transformers 5 writes it
@@ -111,7 +111,7 @@ def complete(hf: dict[str, Any]) -> dict[str, Any]:
 
 
 def hf_views(arrays: dict[str, np.ndarray], config: Config) -> dict[str, np.ndarray]:
-    """Views of some parameters by Hugging Face name and in its layout: what is written to one is in the parameter."""
+    """Returns views of parameters, by Hugging Face name and in its layout; writes go to the parameters."""
     views = {name: rearrange(arrays[path], layout) for path, name, layout in hf_tensors() if path in arrays}
     for stack, numbers in {"layers": range(config.layers)}.items():
         for parameter, name, layout in hf_layer_tensors():
@@ -125,8 +125,8 @@ def hf_views(arrays: dict[str, np.ndarray], config: Config) -> dict[str, np.ndar
 
 
 def hf_holders(arrays: dict[str, Any], config: Config) -> tuple[dict[str, np.ndarray], dict[str, list[str]]]:
-    """By tensor: something in its shape, and the parameters in it, which are several where a checkpoint joins them."""
-    shaped = {name: np.broadcast_to(np.empty((), x.dtype), x.shape) for name, x in arrays.items()}  # of no memory
+    """Returns an array of each tensor's shape, and the parameters in it: several if a checkpoint joins them."""
+    shaped = {name: np.broadcast_to(np.empty((), x.dtype), x.shape) for name, x in arrays.items()}  # no memory
     holders: dict[str, list[str]] = {}
     for name, x in shaped.items():
         for tensor in hf_views({name: x}, config):
@@ -135,7 +135,7 @@ def hf_holders(arrays: dict[str, Any], config: Config) -> tuple[dict[str, np.nda
 
 
 def check_covered(names: Iterable[str], covered: set[str], arrays: dict[str, Any]) -> None:
-    """Raises InputError, which names the parameters that no tensor of a checkpoint holds."""
+    """Raises InputError that names the parameters which no tensor of a checkpoint holds."""
     if lacking := [name for name in names if name not in covered and arrays[name].size]:
         raise InputError(
             f"no tensor of a checkpoint holds {', '.join(lacking)}: name one in hf.tensors and build again"
@@ -153,11 +153,11 @@ def read_json(path: Path) -> dict[str, Any]:
 
 
 def read_hf_config(hf_dir: Path) -> Config:
-    """The Config for a config.json whose settings of structure are those that were woven."""
+    """Reads config.json into a Config. Raises InputError unless its structure is the one that was woven."""
     path = hf_dir / "config.json"
     hf = read_json(path)
     try:
-        if hf.get("num_hidden_layers", 0) > 10_000:  # before lists of so many are made
+        if hf.get("num_hidden_layers", 0) > 10_000:  # before lists of that length are made
             raise ValueError(f"num_hidden_layers is {hf['num_hidden_layers']}, more than 10,000")
         hf = complete(hf)
         fields = {field: hf[setting] for setting, field in hf_sizes()}
@@ -180,7 +180,7 @@ def read_hf_config(hf_dir: Path) -> Config:
 
 
 def open_hf(hf_dir: Path) -> dict[str, Any]:
-    """The tensors of all safetensors files by name; each is read when it is sliced."""
+    """Opens the tensors of all safetensors files, by name; each is read when sliced."""
     index = hf_dir / "model.safetensors.index.json"
     shards = read_json(index).get("weight_map") if index.exists() else {"": "model.safetensors"}
     if not isinstance(shards, dict) or not all(isinstance(x, str) and Path(x).name == x for x in shards.values()):
@@ -188,7 +188,7 @@ def open_hf(hf_dir: Path) -> dict[str, Any]:
     tensors = {}
     for path in sorted(hf_dir / file for file in set(shards.values())):
         try:
-            opened = safe_open(path, "np", backend="pread")  # what is read of a mapped file stays in memory
+            opened = safe_open(path, "np", backend="pread")  # what is read from a mapped file stays in memory
             found = {name: opened.get_slice(name) for name in opened.keys()}
         except (OSError, SafetensorError) as error:
             raise InputError(f"{path}: cannot be read as safetensors: {error}: fetch it again") from None
@@ -199,9 +199,9 @@ def open_hf(hf_dir: Path) -> dict[str, Any]:
 
 
 def open_hf_model(hf_dir: str | Path) -> tuple[Config, Decoder]:
-    """Config and model of a Hugging Face directory; tensors in fp32, bf16 or fp16 are parameters in fp32, read later.
+    """Returns Config and model of a Hugging Face directory, with fp32 parameters that are read later.
 
-    Raises InputError, which lists all tensors that are missing, unknown, or of another dtype or shape.
+    Raises InputError with all tensors that are missing, unknown, of another shape, or not fp32, bf16 or fp16.
     """
     config = read_hf_config(Path(hf_dir))
     tensors = open_hf(Path(hf_dir))
@@ -231,7 +231,7 @@ def open_hf_model(hf_dir: str | Path) -> tuple[Config, Decoder]:
                 raise InputError(f"{hf_dir}: {name} has numbers that are not finite: use an earlier checkpoint")
             view[...] = tensor
         for name, array in arrays.items():
-            if np.isnan(array).any():  # such as a layout that reorders axes within parentheses, whose view is a copy
+            if np.isnan(array).any():  # a layout that reorders axes in parentheses makes a copy, not a view
                 raise InputError(f"{hf_dir}: no tensor fills all of {name}: mend its layout in hf.tensors and build")
         return arrays[parameter]
 
@@ -241,22 +241,22 @@ def open_hf_model(hf_dir: str | Path) -> tuple[Config, Decoder]:
 
 
 def load_hf(hf_dir: str | Path) -> tuple[Config, Decoder]:
-    """Config and model of a Hugging Face directory, read as by `open_hf_model`."""
+    """Returns Config and model of `open_hf_model`, with all parameters loaded."""
     config, model = open_hf_model(hf_dir)
     return config, jax.tree.map(lambda x: jnp.asarray(np.asarray(x)), model)
 
 
 def in_words_of(directory: Path, hf: dict[str, Any]) -> dict[str, Any]:
-    """Settings as the config.json of a directory says them, with what else it says: the tokens that end a text, say."""
+    """Returns settings as a directory's config.json spells them, with its other settings, such as eos."""
     try:
         config, there = read_hf_config(directory), read_json(directory / "config.json")
     except InputError:  # none, or of another kind of model
         return hf
     names = [name for name, *_ in (*hf_sizes(), *hf_structure(config))]
     tokens = {name: value for name, value in there.items() if name.endswith("_token_id")}
-    for name in "_name_or_path", "auto_map":  # a path of another machine, code of another repository
+    for name in "_name_or_path", "auto_map":  # a path on another machine, code in another repository
         there.pop(name, None)
-    other = {name: value for name, value in there.items() if name != "rope_parameters"}  # whose words come before hf's
+    other = {name: value for name, value in there.items() if name != "rope_parameters"}  # would override hf's
     spellings = there, other | hf | tokens, hf | tokens
     return next(it for it in spellings if all(complete(it).get(name) == complete(hf).get(name) for name in names))
 
@@ -269,7 +269,7 @@ def save_hf(
     max_shard_bytes: int = 5 * 10**8,
     tokenizer: str = "",
 ) -> None:
-    """Writes what `from_pretrained` of transformers reads to a new directory, with a shard in memory at a time.
+    """Writes a new directory for `from_pretrained` of transformers, with one shard in memory at a time.
 
     Args:
         tokenizer: path of a tokenizer.json to write in place of the model's own.
@@ -287,7 +287,7 @@ def save_hf(
         filename_pattern="model{suffix}.safetensors",
         max_shard_size=max_shard_bytes,
     )
-    views = {}  # of the parameters of one tensor, and so of others, at a time
+    views = {}  # of one tensor's parameters at a time, and so of other tensors
     for file, names in split.filename_to_tensors.items():
         tensors = {}
         for name in names:

@@ -24,10 +24,10 @@ from .parallel import RULES, gather_whole, remat_policy, shard
 
 
 def product(equation: str, x: Array, kernel: Array, dtype: str | None = None) -> Array:
-    """Computes jnp.einsum(equation, x, kernel) with operands in the dtype of x, and the result in `dtype` or that of x.
+    """Computes jnp.einsum(equation, x, kernel) in the dtype of x; the result is in `dtype`, or in that of x.
 
-    The kernel's gradient is summed over tokens and devices in the dtype of the kernel. Its operands are in the order
-    that is faster on CPUs, where XLA transposes the first and fuses its producer into that.
+    The kernel's gradient is summed over tokens and devices in the kernel's dtype. Its operands are in the order
+    that is faster on CPUs, where XLA transposes the first one and fuses its producer into the transpose.
     """
     inputs, weights, outputs = equation.replace("->", ",").split(",")
 
@@ -69,7 +69,7 @@ class Embedding(nnx.Module):
 
     def __call__(self, tokens: Array, dtype: str) -> Array:
         """Looks up tokens [B, T]: [B, T, D]."""
-        return self.table[tokens].astype(dtype)  # cast after the lookup, so that the table's gradient is summed in fp32
+        return self.table[tokens].astype(dtype)  # cast after the lookup: the table's gradient is summed in fp32
 
     def kernel(self) -> Array:
         """Returns the output head [D, V]."""
@@ -200,7 +200,7 @@ class ExpertLinear(nnx.Module):
 
     def __call__(self, x: Array, sizes: Array) -> Array:
         kernel = self.kernel.astype(x.dtype)  # [E, I, O]
-        return jax.lax.ragged_dot(x, kernel, sizes)  # x [R, I]: the first sizes[0] rows are for expert 0, and so on
+        return jax.lax.ragged_dot(x, kernel, sizes)  # x [R, I]: the first sizes[0] rows are for expert 0, etc.
 
 
 class Experts(nnx.Module):
@@ -208,7 +208,7 @@ class Experts(nnx.Module):
 
     def __init__(self, config: Config, rngs: nnx.Rngs):
         D, E, F, std = config.width, config.experts, config.expert_width, config.init_std
-        self.number = E  # in total; in a shard_map, a device may have the kernels of some
+        self.number = E  # in total; in a shard_map, a device may hold only some kernels
         self.gate = ExpertLinear((E, D, F), ("expert", "expert_embed", "expert_mlp"), std, rngs)
         self.up = ExpertLinear((E, D, F), ("expert", "expert_embed", "expert_mlp"), std, rngs)
         self.down = ExpertLinear((E, F, D), ("expert", "expert_mlp", "expert_embed"), std, rngs)
@@ -256,7 +256,7 @@ def routed_tokens(load: Array, config: Config) -> Array:
 
 
 def dispatch(experts: Experts, x: Array, weights: Array, chosen: Array) -> Array:
-    """Computes `apply_experts` for the tokens of one device: its partial sum over the inner width, [1, B, T, D]."""
+    """Computes `apply_experts` on one device's tokens: a partial sum over the inner width, [1, B, T, D]."""
     sizes = jnp.bincount(chosen.ravel(), length=experts.number)  # [E], number of pairs of each expert
     B, T, D = x.shape
     pairs = jnp.argsort(chosen, axis=None)  # pairs of a token and an expert, sorted by expert
@@ -267,7 +267,7 @@ def dispatch(experts: Experts, x: Array, weights: Array, chosen: Array) -> Array
 
 
 def gather_and_dispatch(experts: Experts, x: Array, weights: Array, chosen: Array) -> Array:
-    """Gathers the experts, of which each device holds a part, and dispatches to them."""
+    """Gathers the experts from all devices and dispatches to them."""
     return dispatch(gather(experts, ("expert", "expert_embed"), x.dtype), x, weights, chosen)
 
 
@@ -312,7 +312,7 @@ class MixtureOfExperts(nnx.Module):
 
 
 class Block(nnx.Module):
-    """Adds attention, then the feed-forward to the residual stream, each of its normed input."""
+    """Adds attention, then the feed-forward, to the residual stream; each takes a normed input."""
 
     def __init__(self, config: Config, rngs: nnx.Rngs):
         self.attention_norm = Norm(config.width, config.norm_epsilon)

@@ -135,7 +135,7 @@ def loss(
     total = cross_entropy + config.z_loss * jnp.sum(log_normalizer**2 * batch["weights"])
     sums = {"cross_entropy": cross_entropy, "targets": jnp.sum(batch["weights"])}
     sums["expert_load"] = join_layers(expert_load)  # tokens of each expert, [L, E]
-    whole = batch_sums or sums  # of the whole batch, of which this may be a microbatch
+    whole = batch_sums or sums  # of the whole batch; this may be a microbatch of it
     load, load_balance_score = whole["expert_load"], join_layers(expert_scores)  # [L, E]
     # a mean over layers, so that its weight does not depend on their number
     balance = jnp.sum(load * load_balance_score) * load.size / routed_tokens(load, config) ** 2

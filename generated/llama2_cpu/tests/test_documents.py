@@ -59,7 +59,7 @@ def test_every_format_gives_the_same_documents(tmp_path):
 
 
 def write_rows(folder: Path, field: str, texts: list[str | None]) -> None:
-    """The same rows in every format that has rows, plain and compressed."""
+    """Writes the same rows in every format that has rows, plain and compressed."""
     pyarrow, parquet = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
     rows = [{"id": i, field: text, "null": None} for i, text in enumerate(texts)]
     lines = "".join(json.dumps(row, ensure_ascii=bool(row["id"] % 2)) + "\n" for row in rows)
@@ -85,7 +85,7 @@ def write_rows(folder: Path, field: str, texts: list[str | None]) -> None:
     (folder / "saved" / "dataset_dict.json").write_text('{"splits": ["train"]}')
     for name in "t.ndjson", "t.json", "t.csv", "t.tsv":
         content = (folder / name).read_bytes()
-        half = len(content) // 2  # as cat makes one of two
+        half = len(content) // 2  # like cat of two files
         for suffix, pack in (".gz", gzip.compress), (".bz2", bz2.compress), (".xz", lzma.compress):
             (folder / f"{name}{suffix}").write_bytes(pack(content[:half]) + pack(content[half:]))
         with pyarrow.output_stream(folder / f"{name}.zst", compression="zstd") as file:
@@ -142,7 +142,7 @@ def test_a_damaged_file_of_columns_is_named(tmp_path, name):
     for number in range(100):
         start, size = draw.randrange(len(content)), draw.choice([1, 8, 200])
         damage = draw.choice([bytes(size), draw.randbytes(size)])
-        path = path.with_stem(f"{number}")  # as row groups that were read are kept by path
+        path = path.with_stem(f"{number}")  # as row groups are cached by path
         path.write_bytes((content[:start] + damage + content[start + size :])[: len(content)])
         try:
             list(open_documents(str(path)))
@@ -164,7 +164,7 @@ def test_a_file_that_leaves_the_cache_stays_open_while_it_is_read(tmp_path, monk
     documents, pread = open_documents(write_jsonl(tmp_path)), os.pread
 
     def read_later(*arguments):
-        open_file.cache_clear()  # as another thread may make it do
+        open_file.cache_clear()  # as another thread may
         return pread(*arguments)
 
     monkeypatch.setattr(os, "pread", read_later)
@@ -172,7 +172,7 @@ def test_a_file_that_leaves_the_cache_stays_open_while_it_is_read(tmp_path, monk
 
 
 def test_of_parquet_a_few_row_groups_are_in_memory(tmp_path):
-    """40 groups of 1 MB, in any order."""
+    """Reads 40 groups of 1 MB, in any order."""
     parquet = pytest.importorskip("pyarrow.parquet")
     pyarrow = pytest.importorskip("pyarrow")
     texts = [f"{i} " + "x" * 100_000 for i in range(400)]

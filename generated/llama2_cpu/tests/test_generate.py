@@ -43,13 +43,13 @@ GENERATION = [
 @pytest.mark.parametrize("file", ["generation_config.json", "config.json"])
 @pytest.mark.parametrize("said", GENERATION)
 def test_texts_end_and_are_drawn_as_by_transformers(said, file, tmp_path):
-    """By config.json where there is no generation_config.json; a run's directory keeps both."""
+    """Uses config.json if there is no generation_config.json; a run's directory keeps both."""
     transformers = pytest.importorskip("transformers")
     if file == "config.json":
         (tmp_path / file).write_text(json.dumps(said))
         theirs = transformers.GenerationConfig.from_model_config(dict(said))
     else:
-        (tmp_path / "config.json").write_text('{"eos_token_id": 9, "temperature": 0.1}')  # which counts no more
+        (tmp_path / "config.json").write_text('{"eos_token_id": 9, "temperature": 0.1}')  # no longer counts
         (tmp_path / file).write_text(json.dumps(said))
         theirs = transformers.GenerationConfig.from_pretrained(tmp_path)
     path = str(tmp_path / "tokenizer.json")
@@ -80,5 +80,5 @@ def test_a_model_without_a_tokenizer_takes_token_ids(tmp_path, capsys):
     with pytest.raises(InputError, match="there is no tokenizer: give token ids"):
         tokenizer.encode("text")
     assert isinstance(tokenizer_to_serve("bytes", str(tmp_path / "tokenizer.json")), ByteTokenizer)
-    with pytest.raises(InputError, match=r"give the path of a tokenizer\.json"):  # one that was given is there
+    with pytest.raises(InputError, match=r"give the path of a tokenizer\.json"):  # a given one must exist
         tokenizer_to_serve(str(tmp_path / "tokenizer.json"), "bytes")

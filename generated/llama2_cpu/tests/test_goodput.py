@@ -21,7 +21,7 @@ def train_module():
 
 
 def test_all_time_is_told(tmp_path, capsys):
-    """In the last line of a run and in its metrics; the parts are all the time that there was."""
+    """Checks the last line of a run and its metrics: the parts add up to all of its time."""
     settings = dict(data=str(Path(email.__file__).parent / "*.py"), steps=6, eval_batches=1)
     train_module().train(dataclasses.replace(SMALL, **settings, checkpoint_dir=str(tmp_path)))
     first = capsys.readouterr().out
@@ -34,7 +34,7 @@ def test_all_time_is_told(tmp_path, capsys):
 
 
 def test_the_time_goes_to_what_took_it(tmp_path, monkeypatch):
-    """Readers of data, checkpoints and logs that take a second each, by a clock that nothing else moves."""
+    """Makes data, checkpoints and logs take a second each, by a clock that nothing else moves."""
     module, now = train_module(), 0.0
 
     def perf_counter():

@@ -53,7 +53,7 @@ def write_tokenizer(folder: Path) -> str:
 
 
 def prepare(*arguments: object) -> subprocess.CompletedProcess:
-    """As from the command line; only its workers are processes of their own."""
+    """Runs the command line in this process; only its workers are separate processes."""
     said, told, code = io.StringIO(), io.StringIO(), 0
     words = mock.patch("sys.argv", ["data", "prepare", *map(str, arguments)])
     with words, contextlib.redirect_stdout(said), contextlib.redirect_stderr(told):
@@ -65,7 +65,7 @@ def prepare(*arguments: object) -> subprocess.CompletedProcess:
 
 
 def refusal(*arguments: object) -> str:
-    """What is said of a mistake: one line."""
+    """Returns the error of a refused command: one line."""
     ended = prepare(*arguments)
     assert ended.returncode == 2 and ended.stderr.startswith("error: ") and ended.stderr.count("\n") == 1, ended.stderr
     return ended.stderr
@@ -93,7 +93,7 @@ def assert_equal(found: list[dict[str, np.ndarray]], wanted: list[dict[str, np.n
 
 @pytest.fixture(scope="module")
 def prepared(tmp_path_factory) -> tuple[str, str, str]:
-    """A JSONL file, its tokens by a tokenizer, and the tokenizer."""
+    """Returns a JSONL file, its tokens by a tokenizer, and the tokenizer."""
     folder = tmp_path_factory.mktemp("prepared")
     texts, tokenizer = write_jsonl(folder / "texts.jsonl"), write_tokenizer(folder)
     ended = prepare(texts, folder / "out", "--tokenizer", tokenizer, "--workers", 1)
@@ -110,7 +110,7 @@ def test_prepared_data_gives_the_same_batches(prepared):
     wanted, found = make_batches(plain), make_batches(ready)
     assert_equal(take(found, 70), take(wanted, 70))
     again = make_batches(dataclasses.replace(ready, allow_other_data=True))
-    again.set_state(wanted.get_state(), 70)  # a run goes on with prepared data in the place of texts
+    again.set_state(wanted.get_state(), 70)  # a run resumes with prepared data in place of texts
     assert_equal(take(again, 30), take(wanted, 30))
 
 
@@ -161,14 +161,14 @@ def test_what_cannot_be_prepared_is_named(prepared, tmp_path):
     with pytest.raises(InputError, match="it is not whole: start `data prepare` again"):
         open_tokens(str(tmp_path / "half"), load_tokenizer("bytes"))
     arguments = sys.executable, "-m", f"{PACKAGE.name}.data", "prepare", texts, tmp_path / "full", "--tokenizer=bytes"
-    full = ["bash", "-c", 'ulimit -f 4 && exec "$@"', "", *map(str, arguments)]  # files of 4 KiB, as on a full disk
+    full = ["bash", "-c", 'ulimit -f 4 && exec "$@"', "", *map(str, arguments)]  # 4 KiB, like a full disk
     ended = subprocess.run(full, cwd=PACKAGE.parent, capture_output=True, text=True)
     assert ended.returncode == 74 and ended.stderr.startswith("error: ") and "File too large" in ended.stderr
     assert [path.name for path in tmp_path.glob("full/*")] == ["prepared.json"]
 
 
 def test_prepare_goes_on_after_a_kill(tmp_path):
-    """Killed as soon as a few files are whole: these stay as they are, and each document is there once, in order."""
+    """Kills it once a few files are complete: these stay, and each document is there once, in order."""
     texts = [f"{i} " + "word " * 2000 for i in range(800)]  # 8 MB, in 8 files
     data, out = write_jsonl(tmp_path / "texts.jsonl", texts), tmp_path / "out"
     command = [sys.executable, "-m", f"{PACKAGE.name}.data", "prepare", data, str(out), "--tokenizer=bytes"]
@@ -189,13 +189,13 @@ def test_prepare_goes_on_after_a_kill(tmp_path):
     times = os.stat(data).st_atime_ns, os.stat(data).st_mtime_ns
     subprocess.run([*command, "--workers=2"], cwd=PACKAGE.parent, check=True, stdout=subprocess.DEVNULL)
     assert before.items() <= whole().items() and len(whole()) == 8
-    os.utime(data, ns=(0, 0))  # it was written again, with as many bytes
+    os.utime(data, ns=(0, 0))  # as if rewritten, with as many bytes
     assert "from other files" in refusal(data, out, "--tokenizer=bytes")
     os.utime(data, ns=times)
     assert set(os.listdir(out)) == {*whole(), "prepared.json"}
     tokens = open_tokens(str(out), load_tokenizer("bytes"))
     assert [bytes(tokens[i][1:-1].tolist()).decode() for i in range(len(tokens))] == texts
-    shorter = write_jsonl(tmp_path / "shorter.jsonl", texts[:3])  # another shard, of fewer documents, in place of one
+    shorter = write_jsonl(tmp_path / "shorter.jsonl", texts[:3])  # replaces a shard, with fewer documents
     subprocess.run([*command[:4], shorter, str(tmp_path / "short"), *command[6:]], cwd=PACKAGE.parent, check=True)
     (short,) = (tmp_path / "short").glob("tokens-*")
     os.replace(short, next(out.glob("tokens-*")))
@@ -204,7 +204,7 @@ def test_prepare_goes_on_after_a_kill(tmp_path):
 
 
 def test_prepare_goes_on_once_a_file_is_repaired(tmp_path):
-    """What was whole stays; no half file is left, and none of the damaged file; null rows and special tokens count."""
+    """Keeps complete files, but no half ones nor those of the damaged file; counts nulls and special tokens."""
     tokenizer, folder, out = write_tokenizer(tmp_path), tmp_path / "texts", tmp_path / "out"
     folder.mkdir()
     for i in range(4):  # more than 1 MiB each, which fills a shard
@@ -228,8 +228,8 @@ def test_prepare_goes_on_once_a_file_is_repaired(tmp_path):
 
 
 def test_texts_that_grow_while_they_are_read_are_refused(tmp_path):
-    """Else the parts of a file, which workers count each by itself, overlap or leave documents out."""
-    data = write_jsonl(tmp_path / "texts.jsonl", [f"{i} " + "word " * 2000 for i in range(400)])  # 4 MB, in 4 files
+    """Otherwise parts of a file, which each worker counts by itself, would overlap or miss documents."""
+    data = write_jsonl(tmp_path / "texts.jsonl", [f"{i} " + "word " * 2000 for i in range(400)])  # 4 x 1 MB
     command = [sys.executable, "-m", f"{PACKAGE.name}.data", "prepare", data, str(tmp_path / "out")]
     command += ["--tokenizer=bytes", "--workers=1"]
     process = subprocess.Popen(command, cwd=PACKAGE.parent, stderr=subprocess.PIPE, text=True)
@@ -244,7 +244,7 @@ def test_texts_that_grow_while_they_are_read_are_refused(tmp_path):
 
 
 def bytes_read(data: str, tokenizer: str) -> int:
-    """By this process, to begin a run."""
+    """Returns the bytes that this process reads to begin a run."""
     start = int(Path("/proc/self/io").read_text().split()[1])
     for split in "train", "eval":
         make_datasets(make_config(data, tokenizer=tokenizer), split, range(4))
@@ -266,7 +266,7 @@ def read_rows(batch: dict[str, np.ndarray]) -> list[str]:
 
 
 def test_sources_have_their_shares_and_epochs(tmp_path):
-    """Documents that say which source they are from: 0.75 and 0.25 of 40 and 200, in every row."""
+    """Mixes 40 and 200 documents that name their source, at 0.75 and 0.25 in every row."""
     for name, count in ("a", 40), ("b", 200):
         write_jsonl(tmp_path / f"{name}.jsonl", [f"{name}{i:03}" for i in range(count)])
     data = f"0.75:{tmp_path}/a.jsonl,0.25:{tmp_path}/b.jsonl"
@@ -277,7 +277,7 @@ def test_sources_have_their_shares_and_epochs(tmp_path):
         assert abs(np.mean([text[0] == "a" for text in row]) - 0.75) < 0.05
     counts = collections.Counter(text for texts in found for text in texts)
     a, b = ({text: n for text, n in counts.items() if text[0] == name} for name in "ab")
-    assert len(a) == 36 and max(a.values()) - min(a.values()) < 10  # 1200 of 36: 33 each, where packing holds few back
+    assert len(a) == 36 and max(a.values()) - min(a.values()) < 10  # 1200 of 36: 33 each; packing holds few
     assert len(b) == 180 and set(b.values()) <= {1, 2, 3, 4}  # 400 of 180
     held_out = {text for batch in held_out_batches(config, [0, 1, 2, 3]) for text in read_rows(batch)}
     assert held_out == {"a000", "a010", "a020", "a030", "b000", ""} and not {*a, *b} & held_out

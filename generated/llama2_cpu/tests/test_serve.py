@@ -38,7 +38,7 @@ from ..weights import load_to_serve
 from .processes import PACKAGE
 from .small import SMALL
 
-CONFIG = dataclasses.replace(SMALL, width=PRESETS["tiny"].width, init_std=0.1)  # for GPT-2, the heads make up the width
+CONFIG = dataclasses.replace(SMALL, width=PRESETS["tiny"].width, init_std=0.1)  # GPT-2's heads fill the width
 
 TEMPLATE = (
     "{{ bos_token }}{% if tools %}{{ tools | tojson(indent=1) }}{% endif %}{% for message in messages %}"
@@ -489,7 +489,7 @@ def test_a_text_is_cut_before_its_first_stop_string(seed):
     for place in range(0, 60, 3):
         shown += "" if cut.found else cut.add(text[place : place + 3])
         assert text.startswith(shown) and len(shown) + 10 > min(at, place)
-    # of stop strings that end in one piece, the one that starts first counts
+    # if several stop strings end in one piece, the first to start counts
     assert (shown + cut.held).startswith(text[:at]) if not cut.found else len(shown) <= at + 3
     assert cut.found == (at < 60)
 

@@ -27,7 +27,7 @@ pipeline = importlib.import_module("..data", __package__)
 
 @pytest.fixture(autouse=True)
 def few_bins(monkeypatch):
-    """So that a few batches see all documents."""
+    """Sets few bins, so that a few batches see all documents."""
     monkeypatch.setattr(pipeline, "PACKING_BINS", 16)
 
 
@@ -41,7 +41,7 @@ class Device:
 
 
 def make_batches(config, processes: int = 1, rows_shared_by: int = 1) -> list[Batches]:
-    """What each process of a job feeds, where so many of them in a row hold the same rows."""
+    """Makes the batches of each process, where so many consecutive ones hold the same rows."""
     shares = processes // rows_shared_by
     size = config.batch_size // shares
 
@@ -71,7 +71,7 @@ def read_all(data: str) -> list[str]:
 
 
 def segments(batches) -> list[tuple[list[int], list[int]]]:
-    """Tokens and targets of each segment."""
+    """Returns tokens and targets of each segment."""
     found = []
     for batch in batches:
         for tokens, targets, ids in zip(batch["tokens"], batch["targets"], batch["segment_ids"], strict=True):
@@ -81,7 +81,7 @@ def segments(batches) -> list[tuple[list[int], list[int]]]:
 
 
 def pieces(texts: list[str], length: int) -> list[tuple[list[int], list[int]]]:
-    """What the segments must be: inputs and targets of bos + bytes + eos, cut at `length`."""
+    """Returns the expected segments: inputs and targets of bos + bytes + eos, cut at `length`."""
     found = []
     for text in texts:
         tokens = [256, *text.encode(), 257]
@@ -109,7 +109,7 @@ def test_packed_sequences_hold_the_documents(tmp_path):
         np.testing.assert_array_equal(batch["weights"], batch["segment_ids"] > 0)
         for ids, positions in zip(batch["segment_ids"], batch["positions"], strict=True):
             runs = [(n, len(list(run))) for n, run in itertools.groupby(ids.tolist())]
-            assert [n for n, _ in runs if n] == list(range(1, ids.max() + 1))  # each segment is one stretch
+            assert [n for n, _ in runs if n] == list(range(1, ids.max() + 1))  # each segment is contiguous
             assert 0 not in [n for n, _ in runs[:-1]]  # padding comes last
             assert positions.tolist() == [p for n, size in runs for p in (range(size) if n else [0] * size)]
 
@@ -120,7 +120,7 @@ def test_training_goes_through_all_documents_in_another_order_each_epoch(tmp_pat
     trained = [text for i, text in enumerate(TEXTS) if i % 50]
 
     def order(config) -> list[list[int]]:
-        """The first piece of each document."""
+        """Returns the first piece of each document."""
         batches = take(*make_batches(config), 600)
         return [tokens for tokens, _ in segments(batches) if tokens[0] == 256]
 
@@ -182,7 +182,7 @@ def test_any_number_of_processes_goes_on_with_the_same_batches(tmp_path, consume
 
 
 def test_other_data_is_refused_unless_it_is_allowed(tmp_path, capsys):
-    """Files that came, went or changed; not those that were moved."""
+    """Refuses added, removed and changed files, not moved ones."""
     config = make_config(write_jsonl(tmp_path / "a"))
     states = make_batches(config)[0].get_state()
     moved = dataclasses.replace(config, data=write_jsonl(tmp_path / "moved"))
@@ -213,7 +213,7 @@ def test_another_batch_size_goes_on_in_a_new_order(tmp_path, capsys):
 
 
 def test_the_first_batch_reads_what_it_needs(monkeypatch):
-    """A row reads on to the first piece that does not fit; later, too, few wait, and each for a while."""
+    """Reads up to the first piece that does not fit; later, too, few sequences wait, and none forever."""
     monkeypatch.undo()
     (data,) = make_batches(dataclasses.replace(PRESETS["tiny"], batch_size=8))
     take(data, 1)
@@ -223,7 +223,7 @@ def test_the_first_batch_reads_what_it_needs(monkeypatch):
     for state in data.get_state().values():
         waiting = state["stream"]["waiting"]
         assert len(waiting) == pipeline.PACKING_BINS <= 16
-        begun = state["stream"]["next"][0]  # the number of the document that comes next
+        begun = state["stream"]["next"][0]  # number of the next document
         assert begun and min(sequence[0][0] for sequence in waiting) > 0
 
 

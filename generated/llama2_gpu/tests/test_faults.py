@@ -22,7 +22,7 @@ def equal(a, b) -> bool:
 
 @pytest.mark.parametrize("accumulation", [1, 2])
 def test_a_step_without_finite_gradients_changes_nothing_but_its_number(accumulation):
-    """Afterwards the run goes on as one that never saw that batch."""
+    """Afterwards the run continues as if it had never seen that batch."""
     config = dataclasses.replace(SMALL, accumulation=accumulation)
     step, good = jax.jit(train_step), random_batch(config)
     bad = good | {"weights": good["weights"].copy()}
@@ -35,7 +35,7 @@ def test_a_step_without_finite_gradients_changes_nothing_but_its_number(accumula
     state, metrics = step(after, good)
     other, _ = step(start, good)
     assert not metrics["train/skipped"] and equal((state.model, state.opt_state), (other.model, other.opt_state))
-    # what is reported is the rate that the optimizer applied, and it counts no step that was skipped
+    # the reported rate is the one that the optimizer applied; skipped steps do not count
     np.testing.assert_allclose(metrics["train/learning_rate"], learning_rate(1, config), rtol=1e-6)
     assert not equal(state.model, start.model)
 
@@ -49,13 +49,13 @@ def test_gradients_that_are_none_are_not_taken_though_the_loss_is_finite(monkeyp
         return total + jnp.sqrt(0 * jax.tree.leaves(model)[0].sum()), sums
 
     monkeypatch.setattr(module, "loss", steep)
-    after, metrics = jax.jit(lambda *x: train_step(*x))(start, random_batch(SMALL))  # traced anew
+    after, metrics = jax.jit(lambda *x: train_step(*x))(start, random_batch(SMALL))  # traced again
     assert metrics["train/skipped"] and math.isfinite(metrics["train/loss"])
     assert equal((after.model, after.opt_state), (start.model, start.opt_state))
 
 
 def test_evaluation_takes_no_more_memory_than_its_microbatches():
-    """Accumulation 8: an eighth of the activations at a time, so less than a third of the memory, and the same sums."""
+    """With accumulation 8, an eighth of the activations: less than a third of the memory, the same sums."""
     whole = dataclasses.replace(SMALL, batch_size=16, sequence_length=128)
     batch, sums, memory = random_batch(whole), [], []
     for config in whole, dataclasses.replace(whole, accumulation=8):

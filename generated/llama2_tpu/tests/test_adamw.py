@@ -19,7 +19,7 @@ VECTORS = "norm", "bias", "sink"  # words in the names of parameters that do not
 
 
 def test_optimizer_is_that_of_torch():
-    """Five steps with a gradient that is clipped in some: torch's AdamW, no decay on norms and the like."""
+    """Compares five steps with torch's AdamW: some gradients are clipped, norms and the like do not decay."""
     config = dataclasses.replace(SMALL, steps=5, learning_rate=1e-2, warmup_ratio=0.4, weight_decay=0.5)
     model, optimizer = state_for(config).model, make_optimizer(config)
     opt_state = optimizer.init(model)
@@ -66,5 +66,5 @@ def test_state_is_made_as_its_parameters_are_laid_out():
         np.testing.assert_allclose(a, b, rtol=1e-5, atol=1e-7)
     given = jax.tree.map(jnp.copy, state.model)
     again = create_state(SMALL, mesh, given)
-    assert all(x.is_deleted() for x in jax.tree.leaves(given))  # weights that a run begins with are not kept twice
+    assert all(x.is_deleted() for x in jax.tree.leaves(given))  # initial weights are not kept twice
     assert all(bool((a == b).all()) for a, b in zip(jax.tree.leaves(again.model), jax.tree.leaves(state.model)))

@@ -25,7 +25,7 @@ def test_compiles_the_step_for_a_slice_that_is_not_here(tmp_path):
     assert process.returncode == 0, process.stderr
     assert "tiny for 4 v5e" in process.stdout and "GiB: fits v5e with 16 GiB" in process.stdout
     program = (tmp_path / "step.hlo").read_text()
-    # as many kernels backward as forward: the attention that was kept is not computed again
+    # as many backward kernels as forward ones: the saved attention is not recomputed
     kernels = [line for line in program.splitlines() if "tpu_custom_call" in line and " custom-call(" in line]
     forward, backward = (sum(name in line for line in kernels) for name in ("splash_mha_fwd", "splash_mha_dkv"))
     assert forward == backward > 0

@@ -33,7 +33,7 @@ BYTES = {character: i for i, character in enumerate(sorted(pre_tokenizers.ByteLe
 
 
 def sentencepiece(*special):
-    """A vocabulary that falls back to bytes, as Llama 2's."""
+    """Returns a vocabulary that falls back to bytes, like Llama 2's."""
     names = ["<unk>", "<s>", "</s>", *special, *(f"<0x{i:02X}>" for i in range(256)), *WORDS, *"abcdehilnorstuwxyz"]
     return {name: i for i, name in enumerate(dict.fromkeys(names))}
 
@@ -92,7 +92,7 @@ KINDS = {
 
 
 def begin(*tokens):
-    """The post-processor of a tokenizer.json that begins a text with these."""
+    """Returns what makes a post-processor that begins a text with these tokens."""
     return lambda vocabulary: processors.TemplateProcessing(
         single=" ".join([*tokens, "$A"]), special_tokens=[(token, vocabulary[token]) for token in tokens]
     )
@@ -108,7 +108,7 @@ CHAT = "{{ bos_token }}{% for m in messages %}[{{ m.role }}] {{ m.content }}{{ e
 LLAMA = dict(bos_token="<s>", eos_token="</s>")
 ADDED = {"__type": "AddedToken", "content": "<s>", "lstrip": False, "rstrip": False, "normalized": False}
 GEMMA = {name: i for i, name in enumerate(dict.fromkeys(["<pad>", "<eos>", "<bos>", *sentencepiece()]))}
-CHECKPOINTS = {  # class, vocabulary, settings, what begins a text by tokenizer.json, what tokenizer_config.json says
+CHECKPOINTS = {  # class, vocabulary, settings, post-processor in tokenizer.json, more of tokenizer_config.json
     "llama2": ("LlamaTokenizer", sentencepiece(), LLAMA, begin("<s>"), dict(add_bos_token=True)),
     "llama2 of old": (
         "LlamaTokenizer",
@@ -163,7 +163,7 @@ CHECKPOINTS = {  # class, vocabulary, settings, what begins a text by tokenizer.
 
 
 def save_as_transformers_does(kind, folder):
-    """Saves a tokenizer of a kind of checkpoint, where an earlier call left truncation and padding; returns theirs."""
+    """Saves a tokenizer of this kind, with truncation and padding left on; returns that of transformers."""
     transformers = pytest.importorskip("transformers", reason="needs transformers: pip install '.[test]'")
     name, vocabulary, settings, beginning, written = CHECKPOINTS[kind]
     if name:

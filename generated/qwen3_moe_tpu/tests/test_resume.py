@@ -26,7 +26,7 @@ SETTINGS = SIZES | dict(batch_size=2, steps=60, checkpoint_every=12, eval_every=
 
 @pytest.fixture(scope="module")
 def cache(tmp_path_factory):
-    """A folder for compiled programs, so that not every process compiles the step again."""
+    """Returns a compilation cache, so that not every process compiles the step."""
     return str(tmp_path_factory.mktemp("cache"))
 
 
@@ -67,7 +67,7 @@ def losses(directory: Path) -> list[tuple]:
 
 @pytest.fixture(scope="module")
 def whole(tmp_path_factory, cache):
-    """A run that was never stopped."""
+    """Makes a run that is never stopped."""
     directory = tmp_path_factory.mktemp("whole")
     directory.joinpath("output.txt").write_text(finish(start(directory, cache)))
     return directory

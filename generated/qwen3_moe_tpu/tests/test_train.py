@@ -26,7 +26,7 @@ def batch():
 
 
 def test_loss_is_that_of_torch(batch):
-    """What a model adds to the cross-entropy, such as a balance of its experts, does not depend on the targets."""
+    """What a model adds to the cross-entropy, such as its load balance, does not depend on the targets."""
     config = SMALL
     model = jax.tree.map(lambda x: 3 * x, state_for(config).model)
     logits = np.array(model(batch["tokens"], batch["positions"], batch["segment_ids"]))
@@ -43,11 +43,11 @@ def test_loss_is_that_of_torch(batch):
 
 
 def test_gradients_of_matrices_are_summed_in_fp32(batch):
-    """Of products in bf16: a gradient that was rounded to it on the way would have its numbers alone."""
+    """Products are in bf16: a gradient rounded on the way would hold only bf16 numbers."""
     config = dataclasses.replace(SMALL, dtype="bfloat16")
     gradients = jax.jit(jax.grad(lambda model: loss(model, batch, config)[0]))(state_for(config).model)
     for name, gradient in named_arrays(gradients).items():
-        numbers = gradient[gradient != 0]  # none, where an adapter is zero at first
+        numbers = gradient[gradient != 0]  # none if an adapter starts at zero
         rounded = (numbers == numbers.astype("bfloat16")).mean()
         if "experts" in name:
             continue  # a device rounds sums over its rows, and adds those of others in fp32
@@ -89,7 +89,7 @@ def test_a_step_holds_the_activations_of_a_microbatch_alone(batch):
 
 
 def test_gradient_is_of_the_mean_over_targets(batch):
-    """Rows differ in how many targets count: a mean of the rows' means would be another gradient."""
+    """Rows differ in how many targets count: a mean of row means would give another gradient."""
     config = dataclasses.replace(SMALL, accumulation=4)
     config = dataclasses.replace(config, load_balance=1.0)  # large enough to show a balance of microbatches
     _, metrics = jax.jit(train_step)(state_for(config), batch)
@@ -112,6 +112,6 @@ def test_loss_falls_to_nothing_on_a_batch_learnt_by_heart(batch):
     for _ in range(config.steps):
         state, metrics = step(state, batch)
         losses.append(float(metrics["train/loss"]))
-    assert losses[0] > np.log(config.vocab_size) - 0.1  # knows nothing; a tied head takes a token for the next one
+    assert losses[0] > np.log(config.vocab_size) - 0.1  # untrained; a tied head predicts the same token
     assert losses[-1] < 0.1
     assert int(state.step) == 60
