@@ -71,12 +71,12 @@ def check_decoding(package, model, tokens: np.ndarray, **settings: int) -> None:
         compiled.clear_cache()
     rows = np.zeros((DOCUMENTS, 17), np.int32)
     for row, request in zip(rows[:2], requests, strict=True):
-        row[: len(request.text)] = request.text
+        row[: len(request.sequence)] = request.sequence
     full = np.asarray(jax.nn.log_softmax(forward(package)(model, rows)))
     for request, expected in zip(requests, full[:2], strict=True):
         found = [*request.prompt_logprobs, *request.logprobs]
         places = np.arange(len(found))
-        np.testing.assert_allclose(found, expected[places, request.text[1:]], atol=1e-4, rtol=0)
+        np.testing.assert_allclose(found, expected[places, request.sequence[1:]], atol=1e-4, rtol=0)
         tops = [*request.prompt_top_logprobs, *request.top_logprobs]
         for top, at_place in zip(tops, expected[places], strict=True):
             np.testing.assert_allclose([*top.values()], at_place[[*top]], atol=1e-4, rtol=0)

@@ -96,4 +96,4 @@ def test_a_text_that_outgrows_the_original_context_goes_on_as_in_transformers(lo
     sampling = [package.engine.SamplingParams(max_tokens=most) for most in (1, 1, 12)]
     found = [subject.generate([text], x)[0] for text, x in zip((longer[:BOUND], longer, prompt), sampling, strict=True)]
     assert [request.cached for request in found[:2]] == [0, 0]  # the second one's keys are of other factors
-    assert found[-1].text == expected[0].tolist()
+    assert found[-1].sequence == expected[0].tolist()
