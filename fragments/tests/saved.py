@@ -8,7 +8,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from generator.language.roles import SMALL, Checkpoints, TrainState, abstract, make_mesh, new_state, state_for
+from generator.language.roles import SMALL, Checkpoints, TrainState, abstract, create_state, make_mesh, new_state
 
 
 class Numbers:
@@ -52,9 +52,9 @@ def with_nan(state: TrainState) -> TrainState:
 
 def save_two(directory: Path) -> Path:
     """Saves one state as steps 3 and 7; returns the directory."""
-    checkpoints = Checkpoints(str(directory), SMALL)
+    checkpoints, state = Checkpoints(str(directory), SMALL), create_state(SMALL, make_mesh(1, 1, 1))
     for step in 3, 7:
-        save_state(checkpoints, step, state_for(SMALL))
+        save_state(checkpoints, step, state)
     checkpoints.close()
     return directory
 

@@ -12,9 +12,8 @@ import numpy as np
 
 from ..checkpoint import Checkpoints
 from ..parallel import abstract, make_mesh
-from ..train import TrainState, new_state
+from ..train import TrainState, create_state, new_state
 from .small import SMALL
-from .start import state_for
 
 
 class Numbers:
@@ -58,9 +57,9 @@ def with_nan(state: TrainState) -> TrainState:
 
 def save_two(directory: Path) -> Path:
     """Saves one state as steps 3 and 7; returns the directory."""
-    checkpoints = Checkpoints(str(directory), SMALL)
+    checkpoints, state = Checkpoints(str(directory), SMALL), create_state(SMALL, make_mesh(1, 1, 1))
     for step in 3, 7:
-        save_state(checkpoints, step, state_for(SMALL))
+        save_state(checkpoints, step, state)
     checkpoints.close()
     return directory
 
