@@ -13,7 +13,8 @@ from generator.disk.look import entries_below, kind_of, sha256
 from generator.disk.parallel import in_parallel
 from generator.disk.project import Project
 from generator.disk.status import JOURNAL, Compared, check_folder, compare
-from generator.disk.write import write_lock, write_package
+from generator.disk.uncommitted import write_lock
+from generator.disk.write import write_package
 from generator.errors import LoomError
 
 if TYPE_CHECKING:
@@ -96,14 +97,19 @@ class Asked:
         return self.at_home and there and self.combination in self.project.by_hand()
 
     @property
+    def uncommitted(self) -> bool:
+        """Whether it is a package whose lock alone is committed, in its place."""
+        return self.at_home and self.combination in self.project.uncommitted()
+
+    @property
     def only_lock(self) -> bool:
-        """Whether it is a package that is not committed, and its folder has no file of it but the lock."""
-        if not self.at_home or self.combination not in self.project.uncommitted() or kind_of(self.folder / JOURNAL):
+        """Whether it is a package that is not committed, and none of its files is there."""
+        if not self.uncommitted or kind_of(self.folder / LOCK) or kind_of(self.folder / JOURNAL):
             return False
         try:
             paths = list(read_lock(self.folder, self.combination).outputs)
         except LoomError:
-            paths = [path for path in entries_below(self.folder) if path != LOCK]
+            paths = entries_below(self.folder)
         return not any(kind_of(self.folder / path) for path in paths)
 
     def build(self, force: bool = False, dry_run: bool = False, lock_is_enough: bool = False) -> Compared | None:
@@ -127,14 +133,16 @@ class Asked:
             made = found.made or self.woven()
             wanted = {path: sha256(data) for path, data in made.items()}
             found = replace(compare(self.folder, self.combination, wanted), made=made)
-        if dry_run or not found.differs:
-            return found
-        return write_package(self.folder, self.combination, found.made or self.woven(), force)
+        if found.differs and not dry_run:
+            found = write_package(self.folder, self.combination, found.made or self.woven(), force)
+        if self.uncommitted and not dry_run and (force or not found.blocked):
+            write_lock(self.project, self.combination.name, read_lock(self.folder, self.combination).text)
+        return found
 
     def _write_lock(self, found: Compared, dry_run: bool) -> Compared:
         found = replace(found, files=[file for file in found.files if file.path == LOCK])
         if found.differs and not dry_run:
-            write_lock(self.folder, (found.made or self.woven())[LOCK])
+            write_lock(self.project, self.combination.name, (found.made or self.woven())[LOCK].decode())
         return found
 
 

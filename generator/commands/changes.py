@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from generator.code.hunks import hunks
 from generator.commands.build import Asked, each_package
 from generator.commands.woven import woven_before
-from generator.disk.lock import LOCK, MAP, Combination
+from generator.disk.lock import LOCK, LOCKS, MAP, Combination
 from generator.disk.look import kind_of
 from generator.disk.project import Project
 from generator.disk.status import CHANGED
@@ -65,7 +65,8 @@ def package_changes(asked: Asked) -> list[tuple[str, str, str]]:
     folder, found = asked.folder, asked.survey()
     if not found.differs:
         return []
-    if all(kind_of(folder / path) == "" for path in found.write) and not found.unchanged:
+    is_new = not found.unchanged and (not found.only_lock or found.write == [LOCK])
+    if is_new and all(kind_of(folder / path) == "" for path in found.write):
         return [("new package", "a build would make this package", found.shown)]
     files, result = found.made or asked.woven(), []
     texts = woven_before(asked) if found.only_lock else {}
@@ -87,7 +88,7 @@ def package_changes(asked: Asked) -> list[tuple[str, str, str]]:
             else:
                 result.append((f"{kind} {path}", f"a build would put a file in the place of this {kind}", shown))
     if not result:
-        names = " and ".join(found.write)
+        names = " and ".join(LOCKS if found.only_lock and path == LOCK else path for path in found.write)
         result.append((names, f"a build would renew {names} and no other file", found.shown))
     return result
 

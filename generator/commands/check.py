@@ -14,12 +14,12 @@ from typing import NamedTuple
 from generator.commands.build import Asked, each_package
 from generator.commands.expected import Expected, unchecked
 from generator.commands.owned import changed_lines, conflicts_left
-from generator.disk.ignored import IGNORE, ignored_now, ignored_wanted, is_own_ignored
-from generator.disk.lock import LOCK, Combination, read_lock
-from generator.disk.look import is_cache, kind_of, show
+from generator.disk.lock import LOCK, LOCKS, Combination, read_lock, read_locks
+from generator.disk.look import GONE, is_cache, kind_of, show
 from generator.disk.project import PACKAGES, SETTINGS, Project
 from generator.disk.status import EDITED, FOREIGN, MISSING, ORPHAN, RECORDS, STALE, WINDOWS, Compared
 from generator.disk.tracked import surprises, uncommitted
+from generator.disk.uncommitted import IGNORE, ignored_now, ignored_wanted, is_own_ignored
 from generator.errors import LoomError
 
 OWNED, OWN, UNCHECKED, UNCOMMITTED = "owned", "own", "unchecked", "uncommitted"
@@ -61,7 +61,7 @@ def check(
         What was found, by package and path, and the errors that kept a package from being checked.
     """
     own = own_paths(project)
-    findings, errors = [*_strangers(project, own), *_ignored(project)], list[LoomError]()
+    findings, errors = [*_strangers(project, own), *_uncommitted(project)], list[LoomError]()
     if not project.packages() and not findings:
         there = project.generated.is_dir()
         reason = "has no package that gen made" if there else f"is not there, and {SETTINGS} has the packages in it"
@@ -100,19 +100,25 @@ def _surprises(project: Project, own: list[str], full: bool) -> list[Finding]:
     return findings
 
 
-def _ignored(project: Project) -> list[Finding]:
-    """Whether git passes over what is not committed, and over nothing else that gen makes."""
-    if (now := ignored_now(project)) == ignored_wanted(project):
-        return []
-    reason = f"does not say which packages of {PACKAGES} have committed = false"
-    shown = show(project.generated / IGNORE)
-    return [Finding(STALE if now else MISSING, IGNORE, shown, reason, "gen build --all")]
+def _uncommitted(project: Project) -> list[Finding]:
+    """Whether git passes over what is not committed, and has locks of nothing else."""
+    findings = []
+    if (now := ignored_now(project)) != ignored_wanted(project):
+        reason = f"does not say which packages of {PACKAGES} have committed = false"
+        shown = show(project.generated / IGNORE)
+        findings.append(Finding(STALE if now else MISSING, IGNORE, shown, reason, "gen build --all"))
+    with suppress(LoomError):  # of a file that cannot be read each package tells
+        names = {combination.name for combination in project.uncommitted()}
+        if more := sorted(read_locks(project.generated).keys() - names):
+            reason = f"has the lock of {more[0]}, which is not a package with committed = false"
+            findings.append(Finding(ORPHAN, LOCKS, show(project.generated / LOCKS), reason, "gen build --all"))
+    return findings
 
 
 def check_package(asked: Asked, own: list[str], full: bool) -> list[Finding]:
     """What is wrong with one package."""
     name, build, shown = asked.combination.name, asked.combination.command, show(asked.folder)
-    if not kind_of(asked.folder):
+    if not kind_of(asked.folder) and not asked.only_lock:
         return [Finding(MISSING, name, shown, "this package was never built, or is gone", build)]
     if asked.by_hand:
         return _owned(asked, shown)
@@ -123,8 +129,10 @@ def check_package(asked: Asked, own: list[str], full: bool) -> list[Finding]:
         return [Finding(ORPHAN, name, shown, gone, "")]
     found = asked.survey(full)
     findings = list[Finding]()
-    if asked.combination in asked.project.uncommitted() and not found.only_lock:
+    if asked.uncommitted and not found.only_lock:
         findings, found = _in_part(found, name, shown, build)
+        if not findings and not found.differs:
+            findings = _other_lock(asked, build)
     if all(file.reason == WINDOWS for file in found.files if file.state == EDITED and file.path not in RECORDS):
         windows = [file for file in found.files if file.reason == WINDOWS]
         found = replace(found, files=[file for file in found.files if file not in windows])
@@ -142,8 +150,9 @@ def check_package(asked: Asked, own: list[str], full: bool) -> list[Finding]:
             if is_own(f"{name}/{path}", own):
                 continue
             reason, command = f"{reason}; {_advice(f'{name}/{path}')}", ""
-        elif path == LOCK and state == EDITED:
+        elif path == LOCK and state == (MISSING if found.only_lock else EDITED):
             reason = found.reasons[0].removeprefix(f"{LOCK} ")
+            reason = f"has no lock of {name}" if reason == GONE else reason
         elif state == EDITED and path not in RECORDS:
             reason = f"{reason}; gen pull {name} or gen own {name} keeps that, and this gives it up:"
         elif state == STALE and found.reasons:
@@ -151,7 +160,7 @@ def check_package(asked: Asked, own: list[str], full: bool) -> list[Finding]:
                 reason = "the files are right, but the lock is not"
             reason = f"{reason}: {_few(found.reasons)}"
         if state:
-            findings.append(Finding(state, name, f"{shown}/{path}", reason, command))
+            findings.append(Finding(state, name, found.place(path), reason, command))
     return [*findings, *_odd_files(asked, name, [file.path for file in found.files if file.wanted and not file.state])]
 
 
@@ -161,9 +170,18 @@ def _in_part(found: Compared, name: str, shown: str, build: str) -> tuple[list[F
     if not gone:
         return [], found
     count = sum(file.wanted and file.path not in RECORDS for file in found.files)
-    reason = f"{len(gone)} of the {count} files of this package are gone; all of them, or {LOCK} alone, should be there"
+    reason = f"{len(gone)} of the {count} files of this package are gone; all of them, or none, should be there"
     left = replace(found, files=[file for file in found.files if file.state != MISSING])
     return [Finding(MISSING, name, shown, reason, build)], left
+
+
+def _other_lock(asked: Asked, build: str) -> list[Finding]:
+    """What is said of a package that is not committed, where its lock there is not that of its files here."""
+    name, place = asked.combination.name, asked.project.generated
+    with suppress(LoomError):
+        if read_locks(place).get(name) == read_lock(asked.folder, asked.combination).text:
+            return []
+    return [Finding(STALE, name, show(place / LOCKS), f"has not the lock of the files of {name}", build)]
 
 
 def _tracked_places(project: Project) -> list[Path]:
@@ -219,7 +237,7 @@ def _gone(project: Project, combination: Combination) -> str:
 
 def _strangers(project: Project, own: list[str]) -> list[Finding]:
     """What lies beside the packages and is none of them."""
-    names = [PACKAGES, *(combination.name for combination in project.packages())]
+    names = [PACKAGES, LOCKS, *(combination.name for combination in project.packages())]
     findings = []
     if project.generated.resolve() == project.root:  # a project of one's own, whose other files are nobody's concern
         return []
@@ -246,7 +264,7 @@ def is_own(path: str, own: list[str]) -> bool:
 def own_paths(project: Project) -> list[str]:
     """The paths that packages.toml names as not gen's."""
     shown = show(project.generated / PACKAGES)
-    made = [PACKAGES]
+    made = [PACKAGES, LOCKS]
     for name in (combination.name for combination in project.packages()):
         made += [name, f"{name}/{LOCK}"]
         with suppress(LoomError):

@@ -84,14 +84,14 @@ def build_(
     It goes to generated/ARCH_T, or to DIR/ARCH_T. Only files whose bytes change are written. A file that was edited
     since the last build, or that gen did not make, is never overwritten or deleted without --force: it is listed, and
     nothing in that package is written. A package that people own (by_hand = true in packages.toml) is left alone.
-    Of one with committed = false there, --all writes gen.lock alone, unless its files have been built here.
+    Of one with committed = false there, --all writes its lock alone, into packages.lock, unless its files are there.
 
     --own DIR makes a project that holds this one package, for you to edit: gen update then takes in what gen brings.
     """
     from generator.commands.build import Asked, each_package
-    from generator.disk.ignored import write_ignored
     from generator.disk.lock import Combination, Fingerprints
     from generator.disk.project import PACKAGES, Project
+    from generator.disk.uncommitted import write_uncommitted
 
     project = Project.find()
     if everything == bool(architecture) or everything == bool(target):
@@ -114,7 +114,7 @@ def build_(
         built = asked.build(force, dry_run)
         _report_built(built, combination.command + there, force, dry_run)
         if out is None and not dry_run:
-            write_ignored(project)
+            write_uncommitted(project)
         if out is None and listed is not None and combination not in listed:
             path = project.show(project.generated / PACKAGES)
             click.echo(f"note: {combination.name} is not in {path} like this; to keep it, write", err=True)
@@ -135,7 +135,7 @@ def build_(
             progress(number, total, f"{name}: failed")
             failed = True
     if out is None and not dry_run:
-        write_ignored(project)
+        write_uncommitted(project)
     if failed:
         raise click.exceptions.Exit(2)
 
@@ -152,7 +152,7 @@ def _report_built(built: Compared | None, command: str, force: bool, dry_run: bo
     if dry_run:
         for word, paths in (("write", built.write), ("remove", built.remove)):
             for path in paths:
-                click.echo(f"would {word} {built.shown}/{path}")
+                click.echo(f"would {word} {built.place(path)}")
     click.echo(f"{built.shown}: {'would be ' if dry_run else ''}{built.summary}")
 
 

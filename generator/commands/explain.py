@@ -12,7 +12,7 @@ import click
 
 from generator.commands.citation import title_and_citation
 from generator.commands.console import write_json
-from generator.disk.built import MappedPackage, Segments, built_packages
+from generator.disk.built import MappedPackage, Segments, built_packages, is_locked
 from generator.disk.lock import LOCK
 from generator.disk.project import Project
 from generator.errors import LoomError, nearest
@@ -167,7 +167,7 @@ def _package_of(project: Project, file: Path) -> tuple[MappedPackage, str]:
                 "is not in a package that gen built", project.show(place), f"No folder above it has a {LOCK}."
             )
     for folder in (Path(os.path.abspath(place)) for place in (*file.parents, *(project.generated / file).parents)):
-        if (folder / LOCK).is_file():
+        if is_locked(project, folder):
             MappedPackage.read(folder).check_there()
     raise LoomError("there is no such file", str(file), "Give the path of a file in a package, like PATH/model.py:12.")
 

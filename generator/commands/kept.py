@@ -11,7 +11,7 @@ from generator.errors import LoomError
 
 
 def kept_packages(project: Project) -> list[MappedPackage]:
-    """The packages that are kept and have been built; those of which the lock alone is there are woven."""
+    """The packages that are kept and have been built; those that are not committed, and not there, are woven."""
     prints = Fingerprints(project.roots)
     kept = [Asked(project, combination, prints, project.generated) for combination in project.packages()]
     locks = [asked for asked in kept if asked.only_lock]

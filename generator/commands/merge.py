@@ -7,6 +7,7 @@ fragments may not be merged yet. `gen merge` then weaves, and lays what people e
 from __future__ import annotations
 
 import io
+import os
 import tarfile
 from pathlib import Path
 from typing import NamedTuple
@@ -15,9 +16,11 @@ from generator.commands.build import Asked, each_package
 from generator.commands.update import Conflict, merge_files, write_text
 from generator.disk.base import BASE
 from generator.disk.git import git, has_marks, merge_texts, older_file, top_of
-from generator.disk.lock import LOCK, MAP, Combination, Lock, parse_lock
+from generator.disk.lock import LOCK, LOCKS, MAP, Combination, Lock, parse_lock
 from generator.disk.look import kind_of, sha256, show
 from generator.disk.project import PACKAGES, Project
+from generator.disk.revision import locks_of
+from generator.disk.uncommitted import IGNORE, write_uncommitted
 from generator.disk.write import write_package, write_records
 from generator.errors import LoomError
 from generator.recipe.library import FOLDERS
@@ -103,6 +106,8 @@ def finish(project: Project) -> list[tuple[str, Finished | LoomError]]:
             _tell_git(project, name, found)
         if found is not None:
             result.append((name, found))
+    write_uncommitted(project)
+    git(project.generated, "add", "--all", "--", *{LOCKS, IGNORE} & {*os.listdir(project.generated), *unmerged})
     return result
 
 
@@ -152,7 +157,7 @@ def _finish_uncommitted(asked: Asked, sides: list[Side]) -> Finished:
         remedy = f"Keep your change in a fragment, or give it up: {asked.combination.command} --force"
         raise LoomError(first.reason, f"{found.shown}/{first.path}", remedy)
     locks = [lock for side in sides if (lock := side.lock(asked.combination.name))]
-    return Finished([], [], [LOCK], sorted({path for lock in locks for path in lock.outputs}))
+    return Finished([], [], [], sorted({path for lock in locks for path in lock.files}))
 
 
 def left_to_decide(project: Project) -> list[str]:
@@ -211,7 +216,8 @@ def _side(project: Project, revision: str) -> Side:
         for member in tar:
             if member.isfile() and (file := tar.extractfile(member)):
                 files[member.name.removeprefix(f"{folder}/")] = file.read()
-    return Side(revision, files)
+    locks = {f"{name}/{LOCK}": lock for name, lock in locks_of(files.get(LOCKS, b"")).items()}
+    return Side(revision, locks | files)
 
 
 def _keep_records(project: Project, combination: Combination, ours: Side, unmerged: set[str]) -> None:

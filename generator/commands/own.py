@@ -10,10 +10,10 @@ from pathlib import Path
 from generator.commands.build import Asked
 from generator.disk.base import BASE, base_texts, dump_base
 from generator.disk.built import MappedPackage, find_package
-from generator.disk.ignored import write_ignored
 from generator.disk.lock import Combination, Fingerprints
 from generator.disk.look import kind_of, read_text, show
 from generator.disk.project import PACKAGES, SETTINGS, Project
+from generator.disk.uncommitted import write_uncommitted
 from generator.disk.write import replace_file
 from generator.errors import LoomError
 
@@ -46,7 +46,7 @@ def own(project: Project, word: str) -> str:
     text = _declared(_listed_text(project, path), combination, show(path))
     replace_file(built.folder, BASE, dump_base({name: text.encode() for name, text in texts.items()}))
     replace_file(project.generated, PACKAGES, text.encode())
-    write_ignored(replace(project))  # which reads the list anew
+    write_uncommitted(replace(project))  # which reads the list anew
     return (
         f"{built.shown}: yours to edit; gen build leaves it alone, and gen update {built.name} takes in what the "
         f"fragments bring\ncommit {show(path)} and {built.shown}/{BASE} with it"

@@ -140,7 +140,7 @@ def _others(project: Project, combination: Combination, texts: dict[str, str]) -
 
 def _other(asked: Asked, texts: dict[str, str]) -> Other | None:
     """What a build would then change in another package; None where nothing."""
-    if not asked.uses(texts) or not kind_of(asked.folder):
+    if not asked.uses(texts) or not (kind_of(asked.folder) or asked.only_lock):
         return None
     made = asked.package(asked.project.library().with_texts(texts)).files
     wanted = {path: sha256(text.encode()) for path, text in made.items()}

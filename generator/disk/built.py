@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
@@ -77,8 +78,7 @@ class MappedPackage:
         """The package, of which there must be more than the lock."""
         if self.is_there:
             return self
-        message = f"has no file but {LOCK}"
-        raise LoomError(message, self.shown, f"Build it: {self.lock.combination.command}")
+        raise LoomError("is not there: its lock alone is", self.shown, f"Build it: {self.lock.combination.command}")
 
 
 @dataclass(frozen=True)
@@ -105,10 +105,16 @@ class WovenPackage(MappedPackage):
         return self.files[path].decode("utf-8", "replace").splitlines()
 
 
+def is_locked(project: Project, folder: Path) -> bool:
+    """Whether a folder has a lock, or is that of a package that is not committed."""
+    places = [project.generated / combination.name for combination in project.uncommitted()]
+    return (folder / LOCK).is_file() or os.path.abspath(folder) in map(os.path.abspath, places)
+
+
 def find_package(project: Project, word: str) -> MappedPackage:
     """A built package by its name or its folder."""
     for folder in (Path(word), project.generated / word):
-        if (folder / LOCK).is_file():
+        if is_locked(project, folder):
             return MappedPackage.read(folder).check_there()
     if (folder := project.generated / word).is_dir() and word in [package.name for package in project.packages()]:
         raise LoomError(f"has no {LOCK}", show(folder), f"Take it back from git: git restore {show(folder / LOCK)}")

@@ -1,5 +1,7 @@
 """The lock of a package: what it was made from, by which generator, and the hash of every file.
 
+It is gen.lock in the package's folder; those of packages that are not committed are in one packages.lock.
+
 The lock answers two questions without weaving: would a build make the same again, and is a file on disk what a build
 wrote? So it holds every thing that can change the output: the sources (each is named by another or by the
 command, so no folder's content counts), the modules that weave, and the versions of the tools that shape text.
@@ -28,6 +30,7 @@ if TYPE_CHECKING:
 
 GENERATOR = Path(__file__).resolve().parents[1]
 LOCK = "gen.lock"
+LOCKS = "packages.lock"  # beside packages.toml: the locks of packages that are not committed, by name
 MAP = "gen.map"
 TOOLS = ("jinja2", "libcst", "pytokens", "ruff")
 _IMPORT = re.compile(r"^[ \t]*(?:from ([\w.]+) import (\([^)]*\)|.*)|import (.+))", re.MULTILINE)
@@ -86,7 +89,7 @@ class Lock:
         """The file, seal included."""
         table = {name: getattr(self, name) for name in Lock.__annotations__ if name != "parts" or self.parts}
         seal = sha256(json.dumps(table, sort_keys=True, ensure_ascii=False).encode())
-        return json.dumps(table | {"seal": seal}, indent=2, sort_keys=True, ensure_ascii=False) + "\n"
+        return _json(table | {"seal": seal})
 
     @property
     def files(self) -> dict[str, str]:
@@ -192,14 +195,18 @@ def tool_versions() -> dict[str, str]:
 
 
 def read_lock(folder: Path, asked: Combination | None = None, name: str = LOCK, sealed: bool = True) -> Lock:
-    """The lock of the package in a folder.
+    """The lock of the package in a folder; of one that has none of its own, that in packages.lock.
 
     Args:
         asked: what the package must be, where that is known.
         name: the file.
         sealed: whether it must be as gen wrote it (a merge may have mixed two).
     """
-    text, where = read_text(folder / name, REMEDY), show(folder / name)
+    place = folder / name
+    if name == LOCK and not os.path.lexists(place) and (text := read_locks(folder.parent).get(folder.name)):
+        where = show(folder.parent / LOCKS)
+    else:
+        text, where = read_text(place, REMEDY), show(place)
     try:
         lock = parse_lock(text)
         broken = sealed and lock.text != text
@@ -210,6 +217,37 @@ def read_lock(folder: Path, asked: Combination | None = None, name: str = LOCK, 
     if asked and asked.name != lock.combination.name:
         raise LoomError(f"is of {lock.combination.name}", where, REMEDY)
     return lock
+
+
+def read_locks(generated: Path) -> dict[str, str]:
+    """Name -> text of each lock in packages.lock; none where there is no such file."""
+    place = generated / LOCKS
+    if not os.path.lexists(place):
+        return {}
+    try:
+        return split_locks(read_text(place))
+    except (ValueError, RecursionError) as error:
+        raise LoomError(
+            f"is not as gen wrote it: {error}", show(place), "Build all packages: gen build --all"
+        ) from None
+
+
+@lru_cache(maxsize=4)
+def split_locks(text: str) -> dict[str, str]:
+    """Name -> text of each lock in the text of packages.lock."""
+    locks = json.loads(text)
+    if not isinstance(locks, dict):
+        raise ValueError("it is no table of locks")
+    return {name: _json(lock) for name, lock in locks.items()}
+
+
+def join_locks(locks: dict[str, str]) -> str:
+    """The text of packages.lock."""
+    return _json({name: json.loads(text) for name, text in locks.items()})
+
+
+def _json(value: object) -> str:
+    return json.dumps(value, indent=2, sort_keys=True, ensure_ascii=False) + "\n"
 
 
 @lru_cache(maxsize=256)  # a command asks several times

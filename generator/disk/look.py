@@ -15,6 +15,9 @@ from generator.recipe import files
 CACHES = (".*", "__pycache__", "*.egg-info")
 
 
+GONE = "is gone"
+
+
 def sha256(data: bytes) -> str:
     return hashlib.sha256(data).hexdigest()
 
@@ -37,7 +40,7 @@ def show(path: Path) -> str:
 def read_text(path: Path, remedy: str = "Make it a file of UTF-8 text that you may read.") -> str:
     """The text of a plain file, with the line ends that it has."""
     if (kind := kind_of(path)) != "file":
-        raise LoomError(f"is a {kind}, not a file" if kind else "is gone", show(path), remedy)
+        raise LoomError(f"is a {kind}, not a file" if kind else GONE, show(path), remedy)
     return files.read_text(path, show(path), remedy)
 
 

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 
 from generator.disk.git import git
+from generator.disk.lock import LOCK, LOCKS, split_locks
 from generator.disk.look import is_cache, show
 from generator.disk.project import Project
 from generator.errors import LoomError
@@ -32,18 +34,30 @@ def packages_at(project: Project, revision: str) -> tuple[str, dict[str, dict[st
         raise LoomError(f"there is no revision {revision!r}", show(top), remedy)
     listed = git(top, "ls-tree", "-r", "-z", "--full-tree", commit, "--", *([folder] if folder else []))
     blobs: dict[str, bytes] = {}
+    locks = b""
     for entry in listed.split(b"\0")[:-1]:
         about, _, path = entry.partition(b"\t")
         _, kind, blob = about.split(b" ")
         inner = os.fsdecode(path).removeprefix(folder)
         if kind == b"blob" and "/" in inner:
             blobs[inner] = blob
-    contents = _read(top, sorted(set(blobs.values())))
+        elif kind == b"blob" and inner == LOCKS:
+            locks = blob
+    contents = _read(top, sorted({*blobs.values(), *filter(None, [locks])}))
     result: dict[str, dict[str, bytes]] = {}
     for inner, blob in blobs.items():
         package, file = inner.split("/", 1)
         result.setdefault(package, {})[file] = contents[blob]
+    for name, lock in locks_of(contents.get(locks, b"")).items():
+        result.setdefault(name, {})[LOCK] = lock
     return commit, result
+
+
+def locks_of(data: bytes) -> dict[str, bytes]:
+    """Name -> lock of the packages that are not committed, by packages.lock; none where it cannot be read."""
+    with suppress(ValueError, RecursionError):
+        return {name: lock.encode() for name, lock in split_locks(data.decode()).items()}
+    return {}
 
 
 def sources_at(root: Path, commit: str, folders: Sequence[str]) -> dict[str, bytes]:

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 from typing import NamedTuple
 
-from generator.disk.lock import LOCK, MAP, Combination, read_lock
+from generator.disk.lock import LOCK, LOCKS, MAP, Combination, read_lock
 from generator.disk.look import entries_below, kind_of, sha256, show
 from generator.errors import LoomError
 
@@ -50,7 +50,7 @@ class Compared:
         files: all that is wanted, owned or there, sorted by path.
         reasons: why the lock could not say what a build makes now.
         made: path -> bytes of what a build makes, None where the lock said it by hashes.
-        only_lock: whether the lock alone is there, and stands for the files that it names.
+        only_lock: whether its lock, in packages.lock, stands for its files, of which none is there.
     """
 
     name: str
@@ -59,6 +59,11 @@ class Compared:
     reasons: list[str] = field(default_factory=list)
     made: dict[str, bytes] | None = None
     only_lock: bool = False
+
+    def place(self, path: str) -> str:
+        """How messages name a file of it."""
+        own = not self.only_lock or path != LOCK
+        return f"{self.shown}/{path}" if own else (PurePosixPath(self.shown).parent / LOCKS).as_posix()
 
     @property
     def write(self) -> list[str]:
@@ -97,7 +102,7 @@ def compare(folder: Path, asked: Combination, wanted: dict[str, str], only_lock:
     Args:
         asked: what it is to be.
         wanted: path in the package -> sha256 of all that a build makes, the lock too.
-        only_lock: whether the lock stands for its files, of which none is there.
+        only_lock: whether its lock, in packages.lock, stands for its files, of which none is there.
     """
     check_folder(folder)
     owned: dict[str, set[str]] = {}
@@ -116,7 +121,7 @@ def compare(folder: Path, asked: Combination, wanted: dict[str, str], only_lock:
     files = []
     for path in sorted(named.union(entries_below(folder))):
         digest = _digest(folder / path) if path in named else ""
-        if only_lock and path != LOCK and digest is None:
+        if only_lock and digest is None:
             digest = next(iter(owned.get(path, ())), None)
         state, reason = _judge(path, digest, wanted.get(path), owned.get(path))
         if state == EDITED and _digest(folder / path, b"\r\n") in (wanted.get(path), *owned.get(path, ())):

@@ -32,7 +32,7 @@ def write_package(folder: Path, asked: Combination, files: dict[str, bytes], for
     """
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        with _alone(folder):
+        with alone(folder):
             found = compare(folder, asked, {path: sha256(data) for path, data in files.items()})
             if found.differs and (force or not found.blocked):
                 _apply(folder, found, files)
@@ -46,16 +46,9 @@ def write_package(folder: Path, asked: Combination, files: dict[str, bytes], for
 
 def write_records(folder: Path, files: dict[str, bytes]) -> None:
     """Writes the map and the lock of a new build and no other file: what differs from it counts as edited."""
-    with _alone(folder):
+    with alone(folder):
         for path in (MAP, LOCK):
             replace_file(folder, path, files[path])
-
-
-def write_lock(folder: Path, data: bytes) -> None:
-    """Writes the lock of a package of which nothing else is there."""
-    folder.mkdir(parents=True, exist_ok=True)
-    with _alone(folder):
-        replace_file(folder, LOCK, data)
 
 
 def _apply(folder: Path, found: Compared, files: dict[str, bytes]) -> None:
@@ -89,8 +82,8 @@ def _remove_empty(folder: Path, parent: Path) -> None:
 
 
 @contextmanager
-def _alone(folder: Path) -> Iterator[None]:
-    """Makes a second build of the same package wait, where the system has file locks."""
+def alone(folder: Path) -> Iterator[None]:
+    """Makes a second build in the same folder wait, where the system has file locks."""
     try:
         import fcntl
     except ImportError:

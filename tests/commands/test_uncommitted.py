@@ -1,4 +1,4 @@
-"""Packages with committed = false: git has their lock alone, and every command says what it says of the others."""
+"""Packages with committed = false: git has their locks alone, and every command says what it says of the others."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from generator.disk.lock import parse_lock
+from generator.disk.lock import join_locks, parse_lock, split_locks
 
 LISTED = """
 [[package]]
@@ -19,7 +19,7 @@ architecture = "two"
 target = "any"
 committed = false
 """
-LOCK = "generated/two_any/gen.lock"
+LOCKS = "generated/packages.lock"
 
 
 @pytest.fixture
@@ -40,16 +40,16 @@ def states(repository, *words, code=1):
 
 
 def test_build_all_writes_the_lock_and_what_git_ignores(lean):
-    assert lean.package("two_any").keys() == {"gen.lock"} and "model.py" in lean.package("one_any")
-    assert lean.read("generated/.gitignore") == "/two_any/*\n!/two_any/gen.lock\n"
-    assert LOCK in lean.git("ls-files") and not lean.git("status", "--porcelain")
-    lock = lean.read(LOCK)
+    assert not (lean.root / "generated/two_any").exists() and "model.py" in lean.package("one_any")
+    assert lean.read("generated/.gitignore") == "/two_any/\n"
+    assert LOCKS in lean.git("ls-files") and not lean.git("status", "--porcelain")
+    lock = lean.read(LOCKS)
     assert "as it should be" in lean.run("build", "--all").stdout
     lean.replace("fragments/model/tools.py", "return -x", "return 0 - x")
     dry = lean.run("build", "--all", "--dry-run").stdout
-    assert "would write generated/two_any/gen.lock\n" in dry and "two_any/model.py" not in dry
+    assert "would write generated/packages.lock\n" in dry and "two_any/model.py" not in dry
     lean.run("build", "--all")
-    assert lean.package("two_any").keys() == {"gen.lock"} and lean.read(LOCK) != lock
+    assert not (lean.root / "generated/two_any").exists() and lean.read(LOCKS) != lock
     assert not lean.run("check", "--full").stderr.count("error")
 
 
@@ -70,22 +70,28 @@ def test_check_goes_by_the_lock(lean, full):
     lean.replace("fragments/model/tools.py", "return -x", "return 0 - x")
     found = states(lean, *full)
     assert [(state, path) for state, path, _ in found] == [
-        ("stale", "generated/two_any/gen.lock"),
+        ("stale", "generated/packages.lock"),
         ("stale", "generated/two_any/model.py"),
     ]
     assert all("a build would change this file: fragments/model/tools.py changed" in reason for *_, reason in found)
 
 
 def test_a_lock_that_lies_is_found_by_weaving(lean):
-    lock = parse_lock(lean.read(LOCK))
-    lean.write(LOCK, replace(lock, outputs=lock.outputs | {"model.py": "0" * 64}).text)
+    (text,) = split_locks(lean.read(LOCKS)).values()
+    lock = parse_lock(text)
+    lean.write(LOCKS, join_locks({"two_any": replace(lock, outputs=lock.outputs | {"model.py": "0" * 64}).text}))
     assert states(lean, code=0) == []
     assert ("stale", "generated/two_any/model.py") in [one[:2] for one in states(lean, "--full")]
-    lean.write(LOCK, "{}")
-    ((state, path, _),) = states(lean)
-    assert (state, path) == ("edited", LOCK)
-    lean.run("build", "--all")
-    assert states(lean, "--full", code=0) == []
+    for broken, said in (
+        ("{}", "has no lock of two_any"),
+        ('{"two_any": {}}', "is not a lock"),
+        ("<<<<", "is not as gen"),
+    ):
+        lean.write(LOCKS, broken)
+        ((state, path, reason),) = states(lean)
+        assert (state, path) == ("missing", LOCKS) and said in reason
+        lean.run("build", "--all")
+        assert states(lean, "--full", code=0) == []
 
 
 def test_files_that_are_there_are_as_the_lock_says(lean):
@@ -97,7 +103,7 @@ def test_files_that_are_there_are_as_the_lock_says(lean):
     (lean.root / "generated/two_any/model.py").unlink()
     count = len(lean.package("two_any"))
     ((state, path, reason),) = states(lean)
-    said = f"1 of the {count - 1} files of this package are gone; all of them, or gen.lock alone, should be there"
+    said = f"1 of the {count - 1} files of this package are gone; all of them, or none, should be there"
     assert (state, path, reason) == ("missing", "generated/two_any", said)
     lean.run("build", "--all")
     assert states(lean, code=0) == []
@@ -110,12 +116,14 @@ def test_what_git_ignores_is_checked(lean):
     found = states(lean)
     assert found[0][:2] == ("stale", "generated/.gitignore") and "have committed = false" in found[0][2]
     lean.run("build", "--all")
-    assert lean.read("generated/.gitignore") == "mine\n/two_any/*\n!/two_any/gen.lock\n"
+    assert lean.read("generated/.gitignore") == "mine\n/one_any/*\n/two_any/\n"
+    lean.write("generated/.gitignore", "/two_any/\n")
     (lean.root / "generated/.gitignore").unlink()
     assert states(lean)[0][:2] == ("missing", "generated/.gitignore")
     lean.replace("generated/packages.toml", "committed = false\n", "")
     lean.run("build", "--all")
-    assert not (lean.root / "generated/.gitignore").exists() and "model.py" in lean.package("two_any")
+    assert not (lean.root / "generated/.gitignore").exists() and not (lean.root / LOCKS).exists()
+    assert "model.py" in lean.package("two_any")
 
 
 def test_diff_shows_the_text_that_a_build_would_change(lean):
@@ -142,9 +150,7 @@ def test_diff_against_weaves_what_was_not_committed(lean):
     assert verdicts(found["one_any"]) == {"same text"} and verdicts(found["two_any"]) == {"same program"}
     assert found["two_any"]["files"] == ["model.py"] and "fragments/model/tools.py" in found["two_any"]["causes"]
     assert verdicts(report("HEAD~1")["two_any"]) == {"same program"}, "where it was committed"
-    lock = lean.read(LOCK)
     lean.commit("a fragment, and no build")  # so that the sources there do not make what the lock says
-    assert lean.read(LOCK) == lock
     found = report("HEAD", code=1)["two_any"]
     assert verdicts(found) == {"undecided"} and "gen build it at both" in found["findings"][0]["detail"]
 
@@ -168,7 +174,9 @@ def test_loc_counts_every_package(lean):
 )
 def test_what_needs_the_text_says_how_to_make_it(lean, words):
     error = lean.run(*words, code=2).stderr
-    assert error == "error: generated/two_any: has no file but gen.lock\n  Build it: gen build two --target=any\n"
+    assert (
+        error == "error: generated/two_any: is not there: its lock alone is\n  Build it: gen build two --target=any\n"
+    )
 
 
 def test_explain_and_view_show_what_is_there(lean):
@@ -187,7 +195,7 @@ def test_list_says_it(lean):
 def test_pull_changes_its_lock(lean):
     lean.replace("generated/one_any/model.py", "y = x * math.pi", "y = 2 * x * math.pi")
     assert "also changes 1 line of two_any" in lean.run("pull", "one_any", "--apply").stdout
-    assert lean.package("two_any").keys() == {"gen.lock"}
+    assert not (lean.root / "generated/two_any").exists()
     assert states(lean, "--full", code=0) == []
 
 
@@ -216,4 +224,4 @@ def test_merge_weaves_its_lock(lean):
     lean.run("merge")
     assert not lean.git("diff", "--name-only", "--diff-filter=U")
     lean.git("commit", "-qm", "merged")
-    assert lean.package("two_any").keys() == {"gen.lock"} and states(lean, "--full", code=0) == []
+    assert not (lean.root / "generated/two_any").exists() and states(lean, "--full", code=0) == []
