@@ -480,10 +480,12 @@ class Copy:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     every = range(1, len(MUTATIONS) + 1)
-    parser.add_argument("numbers", nargs="*", type=int, choices=every, metavar="N", help=f"1 to {len(MUTATIONS)}")
+    parser.add_argument("numbers", nargs="*", type=int, metavar="N", help=f"1 to {len(MUTATIONS)}")
     parser.add_argument("--all", action="store_true")
     chosen = parser.parse_args()
     numbers = chosen.numbers or every
+    if beyond := [number for number in numbers if number not in every]:
+        parser.error(f"there is no mutation {beyond[0]}")
     gone = [it.fault for it in MUTATIONS if (ROOT / it.path).read_text().count(it.old) != 1]
     if gone:
         sys.exit(f"not once in its file any more, so to be written anew: {gone}")

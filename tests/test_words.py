@@ -11,6 +11,7 @@ ROOT = Path(__file__).resolve().parents[1]
 SERVING = "engine", "engine_thread", "pages", "pages_kernel", "weights", "answers", "kernels", "model"
 FOLDERS = {
     "everywhere": ("fragments", "templates", "targets", "docs", "README.md"),
+    "English": ("fragments", "templates", "targets", "docs", "README.md", "generator", "benchmarks"),
     "serving": tuple(f"fragments/{name}" for name in SERVING),
 }
 WORDS = {
@@ -36,6 +37,7 @@ WORDS = {
         r"tell_apart": "classify_error",
         r"scaled are the|of whose gradient|as many \w+ wait as may|what is no \w+ gets|is worked for no more": "plain English",
     },
+    "English": {r"\bbut for\b": "except"},
     "serving": {
         r"\btexts\b": "sequences",
         r"\btable_widths|\.tables\b": "block tables",
@@ -43,7 +45,6 @@ WORDS = {
         r"\btake_in\b|pool\.take\(|\bleave\(": "allocate, collect, preempt",
         r"beginnings? that": "prefix",
         r"keys and values in pages": "KV cache",
-        r"\bbut for\b": "except",
     },
 }
 

@@ -83,7 +83,7 @@ def tokenize(text: str) -> list[Token]:
 
 
 def _align(source: Traced, old: list[Token], new: list[Token]) -> list[tuple[Token, Token]]:
-    """Pairs each token of the formatted text with its token in the source, but for what ruff added."""
+    """Pairs each token of the formatted text with its token in the source, except what ruff added."""
     old_comments, old_words, old_marks = _sort(old)
     new_comments, new_words, new_marks = _sort(new)
     pairs = _pair_comments(source, old_comments, new_comments)

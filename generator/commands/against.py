@@ -41,7 +41,7 @@ class Report:
     """What the change means for one package.
 
     Attributes:
-        change: the same for packages that changed alike, but for their own names; '' where no text did.
+        change: the same for packages that changed alike, apart from their own names; '' where no text did.
         files: whose text changed; those of the record that gen keeps are none.
         causes: source -> its lines that made files change, '' for what no map covers.
         findings: one or more for each entry point.

@@ -63,9 +63,12 @@ def check(
     own = own_paths(project)
     findings, errors = [*_strangers(project, own), *_uncommitted(project)], list[LoomError]()
     if not project.packages() and not findings:
-        there = project.generated.is_dir()
-        reason = "has no package that gen made" if there else f"is not there, and {SETTINGS} has the packages in it"
-        remedy = f"Build one with gen build ARCH --target=T, list it in {PACKAGES}, or correct {SETTINGS}."
+        reason, correct = "is not there", f"run gen in the folder that has {SETTINGS}, or below it"
+        if kind_of(project.root / SETTINGS):
+            reason, correct = f"is not there, and {SETTINGS} has the packages in it", f"correct {SETTINGS}"
+        if project.generated.is_dir():
+            reason = "has no package that gen made"
+        remedy = f"Build one with gen build ARCH --target=T, list it in {PACKAGES}, or {correct}."
         raise LoomError(f"{reason}: nothing was checked", show(project.generated), remedy)
     for _, result in each_package(check_package, project, own, full, full=full, report=report):
         if isinstance(result, LoomError):

@@ -28,15 +28,15 @@ def gen() -> None:
     Fragments, templates and targets come with gen. Those beside the gen.toml that is found upward from the working
     directory take part too. Packages are built in generated/, or in the folder that gen.toml names as `generated`.
 
-    Exit codes: 0 all is well; 1 `check` or `diff` found something; 2 a mistake in the sources, the command line or the
-    files.
+    Exit codes: 0 all is well; 1 a command found something, as its own help says; 2 a mistake in the sources, the
+    command line or the files; 130 stopped by Ctrl-C.
     """
 
 
 @gen.command("list", **NO_ONE)
 @AS_JSON
 def list_(as_json: bool) -> None:
-    """List the architectures, targets, fragments and packages."""
+    """List the architectures, targets, fragments, parts and packages."""
     from generator.commands.listing import listing, tables
     from generator.commands.tables import plain
     from generator.disk.project import Project

@@ -169,7 +169,8 @@ def _package_of(project: Project, file: Path) -> tuple[MappedPackage, str]:
     for folder in (Path(os.path.abspath(place)) for place in (*file.parents, *(project.generated / file).parents)):
         if is_locked(project, folder):
             MappedPackage.read(folder).check_there()
-    raise LoomError("there is no such file", str(file), "Give the path of a file in a package, like PATH/model.py:12.")
+    message = "is a folder" if file.is_dir() or (project.generated / file).is_dir() else "there is no such file"
+    raise LoomError(message, str(file), "Give the path of a file in a package, like PATH/model.py:12.")
 
 
 def _line_stretches(line: int, text: str, segments: Segments, texts: dict[str, str]) -> list[Stretch]:

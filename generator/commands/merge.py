@@ -107,7 +107,8 @@ def finish(project: Project) -> list[tuple[str, Finished | LoomError]]:
         if found is not None:
             result.append((name, found))
     write_uncommitted(project)
-    git(project.generated, "add", "--all", "--", *{LOCKS, IGNORE} & {*os.listdir(project.generated), *unmerged})
+    if paths := {LOCKS, IGNORE} & {*os.listdir(project.generated), *unmerged}:
+        git(project.generated, "add", "--all", "--", *sorted(paths))
     return result
 
 

@@ -206,7 +206,7 @@ def refused(found: Found) -> list[dict[str, object]]:
 
 
 def report(found: Found) -> list[str]:
-    """What a person is told, but for the diff."""
+    """Gives what a person is told, except the diff."""
     shown, home, refusals = show(found.asked.folder), len(found.pulled.home), refused(found)
     if not home and not refusals:
         return [f"{shown}: no edits"]

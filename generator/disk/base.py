@@ -27,7 +27,7 @@ def dump_base(files: dict[str, bytes]) -> bytes:
 
 
 def base_texts(folder: Path, lock: Lock, weave: Callable[[], dict[str, str]]) -> dict[str, str]:
-    """The text of each file of a package as it was woven, but for the map.
+    """Gives the text of each file of a package as it was woven, except the map.
 
     Args:
         weave: weaves it now.

@@ -85,7 +85,7 @@ class Statement:
         runs: whether it runs when its function is called, and not when the file is imported.
         lines: of the statement; of a function or class those of all of its body.
         binds: the names that it gives a value to, where it runs when the file is imported.
-        reads: every name in it, but for those that it imports.
+        reads: every name in it except those that it imports.
         sets, gets: the attributes that it gives a value to, and those whose value it takes.
         kind: of syntax.
         branches: line and column of the parts of expressions that need not be computed when it runs.
@@ -163,7 +163,7 @@ def _branches(head: ast.AST) -> frozenset[tuple[int, int]]:
 
 
 def changed(before: str, after: str) -> tuple[list[Statement], list[Statement]]:
-    """The statements that only one side has, but for those of functions whose bytecode is the same."""
+    """Gives the statements that only one side has, except those of functions whose bytecode is the same."""
     sides = statements(before), statements(after)
     codes = _functions(_parsed(before)[1]), _functions(_parsed(after)[1])
     same = {name for name in codes[0].keys() & codes[1].keys() if codes[0][name] == codes[1][name]}

@@ -200,7 +200,7 @@ class _Jitted:
 
 
 class _Jax:
-    """The module jax but for `jit`."""
+    """The module jax, except `jit`."""
 
     jit = _Jitted
 

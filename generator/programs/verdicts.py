@@ -57,7 +57,7 @@ class Compared:
 
 
 def compare(before: Facts, after: Facts) -> Compared:
-    """The verdicts of all entry points, but for those whose values have to be compared."""
+    """Gives the verdict of each entry point except those whose values have to be compared."""
     for side, facts in (("before", before), ("after", after)):
         if "undecided" in facts:
             return Compared(

@@ -75,7 +75,7 @@ class Woven:
         return [origin for origin in dict.fromkeys(found) if origin.path.startswith("fragments/")]
 
     def copied(self, path: str, line: int) -> tuple[str, int] | None:
-        """The source line, from 0, that a line is a copy of, but for its indentation."""
+        """Gives the source line, from 0, that a line is a copy of, whatever its indentation."""
         if not 0 <= line < len(self.lines[path]):
             return None
         text = self.lines[path][line].strip()

@@ -239,14 +239,14 @@ def _spoken_of(fragments: Iterable[Fragment], pattern: str) -> set[str]:
 
 
 def _standing_at(made: Iterable[Fragment], start: str) -> str:
-    """The statements of splices at points that begin so, but for those that another splice replaces."""
+    """Gives the statements of splices at points that begin so, except those that another splice replaces."""
     splices = [splice for f in made for splice in f.splices if splice.point.startswith("hf.")]
     points = {splice.point for splice in splices}
     return "".join(_standing(splice.body.text, points) for splice in splices if splice.point.startswith(start))
 
 
 def _standing(text: str, points: Collection[str]) -> str:
-    """Statements of a splice but for those that another one replaces."""
+    """Gives the statements of a splice except those that another one replaces."""
     held = r'( *)with point\("([\w.]+)".*\):\n((?:\1 .*\n)+)'
     return re.sub(held, lambda block: "" if block[2] in points else _standing(block[3], points), text)
 

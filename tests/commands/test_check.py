@@ -194,13 +194,17 @@ def test_from_a_folder_below(built, monkeypatch):
 @pytest.mark.parametrize(
     ("settings", "said"),
     [
+        (None, "generated: is not there: nothing was checked"),
         ("", "generated: is not there, and gen.toml has the packages in it: nothing was checked"),
         ('generated = "."', "has no package that gen made: nothing was checked"),
         ('generated = "packages"', "packages: is not there, and gen.toml has the packages in it: nothing was checked"),
     ],
 )
 def test_no_package(workshop, settings, said):
-    (workshop.root / "gen.toml").write_text(settings)
+    if settings is None:
+        (workshop.root / "gen.toml").unlink(missing_ok=True)
+    else:
+        (workshop.root / "gen.toml").write_text(settings)
     assert said in workshop.run("check", code=2).stderr
 
 

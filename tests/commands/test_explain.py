@@ -85,6 +85,7 @@ class TestMistakes:
         ("word", "message"),
         [
             ("nothing.py:3", "nothing.py: there is no such file"),
+            ("llama_cpu", "llama_cpu: is a folder"),
             (f"{MODEL}:999", f"{MODEL}: there is no line 999"),
             (f"{MODEL}:0", "lines count from 1"),
             ("generated/llama_cpu/docs/README.md:1", "has no line map"),

@@ -45,7 +45,7 @@ fragments = {KINDS["dense"]["fragments"]}
 [kinds.sparse]
 fragments = {KINDS["sparse"]["fragments"]}
 """
-# config.json of deepseek-ai/DeepSeek-V3, but for the compression of its tensors
+# config.json of deepseek-ai/DeepSeek-V3, without the compression of its tensors
 RELEASED = dict(
     architectures=["DeepseekV3ForCausalLM"],
     attention_bias=False,

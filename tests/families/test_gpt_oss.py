@@ -19,7 +19,7 @@ from generator.commands.new import fit
 from generator.errors import LoomError
 from generator.weaver import weave
 
-# the config.json of openai/gpt-oss-20b, but for tokens
+# the config.json of openai/gpt-oss-20b, without tokens
 RELEASED = dict(
     architectures=["GptOssForCausalLM"],
     attention_bias=True,

@@ -35,7 +35,7 @@ def read(path: Path) -> SimpleNamespace:
 
 
 def exit_codes(package: Path) -> dict[str, int]:
-    """Name -> number of ExitCode, but for DOES_NOT_FIT, with which only compilation ends."""
+    """Name -> number of ExitCode, except DOES_NOT_FIT, with which only compilation ends."""
     tree = ast.parse((package / "errors.py").read_text())
     (codes,) = (node for node in tree.body if isinstance(node, ast.ClassDef) and node.name == "ExitCode")
     found = {n.targets[0].id: n.value.value for n in codes.body if isinstance(n, ast.Assign)}
