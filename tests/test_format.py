@@ -16,7 +16,6 @@ from textwrap import dedent
 import pytest
 from ruff import find_ruff_bin
 
-from generator.code import format as format_module
 from generator.code.format import format_python, tokenize
 from generator.code.sourcemap import segments
 from generator.code.traced import Origin, Traced
@@ -288,19 +287,6 @@ class TestPunctuation:
             """,
         )
 
-    @pytest.mark.parametrize(
-        ("old", "new", "kept"),
-        [
-            ("),", ",),", ((0, 1), (1, 2))),  # a comma added before a parenthesis is not the comma after it
-            (",),", "),", ((1, 0), (2, 1))),
-            ("((", "(", ((0, 0),)),
-            (";", "", ()),
-            ("", "(", ()),
-        ],
-    )
-    def test_keeps_the_most_punctuation(self, old, new, kept):
-        assert format_module._kept(old, new) == kept
-
 
 class TestComments:
     """Ruff moves comments behind the tokens of their line; they keep their own source line."""
@@ -315,21 +301,6 @@ class TestComments:
             """
             1     | x = (  # why
             2     |     1
-            3     | )
-            """,
-        )
-
-    def test_puts_two_comments_on_one_line(self):
-        check(
-            """
-            f(a  # one
-              ,  # two
-              b)
-            """,
-            """
-            1     | f(
-            1 2 1 2 |     a,  # one  # two
-            3     |     b,
             3     | )
             """,
         )
@@ -625,31 +596,6 @@ class TestErrors:
         with pytest.raises(LoomError, match="No space left") as caught:
             format_one(Traced.copy("x = 'no room'\n", "a.py"))
         assert "TMPDIR" in caught.value.remedy
-
-    @pytest.mark.parametrize(
-        ("before", "after", "place", "words"),
-        [
-            ("a\nb\n", "a\nc\n", "a.py:2", "'b' into 'c'"),
-            ("a\nb\n", "b\na\n", "a.py:1", "'a' into 'b'"),
-            ("a\nb\n", "a\n", "a.py:2", "'b' into nothing"),
-            ("a\n", "a\nb\n", "a.py:2", "nothing into 'b'"),
-            ("x = [a]\n", "x = a\n", "a.py:1", "'[' into 'a'"),
-            ("x = 1\n", "x = 1.0\n", "a.py:1", "'1' into '1.0'"),
-            ("x = 'a'\n", "x = 'A'\n", "a.py:1", "into \"'A'\""),
-            ("x = 'a'\n", "x = b'a'\n", "a.py:1", "into \"b'a'\""),
-            ("x = f'{a}'\n", "x = f'{b}'\n", "a.py:1", "into \"f'{b}'\""),
-            ("a\n# b\n", "a\n", "a.py:2", "'# b' into nothing"),
-            ("a\n# b\n", "a\n# b\n# b\n", "a.py:3", "nothing into '# b'"),
-            ("a  # b  # c\n", "a  # b\n", "a.py:1", "nothing into '# b'"),
-        ],
-    )
-    def test_change_that_is_not_known(self, monkeypatch, before, after, place, words):
-        monkeypatch.setattr(format_module, "run_ruff", lambda sources: [after])
-        monkeypatch.setattr(format_module, "_formatted", {})
-        with pytest.raises(LoomError, match=re.escape(words)) as caught:
-            format_one(Traced.copy(before, "a.py"))
-        assert caught.value.where == place
-        assert caught.value.remedy
 
 
 def standard_library(count: int, longest: int) -> list[Path]:

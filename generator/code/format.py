@@ -1,29 +1,24 @@
-"""Format woven Python with ruff, and keep the origin of every token.
+"""Formats woven Python with ruff, and keeps the origin of every token.
 
-A formatter changes little besides white space: it adds and removes commas, parentheses and semicolons, moves comments,
-respells strings and numbers, and joins adjacent strings. So the names, operators and literals before and after are the
-same sequence, and each takes its origin across; what ruff adds belongs to the token before it. Text that does not fit
-is an error, no guess.
+A formatter changes little besides white space: it adds and removes commas and parentheses, respells strings and
+numbers, moves comments. So the two texts are aligned token by token, as diff aligns lines, and each token that both
+have takes its origin across; what only the result has belongs to the token before it.
 
 Tokens come from pytokens: the standard library's differ from one Python version to the next.
 """
 
 from __future__ import annotations
 
-import ast
 import re
-from collections import defaultdict, deque
 from collections.abc import Sequence
 from difflib import SequenceMatcher
-from itertools import accumulate, zip_longest
+from itertools import accumulate
 from typing import NamedTuple
 
-from generator.code.memory import remembered
 from generator.code.ruff import run_ruff
 from generator.code.traced import Origin, Piece, Traced
-from generator.errors import LoomError
 
-PUNCTUATION = frozenset(",();")  # what ruff may add and remove
+PUNCTUATION = frozenset(",()")  # what ruff adds
 BLANK = frozenset({"whitespace", "indent", "dedent", "newline", "nl", "endmarker"})
 
 
@@ -58,7 +53,14 @@ def _carry(source: Traced, text: str) -> Traced:
     """The formatted text with the origins of the source."""
     if text == source.text:  # most are, as fragments are formatted
         return source
-    pairs = _align(source, tokenize(source.text), tokenize(text))
+    old, new = tokenize(source.text), tokenize(text)
+    matcher = SequenceMatcher(None, [*map(_spelling, old)], [*map(_spelling, new)], autojunk=False)
+    pairs = [
+        (old[min(start + i, end - 1)], token)  # of strings that ruff joined, the first one
+        for tag, start, end, first, last in matcher.get_opcodes()
+        for i, token in enumerate(new[first:last] if start < end else ())
+        if tag == "equal" or token.text not in PUNCTUATION
+    ]
     if not pairs:  # nothing but white space
         return Traced.insert(text, source.origin_at(0)) if text else Traced()
     return _trace(_by_line(source), text, pairs)
@@ -77,99 +79,14 @@ def tokenize(text: str) -> list[Token]:
         if depth > 0 or kind in BLANK:
             continue
         word = text[start : token.end_index]
-        # Ruff joins the dots of `from . .. import x`, so they are always three.
+        # ruff joins the dots of `from . .. import x`, so they are always three
         tokens += [Token(".", start + i) for i in range(3)] if word == "..." else [Token(word, start)]
     return tokens
 
 
-def _align(source: Traced, old: list[Token], new: list[Token]) -> list[tuple[Token, Token]]:
-    """Pairs each token of the formatted text with its token in the source, except what ruff added."""
-    old_comments, old_words, old_marks = _sort(old)
-    new_comments, new_words, new_marks = _sort(new)
-    pairs = _pair_comments(source, old_comments, new_comments)
-    for before, after in zip_longest(old_words, new_words, fillvalue=()):
-        if _normal(before, after) != _normal(after, before):
-            raise _unaligned(source, before, after)
-        pairs += zip(before, after, strict=False)  # of strings that ruff joined, the first one
-    for before, after in zip(old_marks, new_marks, strict=True):
-        kept = _kept("".join(mark.text for mark in before), "".join(mark.text for mark in after))
-        pairs += [(before[i], after[j]) for i, j in kept]
-    return pairs
-
-
-def _sort(tokens: list[Token]) -> tuple[list[Token], list[list[Token]], list[list[Token]]]:
-    """The comments; the words (what ruff keeps, in order); and before each word and at the end, the punctuation.
-
-    A word is one token, or several strings side by side, which ruff may join.
-    """
-    comments: list[Token] = []
-    words: list[list[Token]] = []
-    marks: list[list[Token]] = [[]]
-    for token in tokens:
-        if token.text[0] == "#":
-            comments.append(token)
-        elif token.text in PUNCTUATION:
-            marks[-1].append(token)
-        elif words and not marks[-1] and _is_string(token) and _is_string(words[-1][-1]):
-            words[-1].append(token)
-        else:
-            words.append([token])
-            marks.append([])
-    return comments, words, marks
-
-
-def _is_string(token: Token) -> bool:
-    return token.text[-1] in "\"'"
-
-
-@remembered
-def _kept(old: str, new: str) -> tuple[tuple[int, int], ...]:
-    """Which punctuation marks between two words stayed: pairs of an index in `old` and one in `new`."""
-    blocks = SequenceMatcher(None, old, new, autojunk=False).get_matching_blocks()
-    return tuple((block.a + i, block.b + i) for block in blocks for i in range(block.size))
-
-
-def _normal(word: Sequence[Token], other: Sequence[Token]) -> list[str]:
-    """What ruff leaves alone in strings or a number, if they stand in for others."""
-    texts = [token.text for token in word]
-    if texts == [token.text for token in other]:
-        return texts
-    if word and _is_string(word[0]):
-        parts = [text.partition(text[-1]) for text in texts]
-        body = "".join(body for _, _, body in parts)
-        body = re.sub(r"\\(x..|u.{4}|U.{8}|N\{[^}]*\})", lambda escape: escape[0].lower(), body)
-        # quotes change, with their escapes; docstrings are indented anew; joined to an f-string, braces are doubled
-        body = re.sub(r"""[\s\\"'{}]""" if len(word) != len(other) else r"""[\s\\"']""", "", body)
-        return [*sorted({*"".join(prefix for prefix, _, _ in parts).lower()} - {"u"}), '"', body]
-    return [repr(ast.literal_eval(text)) if re.match(r"\.?\d", text) else text for text in texts]
-
-
-def _pair_comments(source: Traced, old: list[Token], new: list[Token]) -> list[tuple[Token, Token]]:
-    """Pairs comments by what they say, since ruff moves them past other tokens."""
-    waiting: dict[str, deque[Token]] = defaultdict(deque)
-    pairs = []
-    for comment in old:
-        waiting["".join(comment.text.split())].append(comment)
-    for rest in new:
-        while rest.text:
-            # Ruff may put several comments on one line, as in `# a  # b`: take the longest that is one in the source.
-            parts = re.split(r"(?=  #)", rest.text)
-            heads = ["".join(parts[:count]) for count in range(len(parts), 0, -1)]
-            head = next((head for head in heads if waiting["".join(head.split())]), None)
-            if head is None:
-                raise _unaligned(source, (), [rest])
-            pairs.append((waiting["".join(head.split())].popleft(), Token(head, rest.start)))
-            rest = Token(rest.text[len(head) :], rest.start + len(head))
-    for dropped in [comment for comments in waiting.values() for comment in comments]:
-        raise _unaligned(source, [dropped], ())
-    return pairs
-
-
-def _unaligned(source: Traced, old: Sequence[Token], new: Sequence[Token]) -> LoomError:
-    was, now = (" ".join(repr(token.text) for token in tokens) or "nothing" for tokens in (old, new))
-    message = f"ruff turned {was} into {now}, a change that generator/code/format.py does not know"
-    place = (*old, *new)[0]  # a token that ruff added stands in the source at about the same offset
-    return LoomError(message, str(source.origin_at(place.start)), "Write it in the form that ruff gives.")
+def _spelling(token: Token) -> str:
+    """Gives what ruff leaves of a token: it changes quotes, escapes and indentation of strings, and case in numbers."""
+    return re.sub(r"""[\s\\"']""", "", token.text).lower() + token.text[-1:].replace("'", '"')
 
 
 def _trace(source: Traced, text: str, pairs: list[tuple[Token, Token]]) -> Traced:
