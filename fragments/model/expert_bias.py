@@ -54,3 +54,8 @@ def _(model, matrices):
     matrices = jax.tree.map(
         lambda p: p.replace(len(set(p.axes) - {"expert"}) > 1), model, is_leaf=lambda p: isinstance(p, nnx.Param)
     )
+
+
+@splice("with_matrices_in.fp32")
+def _(name, is_used_in_fp32):
+    is_used_in_fp32 = is_used_in_fp32 or "bias" in name

@@ -7,12 +7,11 @@ from typing import Literal
 
 import jax
 import jax.numpy as jnp
-from flax import nnx
 from jax import Array
 from jax.sharding import PartitionSpec
 
 from generator.language import point, provide, splice
-from generator.language.roles import RULES, Config, Decoder, Embedding, gather_whole
+from generator.language.roles import RULES, Config, Decoder, Embedding, gather_whole, with_matrices_in
 
 
 class Config:
@@ -30,16 +29,6 @@ def _(bounds):
 def _(config, problems):
     if config.gradient_dtype == "bfloat16" and config.dtype == "float32":
         problems.append("--gradient-dtype bfloat16: would round the parameters: give --dtype bfloat16 as well")
-
-
-def with_matrices_in(dtype: str, model: Decoder) -> Decoder:
-    """Casts matrices to the dtype in which their gradients are summed, except those used in fp32."""
-
-    def cast(path, p):
-        is_used_in_fp32 = len(p.axes) < 2 or any(word in jax.tree_util.keystr(path) for word in ("router", "bias"))
-        return p if is_used_in_fp32 else p.replace(p.get_value().astype(dtype))
-
-    return jax.tree_util.tree_map_with_path(cast, model, is_leaf=lambda x: isinstance(x, nnx.Param))
 
 
 def score_share(
