@@ -18,8 +18,9 @@ from flax import nnx
 from jax import Array
 from jax.sharding import Mesh
 
-from generator.language import point, setting
+from generator.language import point
 from generator.language.roles import (
+    ARCHITECTURE,
     Batches,
     Decoder,
     InputError,
@@ -35,8 +36,7 @@ from generator.language.roles import (
 
 
 class Config:
-    # for checkpoints, TensorBoard events and plot; a run resumes from it; "": a new runs/DATE-TIME
-    checkpoint_dir: str = ""
+    checkpoint_dir: str = ""  # for checkpoints and metrics; a run resumes from it; "": a new runs/DATE-TIME
     keep_last: int = 3  # newest checkpoints that are kept
     keep_every: int = 0  # checkpoints at multiples of this many steps are kept for good; 0: none
 
@@ -58,12 +58,9 @@ def checksums(arrays: dict[str, Any]) -> tuple[Any, Any]:
 
 
 def command_line_only() -> dict[str, Any]:
-    """Returns defaults of the settings never taken from a checkpoint: text, such as paths, and consent.
-
-    Leaves out those whose text can only name what is in this package.
-    """
-    names: set[str] = set()
-    point("checkpoints.names", names)
+    """Returns defaults of the settings never taken from a checkpoint: text, such as paths, and consent."""
+    with point("command_line_only.names"):
+        names = {"remat"}  # whose text can only name what is in this package
     fields = [f for f in dataclasses.fields(Config) if f.type is str or f.name.startswith("allow_")]
     return {f.name: f.default for f in fields if f.name not in names}
 
@@ -103,10 +100,6 @@ def silence_orbax() -> None:
     sys.unraisablehook = lambda it: dropped(f"{it.object} {it.exc_value}") or sys.__unraisablehook__(it)
 
 
-# Config, states of data rows, abstract trees by item, and each item's arrays and saved checksums
-StepItems = tuple[Config, dict[int, Any], dict[str, Any], dict[str, tuple[dict[str, Array], Array]]]
-
-
 class Checkpoints:
     """The checkpoints in a directory; only for reading if `config` is None."""
 
@@ -115,39 +108,35 @@ class Checkpoints:
         self.directory, self.config = absolute(directory), config
         if config is None:
             return
-        policies = [ocp.checkpoint_managers.LatestN(config.keep_last)]
-        policies += [ocp.checkpoint_managers.EveryNSteps(config.keep_every)] if config.keep_every else []
-        options = ocp.CheckpointManagerOptions(
-            preservation_policy=ocp.checkpoint_managers.AnyPreservationPolicy(policies),
-            cleanup_tmp_directories=True,  # a run that is killed while saving leaves half a checkpoint
-        )
+        keep = {"max_to_keep": config.keep_last, "keep_period": config.keep_every or None}
+        # a run that is killed while saving leaves half a checkpoint
+        options = ocp.CheckpointManagerOptions(**keep, cleanup_tmp_directories=True)
         point("Checkpoints.options", options)
         self.manager = ocp.CheckpointManager(self.directory, options=options)
         with point("Checkpoints.tokenizer", config):
             if jax.process_index() == 0:
                 keep_tokenizer(config.tokenizer, self.directory, config.allow_other_data)
 
-    def save(self, step: int, model: Decoder, training: Any = None, data: Batches | None = None) -> None:
-        """Copies the arrays from their devices and returns; they are written in the background.
+    def save(self, step: int, trees: dict[str, Any], data: Batches | None = None) -> None:
+        """Copies the arrays of `trees` from their devices and returns; they are written in the background.
 
         Raises:
             InputError: an array is not finite.
             OSError: these arrays or the previous ones cannot be written.
         """
         point("Checkpoints.before_save")
-        fields = {"architecture": setting("architecture")} | dataclasses.asdict(self.config)
+        fields = {"architecture": ARCHITECTURE} | dataclasses.asdict(self.config)
         fields |= {name: "given" for name, default in command_line_only().items() if fields[name] != default}
         items = {"config": ocp.args.JsonSave(fields | {"checksum": json_checksum(fields)})}
-        for item, tree in {"model": model, "training": training}.items():
-            if tree is not None:
-                arrays = named_arrays(tree)
-                point("Checkpoints.save", arrays, step)
-                sums, finite = checksums(arrays)
-                if not finite:
-                    raise InputError(f"step {step} is not saved: its {item} is not finite: lower --learning-rate")
-                is_imported = any(isinstance(x, LazyArray) for x in arrays.values())
-                save_as = save_lazily if is_imported else ocp.args.StandardSave
-                items[item] = save_as({"arrays": arrays, "checksums": sums})
+        for item, tree in trees.items():
+            arrays = named_arrays(tree)
+            point("Checkpoints.save", arrays, step)
+            sums, finite = checksums(arrays)
+            if not finite:
+                raise InputError(f"step {step} is not saved: its {item} is not finite: lower --learning-rate")
+            is_imported = any(isinstance(x, LazyArray) for x in arrays.values())
+            save_as = save_lazily if is_imported else ocp.args.StandardSave
+            items[item] = save_as({"arrays": arrays, "checksums": sums})
         if data is not None:
             items["data"] = Rows(data.get_state())
         with point("Checkpoints.write", step, items):
@@ -172,17 +161,16 @@ class Checkpoints:
         fields = dict(self.read(step, "config", ocp.args.JsonRestore()))
         if fields.pop("checksum", None) not in (None, json_checksum(fields)):
             raise ValueError("config is not what was saved, by its checksum")
-        there = fields.pop("architecture", setting("architecture"))
+        there = fields.pop("architecture", ARCHITECTURE)
         known = {f.name: f.default for f in dataclasses.fields(Config)}
         needed = {name for name, default in known.items() if default is dataclasses.MISSING}
         wrong = sorted(needed - fields.keys() | fields.keys() - known)
-        if there != setting("architecture") or wrong:
-            difference = f"{there} there, {setting('architecture')} here; settings of only one: {wrong}"
+        if there != ARCHITECTURE or wrong:
+            difference = f"{there} there, {ARCHITECTURE} here; settings of only one: {wrong}"
             raise InputError(f"{self.directory / str(step)} is of another architecture: {difference}")
         given = {name for name, default in command_line_only().items() if fields.pop(name, default) != default}
-        if self.config and (
-            lacking := [x for x in ("data", "eval_data") if x in given and not getattr(self.config, x)]
-        ):
+        lacking = [x for x in ("data", "eval_data") if x in given and self.config and not getattr(self.config, x)]
+        if lacking:
             flags = " and ".join(f"--{name.replace('_', '-')}" for name in lacking)
             raise InputError(f"{self.directory}: give {flags}, as when it began: no path is taken from a checkpoint")
         tokenizer = kept_tokenizer(self.directory) if "tokenizer" in given else "bytes"
@@ -202,9 +190,9 @@ class Checkpoints:
                 settings = changes(self.read_config(step), self.config) if self.config else ""
                 difference = f"{name} is {there} there, {here} here; settings there -> here: {settings or 'the same'}"
                 raise InputError(f"{folder} is of another model: {difference}: fix these, or give another directory")
-        target = {"arrays": wanted, "checksums": np.zeros(len(wanted), np.uint32)}
         if all(x.sharding for x in wanted.values()):
-            found = self.read(step, item, ocp.args.StandardRestore(target))
+            sums = np.zeros(len(wanted), np.uint32)
+            found = self.read(step, item, ocp.args.StandardRestore({"arrays": wanted, "checksums": sums}))
             return {name: found["arrays"][name] for name in wanted}, found["checksums"]
 
         def read(part):
@@ -219,24 +207,26 @@ class Checkpoints:
 
         return {name: LazyArray(x, read_array, name) for name, x in wanted.items()}, read({"checksums": 0})["checksums"]
 
-    def read_step(self, step: int, targets: Callable[[Config], dict[str, Any]], data: Batches | None) -> StepItems:
-        """Reads all items of a step."""
+    def read_step(
+        self, step: int, targets: Callable[[Config], dict[str, Any]], data: Batches | None
+    ) -> tuple[Config, dict[int, Any], dict[str, tuple]]:
+        """Returns a step's Config, its states of rows, and by item the abstract tree, arrays and saved checksums."""
         config = self.read_config(step)
         trees = {item: tree for item, tree in targets(config).items() if step > 0 or item == "model"}
         rows = self.read(step, "data", Rows()) if data and step > 0 else {}
         if data and step > 0 and len(rows) != config.batch_size:
             raise ValueError(f"data has {len(rows)} rows of {config.batch_size}")
-        return config, rows, trees, {item: self.read_arrays(step, item, tree) for item, tree in trees.items()}
+        return config, rows, {item: (tree, *self.read_arrays(step, item, tree)) for item, tree in trees.items()}
 
-    def fill(self, step: int, read: StepItems) -> tuple[Config, dict[int, Any], dict[str, Any]]:
-        """Returns Config, rows, and trees with their arrays.
+    def fill(self, step: int, items: dict[str, tuple]) -> dict[str, Any]:
+        """Returns the trees of `read_step` with their arrays.
 
         Raises:
             ValueError: the arrays are not what was saved, or not finite.
         """
-        config, rows, trees, items = read
-        for item, (arrays, sums) in items.items():
-            tree, (again, finite) = trees[item], checksums(arrays)
+        trees = {}
+        for item, (tree, arrays, sums) in items.items():
+            again, finite = checksums(arrays)
             with point("Checkpoints.compare", sums, again):
                 is_damaged = not np.array_equal(sums, again)
             if is_damaged:
@@ -245,14 +235,15 @@ class Checkpoints:
                 raise ValueError(f"{item} is not finite: it has infinities or NaNs")
             point("Checkpoints.read", arrays, tree, step)
             trees[item] = jax.tree.unflatten(jax.tree.structure(tree), arrays.values())
-        return config, rows, trees
+        return trees
 
-    def read_newest(
+    def restore(
         self, targets: Callable[[Config], dict[str, Any]], data: Batches | None = None, only: int | None = None
     ) -> tuple[int, Config, dict[str, Any]] | None:
-        """Returns the newest checkpoint's step, Config and items, as abstract trees `targets(Config)`, or None.
+        """Returns the newest checkpoint's step, Config and trees, sharded as `targets(Config)`, or None.
 
-        `only` reads that step, or raises InputError if it has none. Sets `data` to where it was.
+        `only` reads that step, or raises InputError if it has none. Sets `data` to where it was. Step 0, imported
+        weights, has only a model.
         """
         with point("Checkpoints.steps"):
             steps = self.steps()
@@ -261,32 +252,23 @@ class Checkpoints:
                 there = ", ".join(map(str, sorted(steps))) or "none"
                 raise InputError(f"{self.directory}: there is no checkpoint of step {only}; there are: {there}")
             steps = {only}
+        if not steps:
+            return None
         with point("Checkpoints.newest", steps, targets, data):
-            step, found = max(steps, default=-1), None
+            step = max(steps)
             try:
-                if steps:
-                    found = self.fill(step, self.read_step(step, targets, data))
+                config, rows, items = self.read_step(step, targets, data)
+                trees = self.fill(step, items)
             except InputError:
                 raise
             except Exception as error:  # Orbax raises plain Exceptions too
                 reason = " ".join(str(error).partition(" [")[0].split())  # TensorStore adds a specification in brackets
                 problem = f"{self.directory / str(step)} cannot be read: {reason}"
                 raise InputError(f"{problem}: mend it, or remove it to go on from the one before") from None
-        if found is None:
-            return None
-        config, rows, trees = found
         if rows:
             data.set_state(rows, step)
         point("Checkpoints.found")
         return step, config, trees
-
-    def restore(self, model: Decoder, training: Any, data: Batches) -> tuple[int, Config, Decoder, Any] | None:
-        """Returns step, Config, model and training state of the newest good checkpoint, sharded as those given.
-
-        The training state of imported weights is None. Returns None if there is no checkpoint.
-        """
-        found = self.read_newest(lambda _: {"model": model, "training": training}, data)
-        return found and (*found[:2], found[2]["model"], found[2].get("training"))
 
 
 def load_checkpoint(directory: str, mesh: Mesh | None, step: int | None = None) -> tuple[Config, Decoder]:
@@ -295,19 +277,20 @@ def load_checkpoint(directory: str, mesh: Mesh | None, step: int | None = None) 
     Prints the step, and warns of a newer one that is not whole. `step` loads that one, not the newest.
     """
     checkpoints = Checkpoints(directory, None)
-    found = checkpoints.read_newest(
+    found = checkpoints.restore(
         lambda config: {"model": abstract(lambda: Decoder(config, nnx.Rngs(0)), mesh)}, only=step
     )
     if found is None:
         raise InputError(f"{directory}: there is no checkpoint: give the --checkpoint-dir of a training run")
-    print(f"step {found[0]} of {directory}", file=sys.stderr)
+    newest, config, trees = found
+    print(f"step {newest} of {directory}", file=sys.stderr)
     halves = [re.match("([0-9]+)[.]orbax-checkpoint-tmp", path.name) for path in checkpoints.directory.iterdir()]
-    if step is None and (newer := max((int(half[1]) for half in halves if half), default=0)) > found[0]:
+    if step is None and (newer := max((int(half[1]) for half in halves if half), default=0)) > newest:
         print(f"warning: step {newer} is there by half: being saved, or cut off by the end of its run", file=sys.stderr)
-    return found[1], found[2]["model"]
+    return config, trees["model"]
 
 
 def newest_config(directory: str) -> Config | None:
     """Returns the Config of the newest good checkpoint in a directory, or None."""
-    found = Checkpoints(directory, None).read_newest(lambda _: {}) if directory else None
+    found = Checkpoints(directory, None).restore(lambda _: {}) if directory else None
     return found and found[1]

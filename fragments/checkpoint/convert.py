@@ -43,7 +43,7 @@ def import_hf(hf_dir: Positional[str], directory: Positional[str]) -> None:
     config, model = open_hf_model(hf_dir)
     with atomic_directory(directory) as half:
         checkpoints = Checkpoints(str(half), config)
-        checkpoints.save(0, model)
+        checkpoints.save(0, {"model": model})
         checkpoints.close()
     if not Path(config.tokenizer).exists():
         print(f"{directory}: without a tokenizer, as {hf_dir} has no tokenizer.json")
@@ -73,13 +73,9 @@ def export_hf(
                 save_hf(config, model, half, dtype, tokenizer=tokenizer)
         except SafetensorError as error:  # its writer turns an OSError into this
             raise OSError(f"{hf_dir}: {error}") from None
-        has_tokenizer = (half / "tokenizer.json").exists()
-    if config.tokenizer == "bytes":
-        files = "of bytes"
-    elif has_tokenizer:
-        files = "with its tokenizer"
-    else:
-        files = f"without a tokenizer, as {directory} keeps none: give --tokenizer"
+    has_tokenizer = config.tokenizer == "bytes" or (absolute(hf_dir) / "tokenizer.json").exists()
+    lacks = f"without a tokenizer, as {directory} keeps none: give --tokenizer"
+    files = "with its tokenizer" if has_tokenizer else lacks
     print(f"{hf_dir}: in {dtype}, {files}")
 
 

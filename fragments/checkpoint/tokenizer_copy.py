@@ -17,15 +17,12 @@ def keep_tokenizer(tokenizer: str, directory: epath.Path, replace: bool = False)
 
     If another one is there, renames that with `replace`, else raises InputError.
     """
-    kept = epath.Path(kept_tokenizer(directory))
-    if tokenizer == "bytes" or absolute(tokenizer) == kept:
+    kept, given = epath.Path(kept_tokenizer(directory)), epath.Path(tokenizer).expanduser()
+    if tokenizer == "bytes" or absolute(given) == kept or (kept.exists() and kept.read_bytes() == given.read_bytes()):
         return
-    if kept.exists():
-        if kept.read_bytes() == epath.Path(tokenizer).expanduser().read_bytes():
-            return
-        if not replace:
-            advice = "give a new --checkpoint-dir, or --allow-other-data"
-            raise InputError(f"--tokenizer {tokenizer}: this run has another one, {kept}: {advice}")
+    if kept.exists() and not replace:
+        advice = "give a new --checkpoint-dir, or --allow-other-data"
+        raise InputError(f"--tokenizer {tokenizer}: this run has another one, {kept}: {advice}")
     half = kept.parent.with_name("tokenizer.half")
     half.rmtree(missing_ok=True)  # left by a program that was killed
     half.mkdir(parents=True)

@@ -52,19 +52,21 @@ def _(sums, again, is_damaged):
 @splice("Checkpoints.steps")
 def _(self, steps):
     steps = on_all_processes(self.steps, WAITS)
+    steps |= {agree(max(steps, default=-1))} - {-1}  # the newest that any process sees
 
 
 @splice("Checkpoints.newest")
-def _(self, steps, targets, data, step, found):
-    found, damaged = None, []
-    while (step := agree(max(steps.difference(damaged), default=-1))) >= 0 and found is None:
+def _(self, steps, targets, data, step, config, rows, trees):
+    step, config, rows, trees, damaged = -1, None, None, None, []
+    while trees is None and (step := agree(max(steps.difference(damaged), default=-1))) >= 0:
         try:
-            found = self.fill(step, on_all_processes(lambda: self.read_step(step, targets, data), WAITS))
-        except (Damage, ValueError) as error:
-            reason = error if isinstance(error, Damage) else f"is damaged: {error}"
-            print(f"warning: checkpoint {self.directory / str(step)} {reason}", file=sys.stderr)
+            config, rows, found = on_all_processes(lambda: self.read_step(step, targets, data), WAITS)
+            trees = self.fill(step, found)
+        except (Damage, ValueError) as raised:
+            how = raised if isinstance(raised, Damage) else f"is damaged: {raised}"
+            print(f"warning: checkpoint {self.directory / str(step)} {how}", file=sys.stderr)
             damaged.append(step)
-    if damaged and found is None:
+    if trees is None:
         raise InputError(f"{self.directory}: every checkpoint is damaged: restore one, or give another directory")
 
 

@@ -15,7 +15,7 @@ import orbax.checkpoint as ocp
 from etils import epath
 
 from generator.language import requires, splice
-from generator.language.roles import WAITS, ExitCode, InputError, on_all_processes
+from generator.language.roles import WAITS, ExitCode, InputError, Stop, on_all_processes
 
 requires("agreement")
 
@@ -67,7 +67,7 @@ class DirectoryLock:
         if (text := self.read()) and text != gone and not text.startswith(self.holder):
             # a lock of ours was not renewed in time: a scheduler may try again
             code = ExitCode.STORAGE if self.was_held else ExitCode.MISTAKE
-            raise InputError(f"{self.directory}: in use by {text}: stop that run, or give another directory", code)
+            raise Stop(f"{self.directory}: in use by {text}: stop that run, or give another directory", code)
 
     def write(self, gone: str = "") -> None:
         new, now = self.path.with_name(f"lock.{secrets.token_hex(4)}"), time.monotonic()

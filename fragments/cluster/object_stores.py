@@ -7,7 +7,7 @@ import time
 from etils import epath
 
 from generator.language import point, splice
-from generator.language.roles import save_hf
+from generator.language.roles import may_fail, save_hf
 
 
 def absolute(directory: str | epath.Path) -> epath.Path:
@@ -41,7 +41,7 @@ def _(self):
 @splice("Monitor.flush", after="tensorboard")
 def _(self):
     if (start := time.perf_counter()) - self.uploaded > 50 * self.upload_seconds:  # at most 2 % of the time
-        with self.shows("upload"):
+        with may_fail("upload", self.failed):
             point("Monitor.upload")
             upload(self.folder, self.shared)
         self.uploaded = time.perf_counter()
@@ -50,7 +50,7 @@ def _(self):
 
 @splice("Monitor.close", after="tensorboard loss_curve")
 def _(self):
-    with self.shows("upload"):
+    with may_fail("upload", self.failed):
         point("Monitor.upload_all")
         upload(self.folder, self.shared)
 

@@ -4,20 +4,20 @@ import dataclasses
 import functools
 import os
 import re
+import sys
 import time
 from pathlib import Path
+from typing import NoReturn
 
 import jax
 import tyro
 from jax.experimental import topologies
 
-from generator.language import point, setting
+from generator.language import point, requires, setting
 from generator.language.roles import (
     PRESETS,
     Config,
-    ExitCode,
     InputError,
-    Stop,
     abstract,
     abstract_batch,
     check_config,
@@ -29,12 +29,15 @@ from generator.language.roles import (
     set_flags,
 )
 
+requires("flags_tpu")
+
 MEMORY = setting("memory_gib")  # of one device
 
 
-def does_not_fit(chip: str, needed: str) -> Stop:
+def end_as_too_large(chip: str, needed: str) -> NoReturn:
     remedy = "give fewer sequences to a device, a --remat that keeps less, a larger --mesh-fsdp or more chips"
-    return Stop(f"DOES NOT FIT {chip} with {MEMORY[chip]} GiB: {needed}: {remedy}", ExitCode.DOES_NOT_FIT)
+    print(f"error: DOES NOT FIT {chip} with {MEMORY[chip]} GiB: {needed}: {remedy}", file=sys.stderr)
+    raise SystemExit(3)
 
 
 def topology_devices(topology: str, slices: int) -> list[jax.Device]:
@@ -91,7 +94,7 @@ def main() -> None:
     except jax.errors.JaxRuntimeError as error:
         if not (words := re.search(r"Ran out of memory .*hbm.*[^.]", str(error), re.IGNORECASE)):
             raise
-        raise does_not_fit(chip, words[0]) from None
+        end_as_too_large(chip, words[0])
     print(f"{command.preset} for {len(devices)} {chip}, compiled in {time.perf_counter() - start:.0f} s")
 
     memory = compiled.memory_analysis()
@@ -107,7 +110,7 @@ def main() -> None:
         Path(command.hlo).write_text(compiled.as_text())
         print(f"compiled program: {command.hlo}")
     if total > MEMORY[chip] * 2**30:
-        raise does_not_fit(chip, f"{total / 2**30:.1f} GiB")
+        end_as_too_large(chip, f"{total / 2**30:.1f} GiB")
     print(f"{total / 2**30:.1f} GiB: fits {chip} with {MEMORY[chip]} GiB")
 
 

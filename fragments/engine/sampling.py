@@ -5,11 +5,14 @@ arXiv 2407.01082 (min-p); Keskar et al. 2019, arXiv 1909.05858, section 4.1 (rep
 """
 
 import dataclasses
+import typing
 from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
 from jax import Array
+
+from generator.language import splice
 
 TOP = 20  # likeliest tokens that a request may ask for
 
@@ -36,6 +39,12 @@ class SamplingParams:
     logit_bias: dict[int, float] = dataclasses.field(default_factory=dict)  # added to the logits of these tokens
     logprobs: int = 0  # likeliest tokens to return at each place, at most 20
     prompt_logprobs: bool = False  # return log-probabilities of the prompt's tokens as well
+
+
+@splice("field_problems.kind", before="longrope")
+def _(field, allowed):
+    if typing.get_origin(field.type) in (dict, tuple):
+        allowed = True  # whatever is in it: the engine checks that
 
 
 class SamplingMetadata(NamedTuple):

@@ -11,18 +11,16 @@ def field_problems(settings: object, bounds: dict[str, tuple[float, float]]) -> 
     """Lists problems of single fields: numbers must be above 0, or 0 if that is the default, or in `bounds`."""
     problems = []
     for field in dataclasses.fields(settings):
-        value = getattr(settings, field.name)
-        choices = (False, True) if field.type is bool else typing.get_args(field.type)
-        if field.type in (int, float):
-            least, most = (1, 2**31 - 1) if int in (field.type, type(value)) else (1e-30, 1e30)  # of 32 bits
+        value, kind = getattr(settings, field.name), field.type
+        if kind in (int, float):
+            least, most = (1, 2**31 - 1) if int in (kind, type(value)) else (1e-30, 1e30)  # of 32 bits
             least, most = bounds.get(field.name, (0 if field.default == 0 else least, most))
-            allowed = type(value) in (int, field.type) and least <= value <= most
-            wanted = f"{'an integer' if field.type is int else 'a number'} from {least:,} to {most:,}"
+            allowed = type(value) in (int, kind) and least <= value <= most
+            wanted = f"{'an integer' if kind is int else 'a number'} from {least:,} to {most:,}"
+        elif choices := (False, True) if kind is bool else typing.get_args(kind):
+            allowed, wanted = value in choices, f"one of {choices}"
         else:
-            is_text = type(value) is str and value.isprintable()
-            several = typing.get_origin(field.type) in (dict, tuple)  # checked by the code that takes them
-            allowed = several or (value in choices if choices else is_text)
-            wanted = f"one of {choices}" if choices else "printable text"
+            allowed, wanted = type(value) is str and value.isprintable(), "printable text"
         point("field_problems.kind", field, value, allowed, wanted)
         if not allowed:
             problems.append(f"--{field.name.replace('_', '-')} {value}: must be {wanted}")

@@ -44,13 +44,13 @@ class Attention(nnx.Module):
         return checkpoint_name(y, "out")
 
 
-@splice("flops")
-def _(products, scores, config):
+@splice("flops.attention")
+def _(parameters, attention, config):
     heads = 2 * (config.heads + config.kv_heads)  # query and output; key and value
-    products["attention"] = layers.count * config.width * config.head_size * heads
+    parameters += layers.count * config.width * config.head_size * heads
     with point("flops.keys", config):
         keys = layers.count * config.sequence_length
-    scores["attention"] = 12 * config.heads * config.head_size * keys
+    attention = 12 * config.heads * config.head_size * keys  # FLOPs of a token with all of its sequence
 
 
 @splice("hf.layer_tensors")

@@ -5,9 +5,9 @@ from generator.language import layers, requires, splice
 requires("shared_expert")
 
 
-@splice("flops")
-def _(products, config):
-    products["mlp"] = layers.count * 3 * config.width * config.mlp_width
+@splice("flops", before="experts mtp")
+def _(parameters, config):
+    parameters += layers.count * 3 * config.width * config.mlp_width
 
 
 @splice("hf.layer_tensors")

@@ -47,11 +47,6 @@ def vocabulary(kernel) -> Array:
     return jnp.arange(kernel.shape[1])  # tokens of the logits; a device may hold only a part of the kernel
 
 
-@splice("flops")
-def _(products, config):
-    products["head"] = config.width * config.vocab_size  # the embedding is a lookup
-
-
 @splice("hf.tensors")
 def _():
     with point("hf.embedding"):

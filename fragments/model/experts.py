@@ -74,10 +74,10 @@ def _(self, config, rngs):
     self.mlp = MixtureOfExperts(config, rngs)
 
 
-@splice("flops")
-def _(products, config):
+@splice("flops", before="mtp")
+def _(parameters, config):
     active = 3 * config.experts_per_token * config.expert_width
-    products["experts"] = layers.count * config.width * (active + config.experts)  # and the router
+    parameters += layers.count * config.width * (active + config.experts)  # and the router
 
 
 @splice("hf.layer_tensors")

@@ -38,8 +38,8 @@ class FeedForward(nnx.Module):
 
 
 @splice("flops")
-def _(products, config):
-    products["mlp"] = 2 * layers.count * config.width * config.mlp_width
+def _(parameters, config):
+    parameters += 2 * layers.count * config.width * config.mlp_width
 
 
 @splice("hf.layer_tensors")

@@ -115,16 +115,17 @@ def _(self, q, cache, pages, positions, context):
     context = attend_latents(q, cache, pages, kernel, positions)
 
 
-@splice("flops")
-def _(products, scores, config):
+@splice("flops.attention")
+def _(parameters, attention, config):
     with point("flops.query", config):
         query = config.width * config.heads * config.head_size
     latent = config.kv_rank * (config.width + config.heads * (config.nope_size + config.value_size))
     rest = config.width * (config.rope_size + config.heads * config.value_size)
-    products["attention"] = layers.count * (query + latent + rest)
+    parameters += layers.count * (query + latent + rest)
     with point("flops.keys", config):
         keys = layers.count * config.sequence_length
-    scores["attention"] = 6 * config.heads * (config.head_size + config.value_size) * keys
+    # FLOPs of a token with all of its sequence
+    attention = 6 * config.heads * (config.head_size + config.value_size) * keys
 
 
 @splice("hf.layer_tensors")

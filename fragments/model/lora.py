@@ -211,10 +211,10 @@ def _(model):
     model = merge_adapters(model)
 
 
-@splice("flops.products")
-def _(products):
+@splice("flops.parameters")
+def _(parameters):
     # forward and backward, without gradients of kernels; adapters are small and not counted
-    products = {name: 2 / 3 * parameters for name, parameters in products.items()}
+    parameters *= 2 / 3
 
 
 @splice("test_checkpoint.split", "test_huggingface.parameters", optional=True)
@@ -254,6 +254,6 @@ def _(parameters):
     parameters = adapters_of(parameters)
 
 
-@splice("checkpoints.names")
+@splice("command_line_only.names")
 def _(names):
-    names.add("lora_targets")
+    names = {"remat", "lora_targets"}

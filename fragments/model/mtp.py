@@ -45,9 +45,9 @@ def _(self, config, rngs):
 
 
 @splice("flops")
-def _(products, config):
+def _(parameters, config):
     # each joins two vectors and has logits of its own
-    products["mtp"] = config.mtp_layers * config.width * (2 * config.width + config.vocab_size)
+    parameters += config.mtp_layers * config.width * (2 * config.width + config.vocab_size)
 
 
 @splice("check_config.bounds")

@@ -24,9 +24,9 @@ def _(self, x, y):
 
 
 @splice("flops.mlp")
-def _(products, config):
+def _(parameters, config):
     shared = 3 * config.shared_experts * config.expert_width
-    products["shared_experts"] = layers.count * config.width * shared
+    parameters += layers.count * config.width * shared
 
 
 @splice("hf.mlp")

@@ -34,10 +34,10 @@ class FeedForward(nnx.Module):
         return checkpoint_name(self.down(shard(h, "batch", "sequence", "mlp")), "down")
 
 
-@splice("flops")
-def _(products, config):
-    with point("flops.mlp", products, config):
-        products["mlp"] = 3 * layers.count * config.width * config.mlp_width
+@splice("flops", before="dense_layers experts mtp")
+def _(parameters, config):
+    with point("flops.mlp", parameters, config):
+        parameters += 3 * layers.count * config.width * config.mlp_width
 
 
 @splice("hf.layer_tensors")

@@ -9,15 +9,13 @@ from flax import nnx
 from jax import Array
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
-from generator.language.roles import RULES, MeshError
+from generator.language.roles import RULES, InputError
 
 
 def abstract(create: Callable[[], Any], mesh: Mesh | None) -> Any:
     """Returns ShapeDtypeStructs of `create()`: each nnx.Param sharded by its axes, others replicated.
 
-    Without a mesh, nothing has a sharding.
-
-    A stacked parameter has a leading axis of layers, which its `axes` do not name and which is not sharded.
+    Without a mesh, nothing has a sharding. The leading axis of stacked layers has no name, and is not sharded.
     """
 
     def lay_out(x):
@@ -28,7 +26,7 @@ def abstract(create: Callable[[], Any], mesh: Mesh | None) -> Any:
         for name, size in zip(logical, x.shape, strict=True):
             sizes = {f"--mesh-{axis}": mesh.shape[axis] for axis in RULES.get(name, ())}
             if size % (parts := math.prod(sizes.values())):
-                raise MeshError(f"{name} of size {size} does not divide over {' x '.join(sizes)}, {parts}")
+                raise InputError(f"{name} of size {size} does not divide over {' x '.join(sizes)}, {parts}")
         sharding = NamedSharding(mesh, PartitionSpec(*(RULES.get(name) for name in logical)))
         return jax.tree.map(lambda array: jax.ShapeDtypeStruct(array.shape, array.dtype, sharding=sharding), x)
 

@@ -9,9 +9,9 @@ def flops_per_token(config: Config, causal: bool) -> float:
 
     `causal` counts only the causal half of attention.
     """
-    products = {}  # parameters that multiply each token
-    scores = {}  # attention FLOPs of a token with all tokens of its sequence
-    point("flops", products, scores, config=config)
-    point("flops.products", products)
-    attention = sum(scores.values())
-    return 6 * sum(products.values()) + (attention / 2 if causal else attention)
+    parameters = config.width * config.vocab_size  # that multiply each token; the embedding is a lookup
+    with point("flops.attention", parameters, config=config):
+        attention = 0  # FLOPs of a token with all tokens of its sequence
+    point("flops", parameters, config=config)
+    point("flops.parameters", parameters)
+    return 6 * parameters + (attention / 2 if causal else attention)

@@ -3,6 +3,7 @@
 import contextlib
 import dataclasses
 import time
+from typing import Any
 
 import jax
 from jax.sharding import Mesh
@@ -35,21 +36,25 @@ class Config:
     checkpoint_every: int = 100  # steps between checkpoints; the last step has one as well
 
 
+def checkpoint_items(state: TrainState) -> dict[str, Any]:
+    """Returns what a checkpoint keeps apart: the model, which can be loaded alone, and the rest."""
+    return {"model": state.model, "training": dataclasses.replace(state, model=None)}
+
+
 def restore_or_create(
     config: Config, mesh: Mesh, checkpoints: Checkpoints, data: Batches
 ) -> tuple[int, TrainState, bool]:
     """Returns step, state and True from the newest checkpoint, or else 0, a new state and False."""
-    target = abstract(lambda: new_state(config), mesh)
-    found = checkpoints.restore(target.model, dataclasses.replace(target, model=None), data)
+    target = checkpoint_items(abstract(lambda: new_state(config), mesh))
+    found = checkpoints.restore(lambda _: target, data)
     if found is None:
         print(f"new run in {checkpoints.directory}")
         return 0, create_state(config, mesh), False
-    step, saved, model, training = found
-    differences = changes(saved, config) or "none"
-    print(f"continues after step {step} in {checkpoints.directory}; settings changed: {differences}")
-    # imported weights have no training state
-    state = dataclasses.replace(training, model=model) if training else create_state(config, mesh, model)
-    return step, state, True
+    step, saved, items = found
+    print(f"continues after step {step} in {checkpoints.directory}; settings changed: {changes(saved, config) or 'none'}")
+    if "training" not in items:  # imported weights
+        return step, create_state(config, mesh, items["model"]), True
+    return step, dataclasses.replace(items["training"], model=items["model"]), True
 
 
 def train(config: Config) -> None:
@@ -120,7 +125,7 @@ def train(config: Config) -> None:
                         evaluate()
                     # none after a skipped step: old checkpoints stay, and a resumed run repeats the step
                     if checkpoint_due and (is_last or not monitor.skipped):
-                        checkpoints.save(step, state.model, dataclasses.replace(state, model=None), data)
+                        checkpoints.save(step, checkpoint_items(state), data)
                         point("train.saved")
                 point("train.flush", step, monitor)
                 monitor.flush()

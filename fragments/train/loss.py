@@ -20,11 +20,6 @@ class Config:
     gradient_dtype: Literal["float32", "bfloat16"] = "float32"
 
 
-@splice("check_config.bounds")
-def _(bounds):
-    bounds.update(logits_per_chunk=(1, 2**63 - 1))
-
-
 @splice("check_config.together")
 def _(config, problems):
     if config.gradient_dtype == "bfloat16" and config.dtype == "float32":

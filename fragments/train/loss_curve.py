@@ -7,6 +7,7 @@ from etils import epath
 from matplotlib.figure import Figure
 
 from generator.language import point, splice
+from generator.language.roles import may_fail
 
 
 def draw_losses(metrics: epath.Path, image: epath.Path) -> None:
@@ -31,6 +32,6 @@ def draw_losses(metrics: epath.Path, image: epath.Path) -> None:
 
 @splice("Monitor.close")
 def _(self):
-    with self.shows("loss.png"):
+    with may_fail("loss.png", self.failed):
         point("Monitor.draw")
         draw_losses(self.metrics_path, self.folder / "loss.png")

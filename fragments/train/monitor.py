@@ -6,10 +6,8 @@ import datetime
 import itertools
 import json
 import math
-import sys
 import tempfile
 import time
-from collections.abc import Iterator
 
 import jax
 from etils import epath
@@ -32,10 +30,9 @@ def drop_later_records(path: epath.Path, step: int) -> None:
     """Truncates a file of JSON lines at the first record after `step` or half line; creates it if missing."""
 
     def stays(line: bytes) -> bool:
-        try:
+        with contextlib.suppress(ValueError, KeyError, TypeError):  # not a record: stays
             return line.endswith(b"\n") and json.loads(line)["step"] <= step
-        except (ValueError, KeyError, TypeError):  # not a record: stays
-            return True
+        return True
 
     with open(path, "ab+") as file:
         file.seek(0)
@@ -49,7 +46,6 @@ class Monitor:
         """Resumes after `step`: drops what a killed run wrote of later steps, as they come again."""
         # only process 0 writes to the directory
         self.config, self.folder = config, directory if jax.process_index() == 0 else epath.Path(tempfile.mkdtemp())
-        self.failed: set[str] = set()  # outputs that have failed
         self.peak, meaning = peak_flops(config.dtype)
         print(f"MFU: share of {meaning}; attention counted in full, or its causal half", flush=True)
         with point("Monitor.folder"):
@@ -62,21 +58,11 @@ class Monitor:
         self.clock, self.printed = time.perf_counter(), -math.inf  # when the last step and the last line came
         point("Monitor.parameters", step, config)
 
-    @contextlib.contextmanager
-    def shows(self, what: str) -> Iterator[None]:
-        """Lets the run go on if an output fails, and warns the first time."""
-        try:
-            yield
-        except Exception as error:
-            if what not in self.failed:
-                print(f"warning: {what}: {error!r}: the run goes on without", file=sys.stderr)
-            self.failed.add(what)
-
     def record(self, step: int, values: dict[str, float]) -> None:
         """Records numbers of a step, with the time of day (ISO 8601, UTC)."""
         point("Monitor.write")
         values = {name: value for name, value in values.items() if math.isfinite(value)}  # JSON has no others
-        with self.shows("metrics.jsonl"):
+        with point("Monitor.line"):
             now = datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
             self.file.write(json.dumps({"step": step, "time": now, **values}) + "\n")
         point("Monitor.recorded", step, values)
@@ -106,11 +92,11 @@ class Monitor:
                 print(f"step {step}/{self.config.steps} {text} ETA {minutes:.1f} min", flush=True)
 
     def flush(self) -> None:
-        """Writes everything to the directory; the time until now counts for no step."""
+        """Lets the time until now count for no step."""
         point("Monitor.flush")
         self.clock = time.perf_counter()
 
     def close(self) -> None:
-        with self.shows("metrics.jsonl"):
+        with point("Monitor.close_file"):
             self.file.close()
         point("Monitor.close")

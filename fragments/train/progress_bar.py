@@ -5,6 +5,7 @@ import sys
 from rich.progress import BarColumn, Progress, TimeRemainingColumn
 
 from generator.language import proceed, splice
+from generator.language.roles import may_fail
 
 
 @splice("Monitor.parameters")
@@ -24,5 +25,5 @@ def _(self, step, text):
 
 @splice("Monitor.close")
 def _(self):
-    with self.shows("progress"):
+    with may_fail("progress", self.failed):
         self.progress.stop()

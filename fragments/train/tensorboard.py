@@ -4,6 +4,7 @@ import jax
 from tensorboardX import SummaryWriter
 
 from generator.language import splice
+from generator.language.roles import may_fail
 
 
 def log_metrics(events: SummaryWriter, step: int, values: dict[str, float]) -> None:
@@ -23,17 +24,17 @@ def _(self, step):
 @splice("Monitor.recorded")
 def _(self, step, values):
     if jax.process_index() == 0:
-        with self.shows("log_metrics"):
+        with may_fail("log_metrics", self.failed):
             log_metrics(self.events, step, values)
 
 
 @splice("Monitor.flush")
 def _(self):
-    with self.shows("TensorBoard events"):
+    with may_fail("TensorBoard events", self.failed):
         self.events.flush()
 
 
 @splice("Monitor.close")
 def _(self):
-    with self.shows("TensorBoard events"):
+    with may_fail("TensorBoard events", self.failed):
         self.events.close()

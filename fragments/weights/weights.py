@@ -16,7 +16,6 @@ from generator.language.roles import (
     Config,
     Decoder,
     InputError,
-    MeshError,
     abstract,
     load_checkpoint,
     make_mesh,
@@ -63,7 +62,7 @@ def load_to_serve(
         raise InputError("give either --checkpoint-dir or --hf")
     devices = jax.devices()
     if not 1 <= tensor <= len(devices):
-        raise MeshError(f"--mesh-tensor {tensor}: there are {len(devices)} devices: give 1 to {len(devices)}")
+        raise InputError(f"--mesh-tensor {tensor}: there are {len(devices)} devices: give 1 to {len(devices)}")
     mesh = make_mesh(1, 1, tensor, devices[:tensor])
     config, model = open_hf_model(hf) if hf else load_checkpoint(checkpoint_dir, None)
     config = dataclasses.replace(config, dtype=dtype or config.dtype)

@@ -194,7 +194,7 @@ def compare_mesh(
     mesh = package.parallel.make_mesh(1, 1, tensor=SHARDS, devices=jax.devices()[:SHARDS])
     try:
         laid_out = package.parallel.abstract(lambda: package.model.Decoder(config, nnx.Rngs(0)), mesh)
-    except package.parallel.MeshError:
+    except package.parallel.InputError:
         return []
     inputs, targets = tokens[:, :-1], tokens[:, 1:]
     places = np.broadcast_to(np.arange(inputs.shape[1], dtype=np.int32), inputs.shape)

@@ -118,6 +118,12 @@ def _group(fragment: Fragment, groups: dict[str, str]) -> str:
     return groups.get(fragment.folder, fragment.folder)
 
 
+def architecture_value(recipe: Recipe) -> Traced:
+    """`ARCHITECTURE = "llama2"`, for code that must tell the checkpoints of one architecture from another's."""
+    text = f"ARCHITECTURE = {literal(recipe.architecture, '')}\n"
+    return Traced.insert(text, Origin(recipe.architecture_file.path, 1))
+
+
 def presets_value(recipe: Recipe, fields: list[Field]) -> Traced:
     """`PRESETS = {"7b": Config(...), ...}`."""
     by_name = {member.name: member for member in fields if member.is_field}

@@ -16,7 +16,7 @@ from generator.code.tree import parse_ast
 from generator.errors import LoomError, short
 from generator.language.fragment import Fragment
 from generator.language.parts import Definition, Field, Import
-from generator.package.config import config_class, presets_value
+from generator.package.config import architecture_value, config_class, presets_value
 from generator.package.imports import import_block, reading_case
 from generator.package.templating import render_text
 from generator.recipe.recipe import Recipe
@@ -60,10 +60,11 @@ def lay_out(recipe: Recipe, definitions: dict[str, Definition], fields: list[Fie
     """
     fragments = {fragment.name: fragment for fragment in recipe.fragments}
     files = {name: file_of(fragment, recipe) for name, fragment in fragments.items()}
-    extra = {"Config": f"{CONFIG}:Config", "PRESETS": f"{CONFIG}:PRESETS"}
+    extra = {name: f"{CONFIG}:{name}" for name in ("ARCHITECTURE", "Config", "PRESETS")}
     ambient = Import("dataclasses", "", "dataclasses", recipe.package_file.origin("config", "documentation"))
     linker = Linker(definitions, recipe.fragments, lambda: recipe.library.everything, extra, (ambient,))
-    made = {extra["Config"]: config_class(recipe, fields), extra["PRESETS"]: presets_value(recipe, fields)}
+    values = architecture_value(recipe), config_class(recipe, fields), presets_value(recipe, fields)
+    made = dict(zip(extra.values(), values, strict=True))
     cache: dict[str, Linked] = {}
 
     def linked(key: str) -> Linked:

@@ -166,14 +166,13 @@ def _mesh(package: SimpleNamespace, *arguments: Any) -> Any:
 
 def on_devices(package: SimpleNamespace, config: Any) -> tuple[tuple, dict[str, str], dict[str, Any]]:
     """The programs on a mesh of 8 devices: its sizes, how arrays lie on it, the jaxprs."""
-    errors = package.parallel.MeshError, package.data.InputError
     for sizes in MESHES:
         mesh = _mesh(package, *sizes)
         try:
             state = package.parallel.abstract(lambda: package.train.new_state(config), mesh)
             batch = package.data.abstract_batch(config, mesh)
             break
-        except errors as error:
+        except package.data.InputError as error:
             problem = error
     else:
         raise problem

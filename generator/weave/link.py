@@ -21,7 +21,7 @@ from generator.language.grammar import WORDS
 from generator.language.parts import Definition, Import
 
 PRIVATE = frozenset({"main", "__main__"})  # names that each file may have for itself
-MADE = frozenset({"Config", "PRESETS"})  # what config.py holds in every package
+MADE = frozenset({"ARCHITECTURE", "Config", "PRESETS"})  # what config.py may hold in every package
 _BUILTINS = frozenset(dir(builtins)) | {"__file__", "__name__", "__doc__", "__package__"}
 
 
@@ -135,7 +135,7 @@ class Linker:
         definitions: key -> definition, woven.
         fragments: the selected ones.
         others: every fragment there is, for suggestions.
-        extra: names that the package defines itself (`Config`, `PRESETS`) -> key.
+        extra: names that the package defines itself (`Config`, `PRESETS`, `ARCHITECTURE`) -> key.
         ambient: imports that such texts of the package's own need.
     """
 

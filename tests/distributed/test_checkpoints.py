@@ -22,7 +22,7 @@ from llama2_cpu import checkpoint, cluster, errors
 from llama2_cpu.parallel import abstract, make_mesh
 from llama2_cpu.tests.saved import Numbers
 from llama2_cpu.tests.small import SMALL
-from llama2_cpu.train import create_state, new_state
+from llama2_cpu.train import checkpoint_items, create_state, new_state
 
 mesh = make_mesh(1, -1, 1)
 cluster.WAITS = checkpoint.WAITS = (0.1, 0.1)
@@ -47,15 +47,15 @@ state = create_state(SMALL, mesh)
 checkpoints = checkpoint.Checkpoints(directory, SMALL)
 for step in 3, 7:
     done = dataclasses.replace(state, step=state.step + step)
-    checkpoints.save(step, done.model, dataclasses.replace(done, model=None), Numbers(step))
+    checkpoints.save(step, checkpoint_items(done), Numbers(step))
 checkpoints.close()
-target = abstract(lambda: new_state(SMALL), mesh)
+target = checkpoint_items(abstract(lambda: new_state(SMALL), mesh))
 for fault in "none", "away once", "away", "missing":
     tries.clear()
     checkpoints = checkpoint.Checkpoints(directory, SMALL)
     try:
-        found = checkpoints.restore(target.model, dataclasses.replace(target, model=None), Numbers())
-        print(f"{fault}: step {found[0]} {int(found[3].step)}", sorted(os.listdir(directory))[0])
+        step, _, items = checkpoints.restore(lambda _: target, Numbers())
+        print(f"{fault}: step {step} {int(items['training'].step)}", sorted(os.listdir(directory))[0])
     except OSError as error:
         print(f"{fault}: OSError", sorted(os.listdir(directory))[0])
     checkpoints.close()

@@ -17,7 +17,7 @@ os.environ |= {"TPU_SKIP_MDS_QUERY": "1", "ALLOW_MULTIPLE_LIBTPU_LOAD": "1"}
 import jax
 from jax.experimental import topologies
 from llama2_tpu.errors import InputError
-from llama2_tpu.parallel import MeshError, abstract, make_mesh
+from llama2_tpu.parallel import abstract, make_mesh
 
 def devices(name, **options):
     return list(topologies.get_topology_desc(platform="tpu", topology_name=name, **options).devices)
@@ -43,7 +43,7 @@ for sizes in (1, 128, 2), (2, 32, 4), (16, 8, 2), (1, 256, 1), (1, 1, 256), (4, 
     print(*mesh.devices.shape)
 try:
     make_mesh(3, 2, 2, chips)
-except MeshError as error:
+except InputError as error:
     print(error)
 """,
     ).splitlines()
@@ -62,7 +62,7 @@ for sizes in (2, 16, 1), (4, 4, 2), (1, 32, 1), (1, 2, 16):
     print(*sizes, {d.slice_index for d in first}, {d.slice_index for d in second})
 try:
     make_mesh(1, 1, 32, chips)
-except MeshError as error:
+except InputError as error:
     print(error)
 """,
     ).splitlines()

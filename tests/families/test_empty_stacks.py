@@ -24,7 +24,7 @@ def test_saved_and_read_again(tmp_path, monkeypatch):
     model = jax.jit(lambda: package.Decoder(config, nnx.Rngs(0)))()
     assert 0 in {x.size for x in jax.tree.leaves(model)}
     checkpoints = checkpoint.Checkpoints(str(tmp_path / "run"), config)
-    checkpoints.save(0, model)
+    checkpoints.save(0, {"model": model})
     checkpoints.manager.wait_until_finished()
     mesh = importlib.import_module(f"{folder.name}.parallel").make_mesh()
     _, again = checkpoint.load_checkpoint(str(tmp_path / "run"), mesh)

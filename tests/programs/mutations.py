@@ -470,9 +470,9 @@ MUTATIONS = [
         "train/loop",
         [
             (
-                "    checkpoints.save(step, state.model, dataclasses.replace(state, model=None), data)\n    "
+                "    checkpoints.save(step, checkpoint_items(state), data)\n    "
                 '                    goodput.spent("checkpoints")\n',
-                "checkpoints.save(step, state.model, dataclasses.replace(state, model=None), data)\n"
+                "checkpoints.save(step, checkpoint_items(state), data)\n"
                 '                    goodput.spent("checkpoints")\n',
             )
         ],
