@@ -46,15 +46,13 @@ def restore_or_create(
 ) -> tuple[int, TrainState, bool]:
     """Returns step, state and True from the newest checkpoint, or else 0, a new state and False."""
     target = checkpoint_items(abstract(lambda: new_state(config), mesh))
-    found = checkpoints.restore(lambda _: target, data)
-    if found is None:
-        print(f"new run in {checkpoints.directory}")
-        return 0, create_state(config, mesh), False
-    step, saved, items = found
-    print(f"continues after step {step} in {checkpoints.directory}; settings changed: {changes(saved, config) or 'none'}")
-    if "training" not in items:  # imported weights
-        return step, create_state(config, mesh, items["model"]), True
-    return step, dataclasses.replace(items["training"], model=items["model"]), True
+    step, saved, items = checkpoints.restore(lambda _: target, data) or (0, config, {})
+    where, differences = checkpoints.directory, changes(saved, config) or "none"
+    continued = f"continues after step {step} in {where}; settings changed: {differences}"
+    print(continued if items else f"new run in {where}")
+    if "training" in items:
+        return step, dataclasses.replace(items["training"], model=items["model"]), True
+    return step, create_state(config, mesh, items.get("model")), bool(items)  # of imported weights, or new
 
 
 def train(config: Config) -> None:

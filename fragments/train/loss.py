@@ -16,8 +16,7 @@ from generator.language.roles import RULES, Config, Decoder, Embedding, gather_w
 
 class Config:
     logits_per_chunk: int = 536_870_912  # logits of a device at a time; if it has more, it computes them twice
-    # dtype in which devices sum gradients of matrices; bfloat16 halves the bytes and rounds each partial sum
-    gradient_dtype: Literal["float32", "bfloat16"] = "float32"
+    gradient_dtype: Literal["float32", "bfloat16"] = "float32"  # of matrices' gradients, and of their partial sums
 
 
 @splice("check_config.together")
