@@ -76,8 +76,8 @@ def _(self, config, rngs):
 
 @splice("flops", before="mtp")
 def _(parameters, config):
-    active = 3 * config.experts_per_token * config.expert_width
-    parameters += layers.count * config.width * (active + config.experts)  # and the router
+    active = 3 * config.experts_per_token * config.expert_width + config.experts  # and the router
+    parameters += layers.count * config.width * active
 
 
 @splice("hf.layer_tensors")

@@ -120,7 +120,7 @@ def _group(fragment: Fragment, groups: dict[str, str]) -> str:
 
 def architecture_value(recipe: Recipe) -> Traced:
     """`ARCHITECTURE = "llama2"`, for code that must tell the checkpoints of one architecture from another's."""
-    text = f"ARCHITECTURE = {literal(recipe.architecture, '')}\n"
+    text = f"ARCHITECTURE = {literal(recipe.architecture, '')}  # checkpoints of another one are refused\n"
     return Traced.insert(text, Origin(recipe.architecture_file.path, 1))
 
 
