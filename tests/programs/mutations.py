@@ -418,7 +418,7 @@ MUTATIONS = [
     Mutation(
         "kind of machine",
         "kernels/attend_splash",
-        [('interpret=jax.default_backend() != "tpu"', "interpret=True")],
+        [('interpret=platform != "tpu"', "interpret=True")],
         every([H], UNDECIDED),
         "llama2_tpu",
     ),
