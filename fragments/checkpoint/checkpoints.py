@@ -120,9 +120,7 @@ class Checkpoints:
     def save(self, step: int, trees: dict[str, Any], data: Batches | None = None) -> None:
         """Copies the arrays of `trees` from their devices and returns; they are written in the background.
 
-        Raises:
-            InputError: an array is not finite.
-            OSError: these arrays or the previous ones cannot be written.
+        Raises InputError if one is not finite, OSError if these or the previous ones cannot be written.
         """
         point("Checkpoints.before_save")
         fields = {"architecture": ARCHITECTURE} | dataclasses.asdict(self.config)
@@ -219,11 +217,7 @@ class Checkpoints:
         return config, rows, {item: (tree, *self.read_arrays(step, item, tree)) for item, tree in trees.items()}
 
     def fill(self, step: int, items: dict[str, tuple]) -> dict[str, Any]:
-        """Returns the trees of `read_step` with their arrays.
-
-        Raises:
-            ValueError: the arrays are not what was saved, or not finite.
-        """
+        """Returns the trees of `read_step` with arrays; raises ValueError if these are damaged or not finite."""
         trees = {}
         for item, (tree, arrays, sums) in items.items():
             again, finite = checksums(arrays)

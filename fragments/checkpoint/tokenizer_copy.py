@@ -13,10 +13,7 @@ def kept_tokenizer(directory: str | epath.Path) -> str:
 
 
 def keep_tokenizer(tokenizer: str, directory: epath.Path, replace: bool = False) -> None:
-    """Copies a tokenizer into a run's directory, unless it is there.
-
-    If another one is there, renames that with `replace`, else raises InputError.
-    """
+    """Copies a tokenizer into a run's directory. Another one there is renamed with `replace`, else an InputError."""
     kept, given = epath.Path(kept_tokenizer(directory)), epath.Path(tokenizer).expanduser()
     if tokenizer == "bytes" or absolute(given) == kept or (kept.exists() and kept.read_bytes() == given.read_bytes()):
         return

@@ -70,8 +70,7 @@ class Monitor:
     def step(self, step: int, metrics: dict[str, Array]) -> None:
         """Records a step: its tokens are all positions of its batch, its time is all since the step before.
 
-        Raises:
-            InputError: too many steps in a row had no finite gradients.
+        Raises InputError if too many steps in a row had no finite gradients.
         """
         values = {name: float(value) for name, value in metrics.items()}  # waits for the device
         self.skipped = values["train/skipped"] = (self.skipped + 1) * values["train/skipped"]
