@@ -5,7 +5,17 @@ import dataclasses
 import itertools
 from typing import Any
 
-from generator.language.roles import ByteTokenizer, Detokenizer, FileTokenizer, Request, Stops, StopString, ToolCalls
+from generator.language.roles import (
+    ByteTokenizer,
+    Detokenizer,
+    FileTokenizer,
+    Request,
+    Stops,
+    StopString,
+    ToolCalls,
+    has_text,
+    token_bytes,
+)
 
 
 @dataclasses.dataclass
@@ -55,8 +65,8 @@ class Choice:
         piece, prompt, request = Piece(), Detokenizer(self.tokenizer, []), self.request
         logprobs, tops = [None, *request.prompt_logprobs], [{}, *request.prompt_top_logprobs]
         for token, logprob, top in itertools.zip_longest(request.prompt, logprobs, tops):
-            content = self.tokenizer.token_bytes(token)
-            if not (piece.text or prompt.run) and self.tokenizer.has_text(token):  # the first one loses its space
+            content = token_bytes(self.tokenizer, token)
+            if not (piece.text or prompt.run) and has_text(self.tokenizer, token):  # the first one loses its space
                 content = self.tokenizer.decode([token]).encode() if content[:1] == b" " else content
             piece.scores.append(TokenScore(token, len(piece.text), logprob, top, content))
             piece.text += prompt.add(token)
@@ -81,7 +91,7 @@ class Choice:
         until = len(self.offsets) if whole else bisect.bisect_left(self.offsets, self.length)
         for i in range(self.told, until):
             token = request.tokens[i]
-            told = request.logprobs[i], request.top_logprobs[i], self.tokenizer.token_bytes(token)
+            told = request.logprobs[i], request.top_logprobs[i], token_bytes(self.tokenizer, token)
             piece.scores.append(TokenScore(token, self.offsets[i], *told))
         self.told = until
         if self.tool_calls:
@@ -104,7 +114,7 @@ def completion_logprobs(scores: list[TokenScore], tokenizer: ByteTokenizer | Fil
     def by_text(score: TokenScore) -> dict[str, float]:
         found = {token_name(score.content): score.logprob}
         for token in sorted(score.top, key=score.top.__getitem__, reverse=True):
-            name = token_name(tokenizer.token_bytes(token))
+            name = token_name(token_bytes(tokenizer, token))
             if token != score.token:
                 found[name if name not in found else f"token_id:{token}"] = score.top[token]
         return found
@@ -124,7 +134,7 @@ def chat_logprobs(scores: list[TokenScore], tokenizer: ByteTokenizer | FileToken
         return {"token": token_name(content), "logprob": logprob, "bytes": list(content)}
 
     def others(score: TokenScore) -> list[dict[str, Any]]:
-        return [entry(tokenizer.token_bytes(token), logprob) for token, logprob in score.top.items()]
+        return [entry(token_bytes(tokenizer, token), logprob) for token, logprob in score.top.items()]
 
     found = [entry(x.content, x.logprob) | {"top_logprobs": others(x)} for x in scores]
     return {"content": found, "refusal": None}

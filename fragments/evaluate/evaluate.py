@@ -14,10 +14,12 @@ from generator.language.roles import (
     check_config,
     ending_with_messages,
     evaluation_batches,
+    has_text,
     load_checkpoint,
     load_tokenizer,
     loss,
     make_mesh,
+    token_bytes,
 )
 
 
@@ -41,7 +43,7 @@ def evaluate(
     check_config(config)
     layout = {name: x.sharding for name, x in abstract_batch(config, mesh).items()}
     reader = load_tokenizer(config.tokenizer)
-    lengths = np.array([reader.has_text(i) and len(reader.token_bytes(i)) for i in range(config.vocab_size)])
+    lengths = np.array([has_text(reader, i) and len(token_bytes(reader, i)) for i in range(config.vocab_size)])
     nats = tokens = text_bytes = 0.0
     with jax.set_mesh(mesh):
         sum_batch = jax.jit(lambda model, batch: loss(model, batch, config)[1])

@@ -17,6 +17,7 @@ from generator.language.roles import (
     fallback,
     load_chat_template,
     save_as_transformers_does,
+    token_bytes,
 )
 
 PIECES = ["😀", "你好", "é", "नमस्ते", "👩‍🚀", "a", " ", "ok", "\n"]
@@ -50,7 +51,7 @@ def test_texts_of_tokens_make_up_the_text_and_are_told_apart(tmp_path):
     tokenizer = fallback(tmp_path)
     for text in "a true a", "true\n日本 ok":
         tokens = tokenizer.encode(text)
-        assert b"".join(map(tokenizer.token_bytes, tokens)).decode() == " " + text
+        assert b"".join(token_bytes(tokenizer, token) for token in tokens).decode() == " " + text
     ids = [tokenizer.tokenizer.token_to_id(name) for name in ("▁true", "true", "<0x61>", "a", "<0xE6>")]
 
     top = {ids[0]: -1.0, ids[1]: -2.0, ids[2]: -4.0, ids[3]: -3.0, ids[4]: -5.0}

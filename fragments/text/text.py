@@ -2,7 +2,14 @@
 
 import codecs
 
-from generator.language.roles import ByteTokenizer, FileTokenizer, load_generation
+from generator.language.roles import (
+    ByteTokenizer,
+    FileTokenizer,
+    has_text,
+    is_byte_level,
+    load_generation,
+    token_byte,
+)
 
 CONTEXT = 4  # bytes, and so tokens, of a character at most
 
@@ -21,27 +28,27 @@ class Detokenizer:
     """
 
     def __init__(self, tokenizer: ByteTokenizer | FileTokenizer, prompt: list[int]):
-        self.tokenizer = tokenizer
+        self.tokenizer, self.byte_level = tokenizer, is_byte_level(tokenizer)
         self.utf8 = codecs.getincrementaldecoder("utf-8")("replace")
         self.before: list[int] = []  # the last token with text, on which the next one's spacing depends
         self.run: list[int] = []  # pending byte tokens, at most one run
         self.given = 0  # characters of the run that are in the prompt
-        if tokenizer.byte_level:
+        if self.byte_level:
             self.decode_token_bytes(prompt[-CONTEXT:])
         else:
             at = len(prompt) - 1
-            while at >= 0 and (self.is_byte(prompt[at]) or not tokenizer.has_text(prompt[at])):
+            while at >= 0 and (self.is_byte(prompt[at]) or not has_text(tokenizer, prompt[at])):
                 at -= 1
             self.before, self.run = prompt[max(at, 0) : at + 1], [i for i in prompt[at + 1 :] if self.is_byte(i)]
-            run = b"".join(tokenizer.token_byte(i) or b"" for i in self.run)
+            run = b"".join(token_byte(tokenizer, i) or b"" for i in self.run)
             self.given = len(run.decode(errors="ignore"))
 
     def is_byte(self, token: int) -> bool:
-        return self.tokenizer.token_byte(token) is not None
+        return token_byte(self.tokenizer, token) is not None
 
     def decode_token_bytes(self, tokens: list[int]) -> str:
         """Returns the characters that these tokens of a byte-level vocabulary complete."""
-        parts = (self.tokenizer.token_byte(i) or b"" for i in tokens if self.tokenizer.has_text(i))
+        parts = (token_byte(self.tokenizer, i) or b"" for i in tokens if has_text(self.tokenizer, i))
         return self.utf8.decode(b"".join(parts))
 
     def end_run(self, token: list[int]) -> str:
@@ -52,9 +59,9 @@ class Detokenizer:
 
     def add(self, token: int) -> str:
         """Adds a token, and returns the text that is now final."""
-        if not self.tokenizer.has_text(token):
+        if not has_text(self.tokenizer, token):
             return ""
-        if self.tokenizer.byte_level:
+        if self.byte_level:
             return self.decode_token_bytes([token])
         if self.is_byte(token):
             self.run.append(token)
@@ -65,4 +72,4 @@ class Detokenizer:
 
     def end(self) -> str:
         """Returns the text held back, after the last token."""
-        return self.utf8.decode(b"", final=True) if self.tokenizer.byte_level else self.end_run([])
+        return self.utf8.decode(b"", final=True) if self.byte_level else self.end_run([])

@@ -23,9 +23,8 @@ def copy_file(path: epath.Path, target: epath.Path) -> None:
 
     Raises InputError for other links, for what is not a regular file and for a file larger than LARGEST_FILE.
     """
-    is_remote = "://" in str(path)
     # `resolve` of epath does not follow links
-    real, folder = (x if is_remote else epath.Path(Path(x).resolve()) for x in (path, path.parent))
+    real, folder = (x if "://" in str(x) else epath.Path(Path(x).resolve()) for x in (path, path.parent))
     caches = (p.parent for p in folder.parents if p.name == "snapshots" and (p.parent / "blobs").is_dir())
     root = next(caches, folder)
     if root not in real.parents:
@@ -48,5 +47,5 @@ def copy_tokenizer(tokenizer: str, directory: epath.Path, model: str = "") -> No
         for name in names if path != "bytes" else ():
             for found in sorted(folder.glob(name)):
                 copy_file(found, directory / found.relative_to(folder))
-    if tokenizer != "bytes" and (path := epath.Path(tokenizer).expanduser()).exists():
+    if (path := epath.Path(tokenizer).expanduser()).exists():
         copy_file(path, directory / "tokenizer.json")

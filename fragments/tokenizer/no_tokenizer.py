@@ -11,27 +11,13 @@ from generator.language.roles import ByteTokenizer, FileTokenizer, InputError, l
 class NoTokenizer(ByteTokenizer):
     """Refuses to encode text, and decodes tokens to nothing."""
 
-    digest, bos, eos, vocab_size, prefix = "none", None, None, 0, ()
-
-    def __init__(self):
-        self.special = {}
+    digest, bos, eos, vocab_size, prefix, special = "none", None, None, 0, (), {}
 
     def encode(self, text: str) -> list[int]:
         raise InputError("there is no tokenizer: give token ids, or start with --tokenizer")
 
-    encode_prompt = encode
-
     def decode(self, ids: Iterable[int]) -> str:
         return ""
-
-    def has_text(self, token: int) -> bool:
-        return False
-
-    def token_byte(self, token: int) -> None:
-        return None
-
-    def token_bytes(self, token: int) -> bytes:
-        return b""
 
 
 def tokenizer_to_serve(given: str, kept: str) -> ByteTokenizer | FileTokenizer:
