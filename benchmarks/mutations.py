@@ -197,8 +197,8 @@ MUTATIONS = [
     ),
     fragment(
         "data/batches",
-        '(row["segment_ids"] > 0)',
-        '(row["segment_ids"] >= 0)',
+        "(0, self.length - sum(sizes)))",
+        '(0, self.length - sum(sizes)), "edge")',
         "padding has weight",
         "llama2_cpu/tests/test_data.py",
     ),
@@ -211,7 +211,7 @@ MUTATIONS = [
     ),
     fragment(
         "formats/formats",
-        'elif line not in (b"\\n", b"\\r\\n"):',
+        "elif line.strip():",
         "else:",
         "blank lines are documents",
         "llama2_cpu/tests/test_documents.py",

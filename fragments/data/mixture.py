@@ -8,8 +8,10 @@ import re
 
 import grain
 
-from generator.language import splice
-from generator.language.roles import InputError, fingerprint_source, open_pieces
+from generator.language import requires, splice
+from generator.language.roles import InputError, find_files, open_pieces, read_description
+
+requires("data/prepared")
 
 
 def split_mixture(data: str) -> list[tuple[float, str]]:
@@ -37,4 +39,5 @@ def _(config, data, tokenizer, split, rows, seed, orders):
 
 @splice("fingerprint.sources")
 def _(data, sources):
-    sources = [fingerprint_source(path) for _, path in split_mixture(data)]
+    paths = [path for _, path in split_mixture(data)]
+    sources = [read_description(x) or [[file.name, file.stat().st_size] for file in find_files(x)] for x in paths]

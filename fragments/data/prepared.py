@@ -1,10 +1,8 @@
 """Prepared data: the tokens of each document as a record of ArrayRecord files."""
 
-import contextlib
 import functools
 import json
 import os
-import resource
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +11,7 @@ import numpy as np
 from array_record.python.array_record_module import ArrayRecordReader
 
 from generator.language import proceed, splice
-from generator.language.roles import ByteTokenizer, FileTokenizer, InputError, identity
+from generator.language.roles import ByteTokenizer, FileTokenizer, InputError, allow_open_files, identity
 
 
 def token_type(tokenizer: ByteTokenizer | FileTokenizer) -> str:
@@ -47,9 +45,7 @@ def open_prepared(data: str, shards: dict[str, int], dtype: str) -> grain.MapDat
     if missing or not shards:
         problem = f"{missing[0]} is missing" if missing else "it is not whole"
         raise InputError(f"data {data}: {problem}: start `data prepare` again, which goes on with it")
-    with contextlib.suppress(ValueError):  # all files stay open
-        most = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
-        resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
+    allow_open_files()  # all of these stay open
     names, counts = list(shards), list(shards.values())
     ends = np.cumsum(counts)
 
@@ -68,24 +64,25 @@ def open_prepared(data: str, shards: dict[str, int], dtype: str) -> grain.MapDat
     return grain.MapDataset.range(ends[-1]).map(read)
 
 
-@splice("open_tokens.documents")
-def _(data, tokenizer, field, tokens):
-    if description := read_description(data):
-        if description.get("tokenizer") != identity(tokenizer):
-            problem = f"its tokenizer is {description.get('tokenizer')}, and --tokenizer is {identity(tokenizer)}"
-            raise InputError(f"data {data}: {problem}: give the first, or prepare the data with the second")
-        tokens = open_prepared(data, description["shards"], token_type(tokenizer))
-    else:
-        proceed()
+def open_tokens(data: str, tokenizer: ByteTokenizer | FileTokenizer) -> grain.MapDataset | None:
+    """Returns the tokens of each document of prepared data, None for other data."""
+    description = read_description(data)
+    if not description:
+        return None
+    if description.get("tokenizer") != identity(tokenizer):
+        problem = f"its tokenizer is {description.get('tokenizer')}, and --tokenizer is {identity(tokenizer)}"
+        raise InputError(f"data {data}: {problem}: give the first, or prepare the data with the second")
+    return open_prepared(data, description["shards"], token_type(tokenizer))
 
 
-@splice("open_pieces.is_new")
-def _(path, is_new):
-    is_new = is_new and not read_description(path)
+@splice("find_files.found")
+def _(data, files):
+    if prepared := [file.parent for file in files if file.name == "prepared.json"]:
+        raise InputError(f"data {data}: {prepared[0]} is prepared data: give that by itself, to train")
 
 
-@splice("fingerprint_source.files")
-def _(path, found):
-    found = read_description(path)
-    if not found:
+@splice("open_pieces.documents")
+def _(config, path, tokenizer, texts, documents):
+    texts, documents = [], open_tokens(path, tokenizer)
+    if documents is None:
         proceed()

@@ -1,10 +1,8 @@
 """Documents from files."""
 
-import contextlib
 import functools
 import glob
 import os
-import resource
 import sys
 import sysconfig
 from collections.abc import Sequence
@@ -38,9 +36,7 @@ def find_files(data: str) -> list[Path]:
         raise InputError(f"data {data}: no such file: give a file, a folder that holds files, or a pattern 'DIR/*.txt'")
     if odd := [file for file in files if not file.is_file()]:
         raise InputError(f"data {odd[0]}: is not a file, or is a broken link: fix it, or remove it")
-    if prepared := [file.parent for file in files if file.name == "prepared.json"]:
-        raise InputError(f"data {data}: {prepared[0]} is prepared data: give that by itself, to train")
-    point("find_files.found", files)
+    point("find_files.found", data, files)
     return files
 
 
@@ -48,9 +44,6 @@ def open_files(files: Sequence[Path], field: str) -> tuple[grain.MapDataset, int
     """Returns the documents of all files, in the order of the files, and how many null rows are left out."""
     open_file.cache_clear()
     point("open_files.start")
-    with contextlib.suppress(ValueError):  # unpacked files stay open
-        most = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
-        resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
     opened = [open_by_format(path, field) for path in files]
     parts = [grain.MapDataset.range(documents.count).map(documents.read) for documents in opened]
     return grain.MapDataset.concatenate(parts), sum(documents.left_out for documents in opened)

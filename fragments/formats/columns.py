@@ -22,7 +22,17 @@ import grain
 import numpy as np
 
 from generator.language import splice
-from generator.language.roles import Content, Documents, InputError, OpenFile, as_text, open_file, open_jsonl, open_text
+from generator.language.roles import (
+    Content,
+    Documents,
+    InputError,
+    OpenFile,
+    allow_open_files,
+    as_text,
+    open_file,
+    open_jsonl,
+    open_text,
+)
 
 
 def import_pyarrow(path: Path) -> ModuleType:
@@ -197,7 +207,8 @@ def files_of_rows(files: list[Path]) -> list[Path]:
 
 
 FORMATS = {
-    **{".json": open_json, ".csv": open_csv, ".tsv": functools.partial(open_csv, delimiter="\t")},
+    **{".jsonl": open_jsonl, ".ndjson": open_jsonl, ".json": open_json},
+    **{".csv": open_csv, ".tsv": functools.partial(open_csv, delimiter="\t")},
     **{".parquet": open_parquet, ".arrow": open_arrow, ".array_record": open_array_record},
 }
 
@@ -213,12 +224,11 @@ def _(self, file):
 
 
 @splice("open_by_format.format")
-def _(content, path, open_format, suffix):
+def _(content, path, suffix, open_format):
     if content.unpacked:
         suffix = Path(path.stem).suffix.lower()
-        open_format = open_jsonl if suffix in (".jsonl", ".ndjson") else open_text
     # the suffix may end in the number of a shard: .array_record-00000-of-00010
-    open_format = FORMATS.get(suffix.partition("-")[0], open_format)
+    open_format = FORMATS.get(suffix.partition("-")[0], open_text)
     if content.unpacked and open_format in (open_parquet, open_arrow, open_array_record):
         raise InputError(f"{path}: unpack it: it would be read in no order")
 
@@ -226,6 +236,7 @@ def _(content, path, open_format, suffix):
 @splice("open_files.start")
 def _():
     read_row_group.cache_clear()
+    allow_open_files()  # unpacked files stay open
 
 
 @splice("find_files.found")

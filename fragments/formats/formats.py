@@ -6,12 +6,9 @@ import io
 import itertools
 import json
 import os
-import re
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
-
-import numpy as np
 
 from generator.language import point
 from generator.language.roles import InputError
@@ -51,9 +48,8 @@ class Content:
         held = self.opened()  # as another thread may evict it from the cache
         content = os.pread(held.fileno(), stop - start, start)
         if len(content) < stop - start:
-            raise InputError(
-                f"{self.path}: has been cut to {start + len(content)} bytes since the run began: start again"
-            )
+            size = start + len(content)
+            raise InputError(f"{self.path}: has been cut to {size} bytes since the run began: start again")
         return content
 
     def lines(self) -> Iterator[bytes]:
@@ -92,36 +88,31 @@ def open_text(content: Content, field: str) -> Documents:
 def open_jsonl(content: Content, field: str) -> Documents:
     """Reads the file once to find its lines; skips blank ones."""
 
-    def get(line: bytes, source: str) -> Any:
+    def get(line: bytes, number: int) -> Any:
         try:
             return json.loads(line)[field]
         except (ValueError, RecursionError, KeyError, TypeError) as error:  # no JSON, no field text, no object
-            problem = f"{source}: must be JSON with a field {field}: {type(error).__name__}: {error}"
+            problem = f"{content.path}:{number}: must be JSON with a field {field}: {type(error).__name__}: {error}"
             raise InputError(f"{problem}: fix it, leave it out, or give another --text-field") from None
 
-    spellings = {json.dumps(field), json.dumps(field, ensure_ascii=False)}
-    null = re.compile(rb"(?:%b)\s*:\s*null\b" % "|".join(map(re.escape, spellings)).encode())
-    lengths, kept, left_out = array.array("q"), array.array("q"), 0
-    for number, line in enumerate(content.lines()):
-        lengths.append(len(line))
-        if null.search(line) and get(line, f"{content.path}:{number + 1}") is None:
+    lines, end, left_out = array.array("q"), 0, 0  # number, start and end of each line
+    for number, line in enumerate(content.lines(), 1):
+        start, end = end, end + len(line)
+        if b"null" in line and get(line, number) is None:
             left_out += 1
-        elif line not in (b"\n", b"\r\n"):
-            kept.append(number)
-    ends = np.cumsum(np.array(lengths, np.int64))
+        elif line.strip():
+            lines.extend((number, start, end))
 
     def read(i: int) -> str:
-        line, source = kept[i], f"{content.path}:{kept[i] + 1}"
-        return as_text(get(content.read(ends[line] - lengths[line], ends[line]), source), source)
+        number, start, end = lines[3 * i : 3 * i + 3]
+        return as_text(get(content.read(start, end), number), f"{content.path}:{number}")
 
-    return Documents(len(kept), read, left_out)
+    return Documents(len(lines) // 3, read, left_out)
 
 
 def open_by_format(path: Path, field: str) -> Documents:
     """Opens the documents of a file by its suffix: lines of JSONL, or text."""
-    content = Content(path)
-    open_format, suffix = open_text, path.suffix.lower()
-    if suffix in (".jsonl", ".ndjson"):
-        open_format = open_jsonl
-    point("open_by_format.format", content, path, open_format, suffix)
+    content, suffix = Content(path), path.suffix.lower()
+    with point("open_by_format.format", content, path, suffix):
+        open_format = open_jsonl if suffix in (".jsonl", ".ndjson") else open_text
     return open_format(content, field)

@@ -29,6 +29,7 @@ from generator.language.roles import (
     load_tokenizer,
     make_datasets,
     make_mesh,
+    open_documents,
     open_tokens,
     split_mixture,
 )
@@ -128,7 +129,7 @@ def test_what_prepared_data_cannot_be_used_for_is_named(prepared, tmp_path):
     copy = tmp_path / "copy"
     subprocess.run(["cp", "-r", tokens, copy], check=True)
     with pytest.raises(InputError, match=f"{copy} is prepared data: give that by itself"):
-        open_tokens(f"{tmp_path}", load_tokenizer(tokenizer))
+        open_documents(str(tmp_path))
     (shard,) = copy.glob("tokens-*")
     content = shard.read_bytes()
     shard.write_bytes(content[:1000] + bytes([content[1000] ^ 1]) + content[1001:])
@@ -150,7 +151,7 @@ def test_what_prepared_data_cannot_be_used_for_is_named(prepared, tmp_path):
     with pytest.raises(InputError, match=r"prepared\.json: is damaged"):
         open_tokens(str(copy), load_tokenizer(tokenizer))
     with pytest.raises(InputError, match="is on no disk: copy it to one, or mount the bucket"):
-        open_tokens("gs://bucket/data", load_tokenizer(tokenizer))
+        make_datasets(make_config("gs://bucket/data"), "train")
 
 
 def test_what_cannot_be_prepared_is_named(prepared, tmp_path):

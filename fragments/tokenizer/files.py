@@ -36,11 +36,7 @@ def copy_file(path: epath.Path, target: epath.Path) -> None:
 
 
 def copy_tokenizer(tokenizer: str, directory: epath.Path, model: str = "") -> None:
-    """Copies a tokenizer.json and those of its sibling files that exist.
-
-    Args:
-        model: another tokenizer.json, whose sibling config.json and generation_config.json are copied.
-    """
+    """Copies a tokenizer.json and the files beside it that exist; MODEL_FILES are those beside `model`, if given."""
     directory = epath.Path(directory)
     for path, names in ((model or tokenizer, MODEL_FILES), (tokenizer, TOKENIZER_FILES)):
         folder = epath.Path(path).expanduser().parent

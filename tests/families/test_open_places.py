@@ -45,16 +45,15 @@ def _(metrics, targets, batch):
     metrics["train/marked"] = jnp.sum(batch["marks"]) / targets
 
 
-@splice("Pieces.fields")
-def _(tokens, parts, pieces):
+@splice("open_pieces.fields")
+def _(tokens, parts, found):
     proceed()
-    pieces = [piece | {"marks": tokens[1:][part] % 2} for piece, part in zip(pieces, parts)]
+    found = [piece | {"marks": tokens[1:][part] % 2} for piece, part in zip(found, parts)]
 
 
 @splice("Sequences.row")
-def _(row, packed):
-    proceed()
-    row = row | {"marks": packed["marks"].astype(np.float32)}
+def _(row):
+    row["marks"] = row["marks"].astype(np.float32)
 
 
 @splice("abstract_batch.fields")
