@@ -199,8 +199,7 @@ class Batches(Iterator[dict[str, np.ndarray]]):
 
     def get_state(self) -> dict[int, Any]:
         """Returns the states of rows that this process is the first to hold: each is saved once."""
-        rows = self.config.batch_size
-        known = {"rows": rows, "seed": self.seed, "documents": self.documents}
+        known = {"rows": self.config.batch_size, "seed": self.seed, "documents": self.documents}
         return {row: known | {"stream": self.streams[row].get_state()} for row in self.kept}
 
     def set_state(self, states: dict[int, Any], step: int) -> None:

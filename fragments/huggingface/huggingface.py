@@ -242,8 +242,7 @@ def save_hf(
         for name in names:
             if name not in views:
                 views.clear()
-                parameters = [parameter for parameter, names in held.items() if name in names]
-                views |= hf_views({parameter: np.asarray(arrays[parameter]) for parameter in parameters}, config)
+                views |= hf_views({x: np.asarray(arrays[x]) for x in held if name in held[x]}, config)
             with point("hf.saved", tensors, name, views, dtype):
                 tensors[name] = np.ascontiguousarray(views[name], dtype)
         save_file(tensors, directory / file, metadata={"format": "pt"})
