@@ -211,7 +211,7 @@ MUTATIONS = [
     ),
     fragment(
         "formats/formats",
-        "elif line.strip():",
+        'elif line.rstrip(b"\\r\\n"):',
         "else:",
         "blank lines are documents",
         "llama2_cpu/tests/test_documents.py",

@@ -100,7 +100,7 @@ def open_jsonl(content: Content, field: str) -> Documents:
         start, end = end, end + len(line)
         if b"null" in line and get(line, number) is None:
             left_out += 1
-        elif line.strip():
+        elif line.rstrip(b"\r\n"):
             lines.extend((number, start, end))
 
     def read(i: int) -> str:

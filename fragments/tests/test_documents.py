@@ -71,7 +71,7 @@ def test_rows_without_a_text_are_left_out_and_counted(tmp_path, field, capsys):
     texts = [None, *TEXTS[:30], ' "text": null ', "null", None]
     rows = [{"null": None, field: text, "text2": None} for text in texts]
     lines = (json.dumps(row, ensure_ascii=bool(i % 2)) for i, row in enumerate(rows))
-    (tmp_path / "t.ndjson").write_text("\n \n".join(lines))
+    (tmp_path / "t.ndjson").write_text("\n\r\n".join(lines))
     assert list(open_documents(str(tmp_path / "t.ndjson"), field)) == texts[1:-1]
     assert "2 rows without a text (null) are left out" in capsys.readouterr().err
 
