@@ -25,9 +25,12 @@ from generator.language.roles import (
     run,
     shard,
     write,
-    write_biases,
-    write_sequence,
+    write_row,
 )
+
+
+def computing(mesh: Mesh | None) -> contextlib.AbstractContextManager[object]:
+    return jax.set_mesh(mesh) if mesh else contextlib.nullcontext()
 
 
 def pages_that_fit(most: int, config: Config, settings: EngineSettings, mesh: Mesh | None) -> int:
@@ -35,8 +38,8 @@ def pages_that_fit(most: int, config: Config, settings: EngineSettings, mesh: Me
     stats = jax.local_devices()[0].memory_stats()  # None on CPUs
     if not stats:
         return most
-    with jax.set_mesh(mesh) if mesh else contextlib.nullcontext():
-        some = jax.jit(lambda: empty_pages(config, 64, settings.page_size, settings.int8_kv_cache)).lower().compile()
+    with computing(mesh):
+        some = jax.jit(lambda: empty_pages(config, 64, settings.page_size)).lower().compile()
     left = 0.9 * stats["bytes_limit"] - stats["bytes_in_use"]
     with point("pages_that_fit.fitting", left, some, config, settings, mesh):
         fitting = int(64 * left / some.memory_analysis().output_size_in_bytes) - 1  # one is never read
@@ -53,12 +56,12 @@ class Device:
     ):
         rows, size, chunk = settings.max_sequences, settings.page_size, min(settings.chunk, longest)
         point("Device.model", model)
-        self.model, self.settings, self.laid_over, int8 = model, settings, mesh, settings.int8_kv_cache
+        self.model, self.settings, self.laid_over = model, settings, mesh
         self.layers = layers_in_pool(config, pages)
         point("Device.layers", config, pages, settings)
         self.widths = block_table_widths(longest, size)
-        with self.computing():
-            self.key, self.value = jax.jit(lambda: empty_pages(config, pages, size, int8))()
+        with computing(self.laid_over):
+            self.key, self.value = jax.jit(lambda: empty_pages(config, pages, size))()
             # the last row and the last column are scratch
             self.sequences = jax.jit(lambda: shard(jnp.zeros((rows + 1, longest + 2), jnp.int32), None, None))()
             none = Biases(*(np.zeros((rows + 1, BIASES), kind) for kind in (np.int32, np.float32, np.int32)))
@@ -67,23 +70,19 @@ class Device:
         self.chunk, lengths = chunk, {max(chunk // divisor, 1) for divisor in setting("prefill_chunks")}
         self.chunks = {length: min(chunk // length, rows) for length in sorted(lengths)}  # of prefill: batch sizes
 
-    def computing(self) -> contextlib.AbstractContextManager[object]:
-        return jax.set_mesh(self.laid_over) if self.laid_over else contextlib.nullcontext()
-
     def warm_up(self) -> Iterator[str]:
         """Compiles every shape of step, and yields a description of each."""
         self.write_sequence(self.settings.max_sequences, [])
         self.write_biases(self.settings.max_sequences, [(0, 0.0, 0)])
-        draft_tokens = self.settings.draft_tokens
         shapes = {(rows, 1) for rows in self.rows} | {(n, T) for T, most in self.chunks.items() for n in (1, most)}
-        steps = [(rows, length, 0, "") for rows, length in sorted(shapes)]
-        steps += [(most, length, 0, ", all scored") for length, most in self.chunks.items()]
-        if draft_tokens:
-            steps += [(rows, 1 + draft_tokens, draft_tokens, f", {draft_tokens} of them drafts") for rows in self.rows]
+        steps = [(rows, length, "") for rows, length in sorted(shapes)]
+        steps += [(most, length, ", all scored") for length, most in self.chunks.items()]
         for width in self.widths:
-            for rows, length, drafted, how in steps:
-                jax.block_until_ready(self.run(self.nothing(rows, width, drafted), length, whole=bool(how)))
-                yield f"{rows} x {length} tokens{how}, {width * self.settings.page_size} cached"
+            cached = f"{width * self.settings.page_size} cached"
+            for rows, length, how in steps:
+                jax.block_until_ready(self.run(self.nothing(rows, width), length, whole=bool(how)))
+                yield f"{rows} x {length} tokens{how}, {cached}"
+            point("Device.warm_up", width, cached)
 
     def rows_for(self, sequences: int) -> int:
         """Returns the batch size of the smallest decode step with room for so many sequences."""
@@ -99,31 +98,31 @@ class Device:
         point("Device.write_sequence", slot, sequence)
         padded = np.zeros(self.sequences.shape[1], np.int32)
         padded[: len(sequence)] = sequence
-        with self.computing():
-            self.sequences = write_sequence(self.sequences, slot, padded)
+        with computing(self.laid_over):
+            self.sequences = write_row(self.sequences, slot, padded)
 
     def write_biases(self, slot: int, biases: list[tuple[int, float, int]]) -> None:
         """Writes the logit biases of a slot, at least one; each step says how many of them apply."""
         columns = zip(*biases, strict=True)
         own = (np.resize(np.array(column, x.dtype), BIASES) for column, x in zip(columns, self.biases, strict=True))
-        with self.computing():
-            self.biases = write_biases(self.biases, slot, Biases(*own))
+        with computing(self.laid_over):
+            self.biases = write_row(self.biases, slot, Biases(*own))
 
-    def nothing(self, rows: int, pages: int, draft_tokens: int) -> StepInput:
+    def nothing(self, rows: int, pages: int) -> StepInput:
         """Returns the input of a step that does nothing, with block tables for so many pages of each sequence."""
         types = {"prompt": np.int32, "top_k": np.int32, "seed": np.uint32, "biases": np.int32}
         sampling = SamplingMetadata(*(np.zeros(rows, types.get(name, np.float32)) for name in SamplingMetadata._fields))
         sampling.top_p[:] = sampling.repetition_penalty[:] = 1
         slots, zeros = np.full(rows, self.settings.max_sequences, np.int32), np.zeros(rows, np.int32)
         width = next(width for width in self.widths if width >= pages)
-        drafts, block_tables = np.zeros((rows, draft_tokens), np.int32), np.zeros((rows, width), np.int32)
+        block_tables = np.zeros((rows, width), np.int32)
         point("Device.nothing", block_tables)
-        return StepInput(slots, zeros, zeros.copy(), zeros > 0, drafts, block_tables, np.array(False), sampling)
+        return StepInput(slots, zeros, zeros.copy(), zeros > 0, block_tables, np.array(False), sampling)
 
     def run(self, step: StepInput, length: int, whole: bool) -> StepOutput:
         """Starts a step, without waiting for it."""
         k, v, tokens, biases = self.key, self.value, self.sequences, self.biases
-        with self.computing():
+        with computing(self.laid_over):
             output, cache, self.sequences = run(self.model, k, v, tokens, biases, self.layers, step, length, whole)
             self.key, self.value = write(k, v, cache, step, length)
         return output

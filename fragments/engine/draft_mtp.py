@@ -11,7 +11,7 @@ from jax import Array
 from generator.language import alike, excludes, proceed, provide, receive, requires, splice
 from generator.language.roles import Cache, Config, Decoder, EngineSettings, MTPLayer, Pages, Request, positions_of
 
-requires("mtp")
+requires("mtp", "speculation")
 excludes("sliding_window", "chunked_attention")  # where layers differ in their number of pages
 alike("hidden_mtp", "Decoder.hidden")
 
@@ -115,14 +115,13 @@ def _(self, request, row, scores, tokens, end):
     self.mtp_drafts[request] = tokens[row][place : place + 1]
 
 
-@splice("Engine.draft")
-def _(self, request, most, drafts):
-    proceed()
-    predicted = self.mtp_drafts[request] if most > 0 else []
-    if predicted and drafts[:1] != predicted:
-        drafts = predicted  # where both agree, prompt lookup continues the draft
+@splice("Engine.draft", after="draft_ngram")
+def _(self, request, most):
+    predicted = self.mtp_drafts[request] if most else []
+    if predicted and request.drafts[:1] != predicted:
+        request.drafts = predicted  # where both agree, prompt lookup continues the draft
 
 
-@splice("test_engine.draft_tokens", optional=True)
+@splice("test_draft_ngram.engine", optional=True)
 def _(subject):
     subject.device.mtp_cache = None  # the test makes its own draft tokens

@@ -3,9 +3,20 @@
 Source: Saxena 2023, "Prompt lookup decoding"; Leviathan et al. 2023, arXiv 2211.17192 (speculative decoding).
 """
 
+import dataclasses
+
+from generator.language import requires, splice
 from generator.language.roles import Request
 
+requires("speculation")
+
 NGRAM = 3  # last tokens that must have occurred before
+
+
+@splice("Request.fields")
+def _():
+    ngrams: dict[tuple[int, ...], int] = dataclasses.field(default_factory=dict)  # n-gram -> where its last one ends
+    indexed: int = 1  # tokens of the sequence that are in `ngrams`
 
 
 def draft_ngram(request: Request, most: int) -> list[int]:
@@ -18,3 +29,8 @@ def draft_ngram(request: Request, most: int) -> list[int]:
     for drafted in range(0 if place is None else most):
         sequence.append(sequence[place + drafted])  # may be a draft token itself, where the sequence repeats
     return sequence[request.indexed :]
+
+
+@splice("Engine.draft")
+def _(request, most):
+    request.drafts = draft_ngram(request, most)

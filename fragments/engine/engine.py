@@ -26,10 +26,11 @@ from generator.language.roles import (
     SamplingParams,
     StepInput,
     StepOutput,
-    draft_ngram,
     field_problems,
     pages_that_fit,
 )
+
+StepInFlight = tuple[StepOutput, list[Request], StepInput, bool]
 
 
 class Engine:
@@ -41,7 +42,8 @@ class Engine:
         longest = settings.max_length or config.context_length
         bounds = dict.fromkeys(("max_length", "kv_cache_tokens"), (0, 2**31 - 1))
         bounds |= dict.fromkeys(("max_sequences", "page_size", "chunk"), (1, 2**16))
-        problems = field_problems(settings, bounds | {"draft_tokens": (0, 64)})
+        point("Engine.bounds", bounds)
+        problems = field_problems(settings, bounds)
         if longest > config.context_length:
             problems.append(f"--max-length {longest}: must be at most the context length, {config.context_length}")
         if longest == 1:
@@ -61,20 +63,12 @@ class Engine:
             reason, flags = str(error).partition("\n")[0], "--kv-cache-tokens, --max-sequences or --max-length"
             raise InputError(f"{flags}: no room for {pages:,} pages: lower one of them: {reason}") from None
         self.free_slots = list(range(settings.max_sequences))
-        self.waiting: collections.deque[Request] = collections.deque()
-        self.active: list[Request] = []  # running requests, by arrival
+        self.queued: collections.deque[Request] = collections.deque()
+        self.running: list[Request] = []  # running requests, by arrival
         # steps whose output has not been read: with their requests, and whether every token is scored
-        self.in_flight: collections.deque[tuple[StepOutput, list[Request], StepInput, bool]] = collections.deque()
+        self.in_flight: list[StepInFlight] = []
         self.changed: dict[Request, None] = {}  # since the last call of `step`
         self.prefix_hits = self.prefix_queries = 0  # prompt tokens: found in the cache; all
-
-    @property
-    def queued(self) -> int:
-        return len(self.waiting)
-
-    @property
-    def running(self) -> int:
-        return len(self.active)
 
     @property
     def pages(self) -> int:
@@ -123,9 +117,9 @@ class Engine:
             problems.append(f"{len(request.biases)} tokens have a bias or end the sequence: at most {BIASES} may")
         if problems:
             raise InputError("\n".join(problems))
-        if len(self.waiting) >= self.settings.queue:
-            raise QueueFull(f"{len(self.waiting)} requests wait")
-        self.waiting.append(request)
+        if len(self.queued) >= self.settings.queue:
+            raise QueueFull(f"{len(self.queued)} requests wait")
+        self.queued.append(request)
         return request
 
     def cancel(self, request: Request) -> None:
@@ -140,10 +134,10 @@ class Engine:
         last call.
         """
         self.admit()
-        if self.settings.draft_tokens:
-            self.collect(len(self.in_flight))  # drafts need the latest tokens
+        point("Engine.admitted")
         started = self.decode() + self.prefill()
-        self.collect(len(self.in_flight) - started)
+        self.collect()
+        self.in_flight = started
         changed, self.changed = list(self.changed), {}
         return changed
 
@@ -151,10 +145,10 @@ class Engine:
         """Runs prompts to their end, and returns their requests."""
         requests = []
         for prompt in prompts:
-            while len(self.waiting) >= self.settings.queue:
+            while len(self.queued) >= self.settings.queue:
                 self.step()
             requests.append(self.add(prompt, sampling))
-        while self.waiting or self.active:
+        while self.queued or self.running:
             self.step()
         return requests
 
@@ -163,8 +157,8 @@ class Engine:
 
     def admit(self) -> None:
         """Admits requests by arrival, while there are a slot and pages for their tokens and one more."""
-        while self.waiting and self.free_slots:
-            request = self.waiting[0]
+        while self.queued and self.free_slots:
+            request = self.queued[0]
             sequence = request.sequence
             request.computed, request.length = 0, len(sequence)
             point("Engine.admit", request, sequence)
@@ -175,8 +169,8 @@ class Engine:
                 request.pages, request.digests = [], []
                 point("Engine.not_admitted", request)
                 return
-            self.waiting.popleft()
-            self.active.append(request)
+            self.queued.popleft()
+            self.running.append(request)
             request.slot, request.in_prefill = self.free_slots.pop(), True
             self.prefix_queries += len(sequence)
             self.grow(request, len(sequence))
@@ -205,7 +199,7 @@ class Engine:
 
     def release(self, request: Request) -> None:
         """Frees the slot and pages of a request. Steps in flight may still write to them, but before any later step."""
-        self.active.remove(request)
+        self.running.remove(request)
         self.free_slots.append(request.slot)
         self.pool.free(request.pages)
         request.pages, request.digests = [], []
@@ -216,81 +210,66 @@ class Engine:
     def preempt(self, request: Request) -> None:
         """Moves a running request to the front of the queue, to be recomputed."""
         self.release(request)
-        self.waiting.appendleft(request)
+        self.queued.appendleft(request)
 
     def end(self, request: Request, why: str) -> None:
-        if request in self.active:
+        if request in self.running:
             self.release(request)
         else:
-            self.waiting.remove(request)
+            self.queued.remove(request)
         request.finish = why
         self.changed[request] = None
 
-    def decode(self) -> int:
-        """Starts a decode step, and another for sequences with draft tokens; returns the number of steps."""
+    def decode(self) -> list[StepInFlight]:
+        """Starts a step for the next token of each sequence."""
 
         def ready(request):
             goes_on = request.length - len(request.prompt) < request.sampling.max_tokens
-            return request in self.active and not request.in_prefill and goes_on
+            return request in self.running and not request.in_prefill and goes_on
 
-        for request in [request for request in self.active if ready(request)]:
+        for request in [request for request in self.running if ready(request)]:
             point("Engine.decode", request)
             while ready(request) and self.pages_for(request.length) > len(request.pages) + len(self.pool.free_pages):
-                self.collect(len(self.in_flight))  # some may have ended
+                self.collect()  # some may have ended
                 if ready(request) and not self.pool.free_pages:
-                    self.preempt(self.active[-1])
+                    self.preempt(self.running[-1])
             if ready(request):
                 self.grow(request, request.length)
-        scheduled = [(request, 1, self.draft(request)) for request in self.active if ready(request)]
-        plain, speculative = [x for x in scheduled if not x[2]], [x for x in scheduled if x[2]]
-        for length, batch in (1, plain), (1 + self.settings.draft_tokens, speculative):
-            if batch:
-                self.start(self.device.rows_for(len(batch)), length, batch, whole=length > 1)
-        return bool(plain) + bool(speculative)
+        batch = [request for request in self.running if ready(request)]
+        point("Engine.scheduled", batch, request)
+        steps = [self.start(self.device.rows_for(len(batch)), 1, batch, whole=False)] if batch else []
+        point("Engine.decoded", steps)
+        return steps
 
-    def draft(self, request: Request) -> list[int]:
-        """Returns draft tokens, within the request's max_tokens and the free pages."""
-        room = (len(request.pages) + len(self.pool.free_pages)) * self.settings.page_size - request.length
-        left = request.sampling.max_tokens - len(request.tokens) - 1
-        with point("Engine.draft", request):
-            drafts = draft_ngram(request, most) if (most := min(self.settings.draft_tokens, room, left)) > 0 else []
-        self.grow(request, request.length + len(drafts))
-        return drafts
-
-    def prefill(self) -> int:
-        """Starts a step of the first prompt's next chunk, and of others of that length; returns the number of steps."""
-        requests = [request for request in self.active if request.in_prefill]
+    def prefill(self) -> list[StepInFlight]:
+        """Starts a step of the first prompt's next chunk, and of others of that length."""
+        requests = [request for request in self.running if request.in_prefill]
         if not requests:
-            return 0
-        for request in requests:
-            self.skip_shared(request)
-        left = [request.length - request.computed for request in requests]
-        scored = [request.sampling.prompt_logprobs and not request.tokens for request in requests]
-        kinds = list(zip(map(self.device.chunk_length, left), scored, strict=True))
-        length, whole = kinds[0]
-        most = self.device.chunks[length]
-        places = [place for place, kind in enumerate(kinds) if kind == kinds[0]][:most]
-        batch = [(requests[place], min(left[place], length), []) for place in places]
-        self.start(most if whole or len(batch) > 1 else 1, length, batch, whole)
-        return 1
-
-    def skip_shared(self, request: Request) -> None:
-        """Skips tokens that others have prefilled since the request was admitted."""
-        self.share_pages(request)
-        skipped = len(request.digests) * self.settings.page_size - request.computed
-        if skipped > 0:
+            return []
+        for request in requests:  # skips tokens that others have prefilled since it was admitted
+            self.share_pages(request)
+            skipped = max(len(request.digests) * self.settings.page_size - request.computed, 0)
             request.computed += skipped
             request.cached += 0 if request.tokens else skipped
             self.prefix_hits += skipped
+        scored = [request.sampling.prompt_logprobs and not request.tokens for request in requests]
+        lengths = [self.device.chunk_length(request.length - request.computed) for request in requests]
+        kinds = list(zip(lengths, scored, strict=True))
+        length, whole = kinds[0]
+        most = self.device.chunks[length]
+        batch = [request for request, kind in zip(requests, kinds, strict=True) if kind == kinds[0]][:most]
+        return [self.start(most if whole or len(batch) > 1 else 1, length, batch, whole)]
 
-    def start(self, rows: int, length: int, batch: list[tuple[Request, int, list[int]]], whole: bool) -> None:
-        """Starts a step of requests, each with its number of tokens and its draft tokens."""
-        batch = sorted(batch, key=lambda scheduled: len(scheduled[0].pages))  # in length buckets
-        step = self.device.nothing(rows, len(batch[-1][0].pages), length - 1 if batch[0][2] else 0)
-        for row, (request, count, drafts) in enumerate(batch):
-            step.slots[row], step.starts[row], step.counts[row] = request.slot, request.computed, count + len(drafts)
-            step.draft_tokens[row, : len(drafts)] = drafts
-            with point("Engine.block_tables", step, row, request, count, drafts):
+    def start(self, rows: int, length: int, requests: list[Request], whole: bool) -> StepInFlight:
+        """Starts a step of requests for up to `length` tokens of each."""
+        requests = sorted(requests, key=lambda request: len(request.pages))  # in length buckets
+        step = self.device.nothing(rows, len(requests[-1].pages))
+        point("Engine.step", requests, step, length)
+        for row, request in enumerate(requests):
+            count = min(request.length - request.computed, length)
+            step.slots[row], step.starts[row], step.counts[row] = request.slot, request.computed, count
+            point("Engine.row", step, row, request)
+            with point("Engine.block_tables", step, row, request):
                 step.block_tables[row, : len(request.pages)] = request.pages
             step.top[...] |= request.sampling.logprobs > 0
             own = {"prompt": len(request.prompt), "biases": len(request.biases)}
@@ -301,8 +280,7 @@ class Engine:
             if request.computed == request.length:
                 step.samples[row], request.in_prefill = True, False
                 request.length += 1
-        requests, scored = [request for request, *_ in batch], whole and not batch[0][2]
-        self.in_flight.append((self.device.run(step, length, whole), requests, step, scored))
+        return self.device.run(step, length, whole), requests, step, whole
 
     def register_pages(self, request: Request) -> None:
         """Lets other requests share its full pages, even if a step in flight is still to write them."""
@@ -314,24 +292,23 @@ class Engine:
             point("Engine.register", request, digest)
             request.digests.append(digest)
 
-    def collect(self, steps: int) -> None:
-        """Waits for the oldest steps in flight, and adds their output to their requests."""
-        for _ in range(steps):
-            output, requests, step, scored = self.in_flight.popleft()
+    def collect(self) -> None:
+        """Waits for the steps in flight, and adds their output to their requests."""
+        in_flight, self.in_flight = self.in_flight, []
+        for output, requests, step, whole in in_flight:
             scores, tokens, *top = (x.tolist() for x in jax.device_get(output))
             for row, request in enumerate(requests):
                 if request.finish:
                     continue  # since the step was started
                 tops = [dict(zip(*pair, strict=True)) for pair in zip(*(x[row] for x in top), strict=True)]
                 tops = [dict(list(x.items())[: request.sampling.logprobs]) for x in tops]
-                draft_tokens, first = step.draft_tokens[row, : step.counts[row] - 1].tolist(), 0
-                if scored:
-                    first = int(step.counts[row] - step.samples[row])  # index of the sampled token
-                    request.prompt_logprobs += scores[row][:first]
-                    request.prompt_top_logprobs += tops[:first]
+                # of a prompt that is scored, what comes before the sampled token
+                first = int(step.counts[row] - step.samples[row]) if whole else 0
+                end = first + 1
+                point("Engine.verified", step, row, tokens, first, end)
+                request.prompt_logprobs += scores[row][:first]
+                request.prompt_top_logprobs += tops[:first]
                 if step.samples[row]:
-                    accepted = [draft == token for draft, token in zip(draft_tokens, tokens[row], strict=False)]
-                    end = first + [*accepted, False].index(False) + 1
                     point("Engine.sampled", request, row, scores, tokens, end)
                     why = request.add(tokens[row][first:end], scores[row][first:end], tops[first:end], self.ends)
                     self.register_pages(request)

@@ -6,7 +6,7 @@ Source: Ding et al. 2024, arXiv 2402.13753, section 3.3 (short factors); as `gen
 import numpy as np
 from jax import Array
 
-from generator.language import proceed, provide, requires, splice
+from generator.language import provide, requires, splice
 
 requires("longrope")
 
@@ -36,13 +36,12 @@ def _(self, request, sequence):
 @splice("Engine.decode")
 def _(self, request):
     if request.length > self.config.rope_original_context and not self.device.uses_long[request.slot]:
-        self.collect(len(self.in_flight))  # it may have ended
-        if request in self.active:
+        self.collect()  # it may have ended
+        if request in self.running:
             self.preempt(request)
 
 
-@splice("Engine.draft", after="draft_mtp")
-def _(self, request, drafts):
-    proceed()
+@splice("Engine.draft", after="draft_ngram draft_mtp", optional=True)
+def _(self, request):
     if not self.device.uses_long[request.slot]:
-        drafts = drafts[: self.config.rope_original_context - request.length]
+        request.drafts = request.drafts[: self.config.rope_original_context - request.length]

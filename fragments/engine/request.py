@@ -2,7 +2,7 @@
 
 import dataclasses
 
-from generator.language import setting
+from generator.language import point, setting
 from generator.language.roles import SamplingParams, page_digest
 
 
@@ -15,9 +15,8 @@ class EngineSettings:
     max_length: int = 0  # tokens of the longest sequence with its prompt; 0: the context length of the model
     page_size: int = setting("page_size")  # tokens in a page; sequences share whole pages of a common prefix
     kv_cache_tokens: int = 0  # tokens that the KV cache holds; 0: as many as max_sequences sequences have, or as fit
-    int8_kv_cache: bool = False  # KV cache in int8: half the memory and bandwidth of bfloat16
     chunk: int = 256  # prompt tokens of a prefill step at most; decode steps run in between
-    draft_tokens: int = 0  # tokens of each sequence that speculative decoding drafts and a step verifies
+    point("EngineSettings.fields")
 
 
 class QueueFull(Exception):
@@ -45,8 +44,7 @@ class Request:
     length: int = 0  # of the sequence, once the steps in flight are done
     computed: int = 0  # tokens whose keys are in the KV cache by then
     in_prefill: bool = False  # whether tokens remain to be prefilled
-    ngrams: dict[tuple[int, ...], int] = dataclasses.field(default_factory=dict)  # n-gram -> where its last one ends
-    indexed: int = 1  # tokens of the sequence that are in `ngrams`
+    point("Request.fields")
 
     @property
     def sequence(self) -> list[int]:

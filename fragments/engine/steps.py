@@ -18,10 +18,10 @@ class StepInput(NamedTuple):
     starts: Array  # [B]: position of the first token of each
     counts: Array  # [B]: number of tokens of each
     samples: Array  # [B]: whether to sample the next token
-    draft_tokens: Array  # [B, T - 1], or [B, 0]: drafts of the tokens after the first, to verify
     block_tables: Array  # as in `Pages`
     top: Array  # []: whether any sequence asks for the likeliest tokens
     sampling: SamplingMetadata
+    point("StepInput.fields")
 
 
 class StepOutput(NamedTuple):
@@ -34,13 +34,8 @@ class StepOutput(NamedTuple):
 
 
 @jax.jit
-def write_sequence(sequences: Array, slot: Array, sequence: Array) -> Array:
-    return sequences.at[slot].set(sequence)
-
-
-@jax.jit
-def write_biases(biases: Biases, slot: Array, own: Biases) -> Biases:
-    return jax.tree.map(lambda x, row: x.at[slot].set(row), biases, own)
+def write_row(rows: Array | Biases, slot: Array, row: Array | Biases) -> Array | Biases:
+    return jax.tree.map(lambda x, new: x.at[slot].set(new), rows, row)
 
 
 def likeliest(logprobs: Array) -> tuple[Array, Array]:
@@ -97,8 +92,6 @@ def run(
 ) -> tuple[StepOutput, Cache, Array]:
     """Runs up to `length` (T) tokens of each sequence through the model, and samples the next token.
 
-    Where there are draft tokens, one is sampled after each: the host accepts them up to the first that differs.
-
     Args:
         key, value: the pool of pages.
         sequences: [slots, S], all tokens so far.
@@ -106,9 +99,7 @@ def run(
         whole: whether to score what follows every token, rather than the last one alone.
     """
     point("run.model", model)
-    (B, G), scratch = step.draft_tokens.shape, sequences.shape[1] - 1  # scratch: a column that is never read
-    drafted = jnp.where(step.samples[:, None], step.starts[:, None] + jnp.arange(G) + 1, scratch)
-    sequences = sequences.at[step.slots[:, None], drafted].set(step.draft_tokens)
+    point("run.sequences", sequences, step)
     positions = positions_of(step, length)
     tokens = jnp.where(positions < 0, 0, sequences[step.slots[:, None], positions])
     x, cache = hidden(model, tokens, positions, Pages(key, value, step.block_tables), layers)  # [B, T, D]
@@ -119,12 +110,15 @@ def run(
             x = jnp.take_along_axis(x, last[:, :, None], axis=1)  # [B, 1, D]
             positions = lengths[:, None] - 1  # [B, 1]
         logits = model.embedding.logits(x, model.embedding.kernel())  # [B, C, V]
-        C = logits.shape[1]
+        B, C = logits.shape[:2]
         each = jax.tree.map(lambda x: jnp.repeat(x, C), (step.slots, step.sampling))
         tokens, own_biases = jax.tree.map(lambda x: x[each[0]], (sequences, biases))
         sampled = sample(logits.reshape(B * C, -1), tokens, positions.ravel() + 1, each[1], own_biases).reshape(B, C)
-        is_sampled = step.samples[:, None] & ((positions >= 0) if G else (positions + 1 == lengths[:, None]))  # [B, C]
-        sequences = sequences.at[step.slots[:, None], jnp.where(is_sampled, positions + 1, scratch)].set(sampled)
+        is_last = positions + 1 == lengths[:, None]  # [B, C]
+        point("run.is_last", step, positions, is_last)
+        # where none is sampled, to the last column, which is never read
+        written = jnp.where(step.samples[:, None] & is_last, positions + 1, sequences.shape[1] - 1)
+        sequences = sequences.at[step.slots[:, None], written].set(sampled)
         following = sequences[step.slots[:, None], positions + 1]  # [B, C]
         logprobs = jax.nn.log_softmax(logits)
         scores = jnp.take_along_axis(logprobs, following[:, :, None], axis=2)[:, :, 0]

@@ -3,17 +3,16 @@
 Source: Kwon et al. 2023, arXiv 2309.06180, section 4 (pages that are freed and shared).
 """
 
-import contextlib
-
 import jax
 import numpy as np
 
-from generator.language import proceed, provide, requires, splice
+from generator.language import point, proceed, provide, requires, splice
 from generator.language.roles import (
     Config,
     EngineSettings,
     InputError,
     WindowPages,
+    computing,
     empty_pages,
     pool_is_whole,
     window_layers,
@@ -27,7 +26,9 @@ requires("sliding_window or chunked_attention")
 def window_room(config: Config, settings: EngineSettings) -> int:
     """Returns the pages of each layer with a window: twice what running sequences use, as free ones cache prefixes."""
     longest, size = settings.max_length or config.context_length, settings.page_size
-    span = window_size(config) + max(settings.chunk, 1 + settings.draft_tokens)  # what a step writes and sees
+    written = settings.chunk  # by a step, at most
+    point("window_room.written", settings, written)
+    span = window_size(config) + written
     return 1 + settings.max_sequences * min(2 * (-(-span // size) + 1), -(-longest // size))
 
 
@@ -43,8 +44,8 @@ def window_pages(config, settings) -> np.ndarray:
 
 @splice("pages_that_fit.fitting")
 def _(left, some, config, settings, mesh, fitting, window_pages):
-    with jax.set_mesh(mesh) if mesh else contextlib.nullcontext():
-        fixed = jax.jit(lambda: empty_pages(config, 0, settings.page_size, settings.int8_kv_cache)).lower().compile()
+    with computing(mesh):
+        fixed = jax.jit(lambda: empty_pages(config, 0, settings.page_size)).lower().compile()
     in_windows, in_all = (program.memory_analysis().output_size_in_bytes for program in (fixed, some))
     if in_windows > left:
         needed = f"layers with windows need {in_windows / 2**30:.1f} GiB of a device for so many sequences"
@@ -77,16 +78,16 @@ def _(self, request):
 
 
 @splice("Engine.block_tables")
-def _(self, step, row, request, count, drafts):
+def _(self, step, row, request):
     step.block_tables[row, 0, : len(request.pages)] = request.pages
-    end = request.computed + count + len(drafts)
+    end = request.computed + int(step.counts[row])
     for place, page in self.window.move(request, request.computed, end).items():
         step.block_tables[row, 1, place] = page
 
 
 @splice("test_engine.whole", optional=True)
 def _(engine):
-    assert set(engine.window.held) <= set(engine.active)
+    assert set(engine.window.held) <= set(engine.running)
     pool_is_whole(engine.window.pool, [[*pages.values()] for pages in engine.window.held.values()])
 
 

@@ -14,6 +14,7 @@ from generator.language.roles import (
     Engine,
     EngineSettings,
     InputError,
+    ModelSettings,
     Request,
     SamplingParams,
     as_text,
@@ -26,21 +27,16 @@ from generator.language.roles import (
 )
 
 
-@dataclasses.dataclass(frozen=True)
-class GenerateSettings:
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class GenerateSettings(ModelSettings):
     """Prints a prompt and its continuation by a run's newest checkpoint, or by the model of a Hugging Face directory.
 
     Settings of sampling that are not given come from the model's generation_config.json.
     """
 
     sampling: tyro.conf.OmitArgPrefixes[SamplingParams]
-    checkpoint_dir: str = ""  # of the training run
-    hf: str = ""  # the Hugging Face directory
-    tokenizer: str = ""  # path of a tokenizer.json, or bytes; "": the model's own
     prompt: str | None = None
     prompts: str | None = None  # a file with a prompt on each line; prints a line of JSON for each
-    mesh_tensor: int = 1  # tensor parallelism: devices that split heads and feed-forwards
-    int8: bool = False  # int8 weights
 
 
 def stream_tokens(engine: Engine, request: Request) -> Iterator[int]:
@@ -55,14 +51,13 @@ def stream_tokens(engine: Engine, request: Request) -> Iterator[int]:
 @ending_with_messages()
 def main() -> None:
     parse = functools.partial(tyro.cli, GenerateSettings, prog=f"python -m {__package__}.generate")
-    settings = parse(default=GenerateSettings(SamplingParams()))
+    settings = parse(default=GenerateSettings(sampling=SamplingParams()))
     prompt, prompts = settings.prompt, settings.prompts
     if (prompt is None) == (prompts is None):
         raise InputError("give either --prompt TEXT or --prompts FILE")
-    source = settings.checkpoint_dir, settings.hf
-    config, model, mesh = load_to_serve(*source, None, settings.mesh_tensor, settings.int8)
+    config, model, mesh = load_to_serve(settings)
     defaults = default_sampling(load_generation(config.tokenizer), sampled=False)
-    sampling = parse(default=GenerateSettings(SamplingParams(**defaults))).sampling
+    sampling = parse(default=GenerateSettings(sampling=SamplingParams(**defaults))).sampling
     tokenizer = tokenizer_to_serve(settings.tokenizer, config.tokenizer)
     ends = load_ends(tokenizer, config.tokenizer)
 

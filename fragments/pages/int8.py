@@ -9,6 +9,8 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
+from generator.language import provide, splice
+
 
 @jax.tree_util.register_dataclass
 @dataclasses.dataclass(frozen=True)
@@ -35,3 +37,30 @@ def heads_in_int8(heads: Array) -> Int8Heads:
     heads = heads.astype(jnp.float32)
     scale = jnp.maximum(jnp.abs(heads).max(axis=-1), 1e-30) / 127
     return Int8Heads(jnp.rint(heads / scale[..., None]).astype(jnp.int8), scale)
+
+
+@splice("EngineSettings.fields")
+def _():
+    int8_kv_cache: bool = False  # KV cache in int8: half the memory and bandwidth of bfloat16
+
+
+@provide("pages_that_fit")
+def int8_kv_cache(settings) -> bool:
+    return settings.int8_kv_cache
+
+
+@provide("Device.__init__")
+def int8_kv_cache(settings) -> bool:
+    return settings.int8_kv_cache
+
+
+@splice("empty_pages.format")
+def _(arrays, int8_kv_cache):
+    if int8_kv_cache:
+        arrays = tuple(Int8Heads(x.astype(jnp.int8), x[..., 0].astype(jnp.float32)) for x in arrays)
+
+
+@splice("Attention.in_pages", after="attend_token")
+def _(cache, pages):
+    if isinstance(pages.key, Int8Heads):
+        cache = cache._replace(key=heads_in_int8(cache.key), value=heads_in_int8(cache.value))

@@ -3,7 +3,7 @@
 Source: Kwon et al. 2023, arXiv 2309.06180 (paged attention); Dao et al. 2022, arXiv 2205.14135 (online softmax).
 """
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -11,7 +11,7 @@ import numpy as np
 from jax import Array
 
 from generator.language import emit, layers, point, proceed, provide, setting, splice
-from generator.language.roles import Config, Int8Heads, heads_in_int8, shard
+from generator.language.roles import Config, shard
 
 UNSEEN = 2**30  # a position after that of any query
 
@@ -20,15 +20,15 @@ class Cache(NamedTuple):
     """The KV cache of one layer: where its pages begin, and the new keys and values of a step."""
 
     first: Array  # [] int32, the layer's first page in the pool; [L] for a stack of layers
-    key: Array | Int8Heads | None = None  # [B, T, K, H], of this step's tokens, in the pool's format
-    value: Array | Int8Heads | None = None
+    key: Array | None = None  # [B, T, K, H], of this step's tokens, in the pool's format
+    value: Array | None = None
 
 
 class Pages(NamedTuple):
     """The pool of pages, and the block tables of the sequences in a step."""
 
-    key: Array | Int8Heads  # [P, K, S, H]: P pages of S positions, layer after layer
-    value: Array | Int8Heads
+    key: Array  # [P, K, S, H]: P pages of S positions, layer after layer
+    value: Array
     block_tables: Array  # [B, M] int32: the pages of each sequence, counted from its layer's first; 0 is never read
 
     def write(self, cache: "Cache", positions: Array) -> "Pages":
@@ -41,13 +41,8 @@ class Pages(NamedTuple):
             page = new.first[:, None, None] + page  # [L, B, T]
             with point("Pages.write", page, slot):
                 at = page, slice(None), slot
-            key, value = put(key, at, new.key), put(value, at, new.value)
+            key, value = jax.tree.map(lambda pool, x: pool.at[at].set(x), (key, value), (new.key, new.value))
         return self._replace(key=key, value=value)
-
-
-def put(pool: Array | Int8Heads, at: tuple[Any, ...], x: Array | Int8Heads) -> Array | Int8Heads:
-    """Writes x to the pool at an index."""
-    return jax.tree.map(lambda pool, x: pool.at[at].set(x), pool, x)
 
 
 def layers_in_pool(config: Config, pages: int) -> Cache:
@@ -59,7 +54,7 @@ def layers_in_pool(config: Config, pages: int) -> Cache:
     return jax.tree.unflatten(structure, caches)
 
 
-def empty_pages(config: Config, pages: int, size: int, int8: bool) -> tuple[Array | Int8Heads, ...]:
+def empty_pages(config: Config, pages: int, size: int) -> tuple[Array, ...]:
     """Returns a zeroed pool of keys and of values: `pages` pages of `size` positions for each layer."""
     with point("empty_pages.count", config, pages):
         count = config.layers * pages
@@ -68,15 +63,8 @@ def empty_pages(config: Config, pages: int, size: int, int8: bool) -> tuple[Arra
     with point("empty_pages.arrays", shape, config):
         zeros = shard(jnp.zeros(shape, config.dtype), None, "kv_heads", None, None)
         arrays = zeros, zeros
-    if int8:
-        arrays = tuple(Int8Heads(x.astype(jnp.int8), x[..., 0].astype(jnp.float32)) for x in arrays)
+    point("empty_pages.format", arrays)
     return arrays
-
-
-def as_in_pages(x: Array, pool: Array | Int8Heads) -> Array | Int8Heads:
-    """Converts keys or values [B, T, K, H] to the pool's format."""
-    point("as_in_pages.heads", x, pool)
-    return heads_in_int8(x) if isinstance(pool, Int8Heads) else x
 
 
 def pages_per_block(size: int) -> int:
@@ -158,7 +146,8 @@ def _(q, k, v, context, positions, pages, cache):
     if pages is None:
         proceed()
     else:
-        cache = cache._replace(key=as_in_pages(k, pages.key), value=as_in_pages(v, pages.value))
+        cache = cache._replace(key=k, value=v)
+        point("Attention.in_pages", cache, pages)
         with point("Attention.cached", q, cache, pages, positions):
             context = attend_cached(q, cache, pages, positions)
     emit(cache)

@@ -134,9 +134,10 @@ def _(config, count, size, shape):
     shape = count, config.kv_heads, size, lanes
 
 
-@splice("as_in_pages.heads")
-def _(x, pool):
-    x = jnp.pad(x, ((0, 0), (0, 0), (0, 0), (0, pool.shape[-1] - x.shape[-1])))
+@splice("Attention.in_pages")
+def _(cache, pages):
+    lanes = (0, 0), (0, 0), (0, 0), (0, pages.key.shape[-1] - cache.key.shape[-1])
+    cache = cache._replace(key=jnp.pad(cache.key, lanes), value=jnp.pad(cache.value, lanes))
 
 
 @splice("Attention.cached")

@@ -12,7 +12,7 @@ import socket
 import sys
 import time
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import tyro
 import uvicorn
@@ -38,6 +38,7 @@ from generator.language.roles import (
     FileTokenizer,
     HTTPProtocol,
     InputError,
+    ModelSettings,
     Refusal,
     SamplingParams,
     ServeMetrics,
@@ -45,7 +46,6 @@ from generator.language.roles import (
     default_sampling,
     ending_with_messages,
     gate,
-    is_address,
     load_chat_template,
     load_ends,
     load_generation,
@@ -60,17 +60,11 @@ from generator.language.roles import (
 ANSWERED = {"/v1/completions": Completion, "/v1/chat/completions": Chat}
 
 
-@dataclasses.dataclass(frozen=True)
-class ServeSettings:
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class ServeSettings(ModelSettings):
     """Serves the model of a training run or of a Hugging Face directory with OpenAI's HTTP API."""
 
     engine: tyro.conf.OmitArgPrefixes[EngineSettings]
-    checkpoint_dir: str = ""  # of the training run
-    hf: str = ""  # the Hugging Face directory
-    tokenizer: str = ""  # path of a tokenizer.json, or bytes; "": the model's own
-    dtype: Literal["float32", "bfloat16"] | None = None  # of the computation; default: that of training
-    int8: bool = False  # int8 weights
-    mesh_tensor: int = 1  # tensor parallelism: devices that split heads and feed-forwards
     host: str = "127.0.0.1"  # 0.0.0.0: open to other machines
     port: int = 8000  # 0: a free one
     model: str = __package__ or ""  # its name for clients
@@ -91,8 +85,7 @@ class ServeSettings:
         keys = keys or (() if given is None else tuple(given.split(",")))
         if not all(key.strip() for key in keys):
             raise InputError("--api-key or SERVE_API_KEY is empty: give a key, or leave it out")
-        is_own = self.host == "localhost" or (is_address(self.host) and self.host in ("::1", "127.0.0.1"))
-        if not (keys or is_own or self.without_key):
+        if not (keys or self.host in ("localhost", "127.0.0.1", "::1") or self.without_key):
             raise InputError(f"--host {self.host} lets other machines in: set SERVE_API_KEY, or give --without-key")
         return keys
 
@@ -277,8 +270,7 @@ def main() -> None:
         raise InputError(f"--host {settings.host} --port {settings.port}: {error}: give others") from None
     _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))  # one for each connection
-    source = settings.checkpoint_dir, settings.hf
-    config, model, mesh = load_to_serve(*source, settings.dtype, settings.mesh_tensor, settings.int8)
+    config, model, mesh = load_to_serve(settings)
     tokenizer = tokenizer_to_serve(settings.tokenizer, config.tokenizer)
     engine = Engine(config, model, load_ends(tokenizer, config.tokenizer), settings.engine, mesh)
 

@@ -69,13 +69,13 @@ def test_one_pass_is_that_of_training(model):
 @pytest.mark.parametrize("sizes", [{}, {"page_size": 1, "chunk": 7}, {"page_size": 16, "chunk": 64, "draft_tokens": 3}])
 def test_the_engine_drafts_what_one_pass_over_the_sequence_predicts(model, sizes):
     subject, made = engine(model, **{"draft_tokens": 1} | sizes), []
-    draft = subject.draft
+    start = subject.start
 
-    def draft_and_keep(request):
-        made.append((request.sequence, subject.mtp_drafts[request]))
-        return draft(request)
+    def start_and_keep(rows, length, requests, whole):
+        made.extend((request.sequence, subject.mtp_drafts[request]) for request in requests if not request.in_prefill)
+        return start(rows, length, requests, whole)
 
-    subject.draft = draft_and_keep
+    subject.start = start_and_keep
     prompts = [[first, *prompt] for first, prompt in enumerate(prompts_of(1, 4))]  # no shared prefix
     subject.generate(prompts, SamplingParams(max_tokens=15, temperature=1.0))
     full = jax.jit(logits_mtp)

@@ -6,55 +6,40 @@ from types import SimpleNamespace
 import jax
 import numpy as np
 import pytest
-from flax import nnx
 
 from generator.language import requires
 from generator.language.roles import (
-    PRESETS,
-    SMALL,
-    Decoder,
+    WIDE,
     Engine,
     EngineSettings,
     InputError,
     SamplingParams,
+    check_scores,
+    drafting,
+    scoring,
+    wide_model,
     window_size,
 )
 
 requires("sliding_window or chunked_attention")
 
-CONFIG = dataclasses.replace(SMALL, width=PRESETS["tiny"].width, init_std=0.1)
-
-
-SEEN = window_size(CONFIG)
+SEEN = window_size(WIDE)
 
 
 LONGEST = 2 * SEEN + 64
 
 
-PROMPTS = np.random.default_rng(0).integers(0, CONFIG.vocab_size, (2, 2 * SEEN - 7)).tolist()
+PROMPTS = np.random.default_rng(0).integers(0, WIDE.vocab_size, (2, 2 * SEEN - 7)).tolist()
 
 
 @pytest.fixture(scope="module")
 def model():
-    return jax.jit(lambda: Decoder(CONFIG, nnx.Rngs(0)))()
+    return wide_model()
 
 
 def engine(model, **settings):
-    sizes = {"max_sequences": 1, "max_length": LONGEST, "page_size": 4, "chunk": 16, "draft_tokens": 2}
-    return Engine(CONFIG, model, set(), EngineSettings(**sizes | {"kv_cache_tokens": 6 * SEEN + 400} | settings))
-
-
-@jax.jit
-def forward(model, tokens):
-    return jax.nn.log_softmax(model(tokens))
-
-
-def check_against_training(model, request):
-    """Compares its log-probabilities with those of one pass over the whole sequence."""
-    padded = np.zeros((1, LONGEST), np.int32)
-    padded[0, : len(request.sequence)] = request.sequence
-    places = np.arange(len(request.prompt) - 1, len(request.sequence) - 1)
-    np.testing.assert_allclose(request.logprobs, forward(model, padded)[0, places, request.tokens], atol=1e-4)
+    sizes = {"max_sequences": 1, "max_length": LONGEST, "page_size": 4, "chunk": 16} | drafting(2)
+    return Engine(WIDE, model, set(), EngineSettings(**sizes | {"kv_cache_tokens": 6 * SEEN + 400} | settings))
 
 
 def test_a_sequence_holds_the_pages_that_its_next_token_sees(model):
@@ -68,11 +53,11 @@ def test_a_sequence_holds_the_pages_that_its_next_token_sees(model):
         )
     assert SEEN // 4 <= most <= (SEEN + 16) // 4 + 1 < len(PROMPTS[0]) // 4
     assert not subject.window.held
-    check_against_training(model, request)
+    check_scores(scoring(model, LONGEST), request)
 
 
 def test_longer_sequences_need_pages_of_some_layers_only(model):
-    config = dataclasses.replace(CONFIG, context_length=16 * SEEN)
+    config = dataclasses.replace(WIDE, context_length=16 * SEEN)
 
     def pages(length):
         """Returns the pages of all layers for a sequence of that length."""
@@ -80,7 +65,7 @@ def test_longer_sequences_need_pages_of_some_layers_only(model):
         return Engine(config, model, set(), settings).device.key.shape[0]
 
     grown, longer = pages(16 * SEEN) - pages(8 * SEEN), 2 * SEEN
-    assert grown < CONFIG.layers * longer and grown % longer == 0
+    assert grown < WIDE.layers * longer and grown % longer == 0
 
 
 def test_pages_that_a_device_has_no_room_for_are_an_error(model, monkeypatch):
@@ -99,4 +84,4 @@ def test_evicted_pages_are_computed_again(model):
     assert later.cached < again.cached  # pages of layers with windows were evicted
     assert first.tokens == again.tokens == later.tokens
     for request in again, other, later:
-        check_against_training(model, request)
+        check_scores(scoring(model, LONGEST), request)

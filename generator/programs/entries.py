@@ -124,7 +124,9 @@ def _engine_step(
 
     arrays = {"key": empty.key, "value": empty.value, "sequences": empty.sequences}
     with unnoted():
-        step = empty.nothing(ROWS, empty.widths[-1], draft_tokens)
+        step = empty.nothing(ROWS, empty.widths[-1])
+        if draft_tokens:
+            step = step._replace(draft_tokens=np.zeros((ROWS, draft_tokens), np.int32))
     shaped = jax.tree.map(lambda x: jax.ShapeDtypeStruct(np.shape(x), x.dtype), (arrays, step))
     return function, {"model": model, "arrays": shaped[0], "step": shaped[1]}
 

@@ -99,6 +99,16 @@ def adapt(splice: Splice, point: Point, scope: Scope, threaded: frozenset[str], 
     return unblocked(replace_names(body, replaced, renamed))
 
 
+def as_fields(splice: Splice, point: Point, host: cst.ClassDef) -> Traced:
+    """The fields that a splice adds to a class: under their own names, by which others know them."""
+    if splice.reads:
+        raise _error(splice, f"reads {splice.reads[0]} among the fields of a class, at {point.where}", "Drop it.")
+    bound = scopes_of(as_block(splice.body).module).module.bound
+    if twice := sorted(bound & scopes_of(point.source.module).inner[host].bound):
+        raise _error(splice, f"defines {twice[0]}, which the class at {point.where} has", "Give it another name.")
+    return splice.body
+
+
 def replace_names(body: Source, replaced: dict[str, str], looped: Mapping[str, str] | None = None) -> Traced:
     """Statements with other names, or expressions, for what they read from outside or bind at their top.
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import libcst as cst
 
@@ -26,6 +26,7 @@ class Point:
         in_class: whether it stands in a class.
         function: id of the enclosing function, as in the call graph.
         hosts: the enclosing functions, the outermost one first.
+        fields_of: the class among whose fields it stands, where no function is around it.
         key: of the definition that holds it.
     """
 
@@ -39,6 +40,7 @@ class Point:
     key: str
     statement: cst.BaseStatement
     source: Source
+    fields_of: cst.ClassDef | None = None
 
     @property
     def where(self) -> str:
@@ -75,7 +77,13 @@ def find_points(key: str, text: Traced) -> dict[str, Point]:
 
 
 def _points_below(
-    node: cst.CSTNode, prefix: str, hosts: tuple[cst.FunctionDef, ...], method: bool, key: str, source: Source
+    node: cst.CSTNode,
+    prefix: str,
+    hosts: tuple[cst.FunctionDef, ...],
+    method: bool,
+    key: str,
+    source: Source,
+    owner: cst.CSTNode | None = None,
 ) -> Iterable[Point]:
     for child in syntax.children(node):
         if isinstance(child, (cst.FunctionDef, cst.ClassDef)):
@@ -85,14 +93,16 @@ def _points_below(
                 remedy = "Move the class out of the function, and its points into its methods."
                 raise LoomError("a class in a function can have no points", source.where(child), remedy)
             inner = (*hosts, child) if isinstance(child, cst.FunctionDef) else hosts
-            yield from _points_below(child, name, inner, method or isinstance(child, cst.ClassDef), key, source)
+            yield from _points_below(child, name, inner, method or isinstance(child, cst.ClassDef), key, source, child)
             continue
         if isinstance(child, cst.BaseExpression):
             continue  # no statements below
         call = _point_call(child, source)
+        if call is not None and not hosts and isinstance(owner, cst.ClassDef) and isinstance(child, cst.BaseStatement):
+            yield _read_fields_point(call, child, prefix, owner, key, source)
         if call is not None and hosts and isinstance(child, cst.BaseStatement):
             yield _read_point(call, child, prefix, hosts, method, key, source)
-        yield from _points_below(child, prefix, hosts, method, key, source)
+        yield from _points_below(child, prefix, hosts, method, key, source, owner)
 
 
 def _point_call(statement: cst.CSTNode, source: Source) -> cst.Call | None:
@@ -105,6 +115,16 @@ def _point_call(statement: cst.CSTNode, source: Source) -> cst.Call | None:
         return calls[0] if calls else None
     call = syntax.expression(statement)
     return cst.ensure_type(call, cst.Call) if syntax.called(call) == "point" else None
+
+
+def _read_fields_point(
+    call: cst.Call, statement: cst.BaseStatement, name: str, owner: cst.ClassDef, key: str, source: Source
+) -> Point:
+    point = _read_point(call, statement, name, (), False, key, source)
+    if point.shown or point.named or point.is_block:
+        remedy = 'Write point("Host.fields") alone.'
+        raise LoomError("a point among the fields of a class shows nothing", point.where, remedy)
+    return replace(point, in_class=True, fields_of=owner)
 
 
 def _read_point(
@@ -133,5 +153,5 @@ def _read_point(
     if isinstance(statement, cst.With):  # what its statements bind is there to rebind
         shown += sorted(bound_names(statement.body))
     name = ast.literal_eval(source.code(call.args[0].value))
-    first = hosts[0].params.params[0].name.value if hosts[0].params.params else ""
+    first = hosts[0].params.params[0].name.value if hosts and hosts[0].params.params else ""
     return Point(name, tuple(shown), named, function, method and first == "self", method, hosts, key, statement, source)

@@ -39,7 +39,7 @@ def shared_in(points: Iterable[Point], by_point: dict[str, list[Splice]]) -> Sha
     shared: Shared = {}
     placed = [(point, splice) for point in points for splice in by_point.get(point.name, ())]
     asked = [(p, s, name) for p, s in placed for name in s.reads if name not in {*p.shown, *p.named, "self"}]
-    for point, splice in placed if asked else ():
+    for point, splice in [it for it in placed if asked and it[0].hosts]:
         bound = scopes_of(as_block(splice.body).module).module.bound - set(splice.reads)
         for name in sorted(bound):
             readers = [other for p, other, read in asked if read == name and p.hosts[: len(point.hosts)] == point.hosts]

@@ -27,7 +27,7 @@ from generator.code.scopes import scopes_of
 from generator.code.traced import Edit, Traced
 from generator.errors import LoomError, nearest
 from generator.language.parts import Definition, Splice
-from generator.weave.adapt import Need, Scope, adapt
+from generator.weave.adapt import Need, Scope, adapt, as_fields
 from generator.weave.order import in_order
 from generator.weave.points import Point, find_points
 from generator.weave.shared import check_bound_first, shared_in
@@ -108,11 +108,14 @@ def _spliced(
     outer = [p for p in points.values() if not any(p.inside(other) for other in points.values())]
     scopes: dict[cst.FunctionDef, Scope] = {}
     for point in outer:
+        chosen = [splice for splice in splices if splice.point == point.name]
+        if point.fields_of:
+            edits.append(_edit(point, [(splice, as_fields(splice, point, point.fields_of)) for splice in chosen]))
+            continue
         host = point.hosts[0]
         if host not in scopes:
-            there = {other.name for other in outer if other.hosts[0] is host}
+            there = {other.name for other in outer if other.hosts and other.hosts[0] is host}
             scopes[host] = Scope.of(host, [splice for splice in splices if splice.point in there], dict(shared))
-        chosen = [splice for splice in splices if splice.point == point.name]
         _check_one_replaces(chosen, point)
         chosen = in_order(chosen, point.where)
         adapted = [(splice, adapt(splice, point, scopes[host], threaded, needs)) for splice in chosen]
@@ -146,7 +149,7 @@ def _is_nothing(body: Traced) -> bool:
 
 def _returned(point: Point, start: int, end: int) -> Edit | None:
     """`x = f(y)`, a point without splices, `return x`: written for the point's sake, and plainly `return f(y)`."""
-    block = syntax.body(point.hosts[-1])
+    block = syntax.body(point.hosts[-1]) if point.hosts else ()
     index = next((i for i, statement in enumerate(block) if statement is point.statement), 0)
     if not 0 < index < len(block) - 1:
         return None

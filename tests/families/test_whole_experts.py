@@ -85,7 +85,7 @@ def compare_served(package) -> None:
             device.sequences,
             device.biases,
             device.layers,
-            device.nothing(rows, 4, 0),
+            device.nothing(rows, 4),
             1,
             False,
         )

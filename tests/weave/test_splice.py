@@ -48,6 +48,31 @@ class TestAPoint:
     def test_no_splice(self):
         assert "q = x\n        # the heads, before they meet\n        return q" in woven(host=HOST)
 
+    FIELDS = """
+        import dataclasses
+
+        from generator.language import point
+
+        @dataclasses.dataclass
+        class Sizes:
+            rows: int = 1
+            point("Sizes.fields")
+
+            def area(self, depth):
+                return self.rows * depth
+        """
+
+    def test_among_the_fields_of_a_class(self):
+        """A field keeps its name, though a method has one like it."""
+        more = '@splice("Sizes.fields")\ndef _():\n    depth: float = math.pi  # in metres\n'
+        text = woven(host=self.FIELDS, more=f"import math\n{more}")
+        assert "    rows: int = 1\n    depth: float = math.pi  # in metres\n\n    def area" in text
+        assert "    rows: int = 1\n\n    def area" in woven(host=self.FIELDS)
+        assert "defines rows" in refused(host=self.FIELDS, more=more.replace("depth", "rows"))
+        assert "reads x" in refused(host=self.FIELDS, more=more.replace("_()", "_(x)"))
+        shows = self.FIELDS.replace('"Sizes.fields"', '"Sizes.fields", rows')
+        assert "shows nothing" in refused(host=shows)
+
     def test_a_splice_of_which_nothing_is_left(self):
         """As where a setting decides against all that it says: no `pass` stays behind."""
         assert woven(host=HOST, norm='@splice("Attention.heads")\ndef _(q):\n    pass\n') == woven(host=HOST)
