@@ -2,7 +2,6 @@
 
 import asyncio
 import contextlib
-import dataclasses
 import functools
 import time
 from collections.abc import AsyncIterator
@@ -11,35 +10,19 @@ from typing import Any
 import msgspec
 from starlette.responses import Response
 
+from generator.language import point
 from generator.language.roles import (
-    BEGIN,
-    ByteTokenizer,
     Chat,
-    ChatTemplate,
     Choice,
     Completion,
-    EngineThread,
-    FileTokenizer,
     Job,
     Piece,
     Refusal,
     SamplingParams,
-    ServeMetrics,
+    Server,
     StopString,
     as_json,
 )
-
-
-@dataclasses.dataclass
-class Answering:
-    """State shared by all answers."""
-
-    model: str  # its name for clients
-    engine: EngineThread
-    tokenizer: ByteTokenizer | FileTokenizer
-    template: ChatTemplate | None
-    metrics: ServeMetrics
-    active: int = 0  # answers in progress
 
 
 class Answer:
@@ -47,16 +30,16 @@ class Answer:
 
     def __init__(
         self,
-        shared: Answering,
+        server: "Server",
         asked: Completion | Chat,
         wanted: list[tuple[list[int], SamplingParams]],
         salt: bytes,
         name: str,
     ):
-        self.shared, self.asked, self.wanted, self.salt = shared, asked, wanted, salt
+        self.server, self.asked, self.wanted, self.salt = server, asked, wanted, salt
         self.begun, self.choices = time.monotonic(), list[Choice]()
         self.head = {"id": f"{asked.PREFIX}-{name}", "created": int(time.time())}
-        self.head |= {"object": asked.CHUNK if asked.stream else asked.OBJECT, "model": shared.model}
+        self.head |= {"object": asked.CHUNK if asked.stream else asked.OBJECT, "model": server.settings.model}
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
         async def gone() -> None:
@@ -64,23 +47,23 @@ class Answer:
                 pass
 
         work, watch = asyncio.create_task(self.send(send)), asyncio.create_task(gone())
-        self.shared.active += 1
+        self.server.active += 1
         try:
             await asyncio.wait((work, watch), return_when=asyncio.FIRST_COMPLETED)
         finally:
-            self.shared.active -= 1
+            self.server.active -= 1
             for task in (work, watch):
                 task.cancel()
         with contextlib.suppress(asyncio.CancelledError):
             await work
         unfinished = sum(choice.finish is None for choice in self.choices)
-        self.shared.metrics.finished.labels("cancelled").inc(unfinished)
+        self.server.metrics.finished.labels("cancelled").inc(unfinished)
 
     async def send(self, send: Any) -> None:
-        with self.shared.engine.job(self.wanted, self.salt) as job:
-            stops, template = [StopString(stop) for stop in self.asked.stops], self.shared.template
-            tools = bool(self.asked.offered and template and template.writes(BEGIN))
-            self.choices = [Choice(x, self.shared.tokenizer, stops, tools) for x in await job.next()]
+        with self.server.engine.job(self.wanted, self.salt) as job:
+            stops = [StopString(stop) for stop in self.asked.stops]
+            self.choices = [Choice(x, self.server.tokenizer, stops) for x in await job.next()]
+            point("Answer.choices", template=self.server.template)
             if self.asked.stream:
                 headers = [(b"content-type", b"text/event-stream"), (b"cache-control", b"no-cache")]
                 await send({"type": "http.response.start", "status": 200, "headers": headers})
@@ -115,7 +98,7 @@ class Answer:
 
     async def pieces(self, job: Job) -> AsyncIterator[tuple[int, Piece]]:
         """Yields pieces with the index of their choice, and records metrics."""
-        metrics, firsts = self.shared.metrics, {}
+        metrics, firsts = self.server.metrics, {}
         metrics.prompt_tokens.inc(self.prompt_tokens)
         while any(choice.finish is None for choice in self.choices):
             index, count, finish = await job.next()
@@ -133,10 +116,10 @@ class Answer:
                 metrics.finished.labels(choice.finish).inc()
                 if count > 1:
                     metrics.each.observe((now - firsts[index]) / (count - 1))
-                self.shared.engine.calls.put(functools.partial(self.shared.engine.cancel, [choice.request]))
+                self.server.engine.calls.put(functools.partial(self.server.engine.cancel, [choice.request]))
 
     def choice(self, index: int, piece: Piece) -> dict[str, Any]:
-        told = {"index": index, **self.asked.describe(piece, self.shared.tokenizer), "finish_reason": piece.finish}
+        told = {"index": index, **self.asked.describe(piece, self.server.tokenizer), "finish_reason": piece.finish}
         ids = {"token_ids": [score.token for score in piece.scores]}
         return told | ids if self.asked.return_token_ids else told
 

@@ -1,8 +1,8 @@
 """Chat templates of checkpoints."""
 
+import contextlib
 import itertools
 import json
-import multiprocessing
 import os
 import re
 import subprocess
@@ -46,34 +46,23 @@ class Renderer:
         self.variables: dict[str, list[str]] = self.start()
 
     def start(self) -> Any:
-        self.connection, theirs = multiprocessing.Pipe()
         # -P, as modules beside this one share names with the standard library; the API key stays out of its environment
-        command = [sys.executable, "-P", Path(__file__).with_name("render.py"), str(theirs.fileno()), str(self.seconds)]
+        command = [sys.executable, "-P", Path(__file__).with_name("render.py"), str(self.seconds)]
         environment = {name: value for name, value in os.environ.items() if name != "SERVE_API_KEY"}
-        self.process = subprocess.Popen(
-            command, env=environment, stdin=subprocess.DEVNULL, pass_fds=[theirs.fileno()], start_new_session=True
-        )
-        self.stop = weakref.finalize(self, stop, self.process, self.connection)
-        theirs.close()
-        self.receive(60)
+        pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
+        self.process = subprocess.Popen(command, env=environment, start_new_session=True, **pipes)
+        self.stop = weakref.finalize(self, stop, self.process)
         return self.ask(texts=self.texts)
 
-    def receive(self, seconds: int) -> Any:
-        try:
-            if self.connection.poll(seconds):
-                return json.loads(self.connection.recv_bytes())
-        except (EOFError, OSError):
-            pass  # the process has ended
-        self.stop()
-        raise TemplateError("it takes too much time or memory")
-
     def ask(self, **asked: Any) -> Any:
-        try:
-            self.connection.send_bytes(json.dumps(asked).encode())
-        except OSError:
+        line = ""
+        with contextlib.suppress(OSError):  # the process has ended
+            print(json.dumps(asked), file=self.process.stdin, flush=True)
+            line = self.process.stdout.readline()
+        if not line:
             self.stop()
-            raise TemplateError("the process that renders has ended") from None
-        reply = self.receive(self.seconds + 1)  # the process kills itself a second before
+            raise TemplateError("it takes too much time or memory")
+        reply = json.loads(line)
         if "error" in reply:
             raise TemplateError(reply["error"])
         return reply["result"]
@@ -85,10 +74,9 @@ class Renderer:
             return self.ask(name=name, names=names, most=most)
 
 
-def stop(process: subprocess.Popen[bytes], connection: Any) -> None:
-    connection.close()
+def stop(process: subprocess.Popen[str]) -> None:
     process.kill()
-    process.wait()
+    process.communicate()
 
 
 def strings(value: Any) -> Iterator[str]:
@@ -139,9 +127,6 @@ class ChatTemplate:
     def reads(self, name: str) -> bool:
         """Returns whether any template reads the variable."""
         return any(name in names for names in self.renderer.variables.values())
-
-    def writes(self, text: str) -> bool:
-        return any(text in template for template in self.texts.values())
 
     def encode(
         self,

@@ -5,6 +5,7 @@ import dataclasses
 import itertools
 from typing import Any
 
+from generator.language import point
 from generator.language.roles import (
     ByteTokenizer,
     Detokenizer,
@@ -12,7 +13,6 @@ from generator.language.roles import (
     Request,
     Stops,
     StopString,
-    ToolCalls,
     has_text,
     token_bytes,
 )
@@ -31,34 +31,31 @@ class TokenScore:
 
 @dataclasses.dataclass
 class Piece:
-    """An increment of a choice: text, tokens and tool calls."""
+    """An increment of a choice."""
 
     text: str = ""
     scores: list[TokenScore] = dataclasses.field(default_factory=list)
-    calls: list[dict[str, Any]] = dataclasses.field(default_factory=list)  # tool calls
     finish: str | None = None
     first: bool = False
+    point("Piece.fields")
 
     def extend(self, piece: "Piece") -> None:
         self.text += piece.text
         self.scores += piece.scores
-        self.calls += piece.calls
         self.finish = piece.finish
+        point("Piece.extend", piece)
 
 
 class Choice:
     """One choice of an answer, as it is generated."""
 
-    def __init__(
-        self, request: Request, tokenizer: ByteTokenizer | FileTokenizer, stops: list[StopString], tools: bool
-    ):
-        """Starts a choice; `tools`: extract tool calls from its text."""
+    def __init__(self, request: Request, tokenizer: ByteTokenizer | FileTokenizer, stops: list[StopString]):
         self.request, self.tokenizer, self.stops = request, tokenizer, Stops(stops)
         self.text = Detokenizer(tokenizer, request.prompt)
-        self.tool_calls = ToolCalls() if tools else None
         self.offsets: list[int] = []  # characters before each token
         self.length = self.told = 0  # characters and tokens returned so far
         self.finish: str | None = None
+        point("Choice.start")
 
     def echo(self) -> Piece:
         """Returns the prompt, before anything else."""
@@ -94,9 +91,7 @@ class Choice:
             told = request.logprobs[i], request.top_logprobs[i], token_bytes(self.tokenizer, token)
             piece.scores.append(TokenScore(token, self.offsets[i], *told))
         self.told = until
-        if self.tool_calls:
-            piece.text, piece.calls = self.tool_calls.add(piece.text, is_end=bool(self.finish))
-            piece.finish = "tool_calls" if self.finish == "stop" and self.tool_calls.count else self.finish
+        point("Choice.advanced", piece)
         return piece
 
 

@@ -4,7 +4,6 @@ import asyncio
 import contextlib
 import ipaddress
 import re
-import socket
 import sys
 import time
 import uuid
@@ -143,8 +142,3 @@ def is_address(host: str) -> bool:
     with contextlib.suppress(ValueError):
         return bool(ipaddress.ip_address(host))
     return False
-
-
-def own_names(host: str) -> set[str]:
-    """Returns the names of a server that are always allowed."""
-    return {"localhost", host.lower(), socket.gethostname().lower()}

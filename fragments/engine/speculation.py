@@ -60,7 +60,7 @@ def _(self, width, cached):
 @splice("Engine.admitted")
 def _(self):
     if self.settings.draft_tokens:
-        self.collect(len(self.in_flight))  # drafts need the latest tokens
+        self.collect()  # drafts need the latest tokens
 
 
 @splice("Engine.scheduled")

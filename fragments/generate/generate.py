@@ -3,7 +3,6 @@
 import dataclasses
 import functools
 import json
-from collections.abc import Iterator
 from pathlib import Path
 
 import tyro
@@ -15,7 +14,6 @@ from generator.language.roles import (
     EngineSettings,
     InputError,
     ModelSettings,
-    Request,
     SamplingParams,
     as_text,
     default_sampling,
@@ -37,15 +35,6 @@ class GenerateSettings(ModelSettings):
     sampling: tyro.conf.OmitArgPrefixes[SamplingParams]
     prompt: str | None = None
     prompts: str | None = None  # a file with a prompt on each line; prints a line of JSON for each
-
-
-def stream_tokens(engine: Engine, request: Request) -> Iterator[int]:
-    """Runs an engine with one request, and yields its tokens."""
-    given = 0
-    while request.finish is None:
-        engine.step()
-        yield from request.tokens[given:]
-        given = len(request.tokens)
 
 
 @ending_with_messages()
@@ -71,8 +60,10 @@ def main() -> None:
         engine, text = Engine(config, model, ends, sizes, mesh), Detokenizer(tokenizer, ids)
         request = engine.add(ids, sampling)
         print(tokenizer.decode(ids), end="", flush=True)
-        for token in stream_tokens(engine, request):
-            print(text.add(token), end="", flush=True)
+        while request.finish is None:
+            known = len(request.tokens)
+            engine.step()
+            print(*map(text.add, request.tokens[known:]), sep="", end="", flush=True)
         print(text.end())
     else:
         try:

@@ -2,7 +2,6 @@
 
 import json
 import re
-import typing
 from typing import Annotated, Any, Literal
 
 import msgspec
@@ -137,11 +136,8 @@ class Chat(Fields):
 
     def describe(self, piece: Piece, tokenizer: ByteTokenizer | FileTokenizer) -> dict[str, Any]:
         scores = chat_logprobs(piece.scores, tokenizer) if self.likeliest is not None else None
-        told: dict[str, Any] = {"content": piece.text or None if piece.calls else piece.text}
-        if piece.first:
-            told["role"] = "assistant"
-        if piece.calls:
-            told["tool_calls"] = piece.calls
+        told: dict[str, Any] = {"content": piece.text} | ({"role": "assistant"} if piece.first else {})
+        point("Chat.told", piece, told)
         return {"delta" if self.stream else "message": told, "logprobs": scores}
 
 
@@ -157,20 +153,13 @@ def given(value: Any) -> Any:
     }
 
 
-def with_defaults(kind: type[Completion | Chat], defaults: dict[str, float]) -> type[Completion | Chat]:
-    """Returns the same kind of request with other defaults."""
-    types = typing.get_type_hints(kind, include_extras=True)
-    fields = [(name, types[name], value) for name, value in defaults.items()]
-    return msgspec.defstruct(kind.__name__, fields, bases=(kind,), kw_only=True, forbid_unknown_fields=True)
-
-
-def read_fields(content: bytes, kind: type[Completion | Chat]) -> Completion | Chat:
-    """Parses a request from JSON."""
+def read_fields(content: bytes, kind: type[Completion | Chat], defaults: dict[str, float]) -> Completion | Chat:
+    """Parses a request from JSON, with defaults of a checkpoint for what it leaves out."""
     try:
         found = msgspec.json.decode(content)
         if isinstance(found, dict):
             told = {key: x for key, x in given(found).items() if key not in IGNORED}
-            found = {key: x for key, x in told.items() if key not in NEUTRAL or x != NEUTRAL[key]}
+            found = defaults | {key: x for key, x in told.items() if key not in NEUTRAL or x != NEUTRAL[key]}
             point("read_fields.found", found, kind)
             for key in found.keys() & NEUTRAL:
                 raise Refusal(400, f"{key}: only {json.dumps(NEUTRAL[key])} is supported", key)

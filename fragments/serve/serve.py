@@ -27,7 +27,6 @@ from starlette.routing import Route
 
 from generator.language.roles import (
     Answer,
-    Answering,
     ByteTokenizer,
     Chat,
     Completion,
@@ -50,11 +49,9 @@ from generator.language.roles import (
     load_ends,
     load_generation,
     load_to_serve,
-    own_names,
     read_fields,
     refuse,
     tokenizer_to_serve,
-    with_defaults,
 )
 
 ANSWERED = {"/v1/completions": Completion, "/v1/chat/completions": Chat}
@@ -97,21 +94,17 @@ class Server:
         self.settings, self.engine, self.tokenizer, self.keys = settings, engine, tokenizer, settings.keys
         self.metrics, self.config = ServeMetrics(engine.engine), engine.engine.config
         self.template = load_chat_template(tokenizer, settings.tokenizer or self.config.tokenizer)
-        self.shared = Answering(settings.model, engine, tokenizer, self.template, self.metrics)
         self.special = {text: token for token, text in tokenizer.special.items()}
         is_file = isinstance(tokenizer, FileTokenizer)
         longest = max(len(text.encode()) for text in tokenizer.tokenizer.get_vocab()) if is_file else 1
         self.most_bytes = engine.engine.room * longest  # upper bound for a text that fits into the context
-        self.draining, self.started = False, int(time.time())
+        self.draining, self.started, self.active = False, int(time.time()), 0  # answers in progress
         self.reading = 0  # bytes of request bodies being received
         # tokenize requests; one pool for each kind, so that a slow template does not block completions
         self.threads = {path: concurrent.futures.ThreadPoolExecutor(2) for path in ANSWERED}
-        defaults = default_sampling(load_generation(self.config.tokenizer), sampled=True)
+        self.defaults = default_sampling(load_generation(self.config.tokenizer), sampled=True)
         routes = [
-            *(
-                Route(path, functools.partial(self.answer, with_defaults(kind, defaults)), methods=["POST"])
-                for path, kind in ANSWERED.items()
-            ),
+            *(Route(x, functools.partial(self.answer, kind), methods=["POST"]) for x, kind in ANSWERED.items()),
             Route("/v1/models", self.models),
             Route("/v1/models/{name:path}", self.model),
             Route("/health", self.health),
@@ -119,7 +112,10 @@ class Server:
             Route("/metrics", self.numbers),
             Route("/", self.page),
         ]
-        hosts, origins = own_names(settings.host) | {x.lower() for x in settings.allow_host}, settings.allow_origin
+        hosts, origins = (
+            {x.lower() for x in ("localhost", socket.gethostname(), settings.host, *settings.allow_host)},
+            settings.allow_origin,
+        )
         around = [Middleware(gate, hosts, set(origins), self.metrics.answers)]
         if origins:
             named = {"allow_methods": ["GET", "POST"], "allow_headers": ["*"], "expose_headers": ["x-request-id"]}
@@ -136,13 +132,13 @@ class Server:
         content = await self.read_body(http)
         prepared = functools.partial(self.prepare, kind, content)
         asked, wanted = await asyncio.get_running_loop().run_in_executor(self.threads[http.url.path], prepared)
-        return Answer(self.shared, asked, wanted, asked.salt(key), http.state.id)
+        return Answer(self, asked, wanted, asked.salt(key), http.state.id)
 
     def prepare(
         self, kind: type[Completion | Chat], content: bytes
     ) -> tuple[Completion | Chat, list[tuple[list[int], SamplingParams]]]:
         """Parses and tokenizes a request; returns it with the prompt and sampling of each choice. May be slow."""
-        asked = read_fields(content, kind)
+        asked = read_fields(content, kind, self.defaults)
         size, most, room = self.config.vocab_size, self.engine.engine.settings.queue, self.engine.engine.room
         if asked.model not in ("", name := self.settings.model):
             raise Refusal(404, f"there is no model {asked.model!r}: use {name!r}", "model", "model_not_found")
@@ -245,7 +241,7 @@ class Server:
                 print(f"{self.settings.model} at http://{f'[{host}]' if ':' in host else host}:{port}", flush=True)
                 announced = True
         until = time.monotonic() + (1 if self.engine.failed else self.settings.drain_seconds)
-        while self.shared.active and time.monotonic() < until and not http.should_exit:
+        while self.active and time.monotonic() < until and not http.should_exit:
             await asyncio.sleep(0.1)
             self.engine.watch(self.settings.step_seconds)
         limits.timeout_graceful_shutdown = max(1, int(until - time.monotonic()))  # for clients to read the rest

@@ -70,3 +70,21 @@ def test_chats_are_those_of_transformers(kind, tmp_path):
         messages = [{"role": "user", "content": text}, {"role": "assistant", "content": "a"}]
         found = theirs.apply_chat_template(messages, add_generation_prompt=True, return_dict=False)
         assert template.encode(messages) == found
+
+
+STOPS = ["", "a", "ab", "aab", "abab", "bbba", "aaaaaaab"]
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_a_text_is_cut_before_its_first_stop_string(seed):
+    draw = random.Random(seed)
+    text = "".join(draw.choices("ab", k=60))
+    stops = draw.sample(STOPS[1:], 2) if seed else []
+    at = min((place for stop in stops if (place := text.find(stop)) >= 0), default=len(text))
+    cut, shown = Stops([StopString(stop) for stop in stops]), ""
+    for place in range(0, 60, 3):
+        shown += "" if cut.found else cut.add(text[place : place + 3])
+        assert text.startswith(shown) and len(shown) + 10 > min(at, place)
+    # if several stop strings end in one piece, the first to start counts
+    assert (shown + cut.held).startswith(text[:at]) if not cut.found else len(shown) <= at + 3
+    assert cut.found == (at < 60)
