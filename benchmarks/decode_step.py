@@ -60,9 +60,7 @@ def main() -> None:
         names = SamplingMetadata._fields
         sampling = SamplingMetadata(*(array((B,), types.get(name, jnp.float32)) for name in names))
         block_tables = array((B, width), jnp.int32)
-        step = StepInput(
-            numbers, numbers, numbers, flags, array((B, 0), jnp.int32), block_tables, array((), jnp.bool_), sampling
-        )
+        step = StepInput(numbers, numbers, numbers, flags, block_tables, array((), jnp.bool_), sampling)
         layers = layers_in_pool(config, 1 + B * width)
         compiled = run.lower(model, pages, pages, sequences, biases, layers, step, length=1, whole=False).compile()
         # of the new tokens: [L, B, 1, K, H], and [L, B, 1, K] of scales

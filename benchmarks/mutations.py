@@ -308,14 +308,14 @@ MUTATIONS = [
         "axis=-1) > 1 - top_p[:, None]",
         "axis=-1) > top_p[:, None]",
         "top-p keeps the other share",
-        "llama2_cpu/tests/test_engine.py -k filter",
+        "llama2_cpu/tests/test_sampling.py -k filter",
     ),
     fragment(
         "engine/sampling",
         "metadata.frequency_penalty[:, None] * added",
         "metadata.frequency_penalty[:, None] * (added > 0)",
         "a penalty does not grow",
-        "llama2_cpu/tests/test_engine.py -k penalties",
+        "llama2_cpu/tests/test_sampling.py -k penalties",
     ),
     fragment(
         "engine/request",

@@ -47,7 +47,9 @@ def compare(given: argparse.Namespace) -> None:
     )
     exact = None
     for name, (dtype, int8, int8_kv_cache) in WAYS.items():
-        config, model, mesh = weights.load_to_serve(given.checkpoint_dir, given.hf, dtype, 1, int8)
+        config, model, mesh = weights.load_to_serve(
+            weights.ModelSettings(checkpoint_dir=given.checkpoint_dir, hf=given.hf, dtype=dtype, int8=int8)
+        )
         tokens = tokenizer.load_tokenizer(config.tokenizer)
         ids, n = tokens.encode(given.text.read_text()), given.length
         prompts = [[tokens.bos, *ids[i : i + n]] for i in range(0, min(len(ids), 16 * n), n)]

@@ -87,9 +87,8 @@ class Answer:
         try:
             async for index, piece in self.pieces(job):
                 usage = self.usage() if options.continuous_usage_stats else None
-                told = (
-                    await asyncio.to_thread(self.choice, index, piece) if is_long(piece) else self.choice(index, piece)
-                )
+                is_long = len(piece.scores) > 64  # as an echoed prompt, whose log-probabilities would block the loop
+                told = await asyncio.to_thread(self.choice, index, piece) if is_long else self.choice(index, piece)
                 yield msgspec.json.encode(self.head | {"choices": [told], "usage": usage})
             if options.include_usage:
                 yield msgspec.json.encode(self.head | {"choices": [], "usage": self.usage()})
@@ -132,8 +131,3 @@ class Answer:
         cached = {"cached_tokens": sum(choice.request.cached for choice in self.choices[:: self.asked.n])}
         usage = {"prompt_tokens": prompt, "completion_tokens": completion, "total_tokens": prompt + completion}
         return usage | {"prompt_tokens_details": cached}
-
-
-def is_long(piece: Piece) -> bool:
-    """Returns whether formatting it could block the event loop, as for an echoed prompt."""
-    return len(piece.scores) > 64

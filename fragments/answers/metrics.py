@@ -26,8 +26,8 @@ class ServeMetrics:
 
     def collect(self) -> Iterator[Metric]:
         engine = self.engine
-        yield GaugeMetricFamily("serve_queued", "Waiting requests", engine.queued)
-        yield GaugeMetricFamily("serve_running", "Running requests", engine.running)
+        yield GaugeMetricFamily("serve_queued", "Waiting requests", len(engine.queued))
+        yield GaugeMetricFamily("serve_running", "Running requests", len(engine.running))
         yield GaugeMetricFamily("serve_kv_cache_pages", "Pages of the KV cache", engine.pages)
         yield GaugeMetricFamily("serve_kv_cache_pages_used", "Pages in use", engine.pages_used)
         yield CounterMetricFamily("serve_prefix_queries", "Prompt tokens looked up in the cache", engine.prefix_queries)

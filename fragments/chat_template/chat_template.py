@@ -17,7 +17,7 @@ from etils import epath
 from tokenizers import Tokenizer, models
 
 from generator.language import requires
-from generator.language.roles import ByteTokenizer, FileTokenizer, InputError
+from generator.language.roles import AnyTokenizer, ByteTokenizer, FileTokenizer, InputError
 
 requires("render")  # run as a program, not imported
 
@@ -165,7 +165,7 @@ class ChatTemplate:
         return list(itertools.chain.from_iterable(ids))
 
 
-def load_chat_template(tokenizer: ByteTokenizer | FileTokenizer, path: str) -> ChatTemplate | None:
+def load_chat_template(tokenizer: AnyTokenizer, path: str) -> ChatTemplate | None:
     """Loads the templates beside a tokenizer.json, from their own files or tokenizer_config.json, if there are any."""
     if isinstance(tokenizer, ByteTokenizer):
         return None

@@ -7,9 +7,8 @@ from typing import Any
 
 from generator.language import point
 from generator.language.roles import (
-    ByteTokenizer,
+    AnyTokenizer,
     Detokenizer,
-    FileTokenizer,
     Request,
     Stops,
     StopString,
@@ -49,7 +48,7 @@ class Piece:
 class Choice:
     """One choice of an answer, as it is generated."""
 
-    def __init__(self, request: Request, tokenizer: ByteTokenizer | FileTokenizer, stops: list[StopString]):
+    def __init__(self, request: Request, tokenizer: AnyTokenizer, stops: list[StopString]):
         self.request, self.tokenizer, self.stops = request, tokenizer, Stops(stops)
         self.text = Detokenizer(tokenizer, request.prompt)
         self.offsets: list[int] = []  # characters before each token
@@ -103,7 +102,7 @@ def token_name(content: bytes) -> str:
         return "bytes:" + "".join(f"\\x{byte:02x}" for byte in content)
 
 
-def completion_logprobs(scores: list[TokenScore], tokenizer: ByteTokenizer | FileTokenizer) -> dict[str, Any]:
+def completion_logprobs(scores: list[TokenScore], tokenizer: AnyTokenizer) -> dict[str, Any]:
     """Formats log-probabilities for /v1/completions, by text; a second token with the same text goes by its id."""
 
     def by_text(score: TokenScore) -> dict[str, float]:
@@ -122,7 +121,7 @@ def completion_logprobs(scores: list[TokenScore], tokenizer: ByteTokenizer | Fil
     }
 
 
-def chat_logprobs(scores: list[TokenScore], tokenizer: ByteTokenizer | FileTokenizer) -> dict[str, Any]:
+def chat_logprobs(scores: list[TokenScore], tokenizer: AnyTokenizer) -> dict[str, Any]:
     """Formats log-probabilities for /v1/chat/completions."""
 
     def entry(content: bytes, logprob: float | None) -> dict[str, Any]:

@@ -52,7 +52,7 @@ class EngineThread(threading.Thread):
             self.loop.call_soon_threadsafe(self.ready.set)
             while True:
                 self.busy_since = math.inf
-                while not self.calls.empty() or not self.engine.queued + self.engine.running:
+                while not self.calls.empty() or not (self.engine.queued or self.engine.running):
                     if (call := self.calls.get()) is None:
                         return
                     call()
@@ -117,5 +117,4 @@ class EngineThread(threading.Thread):
     def cancel(self, requests: list[Request]) -> None:
         for request in requests:
             self.places.pop(id(request), None)
-            if request.finish is None:
-                self.engine.cancel(request)
+            self.engine.cancel(request)

@@ -7,9 +7,8 @@ import msgspec
 from msgspec import Meta
 
 from generator.language.roles import (
-    ByteTokenizer,
+    AnyTokenizer,
     ChatTemplate,
-    FileTokenizer,
     Piece,
     SamplingParams,
     completion_logprobs,
@@ -133,9 +132,7 @@ class Completion(Fields, kw_only=True):
             raise Refusal(400, "prompt: give a text, token ids, or a list of either, none of them empty", "prompt")
         return prompts
 
-    def encode(
-        self, tokenizer: ByteTokenizer | FileTokenizer, template: ChatTemplate | None, room: int, most: int
-    ) -> list[list[int]]:
+    def encode(self, tokenizer: AnyTokenizer, template: ChatTemplate | None, room: int, most: int) -> list[list[int]]:
         """Tokenizes each prompt, with special tokens as such, as vLLM does.
 
         Refuses what cannot fit before it is tokenized.
@@ -149,7 +146,7 @@ class Completion(Fields, kw_only=True):
             raise Refusal(400, f"the prompt has more bytes than fit into the context, {most:,}", "prompt")
         return [tokenizer.encode_prompt(p) or [tokenizer.eos] if isinstance(p, str) else p for p in self.prompts]
 
-    def describe(self, piece: Piece, tokenizer: ByteTokenizer | FileTokenizer) -> dict[str, Any]:
+    def describe(self, piece: Piece, tokenizer: AnyTokenizer) -> dict[str, Any]:
         """Formats a piece of a choice."""
         scores = completion_logprobs(piece.scores, tokenizer) if self.likeliest is not None else None
         return {"text": piece.text, "logprobs": scores}

@@ -11,11 +11,10 @@ from generator.language import point
 from generator.language.roles import (
     IGNORED,
     NEUTRAL,
-    ByteTokenizer,
+    AnyTokenizer,
     ChatTemplate,
     Completion,
     Fields,
-    FileTokenizer,
     Likeliest,
     Piece,
     Refusal,
@@ -100,18 +99,15 @@ class Chat(Fields):
         """Returns the tools that may be called."""
         return self.tools if self.tool_choice == "auto" else []
 
-    def encode(
-        self, tokenizer: ByteTokenizer | FileTokenizer, template: ChatTemplate | None, room: int, most: int
-    ) -> list[list[int]]:
+    def encode(self, tokenizer: AnyTokenizer, template: ChatTemplate | None, room: int, most: int) -> list[list[int]]:
         if template is None:
             raise Refusal(400, "the tokenizer has no chat template: use /v1/completions", "messages")
         if len(self.messages) > room:
             raise Refusal(400, f"there are more messages than tokens in the context, {room}", "messages")
-        for tool in self.tools:
-            try:
-                msgspec.convert(tool, Tool)
-            except msgspec.ValidationError as error:
-                raise Refusal(400, f"tools: {error}", "tools") from None
+        try:
+            msgspec.convert(self.tools, list[Tool])
+        except msgspec.ValidationError as error:
+            raise Refusal(400, f"tools: {error}", "tools") from None
         if self.offered and not template.reads("tools"):
             raise Refusal(400, "the chat template does not support tools", "tools")
         if own := self.chat_template_kwargs.keys() & {"messages", "tools", "add_generation_prompt", *template.names}:
@@ -120,21 +116,14 @@ class Chat(Fields):
         if self.continue_final_message and (self.add_generation_prompt or last.role != "assistant"):
             words = "needs a last message of the assistant, and add_generation_prompt false"
             raise Refusal(400, f"continue_final_message: {words}", "continue_final_message")
+        messages = [message.for_template() for message in self.messages]
+        flags = self.add_generation_prompt, self.continue_final_message
         try:
-            return [
-                template.encode(
-                    [message.for_template() for message in self.messages],
-                    self.offered or None,
-                    self.add_generation_prompt,
-                    self.continue_final_message,
-                    most,
-                    self.chat_template_kwargs,
-                )
-            ]
+            return [template.encode(messages, self.offered or None, *flags, most, self.chat_template_kwargs)]
         except (TemplateError, RecursionError) as error:  # RecursionError: nested too deeply
             raise Refusal(400, f"the chat template rejects these messages: {error}", "messages") from None
 
-    def describe(self, piece: Piece, tokenizer: ByteTokenizer | FileTokenizer) -> dict[str, Any]:
+    def describe(self, piece: Piece, tokenizer: AnyTokenizer) -> dict[str, Any]:
         scores = chat_logprobs(piece.scores, tokenizer) if self.likeliest is not None else None
         told: dict[str, Any] = {"content": piece.text} | ({"role": "assistant"} if piece.first else {})
         point("Chat.told", piece, told)
@@ -160,7 +149,6 @@ def read_fields(content: bytes, kind: type[Completion | Chat], defaults: dict[st
         if isinstance(found, dict):
             told = {key: x for key, x in given(found).items() if key not in IGNORED}
             found = defaults | {key: x for key, x in told.items() if key not in NEUTRAL or x != NEUTRAL[key]}
-            point("read_fields.found", found, kind)
             for key in found.keys() & NEUTRAL:
                 raise Refusal(400, f"{key}: only {json.dumps(NEUTRAL[key])} is supported", key)
         return msgspec.convert(found, kind, str_keys=True)

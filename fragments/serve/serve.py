@@ -27,7 +27,7 @@ from starlette.routing import Route
 
 from generator.language.roles import (
     Answer,
-    ByteTokenizer,
+    AnyTokenizer,
     Chat,
     Completion,
     Engine,
@@ -90,7 +90,7 @@ class ServeSettings(ModelSettings):
 class Server:
     """Routes HTTP requests to the engine."""
 
-    def __init__(self, settings: ServeSettings, engine: EngineThread, tokenizer: ByteTokenizer | FileTokenizer):
+    def __init__(self, settings: ServeSettings, engine: EngineThread, tokenizer: AnyTokenizer):
         self.settings, self.engine, self.tokenizer, self.keys = settings, engine, tokenizer, settings.keys
         self.metrics, self.config = ServeMetrics(engine.engine), engine.engine.config
         self.template = load_chat_template(tokenizer, settings.tokenizer or self.config.tokenizer)
@@ -106,7 +106,7 @@ class Server:
         routes = [
             *(Route(x, functools.partial(self.answer, kind), methods=["POST"]) for x, kind in ANSWERED.items()),
             Route("/v1/models", self.models),
-            Route("/v1/models/{name:path}", self.model),
+            Route("/v1/models/{name:path}", self.models),
             Route("/health", self.health),
             Route("/ready", self.ready),
             Route("/metrics", self.numbers),
@@ -187,20 +187,15 @@ class Server:
             raise Refusal(401, "missing or wrong API key: send Authorization: Bearer KEY", code="invalid_api_key")
         return known[0] if known else ""
 
-    @property
-    def entry(self) -> dict[str, Any]:
-        model = {"id": self.settings.model, "object": "model", "created": self.started, "owned_by": "owner"}
-        return model | {"max_model_len": self.engine.engine.room}
-
     async def models(self, http: requests.Request) -> Response:
         self.check_client(http)
-        return as_json({"object": "list", "data": [self.entry]})
-
-    async def model(self, http: requests.Request) -> Response:
-        self.check_client(http)
+        model = {"id": self.settings.model, "object": "model", "created": self.started, "owned_by": "owner"}
+        model |= {"max_model_len": self.engine.engine.room}
+        if "name" not in http.path_params:
+            return as_json({"object": "list", "data": [model]})
         if (name := http.path_params["name"]) != self.settings.model:
             raise Refusal(404, f"there is no model {name!r}", "model", "model_not_found")
-        return as_json(self.entry)
+        return as_json(model)
 
     async def health(self, _: requests.Request) -> Response:
         """Answers liveness probes: 200 unless the engine has failed."""

@@ -15,7 +15,10 @@ from pathlib import Path
 import pytest
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers
 
+from generator.language import requires
 from generator.language.roles import PACKAGE, WIDE, save_hf, wide_model
+
+requires("serve")
 
 TEMPLATE = (
     "{{ bos_token }}{% if tools %}{{ tools | tojson(indent=1) }}{% endif %}{% for message in messages %}"

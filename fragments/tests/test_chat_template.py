@@ -5,7 +5,7 @@ import pytest
 from generator.language import requires
 from generator.language.roles import module
 
-requires("chat_template")
+requires("chat_template", "serve")
 
 LOOPS = "{% for i in range(99999) %}{% for j in range(99999) %}{% endfor %}{% endfor %}"
 

@@ -14,7 +14,10 @@ from generator.language.roles import (
 CONTEXT = 4  # bytes, and so tokens, of a character at most
 
 
-def load_ends(tokenizer: ByteTokenizer | FileTokenizer, path: str) -> set[int]:
+AnyTokenizer = ByteTokenizer | FileTokenizer
+
+
+def load_ends(tokenizer: AnyTokenizer, path: str) -> set[int]:
     """Returns the tokens that end a text: eos, and others that the files beside tokenizer.json name."""
     return {tokenizer.eos, *load_generation(path)["eos_token_id"]} - {None}
 
@@ -27,7 +30,7 @@ class Detokenizer:
     for its end.
     """
 
-    def __init__(self, tokenizer: ByteTokenizer | FileTokenizer, prompt: list[int]):
+    def __init__(self, tokenizer: AnyTokenizer, prompt: list[int]):
         self.tokenizer, self.byte_level = tokenizer, is_byte_level(tokenizer)
         self.utf8 = codecs.getincrementaldecoder("utf-8")("replace")
         self.before: list[int] = []  # the last token with text, on which the next one's spacing depends

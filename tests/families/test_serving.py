@@ -103,7 +103,8 @@ def compare_int8(package) -> None:
 
     with tempfile.TemporaryDirectory() as folder:
         package.huggingface.save_hf(config, model, Path(folder, "hf"))
-        loaded = [weights.load_to_serve("", f"{folder}/hf", "float32", devices, int8=True) for devices in (1, 2)]
+        given = weights.ModelSettings(hf=f"{folder}/hf", dtype="float32", int8=True)
+        loaded = [weights.load_to_serve(dataclasses.replace(given, mesh_tensor=devices)) for devices in (1, 2)]
     _, alone, mesh = loaded[0]
     meant = jax.tree.map(lambda x: x.astype("float32") if is_int8(x) else x, alone, is_leaf=is_int8)
     trained = package.parallel.named_arrays(model)
@@ -132,9 +133,8 @@ def test_weights_in_bfloat16_give_the_same_logits(folder, tmp_path):
     config = small(package, "bfloat16")
     model = jax.jit(lambda: package.model.Decoder(config, nnx.Rngs(0)))()
     package.huggingface.save_hf(config, model, tmp_path / "hf")
-    _, served, _ = importlib.import_module(f"{folder.name}.weights").load_to_serve(
-        "", str(tmp_path / "hf"), "bfloat16", 1, int8=False
-    )
+    weights = importlib.import_module(f"{folder.name}.weights")
+    _, served, _ = weights.load_to_serve(weights.ModelSettings(hf=str(tmp_path / "hf"), dtype="bfloat16"))
     names = package.parallel.named_arrays(served)
     assert {str(x.dtype) for name, x in names.items() if name.endswith("attention.out.kernel")} == {"bfloat16"}
     tokens = np.random.default_rng(0).integers(0, 64, (2, 20))

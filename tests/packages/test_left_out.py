@@ -12,6 +12,7 @@ from functools import cache
 import pytest
 
 from generator.disk.project import builtin_root
+from generator.language.fragment import Fragment
 from generator.recipe.library import Library
 from generator.recipe.recipe import select
 from generator.weaver import weave
@@ -37,18 +38,22 @@ TOGETHER = (
     "cluster/watchdog",
     "cluster/damage",
     "checkpoint/convert",
+    "weights/int8_kernels",
+    "pages/int8",
     "pages/length_buckets",
+    "engine/draft_ngram",
+    "choices/tool_calls",
     "evaluate/evaluate",
     "generate/generate",
     "serve/serve",
 )
-ALONE = (*(name for name in TOGETHER if name != "checkpoint/convert"), "train/command")  # which tests of serve use
+ALONE = (*((name, "cpu") for name in (*TOGETHER, "train/command")), ("pages_kernel/attend_token", "tpu"))
 # a module that is run, imported or reached by its name: in Python of the package's tests, and in shell of its README
 MODULES = (
     r"PACKAGE\.name\}\.(?!tests)(\w+)",
     r"import_module\(f?\"\.\.(\w+)\"",
     r"^from \.\.(\w+) import",
-    r"-m without_cpu\.(\w+)",
+    r"-m without_[ct]pu\.(\w+)",
 )
 
 
@@ -65,9 +70,9 @@ def without(*names: str) -> Library:
 
 def gone(files: dict[str, str], names: tuple[str, ...]) -> Iterator[str]:
     """The lines of tests and README that speak of what is not there."""
-    left = [f for f in select("llama2", "cpu", library()).fragments if f.name in names]
-    fields = [member.name for fragment in left for member in fragment.fields if member.is_field]
-    words = re.compile("|".join(rf"\b{name}\b|--{name.replace('_', '-')}\b" for name in fields) or "(?!)")
+    stay = {fragment.name for fragment in select("without", "cpu", without(*names)).fragments}
+    left = [fragment for fragment in select("llama2", "cpu", library()).fragments if fragment.name not in stay]
+    words = re.compile("|".join(word for fragment in left for word in _words(fragment)) or "(?!)")
     for path, text in files.items():
         if path != "README.md" and not re.fullmatch(r"tests/\w+\.py", path):
             continue
@@ -76,6 +81,15 @@ def gone(files: dict[str, str], names: tuple[str, ...]) -> Iterator[str]:
             missing = [name for name in modules if not _is_there(f"{name}.py", line, files)]
             if missing or words.search(line):
                 yield f"{path}:{number}: {line.strip()}"
+
+
+def _words(fragment: Fragment) -> Iterator[str]:
+    """What names its fields of the config, and its settings of an engine, a server or a program."""
+    for name in (member.name for member in fragment.fields if member.is_field):
+        yield rf"\b{name}\b|--{name.replace('_', '-')}\b"
+    for body in (splice.body.text for splice in fragment.splices if splice.point.endswith("Settings.fields")):
+        for name in re.findall(r"^\s*(\w+):", body, re.MULTILINE):
+            yield rf"\b{name}=|\"{name}\"|--{name.replace('_', '-')}\b"
 
 
 def _is_there(file: str, line: str, files: dict[str, str]) -> bool:
@@ -100,15 +114,15 @@ def test_a_program_that_is_run_by_its_path_is_asked_for():
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", ALONE)
-def test_each_by_itself(name, tmp_path):
+@pytest.mark.parametrize(("name", "target"), ALONE)
+def test_each_by_itself(name, target, tmp_path):
     """Its tests can be imported, too."""
-    files = weave("without", "cpu", without(name)).files
+    files, package = weave("without", target, without(name)).files, f"without_{target}"
     assert list(gone(files, (name,))) == []
     for path, text in files.items():
-        (tmp_path / "without_cpu" / path).parent.mkdir(parents=True, exist_ok=True)
-        (tmp_path / "without_cpu" / path).write_text(text)
+        (tmp_path / package / path).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / package / path).write_text(text)
         assert not path.endswith(".py") or ast.parse(text)
-    command = [sys.executable, "-m", "pytest", "-c", "/dev/null", "--rootdir=.", "-q", "--collect-only", "without_cpu"]
+    command = [sys.executable, "-m", "pytest", "-c", "/dev/null", "--rootdir=.", "-q", "--collect-only", package]
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True)
     assert done.returncode == 0, done.stdout[-3000:]

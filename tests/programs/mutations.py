@@ -449,8 +449,8 @@ MUTATIONS = [
     Mutation("pages to give", "pages/pool", [("range(1, pages)", "range(pages)")], every([H], UNDECIDED)),
     Mutation(
         "bound of a flag",
-        "engine/engine",
-        [('"draft_tokens": (0, 64)', '"draft_tokens": (0, 0)')],
+        "engine/speculation",
+        [('bounds["draft_tokens"] = 0, 64', 'bounds["draft_tokens"] = 0, 0')],
         every([H], UNDECIDED),
     ),
     Mutation(
