@@ -22,7 +22,7 @@ from flax import nnx
 from jax.sharding import NamedSharding, PartitionSpec
 from llama2_tpu.compile import topology_devices
 from llama2_tpu.config import PRESETS
-from llama2_tpu.engine import BIASES, Biases, EngineSettings, SamplingMetadata, StepInput, run, write
+from llama2_tpu.engine import BIASES, Biases, EngineSettings, SamplingMetadata, Slots, StepInput, run, write
 from llama2_tpu.model import Decoder
 from llama2_tpu.pages import block_table_widths, empty_pages, layers_in_pool
 from llama2_tpu.parallel import abstract, make_mesh
@@ -62,7 +62,9 @@ def main() -> None:
         block_tables = array((B, width), jnp.int32)
         step = StepInput(numbers, numbers, numbers, flags, block_tables, array((), jnp.bool_), sampling)
         layers = layers_in_pool(config, 1 + B * width)
-        compiled = run.lower(model, pages, pages, sequences, biases, layers, step, length=1, whole=False).compile()
+        compiled = run.lower(
+            model, pages, pages, Slots(sequences, biases), layers, step, length=1, whole=False
+        ).compile()
         # of the new tokens: [L, B, 1, K, H], and [L, B, 1, K] of scales
         new = jax.tree.map(
             lambda x: array((config.layers, B, 1, *x.shape[1::2]), x.dtype, None, None, None, "tensor"), pool

@@ -21,8 +21,7 @@ from generator.language import point, provide, splice
 from generator.language.roles import (
     RULES,
     TEXT_BYTES,
-    ByteTokenizer,
-    FileTokenizer,
+    AnyTokenizer,
     InputError,
     encode_document,
     fingerprint,
@@ -107,7 +106,7 @@ class Sequences(Iterator[dict[str, np.ndarray]]):
         return {name: np.pad(values, (0, self.length - sum(sizes))) for name, values in row.items()}
 
 
-def open_pieces(config: Config, path: str, tokenizer: ByteTokenizer | FileTokenizer, split: str) -> grain.MapDataset:
+def open_pieces(config: Config, path: str, tokenizer: AnyTokenizer, split: str) -> grain.MapDataset:
     """Returns the pieces of each document of a source, for training or for evaluation."""
     with point("open_pieces.documents", config, path, tokenizer):
         texts = open_documents(path, config.text_field)

@@ -11,10 +11,10 @@ import numpy as np
 from array_record.python.array_record_module import ArrayRecordReader
 
 from generator.language import proceed, splice
-from generator.language.roles import ByteTokenizer, FileTokenizer, InputError, allow_open_files, identity
+from generator.language.roles import AnyTokenizer, InputError, allow_open_files, identity
 
 
-def token_type(tokenizer: ByteTokenizer | FileTokenizer) -> str:
+def token_type(tokenizer: AnyTokenizer) -> str:
     return "<u2" if tokenizer.vocab_size <= 2**16 else "<u4"
 
 
@@ -64,7 +64,7 @@ def open_prepared(data: str, shards: dict[str, int], dtype: str) -> grain.MapDat
     return grain.MapDataset.range(ends[-1]).map(read)
 
 
-def open_tokens(data: str, tokenizer: ByteTokenizer | FileTokenizer) -> grain.MapDataset | None:
+def open_tokens(data: str, tokenizer: AnyTokenizer) -> grain.MapDataset | None:
     """Returns the tokens of each document of prepared data, None for other data."""
     description = read_description(data)
     if not description:

@@ -6,10 +6,10 @@ import sys
 from typing import Any
 
 from generator.language import point
-from generator.language.roles import ByteTokenizer, FileTokenizer, find_files
+from generator.language.roles import AnyTokenizer, find_files
 
 
-def identity(tokenizer: ByteTokenizer | FileTokenizer) -> dict[str, Any]:
+def identity(tokenizer: AnyTokenizer) -> dict[str, Any]:
     names = {name: getattr(tokenizer, name) for name in ("digest", "vocab_size", "eos", "parses_special")}
     return names | {"prefix": list(tokenizer.prefix)}
 
@@ -21,7 +21,7 @@ def fingerprint(data: str) -> list[Any]:
     return sources
 
 
-def special_texts(tokenizer: ByteTokenizer | FileTokenizer) -> re.Pattern[str]:
+def special_texts(tokenizer: AnyTokenizer) -> re.Pattern[str]:
     """Returns a pattern of the special tokens that stay text in documents."""
     names = () if tokenizer.parses_special or tokenizer.digest == "bytes" else tokenizer.special.values()
     return re.compile("|".join(map(re.escape, names)) or "(?!)")

@@ -17,6 +17,7 @@ from generator.language.roles import (
     EngineSettings,
     InputError,
     SamplingMetadata,
+    Slots,
     StepInput,
     StepOutput,
     block_table_widths,
@@ -25,7 +26,7 @@ from generator.language.roles import (
     run,
     shard,
     write,
-    write_row,
+    write_slot,
 )
 
 
@@ -44,7 +45,9 @@ def pages_that_fit(most: int, config: Config, settings: EngineSettings, mesh: Me
     with point("pages_that_fit.fitting", left, some, config, settings, mesh):
         fitting = int(64 * left / some.memory_analysis().output_size_in_bytes) - 1  # one is never read
     if fitting < 1:
-        raise InputError("the model leaves no memory for the KV cache: raise --mesh-tensor, or give --int8")
+        remedy = "raise --mesh-tensor"
+        point("pages_that_fit.remedy", remedy)
+        raise InputError(f"the model leaves no memory for the KV cache: {remedy}")
     return min(most, fitting)
 
 
@@ -62,18 +65,16 @@ class Device:
         self.widths = block_table_widths(longest, size)
         with computing(self.laid_over):
             self.key, self.value = jax.jit(lambda: empty_pages(config, pages, size))()
-            # the last row and the last column are scratch
-            self.sequences = jax.jit(lambda: shard(jnp.zeros((rows + 1, longest + 2), jnp.int32), None, None))()
             none = Biases(*(np.zeros((rows + 1, BIASES), kind) for kind in (np.int32, np.float32, np.int32)))
-            self.biases = jax.jit(lambda: jax.tree.map(lambda x: shard(jnp.array(x), None, None), none))()
+            slots = Slots(np.zeros((rows + 1, longest + 2), np.int32), none)
+            self.slots = jax.jit(lambda: jax.tree.map(lambda x: shard(jnp.array(x), None, None), slots))()
         self.rows = sorted({n for n in setting("decode_batch_sizes") if n < rows} | {rows})  # of decode steps
-        self.chunk, lengths = chunk, {max(chunk // divisor, 1) for divisor in setting("prefill_chunks")}
+        lengths = {max(chunk // divisor, 1) for divisor in setting("prefill_chunks")}
         self.chunks = {length: min(chunk // length, rows) for length in sorted(lengths)}  # of prefill: batch sizes
 
     def warm_up(self) -> Iterator[str]:
         """Compiles every shape of step, and yields a description of each."""
-        self.write_sequence(self.settings.max_sequences, [])
-        self.write_biases(self.settings.max_sequences, [(0, 0.0, 0)])
+        self.write(self.settings.max_sequences, [], [])
         shapes = {(rows, 1) for rows in self.rows} | {(n, T) for T, most in self.chunks.items() for n in (1, most)}
         steps = [(rows, length, "") for rows, length in sorted(shapes)]
         steps += [(most, length, ", all scored") for length, most in self.chunks.items()]
@@ -94,19 +95,15 @@ class Device:
         filled = [length for length in self.chunks if length <= left]
         return filled[-1] if filled and left < 3 / 4 * shortest else shortest
 
-    def write_sequence(self, slot: int, sequence: list[int]) -> None:
-        point("Device.write_sequence", slot, sequence)
-        padded = np.zeros(self.sequences.shape[1], np.int32)
-        padded[: len(sequence)] = sequence
+    def write(self, slot: int, sequence: list[int], biases: list[tuple[int, float, int]]) -> None:
+        """Writes the tokens and logit biases of a slot; each step says how many of them there are."""
+        point("Device.write", slot, sequence)
+        row = jax.tree.map(lambda x: np.zeros(x.shape[1], x.dtype), self.slots)
+        row.sequences[: len(sequence)] = sequence
+        for place, column in enumerate(zip(*biases, strict=True)):
+            row.biases[place][: len(biases)] = column
         with computing(self.laid_over):
-            self.sequences = write_row(self.sequences, slot, padded)
-
-    def write_biases(self, slot: int, biases: list[tuple[int, float, int]]) -> None:
-        """Writes the logit biases of a slot, at least one; each step says how many of them apply."""
-        columns = zip(*biases, strict=True)
-        own = (np.resize(np.array(column, x.dtype), BIASES) for column, x in zip(columns, self.biases, strict=True))
-        with computing(self.laid_over):
-            self.biases = write_row(self.biases, slot, Biases(*own))
+            self.slots = write_slot(self.slots, slot, row)
 
     def nothing(self, rows: int, pages: int) -> StepInput:
         """Returns the input of a step that does nothing, with block tables for so many pages of each sequence."""
@@ -121,8 +118,8 @@ class Device:
 
     def run(self, step: StepInput, length: int, whole: bool) -> StepOutput:
         """Starts a step, without waiting for it."""
-        k, v, tokens, biases = self.key, self.value, self.sequences, self.biases
+        key, value = self.key, self.value
         with computing(self.laid_over):
-            output, cache, self.sequences = run(self.model, k, v, tokens, biases, self.layers, step, length, whole)
-            self.key, self.value = write(k, v, cache, step, length)
+            output, cache, self.slots = run(self.model, key, value, self.slots, self.layers, step, length, whole)
+            self.key, self.value = write(key, value, cache, step, length)
         return output

@@ -14,7 +14,6 @@ from jax.sharding import Mesh
 from generator.language import point
 from generator.language.roles import (
     BIASES,
-    TOP,
     Config,
     Decoder,
     Device,
@@ -28,6 +27,7 @@ from generator.language.roles import (
     StepOutput,
     field_problems,
     pages_that_fit,
+    sampling_problems,
 )
 
 StepInFlight = tuple[StepOutput, list[Request], StepInput, bool]
@@ -44,10 +44,8 @@ class Engine:
         bounds |= dict.fromkeys(("max_sequences", "page_size", "chunk"), (1, 2**16))
         point("Engine.bounds", bounds)
         problems = field_problems(settings, bounds)
-        if longest > config.context_length:
-            problems.append(f"--max-length {longest}: must be at most the context length, {config.context_length}")
-        if longest == 1:
-            problems.append("--max-length 1: must be at least 2: one token of the prompt, one of the answer")
+        if not 2 <= longest <= config.context_length:  # a token of the prompt, and one of the answer
+            problems.append(f"--max-length {longest}: must be from 2 to the context length, {config.context_length}")
         if problems:
             raise InputError("\n".join(problems))
         self.config, self.ends, self.settings, self.longest = config, ends, settings, longest
@@ -87,26 +85,15 @@ class Engine:
         return self.device.warm_up()
 
     def add(self, prompt: Sequence[int], sampling: SamplingParams, salt: bytes = b"") -> Request:
-        """Queues a request. Raises InputError if it can never be served, QueueFull if it cannot be queued now.
+        """Queues a request, which shares pages only with those of the same salt.
 
-        Args:
-            salt: requests share pages only if theirs are equal.
+        Raises InputError if it can never be served, QueueFull if it cannot be queued now.
         """
-        bounds = {"top_p": (1e-6, 1), "min_p": (0, 1), "top_k": (0, self.config.vocab_size), "seed": (0, 2**32 - 1)}
-        bounds |= {"logprobs": (0, TOP), "repetition_penalty": (1e-3, 1e3)}
-        bounds |= dict.fromkeys(("presence_penalty", "frequency_penalty"), (-100, 100))
-        problems = field_problems(sampling, bounds)
+        problems = sampling_problems(sampling, prompt, self.config.vocab_size)
         length, most = len(prompt), sampling.max_tokens
-        if not prompt:
-            problems.append("a prompt is empty: start it with bos")
         if length + most > self.longest:
             sizes = f"the prompt has {length} tokens, the context {self.longest}"
             problems.append(f"--max-tokens {most}: {sizes}: lower it, or shorten the prompt")
-        named = {"the prompt has": prompt, "logit_bias names": sampling.logit_bias}
-        for what, tokens in (named | {"stop_token_ids has": sampling.stop_token_ids}).items():
-            if foreign := [token for token in tokens if not 0 <= token < self.config.vocab_size]:
-                whose = f"token {foreign[0]} of another tokenizer: the vocabulary has {self.config.vocab_size}"
-                problems.append(f"{what} {whose}")
         if not problems and self.pages_for(length + most) > self.pages:
             problems.append(f"the KV cache holds {self.pages * self.settings.page_size} tokens, not {length} + {most}")
         request = Request(list(prompt), sampling, root=salt)
@@ -130,8 +117,7 @@ class Engine:
     def step(self) -> list[Request]:
         """Starts a decode step and a prefill step, then collects the steps that were in flight before.
 
-        So the device has work while the host reads its last output. Returns the requests that have changed since the
-        last call.
+        So the device works while the host reads its last output. Returns what has changed since the last call.
         """
         self.admit()
         point("Engine.admitted")
@@ -174,9 +160,7 @@ class Engine:
             request.slot, request.in_prefill = self.free_slots.pop(), True
             self.prefix_queries += len(sequence)
             self.grow(request, len(sequence))
-            self.device.write_sequence(request.slot, sequence)
-            if request.biases:
-                self.device.write_biases(request.slot, request.biases)
+            self.device.write(request.slot, sequence, request.biases)
 
     def share_pages(self, request: Request) -> None:
         """Replaces pages of a request by cached ones with the same tokens, as far as its prefix is cached by now."""
@@ -302,8 +286,7 @@ class Engine:
                     continue  # since the step was started
                 tops = [dict(zip(*pair, strict=True)) for pair in zip(*(x[row] for x in top), strict=True)]
                 tops = [dict(list(x.items())[: request.sampling.logprobs]) for x in tops]
-                # of a prompt that is scored, what comes before the sampled token
-                first = int(step.counts[row] - step.samples[row]) if whole else 0
+                first = int(step.counts[row] - step.samples[row]) if whole else 0  # those of a prompt come before
                 end = first + 1
                 point("Engine.verified", step, row, tokens, first, end)
                 request.prompt_logprobs += scores[row][:first]

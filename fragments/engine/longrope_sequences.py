@@ -17,7 +17,7 @@ def _(self, config, settings):
     self.uses_long = np.zeros(settings.max_sequences + 1, bool)
 
 
-@splice("Device.write_sequence")
+@splice("Device.write")
 def _(self, slot, sequence):
     self.uses_long[slot] = len(sequence) > self.original_context  # until the next prefill
 

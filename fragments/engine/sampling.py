@@ -6,6 +6,7 @@ arXiv 2407.01082 (min-p); Keskar et al. 2019, arXiv 1909.05858, section 4.1 (rep
 
 import dataclasses
 import typing
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import jax
@@ -13,6 +14,7 @@ import jax.numpy as jnp
 from jax import Array
 
 from generator.language import splice
+from generator.language.roles import field_problems
 
 TOP = 20  # likeliest tokens that a request may ask for
 
@@ -45,6 +47,20 @@ class SamplingParams:
 def _(field, allowed):
     if typing.get_origin(field.type) in (dict, tuple):
         allowed = True  # whatever is in it: the engine checks that
+
+
+def sampling_problems(sampling: SamplingParams, prompt: Sequence[int], vocab_size: int) -> list[str]:
+    """Lists what is wrong with a prompt and its sampling, whatever there is room for."""
+    bounds = {"top_p": (1e-6, 1), "min_p": (0, 1), "top_k": (0, vocab_size), "seed": (0, 2**32 - 1)}
+    bounds |= {"logprobs": (0, TOP), "repetition_penalty": (1e-3, 1e3)}
+    bounds |= dict.fromkeys(("presence_penalty", "frequency_penalty"), (-100, 100))
+    problems = field_problems(sampling, bounds)
+    named = {"the prompt": prompt, "logit_bias": sampling.logit_bias, "stop_token_ids": sampling.stop_token_ids}
+    for name, tokens in named.items():
+        foreign = [token for token in tokens if not 0 <= token < vocab_size]
+        whose = f"of another tokenizer: the vocabulary has {vocab_size}"
+        problems += [f"{name} has token {token} {whose}" for token in foreign[:1]]
+    return problems if prompt else [*problems, "a prompt is empty: start it with bos"]
 
 
 class SamplingMetadata(NamedTuple):

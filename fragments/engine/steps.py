@@ -11,6 +11,13 @@ from generator.language import point, provide, receive
 from generator.language.roles import TOP, Biases, Cache, Decoder, Pages, SamplingMetadata, sample
 
 
+class Slots(NamedTuple):
+    """What a device keeps of running sequences; the last row and the last column are scratch."""
+
+    sequences: Array  # [slots, S], all tokens so far
+    biases: Biases
+
+
 class StepInput(NamedTuple):
     """The input of a step of B sequences, from the host."""
 
@@ -34,8 +41,8 @@ class StepOutput(NamedTuple):
 
 
 @jax.jit
-def write_row(rows: Array | Biases, slot: Array, row: Array | Biases) -> Array | Biases:
-    return jax.tree.map(lambda x, new: x.at[slot].set(new), rows, row)
+def write_slot(slots: Slots, slot: Array, row: Slots) -> Slots:
+    return jax.tree.map(lambda x, new: x.at[slot].set(new), slots, row)
 
 
 def likeliest(logprobs: Array) -> tuple[Array, Array]:
@@ -78,27 +85,25 @@ def write(key: Array, value: Array, cache: Cache, step: StepInput, length: int) 
     return pages.key, pages.value
 
 
-@functools.partial(jax.jit, static_argnames=("length", "whole"), donate_argnames="sequences")
+@functools.partial(jax.jit, static_argnames=("length", "whole"), donate_argnames="slots")
 def run(
     model: Decoder,
     key: Array,
     value: Array,
-    sequences: Array,
-    biases: Biases,
+    slots: Slots,
     layers: Cache,
     step: StepInput,
     length: int,
     whole: bool,
-) -> tuple[StepOutput, Cache, Array]:
+) -> tuple[StepOutput, Cache, Slots]:
     """Runs up to `length` (T) tokens of each sequence through the model, and samples the next token.
 
     Args:
         key, value: the pool of pages.
-        sequences: [slots, S], all tokens so far.
-        biases: logit biases of each slot.
         whole: whether to score what follows every token, rather than the last one alone.
     """
     point("run.model", model)
+    sequences = slots.sequences
     point("run.sequences", sequences, step)
     positions = positions_of(step, length)
     tokens = jnp.where(positions < 0, 0, sequences[step.slots[:, None], positions])
@@ -112,7 +117,7 @@ def run(
         logits = model.embedding.logits(x, model.embedding.kernel())  # [B, C, V]
         B, C = logits.shape[:2]
         each = jax.tree.map(lambda x: jnp.repeat(x, C), (step.slots, step.sampling))
-        tokens, own_biases = jax.tree.map(lambda x: x[each[0]], (sequences, biases))
+        tokens, own_biases = jax.tree.map(lambda x: x[each[0]], (sequences, slots.biases))
         sampled = sample(logits.reshape(B * C, -1), tokens, positions.ravel() + 1, each[1], own_biases).reshape(B, C)
         is_last = positions + 1 == lengths[:, None]  # [B, C]
         point("run.is_last", step, positions, is_last)
@@ -123,4 +128,4 @@ def run(
         logprobs = jax.nn.log_softmax(logits)
         scores = jnp.take_along_axis(logprobs, following[:, :, None], axis=2)[:, :, 0]
         top = jax.lax.cond(step.top, likeliest, lambda x: jax.tree.map(jnp.zeros_like, likeliest(x)), logprobs)
-    return StepOutput(scores, following, *top), cache, sequences
+    return StepOutput(scores, following, *top), cache, slots._replace(sequences=sequences)

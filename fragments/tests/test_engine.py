@@ -238,7 +238,7 @@ def test_what_can_never_be_served_is_an_error(model):
     subject = engine(model, max_length=0, kv_cache_tokens=0, queue=1)
     with pytest.raises(InputError, match=f"the prompt has {context - 2} tokens, the context {context}: lower it"):
         subject.add([1] * (context - 2), SamplingParams(max_tokens=3))
-    with pytest.raises(InputError, match="--max-length 1: must be at least 2"):
+    with pytest.raises(InputError, match="--max-length 1: must be from 2 to the context length"):
         engine(model, max_length=1)
     with pytest.raises(InputError, match="start it with bos"):
         subject.add([], SamplingParams())

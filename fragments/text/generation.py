@@ -30,21 +30,16 @@ def load_generation(tokenizer: str) -> dict[str, Any]:
         return {"eos_token_id": set()}
     try:
         said = {name: value for name, value in json.loads(file.read_text()).items() if value is not None}
-        found = {"eos_token_id": {*map(operator.index, np.ravel(said.get("eos_token_id", [])))}}
+        ends = {*map(operator.index, np.ravel(said.get("eos_token_id", [])))}
     except (AttributeError, TypeError, ValueError, RecursionError) as error:
         raise InputError(f"{file}: eos_token_id must be a token or several: {error}: fix or remove it") from None
     if said.get("top_k") == -1:
         said["top_k"] = 0  # another way to write all tokens
     for name, (least, most) in SAMPLING_BOUNDS.items():
-        if name in said:
-            number = said[name]
-            wanted = (int,) if name == "top_k" else (int, float)
-            if type(number) not in wanted or not least <= number <= most:
-                raise InputError(f"{file}: {name} is {number!r}: must be a number from {least} to {most:,}: fix it")
-            found[name] = number
-    if "do_sample" in said:
-        found["do_sample"] = bool(said["do_sample"])
-    return found
+        number, kinds = said.get(name, least), (int,) if name == "top_k" else (int, float)
+        if type(number) not in kinds or not least <= number <= most:
+            raise InputError(f"{file}: {name} is {number!r}: must be a number from {least} to {most:,}: fix it")
+    return {name: said[name] for name in ("do_sample", *SAMPLING_BOUNDS) if name in said} | {"eos_token_id": ends}
 
 
 def default_sampling(said: dict[str, Any], sampled: bool) -> dict[str, float]:

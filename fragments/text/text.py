@@ -3,8 +3,7 @@
 import codecs
 
 from generator.language.roles import (
-    ByteTokenizer,
-    FileTokenizer,
+    AnyTokenizer,
     has_text,
     is_byte_level,
     load_generation,
@@ -12,9 +11,6 @@ from generator.language.roles import (
 )
 
 CONTEXT = 4  # bytes, and so tokens, of a character at most
-
-
-AnyTokenizer = ByteTokenizer | FileTokenizer
 
 
 def load_ends(tokenizer: AnyTokenizer, path: str) -> set[int]:

@@ -5,7 +5,7 @@ from collections.abc import Iterable
 
 from etils import epath
 
-from generator.language.roles import ByteTokenizer, FileTokenizer, InputError, load_tokenizer
+from generator.language.roles import AnyTokenizer, ByteTokenizer, InputError, load_tokenizer
 
 
 class NoTokenizer(ByteTokenizer):
@@ -20,7 +20,7 @@ class NoTokenizer(ByteTokenizer):
         return ""
 
 
-def tokenizer_to_serve(given: str, kept: str) -> ByteTokenizer | FileTokenizer:
+def tokenizer_to_serve(given: str, kept: str) -> AnyTokenizer:
     """Returns the given tokenizer, else the one kept with a model, else NoTokenizer."""
     if given or kept == "bytes" or epath.Path(kept).exists():
         return load_tokenizer(given or kept)

@@ -4,7 +4,7 @@ import functools
 import json
 import re
 
-from generator.language.roles import ByteTokenizer, FileTokenizer
+from generator.language.roles import AnyTokenizer, ByteTokenizer, FileTokenizer
 
 
 @functools.cache
@@ -22,19 +22,19 @@ def decoder_steps(tokenizer: FileTokenizer) -> set[str]:
     return {step["type"] for step in (decoder, *decoder.get("decoders", ()))}
 
 
-def is_byte_level(tokenizer: ByteTokenizer | FileTokenizer) -> bool:
+def is_byte_level(tokenizer: AnyTokenizer) -> bool:
     """Returns whether every token stands for bytes."""
     return isinstance(tokenizer, ByteTokenizer) or "ByteLevel" in decoder_steps(tokenizer)
 
 
-def has_text(tokenizer: ByteTokenizer | FileTokenizer, token: int) -> bool:
+def has_text(tokenizer: AnyTokenizer, token: int) -> bool:
     """Returns False for special tokens, which decoding leaves out, and for unknown ids."""
     if isinstance(tokenizer, ByteTokenizer):
         return token < min(256, tokenizer.vocab_size)
     return token not in tokenizer.special and tokenizer.tokenizer.id_to_token(token) is not None
 
 
-def token_byte(tokenizer: ByteTokenizer | FileTokenizer, token: int) -> bytes | None:
+def token_byte(tokenizer: AnyTokenizer, token: int) -> bytes | None:
     """Returns the bytes of a byte-level token or of `<0xNN>`; None for one that is text by itself."""
     if isinstance(tokenizer, ByteTokenizer):
         return bytes([token]) if has_text(tokenizer, token) else None
@@ -53,7 +53,7 @@ def text_token(tokenizer: FileTokenizer) -> int:
     return next(i for i in tokenizer.encode("text") if token_byte(tokenizer, i) is None)
 
 
-def token_bytes(tokenizer: ByteTokenizer | FileTokenizer, token: int) -> bytes:
+def token_bytes(tokenizer: AnyTokenizer, token: int) -> bytes:
     """Returns the bytes that a token adds to a text: b" is" for Llama 2's "▁is"; a special token's name."""
     if not has_text(tokenizer, token):
         return tokenizer.special.get(token, "").encode()

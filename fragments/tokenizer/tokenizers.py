@@ -107,11 +107,14 @@ class FileTokenizer:
         return self.tokenizer.decode(list(ids))
 
 
-def load_tokenizer(name: str, parses_special: bool = False) -> ByteTokenizer | FileTokenizer:
+AnyTokenizer = ByteTokenizer | FileTokenizer
+
+
+def load_tokenizer(name: str, parses_special: bool = False) -> AnyTokenizer:
     """Loads the tokenizer "bytes", or the tokenizer.json at a path. Decoding leaves special tokens out."""
     return ByteTokenizer() if name == "bytes" else FileTokenizer(epath.Path(name), parses_special)
 
 
-def encode_document(tokenizer: ByteTokenizer | FileTokenizer, text: str) -> np.ndarray:
+def encode_document(tokenizer: AnyTokenizer, text: str) -> np.ndarray:
     """Returns the tokens of a document, int32 [n], with the tokenizer's prefix and eos."""
     return np.array([*tokenizer.prefix, *tokenizer.encode(text), tokenizer.eos], np.int32)

@@ -65,3 +65,8 @@ def _(settings, name, p, is_matrix, value, errors):
 def _(errors):
     if errors:
         print(f"int8 kernels: relative root-mean-square error {np.mean(errors):.2%}", file=sys.stderr)
+
+
+@splice("pages_that_fit.remedy", optional=True)
+def _(remedy):
+    remedy += ", or give --int8"

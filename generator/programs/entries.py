@@ -118,11 +118,11 @@ def _engine_step(
 
     def function(model: Any, arrays: dict[str, Any], step: Any) -> Any:
         on = device(model)
-        on.key, on.value, on.sequences = arrays["key"], arrays["value"], arrays["sequences"]
+        on.key, on.value, on.slots = arrays["key"], arrays["value"], arrays["slots"]
         output = on.run(step, tokens, whole)
-        return output, {"key": on.key, "value": on.value, "sequences": on.sequences}
+        return output, {"key": on.key, "value": on.value, "slots": on.slots}
 
-    arrays = {"key": empty.key, "value": empty.value, "sequences": empty.sequences}
+    arrays = {"key": empty.key, "value": empty.value, "slots": empty.slots}
     with unnoted():
         step = empty.nothing(ROWS, empty.widths[-1])
         if draft_tokens:
