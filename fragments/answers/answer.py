@@ -18,9 +18,9 @@ from generator.language.roles import (
     Job,
     Piece,
     Refusal,
-    SamplingParams,
     Server,
     StopString,
+    Wanted,
     as_json,
 )
 
@@ -28,14 +28,7 @@ from generator.language.roles import (
 class Answer:
     """An answer, sent as it is generated: an ASGI application, like Starlette's responses."""
 
-    def __init__(
-        self,
-        server: "Server",
-        asked: Completion | Chat,
-        wanted: list[tuple[list[int], SamplingParams]],
-        salt: bytes,
-        name: str,
-    ):
+    def __init__(self, server: "Server", asked: Completion | Chat, wanted: Wanted, salt: bytes, name: str):
         self.server, self.asked, self.wanted, self.salt = server, asked, wanted, salt
         self.begun, self.choices = time.monotonic(), list[Choice]()
         self.head = {"id": f"{asked.PREFIX}-{name}", "created": int(time.time())}

@@ -77,7 +77,8 @@ def _(self, piece):
 
 @splice("Answer.choices")
 def _(self, template):
-    if self.asked.offered and template and any(BEGIN in text for text in template.texts.values()):
+    texts = template.texts.values() if template else ()
+    if self.asked.offered and any(BEGIN in text for text in texts):
         for choice in self.choices:
             choice.tool_calls = ToolCalls()
 

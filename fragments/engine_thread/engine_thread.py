@@ -14,11 +14,13 @@ from typing import Any
 
 from generator.language.roles import Engine, InputError, QueueFull, Refusal, Request, SamplingParams
 
+Wanted = list[tuple[list[int], SamplingParams]]  # prompt and sampling of each choice
+
 
 class Job:
     """The engine's requests for one answer, and a queue of their news."""
 
-    def __init__(self, wanted: list[tuple[list[int], SamplingParams]], salt: bytes):
+    def __init__(self, wanted: Wanted, salt: bytes):
         self.wanted, self.salt, self.requests = wanted, salt, list[Request]()
         self.news: asyncio.Queue[Any] = asyncio.Queue()
 
@@ -88,7 +90,7 @@ class EngineThread(threading.Thread):
             job.news.put_nowait(Refusal(500, "the engine failed: see the server's log"))
 
     @contextlib.contextmanager
-    def job(self, wanted: list[tuple[list[int], SamplingParams]], salt: bytes = b"") -> Iterator[Job]:
+    def job(self, wanted: Wanted, salt: bytes = b"") -> Iterator[Job]:
         """Adds a request for each prompt, all or none; cancels the unfinished ones on exit."""
         if self.failed:
             raise Refusal(503, "the engine failed: the server is shutting down")

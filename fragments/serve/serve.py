@@ -39,8 +39,8 @@ from generator.language.roles import (
     InputError,
     ModelSettings,
     Refusal,
-    SamplingParams,
     ServeMetrics,
+    Wanted,
     as_json,
     default_sampling,
     ending_with_messages,
@@ -134,9 +134,7 @@ class Server:
         asked, wanted = await asyncio.get_running_loop().run_in_executor(self.threads[http.url.path], prepared)
         return Answer(self, asked, wanted, asked.salt(key), http.state.id)
 
-    def prepare(
-        self, kind: type[Completion | Chat], content: bytes
-    ) -> tuple[Completion | Chat, list[tuple[list[int], SamplingParams]]]:
+    def prepare(self, kind: type[Completion | Chat], content: bytes) -> tuple[Completion | Chat, Wanted]:
         """Parses and tokenizes a request; returns it with the prompt and sampling of each choice. May be slow."""
         asked = read_fields(content, kind, self.defaults)
         size, most, room = self.config.vocab_size, self.engine.engine.settings.queue, self.engine.engine.room
