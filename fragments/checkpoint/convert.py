@@ -17,6 +17,7 @@ from generator.language.roles import (
     absolute,
     ending_with_messages,
     load_checkpoint,
+    load_tokenizer,
     open_hf_model,
     save_hf,
 )
@@ -41,11 +42,14 @@ def atomic_directory(directory: str) -> Iterator[epath.Path]:
 def import_hf(hf_dir: Positional[str], directory: Positional[str]) -> None:
     """Imports a Hugging Face directory as the first checkpoint of a new directory, for train or generate."""
     config, model = open_hf_model(hf_dir)
+    has_tokenizer = Path(config.tokenizer).exists()
+    if has_tokenizer:
+        load_tokenizer(config.tokenizer)  # one that is damaged is refused before anything is written
     with atomic_directory(directory) as half:
         checkpoints = Checkpoints(str(half), config)
         checkpoints.save(0, {"model": model})
         checkpoints.close()
-    if not Path(config.tokenizer).exists():
+    if not has_tokenizer:
         print(f"{directory}: without a tokenizer, as {hf_dir} has no tokenizer.json")
 
 
@@ -81,7 +85,8 @@ def export_hf(
 
 @ending_with_messages()
 def main() -> None:
-    tyro.extras.subcommand_cli_from_dict({"import": import_hf, "export": export_hf})
+    commands = {"import": import_hf, "export": export_hf}
+    tyro.extras.subcommand_cli_from_dict(commands, prog=f"python -m {__package__}.checkpoint")
 
 
 if __name__ == "__main__":

@@ -187,7 +187,7 @@ def prepare(
 
 @ending_with_messages()
 def main() -> None:
-    tyro.extras.subcommand_cli_from_dict({"prepare": prepare})
+    tyro.extras.subcommand_cli_from_dict({"prepare": prepare}, prog=f"python -m {__package__}.data")
 
 
 if __name__ == "__main__":

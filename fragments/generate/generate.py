@@ -33,7 +33,7 @@ class GenerateSettings(ModelSettings):
     """
 
     sampling: tyro.conf.OmitArgPrefixes[SamplingParams]
-    prompt: str | None = None
+    prompt: str | None = None  # text to continue
     prompts: str | None = None  # a file with a prompt on each line; prints a line of JSON for each
 
 

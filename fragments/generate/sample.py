@@ -19,7 +19,7 @@ class SampleSettings:
     """Prints a prompt and its continuation by the newest checkpoint of a run."""
 
     checkpoint_dir: str  # of the training run
-    prompt: str
+    prompt: str  # text to continue
     max_tokens: int = 64
     temperature: float = 0.0  # 0: the likeliest token
     top_k: int = 40  # sample from this many likeliest tokens

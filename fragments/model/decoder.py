@@ -15,7 +15,7 @@ from generator.language.roles import Embedding, Norm, remat_policy, shard
 class Config:
     width: int  # size of the residual stream
     layers: int  # number of blocks
-    context_length: int = 4096  # longest sequence the model supports, in tokens
+    context_length: int = 4096  # longest sequence to generate or serve, in tokens
     dtype: Literal["float32", "bfloat16"] = setting("dtype")  # of computation; parameters are always float32
 
 

@@ -9,8 +9,9 @@ import dataclasses
 import functools
 import os
 import re
-import time
+import sys
 from pathlib import Path
+from typing import NoReturn
 
 import jax
 import tyro
@@ -18,16 +19,17 @@ from jax.experimental import topologies
 
 from .config import PRESETS, Config
 from .data import abstract_batch
-from .errors import ExitCode, InputError, Stop, check_config, ending_with_messages
+from .errors import InputError, check_config, ending_with_messages
 from .parallel import abstract, make_mesh
 from .train import compile_step, flops_per_token, new_state, set_flags
 
 MEMORY = {"v4": 32, "v5e": 16, "v5p": 95, "v6e": 32, "tpu7x": 96}  # of one device
 
 
-def does_not_fit(chip: str, needed: str) -> Stop:
+def end_as_too_large(chip: str, needed: str) -> NoReturn:
     remedy = "give fewer sequences to a device, a --remat that keeps less, a larger --mesh-fsdp or more chips"
-    return Stop(f"DOES NOT FIT {chip} with {MEMORY[chip]} GiB: {needed}: {remedy}", ExitCode.DOES_NOT_FIT)
+    print(f"error: DOES NOT FIT {chip} with {MEMORY[chip]} GiB: {needed}: {remedy}", file=sys.stderr)
+    raise SystemExit(3)
 
 
 def topology_devices(topology: str, slices: int) -> list[jax.Device]:
@@ -74,7 +76,6 @@ def main() -> None:
     elif per_device is not None:
         raise InputError("--batch-size and --batch-per-device say the same: give one of them")
     check_config(config)
-    start = time.perf_counter()
     mesh = make_mesh(config.mesh_data, config.mesh_fsdp, config.mesh_tensor, devices, config.mesh_expert)
     chip = command.topology.partition(":")[0]
     try:
@@ -83,23 +84,22 @@ def main() -> None:
     except jax.errors.JaxRuntimeError as error:
         if not (words := re.search(r"Ran out of memory .*hbm.*[^.]", str(error), re.IGNORECASE)):
             raise
-        raise does_not_fit(chip, words[0]) from None
-    print(f"{command.preset} for {len(devices)} {chip}, compiled in {time.perf_counter() - start:.0f} s")
+        end_as_too_large(chip, words[0])
 
     memory = compiled.memory_analysis()
     arguments, temporaries = memory.argument_size_in_bytes, memory.temp_size_in_bytes
     new = memory.output_size_in_bytes - memory.alias_size_in_bytes  # the rest reuses the memory of arguments
     total = arguments + temporaries + new
+    print(f"{command.preset} for {len(devices)} {chip}")
     print(f"bytes per device: arguments {arguments:,}, temporaries {temporaries:,}, total {total:,}")
     tokens = config.batch_size * config.sequence_length / len(devices)
     full, causal = (tokens * flops_per_token(config, causal) for causal in (False, True))
-    print(f"FLOPs per device and step: {full:.3e} with full attention, {causal:.3e} with its causal half, by formula;")
-    print(f"{compiled.cost_analysis()['flops']:.3e} by XLA's count, which takes a scanned layer once")
+    print(f"FLOPs per device and step: {full:.3e} with full attention, {causal:.3e} with its causal half")
     if command.hlo:
         Path(command.hlo).write_text(compiled.as_text())
         print(f"compiled program: {command.hlo}")
     if total > MEMORY[chip] * 2**30:
-        raise does_not_fit(chip, f"{total / 2**30:.1f} GiB")
+        end_as_too_large(chip, f"{total / 2**30:.1f} GiB")
     print(f"{total / 2**30:.1f} GiB: fits {chip} with {MEMORY[chip]} GiB")
 
 

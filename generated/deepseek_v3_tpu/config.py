@@ -10,6 +10,8 @@
 import dataclasses
 from typing import Literal
 
+ARCHITECTURE = "deepseek_v3"  # checkpoints of another one are refused
+
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Config:
@@ -18,7 +20,7 @@ class Config:
     # model
     width: int  # size of the residual stream
     layers: int  # number of blocks
-    context_length: int = 4096  # longest sequence the model supports, in tokens
+    context_length: int = 4096  # longest sequence to generate or serve, in tokens
     dtype: Literal["float32", "bfloat16"] = "bfloat16"  # of computation; parameters are always float32
     vocab_size: int  # tokens in the vocabulary
     norm_epsilon: float = 1e-5  # added to the mean square
@@ -51,8 +53,7 @@ class Config:
     mtp_loss_weight: float = 0.3  # weight of each MTP layer's cross-entropy in the loss
     balance_rate: float = 0.001  # how far a step moves the bias of an expert with too many or too few tokens
     logits_per_chunk: int = 536_870_912  # logits of a device at a time; if it has more, it computes them twice
-    # dtype in which devices sum gradients of matrices; bfloat16 halves the bytes and rounds each partial sum
-    gradient_dtype: Literal["float32", "bfloat16"] = "float32"
+    gradient_dtype: Literal["float32", "bfloat16"] = "float32"  # of matrices' gradients, and of their partial sums
     z_loss: float = 0.0  # weight of the squared log of the softmax's normalizer in the loss; 0: none
     seed: int = 0  # seed of the initial weights and of the data order
     steps: int = 1000  # optimizer steps of the whole run, over which the learning rate falls
@@ -91,8 +92,7 @@ class Config:
     batch_size: int = 8  # sequences in one optimizer step, over all devices
 
     # checkpoint
-    # for checkpoints, TensorBoard events and plot; a run resumes from it; "": a new runs/DATE-TIME
-    checkpoint_dir: str = ""
+    checkpoint_dir: str = ""  # for checkpoints and metrics; a run resumes from it; "": a new runs/DATE-TIME
     keep_last: int = 3  # newest checkpoints that are kept
     keep_every: int = 0  # checkpoints at multiples of this many steps are kept for good; 0: none
     # default dtype of exported tensors; an imported model has its own

@@ -5,7 +5,7 @@
 """Hugging Face checkpoints: config.json and safetensors, as `save_pretrained` of transformers writes them."""
 
 import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator, Set
 from pathlib import Path
 from typing import Any
 
@@ -135,31 +135,18 @@ def hf_views(arrays: dict[str, np.ndarray], config: Config) -> dict[str, np.ndar
         "last_layers": range(config.layers // 6 * 6, config.layers),
     }.items():
         for parameter, name, layout in hf_layer_tensors():
-            if f"{stack}.{parameter}" not in arrays:
+            if (array := arrays.get(f"{stack}.{parameter}")) is None:
                 continue
-            array = arrays[f"{stack}.{parameter}"]
             for layer, *index in np.ndindex(array.shape[: name.count("{}")]):
                 tensor, view = name.format(numbers[layer], *index), rearrange(array[layer, *index], layout)
                 views[tensor] = view
     return views
 
 
-def hf_holders(arrays: dict[str, Any], config: Config) -> tuple[dict[str, np.ndarray], dict[str, list[str]]]:
-    """Returns an array of each tensor's shape, and the parameters in it: several if a checkpoint joins them."""
+def hf_tensors_of(arrays: dict[str, Any], config: Config) -> tuple[dict[str, np.ndarray], dict[str, Set[str]]]:
+    """Returns an array of each tensor's shape, and each parameter's tensors; a checkpoint may join parameters."""
     shaped = {name: np.broadcast_to(np.empty((), x.dtype), x.shape) for name, x in arrays.items()}  # no memory
-    holders: dict[str, list[str]] = {}
-    for name, x in shaped.items():
-        for tensor in hf_views({name: x}, config):
-            holders.setdefault(tensor, []).append(name)
-    return hf_views(shaped, config), holders
-
-
-def check_covered(names: Iterable[str], covered: set[str], arrays: dict[str, Any]) -> None:
-    """Raises InputError that names the parameters which no tensor of a checkpoint holds."""
-    if lacking := [name for name in names if name not in covered and arrays[name].size]:
-        raise InputError(
-            f"no tensor of a checkpoint holds {', '.join(lacking)}: name one in hf.tensors and build again"
-        )
+    return hf_views(shaped, config), {name: hf_views({name: x}, config).keys() for name, x in shaped.items()}
 
 
 def read_json(path: Path) -> dict[str, Any]:
@@ -234,8 +221,7 @@ def open_hf_model(hf_dir: str | Path) -> tuple[Config, Decoder]:
     if sizes[0] > 1000 * sizes[1]:  # more than memory may hold
         raise InputError("{}: config.json asks for {:,} numbers, its tensors hold {:,}: fix one".format(hf_dir, *sizes))
     structs = named_arrays(model)
-    views, holders = hf_holders(structs, config)
-    filled = {name for names in holders.values() for name in names}
+    views, held = hf_tensors_of(structs, config)
     problems = [f"missing: {name} {list(views[name].shape)}" for name in sorted(views.keys() - tensors.keys())]
     for name, tensor in sorted(tensors.items()):
         dtype, shape = tensor.get_dtype(), tensor.get_shape()
@@ -247,20 +233,18 @@ def open_hf_model(hf_dir: str | Path) -> tuple[Config, Decoder]:
         raise InputError("\n  ".join([f"{hf_dir}: its tensors are not those of its config.json:", *problems]))
 
     def read(parameter: str) -> np.ndarray:
-        together = next((names for names in holders.values() if parameter in names), [parameter])
+        together = {parameter} | {name for name in held if held[name] & held[parameter]}
         arrays = {name: np.full(structs[name].shape, np.nan, structs[name].dtype) for name in together}
         for name, view in hf_views(arrays, config).items():
             tensor = tensors[name][...]
             if not np.isfinite(tensor).all():
                 raise InputError(f"{hf_dir}: {name} has numbers that are not finite: use an earlier checkpoint")
             view[...] = tensor
-        for name, array in arrays.items():
-            if np.isnan(array).any():  # a layout that reorders axes in parentheses makes a copy, not a view
-                raise InputError(f"{hf_dir}: no tensor fills all of {name}: mend its layout in hf.tensors and build")
+        if np.isnan(arrays[parameter]).any():  # a layout that reorders axes in parentheses makes a copy, not a view
+            raise InputError(f"no tensor of a checkpoint holds all of {parameter}: mend hf.tensors and build again")
         return arrays[parameter]
 
     arrays = {name: LazyArray(x, read, name) for name, x in structs.items()}
-    check_covered((name for name, x in arrays.items() if getattr(x, "read", None) is read), filled, structs)
     return config, jax.tree.unflatten(jax.tree.structure(model), arrays.values())
 
 
@@ -276,10 +260,10 @@ def in_words_of(directory: Path, hf: dict[str, Any]) -> dict[str, Any]:
         config, there = read_hf_config(directory), read_json(directory / "config.json")
     except InputError:  # none, or of another kind of model
         return hf
-    names = [name for name, *_ in (*hf_sizes(), *hf_structure(config))]
-    tokens = {name: value for name, value in there.items() if name.endswith("_token_id")}
     for name in "_name_or_path", "auto_map":  # a path on another machine, code in another repository
         there.pop(name, None)
+    names = [name for name, *_ in (*hf_sizes(), *hf_structure(config))]
+    tokens = {name: value for name, value in there.items() if name.endswith("_token_id")}
     other = {name: value for name, value in there.items() if name != "rope_parameters"}  # would override hf's
     spellings = there, other | hf | tokens, hf | tokens
     return next(it for it in spellings if all(complete(it).get(name) == complete(hf).get(name) for name in names))
@@ -298,13 +282,11 @@ def save_hf(
     Args:
         tokenizer: path of a tokenizer.json to write in place of the model's own.
     """
-    directory = Path(hf_dir)
-    if directory.exists():
-        raise InputError(f"{directory}: already exists: give a new directory")
-    arrays = named_arrays(model)
-    shaped, holders = hf_holders(arrays, config)
-    check_covered(arrays, {name for names in holders.values() for name in names}, arrays)
-    directory.mkdir(parents=True)
+    directory, arrays = Path(hf_dir), named_arrays(model)
+    shaped, held = hf_tensors_of(arrays, config)
+    if lacking := [name for name, names in held.items() if not names and arrays[name].size]:
+        raise InputError(f"no tensor of a checkpoint holds {', '.join(lacking)}: mend hf.tensors and build again")
+    directory.mkdir(parents=True)  # overwrites nothing
     split = split_state_dict_into_shards_factory(
         shaped,
         get_storage_size=lambda view: view.size * jnp.dtype(dtype).itemsize,
@@ -317,7 +299,7 @@ def save_hf(
         for name in names:
             if name not in views:
                 views.clear()
-                views |= hf_views({parameter: np.asarray(arrays[parameter]) for parameter in holders[name]}, config)
+                views |= hf_views({x: np.asarray(arrays[x]) for x in held if name in held[x]}, config)
             tensors[name] = np.ascontiguousarray(views[name], dtype)
         save_file(tensors, directory / file, metadata={"format": "pt"})
     if split.is_sharded:

@@ -120,20 +120,19 @@ def attend(q: Array, k: Array, v: Array, segment_ids: Array | None, window: int)
     """
     if segment_ids is None:
         segment_ids = jnp.ones(q.shape[:2], jnp.int32)
-    mesh = jax.sharding.get_abstract_mesh()
-    if mesh.empty:
-        return attend_local(q, k, v, segment_ids, interpret=jax.default_backend() != "tpu", window=window)
+    mesh = jax.sharding.get_abstract_mesh()  # of devices to compile for, which need not be those of this machine
+    platform = jax.default_backend() if mesh.empty else mesh.abstract_device.platform
 
     def local(q: Array, k: Array, v: Array, segment_ids: Array) -> Array:
-        # compiled for the mesh's devices, which need not be those of this machine
-        return attend_local(q, k, v, segment_ids, interpret=mesh.abstract_device.platform != "tpu", window=window)
+        return attend_local(q, k, v, segment_ids, interpret=platform != "tpu", window=window)
 
+    if mesh.empty:
+        return local(q, k, v, segment_ids)
     rows = PartitionSpec(RULES["batch"], RULES["sequence"])
     heads = PartitionSpec(RULES["batch"], RULES["sequence"], RULES["heads"])
     # check_vma: the kernel does not say over which mesh axes its results vary
-    return jax.shard_map(local, in_specs=(heads, heads, heads, rows), out_specs=heads, check_vma=False)(
-        q, k, v, segment_ids
-    )
+    spread = jax.shard_map(local, in_specs=(heads, heads, heads, rows), out_specs=heads, check_vma=False)
+    return spread(q, k, v, segment_ids)
 
 
 def attend_local(q: Array, k: Array, v: Array, segment_ids: Array, interpret: bool, window: int) -> Array:
@@ -155,9 +154,7 @@ def attend_local(q: Array, k: Array, v: Array, segment_ids: Array, interpret: bo
     forward = {"block_q": size, "block_kv": size, "block_kv_compute": min(size, 512)}
     backward = {"block_q_dkv": size, "block_kv_dkv": keys, "block_kv_dkv_compute": min(size, 512)}
     make_kernel = functools.partial(
-        splash.make_splash_mha,
-        head_shards=1,
-        q_seq_shards=1,
+        splash.make_splash_mha_single_device,
         block_sizes=splash.BlockSizes(**forward, **backward, use_fused_bwd_kernel=True),
         residual_checkpoint_name="attention",
         interpret=interpret,

@@ -5,10 +5,8 @@
 import functools
 import hashlib
 import json
-import re
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from etils import epath
@@ -20,11 +18,8 @@ from .errors import InputError
 class ByteTokenizer:
     """UTF-8 bytes as tokens 0 to 255; needs no file."""
 
-    digest, bos, eos, vocab_size, byte_level = "bytes", 256, 257, 258, True
-    prefix, parses_special = (bos,), False
-
-    def __init__(self):
-        self.special = {256: "<s>", 257: "</s>"}
+    digest, bos, eos, vocab_size = "bytes", 256, 257, 258
+    prefix, special, parses_special = (bos,), {bos: "<s>", eos: "</s>"}, False
 
     def encode(self, text: str) -> list[int]:
         return list(text.encode())
@@ -35,34 +30,9 @@ class ByteTokenizer:
     def decode(self, ids: Iterable[int]) -> str:
         return bytes(i for i in ids if i < 256).decode(errors="replace")
 
-    def has_text(self, token: int) -> bool:
-        return token < 256
-
-    def token_byte(self, token: int) -> bytes | None:
-        return bytes([token]) if token < 256 else None
-
-    def token_bytes(self, token: int) -> bytes:
-        return self.token_byte(token) or self.special.get(token, "").encode()
-
-
-@functools.cache
-def byte_characters() -> dict[str, int]:
-    """Maps the characters of a byte-level vocabulary to their bytes (GPT-2, Radford et al. 2019)."""
-    visible = [*range(33, 127), *range(161, 173), *range(174, 256)]
-    others = sorted(set(range(256)) - set(visible))
-    return {chr(byte): byte for byte in visible} | {chr(256 + i): byte for i, byte in enumerate(others)}
-
-
-def read_settings(folder: epath.Path) -> dict[str, Any]:
-    """Reads tokenizer_config.json, with defaults from special_tokens_map.json, and eos from config.json."""
-    files = {name: folder / f"{name}.json" for name in ("config", "special_tokens_map", "tokenizer_config")}
-    model, tokens, settings = (json.loads(x.read_text()) if x.exists() else {} for x in files.values())
-    eos = np.ravel(model.get("eos_token_id") or [])  # one token or several
-    return {"eos_token_id": int(eos[0]) if len(eos) else None, **tokens, **settings}
-
 
 class FileTokenizer:
-    """A Hugging Face tokenizer.json and the tokenizer_config.json beside it, read as transformers reads them.
+    """A Hugging Face tokenizer.json and the files beside it, read as transformers reads them.
 
     Attributes:
         prefix, suffix: the tokens that it puts before a text, such as bos, and after it.
@@ -81,12 +51,13 @@ class FileTokenizer:
             self.tokenizer.no_truncation()
             self.tokenizer.no_padding()
             self.tokenizer.encode_special_tokens = not parses_special
-            if not self.encode("text"):
+            # tokenizer.json alone decides the prefix: transformers 5 does not read add_bos_token beside it
+            plain, whole = (self.tokenizer.encode("text", add_special_tokens=flag).ids for flag in (False, True))
+            if not plain:
                 raise ValueError("it makes no tokens from a text")
-            decoder = json.loads(text).get("decoder") or {}
-            kinds = {part["type"] for part in (decoder, *decoder.get("decoders", ()))} if decoder else set()
-            self.byte_level, self.byte_fallback = "ByteLevel" in kinds, "ByteFallback" in kinds
-            self.read_special_tokens(read_settings(path.parent), path)
+            at = next(i for i in range(len(whole)) if whole[i : i + len(plain)] == plain)
+            self.prefix, self.suffix = whole[:at], whole[at + len(plain) :]
+            self.read_special_tokens(path)
         except InputError:
             raise
         except BaseException as error:  # a bad regular expression panics in Rust, which is no Exception
@@ -95,27 +66,25 @@ class FileTokenizer:
             problem = f"tokenizer {path} with its tokenizer_config.json: {error!r}"
             raise InputError(f"{problem}: give the path of a tokenizer.json, or bytes") from None
 
-    def read_special_tokens(self, settings: dict[str, Any], path: epath.Path) -> None:
+    def read_special_tokens(self, path: epath.Path) -> None:
+        """Reads tokenizer_config.json, else special_tokens_map.json, and eos from config.json if neither names it."""
+        files = (path.with_name(f"{x}.json") for x in ("config", "special_tokens_map", "tokenizer_config"))
+        model, tokens, settings = (json.loads(x.read_text()) if x.exists() else {} for x in files)
         vocabulary = self.tokenizer.get_vocab()
         self.vocab_size = max(vocabulary.values()) + 1
         added = self.tokenizer.get_added_tokens_decoder().items()
         self.special = {i: token.content for i, token in added if token.special}
-        defaults = {"bos_token": "<s>", "eos_token": "</s>"}  # of Llama's class, if no file names one
         self.names = {}
-        for name, default in defaults.items():
-            token = settings.get(name, default if default in vocabulary else None)
+        for name, default in ("bos_token", "<s>"), ("eos_token", "</s>"):  # of Llama's class, if no file names one
+            token = (tokens | settings).get(name, default if default in vocabulary else None)
             token = token["content"] if isinstance(token, dict) else token
             if token is not None and token not in vocabulary:
                 raise InputError(f"tokenizer {path}: {name} {token!r} is no token of it: fix its tokenizer_config.json")
             self.names |= {name: token} if token is not None else {}
-        eos = self.names.get("eos_token")
-        self.eos = settings["eos_token_id"] if eos is None else vocabulary[eos]
+        ends = (int(i) for i in np.ravel(model.get("eos_token_id", [])) if i is not None)  # one token or several
+        self.eos = vocabulary[self.names["eos_token"]] if "eos_token" in self.names else next(ends, None)
         if self.eos is None:
             raise InputError(f"tokenizer {path}: nothing names eos: set eos_token in its tokenizer_config.json")
-        # tokenizer.json alone decides the prefix: transformers 5 does not read add_bos_token beside it
-        plain, whole = (self.tokenizer.encode("text", add_special_tokens=flag).ids for flag in (False, True))
-        at = next(i for i in range(len(whole)) if whole[i : i + len(plain)] == plain)
-        self.prefix, self.suffix = whole[:at], whole[at + len(plain) :]
 
     @functools.cached_property
     def parsing(self) -> Tokenizer:
@@ -135,39 +104,16 @@ class FileTokenizer:
     def decode(self, ids: Iterable[int]) -> str:
         return self.tokenizer.decode(list(ids))
 
-    def has_text(self, token: int) -> bool:
-        """Returns False for special tokens, which decoding leaves out, and for unknown ids."""
-        return token not in self.special and self.tokenizer.id_to_token(token) is not None
 
-    def token_byte(self, token: int) -> bytes | None:
-        """Returns the bytes of a byte-level token or of `<0xNN>`; None for one that is text by itself."""
-        name = self.tokenizer.id_to_token(token) or ""
-        if self.byte_level:
-            table = byte_characters()
-            return bytes(table[x] for x in name) if all(x in table for x in name) else name.encode()
-        is_byte = self.byte_fallback and re.fullmatch("<0x[0-9A-Fa-f+][0-9A-Fa-f]>", name)
-        return bytes([int(name[3:5], 16)]) if is_byte else None
-
-    @functools.cached_property
-    def anchor(self) -> int:
-        """Returns a text token that is not a byte."""
-        return next(i for i in self.encode("text") if self.token_byte(i) is None)
-
-    def token_bytes(self, token: int) -> bytes:
-        """Returns the bytes that a token adds to a text: b" is" for Llama 2's "▁is"; a special token's name."""
-        if not self.has_text(token):
-            return self.special.get(token, "").encode()
-        if (byte := self.token_byte(token)) is not None:
-            return byte
-        return self.decode([self.anchor, token])[len(self.decode([self.anchor])) :].encode()
+AnyTokenizer = ByteTokenizer | FileTokenizer
 
 
-def load_tokenizer(name: str, parses_special: bool = False) -> ByteTokenizer | FileTokenizer:
+def load_tokenizer(name: str, parses_special: bool = False) -> AnyTokenizer:
     """Loads the tokenizer "bytes", or the tokenizer.json at a path. Decoding leaves special tokens out."""
     return ByteTokenizer() if name == "bytes" else FileTokenizer(epath.Path(name), parses_special)
 
 
-def encode_document(tokenizer: ByteTokenizer | FileTokenizer, text: str) -> np.ndarray:
+def encode_document(tokenizer: AnyTokenizer, text: str) -> np.ndarray:
     """Returns the tokens of a document, int32 [n], with the tokenizer's prefix and eos."""
     return np.array([*tokenizer.prefix, *tokenizer.encode(text), tokenizer.eos], np.int32)
 
@@ -187,9 +133,8 @@ def copy_file(path: epath.Path, target: epath.Path) -> None:
 
     Raises InputError for other links, for what is not a regular file and for a file larger than LARGEST_FILE.
     """
-    is_remote = "://" in str(path)
     # `resolve` of epath does not follow links
-    real, folder = (x if is_remote else epath.Path(Path(x).resolve()) for x in (path, path.parent))
+    real, folder = (x if "://" in str(x) else epath.Path(Path(x).resolve()) for x in (path, path.parent))
     caches = (p.parent for p in folder.parents if p.name == "snapshots" and (p.parent / "blobs").is_dir())
     root = next(caches, folder)
     if root not in real.parents:
@@ -201,16 +146,12 @@ def copy_file(path: epath.Path, target: epath.Path) -> None:
 
 
 def copy_tokenizer(tokenizer: str, directory: epath.Path, model: str = "") -> None:
-    """Copies a tokenizer.json and those of its sibling files that exist.
-
-    Args:
-        model: another tokenizer.json, whose sibling config.json and generation_config.json are copied.
-    """
+    """Copies a tokenizer.json and the files beside it that exist; MODEL_FILES are those beside `model`, if given."""
     directory = epath.Path(directory)
     for path, names in ((model or tokenizer, MODEL_FILES), (tokenizer, TOKENIZER_FILES)):
         folder = epath.Path(path).expanduser().parent
         for name in names if path != "bytes" else ():
             for found in sorted(folder.glob(name)):
                 copy_file(found, directory / found.relative_to(folder))
-    if tokenizer != "bytes" and (path := epath.Path(tokenizer).expanduser()).exists():
+    if (path := epath.Path(tokenizer).expanduser()).exists():
         copy_file(path, directory / "tokenizer.json")

@@ -2,9 +2,9 @@
 # Fragments: chat_template/chat_template.
 """Chat templates of checkpoints, rendered in a process of their own."""
 
+import contextlib
 import itertools
 import json
-import multiprocessing
 import os
 import re
 import subprocess
@@ -19,7 +19,7 @@ from etils import epath
 from tokenizers import Tokenizer, models
 
 from .errors import InputError
-from .tokenizer import ByteTokenizer, FileTokenizer
+from .tokenizer import AnyTokenizer, ByteTokenizer, FileTokenizer
 
 # marks around text that looks like a special token, and the end of a continued message: noncharacters of Unicode
 OPEN = "\ufdd0"
@@ -43,34 +43,23 @@ class Renderer:
         self.variables: dict[str, list[str]] = self.start()
 
     def start(self) -> Any:
-        self.connection, theirs = multiprocessing.Pipe()
         # -P, as modules beside this one share names with the standard library; the API key stays out of its environment
-        command = [sys.executable, "-P", Path(__file__).with_name("render.py"), str(theirs.fileno()), str(self.seconds)]
+        command = [sys.executable, "-P", Path(__file__).with_name("render.py"), str(self.seconds)]
         environment = {name: value for name, value in os.environ.items() if name != "SERVE_API_KEY"}
-        self.process = subprocess.Popen(
-            command, env=environment, stdin=subprocess.DEVNULL, pass_fds=[theirs.fileno()], start_new_session=True
-        )
-        self.stop = weakref.finalize(self, stop, self.process, self.connection)
-        theirs.close()
-        self.receive(60)
+        pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
+        self.process = subprocess.Popen(command, env=environment, start_new_session=True, **pipes)
+        self.stop = weakref.finalize(self, stop, self.process)
         return self.ask(texts=self.texts)
 
-    def receive(self, seconds: int) -> Any:
-        try:
-            if self.connection.poll(seconds):
-                return json.loads(self.connection.recv_bytes())
-        except (EOFError, OSError):
-            pass  # the process has ended
-        self.stop()
-        raise TemplateError("it takes too much time or memory")
-
     def ask(self, **asked: Any) -> Any:
-        try:
-            self.connection.send_bytes(json.dumps(asked).encode())
-        except OSError:
+        line = ""
+        with contextlib.suppress(OSError):  # the process has ended
+            print(json.dumps(asked), file=self.process.stdin, flush=True)
+            line = self.process.stdout.readline()
+        if not line:
             self.stop()
-            raise TemplateError("the process that renders has ended") from None
-        reply = self.receive(self.seconds + 1)  # the process kills itself a second before
+            raise TemplateError("it takes too much time or memory")
+        reply = json.loads(line)
         if "error" in reply:
             raise TemplateError(reply["error"])
         return reply["result"]
@@ -82,10 +71,9 @@ class Renderer:
             return self.ask(name=name, names=names, most=most)
 
 
-def stop(process: subprocess.Popen[bytes], connection: Any) -> None:
-    connection.close()
+def stop(process: subprocess.Popen[str]) -> None:
     process.kill()
-    process.wait()
+    process.communicate()
 
 
 def strings(value: Any) -> Iterator[str]:
@@ -137,9 +125,6 @@ class ChatTemplate:
         """Returns whether any template reads the variable."""
         return any(name in names for names in self.renderer.variables.values())
 
-    def writes(self, text: str) -> bool:
-        return any(text in template for template in self.texts.values())
-
     def encode(
         self,
         messages: list[dict[str, Any]],
@@ -177,7 +162,7 @@ class ChatTemplate:
         return list(itertools.chain.from_iterable(ids))
 
 
-def load_chat_template(tokenizer: ByteTokenizer | FileTokenizer, path: str) -> ChatTemplate | None:
+def load_chat_template(tokenizer: AnyTokenizer, path: str) -> ChatTemplate | None:
     """Loads the templates beside a tokenizer.json, from their own files or tokenizer_config.json, if there are any."""
     if isinstance(tokenizer, ByteTokenizer):
         return None

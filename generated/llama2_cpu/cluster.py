@@ -26,7 +26,7 @@ import numpy as np
 from etils import epath
 from jax.experimental import multihost_utils
 
-from .errors import ExitCode, InputError
+from .errors import ExitCode, InputError, Stop
 
 SETTINGS = "JAX_COORDINATOR_ADDRESS", "JAX_NUM_PROCESSES", "JAX_PROCESS_ID"
 # variable of a launcher -> its value for a single process
@@ -209,7 +209,7 @@ class DirectoryLock:
         if (text := self.read()) and text != gone and not text.startswith(self.holder):
             # a lock of ours was not renewed in time: a scheduler may try again
             code = ExitCode.STORAGE if self.was_held else ExitCode.MISTAKE
-            raise InputError(f"{self.directory}: in use by {text}: stop that run, or give another directory", code)
+            raise Stop(f"{self.directory}: in use by {text}: stop that run, or give another directory", code)
 
     def write(self, gone: str = "") -> None:
         new, now = self.path.with_name(f"lock.{secrets.token_hex(4)}"), time.monotonic()

@@ -21,11 +21,13 @@ from .engine import Engine, QueueFull, Request, SamplingParams
 from .errors import InputError
 from .openai import Refusal
 
+Wanted = list[tuple[list[int], SamplingParams]]  # prompt and sampling of each choice
+
 
 class Job:
     """The engine's requests for one answer, and a queue of their news."""
 
-    def __init__(self, wanted: list[tuple[list[int], SamplingParams]], salt: bytes):
+    def __init__(self, wanted: Wanted, salt: bytes):
         self.wanted, self.salt, self.requests = wanted, salt, list[Request]()
         self.news: asyncio.Queue[Any] = asyncio.Queue()
 
@@ -59,7 +61,7 @@ class EngineThread(threading.Thread):
             self.loop.call_soon_threadsafe(self.ready.set)
             while True:
                 self.busy_since = math.inf
-                while not self.calls.empty() or not self.engine.queued + self.engine.running:
+                while not self.calls.empty() or not (self.engine.queued or self.engine.running):
                     if (call := self.calls.get()) is None:
                         return
                     call()
@@ -95,7 +97,7 @@ class EngineThread(threading.Thread):
             job.news.put_nowait(Refusal(500, "the engine failed: see the server's log"))
 
     @contextlib.contextmanager
-    def job(self, wanted: list[tuple[list[int], SamplingParams]], salt: bytes = b"") -> Iterator[Job]:
+    def job(self, wanted: Wanted, salt: bytes = b"") -> Iterator[Job]:
         """Adds a request for each prompt, all or none; cancels the unfinished ones on exit."""
         if self.failed:
             raise Refusal(503, "the engine failed: the server is shutting down")
@@ -124,5 +126,4 @@ class EngineThread(threading.Thread):
     def cancel(self, requests: list[Request]) -> None:
         for request in requests:
             self.places.pop(id(request), None)
-            if request.finish is None:
-                self.engine.cancel(request)
+            self.engine.cancel(request)

@@ -17,7 +17,7 @@ from .checkpoint import load_checkpoint
 from .data import abstract_batch, evaluation_batches
 from .errors import InputError, check_config, ending_with_messages
 from .parallel import make_mesh
-from .tokenizer import load_tokenizer
+from .tokenizer import has_text, load_tokenizer, token_bytes
 from .train import loss
 
 
@@ -41,7 +41,7 @@ def evaluate(
     check_config(config)
     layout = {name: x.sharding for name, x in abstract_batch(config, mesh).items()}
     reader = load_tokenizer(config.tokenizer)
-    lengths = np.array([reader.has_text(i) and len(reader.token_bytes(i)) for i in range(config.vocab_size)])
+    lengths = np.array([has_text(reader, i) and len(token_bytes(reader, i)) for i in range(config.vocab_size)])
     nats = tokens = text_bytes = 0.0
     with jax.set_mesh(mesh):
         sum_batch = jax.jit(lambda model, batch: loss(model, batch, config)[1])

@@ -9,56 +9,40 @@ python -m llama2_cpu.generate --checkpoint-dir DIR --prompts FILE
 import dataclasses
 import functools
 import json
-from collections.abc import Iterator
 from pathlib import Path
 
 import tyro
 
 from .documents import as_text
-from .engine import Engine, EngineSettings, Request, SamplingParams
+from .engine import Engine, EngineSettings, SamplingParams
 from .errors import InputError, ending_with_messages
 from .text import Detokenizer, default_sampling, load_ends, load_generation
 from .tokenizer import tokenizer_to_serve
-from .weights import load_to_serve
+from .weights import ModelSettings, load_to_serve
 
 
-@dataclasses.dataclass(frozen=True)
-class GenerateSettings:
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class GenerateSettings(ModelSettings):
     """Prints a prompt and its continuation by a run's newest checkpoint, or by the model of a Hugging Face directory.
 
     Settings of sampling that are not given come from the model's generation_config.json.
     """
 
     sampling: tyro.conf.OmitArgPrefixes[SamplingParams]
-    checkpoint_dir: str = ""  # of the training run
-    hf: str = ""  # the Hugging Face directory
-    tokenizer: str = ""  # path of a tokenizer.json, or bytes; "": the model's own
-    prompt: str | None = None
+    prompt: str | None = None  # text to continue
     prompts: str | None = None  # a file with a prompt on each line; prints a line of JSON for each
-    mesh_tensor: int = 1  # tensor parallelism: devices that split heads and feed-forwards
-    int8: bool = False  # int8 weights
-
-
-def stream_tokens(engine: Engine, request: Request) -> Iterator[int]:
-    """Runs an engine with one request, and yields its tokens."""
-    given = 0
-    while request.finish is None:
-        engine.step()
-        yield from request.tokens[given:]
-        given = len(request.tokens)
 
 
 @ending_with_messages()
 def main() -> None:
     parse = functools.partial(tyro.cli, GenerateSettings, prog=f"python -m {__package__}.generate")
-    settings = parse(default=GenerateSettings(SamplingParams()))
+    settings = parse(default=GenerateSettings(sampling=SamplingParams()))
     prompt, prompts = settings.prompt, settings.prompts
     if (prompt is None) == (prompts is None):
         raise InputError("give either --prompt TEXT or --prompts FILE")
-    source = settings.checkpoint_dir, settings.hf
-    config, model, mesh = load_to_serve(*source, None, settings.mesh_tensor, settings.int8)
+    config, model, mesh = load_to_serve(settings)
     defaults = default_sampling(load_generation(config.tokenizer), sampled=False)
-    sampling = parse(default=GenerateSettings(SamplingParams(**defaults))).sampling
+    sampling = parse(default=GenerateSettings(sampling=SamplingParams(**defaults))).sampling
     tokenizer = tokenizer_to_serve(settings.tokenizer, config.tokenizer)
     ends = load_ends(tokenizer, config.tokenizer)
 
@@ -72,8 +56,10 @@ def main() -> None:
         engine, text = Engine(config, model, ends, sizes, mesh), Detokenizer(tokenizer, ids)
         request = engine.add(ids, sampling)
         print(tokenizer.decode(ids), end="", flush=True)
-        for token in stream_tokens(engine, request):
-            print(text.add(token), end="", flush=True)
+        while request.finish is None:
+            known = len(request.tokens)
+            engine.step()
+            print(*map(text.add, request.tokens[known:]), sep="", end="", flush=True)
         print(text.end())
     else:
         try:

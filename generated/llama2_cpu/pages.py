@@ -5,7 +5,7 @@
 import dataclasses
 import hashlib
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -50,15 +50,15 @@ class Cache(NamedTuple):
     """The KV cache of one layer: where its pages begin, and the new keys and values of a step."""
 
     first: Array  # [] int32, the layer's first page in the pool; [L] for a stack of layers
-    key: Array | Int8Heads | None = None  # [B, T, K, H], of this step's tokens, in the pool's format
-    value: Array | Int8Heads | None = None
+    key: Array | None = None  # [B, T, K, H], of this step's tokens, in the pool's format
+    value: Array | None = None
 
 
 class Pages(NamedTuple):
     """The pool of pages, and the block tables of the sequences in a step."""
 
-    key: Array | Int8Heads  # [P, K, S, H]: P pages of S positions, layer after layer
-    value: Array | Int8Heads
+    key: Array  # [P, K, S, H]: P pages of S positions, layer after layer
+    value: Array
     block_tables: Array  # [B, M] int32: the pages of each sequence, counted from its layer's first; 0 is never read
 
     def write(self, cache: "Cache", positions: Array) -> "Pages":
@@ -69,13 +69,8 @@ class Pages(NamedTuple):
             page, slot = jnp.where(positions < 0, 0, page), positions % size  # [B, T]
             page = new.first[:, None, None] + page  # [L, B, T]
             at = page, slice(None), slot
-            key, value = put(key, at, new.key), put(value, at, new.value)
+            key, value = jax.tree.map(lambda pool, x: pool.at[at].set(x), (key, value), (new.key, new.value))
         return self._replace(key=key, value=value)
-
-
-def put(pool: Array | Int8Heads, at: tuple[Any, ...], x: Array | Int8Heads) -> Array | Int8Heads:
-    """Writes x to the pool at an index."""
-    return jax.tree.map(lambda pool, x: pool.at[at].set(x), pool, x)
 
 
 def layers_in_pool(config: Config, pages: int) -> Cache:
@@ -86,20 +81,15 @@ def layers_in_pool(config: Config, pages: int) -> Cache:
     return jax.tree.unflatten(structure, caches)
 
 
-def empty_pages(config: Config, pages: int, size: int, int8: bool) -> tuple[Array | Int8Heads, ...]:
+def empty_pages(config: Config, pages: int, size: int, int8_kv_cache: bool) -> tuple[Array, ...]:
     """Returns a zeroed pool of keys and of values: `pages` pages of `size` positions for each layer."""
     count = config.layers * pages
     shape = count, config.kv_heads, size, config.head_size
     zeros = shard(jnp.zeros(shape, config.dtype), None, "kv_heads", None, None)
     arrays = zeros, zeros
-    if int8:
+    if int8_kv_cache:
         arrays = tuple(Int8Heads(x.astype(jnp.int8), x[..., 0].astype(jnp.float32)) for x in arrays)
     return arrays
-
-
-def as_in_pages(x: Array, pool: Array | Int8Heads) -> Array | Int8Heads:
-    """Converts keys or values [B, T, K, H] to the pool's format."""
-    return heads_in_int8(x) if isinstance(pool, Int8Heads) else x
 
 
 def pages_per_block(size: int) -> int:

@@ -45,10 +45,6 @@ RULES = {
 }
 
 
-class MeshError(InputError):
-    """Sizes that do not divide over the devices; the message names them and the setting to change."""
-
-
 def make_mesh(data: int = 1, fsdp: int = -1, tensor: int = 1, devices: list[jax.Device] | None = None) -> Mesh:
     """Returns the mesh of all devices, or of those given. One size may be -1: it takes those left over."""
     keep_memory()
@@ -61,21 +57,19 @@ def make_mesh(data: int = 1, fsdp: int = -1, tensor: int = 1, devices: list[jax.
         shape = data, fsdp, *others = np.reshape(devices, [*sizes.values()]).shape
     except ValueError:
         problem = f"{len(devices)} devices do not divide into a mesh of these sizes"
-        raise MeshError(f"{wanted}: {problem}: each must be at least 1, and one of them may be -1") from None
+        raise InputError(f"{wanted}: {problem}: each must be at least 1, and one of them may be -1") from None
     slices = len({getattr(device, "slice_index", 0) for device in devices})  # a GPU node counts as one
     across = math.gcd(data, slices), slices // math.gcd(data, slices), *[1] * len(others)  # between slices
     if fsdp % across[1]:
         problem = f"data x fsdp does not divide over {slices} slices, between which other axes would be too slow"
-        raise MeshError(f"{wanted}: {problem}: give a --mesh-data that is a multiple of {slices}")
+        raise InputError(f"{wanted}: {problem}: give a --mesh-data that is a multiple of {slices}")
     within = [size // parts for size, parts in zip(shape, across, strict=True)]
+    create = functools.partial(create_hybrid_device_mesh, dcn_mesh_shape=across) if slices > 1 else create_device_mesh
     try:
-        if slices > 1:
-            grid = create_hybrid_device_mesh(within, across, devices, allow_split_physical_axes=True)
-        else:
-            grid = create_device_mesh(within, devices, allow_split_physical_axes=True)
+        grid = create(within, devices=devices, allow_split_physical_axes=True)
     except (NotImplementedError, ValueError, AssertionError) as error:
         problem = f"these sizes cannot be laid over the network of {devices[0].device_kind} x {len(devices)}"
-        raise MeshError(f"{wanted}: {problem}: give sizes that are products of its lengths: {error}") from None
+        raise InputError(f"{wanted}: {problem}: give sizes that are products of its lengths: {error}") from None
     return Mesh(grid, tuple(sizes), axis_types=(AxisType.Auto,) * len(sizes))
 
 
@@ -121,9 +115,7 @@ def remat_policy(remat: str) -> Callable[..., bool]:
 def abstract(create: Callable[[], Any], mesh: Mesh | None) -> Any:
     """Returns ShapeDtypeStructs of `create()`: each nnx.Param sharded by its axes, others replicated.
 
-    Without a mesh, nothing has a sharding.
-
-    A stacked parameter has a leading axis of layers, which its `axes` do not name and which is not sharded.
+    Without a mesh, nothing has a sharding. The leading axis of stacked layers has no name, and is not sharded.
     """
 
     def lay_out(x):
@@ -134,7 +126,7 @@ def abstract(create: Callable[[], Any], mesh: Mesh | None) -> Any:
         for name, size in zip(logical, x.shape, strict=True):
             sizes = {f"--mesh-{axis}": mesh.shape[axis] for axis in RULES.get(name, ())}
             if size % (parts := math.prod(sizes.values())):
-                raise MeshError(f"{name} of size {size} does not divide over {' x '.join(sizes)}, {parts}")
+                raise InputError(f"{name} of size {size} does not divide over {' x '.join(sizes)}, {parts}")
         sharding = NamedSharding(mesh, PartitionSpec(*(RULES.get(name) for name in logical)))
         return jax.tree.map(lambda array: jax.ShapeDtypeStruct(array.shape, array.dtype, sharding=sharding), x)
 

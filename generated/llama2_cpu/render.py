@@ -8,7 +8,6 @@ import re
 import resource
 import signal
 import sys
-from multiprocessing.connection import Connection
 from typing import Any
 
 import jinja2
@@ -37,49 +36,38 @@ def make_environment() -> ImmutableSandboxedEnvironment:
     return environment
 
 
-class Templates:
-    """Chat templates by name."""
-
-    def __init__(self) -> None:
-        self.environment, self.compiled = make_environment(), dict[str, jinja2.Template]()
-
-    def load(self, texts: dict[str, str]) -> dict[str, list[str]]:
-        """Compiles templates, and returns the variables that each reads."""
-        found = {}
-        for name, text in texts.items():
-            # blocks of transformers' own, which do not change the text
-            text = re.sub(r"({%-?\s*)generation\b", r"\1if true", text)
-            text = re.sub(r"({%-?\s*)endgeneration\b", r"\1endif", text)
-            self.compiled[name] = self.environment.from_string(text)
-            found[name] = sorted(meta.find_undeclared_variables(self.environment.parse(text)))
-        return found
-
-    def render(self, name: str, names: dict[str, Any], most: int) -> str:
-        """Renders a template to at most `most` characters."""
-        text = self.compiled[name].render(names)
-        if len(text) > most:
-            raise OverflowError(f"its output has more than {most:,} characters")
-        return text
+def without_generation(text: str) -> str:
+    """Replaces blocks of transformers' own, which do not change what is rendered."""
+    text = re.sub(r"({%-?\s*)generation\b", r"\1if true", text)
+    return re.sub(r"({%-?\s*)endgeneration\b", r"\1endif", text)
 
 
 def main() -> None:
-    """Serves a connection, given its file descriptor and a time limit in seconds for each request, until it closes."""
+    """Answers each line of JSON by another, in as many seconds as the first argument says.
+
+    {"texts"}: templates by name, answered by the variables that each reads; {"name", "names", "most"}: by a text.
+    """
     resource.setrlimit(resource.RLIMIT_AS, (RENDER_MEMORY, RENDER_MEMORY))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-    connection, templates = Connection(int(sys.argv[1])), Templates()
-    connection.send_bytes(b"{}")  # ready; starting may take longer than the time limit
-    while True:
+    environment = make_environment()
+    for line in sys.stdin:
+        signal.alarm(int(sys.argv[1]))  # kills this process
         try:
-            asked = json.loads(connection.recv_bytes())
-        except EOFError:
-            return
-        signal.alarm(int(sys.argv[2]))  # kills this process
-        try:
-            reply = {"result": templates.load(asked["texts"]) if "texts" in asked else templates.render(**asked)}
+            asked = json.loads(line)
+            if "texts" in asked:
+                texts = {name: without_generation(text) for name, text in asked["texts"].items()}
+                templates = {name: environment.from_string(text) for name, text in texts.items()}
+                trees = {name: environment.parse(text) for name, text in texts.items()}
+                result = {name: sorted(meta.find_undeclared_variables(tree)) for name, tree in trees.items()}
+            else:
+                result = templates[asked["name"]].render(asked["names"])
+                if len(result) > asked["most"]:
+                    raise OverflowError(f"its output has more than {asked['most']:,} characters")
+            reply = {"result": result}
         except Exception as error:  # templates may raise anything
             reply = {"error": f"{type(error).__name__}: {error}"[:500]}
         signal.alarm(0)
-        connection.send_bytes(json.dumps(reply).encode())
+        print(json.dumps(reply), flush=True)
 
 
 if __name__ == "__main__":

@@ -11,7 +11,7 @@ import numpy as np
 from etils import epath
 
 from .errors import InputError
-from .tokenizer import ByteTokenizer, FileTokenizer
+from .tokenizer import AnyTokenizer, has_text, is_byte_level, token_byte
 
 SAMPLING_BOUNDS = {
     "temperature": (0, 2),
@@ -34,21 +34,16 @@ def load_generation(tokenizer: str) -> dict[str, Any]:
         return {"eos_token_id": set()}
     try:
         said = {name: value for name, value in json.loads(file.read_text()).items() if value is not None}
-        found = {"eos_token_id": {*map(operator.index, np.ravel(said.get("eos_token_id", [])))}}
+        ends = {*map(operator.index, np.ravel(said.get("eos_token_id", [])))}
     except (AttributeError, TypeError, ValueError, RecursionError) as error:
         raise InputError(f"{file}: eos_token_id must be a token or several: {error}: fix or remove it") from None
     if said.get("top_k") == -1:
         said["top_k"] = 0  # another way to write all tokens
     for name, (least, most) in SAMPLING_BOUNDS.items():
-        if name in said:
-            number = said[name]
-            wanted = (int,) if name == "top_k" else (int, float)
-            if type(number) not in wanted or not least <= number <= most:
-                raise InputError(f"{file}: {name} is {number!r}: must be a number from {least} to {most:,}: fix it")
-            found[name] = number
-    if "do_sample" in said:
-        found["do_sample"] = bool(said["do_sample"])
-    return found
+        number, kinds = said.get(name, least), (int,) if name == "top_k" else (int, float)
+        if type(number) not in kinds or not least <= number <= most:
+            raise InputError(f"{file}: {name} is {number!r}: must be a number from {least} to {most:,}: fix it")
+    return {name: said[name] for name in ("do_sample", *SAMPLING_BOUNDS) if name in said} | {"eos_token_id": ends}
 
 
 def default_sampling(said: dict[str, Any], sampled: bool) -> dict[str, float]:
@@ -66,7 +61,7 @@ def default_sampling(said: dict[str, Any], sampled: bool) -> dict[str, float]:
 CONTEXT = 4  # bytes, and so tokens, of a character at most
 
 
-def load_ends(tokenizer: ByteTokenizer | FileTokenizer, path: str) -> set[int]:
+def load_ends(tokenizer: AnyTokenizer, path: str) -> set[int]:
     """Returns the tokens that end a text: eos, and others that the files beside tokenizer.json name."""
     return {tokenizer.eos, *load_generation(path)["eos_token_id"]} - {None}
 
@@ -79,28 +74,28 @@ class Detokenizer:
     for its end.
     """
 
-    def __init__(self, tokenizer: ByteTokenizer | FileTokenizer, prompt: list[int]):
-        self.tokenizer = tokenizer
+    def __init__(self, tokenizer: AnyTokenizer, prompt: list[int]):
+        self.tokenizer, self.byte_level = tokenizer, is_byte_level(tokenizer)
         self.utf8 = codecs.getincrementaldecoder("utf-8")("replace")
         self.before: list[int] = []  # the last token with text, on which the next one's spacing depends
         self.run: list[int] = []  # pending byte tokens, at most one run
         self.given = 0  # characters of the run that are in the prompt
-        if tokenizer.byte_level:
+        if self.byte_level:
             self.decode_token_bytes(prompt[-CONTEXT:])
         else:
             at = len(prompt) - 1
-            while at >= 0 and (self.is_byte(prompt[at]) or not tokenizer.has_text(prompt[at])):
+            while at >= 0 and (self.is_byte(prompt[at]) or not has_text(tokenizer, prompt[at])):
                 at -= 1
             self.before, self.run = prompt[max(at, 0) : at + 1], [i for i in prompt[at + 1 :] if self.is_byte(i)]
-            run = b"".join(tokenizer.token_byte(i) or b"" for i in self.run)
+            run = b"".join(token_byte(tokenizer, i) or b"" for i in self.run)
             self.given = len(run.decode(errors="ignore"))
 
     def is_byte(self, token: int) -> bool:
-        return self.tokenizer.token_byte(token) is not None
+        return token_byte(self.tokenizer, token) is not None
 
     def decode_token_bytes(self, tokens: list[int]) -> str:
         """Returns the characters that these tokens of a byte-level vocabulary complete."""
-        parts = (self.tokenizer.token_byte(i) or b"" for i in tokens if self.tokenizer.has_text(i))
+        parts = (token_byte(self.tokenizer, i) or b"" for i in tokens if has_text(self.tokenizer, i))
         return self.utf8.decode(b"".join(parts))
 
     def end_run(self, token: list[int]) -> str:
@@ -111,9 +106,9 @@ class Detokenizer:
 
     def add(self, token: int) -> str:
         """Adds a token, and returns the text that is now final."""
-        if not self.tokenizer.has_text(token):
+        if not has_text(self.tokenizer, token):
             return ""
-        if self.tokenizer.byte_level:
+        if self.byte_level:
             return self.decode_token_bytes([token])
         if self.is_byte(token):
             self.run.append(token)
@@ -124,4 +119,4 @@ class Detokenizer:
 
     def end(self) -> str:
         """Returns the text held back, after the last token."""
-        return self.utf8.decode(b"", final=True) if self.tokenizer.byte_level else self.end_run([])
+        return self.utf8.decode(b"", final=True) if self.byte_level else self.end_run([])

@@ -7,15 +7,12 @@ TEXT_BYTES, so that one big text can be shuffled, dealt out and held out too. Ro
 """
 
 import array
-import contextlib
 import functools
 import glob
 import io
 import itertools
 import json
 import os
-import re
-import resource
 import sys
 import sysconfig
 from collections.abc import Callable, Iterator, Sequence
@@ -23,7 +20,6 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import grain
-import numpy as np
 
 from .errors import InputError
 
@@ -61,9 +57,8 @@ class Content:
         held = self.opened()  # as another thread may evict it from the cache
         content = os.pread(held.fileno(), stop - start, start)
         if len(content) < stop - start:
-            raise InputError(
-                f"{self.path}: has been cut to {start + len(content)} bytes since the run began: start again"
-            )
+            size = start + len(content)
+            raise InputError(f"{self.path}: has been cut to {size} bytes since the run began: start again")
         return content
 
     def lines(self) -> Iterator[bytes]:
@@ -102,39 +97,34 @@ def open_text(content: Content, field: str) -> Documents:
 def open_jsonl(content: Content, field: str) -> Documents:
     """Reads the file once to find its lines; skips blank ones."""
 
-    def get(line: bytes, source: str) -> Any:
+    def get(line: bytes, number: int) -> Any:
         try:
             return json.loads(line)[field]
         except (ValueError, RecursionError, KeyError, TypeError) as error:  # no JSON, no field text, no object
-            problem = f"{source}: must be JSON with a field {field}: {type(error).__name__}: {error}"
+            problem = f"{content.path}:{number}: must be JSON with a field {field}: {type(error).__name__}: {error}"
             raise InputError(f"{problem}: fix it, leave it out, or give another --text-field") from None
 
-    spellings = {json.dumps(field), json.dumps(field, ensure_ascii=False)}
-    null = re.compile(rb"(?:%b)\s*:\s*null\b" % "|".join(map(re.escape, spellings)).encode())
-    lengths, kept, left_out = array.array("q"), array.array("q"), 0
-    for number, line in enumerate(content.lines()):
-        lengths.append(len(line))
-        if null.search(line) and get(line, f"{content.path}:{number + 1}") is None:
+    lines, end, left_out = array.array("q"), 0, 0  # number, start and end of each line
+    for number, line in enumerate(content.lines(), 1):
+        start, end = end, end + len(line)
+        if b"null" in line and get(line, number) is None:
             left_out += 1
-        elif line not in (b"\n", b"\r\n"):
-            kept.append(number)
-    ends = np.cumsum(np.array(lengths, np.int64))
+        elif line.rstrip(b"\r\n"):
+            lines.extend((number, start, end))
 
     def read(i: int) -> str:
-        line, source = kept[i], f"{content.path}:{kept[i] + 1}"
-        return as_text(get(content.read(ends[line] - lengths[line], ends[line]), source), source)
+        number, start, end = lines[3 * i : 3 * i + 3]
+        return as_text(get(content.read(start, end), number), f"{content.path}:{number}")
 
-    return Documents(len(kept), read, left_out)
+    return Documents(len(lines) // 3, read, left_out)
 
 
 def open_by_format(path: Path, field: str) -> Documents:
     """Opens the documents of a file by its suffix: lines of JSONL, or text."""
-    content = Content(path)
-    open_format, suffix = open_text, path.suffix.lower()
-    if suffix in (".jsonl", ".ndjson"):
-        open_format = open_jsonl
+    content, suffix = Content(path), path.suffix.lower()
     if suffix.partition("-")[0] in OTHER_FORMATS:  # .array_record-00000-of-00010 is a shard
         raise InputError(f"{path}: is neither text nor JSONL: convert it, or build the package with its part formats")
+    open_format = open_jsonl if suffix in (".jsonl", ".ndjson") else open_text
     return open_format(content, field)
 
 
@@ -155,17 +145,12 @@ def find_files(data: str) -> list[Path]:
         raise InputError(f"data {data}: no such file: give a file, a folder that holds files, or a pattern 'DIR/*.txt'")
     if odd := [file for file in files if not file.is_file()]:
         raise InputError(f"data {odd[0]}: is not a file, or is a broken link: fix it, or remove it")
-    if prepared := [file.parent for file in files if file.name == "prepared.json"]:
-        raise InputError(f"data {data}: {prepared[0]} is prepared data: give that by itself, to train")
     return files
 
 
 def open_files(files: Sequence[Path], field: str) -> tuple[grain.MapDataset, int]:
     """Returns the documents of all files, in the order of the files, and how many null rows are left out."""
     open_file.cache_clear()
-    with contextlib.suppress(ValueError):  # unpacked files stay open
-        most = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
-        resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
     opened = [open_by_format(path, field) for path in files]
     parts = [grain.MapDataset.range(documents.count).map(documents.read) for documents in opened]
     return grain.MapDataset.concatenate(parts), sum(documents.left_out for documents in opened)

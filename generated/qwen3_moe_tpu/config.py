@@ -8,6 +8,8 @@
 import dataclasses
 from typing import Literal
 
+ARCHITECTURE = "qwen3_moe"  # checkpoints of another one are refused
+
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Config:
@@ -16,7 +18,7 @@ class Config:
     # model
     width: int  # size of the residual stream
     layers: int  # number of blocks
-    context_length: int = 4096  # longest sequence the model supports, in tokens
+    context_length: int = 4096  # longest sequence to generate or serve, in tokens
     dtype: Literal["float32", "bfloat16"] = "bfloat16"  # of computation; parameters are always float32
     vocab_size: int  # tokens in the vocabulary
     norm_epsilon: float = 1e-5  # added to the mean square
@@ -50,8 +52,7 @@ class Config:
 
     # train
     logits_per_chunk: int = 536_870_912  # logits of a device at a time; if it has more, it computes them twice
-    # dtype in which devices sum gradients of matrices; bfloat16 halves the bytes and rounds each partial sum
-    gradient_dtype: Literal["float32", "bfloat16"] = "float32"
+    gradient_dtype: Literal["float32", "bfloat16"] = "float32"  # of matrices' gradients, and of their partial sums
     z_loss: float = 0.0  # weight of the squared log of the softmax's normalizer in the loss; 0: none
     seed: int = 0  # seed of the initial weights and of the data order
     steps: int = 1000  # optimizer steps of the whole run, over which the learning rate falls
@@ -72,8 +73,7 @@ class Config:
     checkpoint_every: int = 100  # steps between checkpoints; the last step has one as well
 
     # checkpoint
-    # for checkpoints, TensorBoard events and plot; a run resumes from it; "": a new runs/DATE-TIME
-    checkpoint_dir: str = ""
+    checkpoint_dir: str = ""  # for checkpoints and metrics; a run resumes from it; "": a new runs/DATE-TIME
     keep_last: int = 3  # newest checkpoints that are kept
     keep_every: int = 0  # checkpoints at multiples of this many steps are kept for good; 0: none
     # default dtype of exported tensors; an imported model has its own

@@ -11,7 +11,7 @@ import math
 import re
 import sys
 import zlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import grain
@@ -24,26 +24,25 @@ from .config import Config
 from .documents import TEXT_BYTES, find_files, open_documents
 from .errors import InputError
 from .parallel import RULES
-from .tokenizer import ByteTokenizer, FileTokenizer, encode_document, load_tokenizer
+from .tokenizer import AnyTokenizer, encode_document, load_tokenizer
 
 PACKING_BINS = 16  # unfinished sequences of a row; more of them waste less padding, but are reread on resume
 
 
-def identity(tokenizer: ByteTokenizer | FileTokenizer) -> dict[str, Any]:
+def identity(tokenizer: AnyTokenizer) -> dict[str, Any]:
     names = {name: getattr(tokenizer, name) for name in ("digest", "vocab_size", "eos", "parses_special")}
     return names | {"prefix": list(tokenizer.prefix)}
 
 
-def special_texts(tokenizer: ByteTokenizer | FileTokenizer) -> re.Pattern[str]:
+def fingerprint(data: str) -> list[Any]:
+    """Returns names and sizes of the files of each source, which stay the same when it is moved."""
+    return [[[file.name, file.stat().st_size] for file in find_files(data)]]
+
+
+def special_texts(tokenizer: AnyTokenizer) -> re.Pattern[str]:
     """Returns a pattern of the special tokens that stay text in documents."""
     names = () if tokenizer.parses_special or tokenizer.digest == "bytes" else tokenizer.special.values()
     return re.compile("|".join(map(re.escape, names)) or "(?!)")
-
-
-def count_special(tokenizer: ByteTokenizer | FileTokenizer, documents: Sequence[str]) -> collections.Counter[str]:
-    """Counts, by special token, how many of the first 100 documents hold its text."""
-    texts, names = (documents[i] for i in range(min(len(documents), 100))), special_texts(tokenizer)
-    return collections.Counter(name for text in texts for name in set(names.findall(text)))
 
 
 def warn_of_special_tokens(data: str, which: str, found: collections.Counter[str]) -> None:
@@ -54,37 +53,7 @@ def warn_of_special_tokens(data: str, which: str, found: collections.Counter[str
         print(f"warning: data {data}: special tokens in documents: {problem}", file=sys.stderr)
 
 
-def open_tokens(data: str, tokenizer: ByteTokenizer | FileTokenizer, field: str = "text") -> grain.MapDataset:
-    """Returns the tokens of each document of a source, int32 [n], with the tokenizer's prefix and eos."""
-    return open_documents(data, field).map(lambda text: encode_document(tokenizer, text))
-
-
-def fingerprint_source(path: str) -> Any:
-    """Returns names and sizes of a source's files, which stay the same when it is moved."""
-    return [[file.name, file.stat().st_size] for file in find_files(path)]
-
-
-def fingerprint(data: str) -> list[Any]:
-    """Returns the fingerprints of all sources of the data."""
-    return [fingerprint_source(data)]
-
-
-class Pieces:
-    """Pieces that fit a sequence, by document of a split; `before(n)` of the first n documents are in it."""
-
-    def __init__(self, documents: Sequence[np.ndarray], before: Callable[[int], int], length: int):
-        self.documents, self.before, self.length = documents, before, length
-
-    def __len__(self) -> int:
-        return self.before(len(self.documents))
-
-    def __getitem__(self, i: int) -> list[dict[str, np.ndarray]]:
-        tokens = self.documents[bisect.bisect_left(range(1, len(self.documents) + 1), i + 1, key=self.before)]
-        parts = [slice(start, start + self.length) for start in range(0, len(tokens) - 1, self.length)]
-        return [{"tokens": tokens[:-1][part], "targets": tokens[1:][part]} for part in parts]
-
-
-class Sequences:
+class Sequences(Iterator[dict[str, np.ndarray]]):
     """Yields the sequences of a row, each of pieces that fit together: dicts of arrays [sequence_length].
 
     int32 `tokens`, `targets` (the next tokens), `positions` (from 0 in each segment), `segment_ids` (1, 2, ...;
@@ -115,9 +84,6 @@ class Sequences:
             for i in range(start if document == first else 0, len(pieces)):
                 yield [document, i], {name: values.copy() for name, values in pieces[i].items()}
 
-    def __iter__(self) -> Iterator[dict[str, np.ndarray]]:
-        return self
-
     def __next__(self) -> dict[str, np.ndarray]:
         most = None  # at the end of the data, any that waits may be chosen
         for place, piece in self.unread:
@@ -142,31 +108,37 @@ class Sequences:
         self.used.pop(chosen)
         self.given += 1
         pieces = [piece for _, piece in self.waiting.pop(chosen)]
-        packed = {name: np.concatenate([piece[name] for piece in pieces]) for name in pieces[0]}
         sizes = [len(piece["tokens"]) for piece in pieces]
-        packed["positions"] = np.concatenate([np.arange(size, dtype=np.int32) for size in sizes])
-        packed["segment_ids"] = np.repeat(np.arange(1, len(sizes) + 1, dtype=np.int32), sizes)
-        packed = {name: np.pad(values, (0, self.length - sum(sizes))) for name, values in packed.items()}
-        row = {name: packed[name] for name in ("tokens", "targets", "positions", "segment_ids")}
-        return row | {"weights": (row["segment_ids"] > 0).astype(np.float32)}
+        row = {name: np.concatenate([piece[name] for piece in pieces]) for name in pieces[0]}
+        row["positions"] = np.concatenate([np.arange(size, dtype=np.int32) for size in sizes])
+        row["segment_ids"] = np.repeat(np.arange(1, len(sizes) + 1, dtype=np.int32), sizes)
+        row["weights"] = np.ones(sum(sizes), np.float32)
+        return {name: np.pad(values, (0, self.length - sum(sizes))) for name, values in row.items()}
 
 
-def open_pieces(config: Config, path: str, tokenizer: ByteTokenizer | FileTokenizer, split: str) -> grain.MapDataset:
+def open_pieces(config: Config, path: str, tokenizer: AnyTokenizer, split: str) -> grain.MapDataset:
     """Returns the pieces of each document of a source, for training or for evaluation."""
-    share = 0.0 if config.eval_data else config.eval_share
+    texts = open_documents(path, config.text_field)
+    documents = texts.map(functools.partial(encode_document, tokenizer))
+    share, length = 0.0 if config.eval_data else config.eval_share, config.sequence_length
 
     def held_out(n: int) -> int:  # among the first n, such as 1 in 50, by document number alone
         return min(10_000, math.ceil(share * n))
 
     before = held_out if split == "eval" and not config.eval_data else lambda n: n - held_out(n)
-    documents = open_tokens(path, tokenizer, config.text_field)
-    source = grain.MapDataset.source(Pieces(documents, before, config.sequence_length))
+
+    def pieces(i: int) -> list[dict[str, np.ndarray]]:  # that fit a sequence, of the split's document i
+        tokens = documents[bisect.bisect_left(range(1, len(documents) + 1), i + 1, key=before)]
+        parts = [slice(start, start + length) for start in range(0, len(tokens) - 1, length)]
+        return [{"tokens": tokens[:-1][part], "targets": tokens[1:][part]} for part in parts]
+
+    source = grain.MapDataset.range(before(len(documents))).map(pieces)
     if not len(source):
         problem = f"{len(documents)} documents, {held_out(len(documents))} of them held out, are too few"
         raise InputError(f"data {path}: {problem}: give more, or a text of more than {TEXT_BYTES} bytes")
-    is_new = split == "train"
-    if is_new:
-        found = count_special(tokenizer, open_documents(path, config.text_field))
+    if split == "train":
+        names = special_texts(tokenizer)
+        found = collections.Counter(name for text in texts[:100] for name in set(names.findall(text)))
         warn_of_special_tokens(path, "the first 100", found)
         if not any(source[i] for i in range(len(source))):
             raise InputError(f"data {path}: none of its documents has two tokens: give longer ones")
@@ -192,7 +164,7 @@ def make_datasets(config: Config, split: str, rows: Sequence[int] = (0,), seed: 
     return [Sequences(order, config.sequence_length, threads) for order in orders]
 
 
-class Batches:
+class Batches(Iterator[dict[str, np.ndarray]]):
     """Yields the rows of each training batch that devices of this process hold: dicts of arrays [rows, T].
 
     Each row has its own sequences, so batches are the same over any mesh and any number of processes.
@@ -217,45 +189,39 @@ class Batches:
         datasets = make_datasets(self.config, "train", self.rows, seed)
         self.streams = dict(zip(self.rows, datasets, strict=True))
 
-    def __iter__(self) -> Iterator[dict[str, np.ndarray]]:
-        return self
-
     def __next__(self) -> dict[str, np.ndarray]:
         sequences = [next(stream) for stream in self.streams.values()]
         return {name: np.stack([sequence[name] for sequence in sequences]) for name in sequences[0]}
 
     def to_devices(self, batch: dict[str, np.ndarray]) -> dict[str, Array]:
         """Returns global arrays [batch_size, T], made of the rows that each process yields."""
-        shape = self.config.batch_size, self.config.sequence_length
-
-        def part(index: tuple[slice, slice], x: np.ndarray) -> np.ndarray:  # of x [rows, T]
-            return x[np.searchsorted(self.rows, range(shape[0])[index[0]])][:, index[1]]
-
-        lay_out = functools.partial(jax.make_array_from_callback, shape, self.sharding)
-        return {name: lay_out(functools.partial(part, x=x)) for name, x in batch.items()}
+        arrays = {}
+        for name, rows in batch.items():
+            whole = np.zeros((self.config.batch_size, self.config.sequence_length), rows.dtype)
+            whole[self.rows] = rows  # the others, of other processes, are not read
+            arrays[name] = jax.make_array_from_callback(whole.shape, self.sharding, whole.__getitem__)
+        return arrays
 
     def get_state(self) -> dict[int, Any]:
         """Returns the states of rows that this process is the first to hold: each is saved once."""
-        rows = self.config.batch_size
-        known = {"rows": rows, "seed": self.seed, "documents": self.documents}
+        known = {"rows": self.config.batch_size, "seed": self.seed, "documents": self.documents}
         return {row: known | {"stream": self.streams[row].get_state()} for row in self.kept}
 
     def set_state(self, states: dict[int, Any], step: int) -> None:
         """Resumes from the states of all rows after a step. Raises InputError if their data is not allowed."""
+        config, documents = self.config, {state.get("documents", self.documents) for state in states.values()}
         if {state["rows"] for state in states.values()} != {len(states)}:
             raise ValueError("the states of some rows are missing")
-        if {state.get("documents", self.documents) for state in states.values()} != {self.documents}:
-            problem = (
-                f"--data {self.config.data} --tokenizer {self.config.tokenizer}: not what this run had up to {step}"
-            )
-            if not self.config.allow_other_data:
+        if documents != {self.documents}:
+            problem = f"--data {config.data} --tokenizer {config.tokenizer}: not what this run had up to {step}"
+            if not config.allow_other_data:
                 raise InputError(f"{problem}: give the same files and tokenizer, or --allow-other-data")
             print(f"warning: {problem}", file=sys.stderr)
         old = any("waiting" not in state["stream"] for state in states.values())  # saved by an older version
-        if old or len(states) != self.config.batch_size:
+        if old or len(states) != config.batch_size:
             reason = "the checkpoint is of an older version" if old else f"batch_size was {len(states)}"
             print(f"{reason}: the documents come in a new order from here on")
-            return self.start(self.config.seed + step)
+            return self.start(config.seed + step)
         self.start(states[0]["seed"])
         for row, stream in self.streams.items():
             stream.set_state(states[row]["stream"])
@@ -273,15 +239,15 @@ def abstract_batch(config: Config, mesh: Mesh) -> dict[str, jax.ShapeDtypeStruct
     return {name: jax.ShapeDtypeStruct(shape, dtype, sharding=layout) for name, dtype in dtypes.items()}
 
 
-def evaluation_batches(config: Config, rows: Sequence[int] | None = None) -> Iterator[dict[str, np.ndarray]]:
-    """Yields the batches of "eval", or these rows of each; the last one is padded."""
+def evaluation_batches(config: Config) -> Iterator[dict[str, np.ndarray]]:
+    """Yields the batches of "eval"; the last one is padded."""
     sequences = make_datasets(config, "eval")[0]
     while found := list(itertools.islice(sequences, config.batch_size)):
-        batch = grain.experimental.batch_and_pad(found, batch_size=config.batch_size)
-        yield {name: values if rows is None else values[rows] for name, values in batch.items()}
+        yield grain.experimental.batch_and_pad(found, batch_size=config.batch_size)
 
 
 def held_out_batches(config: Config, rows: list[int]) -> list[dict[str, np.ndarray]]:
     """Returns these rows of the first `eval_batches` batches of "eval"; [] without evaluation."""
-    found = evaluation_batches(config, rows) if config.eval_data or config.eval_share else ()
-    return list(itertools.islice(found, config.eval_batches))
+    batches = evaluation_batches(config) if config.eval_data or config.eval_share else ()
+    first = itertools.islice(batches, config.eval_batches)
+    return [{name: values[rows] for name, values in batch.items()} for batch in first]

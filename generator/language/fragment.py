@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import ast
 import inspect
+import re
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
@@ -101,11 +103,23 @@ def _parse(name: str, path: str, text: str, module: ast.Module) -> Fragment:
         text += "\n"
     traced, parts = Traced.copy(text, path), _Parts()
     check_style(traced, module)
+    _check_roles(module, path, text)
     for statement, lines in _statements(traced, module):
         _read(statement, lines, name, parts)
     title, citation = _docstring(module)
     found: dict[str, Any] = {key: value if key == "imports" else tuple(value) for key, value in vars(parts).items()}
     return Fragment(name=name, path=path, title=title, citation=citation, **found)
+
+
+def _check_roles(module: ast.Module, path: str, text: str) -> None:
+    """Refuses a role that is imported and not used: one of the two is misspelt, and the weaver links what is used."""
+    words = Counter(re.findall(r"\w+", text))
+    for node in module.body:
+        if isinstance(node, ast.ImportFrom) and node.module == "generator.language.roles":
+            for alias in node.names:
+                if words[alias.name] == 1:
+                    message = f"imports {alias.name} and does not use it"
+                    raise LoomError(message, f"{path}:{alias.lineno}", "Take it out, or spell it as it is used.")
 
 
 def _statements(text: Traced, module: ast.Module) -> Iterator[tuple[ast.stmt, Traced]]:

@@ -13,7 +13,7 @@ import pytest
 from ..checkpoint import Checkpoints, load_checkpoint
 from ..errors import InputError
 from ..parallel import abstract, make_mesh, named_arrays
-from ..train import create_state, new_state
+from ..train import checkpoint_items, create_state, new_state
 from .processes import run_python
 from .saved import Numbers, restore_state, same, save_state, save_two, with_nan
 from .small import SMALL
@@ -77,14 +77,12 @@ def test_a_model_is_loaded_alone(two_checkpoints, state):
 
 def test_imported_weights_have_no_training_state(state, tmp_path):
     checkpoints = Checkpoints(str(tmp_path), SMALL)
-    checkpoints.save(0, state.model)
+    checkpoints.save(0, {"model": state.model})
     checkpoints.manager.wait_until_finished()
-    target = abstract(lambda: new_state(SMALL), make_mesh(1, 1, 1))
-    step, config, model, training = checkpoints.restore(
-        target.model, dataclasses.replace(target, model=None), Numbers()
-    )
-    found, expected = named_arrays(model), named_arrays(state.model)
-    assert (step, config, training) == (0, SMALL, None) and same(found, expected)
+    target = checkpoint_items(abstract(lambda: new_state(SMALL), make_mesh(1, 1, 1)))
+    step, config, items = checkpoints.restore(lambda _: target, Numbers())
+    found, expected = named_arrays(items["model"]), named_arrays(state.model)
+    assert (step, config, [*items]) == (0, SMALL, ["model"]) and same(found, expected)
 
 
 def check_four_devices(directory: str) -> None:
@@ -97,7 +95,8 @@ def check_four_devices(directory: str) -> None:
     tensor = math.gcd(2, getattr(SMALL, "kv_heads", SMALL.heads))
     target = abstract(lambda: new_state(SMALL), make_mesh(4 // tensor, 1, tensor))
     checkpoints = Checkpoints(directory, SMALL)
-    step, _, model, training = checkpoints.restore(target.model, dataclasses.replace(target, model=None), Numbers())
+    step, _, items = checkpoints.restore(lambda _: checkpoint_items(target), Numbers())
+    model, training = items["model"], items["training"]
     assert step == 5 and same(model, state.model) and same(training.opt_state, state.opt_state)
     places = jax.tree.leaves((target.model, target.opt_state))
     for x, wanted in zip(jax.tree.leaves((model, training.opt_state)), places):

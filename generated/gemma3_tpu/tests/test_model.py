@@ -15,7 +15,7 @@ from flax import nnx
 from ..config import Config
 from ..errors import InputError
 from ..model import Decoder
-from ..parallel import REMAT, RULES, MeshError, abstract, make_mesh, shard
+from ..parallel import REMAT, RULES, abstract, make_mesh, shard
 from .processes import PACKAGE, run_python
 from .small import SMALL
 
@@ -153,12 +153,12 @@ def test_any_mesh_gives_what_one_device_gives():
     ],
 )
 def test_a_mesh_that_does_not_fit_is_named(sizes, message):
-    with pytest.raises(MeshError, match=message):
+    with pytest.raises(InputError, match=message):
         make_mesh(*sizes, devices=jax.devices() * 8)
 
 
 def test_a_parameter_that_does_not_divide_is_named():
     axes = make_mesh(1, 1, 1).axis_names
     mesh = jax.sharding.AbstractMesh(tuple(3 if axis == "fsdp" else 1 for axis in axes), axes)
-    with pytest.raises(MeshError, match=f"embed of size {SMALL.width} does not divide over --mesh-fsdp.*, 3"):
+    with pytest.raises(InputError, match=f"embed of size {SMALL.width} does not divide over --mesh-fsdp.*, 3"):
         abstract(small_model, mesh)

@@ -3,38 +3,17 @@
 """The engine: whatever runs beside it, a request gets what it gets alone, with training's log-probabilities."""
 
 import collections
-import dataclasses
 import math
-import sys
 from types import SimpleNamespace
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 import pytest
-from flax import nnx
 
-from ..config import PRESETS
-from ..engine import (
-    BIASES,
-    Biases,
-    Engine,
-    EngineSettings,
-    QueueFull,
-    Request,
-    SamplingMetadata,
-    SamplingParams,
-    draft_ngram,
-    filter_logits,
-    run,
-    sample,
-)
+from ..engine import Engine, EngineSettings, QueueFull, SamplingParams, run
 from ..errors import InputError
 from ..huggingface import save_hf
-from ..model import Decoder
-from .small import SMALL
-
-CONFIG = dataclasses.replace(SMALL, width=PRESETS["tiny"].width, init_std=0.1)  # GPT-2's heads fill the width
+from .engines import WIDE, check_scores, drafting, scoring, wide_model
 
 PROMPTS = [[1, 2, 3, 4, 5, 6, 7], [8], [9, 10, 11]]
 
@@ -45,42 +24,21 @@ MOST = 160
 
 @pytest.fixture(scope="module")
 def model():
-    return jax.jit(lambda: Decoder(CONFIG, nnx.Rngs(0)))()
+    return wide_model()
 
 
 @pytest.fixture(scope="module")
 def forward(model):
-    """Returns a function from tokens to the log-probabilities after each one, in one pass as in training."""
-    full = jax.jit(lambda *inputs: jax.nn.log_softmax(model(*inputs)))
-
-    def logprobs(tokens):
-        padded, positions = np.zeros((2, 1, MOST), np.int32)
-        padded[0, : len(tokens)], positions[0, : len(tokens)] = tokens, range(len(tokens))  # the rest: padding
-        return np.asarray(full(padded, positions))[0, : len(tokens)]
-
-    return logprobs
+    return scoring(model, MOST)
 
 
 def engine(model, ends=frozenset(), **settings):
     sizes = {"max_sequences": 4, "max_length": MOST, "page_size": 4, "chunk": 16, "kv_cache_tokens": MOST}
-    return Engine(CONFIG, model, ends, EngineSettings(**sizes | settings))
+    return Engine(WIDE, model, ends, EngineSettings(**sizes | settings))
 
 
 def continuations(model, prompts, **settings):
     return [request.tokens for request in engine(model).generate(prompts, SamplingParams(**settings))]
-
-
-def check_against(forward, request):
-    """Compares its log-probabilities with those of one pass over the whole sequence."""
-    expected = forward(request.sequence)
-    places = np.arange(len(request.prompt) - 1, len(expected) - 1)
-    np.testing.assert_allclose(request.logprobs, expected[places, request.tokens], atol=1e-4)
-    for place, top in zip(places, request.top_logprobs, strict=True):
-        likeliest = np.sort(expected[place])[::-1][: len(top)]
-        np.testing.assert_allclose([*top.values()], likeliest, atol=1e-4)
-    if request.prompt_logprobs:
-        wanted = expected[np.arange(len(request.prompt) - 1), request.prompt[1:]]
-        np.testing.assert_allclose(request.prompt_logprobs, wanted, atol=1e-4)
 
 
 def pool_is_whole(pool, sequences):
@@ -94,7 +52,7 @@ def pool_is_whole(pool, sequences):
 
 
 def pages_are_whole(engine):
-    pool_is_whole(engine.pool, [request.pages for request in engine.active])
+    pool_is_whole(engine.pool, [request.pages for request in engine.running])
 
 
 def test_log_probabilities_are_those_of_training(model, forward):
@@ -102,7 +60,7 @@ def test_log_probabilities_are_those_of_training(model, forward):
     requests = engine(model).generate([*PROMPTS, LONG], wanted)
     for request in requests:
         assert len(request.prompt_logprobs) == len(request.prompt) - 1
-        check_against(forward, request)
+        check_scores(forward, request)
         likeliest = forward(request.prompt + request.tokens).argmax(axis=-1)
         assert request.tokens == likeliest[len(request.prompt) - 1 : -1].tolist()
 
@@ -116,12 +74,12 @@ def test_prompts_are_scored_together(model, forward):
     )
     assert len(steps) == 3  # four sequences of four tokens each: max_sequences, and all of a step's tokens
     for request in requests:
-        check_against(forward, request)
+        check_scores(forward, request)
 
 
 @pytest.mark.parametrize(
     ("seed", "sizes"),
-    [(0, {}), (1, {}), (2, {"page_size": 16, "chunk": 64}), (3, {"draft_tokens": 3}), (4, {"max_sequences": 12})],
+    [(0, {}), (1, {}), (2, {"page_size": 16, "chunk": 64}), (3, drafting(3)), (4, {"max_sequences": 12})],
 )
 def test_whatever_runs_beside_it_a_request_gives_what_it_gives_alone(model, forward, seed, sizes):
     """Requests arrive and are cancelled at random, share prefixes, and need more pages than there are."""
@@ -129,7 +87,7 @@ def test_whatever_runs_beside_it_a_request_gives_what_it_gives_alone(model, forw
     waiting, cancelled, sent = [], [], []
     for _ in range(12):
         shared = LONG[: rng.integers(0, 60)]
-        prompt = [*shared, *rng.integers(0, CONFIG.vocab_size, rng.integers(1, 20)).tolist()]
+        prompt = [*shared, *rng.integers(0, WIDE.vocab_size, rng.integers(1, 20)).tolist()]
         draws = {"temperature": float(rng.choice([0, 1])), "seed": int(rng.integers(99)), "logprobs": 2}
         waiting.append((prompt, SamplingParams(max_tokens=int(rng.integers(1, 30)), **draws)))
     while waiting or subject.queued or subject.running:
@@ -143,7 +101,7 @@ def test_whatever_runs_beside_it_a_request_gives_what_it_gives_alone(model, forw
     assert subject.pages_used == 0
     alone = engine(model)
     for request in sent:
-        check_against(forward, request)
+        check_scores(forward, request)
         (by_itself,) = alone.generate([request.prompt], request.sampling)
         assert request.tokens == by_itself.tokens[: len(request.tokens)]
         assert request.finish == ("length" if len(request.tokens) == request.sampling.max_tokens else "cancelled")
@@ -157,7 +115,7 @@ def test_cached_prefixes_are_not_computed_again(model, forward):
     cached = [request.cached for request in (first, *found)]
     assert cached == [0, 140, 128, 124]  # whole pages of 4, one token at least left
     for request in found:
-        check_against(forward, request)
+        check_scores(forward, request)
     subject = engine(model)  # others evict pages, those at the end of a sequence first
     subject.generate([LONG, [5, *LONG]], SamplingParams(max_tokens=4))
     (again,) = subject.generate([LONG], SamplingParams(max_tokens=4))
@@ -240,35 +198,6 @@ def test_a_stop_token_ends_its_sequence_and_no_other(model):
     ] == free
 
 
-@pytest.mark.parametrize(("wrong", "each"), [(4, 5), (2, 3), (0, 1)])
-def test_speculative_decoding_saves_steps_and_does_not_change_the_output(model, monkeypatch, wrong, each):
-    (tokens,) = continuations(model, PROMPTS[2:], max_tokens=60)
-
-    def draft_well(request, most):
-        """Returns the tokens that follow, with one of them wrong."""
-        following = tokens[len(request.tokens) :][:most]
-        return [token if i != wrong else (token + 1) % CONFIG.vocab_size for i, token in enumerate(following)]
-
-    monkeypatch.setattr(sys.modules[Engine.__module__], "draft_ngram", draft_well)
-    subject, steps = engine(model, draft_tokens=4), 0
-    request = subject.add(PROMPTS[2], SamplingParams(max_tokens=60))
-    while subject.running or subject.queued:
-        subject.step()
-        steps += 1
-    assert request.tokens == tokens
-    assert steps == 2 + -(-59 // each)  # one prefills, and the last only collects
-    place = next(i for i in range(1, 60) if i % each == 1 % each and tokens.index(tokens[i]) == i)
-    (ended,) = subject.generate(PROMPTS[2:], SamplingParams(max_tokens=60, stop_token_ids=(tokens[place],)))
-    assert ended.tokens == tokens[: place + 1] and ended.finish == "stop"  # drafts after it are dropped
-
-
-def test_prompt_lookup_drafts_what_followed_before():
-    assert draft_ngram(Request([7, 1, 2, 3, 4, 1, 2, 3], SamplingParams()), 6) == [4, 1, 2, 3, 4, 1]
-    # the latest match counts
-    assert draft_ngram(Request([1, 2, 3, 5], SamplingParams(), tokens=[1, 2, 3, 6, 1, 2, 3]), 1) == [6]
-    assert draft_ngram(Request([1, 2, 3, 4, 1, 2], SamplingParams()), 6) == []
-
-
 def test_sampling_follows_the_seed(model):
     settings = {"max_tokens": 10, "temperature": 1.5}
     sampled = [continuations(model, PROMPTS, seed=seed, **settings) for seed in (0, 0, 1)]
@@ -278,86 +207,11 @@ def test_sampling_follows_the_seed(model):
     assert continuations(model, PROMPTS, top_k=1, **settings) == greedy[0]
 
 
-def metadata_of(count, **settings):
-    values = dict.fromkeys(SamplingMetadata._fields, 0) | {"top_p": 1, "repetition_penalty": 1} | settings
-    types = {"prompt": np.int32, "top_k": np.int32, "seed": np.uint32, "biases": np.int32}
-    return SamplingMetadata(
-        **{name: np.full(count, value, types.get(name, np.float32)) for name, value in values.items()}
-    )
-
-
-def biases_of(count, *biases):
-    columns = np.zeros((3, count, BIASES))
-    columns[:, :, : len(biases)] = np.array(biases).reshape(-1, 1, 3).T
-    return Biases(*map(np.asarray, columns, (np.int32, np.float32, np.int32)))
-
-
-def test_sampling_follows_the_probabilities():
-    logits, count = jnp.log(jnp.array([0.5, 0.3, 0.15, 0.05])), 20_000
-    settings = metadata_of(count, temperature=0.5, top_p=0.97)._replace(seed=np.arange(count, dtype=np.uint32))
-    sequences = np.zeros((count, 1), np.int32)
-    tokens = sample(jnp.tile(logits, (count, 1)), sequences, np.ones(count, np.int32), settings, biases_of(count))
-    squares = np.array([0.25, 0.09, 0.0225, 0])  # temperature 1/2 squares them; top-p cuts the fourth
-    np.testing.assert_allclose(np.bincount(tokens, minlength=4) / count, squares / squares.sum(), atol=0.02)
-
-
-@pytest.mark.parametrize("top_k", [0, 1, 5, 61])
-@pytest.mark.parametrize(("top_p", "min_p"), [(1.0, 0.0), (0.95, 0.02), (0.5, 0.0), (0.01, 0.5)])
-def test_filter_equals_transformers(top_k, top_p, min_p):
-    torch = pytest.importorskip("torch", reason="needs torch and transformers: pip install '.[test]'")
-    transformers = pytest.importorskip("transformers", reason="needs torch and transformers: pip install '.[test]'")
-    logits = np.random.default_rng(top_k).normal(0, 3, (16, 61)).astype(np.float32)
-    expected = torch.from_numpy(logits)
-    if top_k:
-        expected = transformers.TopKLogitsWarper(top_k)(None, expected)
-    expected = transformers.TopPLogitsWarper(top_p)(None, expected)
-    expected = transformers.MinPLogitsWarper(min_p)(None, expected)
-    settings = metadata_of(16, top_k=top_k, top_p=top_p, min_p=min_p)
-    np.testing.assert_array_equal(filter_logits(logits, settings.top_k, settings.top_p, settings.min_p), expected)
-
-
-def test_penalties_are_those_of_transformers_and_of_openai():
-    torch = pytest.importorskip("torch", reason="needs torch and transformers: pip install '.[test]'")
-    transformers = pytest.importorskip("transformers", reason="needs torch and transformers: pip install '.[test]'")
-    rng = np.random.default_rng(0)
-    logits, sequences = rng.normal(0, 3, (8, 61)).astype(np.float32), rng.integers(0, 61, (8, 20), dtype=np.int32)
-    for settings in {"repetition_penalty": 1.7}, {"presence_penalty": 1.5}, {"frequency_penalty": -2.5}:
-        expected = logits.copy()
-        if "repetition_penalty" in settings:
-            processor = transformers.RepetitionPenaltyLogitsProcessor(1.7)
-            expected = processor(torch.from_numpy(sequences[:, :15]).long(), torch.from_numpy(logits)).numpy()
-        for row in range(8):
-            added = collections.Counter(sequences[row, 6:15])
-            for token, times in added.items():
-                expected[row, token] -= settings.get("presence_penalty", 0) + times * settings.get(
-                    "frequency_penalty", 0
-                )
-        sampled = sample(
-            logits, sequences, np.full(8, 15, np.int32), metadata_of(8, prompt=6, **settings), biases_of(8)
-        )
-        np.testing.assert_array_equal(sampled, expected.argmax(axis=-1))
-
-
-@pytest.mark.parametrize("length", [8, 9, 20])
-def test_biases_are_those_of_transformers(length):
-    """Of two sequences, one has no biases; the other may end once it has three tokens after a prompt of six."""
-    torch = pytest.importorskip("torch", reason="needs torch and transformers: pip install '.[test]'")
-    transformers = pytest.importorskip("transformers", reason="needs torch and transformers: pip install '.[test]'")
-    logits, ids = np.random.default_rng(0).normal(0, 3, (2, 61)).astype(np.float32), torch.zeros((1, length)).long()
-    wanted, best = torch.from_numpy(logits[:1].copy()), int(logits[0].argmax())
-    expected = transformers.SequenceBiasLogitsProcessor({(5,): 3.5, (7,): -2.0})(ids, wanted)
-    expected = transformers.MinNewTokensLengthLogitsProcessor(6, 3, [best, 9])(ids, expected)
-    until = [(5, 3.5, 99), (7, -2.0, 99), (best, -np.inf, 3), (9, -np.inf, 3)]
-    metadata = metadata_of(2, prompt=6)._replace(biases=np.array([len(until), 0], np.int32))
-    biased = biases_of(2, *until).add(jnp.array(logits), np.full(2, length, np.int32), metadata)
-    np.testing.assert_allclose(biased, np.concatenate([expected.numpy(), logits[1:]]), atol=1e-6)
-
-
 @pytest.mark.parametrize("prompts", [PROMPTS, [LONG]], ids=["short", "long"])
 def test_greedy_equals_transformers(model, tmp_path, prompts):
     torch = pytest.importorskip("torch", reason="needs torch and transformers: pip install '.[test]'")
     transformers = pytest.importorskip("transformers", reason="needs torch and transformers: pip install '.[test]'")
-    save_hf(CONFIG, model, tmp_path / "hf")
+    save_hf(WIDE, model, tmp_path / "hf")
     reference = transformers.AutoModelForCausalLM.from_pretrained(
         tmp_path / "hf", attn_implementation="eager", dtype="float32"
     )
@@ -368,16 +222,16 @@ def test_greedy_equals_transformers(model, tmp_path, prompts):
 
 
 def test_what_can_never_be_served_is_an_error(model):
-    context = CONFIG.context_length
+    context = WIDE.context_length
     subject = engine(model, max_length=0, kv_cache_tokens=0, queue=1)
     with pytest.raises(InputError, match=f"the prompt has {context - 2} tokens, the context {context}: lower it"):
         subject.add([1] * (context - 2), SamplingParams(max_tokens=3))
-    with pytest.raises(InputError, match="--max-length 1: must be at least 2"):
+    with pytest.raises(InputError, match="--max-length 1: must be from 2 to the context length"):
         engine(model, max_length=1)
     with pytest.raises(InputError, match="start it with bos"):
         subject.add([], SamplingParams())
-    with pytest.raises(InputError, match=f"token {CONFIG.vocab_size} of another tokenizer"):
-        subject.add([CONFIG.vocab_size], SamplingParams(max_tokens=2))
+    with pytest.raises(InputError, match=f"token {WIDE.vocab_size} of another tokenizer"):
+        subject.add([WIDE.vocab_size], SamplingParams(max_tokens=2))
     with pytest.raises(InputError, match=r"the KV cache holds 8 tokens, not 7 \+ 2"):
         engine(model, kv_cache_tokens=8).add([1] * 7, SamplingParams(max_tokens=2))
     subject.add([1] * (context - 2), SamplingParams(max_tokens=2))  # just fits
@@ -394,7 +248,7 @@ def test_what_can_never_be_served_is_an_error(model):
         {"temperature": math.nan},
         {"top_p": 0},
         {"top_p": 2},
-        {"top_k": CONFIG.vocab_size + 1},
+        {"top_k": WIDE.vocab_size + 1},
         {"top_k": -1},
         {"min_p": 1.5},
         {"seed": -1},

@@ -54,7 +54,8 @@ def test_texts_end_and_are_drawn_as_by_transformers(said, file, tmp_path):
         theirs = transformers.GenerationConfig.from_pretrained(tmp_path)
     path = str(tmp_path / "tokenizer.json")
     ends = theirs.eos_token_id
-    assert load_ends(NoTokenizer(), path) == set(ends if isinstance(ends, list) else [] if ends is None else [ends])
+    ends = set(ends if isinstance(ends, list) else [] if ends is None else [ends])
+    assert (load_ends(NoTokenizer(), path), load_ends(ByteTokenizer(), path)) == (ends, {257, *ends})  # with eos
     draws = default_sampling(load_generation(path), sampled=False)
     assert draws.get("repetition_penalty", 1) == (theirs.repetition_penalty or 1)
     names = ("temperature", "top_p", "top_k") if theirs.do_sample else ()
@@ -65,7 +66,11 @@ def test_texts_end_and_are_drawn_as_by_transformers(said, file, tmp_path):
 
 
 @pytest.mark.parametrize(
-    "said", ['{"temperature": "1"}', '{"top_p": 0}', '{"top_k": 1.5}', '{"repetition_penalty": NaN}', "[]", "{"]
+    "said",
+    [
+        *('{"temperature": "1"}', '{"top_p": 0}', '{"top_k": 1.5}', '{"repetition_penalty": NaN}', "[]", "{"),
+        *('{"eos_token_id": "7"}', '{"eos_token_id": [7.5]}', '{"eos_token_id": Infinity}'),
+    ],
 )
 def test_generation_settings_that_cannot_be_used_are_named(said, tmp_path):
     (tmp_path / "generation_config.json").write_text(said)

@@ -148,16 +148,10 @@ def test_numbers_that_are_not_finite_are_named(copied):
         (lambda d: (d / "config.json").unlink(), "config.json: [Errno 2] No such file or directory"),
         (lambda d: (d / "config.json").write_text("{"), "config.json: Expecting property name"),
         (lambda d: (d / "config.json").write_text("[]"), "config.json: not a JSON object"),
-        (
-            lambda d: set_index(d, {"weight_map": {"a": "../other/model.safetensors"}}),
-            "model.safetensors.index.json: its",
-        ),
+        (lambda d: set_index(d, {"weight_map": {"a": "../b"}}), "model.safetensors.index.json: its weight_map is not"),
         (lambda d: set_index(d, {"weight_map": None}), "model.safetensors.index.json: its weight_map is not"),
         (lambda d: (d / "model.safetensors").unlink(), "model.safetensors: cannot be read as safetensors"),
-        (
-            lambda d: (d / "model.safetensors").write_bytes(b"truncated"),
-            "model.safetensors: cannot be read as safetensors",
-        ),
+        (lambda d: (d / "model.safetensors").write_bytes(b"cut"), "model.safetensors: cannot be read as safetensors"),
     ],
 )
 def test_unreadable_files_are_named(copied, damage, found):
@@ -168,7 +162,7 @@ def test_unreadable_files_are_named(copied, damage, found):
 
 
 def test_export_overwrites_nothing(model, exported):
-    with pytest.raises(InputError, match="already exists: give a new directory"):
+    with pytest.raises(FileExistsError):
         save_hf(CONFIG, model, exported)
 
 
@@ -182,13 +176,8 @@ def test_import_and_export_from_the_command_line(model, copied, tmp_path, monkey
     for name in "tokenizer.json", "generation_config.json":
         (copied / name).write_text("{}")
     said = json.loads((copied / "config.json").read_text())
-    said |= {
-        "bos_token_id": 11,
-        "eos_token_id": [7, 8],
-        "pad_token_id": 9,
-        "torch_dtype": said.pop("dtype"),
-        "of_use": {},
-    }
+    said |= {"bos_token_id": 11, "eos_token_id": [7, 8], "pad_token_id": 9, "of_use": {}}
+    said["torch_dtype"] = said.pop("dtype")
     (copied / "config.json").write_text(json.dumps(said))
     run(monkeypatch, "import", copied, tmp_path / "run")
     run(monkeypatch, "export", tmp_path / "run", tmp_path / "ours")
@@ -265,7 +254,7 @@ def test_a_layout_that_is_no_view_is_refused(copied, monkeypatch):
     module = importlib.import_module("..huggingface", __package__)
     rearrange = module.rearrange
     monkeypatch.setattr(module, "rearrange", lambda array, layout: rearrange(array, layout).copy())
-    with pytest.raises(InputError, match="no tensor fills all of "):
+    with pytest.raises(InputError, match="no tensor of a checkpoint holds all of "):
         load_hf(copied)
 
 

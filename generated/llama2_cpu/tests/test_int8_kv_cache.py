@@ -2,22 +2,17 @@
 # Fragments: tests/test_int8_kv_cache.
 """The int8 KV cache: log-probabilities as with rounded keys and values, little more than 8 bits a number."""
 
-import dataclasses
 import sys
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from flax import nnx
 
-from ..config import PRESETS
 from ..engine import Engine, EngineSettings, SamplingParams
 from ..model import Decoder
 from ..pages import heads_in_int8
-from .small import SMALL
-
-CONFIG = dataclasses.replace(SMALL, width=PRESETS["tiny"].width, init_std=0.1)
+from .engines import WIDE, drafting, wide_model
 
 LONGEST = 96
 
@@ -30,15 +25,15 @@ def rounded(x):
 
 @pytest.fixture(scope="module")
 def model():
-    return jax.jit(lambda: Decoder(CONFIG, nnx.Rngs(0)))()
+    return wide_model()
 
 
 def answers(model, **settings):
     sizes = {"max_sequences": 2, "max_length": LONGEST, "page_size": 4, "chunk": 16, "int8_kv_cache": True}
     rng = np.random.default_rng(0)
-    prompts = [rng.integers(0, CONFIG.vocab_size, length).tolist() for length in (1, 7, 33, 50)]
+    prompts = [rng.integers(0, WIDE.vocab_size, length).tolist() for length in (1, 7, 33, 50)]
     sampling = SamplingParams(max_tokens=20, prompt_logprobs=True)
-    return Engine(CONFIG, model, set(), EngineSettings(**sizes | settings)).generate(prompts, sampling)
+    return Engine(WIDE, model, set(), EngineSettings(**sizes | settings)).generate(prompts, sampling)
 
 
 def errors(request, forward):
@@ -51,7 +46,7 @@ def errors(request, forward):
 
 
 @pytest.mark.parametrize(
-    "sizes", [{}, {"page_size": 16, "chunk": 64}, {"kv_cache_tokens": LONGEST, "max_sequences": 4}, {"draft_tokens": 2}]
+    "sizes", [{}, {"page_size": 16, "chunk": 64}, {"kv_cache_tokens": LONGEST, "max_sequences": 4}, drafting(2)]
 )
 def test_log_probabilities_are_those_of_rounded_keys_and_values(model, sizes, monkeypatch):
     exact = jax.jit(lambda tokens: jax.nn.log_softmax(model(tokens)))
@@ -73,7 +68,7 @@ def test_log_probabilities_are_those_of_rounded_keys_and_values(model, sizes, mo
 
 def test_the_cache_takes_little_more_than_8_bits(model):
     sizes = {"max_sequences": 1, "max_length": LONGEST}
-    pools = [Engine(CONFIG, model, set(), EngineSettings(**sizes, int8_kv_cache=int8)).device for int8 in (False, True)]
+    pools = [Engine(WIDE, model, set(), EngineSettings(**sizes, int8_kv_cache=int8)).device for int8 in (False, True)]
     numbers, bits = (sum(x.nbytes for x in jax.tree.leaves((pool.key, pool.value))) for pool in pools)
     size = pools[0].key.shape[-1]
     assert bits / numbers == (size + 4) / (4 * size)

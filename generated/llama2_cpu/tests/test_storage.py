@@ -80,7 +80,7 @@ def test_a_checkpoint_of_a_run_that_lost_its_directory_gets_no_name(tmp_path, mo
 
         monkeypatch.setattr(RowsHandler, "save", write_slowly)
         with pytest.raises(InputError, match="in use by process 5 on another") as ended:
-            checkpoints.save(2, state.model, None, Numbers())
+            checkpoints.save(2, {"model": state.model}, Numbers())
             checkpoints.close()
         assert ended.value.code == 74
     assert (tmp_path / "1").is_dir() and not (tmp_path / "2").exists()
@@ -120,7 +120,7 @@ checkpoints, state = Checkpoints(sys.argv[1], SMALL), create_state(SMALL, make_m
 with ending_with_messages():
     save_state(checkpoints, 3, state)
     resource.setrlimit(resource.RLIMIT_FSIZE, (50_000, 50_000))
-    checkpoints.save(7, state.model)
+    checkpoints.save(7, {"model": state.model})
     checkpoints.close()
 """
 

@@ -8,9 +8,9 @@ import pytest
 from etils import epath
 
 from ..chat_template import load_chat_template
-from ..choices import Stops, StopString, TokenScore, completion_logprobs
+from ..openai import Stops, StopString, TokenScore, completion_logprobs
 from ..text import Detokenizer
-from ..tokenizer import FileTokenizer
+from ..tokenizer import FileTokenizer, token_bytes
 from .made_tokenizers import CHECKPOINTS, KINDS, fallback, save_as_transformers_does
 
 PIECES = ["😀", "你好", "é", "नमस्ते", "👩‍🚀", "a", " ", "ok", "\n"]
@@ -44,7 +44,7 @@ def test_texts_of_tokens_make_up_the_text_and_are_told_apart(tmp_path):
     tokenizer = fallback(tmp_path)
     for text in "a true a", "true\n日本 ok":
         tokens = tokenizer.encode(text)
-        assert b"".join(map(tokenizer.token_bytes, tokens)).decode() == " " + text
+        assert b"".join(token_bytes(tokenizer, token) for token in tokens).decode() == " " + text
     ids = [tokenizer.tokenizer.token_to_id(name) for name in ("▁true", "true", "<0x61>", "a", "<0xE6>")]
 
     top = {ids[0]: -1.0, ids[1]: -2.0, ids[2]: -4.0, ids[3]: -3.0, ids[4]: -5.0}
@@ -63,3 +63,21 @@ def test_chats_are_those_of_transformers(kind, tmp_path):
         messages = [{"role": "user", "content": text}, {"role": "assistant", "content": "a"}]
         found = theirs.apply_chat_template(messages, add_generation_prompt=True, return_dict=False)
         assert template.encode(messages) == found
+
+
+STOPS = ["", "a", "ab", "aab", "abab", "bbba", "aaaaaaab"]
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_a_text_is_cut_before_its_first_stop_string(seed):
+    draw = random.Random(seed)
+    text = "".join(draw.choices("ab", k=60))
+    stops = draw.sample(STOPS[1:], 2) if seed else []
+    at = min((place for stop in stops if (place := text.find(stop)) >= 0), default=len(text))
+    cut, shown = Stops([StopString(stop) for stop in stops]), ""
+    for place in range(0, 60, 3):
+        shown += "" if cut.found else cut.add(text[place : place + 3])
+        assert text.startswith(shown) and len(shown) + 10 > min(at, place)
+    # if several stop strings end in one piece, the first to start counts
+    assert (shown + cut.held).startswith(text[:at]) if not cut.found else len(shown) <= at + 3
+    assert cut.found == (at < 60)

@@ -12,7 +12,7 @@ import numpy as np
 
 from ..checkpoint import Checkpoints
 from ..parallel import abstract, make_mesh
-from ..train import TrainState, create_state, new_state
+from ..train import TrainState, checkpoint_items, create_state, new_state
 from .small import SMALL
 
 
@@ -33,18 +33,18 @@ class Numbers:
 def save_state(checkpoints: Checkpoints, step: int, state: TrainState) -> None:
     data = Numbers(step)
     state = dataclasses.replace(state, step=state.step + step)
-    checkpoints.save(step, state.model, dataclasses.replace(state, model=None), data)
+    checkpoints.save(step, checkpoint_items(state), data)
     checkpoints.manager.wait_until_finished()
 
 
 def restore_state(directory: Path, config=SMALL):
     """Returns step, state and the next number of the data; None without a checkpoint."""
     data = Numbers()
-    target = abstract(lambda: new_state(config), make_mesh(1, 1, 1))
+    target = checkpoint_items(abstract(lambda: new_state(config), make_mesh(1, 1, 1)))
     checkpoints = Checkpoints(str(directory), config)
-    found = checkpoints.restore(target.model, dataclasses.replace(target, model=None), data)
+    found = checkpoints.restore(lambda _: target, data)
     checkpoints.manager.close()
-    return found and (found[0], dataclasses.replace(found[3], model=found[2]), data.next)
+    return found and (found[0], dataclasses.replace(found[2]["training"], model=found[2]["model"]), data.next)
 
 
 def same(a, b) -> bool:
