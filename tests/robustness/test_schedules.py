@@ -103,7 +103,7 @@ def drawn_alone(prompt: tuple[int, ...], most: int, seed: int) -> list[int]:
 def check_pages(engine: Any) -> None:
     """Checks that each page is free or counts its references, and that digests lead to their pages."""
     held = np.zeros(engine.pool.pages, int)
-    for request in engine.active:
+    for request in engine.running:
         np.add.at(held, request.pages, 1)
     assert held.tolist() == engine.pool.ref_count
     assert sorted(engine.pool.free_pages) == [page for page in range(1, engine.pool.pages) if not held[page]]
