@@ -27,6 +27,7 @@ from generator.language.roles import (
     load_hf,
     make_mesh,
     named_arrays,
+    plain_bytes,
     read_tensors,
     save_hf,
 )
@@ -189,6 +190,10 @@ def test_import_and_export_from_the_command_line(model, copied, tmp_path, monkey
     """Copies other files too; rounds to bf16 as transformers does, and the same tensors only."""
     for name in "tokenizer.json", "generation_config.json":
         (copied / name).write_text("{}")
+    with pytest.raises(SystemExit):  # as that is no tokenizer
+        run(monkeypatch, "import", copied, tmp_path / "run")
+    assert f"tokenizer {copied / 'tokenizer.json'}" in capsys.readouterr().err and not (tmp_path / "run").exists()
+    plain_bytes(copied)
     said = json.loads((copied / "config.json").read_text())
     said |= {"bos_token_id": 11, "eos_token_id": [7, 8], "pad_token_id": 9, "of_use": {}}
     said["torch_dtype"] = said.pop("dtype")
