@@ -17,7 +17,7 @@ from generator.language.roles import (
     run_python,
 )
 
-requires("write_rows")  # of TPUs
+requires("attend_token", "int8")
 excludes("latent_attention", "attention_sinks")
 
 
