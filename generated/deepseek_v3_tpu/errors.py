@@ -6,6 +6,7 @@
 
 import contextlib
 import dataclasses
+import errno
 import sys
 import typing
 from collections.abc import Iterator
@@ -25,8 +26,12 @@ def ending_with_messages() -> Iterator[None]:
     except KeyboardInterrupt:
         raise SystemExit(130) from None  # as a shell does
     except (InputError, OSError) as error:
-        is_path = isinstance(error, (FileNotFoundError, FileExistsError, NotADirectoryError, IsADirectoryError))
-        what = f"{error.filename}: {error.strerror}: give another path" if is_path and error.filename else error
+        kinds = FileNotFoundError, FileExistsError, NotADirectoryError, IsADirectoryError, PermissionError
+        is_path = isinstance(error, kinds) or getattr(error, "errno", 0) in (errno.EROFS, errno.ENAMETOOLONG)
+        what = f"{error.filename}: {error.strerror}" if getattr(error, "filename", None) else error
+        if isinstance(error, OSError):
+            advice = "give another path" if is_path else "run the same command again once the storage works"
+            what = f"{what}: {advice}"
         print(f"error: {what}", file=sys.stderr)
         code = 2 if is_path or isinstance(error, InputError) else 74
         raise SystemExit(code) from None

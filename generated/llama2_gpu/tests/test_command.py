@@ -72,9 +72,18 @@ def test_a_store_that_cannot_be_reached_is_named(monkeypatch, capsys, tmp_path):
     assert not list(tmp_path.iterdir())
 
 
-def test_a_file_is_no_folder(tmp_path):
-    (tmp_path / "run").write_text("mine")
-    process = run_python("-m", f"{PACKAGE.name}.train", "--preset", "tiny", "--checkpoint-dir", str(tmp_path / "run"))
-    assert process.returncode == 2 and "Traceback" not in process.stderr, process.stderr
-    assert process.stderr.endswith(f"error: {tmp_path / 'run'}: File exists: give another path\n")
-    assert (tmp_path / "run").read_text() == "mine"
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("file", "File exists: give another path"),
+        ("file/run", "Not a directory: give another path"),
+        ("a" * 300, "File name too long: give another path"),
+        ("[1]/run", "which Orbax cannot write to: give another path"),
+        ("a\\b", "which Orbax cannot write to: give another path"),
+    ],
+)
+def test_a_path_that_never_will_do_is_a_mistake(name, said, tmp_path, monkeypatch, capsys):
+    (tmp_path / "file").write_text("mine")
+    assert run_command(monkeypatch, "--preset", "tiny", "--checkpoint-dir", str(tmp_path / name)) == 2
+    assert capsys.readouterr().err.endswith(f"{said}\n")
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["file"]

@@ -19,6 +19,7 @@ from ..errors import InputError
 from ..huggingface import hf_buffers, hf_sizes, hf_views, load_hf, save_hf
 from ..model import Decoder
 from ..parallel import make_mesh, named_arrays
+from .made_tokenizers import plain_bytes
 from .reference import assert_same, check_logits_and_gradients, read_tensors
 from .small import SMALL
 
@@ -175,6 +176,10 @@ def test_import_and_export_from_the_command_line(model, copied, tmp_path, monkey
     """Copies other files too; rounds to bf16 as transformers does, and the same tensors only."""
     for name in "tokenizer.json", "generation_config.json":
         (copied / name).write_text("{}")
+    with pytest.raises(SystemExit):  # as that is no tokenizer
+        run(monkeypatch, "import", copied, tmp_path / "run")
+    assert f"tokenizer {copied / 'tokenizer.json'}" in capsys.readouterr().err and not (tmp_path / "run").exists()
+    plain_bytes(copied)
     said = json.loads((copied / "config.json").read_text())
     said |= {"bos_token_id": 11, "eos_token_id": [7, 8], "pad_token_id": 9, "of_use": {}}
     said["torch_dtype"] = said.pop("dtype")
