@@ -41,7 +41,7 @@ class Pages(NamedTuple):
             page = new.first[:, None, None] + page  # [L, B, T]
             with point("Pages.write", page, slot):
                 at = page, slice(None), slot
-            key, value = jax.tree.map(lambda pool, x: pool.at[at].set(x), (key, value), (new.key, new.value))
+            key, value = jax.tree.map(lambda pool, x, at=at: pool.at[at].set(x), (key, value), (new.key, new.value))
         return self._replace(key=key, value=value)
 
 

@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from generator.disk.lock import LOCK, Combination, Fingerprints, read_lock, with_records
-from generator.disk.look import entries_below, kind_of, sha256
+from generator.disk.look import entries_below, kind_of, sha256, show
 from generator.disk.parallel import in_parallel
-from generator.disk.project import Project
+from generator.disk.project import PACKAGES, Project
 from generator.disk.status import JOURNAL, Compared, check_folder, compare
 from generator.disk.uncommitted import write_lock
 from generator.disk.write import write_package
@@ -66,7 +66,12 @@ class Asked:
     def package(self, library: Library | None = None) -> Package:
         """What is woven now, or from another library."""
         architecture, target, parts = self.combination
-        return weave(architecture, target, library or self.project.library(), parts)
+        try:
+            return weave(architecture, target, library or self.project.library(), parts)
+        except LoomError as error:
+            if error.where or self.combination not in (self.project.listed() or ()):
+                raise
+            raise LoomError(error.message, show(self.project.generated / PACKAGES), error.remedy) from None
 
     def woven(self) -> dict[str, bytes]:
         """The bytes of all files, the map and the lock included."""

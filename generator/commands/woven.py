@@ -126,7 +126,7 @@ def _woven(
     known = [recall("woven", key) for key in keys]
     waiting = [row for row, found in zip(rows, known, strict=True) if found is None]
     if waiting:
-        say(f"weaves {len(waiting)} packages")
+        say(f"weaves {len(waiting)} package{'' if len(waiting) == 1 else 's'}")
     made, result = iter(in_parallel(job, waiting, [True] * len(waiting))), list[Files | LoomError]()
     for key, found in zip(keys, known, strict=True):
         texts = next(made) if found is None else found

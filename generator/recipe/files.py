@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 from pathlib import Path
 
 from generator.errors import LoomError
@@ -24,6 +25,8 @@ def read_text(path: Path, shown: str, remedy: str = "Make it a file of UTF-8 tex
         raise LoomError(f"cannot be read: {error.strerror}", shown, remedy) from None
     if len(data) > MOST_BYTES:
         raise LoomError(f"has more than {MOST_BYTES:,} bytes", shown, "Give a shorter file.")
+    if data.startswith(codecs.BOM_UTF8):
+        raise LoomError("begins with a byte order mark", shown, "Save it as UTF-8 without one.")
     try:
         return data.decode("utf-8")
     except UnicodeDecodeError:

@@ -54,11 +54,14 @@ def in_order(splices: list[Splice], where: str) -> list[Splice]:
 
 def _demand_order(splices: list[Splice], follows: dict[int, set[int]], where: str) -> None:
     rebound = [rebound_names(splice) for splice in splices]
+    known = {name for splice in splices for name in (splice.fragment, splice.fragment.split("/")[-1])}
     for first, second in combinations(range(len(splices)), 2):
         shared = sorted(rebound[first] & rebound[second])
         if shared and not (_comes_after(first, second, follows) or _comes_after(second, first, follows)):
             one, other = splices[first], splices[second]
             remedy = f'Write after="{one.fragment.split("/")[-1]}" or before=... at {other.origin}.'
+            if unknown := {*one.after, *one.before, *other.after, *other.before} - known:
+                remedy = f"None of these fragments is {' or '.join(sorted(unknown))}. {remedy}"
             raise LoomError(
                 f"{one.fragment} ({one.origin}) and {other.fragment} ({other.origin}) both rebind "
                 f"{', '.join(shared)} at {where}, in no declared order",
