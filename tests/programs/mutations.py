@@ -184,7 +184,7 @@ MUTATIONS = [
     Mutation(
         "dropped accumulation in fp32",
         "model/embedding",
-        [(", preferred_element_type=jnp.float32)", ").astype(jnp.float32)")],
+        [('x, kernel, "float32")', 'x, kernel).astype("float32")')],
         every([T, E, D], OTHER),
     ),
     Mutation(
@@ -470,10 +470,8 @@ MUTATIONS = [
         "train/loop",
         [
             (
-                "    checkpoints.save(step, checkpoint_items(state), data)\n    "
-                '                    goodput.spent("checkpoints")\n',
-                "checkpoints.save(step, checkpoint_items(state), data)\n"
-                '                    goodput.spent("checkpoints")\n',
+                "    checkpoints.save(step, checkpoint_items(state), data)\n",
+                "    pass\n" + 20 * " " + "checkpoints.save(step, checkpoint_items(state), data)\n",
             )
         ],
         every([H], UNDECIDED),

@@ -1,7 +1,7 @@
 """Llama 4 Maverick: experts in every second layer, and no norms on query and key."""
 
 from families.cases import Case, Family
-from families.cases.llama4 import NO_TEMPERATURE, SETTINGS, UNSCALED, rope
+from families.cases.llama4 import NO_TEMPERATURE, SETTINGS, UNSCALED
 
 FAMILY = Family(
     architecture="llama4_maverick",
@@ -11,7 +11,6 @@ FAMILY = Family(
     cases={
         "maverick": Case(UNSCALED),
         "plain": Case(UNSCALED | NO_TEMPERATURE | dict(tie_word_embeddings=True, num_hidden_layers=8)),
-        "scaled": Case(rope(low=1.0, high=3.0)),
     },
     published={"17b-128e": (400.71, "tensors of meta-llama/Llama-4-Maverick-17B-128E but the 0.872 of its vision")},
 )
