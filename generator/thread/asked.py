@@ -11,8 +11,8 @@ from generator.code.syntax import Source
 from generator.code.traced import Edit, Traced
 from generator.errors import LoomError
 from generator.language.parts import Definition
-from generator.thread.calls import CallGraph
 from generator.thread.functions import Function, read_functions
+from generator.thread.graph import CallGraph
 from generator.thread.values import Value
 
 WORD = "threaded"

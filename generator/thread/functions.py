@@ -1,18 +1,14 @@
-"""The functions and classes of a package's definitions, and the types that they state."""
+"""The functions of a package's definitions, and the calls of them."""
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterator, Set
 from dataclasses import dataclass
 from functools import cached_property
-from typing import NamedTuple
 
 import libcst as cst
 
 from generator.code import syntax
 from generator.code.syntax import Source
-from generator.errors import LoomError
 
 
 @dataclass
@@ -43,10 +39,13 @@ class Function:
         return [parameter.name.value for parameter in self.parameters]
 
     @cached_property
+    def own(self) -> list[cst.Param]:
+        return [*self.node.params.posonly_params, *self.node.params.params]
+
+    @cached_property
     def positional(self) -> list[cst.Param]:
         """The parameters that a call may fill by position: without `self`."""
-        own = [*self.node.params.posonly_params, *self.node.params.params]
-        return own[1:] if self.is_method else own
+        return self.own[1:] if self.is_method else self.own
 
     @property
     def filled(self) -> list[cst.Param]:
@@ -93,20 +92,12 @@ class Function:
         return self.source.where(self.node)
 
 
-class Wrapper(NamedTuple):
-    """A call around a function that gives it back: what it calls, `jax.jit`, and what else it is given."""
-
-    word: str
-    arguments: tuple[cst.Arg, ...] = ()
-
-
 @dataclass(eq=False)
 class Call:
     """One call of `callee` inside `caller`.
 
     Attributes:
         scan: whether jax.lax.scan calls it, once a layer.
-        wrappers: the calls around its name: `jax.jit(...)`, `jax.grad(...)`.
     """
 
     caller: str
@@ -114,7 +105,6 @@ class Call:
     node: cst.Call
     statement: syntax.Statement
     scan: bool
-    wrappers: tuple[Wrapper, ...] = ()
 
     def supplies(self, function: Function, name: str) -> bool:
         """Whether the call passes the parameter `name`, by keyword or by position."""
@@ -156,122 +146,3 @@ def _read_function(
     for statement in syntax.statements(node):
         if isinstance(statement, cst.FunctionDef):
             _read_function(functions, statement, key, source, class_name, function.id)
-
-
-def named_class(annotation: str, names: Set[str]) -> str:
-    """The class of an annotation: `Block`, `"Block"`, `Block | None`, `Optional[Block]`; else ''."""
-    text = annotation.strip("\"' ")
-    optional = re.fullmatch(r"(?:typing\.)?Optional\[(.*)\]", text)
-    parts = [part.strip("\"' ") for part in (optional[1] if optional else text).split("|")]
-    found = [part for part in parts if part != "None"]
-    return found[0] if len(found) == 1 and found[0] in names else ""
-
-
-class Classes:
-    """The classes of the definitions: their bases, and what their attributes are given.
-
-    Attributes:
-        names: of all classes.
-        has_config: classes that keep their config as self.config.
-        stated: class and attribute -> the annotation of the attribute.
-        attributes: those that are stated, of whatever class.
-        given: attribute -> key, target and value of each assignment, whatever it is an attribute of.
-    """
-
-    def __init__(self, sources: dict[str, Source]):
-        self._bases: dict[str, list[str]] = {}
-        self._kinds: dict[str, type] = {}
-        self._where: dict[str, str] = {}
-        self.has_config: set[str] = set()
-        self.stated: dict[tuple[str, str], str] = {}
-        self.given: dict[str, list[tuple[str, cst.Attribute, cst.BaseExpression | None]]] = {}
-        for key, source in sources.items():
-            for statement in source.module.body:
-                if isinstance(statement, cst.ClassDef):
-                    self._read(statement, source)
-            for node in syntax.below(source.module, *ASSIGNING):
-                self._read_targets(node, key)
-        self.names = frozenset(self._bases)
-        self.attributes = frozenset(attribute for _, attribute in self.stated)
-        orders = {name: self._order(name, ()).__mro__ for name in sorted(self.names)}
-        self._lineages = {name: [kind.__name__ for kind in order[:-1]] for name, order in orders.items()}
-        self._families: dict[str, list[str]] = {}
-        for name, lineage in self._lineages.items():
-            for base in lineage:
-                self._families.setdefault(base, []).append(name)
-
-    def lineage(self, name: str) -> list[str]:
-        """A class and those that it inherits from, in the order in which Python looks for a method."""
-        return self._lineages[name] if name else []
-
-    def family(self, name: str) -> list[str]:
-        """A class and those that inherit from it."""
-        return self._families.get(name, [])
-
-    def named(self, annotation: str) -> str:
-        return named_class(annotation, self.names)
-
-    def mentioned(self, annotation: str) -> list[str]:
-        """The classes that an annotation names: `list[Block]`."""
-        return sorted(self.names & set(re.findall(r"\w+", annotation)))
-
-    def _order(self, name: str, inside: tuple[str, ...]) -> type:
-        if name not in self._kinds:
-            try:
-                if name in inside:
-                    raise TypeError
-                bases = [self._order(base, (*inside, name)) for base in self._bases[name] if base in self.names]
-                self._kinds[name] = type(name, tuple(bases), {})
-            except TypeError:
-                remedy = "Let it inherit from one class."
-                raise LoomError(f"the bases of {name} have no order", self._where[name], remedy) from None
-        return self._kinds[name]
-
-    def _read(self, node: cst.ClassDef, source: Source) -> None:
-        name = node.name.value
-        self._where[name] = source.where(node)
-        self._bases[name] = [syntax.dotted(base.value) for base in node.bases]
-        for below in syntax.below(node, cst.AnnAssign, cst.Assign):
-            target = syntax.dotted(next(targets_of(below)))
-            if target == "self.config":
-                self.has_config.add(name)
-            if isinstance(below, cst.AnnAssign) and target.startswith("self."):
-                self.stated[name, target.removeprefix("self.")] = source.code(below.annotation.annotation)
-        for statement in syntax.body(node):
-            small = syntax.simple(statement)
-            if isinstance(small, cst.AnnAssign):
-                self.stated[name, syntax.dotted(small.target)] = source.code(small.annotation.annotation)
-            elif isinstance(small, cst.Assign):
-                for assigned in small.targets:
-                    self.stated.setdefault((name, syntax.dotted(assigned.target)), "")
-
-    def _read_targets(self, node: cst.CSTNode, key: str) -> None:
-        """Of `x.a = value` the value; of `x.a, y = ...` and the like nothing that says more."""
-        value = node.value if isinstance(node, (cst.Assign, cst.AnnAssign)) else None
-        for target in targets_of(node):
-            for part in (target, *parts_of(target)):
-                if isinstance(part, cst.Attribute):
-                    whole = value if part is target else None
-                    self.given.setdefault(part.attr.value, []).append((key, part, whole))
-
-
-ASSIGNING = (cst.Assign, cst.WithItem, cst.AnnAssign, cst.AugAssign, cst.NamedExpr, cst.For, cst.CompFor, cst.Del)
-
-
-def targets_of(node: cst.CSTNode) -> Iterator[cst.CSTNode]:
-    """What a node assigns to, or deletes."""
-    if type(node) not in ASSIGNING:  # isinstance takes long for libcst's nodes
-        return
-    if isinstance(node, cst.Assign):
-        yield from (target.target for target in node.targets)
-    elif isinstance(node, cst.WithItem):
-        yield from [node.asname.name] if node.asname else []
-    elif isinstance(node, (cst.AnnAssign, cst.AugAssign, cst.NamedExpr, cst.For, cst.CompFor, cst.Del)):
-        yield node.target
-
-
-def parts_of(target: cst.CSTNode) -> Iterator[cst.CSTNode]:
-    """The targets in a tuple of them."""
-    for element in target.elements if isinstance(target, (cst.Tuple, cst.List)) else ():
-        yield element.value
-        yield from parts_of(element.value)

@@ -15,8 +15,8 @@ from generator.code.traced import Edit, Traced
 from generator.errors import LoomError
 from generator.language.grammar import own_nodes
 from generator.thread.functions import Call, Function
+from generator.thread.names import variables_of
 from generator.thread.plan import Plan
-from generator.thread.variables import variables_of
 
 
 class Shapes:

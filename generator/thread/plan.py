@@ -7,8 +7,8 @@ from graphlib import CycleError, TopologicalSorter
 
 from generator.code import syntax
 from generator.errors import LoomError
-from generator.thread.calls import CallGraph
 from generator.thread.functions import Call
+from generator.thread.graph import CallGraph
 from generator.thread.values import Value
 
 

@@ -10,8 +10,8 @@ from generator.code.traced import Origin
 from generator.errors import LoomError
 from generator.language.parts import Provider
 from generator.thread.asked import check_calls
-from generator.thread.calls import CallGraph
 from generator.thread.functions import Call
+from generator.thread.graph import CallGraph
 from generator.thread.plan import Plan
 from generator.thread.values import Value, is_own, read_values
 from generator.weave.adapt import Need
@@ -193,7 +193,7 @@ class _Planner:
             f"{need.fragment if need else function} needs {name!r}, and {function} ({node.where}), which is called"
         )
         remedy = f"It is provided at {sites}. Provide it at {function} too, or on the way to it; where {function} is "
-        remedy += "called after all, say so by a type: `layer: Block`."
+        remedy += "called after all, call it by its name, as `self.attribute`, or by a type: `layer: Block`."
         raise LoomError(f"{message} by nobody, does not have it", str(need.origin) if need else node.where, remedy)
 
 

@@ -12,7 +12,8 @@ from generator.code.scopes import scopes_of
 from generator.code.traced import Traced
 from generator.errors import LoomError
 from generator.language.parts import Provider
-from generator.thread.functions import Call, Function, targets_of
+from generator.thread.functions import Call, Function
+from generator.thread.names import targets_of
 from generator.thread.plan import Plan
 from generator.weave.adapt import replace_names
 

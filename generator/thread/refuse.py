@@ -15,8 +15,8 @@ from generator.code.traced import Traced, line_starts
 from generator.code.tree import parse_ast
 from generator.errors import LoomError
 from generator.thread.functions import Call, Function
+from generator.thread.mentions import check_mentions
 from generator.thread.plan import Plan
-from generator.thread.uses import check_uses
 from generator.thread.values import Value, marks_of
 
 _LOOPS = (cst.For, cst.While)
@@ -25,7 +25,7 @@ _COMPREHENSIONS = (cst.ListComp, cst.SetComp, cst.DictComp, cst.GeneratorExp)
 
 def check_plan(plan: Plan) -> None:
     """Refuses a plan that the edits could not carry out rightly."""
-    check_uses(plan)
+    check_mentions(plan)
     for value in plan.values.values():
         _check_layers(plan, value)
         for function in value.emitters:

@@ -28,8 +28,8 @@ from generator.code.syntax import Source
 from generator.code.traced import Origin
 from generator.language.parts import Definition, Import, Provider, Splice
 from generator.thread.asked import read_asked
-from generator.thread.calls import CallGraph
 from generator.thread.carry import carry
+from generator.thread.graph import CallGraph
 from generator.thread.planner import make_plan
 from generator.thread.refuse import check_plan, check_result
 from generator.weave.adapt import Need

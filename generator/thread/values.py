@@ -11,8 +11,8 @@ from generator.code import syntax
 from generator.code.traced import Origin
 from generator.errors import LoomError
 from generator.language.parts import Provider
-from generator.thread.calls import CallGraph
 from generator.thread.functions import Function
+from generator.thread.graph import CallGraph
 from generator.weave.adapt import Need
 
 _LITERAL = re.compile(r"True|False|-?\d+(\.\d+)?")

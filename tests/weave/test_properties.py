@@ -100,7 +100,7 @@ def definition(number: int, node: Node, nodes: list[Node]) -> str:
     for place, called in enumerate(node.calls):
         arguments = f"x + {place}" + (", 5" if nodes[called].default and place % 2 else "")
         if nodes[called].is_class:
-            lines += [f"c{place} = C{called}()", f"total = total * 3 + c{place}({arguments})"]
+            lines += [f"c{place}: C{called} = C{called}()", f"total = total * 3 + c{place}({arguments})"]
         else:
             lines.append(f"total = total * 3 + f{called}({arguments})")
     body = "".join(f"    {line}\n" for line in [*lines, "return total" + (" + y" if node.default else "")])

@@ -53,27 +53,28 @@ JAX = SimpleNamespace(
     tree=SimpleNamespace(map=_each),
 )
 
-FUNCTION = [  # how a function N is called with {x}
-    *("{f}({x})", "{f}(x={x})", "{f}({x}, 5)", "{f}({x}, y=5)", "{f}(y=5, x={x})", "{f}(*[{x}])", "{f}(**dict(x={x}))"),
+FUNCTION = [  # how a function N is called with {x}; the first eight are followed
+    *("{f}({x})", "{f}(x={x})", "{f}({x}, 5)", "{f}({x}, y=5)", "{f}(y=5, x={x})", "jax.checkpoint({f})({x})"),
+    *("jax.jit(lambda v: {f}(v))({x})", "sum({f}(v) for v in [{x}])", "{f}(*[{x}])", "{f}(**dict(x={x}))"),
     *("jax.jit({f})({x})", "jax.checkpoint(jax.jit({f}))({x})", "jax.vmap({f})({x})", "jax.tree.map({f}, {x})"),
     *("jax.lax.cond(True, {f}, {f}, {x})", "[{f}][0]({x})", "list(map({f}, [{x}]))[0]", "{{1: {f}}}[1]({x})"),
     *("(lambda v: {f}(v))({x})", "(lambda f: f({x}))({f})", "[{f}(v) for v in [{x}]][0]", "[{f}(p) for p in [{x}]][0]"),
     *("jax.grad({f})({x})", "jax.grad({f}, argnums=1)({x}, 5)", "jax.grad({f}, 1)({x}, 5)", "(step := {f})({x})"),
     *("jax.jit({f}, static_argnums=(1,))({x}, 5)", "jax.jit({f}, **{{}})({x})", "sorted([{x}], key={f})[0]"),
-    *("sum({f}(v) for v in [{x}])", "({f} if {x} else {f})({x})", "apply({f}, {x})", "apply(f={f}, x={x})"),
+    *("({f} if {x} else {f})({x})", "apply({f}, {x})", "apply(f={f}, x={x})", "jax.checkpoint(f={f})({x})"),
+    *("jax.checkpoint({f}, static_argnums=(1,))({x}, 5)", "jax.checkpoint(jax.checkpoint({f}))({x})"),
 ]
-INSTANCE = [  # how an instance {i} of a class is called
-    *("{i}({x})", "{i}(x={x})", "{i}.act({x})", "jax.jit({i})({x})", "jax.vmap({i})({x})", "[{i}][0]({x})"),
+INSTANCE = [  # how an instance {i} of the class {k} is called; the first six are followed, where it says its class
+    *("{i}({x})", "{i}(x={x})", "{i}.act({x})", "typed{k}({i}, {x})", "sum({i}(v) for v in [{x}])", "{i}({x}, y=5)"),
+    *("jax.checkpoint({i})({x})", "jax.jit({i})({x})", "jax.vmap({i})({x})", "[{i}][0]({x})"),
     *("[c({x}) for c in [{i}]][0]", "(lambda c: c({x}))({i})", "apply({i}, {x})", "({i} or None)({x})"),
     *("getattr({i}, 'a' + 'ct')({x})", "getattr({i}, 'act')({x})", "Holder({i}).held({x})", "Holder({i}).call({x})"),
-    *(
-        "list(map({i}.act, [{x}]))[0]",
-        "jax.tree.map({i}, {x})",
-        "called({i}, {x})",
-        "jax.lax.cond(True, {i}, {i}, {x})",
-    ),
+    *("list(map({i}.act, [{x}]))[0]", "jax.tree.map({i}, {x})", "called({i}, {x})", "anything({i}, {x})"),
     *("type({i}).act({i}, {x})", "type({i})()({x})", "{i}.__class__()({x})", "max([{x}], key={i})"),
     *("{i}.__call__({x})", "sum(c.act({x}) for c in [{i}])", "dict(a={i})['a']({x})", "stored({i}).pop()({x})"),
+    *("jax.lax.cond(True, {i}, {i}, {x})", "given({i})({x})", "given(given)({i})({x})", "(lambda: {i})()({x})"),
+    *("[(lambda v: c(v))({x}) for c in (lambda: [{i}])()][0]", "(c := {i})({x})", "jax.jit(lambda: {i})()({x})"),
+    *("listed{k}([{i}], {x})", "jax.jit(given)({i})({x})", "jax.jit(called)({i}, {x})", "kept{k}({i}).held({x})"),
 ]
 SHAPES = [  # statements around a call; {c} is the call with {x} as its argument, {f} a name of what is called
     *("z = {c}", "z = {c}\nz = z + {c}", "if x > 2:\n    z = {c}\nelse:\n    z = 1", "for v in [1, 2]:\n    z = {c}"),
@@ -99,32 +100,25 @@ SHAPES = [  # statements around a call; {c} is the call with {x} as its argument
     *("z = x\nif x > 2:\n    p = 3\n    z = {c}", "p = 4\nz = {c}", "z = max({c}, -99)", "z = [{c}, 2][0]"),
 ]
 functions = st.one_of(*[st.sampled_from(FUNCTION[:8])] * 3, st.sampled_from(FUNCTION))
-instances = st.one_of(*[st.sampled_from(INSTANCE[:4])] * 3, st.sampled_from(INSTANCE))
+instances = st.one_of(*[st.sampled_from(INSTANCE[:6])] * 3, st.sampled_from(INSTANCE))
 shapes = st.one_of(st.sampled_from(SHAPES[:5]), st.sampled_from(SHAPES))
 plain = st.sampled_from([True, True, False])  # whether there is a call by name as well
-HELPERS = """
-import jax
-from generator.language import point
-
-def apply(f, x):
-    return f(x)
-
-class Holder:
-    def __init__(self, held):
-        self.held = held
-
-    def call(self, x):
-        return self.held(x)
-
-def called(thing, x):
-    return thing(x)
-
-def stored(thing):
-    things = []
-    things.append(thing)
-    return things
-
-"""
+owners = st.sampled_from(["held", "held", "self", "C()", "untyped"])  # what an instance is, where it is called
+HEAD = "import jax\nfrom generator.language import point\n\n"
+HELPERS = {  # functions that call what they are given, or give it back; a program has those that it uses
+    "apply": "def apply(f, x):\n    return f(x)\n\n",
+    "Holder": "class Holder:\n    def __init__(self, held):\n        self.held = held\n\n"
+    "    def call(self, x):\n        return self.held(x)\n\n",
+    "called": "def called(thing, x):\n    return thing(x)\n\n",
+    "anything": "def anything(thing: object, x):\n    return thing(x)\n\n",
+    "stored": "def stored(thing):\n    things = []\n    things.append(thing)\n    return things\n\n",
+    "given": "def given(thing):\n    return thing\n\n",
+}
+TYPED = {  # those that say its class
+    "typed": "def typed{k}(thing: C{k}, x):\n    return thing(x)\n\n",
+    "listed": "def listed{k}(things: list[C{k}], x):\n    return things[0](x)\n\n",
+    "kept": "class kept{k}:\n    held: C{k}\n\n    def __init__(self, held: C{k}):\n        self.held = held\n\n",
+}
 
 
 @st.composite
@@ -147,33 +141,46 @@ def programs(draw) -> dict:
                 "provides": number == 0 or draw(st.integers(0, 5)) == 0,
                 "made": draw(st.sampled_from([f"x * 7 + {number}", "x"])),
                 "recursive": number > 0 and draw(st.integers(0, 5)) == 0,
-                "calls": [(k, draw(functions), draw(instances), draw(shapes), draw(plain)) for k in callees],
+                "calls": [
+                    (k, draw(functions), draw(instances), draw(shapes), draw(plain), draw(owners)) for k in callees
+                ],
             }
         )
     for number in range(1, size):
         if not any(call[0] == number for node in nodes for call in node["calls"]):
             caller = nodes[draw(st.integers(0, number - 1))]
-            caller["calls"].append((number, draw(functions), draw(instances), draw(shapes), draw(plain)))
+            call = (number, draw(functions), draw(instances), draw(shapes), draw(plain), draw(owners))
+            caller["calls"].append(call)
     return {"nodes": nodes, "emits": draw(st.one_of(st.none(), st.integers(1, size - 1)))}
 
 
 def host_of(program: dict) -> str:
     """The program as a fragment."""
-    text = HELPERS
+    text = ""
     for number, node in enumerate(program["nodes"]):
-        lines = [f'point("at{number}", x)', "total = x"]
-        for place, (k, by_name, by_instance, shape, plainly) in enumerate(node["calls"]):
-            callee = program["nodes"][k]
-            form = by_instance if callee["class"] else by_name
-            x = "v" if shape.startswith(("def inner(v", "class K:\n    def")) else "x"
-            name = f"thing{k}" if callee["class"] else f"f{k}"
-            if callee["class"] and place == 1:
-                lines.append(f"held = C{k}()")
+        lines, kept = [f'point("at{number}", x)', "total = x"], []
+        for place, (k, by_name, by_instance, shape, plainly, owner) in enumerate(node["calls"]):
+            called, x = f"f{k}", "v" if shape.startswith(("def inner(v", "class K:\n    def")) else "x"
+            if program["nodes"][k]["class"]:
+                if owner == "self" and node["class"] and "class K" not in shape:
+                    called = f"self.c{k}"
+                    kept.append(f"self.c{k} = C{k}()")
+                elif owner == "C()":
+                    called = f"C{k}()"
+                else:
+                    called = f"held{place}"
+                    lines.append(f"{called}{f': C{k}' if owner == 'held' else ''} = C{k}()")
+            name = f"f{k}"
+            if program["nodes"][k]["class"] and "{f}" in shape:
+                name = f"thing{k}"
+                lines.append(f"{name}: C{k} = C{k}()")
             if plainly:  # so that it has a caller, whatever the other one is
-                lines.append(f"x = x + {f'C{k}()' if callee['class'] else f'f{k}'}(x)")
-            call = form.format(f=f"f{k}", i="held" if place == 1 else f"C{k}()", x=x)
-            lines += [f"{name} = C{k}()"] if callee["class"] and "{f}" in shape else []
-            lines += shape.format(c=call, f=name).rstrip("\n").split("\n")
+                is_class = program["nodes"][k]["class"]
+                lines += (
+                    [f"plain{place}: C{k} = C{k}()", f"x = x + plain{place}(x)"] if is_class else [f"x = x + f{k}(x)"]
+                )
+            form = by_instance if program["nodes"][k]["class"] else by_name
+            lines += shape.format(c=form.format(f=called, i=called, x=x, k=k), f=name).rstrip("\n").split("\n")
             if shape.startswith("def inner(v, w"):
                 lines.append("z, _ = jax.lax.scan(inner, x, [1, 2])")
             lines.append("total = total * 3 + z")
@@ -182,12 +189,15 @@ def host_of(program: dict) -> str:
         lines += ['point("end", total)'] if number == 0 else []
         body = "".join(f"    {line}\n" for part in [*lines, "return total"] for line in part.split("\n"))
         if node["class"]:
-            method = f"def __call__(self, x, y=1):\n{body}"
+            made = "".join(f"    {line}\n" for line in dict.fromkeys(kept))
+            method = (f"def __init__(self):\n{made}\n" if made else "") + f"def __call__(self, x, y=1):\n{body}"
             again = "def act(self, x):\n    return self(x)\n"
             text += f"class C{number}:\n" + re.sub("^(?=.)", "    ", method + "\n" + again, flags=re.M) + "\n"
         else:
             text += f"def f{number}(x, y=1):\n{body}\n"
-    return text
+    used = [helper for word, helper in HELPERS.items() if re.search(rf"\b{word}\b", text)]
+    used += [t.format(k=k) for word, t in TYPED.items() for k in range(1, 5) if f"{word}{k}(" in text]
+    return HEAD + "".join(used) + text
 
 
 def features_of(program: dict) -> str:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 from miniature import VALUE, message, refused, run, woven
 
@@ -90,14 +92,14 @@ class TestMethods:
     def test_instances(self, host):
         provided = VALUE + '\n    @provide("other")\n    def p(batch):\n        return 1\n'
         text = message(refused(host=text_of(host + OTHER), value=provided))
-        assert text.replace("may be an instance of Wide", "may be an instance of Block") == FOLLOW
+        assert re.sub("instance of (Wide|any class)", "instance of Block", text) == FOLLOW
 
     @pytest.mark.parametrize(
         "use",
         ["jax.vmap(block.again)(batch)", "[block.again][0](batch)", "list(map([block][0].again, batch))"],
     )
     def test_bound_methods(self, use):
-        host = f"{AGAIN}def site(batch):\n    block = Again()\n    return block.again(batch), {use}\n"
+        host = f"{AGAIN}def site(batch):\n    block: Again = Again()\n    return block.again(batch), {use}\n"
         assert message(refused(host=host, value=VALUE)) == METHOD
 
     def test_a_list_whose_layers_are_named_by_a_type_is_followed(self):
@@ -107,16 +109,18 @@ class TestMethods:
         )
         assert run(IMPORTS + woven(host=text_of(host), value=VALUE))["site"](1) == 22
 
-    def test_what_is_called_beside_instances_is_no_use_of_them(self):
+    def test_what_is_called_says_what_it_is(self):
         host = (
-            "def act(f, x):\n    return f(x)\n\ndef site(batch):\n    block: Block = Block()\n"
+            "def act(f: Callable, x):\n    return f(x)\n\ndef site(batch):\n    block: Block = Block()\n"
             "    sizes = [len(str(type(layer))) for layer in [block]]\n    return block(batch) + act(abs, -1) + 0 * sizes[0]\n"
         )
-        assert run(IMPORTS + woven(host=text_of(host), value=VALUE))["site"](1) == 12
+        assert run("from typing import Callable\n" + IMPORTS + woven(host=text_of(host), value=VALUE))["site"](1) == 12
+        assert message(refused(host=text_of(host.replace(": Callable", "")), value=VALUE)) == FOLLOW
+        assert message(refused(host=text_of(host.replace("act(abs, -1)", "act(block, -1)")), value=VALUE)) == FOLLOW
 
 
 class TestWrappers:
-    """A wrapper is what its name means: an import, a partial of one, or a function that gives one back."""
+    """jax.checkpoint is followed, and a local partial of it, by what their names mean; nothing else."""
 
     INNER = 'def inner(x):\n    point("here", x)\n    return x\n\n'
 
@@ -126,10 +130,6 @@ class TestWrappers:
             "def site(batch):\n    return jax.checkpoint(inner)(batch)\n",
             "def site(batch):\n    return checkpoint(inner)(batch)\n",
             "def site(batch):\n    save = functools.partial(jax.checkpoint, prevent_cse=False)\n    return save(inner)(batch)\n",
-            "def site(batch):\n    save = jax.checkpoint\n    return save(inner)(batch)\n",
-            "def site(batch):\n    return functools.partial(jax.jit, inline=True)(inner)(batch)\n",
-            "def save(f):\n    return jax.checkpoint(f)\n\ndef site(batch):\n    return save(inner)(batch)\n",
-            "def site(batch):\n    def save(f):\n        return jax.checkpoint(f)\n    return save(inner)(batch)\n",
             "def site(batch):\n    return nnx.remat(inner)(batch)\n",
         ],
     )
@@ -139,6 +139,10 @@ class TestWrappers:
     @pytest.mark.parametrize(
         "host",
         [
+            "def site(batch):\n    return inner(batch), jax.grad(inner)(batch)\n",
+            "def site(batch):\n    save = jax.checkpoint\n    return inner(batch), save(inner)(batch)\n",
+            "def site(batch):\n    f = jax.jit(inner)\n    return inner(batch), f(batch)\n",
+            "def save(f):\n    return jax.checkpoint(f)\n\ndef site(batch):\n    return inner(batch), save(inner)(batch)\n",
             "def grad(f):\n    return lambda x: f(x) + f(x)\n\ndef site(batch):\n    return inner(batch), grad(inner)(batch)\n",
             "def checkpoint(f, x):\n    return f(x)\n\ndef site(batch):\n    return inner(batch), checkpoint(inner, batch)\n",
             "def site(batch):\n    jit = lambda f: f\n    return inner(batch), jit(inner)(batch)\n",
@@ -158,15 +162,6 @@ class TestWrappers:
         imports = HEAD.replace("from jax import checkpoint, lax", "from jax import lax")
         text = message(refused(host=imports + self.INNER + host, value=VALUE))
         assert text == "inner must take or give p, and is used here in a way that threading cannot follow"
-
-    def test_parameters_are_counted_in_a_partial_too(self):
-        inner = self.INNER.replace("(x)", "(x, y=1)", 1)
-        host = (
-            inner
-            + "def site(batch):\n    jit = functools.partial(jax.jit, static_argnums=1)\n    return jit(inner)(batch, 2)\n"
-        )
-        text = message(refused(host=HEAD + host, value=VALUE))
-        assert text == "inner takes p before its parameters with defaults, and static_argnums counts parameters"
 
     @pytest.mark.parametrize("decorator", ["functools.cache", "twice", "property", "jax.custom_jvp"])
     def test_a_decorator_that_may_do_anything(self, decorator):

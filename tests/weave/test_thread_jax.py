@@ -151,9 +151,8 @@ STEP = """
 
     def step(weights, batch):
         model = Model()
-        value, gradient = jax.value_and_grad(loss)(weights, model, batch["x"])
-        derivative = jax.jit(jax.grad(loss), static_argnums=1)
-        return value, gradient, derivative(weights, model, batch["x"])
+        value, gradient = jax.value_and_grad(lambda weights: loss(weights, model, batch["x"]))(weights)
+        return value, gradient, loss(weights, model, batch["x"])
 """
 MASK = """
     from generator.language import provide, splice
@@ -169,7 +168,7 @@ MASK = """
 
 
 class TestTransformations:
-    """A call through jax.jit, jax.grad and their like, or through a local name for one, is a call like any other."""
+    """A call in a lambda that JAX transforms is a call like any other."""
 
     def test_woven(self):
         assert woven(step=STEP, mask=MASK).endswith(
@@ -181,13 +180,12 @@ class TestTransformations:
             def step(weights, batch):
                 mask = batch["mask"]
                 model = Model()
-                value, gradient = jax.value_and_grad(loss)(weights, model, batch["x"], mask)
-                derivative = jax.jit(jax.grad(loss), static_argnums=1)
-                return value, gradient, derivative(weights, model, batch["x"], mask)
+                value, gradient = jax.value_and_grad(lambda weights: loss(weights, model, batch["x"], mask))(weights)
+                return value, gradient, loss(weights, model, batch["x"], mask)
             """)
         )
 
     def test_the_value_arrives(self):
         names = run("import jax\nimport jax.numpy as jnp\n" + woven(step=STEP, mask=MASK))
         batch = {"x": jnp.array([1.0, 2.0, 4.0]), "mask": jnp.array([1.0, 0.0, 1.0])}
-        assert [float(value) for value in names["step"](2.0, batch)] == [10.0, 5.0, 5.0]
+        assert [float(value) for value in names["step"](2.0, batch)] == [10.0, 5.0, 10.0]

@@ -56,7 +56,7 @@ class TestOutward:
             ),
             (
                 INNER + END.format("y = jax.value_and_grad(inner)(x)"),
-                "inner also returns aux, and is differentiated here",
+                "no call here leads to where 'aux' is emitted",
             ),
             (
                 INNER

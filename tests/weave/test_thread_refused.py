@@ -36,7 +36,7 @@ class TestInward:
                 "inner must take or give p, and is used here in a way that threading cannot follow",
             ),
             (
-                INNER + "def site(batch):\n    f = jax.jit(inner)\n    return f(batch), jax.vmap(f)(batch)\n",
+                INNER + "def site(batch):\n    f = jax.jit(inner)\n    return inner(batch), f(batch)\n",
                 "inner must take or give p, and is used here in a way that threading cannot follow",
             ),
             (
@@ -72,14 +72,13 @@ class TestInward:
             (
                 "class A:\n    def act(self, x):\n        point('here', x)\n        return x\n\n"
                 "class B:\n    def act(self, x):\n        return x\n\n"
-                "def site(batch):\n    a = A()\n    if batch:\n        a = B()\n    return "
-                "a.act(batch), A().act(batch)\n",
+                "def site(batch):\n    a: A = A()\n    b = a\n    return a.act(batch), b.act(batch)\n",
                 "A.act must take or give p, and this may be an instance of A that is used in a way that threading cannot follow",
             ),
             (
                 "@partial(jax.jit, static_argnums=(1,))\ndef inner(x, y=1):\n    point('here', x)\n    return x\n\n"
                 + SITE.format("inner(batch)"),
-                "inner takes p before its parameters with defaults, and static_argnums counts parameters",
+                "inner must take or give p, and is decorated with partial, which threading cannot follow",
             ),
         ],
     )

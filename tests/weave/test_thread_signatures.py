@@ -127,7 +127,7 @@ class TestParameters:
                     return self.model.act(x, 3)
 
             def site(batch):
-                outer = Outer()
+                outer: Outer = Outer()
                 return outer.run((batch))
             """,
             """
@@ -157,7 +157,7 @@ class TestParameters:
 
             def site(batch):
                 p = batch * 10
-                outer = Outer()
+                outer: Outer = Outer()
                 return outer.run((batch), p)
             """,
             33,

@@ -229,7 +229,7 @@ class TestSeveralValues:
                     return x, y
 
             def site(batch: int) -> int:
-                model = Model()
+                model: Model = Model()
                 a, b = model.pair(batch)
                 point("site.end", a, b)
                 return a + b
@@ -269,7 +269,7 @@ class TestSeveralValues:
             def site(batch: int) -> int:
                 p = batch * 10
                 s = "x" * p
-                model = Model()
+                model: Model = Model()
                 a, b, state = model.pair(batch, p, s)
                 a = a + state
                 return a + b

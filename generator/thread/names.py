@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import builtins
+import re
 from collections.abc import Iterator, Mapping
 
 import libcst as cst
@@ -12,18 +13,17 @@ from generator.code.memory import remembered
 from generator.code.scopes import Scope, scopes_of
 from generator.code.syntax import Source
 from generator.language.parts import Import
-from generator.thread.functions import Function, parts_of, targets_of
+from generator.thread.functions import Function
 
 Variable = tuple[Scope | None, str]  # None: known in the whole package
 _USUAL = {"nnx": "flax.nnx", "lax": "jax.lax", "partial": "functools.partial"}  # where no import says more
-
-
-_NAMED = frozenset(
-    {
-        *(cst.ExceptHandler, cst.MatchAs, cst.MatchStar, cst.MatchMapping),
-        *(cst.FunctionDef, cst.ClassDef, cst.Param, cst.Global, cst.Nonlocal),
-    }
+_KEEPING = re.compile(r"append|add|extend|insert|update|set|put|push|register")  # methods that keep what they get
+ASSIGNING = (cst.Assign, cst.AnnAssign, cst.AugAssign, cst.NamedExpr, cst.For, cst.CompFor, cst.WithItem, cst.Del)
+_NAMED = (
+    *(cst.ExceptHandler, cst.MatchAs, cst.MatchStar, cst.MatchMapping),
+    *(cst.FunctionDef, cst.ClassDef, cst.Param, cst.Global, cst.Nonlocal),
 )
+READ = (*ASSIGNING, *_NAMED, cst.Call, cst.Match)
 
 
 class Variables:
@@ -32,7 +32,9 @@ class Variables:
     Attributes:
         standing: each name that is a variable, and the scope in which it stands.
         words: these names.
-        bound: what binds a variable: an assignment of one value to it alone, its parameter, its function, and so on.
+        bound: what binds a variable: an assignment to it alone, its parameter, its function, and so on.
+        given: expressions whose values a variable, or something in it, may have.
+        binding: the names by which nodes bind.
     """
 
     def __init__(self, module: cst.Module):
@@ -40,12 +42,16 @@ class Variables:
         self.standing = dict(self.scopes.occurrences)
         self.words = frozenset(name.value for name in self.standing)
         self.bound: dict[Variable, list[cst.CSTNode]] = {}
-        self.binding: set[cst.Name] = set()  # the names by which nodes bind
-        for node in syntax.walk(module):
+        self.given: dict[Variable, list[cst.BaseExpression]] = {}
+        self.binding: set[cst.Name] = set()
+        for node in syntax.below(module, *READ):
             for name, how in _binders(node):
                 if name in self.standing:
                     self.bound.setdefault(self.of(name), []).append(how)
                     self.binding.add(name)
+            for target, value in gifts(node):
+                if (name := root(target)) in self.standing:
+                    self.given.setdefault(self.of(name), []).append(value)
         for alias, scope in self.scopes.imports:
             imported = (alias.evaluated_alias or alias.evaluated_name).split(".")[0]
             self.bound.setdefault(self.seen(imported, scope), []).append(alias)
@@ -64,14 +70,36 @@ class Variables:
         return (None if binder is self.scopes.module else binder), name
 
 
+def targets_of(node: cst.CSTNode) -> Iterator[cst.CSTNode]:
+    """What a node assigns to, or deletes."""
+    if isinstance(node, cst.Assign):
+        yield from (target.target for target in node.targets)
+    elif isinstance(node, cst.WithItem):
+        yield from [node.asname.name] if node.asname else []
+    elif isinstance(node, (cst.AnnAssign, cst.AugAssign, cst.NamedExpr, cst.For, cst.CompFor, cst.Del)):
+        yield node.target
+
+
+def parts_of(target: cst.CSTNode) -> Iterator[cst.CSTNode]:
+    """A target, and the targets in a tuple of them."""
+    yield target
+    for element in target.elements if isinstance(target, (cst.Tuple, cst.List)) else ():
+        yield from parts_of(element.value)
+
+
+def root(node: cst.CSTNode) -> cst.CSTNode:
+    """`batch` of `batch["k"].x`."""
+    while isinstance(node, (cst.Attribute, cst.Subscript, cst.StarredElement)):
+        node = node.value
+    return node
+
+
 def _binders(node: cst.CSTNode) -> Iterator[tuple[cst.Name, cst.CSTNode]]:
     """The names that a node binds, each with what says how: the node itself, or a tuple that it is a part of."""
     for target in targets_of(node):
-        for part in (target, *parts_of(target)):
+        for part in parts_of(target):
             if isinstance(part, cst.Name):
                 yield part, node if part is target else target
-    if type(node) not in _NAMED:  # isinstance takes long for libcst's nodes
-        return
     if isinstance(node, cst.ExceptHandler) and node.name:
         yield cst.ensure_type(node.name.name, cst.Name), node
     elif isinstance(node, (cst.MatchAs, cst.MatchStar, cst.FunctionDef, cst.ClassDef, cst.Param)) and node.name:
@@ -81,6 +109,22 @@ def _binders(node: cst.CSTNode) -> Iterator[tuple[cst.Name, cst.CSTNode]]:
     elif isinstance(node, (cst.Global, cst.Nonlocal)):
         for item in node.names:
             yield item.name, node
+
+
+def gifts(node: cst.CSTNode) -> Iterator[tuple[cst.CSTNode, cst.BaseExpression]]:
+    """The names, attributes and items that get a value by a node, and the expression that it comes from."""
+    if isinstance(node, cst.Match):
+        for name in (name for case in node.cases for name in syntax.below(case.pattern, cst.Name)):
+            yield name, node.subject
+    elif isinstance(node, cst.Call):
+        if isinstance(node.func, cst.Attribute) and _KEEPING.match(node.func.attr.value):
+            yield from ((node.func.value, argument.value) for argument in node.args)
+    elif isinstance(node, cst.Param):
+        yield from [(node.name, node.default)] if node.default else []
+    elif type(node) in ASSIGNING:
+        value = next((v for field in ("value", "iter", "item") if (v := getattr(node, field, None))), None)
+        for target in targets_of(node) if value else ():
+            yield from ((part, value) for part in parts_of(target))
 
 
 @remembered
@@ -108,22 +152,20 @@ class Names:
         self.texts = {key: variables_of(source.module) for key, source in sources.items()}
         self._nodes: dict[tuple[str, cst.CSTNode], Function] = {(f.key, f.node): f for f in functions.values()}
 
-    def variable(self, name: cst.Name, key: str) -> Variable:
-        return self.texts[key].of(name)
-
     def local(self, function: Function, name: str) -> Variable:
         """The variable that a name is in a function."""
         text = self.texts[function.key]
         return text.seen(name, text.scopes.inner[function.node])
 
-    def binds(self, variable: Variable, key: str) -> list[cst.CSTNode]:
-        return self.texts[key].bound.get(variable, [])
+    def binds(self, name: cst.Name, key: str) -> list[cst.CSTNode]:
+        """What binds the variable that a name is."""
+        return self.texts[key].bound.get(self.texts[key].of(name), [])
 
     def definition(self, name: cst.CSTNode, key: str) -> str:
         """The key of the definition that a name means, '' for none."""
         if not isinstance(name, cst.Name) or name not in self.texts[key].standing:
             return ""
-        scope, word = self.variable(name, key)
+        scope, word = self.texts[key].of(name)
         local = f"{key.rsplit(':', 1)[0]}:{word}" if ":" in key else word
         return "" if scope else next((found for found in (local, word) if found in self._sources), "")
 
@@ -134,38 +176,28 @@ class Names:
         imported = {imported.alias for imported in self._imports.get(path, {}).values()}
         return bool(self.definition(name, key)) or name.value in imported or hasattr(builtins, name.value)
 
+    def functions(self, name: cst.Name, key: str) -> list[Function]:
+        """The functions that a name may mean."""
+        if name not in self.texts[key].standing:
+            return []
+        if self.texts[key].of(name)[0] is None:
+            return [f for f in [self._functions.get(self.definition(name, key))] if f]
+        return [self._nodes[key, node] for node in self.binds(name, key) if (key, node) in self._nodes]
+
     def function(self, name: cst.Name, key: str) -> Function | None:
         """The function that a name always means."""
-        variable = self.variable(name, key)
-        if variable[0] is None:
-            return self._functions.get(self.definition(name, key))
-        binding = self.binds(variable, key)
-        return self._nodes.get((key, binding[0])) if len(binding) == 1 else None
+        found = self.functions(name, key)
+        local = name in self.texts[key].standing and self.texts[key].of(name)[0]
+        return found[0] if found and (not local or len(self.binds(name, key)) == 1) else None
 
-    def functions(self, variable: Variable, key: str) -> list[Function]:
-        """The functions among what a variable is bound to."""
-        return [self._nodes[key, node] for node in self.binds(variable, key) if (key, node) in self._nodes]
-
-    def taker(self, name: cst.CSTNode, key: str) -> cst.CSTNode | None:
-        """The function of which a name is a parameter, and nothing else."""
-        if not isinstance(name, cst.Name) or name not in self.texts[key].standing:
-            return None
-        variable = self.variable(name, key)
-        binding = self.binds(variable, key)
-        return variable[0].node if variable[0] and len(binding) == 1 and isinstance(binding[0], cst.Param) else None
-
-    def host(self, variable: Variable, key: str) -> Function | None:
-        """The function whose local name a variable is."""
-        return self._nodes.get((key, variable[0].node)) if variable[0] else None
-
-    def value(self, name: cst.Name, key: str) -> cst.BaseExpression | None:
-        """The one expression that a local name is bound to."""
-        binding = self.binds(self.variable(name, key), key) if self.variable(name, key)[0] else []
-        return binding[0].value if len(binding) == 1 and isinstance(binding[0], (cst.Assign, cst.AnnAssign)) else None
+    def host(self, name: cst.Name, key: str) -> Function | None:
+        """The function whose variable a name is."""
+        scope = self.texts[key].of(name)[0]
+        return self._nodes.get((key, scope.node)) if scope else None
 
     def annotations(self, variable: Variable, key: str) -> list[str]:
         """What annotations say that a variable is."""
-        found = [getattr(node, "annotation", None) for node in self.binds(variable, key)]
+        found = [getattr(node, "annotation", None) for node in self.texts[key].bound.get(variable, [])]
         return [self._sources[key].code(a.annotation) for a in found if isinstance(a, cst.Annotation)]
 
     def meaning(self, node: cst.CSTNode, key: str) -> str:
@@ -176,7 +208,7 @@ class Names:
         word, dot, rest = syntax.dotted(node).partition(".")
         if not isinstance(head, cst.Name) or head not in self.texts[key].standing:
             return ""
-        if self.variable(head, key)[0] or self.definition(head, key):
+        if self.texts[key].of(head)[0] or self.definition(head, key):
             return ""
         return self._imported(key).get(word, _USUAL.get(word, word)) + dot + rest
 
