@@ -28,17 +28,13 @@ def carry(plan: Plan) -> dict[str, Traced]:
         changes += _opening(plan, function)
         changes += return_edits(plan, function, shapes)
         changes += _marks(function)
-    for index, call in enumerate(plan.graph.calls):
+    for call in plan.graph.calls:
         caller = plan.graph.functions[call.caller]
         changes = edits.setdefault(caller.key, [])
-        changes += _arguments(plan, call, plan.passed.get(index, []))
+        changes += _arguments(plan, call, plan.passed(call))
         changes += _scan_inputs(plan, call)
         changes += target_edits(plan, call, shapes)
     return {key: plan.graph.sources[key].traced.edited(changes) for key, changes in edits.items() if changes}
-
-
-def _insert(plan: Plan, offset: int, text: str, name: str, end: int | None = None) -> Edit:
-    return Edit(offset, offset if end is None else end, Traced.insert(text, plan.values[name].origin))
 
 
 def _annotated(function: Function) -> bool:
@@ -50,7 +46,7 @@ def _signature(plan: Plan, function: Function) -> list[Edit]:
     """Required parameters after the required ones, optional parameters last."""
     edits, source = [], function.source
     own = list(function.node.params.params)
-    required, optional = plan.required.get(function.id, []), plan.optional.get(function.id, [])
+    required, optional = plan.required(function.id), plan.optional(function.id)
     if required or optional:
         _check_signature(plan, function, (required or optional)[0])
     before_defaults = [parameter for parameter in own if parameter.default is None]
@@ -59,16 +55,16 @@ def _signature(plan: Plan, function: Function) -> list[Edit]:
     if asked and not own:
         at = source.text.index("(", source.span(function.node.name)[1]) + 1
         more = ", " if function.parameters or function.node.params.star_kwarg else ""
-        return [_insert(plan, at, ", ".join(asked) + more, (required or optional)[0])]
+        return [plan.insert(at, ", ".join(asked) + more, (required or optional)[0])]
     if not before_defaults and required:
         at = source.span(own[0].name)[0]
-        edits.append(_insert(plan, at, f"{', '.join(asked[: len(required)])}, ", required[0]))
+        edits.append(plan.insert(at, f"{', '.join(asked[: len(required)])}, ", required[0]))
     elif required:
         at = _parameter_end(function, before_defaults[-1])
-        edits.append(_insert(plan, at, f", {', '.join(asked[: len(required)])}", required[0]))
+        edits.append(plan.insert(at, f", {', '.join(asked[: len(required)])}", required[0]))
     if optional:
         edits.append(
-            _insert(plan, _parameter_end(function, own[-1]), f", {', '.join(asked[len(required) :])}", optional[0])
+            plan.insert(_parameter_end(function, own[-1]), f", {', '.join(asked[len(required) :])}", optional[0])
         )
     return edits + _scanned_parameter(plan, function)
 
@@ -99,7 +95,7 @@ def _check_signature(plan: Plan, function: Function, name: str) -> None:
 
 def _scanned_parameter(plan: Plan, function: Function) -> list[Edit]:
     """The parameter of a scanned function that stands for a layer becomes the inputs of the scan."""
-    names = plan.scanned.get(function.id)
+    names = plan.scanned(function.id)
     if not names:
         return []
     if len(function.parameters) != 2:
@@ -107,7 +103,7 @@ def _scanned_parameter(plan: Plan, function: Function) -> list[Edit]:
         raise LoomError(message, function.where, f"Write `def {function.node.name.value}(x, layer: Block):`.")
     layer = function.parameters[1]
     return [
-        _insert(plan, function.source.span(layer.name)[0], _inputs(function), names[0], _parameter_end(function, layer))
+        plan.insert(function.source.span(layer.name)[0], _inputs(function), names[0], _parameter_end(function, layer))
     ]
 
 
@@ -131,26 +127,26 @@ def _opening(plan: Plan, function: Function) -> list[Edit]:
     source, provided = function.source, provider_order(plan, function)
     statements = syntax.body(function.node)
     first = next((s for s in statements if not syntax.is_docstring(s)), None)
+    scanned = plan.scanned(function.id)
     absent = [
-        (name, len(calls))
-        for (caller, name), calls in plan.split.items()
-        if caller == function.id and plan.values[name].per_layer and "None" in plan.values[name].annotation
+        (value.name, len(value.split[function.id]))
+        for value in plan.values.values()
+        if function.id in value.split and value.per_layer and "None" in value.annotation
     ]
-    if first is None or not (provided or function.id in plan.scanned or absent):
+    if first is None or not (provided or scanned or absent):
         return []
     offset, indent = source.lines(first)[0], " " * source.indent(first)
     edits = []
-    if function.id in plan.scanned:
-        names = plan.scanned[function.id]
-        layer = function.parameter_names[1]
-        edits.append(_insert(plan, offset, f"{indent}{layer}, {', '.join(names)} = {_inputs(function)}\n", names[0]))
+    if scanned:
+        names = ", ".join([function.parameter_names[1], *scanned])
+        edits.append(plan.insert(offset, f"{indent}{names} = {_inputs(function)}\n", scanned[0]))
     for name in provided:
         provider = plan.values[name].providers[function.id]
         given = plan.values[name].literal(function.id)  # by the default of the parameter
         if not (given or is_own(function, provider) or inlined(plan, function, name)):
             edits.append(Edit(offset, offset, made(plan, function, provider, indent)))
     for name, count in absent:
-        edits.append(_insert(plan, offset, f"{indent}{name} = {name} or (None,) * {count}\n", name))
+        edits.append(plan.insert(offset, f"{indent}{name} = {name} or (None,) * {count}\n", name))
     return edits
 
 
@@ -162,14 +158,14 @@ def _arguments(plan: Plan, call: Call, names: list[str]) -> list[Edit]:
     source, arguments = caller.source, list(call.node.args)
     _check_arguments(plan, call, names)
     order = _final_positions(plan, callee)
-    required = [name for name in names if name in plan.required.get(callee.id, ())]
+    required = [name for name in names if name in plan.required(callee.id)]
     first_default = len([p for p in callee.positional if p.default is None])
     split = {name: plan.item(call, name) for name in names}
     written = {name: split[name] if split[name] != name else expression(plan, caller, name) for name in names}
     edits, position, keyword = [], call.positional, any(argument.keyword or argument.star for argument in arguments)
     if required and call.positional > first_default:  # before the arguments that fill defaults by position
         at = source.span(arguments[first_default].value)[0]
-        edits.append(_insert(plan, at, "".join(f"{written[name]}, " for name in required), required[0]))
+        edits.append(plan.insert(at, "".join(f"{written[name]}, " for name in required), required[0]))
         position, names = position + len(required), [name for name in names if name not in required]
     at = source.span(arguments[-1].value)[1] if arguments else _closing(call, source)
     for name in sorted(names, key=lambda name: order.get(name, len(order))):
@@ -177,7 +173,7 @@ def _arguments(plan: Plan, call: Call, names: list[str]) -> list[Edit]:
             text, position = written[name], position + 1
         else:
             text, keyword = f"{name}={written[name]}", True
-        edits.append(_insert(plan, at, f", {text}" if arguments or edits else text, name))
+        edits.append(plan.insert(at, f", {text}" if arguments or edits else text, name))
     return edits
 
 
@@ -204,16 +200,16 @@ def _final_positions(plan: Plan, function: Function) -> dict[str, int]:
     own = function.positional
     names = [
         *(p.name.value for p in own if p.default is None),
-        *plan.required.get(function.id, ()),
+        *plan.required(function.id),
         *(p.name.value for p in own if p.default is not None),
-        *plan.optional.get(function.id, ()),
+        *plan.optional(function.id),
     ]
     return {name: position for position, name in enumerate(names)}
 
 
 def _scan_inputs(plan: Plan, call: Call) -> list[Edit]:
     """`lax.scan(block, x, layers)` becomes `lax.scan(block, x, (layers, cache))`."""
-    names = plan.scanned.get(call.callee, []) if call.scan else []
+    names = plan.scanned(call.callee) if call.scan else []
     if not names:
         return []
     source = plan.graph.functions[call.caller].source
@@ -222,8 +218,8 @@ def _scan_inputs(plan: Plan, call: Call) -> list[Edit]:
         raise LoomError(f"{names[0]} must go into this scan", source.where(call.node), remedy)
     start, end = source.span(call.node.args[2].value)
     return [
-        _insert(plan, start, "(", names[0]),
-        _insert(plan, end, f", {', '.join(plan.item(call, name) for name in names)})", names[0]),
+        plan.insert(start, "(", names[0]),
+        plan.insert(end, f", {', '.join(plan.item(call, name) for name in names)})", names[0]),
     ]
 
 

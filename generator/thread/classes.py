@@ -38,18 +38,18 @@ class Classes:
         try:
             TopologicalSorter(self.bases).prepare()
         except CycleError as error:
-            node, key = self.nodes[error.args[1][0]]
+            start, where = self.nodes[error.args[1][0]]
             message = f"{' and '.join(dict.fromkeys(error.args[1]))} inherit from each other"
-            raise LoomError(message, sources[key].where(node), "Remove one of the bases.") from None
+            raise LoomError(message, sources[where].where(start), "Remove one of the bases.") from None
         self.has_config: set[str] = set()
         self.stated: dict[tuple[str, str], str] = {}
         self.given: dict[str, list[tuple[str, cst.Attribute, cst.BaseExpression | None]]] = {}
         for name, (node, key) in self.nodes.items():
             self._read_class(name, node, sources[key])
         for key, source in sources.items():
-            for node in syntax.below(source.module, *ASSIGNING):
-                for target in targets_of(node):
-                    self._read_target(target, getattr(node, "value", None), key)
+            for assigning in syntax.below(source.module, *ASSIGNING):
+                for target in targets_of(assigning):
+                    self._read_target(target, getattr(assigning, "value", None), key)
         self.attributes = frozenset((*self.given, *(attribute for _, attribute in self.stated)))
 
     def lineage(self, name: str) -> list[str]:

@@ -94,8 +94,8 @@ class CallGraph:
         if not isinstance(node, cst.Name) or node not in self.names.texts[key].standing:
             return ""
         binding, host = self.names.binds(node, key), self.names.host(node, key)
-        method = host is not None and host.is_method and not host.decorated("classmethod")
-        if method and len(binding) == 1 and binding[0] in host.own[:1]:
+        first = host.own[:1] if host and host.is_method and not host.decorated("classmethod") else []
+        if host and len(binding) == 1 and binding[0] in first:
             return host.class_name
         stated = self.names.annotations(self.names.texts[key].of(node), key) if host else []
         kinds = {self.classes.named(annotation) for annotation in stated}

@@ -66,10 +66,10 @@ class Instances:
     def called(self) -> Iterator[tuple[str, cst.CSTNode, str]]:
         """Yields definition, expression and class of what is called and may be an instance, and is not followed."""
         for key, source in self.graph.sources.items() if self._active else ():
-            for node in syntax.below(source.module, cst.Call):
-                for expression in self._calls(node, key):
-                    if kind := self.kind(expression, key, called=True):
-                        yield key, expression, kind
+            calls = (node for node in syntax.below(source.module, cst.Call) if isinstance(node, cst.Call))
+            for expression in (called for node in calls for called in self._calls(node, key)):
+                if kind := self.kind(expression, key, called=True):
+                    yield key, expression, kind
 
     def kind(self, node: cst.CSTNode, key: str, called: bool = False, seen: frozenset[object] = frozenset()) -> str:
         """The class that an expression may be an instance of, or may hold one of; else ''.
@@ -138,12 +138,14 @@ class Instances:
             if function.result and not _ANY.search(function.result):
                 return self._stated(function.result)
         wraps = bool(called and _WRAPPING.fullmatch(meaning))
+        nodes: list[tuple[cst.CSTNode, str, bool]]
         nodes = [(argument.value, key, wraps) for argument in node.args[: 1 if wraps else None]]
         nodes += [] if function or meaning else [(func.value if isinstance(func, cst.Attribute) else func, key, False)]
-        for part in own_nodes(function.node) if function else ():
-            if isinstance(part, (cst.Return, cst.Yield)) and part.value:
-                nodes.append((part.value, function.key, called))
-        return self._among(nodes, seen | (set(function.parameters) if function else set()))
+        if function:
+            seen |= set(function.parameters)
+            given = [part for part in own_nodes(function.node) if isinstance(part, (cst.Return, cst.Yield))]
+            nodes += [(part.value, function.key, called) for part in given if part.value]
+        return self._among(nodes, seen)
 
     def is_foreign(self, node: cst.CSTNode, key: str) -> bool:
         """Whether a name is annotated to be of no class of the package."""
@@ -164,7 +166,8 @@ class Instances:
         if (key, called) in self.graph.followed:
             yield from self._given_as_any(node, self.graph.target(called, key))
             return
-        if not self.graph.is_class(called, key):
+        made = self.graph.is_class(called, key) and syntax.dotted(called)
+        if not made or self.graph.classes.methods(made, "__init__"):
             yield called
         sends = isinstance(node.func, cst.Attribute) and _SENDING.fullmatch(node.func.attr.value)
         places = (0,) if sends or _CALLING.fullmatch(meaning) else _PLACES.get(meaning, ())

@@ -50,8 +50,9 @@ class Variables:
                     self.bound.setdefault(self.of(name), []).append(how)
                     self.binding.add(name)
             for target, value in gifts(node):
-                if (name := root(target)) in self.standing:
-                    self.given.setdefault(self.of(name), []).append(value)
+                holder = root(target)
+                if isinstance(holder, cst.Name) and holder in self.standing:
+                    self.given.setdefault(self.of(holder), []).append(value)
         for alias, scope in self.scopes.imports:
             imported = (alias.evaluated_alias or alias.evaluated_name).split(".")[0]
             self.bound.setdefault(self.seen(imported, scope), []).append(alias)
@@ -122,9 +123,8 @@ def gifts(node: cst.CSTNode) -> Iterator[tuple[cst.CSTNode, cst.BaseExpression]]
     elif isinstance(node, cst.Param):
         yield from [(node.name, node.default)] if node.default else []
     elif type(node) in ASSIGNING:
-        value = next((v for field in ("value", "iter", "item") if (v := getattr(node, field, None))), None)
-        for target in targets_of(node) if value else ():
-            yield from ((part, value) for part in parts_of(target))
+        values = [value for field in ("value", "iter", "item") if (value := getattr(node, field, None))]
+        yield from ((part, values[0]) for target in targets_of(node) if values for part in parts_of(target))
 
 
 @remembered

@@ -11,7 +11,7 @@ import libcst as cst
 
 from generator.code import syntax
 from generator.code.syntax import Source
-from generator.code.traced import Edit, Traced
+from generator.code.traced import Edit
 from generator.errors import LoomError
 from generator.language.grammar import own_nodes
 from generator.thread.functions import Call, Function
@@ -53,10 +53,6 @@ def _length(node: cst.CSTNode | None) -> int:
     return len(node.elements)
 
 
-def _insert(plan: Plan, offset: int, text: str, name: str, end: int | None = None) -> Edit:
-    return Edit(offset, offset if end is None else end, Traced.insert(text, plan.values[name].origin))
-
-
 def own_returns(function: Function) -> list[cst.Return]:
     return [node for node in own_nodes(function.node) if isinstance(node, cst.Return)]
 
@@ -67,7 +63,7 @@ def is_scanned(plan: Plan, function: str) -> bool:
 
 def return_edits(plan: Plan, function: Function, shapes: Shapes) -> list[Edit]:
     """`return x` becomes `return x, name`; in a scanned function the None of `return x, None` gives way."""
-    names = plan.returned.get(function.id, [])
+    names = plan.returned(function.id)
     if not names:
         return []
     source, edits, given = function.source, [], [plan.given(function.id, name) for name in names]
@@ -83,16 +79,16 @@ def return_edits(plan: Plan, function: Function, shapes: Shapes) -> list[Edit]:
                 )
                 raise LoomError(message, source.where(node), "Write `return x, None`.")
             start, end = source.span(cst.ensure_type(node.value, cst.Tuple).elements[1].value)
-            edits.append(_insert(plan, start, packed(given), names[0], end))
+            edits.append(plan.insert(start, packed(given), names[0], end))
         elif not passes_through(plan, function, node.value):
             edits += _beside(plan, source, node.value, given, names[0], bool(flat))
     if function.node.returns is not None and not scanned:
         start, end = source.span(function.node.returns.annotation)
         kinds = ", ".join(plan.annotation(function.id, name) for name in names)
         if flat:
-            edits.append(_insert(plan, end - 1, f", {kinds}", names[0]))
+            edits.append(plan.insert(end - 1, f", {kinds}", names[0]))
         else:
-            edits += [_insert(plan, start, "tuple[", names[0]), _insert(plan, end, f", {kinds}]", names[0])]
+            edits += [plan.insert(start, "tuple[", names[0]), plan.insert(end, f", {kinds}]", names[0])]
     return edits
 
 
@@ -114,17 +110,17 @@ def _beside(plan: Plan, source: Source, node: cst.CSTNode, names: list[str], cau
     """Edits that put names beside an expression or a target; `cause` is a value that they are there for."""
     (start, end), more = source.span(node), ", ".join(names)
     if not isinstance(node, cst.Tuple) or bool(node.lpar) != flat:  # x, name / (a, b), name / a, b, name
-        return [_insert(plan, end, f", {more}", cause)]
+        return [plan.insert(end, f", {more}", cause)]
     if flat:
-        return [_insert(plan, end - 1, f", {more}", cause)]
-    return [_insert(plan, start, "(", cause), _insert(plan, end, f"), {more}", cause)]
+        return [plan.insert(end - 1, f", {more}", cause)]
+    return [plan.insert(start, "(", cause), plan.insert(end, f"), {more}", cause)]
 
 
 def passes_through(plan: Plan, function: Function, value: cst.BaseExpression) -> bool:
     """`return f(x)` needs no change where f also returns just what this function does."""
     for call in plan.graph.calls:
         if call.caller == function.id and call.node is value:
-            return plan.returned.get(call.callee, []) == plan.returned.get(function.id, [])
+            return plan.returned(call.callee) == plan.returned(function.id)
     return False
 
 
@@ -138,7 +134,7 @@ def target_edits(plan: Plan, call: Call, shapes: Shapes) -> list[Edit]:
     if not names:
         return []
     caller = plan.graph.functions[call.caller]
-    source, value, where = caller.source, plan.returned[call.callee][0], caller.source.where(call.statement)
+    source, value, where = caller.source, plan.returned(call.callee)[0], caller.source.where(call.statement)
     small, unused = syntax.simple(call.statement), set(names) == {"_"}
     if isinstance(small, cst.Return) and small.value is call.node and passes_through(plan, caller, call.node):
         return []
@@ -147,18 +143,18 @@ def target_edits(plan: Plan, call: Call, shapes: Shapes) -> list[Edit]:
     target = _target(call)
     awaited = plan.graph.functions[call.callee].node.asynchronous
     if unused and target is None and not shapes.length(call.callee) and not awaited:
-        return [_insert(plan, source.span(call.node)[1], "[0]", value)]
+        return [plan.insert(source.span(call.node)[1], "[0]", value)]
     if "_" in names or call.scan:
         _check_unread(caller)
     if target is None:
-        message = f"{call.callee} also returns {', '.join(plan.returned[call.callee])}, and its result has no name here"
+        message = f"{call.callee} also returns {', '.join(plan.returned(call.callee))}, and its result has no name here"
         raise LoomError(message, where, "Write the call as a statement of its own: `name = call(...)`.")
     if call.scan:
         if not _ends_in(target, "_"):
             message = f"this scan also gives {', '.join(names)}, and its result is not taken as `carry, _ = ...`"
             raise LoomError(message, where, "Write `x, _ = jax.lax.scan(...)`.")
         start, end = source.span(cst.ensure_type(target, cst.Tuple).elements[1].value)
-        return [_insert(plan, start, packed(names), value, end)]
+        return [plan.insert(start, packed(names), value, end)]
     if is_scanned(plan, call.callee):
         message = f"{call.callee} must also give {value}, and is called here as well as scanned"
         raise LoomError(message, where, "Nest a function of its own in the scan.")

@@ -33,15 +33,14 @@ def make_plan(
         given: names that layers of some kind are made or called with.
     """
     values = read_values(graph, providers, needs, given or {})
-    plan = Plan(graph, values, asked=asked)
-    planner = _Planner(plan, asked)
+    plan = Plan(graph, values, asked)
+    planner = _Planner(plan)
     check_calls(graph, values, asked)
     for need in needs:
         value = values[need.name]
         if need.function not in graph.functions:
             message = f"{need.fragment} reads {need.name!r} in {need.function}, to which no value can be carried"
             raise LoomError(message, str(need.origin), "Put the point into a function or a method of the package.")
-        _add(plan.needed, need.function, need.name)
         if value.providers or value.given:
             planner.bring(need.function, need.name, need)
         elif need.function not in value.receivers:
@@ -56,40 +55,36 @@ def make_plan(
             planner.check_own(receiver, value.name)
     plan.check_circles()
     for caller in graph.functions:
-        for name in values:
-            calls = [call for call in graph.calls_of(caller) if name in plan.carried(call)]
-            if len(calls) > 1 and (caller in several or all(plan.is_stacked(call, name) for call in calls)):
-                plan.split[caller, name] = calls
-    order = {name: index for index, name in enumerate(values)}
-    for table in (plan.required, plan.optional, plan.passed, plan.provided, plan.scanned, plan.returned):
-        for names in table.values():
-            names.sort(key=order.__getitem__)
+        for value in values.values():
+            calls = [call for call in graph.calls_of(caller) if value.carried(call)]
+            if len(calls) > 1 and (caller in several or all(plan.is_stacked(call, value.name) for call in calls)):
+                value.split[caller] = calls
     return plan
 
 
 class _Planner:
     """Walks outward from each need."""
 
-    def __init__(self, plan: Plan, asked: list[tuple[str, str]]):
-        self.plan, self.graph, self._asked = plan, plan.graph, asked
+    def __init__(self, plan: Plan):
+        self.plan, self.graph, self._asked = plan, plan.graph, plan.asked
 
     def bring(self, function: str, name: str, need: Need | None) -> None:
         """Makes `name` known inside `function`, which cannot do without it."""
         node, value = self.graph.functions[function], self.plan.values[name]
-        if name in self.plan.required.get(function, ()) or (function, name) in self._asked:
+        if function in value.required or (function, name) in self._asked:
             return
         if function in value.providers:
             self._provide(function, name, need)
             return
         self.check_own(function, name)
-        if name in self.plan.optional.get(function, ()):  # it could do without, until now
-            self.plan.optional[function].remove(name)
+        if function in value.optional:  # it could do without, until now
+            value.optional.remove(function)
         elif node.owner:  # a nested function sees what its enclosing function has
             if value.per_layer and any(call.scan for call in self.graph.callers(function)):
-                _add(self.plan.scanned, function, name)
+                value.scanned.add(function)
             self.bring(node.owner, name, need)
             return
-        _add(self.plan.required, function, name)
+        value.required.add(function)
         self.ask_callers(function, name, False, need)
 
     def ask_callers(self, function: str, name: str, optional: bool, need: Need | None) -> None:
@@ -109,7 +104,7 @@ class _Planner:
                 self._offer(call.caller, name)
             else:
                 self.bring(call.caller, name, need)
-            _add(self.plan.passed, self.graph.calls.index(call), name)
+            self.plan.values[name].passed.add(call)
 
     def _scan(self, call: Call, name: str, optional: bool) -> None:
         """A scan passes nothing but the carry and a slice: what is scanned must see the value from where it stands."""
@@ -122,7 +117,7 @@ class _Planner:
     def _offer(self, function: str, name: str) -> None:
         """Makes `name` known inside `function`, as a parameter that its callers may leave out."""
         node, value = self.graph.functions[function], self.plan.values[name]
-        if self._takes(function, name) or (function, name) in self._asked:
+        if function in value.required | value.optional or (function, name) in self._asked:
             return
         if function in value.providers:
             self._provide(function, name, None)
@@ -131,25 +126,22 @@ class _Planner:
         if node.owner:
             self._offer(node.owner, name)
             return
-        _add(self.plan.optional, function, name)
+        value.optional.add(function)
         self.ask_callers(function, name, True, None)
 
     def _provide(self, function: str, name: str, need: Need | None) -> None:
-        provider = self.plan.values[name].providers[function]
-        if name in self.plan.provided.get(function, ()):
+        value, provider = self.plan.values[name], self.plan.values[name].providers[function]
+        if function in value.provided:
             return
         if not is_own(self.graph.functions[function], provider):
             self.check_own(function, name)
-        _add(self.plan.provided, function, name)
+        value.provided.add(function)
         for read in provider.reads:
             if read in self.plan.values:
                 self.bring(function, read, need)
         if provider.optional:
-            _add(self.plan.optional, function, name)
+            value.optional.add(function)
             self.ask_callers(function, name, True, need)
-
-    def _takes(self, function: str, name: str) -> bool:
-        return name in (*self.plan.required.get(function, ()), *self.plan.optional.get(function, ()))
 
     def check_own(self, function: str, name: str) -> None:
         """A variable of the function's own is not the value because it has its name; one of its splices is theirs."""
@@ -172,8 +164,8 @@ class _Planner:
         if function in seen:
             return False
         seen.add(function)
-        mine = function in self.plan.values[name].providers or (function, name) in self._asked
-        if mine or self._takes(function, name):
+        value = self.plan.values[name]
+        if function in value.required | value.optional | value.providers.keys() or (function, name) in self._asked:
             return True
         return any(self._at_hand(outer, name, seen) for outer in self.graph.outward(function))
 
@@ -209,17 +201,9 @@ def _plan_outward(plan: Plan, value: Value) -> None:
         remedy = f"Select a fragment that reads it, or write receive({value.name}) further out."
         raise LoomError(f"nobody reads {value.name!r}, which is emitted here", where, remedy)
     out = plan.graph.reach(set(value.emitters), inward=False) & plan.graph.reach(set(value.receivers), inward=True)
-    for function in plan.graph.functions:
-        if function in out and function not in value.receivers:
-            _add(plan.returned, function, value.name)
+    value.returned = out - {*value.receivers}
     unreached = [r for r in value.receivers if not any(c.callee in out for c in plan.graph.calls_of(r))]
     if unreached:
         reader = plan.graph.functions[unreached[0]]
         remedy = f"Read it in {reader.owner}, and pass it on." if reader.owner else "Check the types on the way."
         raise LoomError(f"no call here leads to where {value.name!r} is emitted", reader.where, remedy)
-
-
-def _add(table: dict, key: object, name: str) -> None:
-    names = table.setdefault(key, [])
-    if name not in names:
-        names.append(name)

@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 
 import libcst as cst
 
 from generator.code import syntax
 from generator.code.names import as_block, unblocked, variables
-from generator.code.scopes import scopes_of
+from generator.code.scopes import Scope, scopes_of
 from generator.code.traced import Traced
 from generator.errors import LoomError
 from generator.language.parts import Provider
 from generator.thread.functions import Call, Function
-from generator.thread.names import targets_of
+from generator.thread.names import root, targets_of
 from generator.thread.plan import Plan
 from generator.weave.adapt import replace_names
 
@@ -22,7 +23,7 @@ _PATH = re.compile(r"[\w.]+(\[[\w\"']+\])*")  # a name, an attribute or an item:
 
 def provider_order(plan: Plan, function: Function) -> list[str]:
     """What a provider reads comes before it."""
-    waiting, done = list(plan.provided.get(function.id, ())), []
+    waiting, done = list(plan.provided(function.id)), []
     while waiting:
         ready = next(
             (n for n in waiting if not set(plan.values[n].providers[function.id].reads) & (set(waiting) - {n})), None
@@ -52,8 +53,8 @@ def _result(plan: Plan, function: Function, provider: Provider) -> Traced:
 
 def _in_names_of(plan: Plan, function: Function, provider: Provider, text: Traced) -> Traced:
     """The provider's text with `config` read from where the site has it, and every name checked."""
-    known = {*function.parameter_names, *plan.required.get(function.id, ()), *plan.optional.get(function.id, ())}
-    known |= set(plan.provided.get(function.id, ())) | {"self"}
+    known = {*function.parameter_names, *plan.required(function.id), *plan.optional(function.id)}
+    known |= set(plan.provided(function.id)) | {"self"}
     replaced = {}
     for name in provider.reads:
         if name == "config" and name not in known and function.class_name in plan.graph.classes.has_config:
@@ -91,58 +92,40 @@ def _check_provider(provider: Provider, function: Function, own: set[str]) -> No
 
 def inlined(plan: Plan, function: Function, name: str) -> bool:
     """A value that is only passed on, made by a name or an attribute, or for one call alone by an item."""
-    provider = plan.values[name].providers.get(function.id)
-    if (
-        provider is None
-        or provider.optional
-        or provider.body.text
-        or not _PATH.fullmatch(provider.result.text.split("#")[0].strip())
-    ):
+    value = plan.values[name]
+    provider = value.providers.get(function.id)
+    text = provider.result.text.split("#")[0].strip() if provider else ""
+    if provider is None or provider.optional or provider.body.text or not _PATH.fullmatch(text):
         return False
-    calls = [
-        call for i, call in enumerate(plan.graph.calls) if call.caller == function.id and name in plan.passed.get(i, ())
-    ]
+    calls = [call for call in plan.graph.calls_of(function.id) if call in value.passed]
+    few = len(calls) == 1 or (calls and re.fullmatch(r"[\w.]+", text))  # as short at every call
     reads = any(node.value == name for node in variables(function.node))
-    others = any(name in plan.values[n].providers[function.id].reads for n in plan.provided.get(function.id, ()))
-    text = provider.result.text.split("#")[0].strip()
-    short = re.fullmatch(r"[\w.]+", text)  # as short at every call
-    few = len(calls) == 1 or (short is not None and len(calls) > 1)
-    return few and not reads and not others and all(_keeps(plan, function, call, text) for call in calls)
+    others = any(name in plan.values[n].providers[function.id].reads for n in plan.provided(function.id))
+    return bool(few) and not reads and not others and all(_is_constant(plan, function, call, text) for call in calls)
 
 
-def _keeps(plan: Plan, function: Function, call: Call, text: str) -> bool:
+def _is_constant(plan: Plan, function: Function, call: Call, text: str) -> bool:
     """Whether an expression has the value at a call that it has at the top of the function, as far as one can see."""
     head, *parts = re.findall(r"\w+", text)
-    names, nodes = plan.graph.names.texts[function.key], list(syntax.walk(function.node))
+    names, nodes = plan.graph.names.texts[function.key], syntax.walk(function.node)
     variable = plan.graph.names.local(function, head)
     binding, there = names.bound.get(variable, []), names.seen(head, names.around(call.node.func))
-    if there != variable or len(binding) > 1 or not all(isinstance(n, cst.Param) for n in binding):
+    if there != variable or len(binding) > 1 or not all(isinstance(node, cst.Param) for node in binding):
         return False
-    targets = {_root(node) for n in nodes for node in targets_of(n) if not isinstance(node, cst.Name)}
-    items = [n.value for n in nodes if isinstance(n, cst.Subscript)]
-    passed = [n for n in nodes if isinstance(n, cst.Name) and n in names.standing and names.of(n) == variable]
-    if (parts and head in targets) or ("[" in text and not {*passed} <= {*items, *names.binding}):
+    targets = {syntax.dotted(root(t)) for node in nodes for t in targets_of(node) if not isinstance(t, cst.Name)}
+    items = {node.value for node in nodes if isinstance(node, cst.Subscript)}
+    passed = {n for n in nodes if isinstance(n, cst.Name) and n in names.standing and names.of(n) == variable}
+    if (parts and head in targets) or ("[" in text and not passed <= items | names.binding):
         return False  # what has it otherwise may change it
-    if any(isinstance(n, cst.FormattedString) and call.node in syntax.walk(n) for n in nodes):
+    if any(isinstance(node, cst.FormattedString) and call.node in syntax.walk(node) for node in nodes):
         return "[" not in text
     given = [(key, target) for part in parts for key, target, _ in plan.graph.classes.given.get(part, ())]
-    return "." not in text or all(_initial(plan, key, target) for key, target in given)
+    return "." not in text or all(_is_initial(plan.graph.names.texts[key].standing, target) for key, target in given)
 
 
-def _root(node: cst.CSTNode) -> str:
-    """`batch` of `batch["k"].x`."""
-    while isinstance(node, (cst.Attribute, cst.Subscript)):
-        node = node.value
-    return syntax.dotted(node)
-
-
-def _initial(plan: Plan, key: str, target: cst.Attribute) -> bool:
+def _is_initial(standing: Mapping[cst.Name, Scope], target: cst.Attribute) -> bool:
     """Whether an attribute is assigned where its object is made."""
-    scope = (
-        plan.graph.names.texts[key].standing.get(cst.ensure_type(target.value, cst.Name))
-        if isinstance(target.value, cst.Name)
-        else None
-    )
+    scope = standing.get(target.value) if isinstance(target.value, cst.Name) else None
     return scope is not None and isinstance(scope.node, cst.FunctionDef) and scope.node.name.value == "__init__"
 
 

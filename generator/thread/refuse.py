@@ -30,8 +30,8 @@ def check_plan(plan: Plan) -> None:
         _check_layers(plan, value)
         for function in value.emitters:
             _check_emitted(plan, value, plan.graph.functions[function])
-    for index, names in plan.passed.items():
-        _check_capture(plan, plan.graph.calls[index], names)
+    for call in plan.graph.calls:
+        _check_capture(plan, call, plan.passed(call))
     for node in plan.graph.functions.values():
         _check_meaning(plan, node)
         _check_overwriting(plan, node)
@@ -39,33 +39,28 @@ def check_plan(plan: Plan) -> None:
 
 def _check_layers(plan: Plan, value: Value) -> None:
     """A value with a slice for each layer is of use only where a scan takes it apart."""
-    taken = any(value.name in names for names in plan.scanned.values())
-    travels = any(value.name in names for table in (plan.required, plan.passed) for names in table.values())
-    if value.per_layer and travels and not taken:
+    if value.per_layer and (value.required or value.passed) and not value.scanned:
         provider = next(iter(value.providers.values()))
         message = f"{value.name} has a slice for each layer, and no scan over layers is on the way from {provider.site}"
         raise LoomError(message, str(provider.origin), "Drop per_layer=True, or scan the layers with jax.lax.scan.")
 
-    whole = [site for site, p in value.providers.items() if p.per_layer and value.name in plan.provided.get(site, ())]
+    whole = [site for site, provider in value.providers.items() if provider.per_layer and site in value.provided]
     queue, slices = [(site, False) for site in whole], dict[str, bool]()
     while queue:
         id, slice = queue.pop()
         function = plan.graph.functions[id]
-        if slices.setdefault(id, slice) != slice or (
-            not slice and id not in whole and value.name in plan.needed.get(id, ())
-        ):
+        if slices.setdefault(id, slice) != slice or (not slice and id not in whole and id in value.readers):
             message = f"{id} takes {value.name} of all layers here, and of one layer in a scan"
             raise LoomError(message, function.where, "Let it be called in the scan over layers alone.")
         for inner in plan.graph.functions.values():
-            taken = value.name in plan.scanned.get(inner.id, ())
+            taken = inner.id in value.scanned
             if inner.owner == id and taken and (slice or not all(call.scan for call in plan.graph.callers(inner.id))):
                 message = f"{inner.id} takes {value.name} apart, in a scan inside a scan or called without one"
                 raise LoomError(message, inner.where, "Scan over the layers once, and call the function there alone.")
             if inner.owner == id and inner.id not in slices:
                 queue.append((inner.id, slice or taken))
-        for index, call in enumerate(plan.graph.calls):
-            own = call in plan.split.get((id, value.name), ())
-            if call.caller == id and value.name in plan.passed.get(index, ()) and not own:
+        for call in plan.graph.calls_of(id):
+            if call in value.passed and call not in value.split.get(id, ()):
                 queue += [(call.callee, slice)] if slices.get(call.callee) != slice else []
 
 
@@ -101,10 +96,9 @@ def _check_capture(plan: Plan, call: Call, names: list[str]) -> None:
 
 def _check_meaning(plan: Plan, function: Function) -> None:
     """A name that is added to a function must not have meant a definition or an import there."""
-    tables = (plan.required, plan.optional, plan.provided, plan.scanned, plan.returned)
     received = [value.name for value in plan.values.values() if function.id in value.receivers]
     names, within = plan.graph.names.texts[function.key], set(syntax.walk(function.node))
-    for name in itertools.chain(received, *(table.get(function.id, ()) for table in tables)):
+    for name in (*received, *plan.added(function.id)):
         value = plan.values[name]
         read = any(f"{id}.".startswith(f"{function.id}.") for id in (*value.readers, *value.receivers))
         for node in names.standing:
@@ -120,7 +114,7 @@ def _check_overwriting(plan: Plan, function: Function) -> None:
     carrying: dict[tuple[str, str], list[Call]] = {}
     for call in plan.graph.calls:
         if call.caller == function.id:
-            for value_name, name in zip(plan.returned.get(call.callee, ()), plan.wanted(call), strict=True):
+            for value_name, name in zip(plan.returned(call.callee), plan.wanted(call), strict=True):
                 carrying.setdefault((value_name, name), []).append(call)
     for (value_name, name), calls in carrying.items():
         if name == "_":
@@ -183,8 +177,8 @@ def check_result(plan: Plan, texts: dict[str, Traced]) -> None:
                 message = f"{id} reads {name} here, and {name} may not have a value yet"
                 remedy = "Bind it on every path before; a loop or a branch without else may be passed by."
                 raise LoomError(message, str(text.origin_at(starts[line - 1])), remedy)
-            if plan.returned.get(id) and not flow.ends:
-                message = f"{id} must return {plan.returned[id][0]}, and may end without a return"
+            if plan.returned(id) and not flow.ends:
+                message = f"{id} must return {plan.returned(id)[0]}, and may end without a return"
                 raise LoomError(message, plan.graph.functions[id].where, "Return a value at its end.")
 
 

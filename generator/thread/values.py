@@ -11,7 +11,7 @@ from generator.code import syntax
 from generator.code.traced import Origin
 from generator.errors import LoomError
 from generator.language.parts import Provider
-from generator.thread.functions import Function
+from generator.thread.functions import Call, Function
 from generator.thread.graph import CallGraph
 from generator.weave.adapt import Need
 
@@ -20,7 +20,16 @@ _LITERAL = re.compile(r"True|False|-?\d+(\.\d+)?")
 
 @dataclass
 class Value:
-    """A threaded value: provided, emitted, or both."""
+    """A threaded value, provided, emitted or both, and how it travels.
+
+    Attributes:
+        required, optional: the functions that take it, as a parameter without or with a default.
+        provided: the functions in which a provider makes it.
+        scanned: nested functions that take it apart over layers.
+        passed: the calls that pass it.
+        returned: the functions that also return it.
+        split: function -> its calls of several layers, each of which has an item of a tuple.
+    """
 
     name: str
     origin: Origin  # the fragment line that causes it
@@ -31,6 +40,13 @@ class Value:
     emitted: str = ""  # the type that an emitter gives it: `router_loss: Array = ...`
     readers: set[str] = field(default_factory=set)  # ids of functions in which splices read it
     marked: dict[str, Origin] = field(default_factory=dict)  # emit, receive -> the first line that says so
+    required: set[str] = field(default_factory=set)
+    optional: set[str] = field(default_factory=set)
+    provided: set[str] = field(default_factory=set)
+    scanned: set[str] = field(default_factory=set)
+    passed: set[Call] = field(default_factory=set)
+    returned: set[str] = field(default_factory=set)
+    split: dict[str, list[Call]] = field(default_factory=dict)
 
     @property
     def annotation(self) -> str:
@@ -51,6 +67,11 @@ class Value:
     @property
     def per_layer(self) -> bool:
         return any(provider.per_layer for provider in self.providers.values())
+
+    def carried(self, call: Call) -> bool:
+        """Whether a call takes or gives the value of a layer, or gives what is emitted."""
+        slices = self.per_layer and (call in self.passed or (call.scan and call.callee in self.scanned))
+        return slices or call.callee in self.returned
 
 
 def read_values(
