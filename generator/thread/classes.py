@@ -36,11 +36,15 @@ class Classes:
         named = {name: [syntax.dotted(base.value) for base in node.bases] for name, (node, _) in self.nodes.items()}
         self.bases = {name: [base for base in bases if base in self.nodes] for name, bases in named.items()}
         try:
-            TopologicalSorter(self.bases).prepare()
+            order = [*TopologicalSorter(self.bases).static_order()]
         except CycleError as error:
             start, where = self.nodes[error.args[1][0]]
             message = f"{' and '.join(dict.fromkeys(error.args[1]))} inherit from each other"
             raise LoomError(message, sources[where].where(start), "Remove one of the bases.") from None
+        self._lineages: dict[str, list[str]] = {}
+        for name in order:
+            above = [kind for base in self.bases[name] for kind in self._lineages[base]]
+            self._lineages[name] = list(dict.fromkeys([name, *above]))
         self.has_config: set[str] = set()
         self.stated: dict[tuple[str, str], str] = {}
         self.given: dict[str, list[tuple[str, cst.Attribute, cst.BaseExpression | None]]] = {}
@@ -54,12 +58,11 @@ class Classes:
 
     def lineage(self, name: str) -> list[str]:
         """A class and those that it inherits from."""
-        above = [kind for base in self.bases.get(name, ()) for kind in self.lineage(base)]
-        return list(dict.fromkeys([name, *above])) if name in self.bases else []
+        return self._lineages.get(name, [])
 
     def family(self, name: str) -> list[str]:
         """A class and those that inherit from it."""
-        return [kind for kind in self.bases if name in self.lineage(kind)]
+        return [kind for kind, lineage in self._lineages.items() if name in lineage]
 
     def methods(self, name: str, method: str) -> set[str]:
         """The functions that a method of a class may be: its own, or those of its bases."""

@@ -39,6 +39,7 @@ class CallGraph:
         self.functions: dict[str, Function] = read_functions(self.sources)
         self.classes = Classes(self.sources, self.functions)
         self.names = Names(self.sources, self.functions, imports)
+        self._targets: dict[tuple[str, cst.CSTNode], str] = {}
         self.calls: list[Call] = []
         self.followed: set[tuple[str, cst.CSTNode]] = set()
         for function in self.functions.values():
@@ -111,6 +112,11 @@ class CallGraph:
 
     def target(self, node: cst.BaseExpression, key: str) -> str:
         """The function that calling an expression calls for certain, else ''."""
+        if (key, node) not in self._targets:
+            self._targets[key, node] = self._target(node, key)
+        return self._targets[key, node]
+
+    def _target(self, node: cst.BaseExpression, key: str) -> str:
         if kind := self.class_of(node, key):
             return self.classes.called(kind, "__call__")
         if isinstance(node, cst.Attribute):

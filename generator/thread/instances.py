@@ -63,10 +63,11 @@ class Instances:
                 if attribute not in self._attributes and (kind := self.kind(value, key)):
                     self._attributes[attribute] = kind
 
-    def called(self) -> Iterator[tuple[str, cst.CSTNode, str]]:
+    def called(self, keys: Iterable[str]) -> Iterator[tuple[str, cst.CSTNode, str]]:
         """Yields definition, expression and class of what is called and may be an instance, and is not followed."""
-        for key, source in self.graph.sources.items() if self._active else ():
-            calls = (node for node in syntax.below(source.module, cst.Call) if isinstance(node, cst.Call))
+        for key in keys if self._active else ():
+            nodes = syntax.below(self.graph.sources[key].module, cst.Call)
+            calls = (node for node in nodes if isinstance(node, cst.Call))
             for expression in (called for node in calls for called in self._calls(node, key)):
                 if kind := self.kind(expression, key, called=True):
                     yield key, expression, kind

@@ -95,9 +95,11 @@ class _Mentions:
             if (found := self._changed(kind, "__call__") or self._changed(kind, "__init__"))
         }
         self.instances = Instances(self.graph, self.made.keys(), bool(self.methods))
+        self.keys = [*self.graph.sources] if self.within is None else sorted({f.key for f in self.within})
 
     def check(self) -> None:
-        for key, source in self.graph.sources.items():
+        for key in self.keys:
+            source = self.graph.sources[key]
             if self.words & self.graph.names.texts[key].words:
                 self._check_names(key)
             for node in syntax.below(source.module, cst.Attribute, cst.Call, cst.ClassDef) if self.methods else ():
@@ -109,7 +111,7 @@ class _Mentions:
                     owner, name = node.args[0].value, node.args[min(1, len(node.args) - 1)].value
                     if isinstance(name, cst.SimpleString):
                         self._check_method(node, owner, str(name.evaluated_value), key)
-        for key, expression, kind in self.instances.called():
+        for key, expression, kind in self.instances.called(self.keys):
             found, kind = self.made.get(kind, min(self.changed)), kind if kind in self.made else "any class"
             self._refuse_instance(found, kind, expression, key, "")
 

@@ -41,6 +41,7 @@ class Variables:
         self.scopes = scopes_of(module)
         self.standing = dict(self.scopes.occurrences)
         self.words = frozenset(name.value for name in self.standing)
+        self._variables: dict[cst.Name, Variable] = {}
         self.bound: dict[Variable, list[cst.CSTNode]] = {}
         self.given: dict[Variable, list[cst.BaseExpression]] = {}
         self.binding: set[cst.Name] = set()
@@ -63,7 +64,9 @@ class Variables:
 
     def of(self, name: cst.Name) -> Variable:
         """The variable that a name is."""
-        return self.seen(name.value, self.standing[name])
+        if name not in self._variables:
+            self._variables[name] = self.seen(name.value, self.standing[name])
+        return self._variables[name]
 
     def seen(self, name: str, scope: Scope) -> Variable:
         """The variable that a name is where it stands in a scope."""
@@ -149,6 +152,7 @@ class Names:
     ):
         self._sources, self._functions, self._imports = sources, functions, imports
         self._meant: dict[str, dict[str, str]] = {}
+        self._meanings: dict[tuple[str, cst.CSTNode], str] = {}
         self.texts = {key: variables_of(source.module) for key, source in sources.items()}
         self._nodes: dict[tuple[str, cst.CSTNode], Function] = {(f.key, f.node): f for f in functions.values()}
 
@@ -202,6 +206,11 @@ class Names:
 
     def meaning(self, node: cst.CSTNode, key: str) -> str:
         """`jax.lax.scan` of a name that an import gives that meaning, or that nothing in the package binds; else ''."""
+        if (key, node) not in self._meanings:
+            self._meanings[key, node] = self._meaning(node, key)
+        return self._meanings[key, node]
+
+    def _meaning(self, node: cst.CSTNode, key: str) -> str:
         head = node
         while isinstance(head, cst.Attribute):
             head = head.value

@@ -118,8 +118,8 @@ def _beside(plan: Plan, source: Source, node: cst.CSTNode, names: list[str], cau
 
 def passes_through(plan: Plan, function: Function, value: cst.BaseExpression) -> bool:
     """`return f(x)` needs no change where f also returns just what this function does."""
-    for call in plan.graph.calls:
-        if call.caller == function.id and call.node is value:
+    for call in plan.graph.calls_of(function.id):
+        if call.node is value:
             return plan.returned(call.callee) == plan.returned(function.id)
     return False
 

@@ -97,12 +97,13 @@ def _check_capture(plan: Plan, call: Call, names: list[str]) -> None:
 def _check_meaning(plan: Plan, function: Function) -> None:
     """A name that is added to a function must not have meant a definition or an import there."""
     received = [value.name for value in plan.values.values() if function.id in value.receivers]
-    names, within = plan.graph.names.texts[function.key], set(syntax.walk(function.node))
-    for name in (*received, *plan.added(function.id)):
+    names, added = plan.graph.names.texts[function.key], [*received, *plan.added(function.id)]
+    within = [node for node in syntax.walk(function.node) if isinstance(node, cst.Name)] if added else []
+    for name in added:
         value = plan.values[name]
         read = any(f"{id}.".startswith(f"{function.id}.") for id in (*value.readers, *value.receivers))
-        for node in names.standing:
-            if node.value != name or names.of(node)[0] or node not in within:
+        for node in within:
+            if node.value != name or node not in names.standing or names.of(node)[0]:
                 continue
             if plan.graph.names.known(node, function.key) or not read:
                 message = f"{function.id} must take {name}, and uses the name {name} for something else"
@@ -112,10 +113,9 @@ def _check_meaning(plan: Plan, function: Function) -> None:
 def _check_overwriting(plan: Plan, function: Function) -> None:
     """What a call carries outward is kept: no second call, no loop and no variable of the host overwrites it."""
     carrying: dict[tuple[str, str], list[Call]] = {}
-    for call in plan.graph.calls:
-        if call.caller == function.id:
-            for value_name, name in zip(plan.returned(call.callee), plan.wanted(call), strict=True):
-                carrying.setdefault((value_name, name), []).append(call)
+    for call in plan.graph.calls_of(function.id):
+        for value_name, name in zip(plan.returned(call.callee), plan.wanted(call), strict=True):
+            carrying.setdefault((value_name, name), []).append(call)
     for (value_name, name), calls in carrying.items():
         if name == "_":
             continue
