@@ -130,7 +130,7 @@ def packed(names: list[str]) -> str:
 
 def target_edits(plan: Plan, call: Call, shapes: Shapes) -> list[Edit]:
     """`x = f(x)` becomes `x, name = f(x)`; where the name has no use here, `f(x)[0]` does as well."""
-    names = plan.wanted(call)
+    names = plan.result_names(call)
     if not names:
         return []
     caller = plan.graph.functions[call.caller]

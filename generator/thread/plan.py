@@ -73,20 +73,20 @@ class Plan:
         calls = self.values[name].split.get(call.caller, [])
         return f"{name}[{calls.index(call)}]" if call in calls and self.values[name].per_layer else name
 
-    def wanted(self, call: Call) -> list[str]:
+    def result_names(self, call: Call) -> list[str]:
         """The name that a caller has for each value that the callee also returns, `_` where it has no use for it."""
         names = []
         for name in self.returned(call.callee):
             value = self.values[name]
             used = call.caller in value.returned or call.caller in value.receivers
-            names.append(self._taken(call, name) if used else "_")
+            names.append(self._result_name(call, name) if used else "_")
         return names
 
     def given(self, function: str, name: str) -> str:
         """What a function returns for a value."""
         value = self.values[name]
         calls = [call for call in value.split.get(function, []) if call.callee in value.returned]
-        names = "".join(f"{self._taken(call, name)}, " for call in calls)
+        names = "".join(f"{self._result_name(call, name)}, " for call in calls)
         return f"({names.removesuffix(' ' if len(calls) == 1 else ', ')})" if calls else name
 
     def check_circles(self) -> None:
@@ -110,7 +110,7 @@ class Plan:
         below = max((self._depth(call.callee, name) for call in carrying), default=0)
         return below + (function in self.values[name].split)
 
-    def _taken(self, call: Call, name: str) -> str:
+    def _result_name(self, call: Call, name: str) -> str:
         """What a caller calls a value that a call gives."""
         if call not in self.values[name].split.get(call.caller, []):
             return name

@@ -42,7 +42,7 @@ def make_plan(
             message = f"{need.fragment} reads {need.name!r} in {need.function}, to which no value can be carried"
             raise LoomError(message, str(need.origin), "Put the point into a function or a method of the package.")
         if value.providers or value.given:
-            planner.bring(need.function, need.name, need)
+            planner.require(need.function, need.name, need)
         elif need.function not in value.receivers:
             value.receivers.append(need.function)
     for optional in (False, True):  # first those that cannot do without
@@ -68,7 +68,7 @@ class _Planner:
     def __init__(self, plan: Plan):
         self.plan, self.graph, self._asked = plan, plan.graph, plan.asked
 
-    def bring(self, function: str, name: str, need: Need | None) -> None:
+    def require(self, function: str, name: str, need: Need | None) -> None:
         """Makes `name` known inside `function`, which cannot do without it."""
         node, value = self.graph.functions[function], self.plan.values[name]
         if function in value.required or (function, name) in self._asked:
@@ -82,7 +82,7 @@ class _Planner:
         elif node.owner:  # a nested function sees what its enclosing function has
             if value.per_layer and any(call.scan for call in self.graph.callers(function)):
                 value.scanned.add(function)
-            self.bring(node.owner, name, need)
+            self.require(node.owner, name, need)
             return
         value.required.add(function)
         self.ask_callers(function, name, False, need)
@@ -91,7 +91,7 @@ class _Planner:
         """Has each call of `function` pass `name`; a call that can do without it passes it where it is at hand."""
         calls = self.graph.callers(function)
         if not calls and not optional and name not in self.graph.functions[function].parameter_names:
-            self._nobody(function, name, need)
+            self._refuse_missing(function, name, need)
         for call in calls:
             if call.supplies(self.graph.functions[function], name):
                 continue
@@ -99,11 +99,11 @@ class _Planner:
                 self._scan(call, name, optional)
                 continue
             if optional:
-                if not self._at_hand(call.caller, name, set()):
+                if not self._is_available(call.caller, name, set()):
                     continue
                 self._offer(call.caller, name)
             else:
-                self.bring(call.caller, name, need)
+                self.require(call.caller, name, need)
             self.plan.values[name].passed.add(call)
 
     def _scan(self, call: Call, name: str, optional: bool) -> None:
@@ -138,7 +138,7 @@ class _Planner:
         value.provided.add(function)
         for read in provider.reads:
             if read in self.plan.values:
-                self.bring(function, read, need)
+                self.require(function, read, need)
         if provider.optional:
             value.optional.add(function)
             self.ask_callers(function, name, True, need)
@@ -159,7 +159,7 @@ class _Planner:
             )
             raise LoomError(message, node.source.where(mine[0]) if mine else node.where, remedy)
 
-    def _at_hand(self, function: str, name: str, seen: set[str]) -> bool:
+    def _is_available(self, function: str, name: str, seen: set[str]) -> bool:
         """Whether `function` or any function further out has the value."""
         if function in seen:
             return False
@@ -167,9 +167,9 @@ class _Planner:
         value = self.plan.values[name]
         if function in value.required | value.optional | value.providers.keys() or (function, name) in self._asked:
             return True
-        return any(self._at_hand(outer, name, seen) for outer in self.graph.outward(function))
+        return any(self._is_available(outer, name, seen) for outer in self.graph.outward(function))
 
-    def _nobody(self, function: str, name: str, need: Need | None) -> None:
+    def _refuse_missing(self, function: str, name: str, need: Need | None) -> None:
         node = self.graph.functions[function]
         if need and need.function.endswith(".__init__"):
             made = need.function.removesuffix(".__init__")
@@ -205,5 +205,6 @@ def _plan_outward(plan: Plan, value: Value) -> None:
     unreached = [r for r in value.receivers if not any(c.callee in out for c in plan.graph.calls_of(r))]
     if unreached:
         reader = plan.graph.functions[unreached[0]]
-        remedy = f"Read it in {reader.owner}, and pass it on." if reader.owner else "Check the types on the way."
+        call = "Call what emits it by its name, as `self.attribute`, or by a type on the way: `layer: Block`."
+        remedy = f"Read it in {reader.owner}, and pass it on." if reader.owner else call
         raise LoomError(f"no call here leads to where {value.name!r} is emitted", reader.where, remedy)

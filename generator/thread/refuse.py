@@ -114,7 +114,7 @@ def _check_overwriting(plan: Plan, function: Function) -> None:
     """What a call carries outward is kept: no second call, no loop and no variable of the host overwrites it."""
     carrying: dict[tuple[str, str], list[Call]] = {}
     for call in plan.graph.calls_of(function.id):
-        for value_name, name in zip(plan.returned(call.callee), plan.wanted(call), strict=True):
+        for value_name, name in zip(plan.returned(call.callee), plan.result_names(call), strict=True):
             carrying.setdefault((value_name, name), []).append(call)
     for (value_name, name), calls in carrying.items():
         if name == "_":
