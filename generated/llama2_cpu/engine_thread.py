@@ -10,6 +10,7 @@ import contextlib
 import faulthandler
 import math
 import queue
+import re
 import sys
 import threading
 import time
@@ -120,7 +121,9 @@ class EngineThread(threading.Thread):
                 self.places[id(job.requests[-1])] = job, index
         except (InputError, QueueFull) as error:
             full, words = isinstance(error, QueueFull), str(error).replace("--max-tokens", "max_tokens")
-            news = Refusal(429, "too many waiting requests: try again") if full else Refusal(400, words)
+            field = re.search("max_tokens|logit_bias|stop_token_ids|prompt", words)
+            refused = Refusal(400, words, field and field[0])
+            news = Refusal(429, "too many waiting requests: try again") if full else refused
         self.loop.call_soon_threadsafe(job.news.put_nowait, news)
 
     def cancel(self, requests: list[Request]) -> None:

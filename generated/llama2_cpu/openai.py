@@ -438,6 +438,8 @@ class Chat(Fields):
             raise Refusal(400, "the tokenizer has no chat template: use /v1/completions", "messages")
         if len(self.messages) > room:
             raise Refusal(400, f"there are more messages than tokens in the context, {room}", "messages")
+        if self.top_logprobs and not self.logprobs:
+            raise Refusal(400, "top_logprobs: needs logprobs, true", "top_logprobs")
         try:
             msgspec.convert(self.tools, list[Tool])
         except msgspec.ValidationError as error:

@@ -69,7 +69,7 @@ class Pages(NamedTuple):
             page, slot = jnp.where(positions < 0, 0, page), positions % size  # [B, T]
             page = new.first[:, None, None] + page  # [L, B, T]
             at = page, slice(None), slot
-            key, value = jax.tree.map(lambda pool, x: pool.at[at].set(x), (key, value), (new.key, new.value))
+            key, value = jax.tree.map(lambda pool, x, at=at: pool.at[at].set(x), (key, value), (new.key, new.value))
         return self._replace(key=key, value=value)
 
 

@@ -209,7 +209,7 @@ class Batches(Iterator[dict[str, np.ndarray]]):
 
     def set_state(self, states: dict[int, Any], step: int) -> None:
         """Resumes from the states of all rows after a step. Raises InputError if their data is not allowed."""
-        config, documents = self.config, {state.get("documents", self.documents) for state in states.values()}
+        config, documents = self.config, {state["documents"] for state in states.values()}
         if {state["rows"] for state in states.values()} != {len(states)}:
             raise ValueError("the states of some rows are missing")
         if documents != {self.documents}:
@@ -217,10 +217,8 @@ class Batches(Iterator[dict[str, np.ndarray]]):
             if not config.allow_other_data:
                 raise InputError(f"{problem}: give the same files and tokenizer, or --allow-other-data")
             print(f"warning: {problem}", file=sys.stderr)
-        old = any("waiting" not in state["stream"] for state in states.values())  # saved by an older version
-        if old or len(states) != config.batch_size:
-            reason = "the checkpoint is of an older version" if old else f"batch_size was {len(states)}"
-            print(f"{reason}: the documents come in a new order from here on")
+        if len(states) != config.batch_size:
+            print(f"batch_size was {len(states)}: the documents come in a new order from here on")
             return self.start(config.seed + step)
         self.start(states[0]["seed"])
         for row, stream in self.streams.items():

@@ -227,16 +227,6 @@ def test_the_first_batch_reads_what_it_needs(monkeypatch):
         assert begun and min(sequence[0][0] for sequence in waiting) > 0
 
 
-def test_a_checkpoint_of_an_older_version_goes_on_in_a_new_order(tmp_path, capsys):
-    config = make_config(write_jsonl(tmp_path))
-    states = make_batches(config)[0].get_state()
-    states = {row: state | {"stream": {"next_index": 3}} for row, state in states.items()}
-    (data,) = make_batches(config)
-    data.set_state(states, 7)
-    assert capsys.readouterr().out.startswith("the checkpoint is of an older version: ")
-    assert not equal(next(data), next(make_batches(config)[0]))
-
-
 def test_processes_share_the_documents(tmp_path):
     config = make_config(write_jsonl(tmp_path))
     trained = [text for i, text in enumerate(TEXTS) if i % 50]

@@ -171,6 +171,7 @@ def test_errors_are_in_openais_format(port, status, content):
     found, _, answer = ask(port, "/v1/completions", content)
     assert found == status
     assert answer["error"].keys() == {"message", "type", "param", "code"} and answer["error"]["message"]
+    assert answer["error"]["param"] or status == 413 or not isinstance(content, dict)
 
 
 def test_fields_without_effect_are_accepted(port):
@@ -184,6 +185,8 @@ def test_other_types_and_paths(port):
     assert ask(port, "/v1/completions", b"prompt=x", {"Content-Type": "text/plain"})[0] == 415
     assert ask(port, "/v1/completions")[0] == 405
     assert ask(port, "/v1/unknown")[2]["error"]["type"] == "invalid_request_error"
+    asked = {"messages": [{"role": "user", "content": "x"}], "top_logprobs": 2}
+    assert ask(port, "/v1/chat/completions", asked)[2]["error"]["param"] == "top_logprobs"
 
 
 def test_the_page_needs_no_other_host(port):
