@@ -77,11 +77,15 @@ ALL_PACKAGES := $(PACKAGES) llama2_gpu/tests/test_model.py llama2_tpu/tests/test
 LONG := $(addprefix llama2_cpu/tests/,test_profile.py::test_the_trace_has_the_steps_of_the_window \
 	test_prepared.py::test_prepare_goes_on_after_a_kill \
 	$(addprefix test_int8_kv_cache.py::test_log_probabilities_are_those_of_rounded_keys_and_values,[sizes1] [sizes2]) \
-	$(addprefix test_documents.py::test_a_damaged_file_of_columns_is_named,[none.parquet] [snappy.parquet]) \
-	test_engine.py::test_whatever_runs_beside_it_a_request_gives_what_it_gives_alone[2-sizes2]) \
+	$(addprefix test_formats.py::test_a_damaged_file_of_columns_is_named,[none.parquet] [snappy.parquet]) \
+	test_watchdog.py::test_a_program_without_a_limit_may_take_its_time \
+	$(addprefix test_engine.py::test_whatever_runs_beside_it_a_request_gives_what_it_gives_alone,[2-sizes2] [4-sizes4])) \
+	gemma3_tpu/tests/test_window_pages.py::test_evicted_pages_are_computed_again \
+	$(addprefix gemma2_tpu/tests/test_pages_kernel.py::,test_two_devices_have_half_of_the_heads_each[True] \
+	test_the_kernel_gives_what_sums_give[12]) \
 	llama2_tpu/tests/test_compile.py::test_a_batch_is_said_once \
 	$(addprefix glm4_moe_tpu/tests/test_draft_mtp.py::,test_without_mtp_layers_drafts_are_by_prompt_lookup \
-	$(addprefix test_speculative_decoding_does_not_change_the_output,[clone-sizes0] [counting-sizes2] [counting-sizes3] [counting-sizes4]) \
+	$(addprefix test_speculative_decoding_does_not_change_the_output,[clone-sizes0] [counting-sizes1] [counting-sizes2] [counting-sizes3] [counting-sizes4]) \
 	$(addprefix test_the_engine_drafts_what_one_pass_over_the_sequence_predicts,[sizes1] [sizes2]))
 
 # programs that processes of tests compile are kept for a week

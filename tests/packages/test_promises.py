@@ -54,7 +54,7 @@ def modules(package: Path) -> list[Path]:
     return sorted(package.glob("*.py"))
 
 
-@pytest.mark.parametrize(("target", "most", "files"), [("cpu", 2497, 12), ("gpu", 2499, 12), ("tpu", 2645, 13)])
+@pytest.mark.parametrize(("target", "most", "files"), [("cpu", 2299, 12), ("gpu", 2301, 12), ("tpu", 2444, 13)])
 def test_a_trainer_does_not_grow(target, most, files):
     """The aim is 1,900 lines; what llama2 without parts has beyond it may only become less."""
     package = weave("llama2", target, Library.read([ROOT]), parts=())
