@@ -109,9 +109,7 @@ class Checkpoints:
         if config is None:
             return
         if odd := {"[", "\\"} & {*str(self.directory)}:  # Orbax would lose arrays there, as it takes paths for patterns
-            raise InputError(
-                f"{self.directory}: has {odd.pop()}, which Orbax cannot write to: give another path"
-            )
+            raise InputError(f"{self.directory}: has {odd.pop()}, which Orbax cannot write to: give another path")
         keep = {"max_to_keep": config.keep_last, "keep_period": config.keep_every or None}
         # a run that is killed while saving leaves half a checkpoint
         options = ocp.CheckpointManagerOptions(**keep, cleanup_tmp_directories=True)
