@@ -363,14 +363,18 @@ MUTATIONS = [
         "tests/weave/test_link.py",
     ),
     generator(
-        "thread/planner",
-        "_add(plan.needed, need.function, need.name)",
+        "thread/values",
+        "values[need.name].readers.add(need.function)",
         "pass",
-        "what a splice reads is not known to be needed",
-        "tests/weave/test_thread_refused.py",
+        "what a splice reads is not known to be read",
+        "tests/weave/test_thread_refused.py tests/weave/test_thread_values.py",
     ),
     generator(
-        "thread/refuse", "    check_uses(plan)\n", "", "uses that are not followed pass", "tests/weave/test_promise.py"
+        "thread/refuse",
+        "    check_mentions(plan)\n",
+        "",
+        "uses that are not followed pass",
+        "tests/weave/test_promise.py",
     ),
     generator(
         "recipe/recipe",
