@@ -151,6 +151,7 @@ def read_fields(content: bytes, kind: type[Completion | Chat], defaults: dict[st
         if isinstance(found, dict):
             told = {key: x for key, x in given(found).items() if key not in IGNORED}
             found = defaults | {key: x for key, x in told.items() if key not in NEUTRAL or x != NEUTRAL[key]}
+            point("read_fields.found", found, kind)
             for key in found.keys() & NEUTRAL:
                 raise Refusal(400, f"{key}: only {json.dumps(NEUTRAL[key])} is supported", key)
         return msgspec.convert(found, kind, str_keys=True)

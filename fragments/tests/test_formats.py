@@ -170,10 +170,11 @@ def test_of_parquet_a_few_row_groups_are_in_memory(tmp_path):
         ("t.array_record", b"abc", r"t\.array_record: must be an ArrayRecord file: "),
     ],
 )
-def test_unusable_files_are_named(tmp_path, name, content, message):
-    (tmp_path / name).write_bytes(content)
+def test_unusable_files_of_other_formats_are_named(tmp_path, name, content, message):
+    path = tmp_path / name
+    path.write_bytes(content)
     with pytest.raises(InputError, match=message) as caught:
-        list(open_documents(str(tmp_path / name)))
+        list(open_documents(str(path)))
     assert "\n" not in str(caught.value)
 
 

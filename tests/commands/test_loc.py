@@ -126,7 +126,7 @@ class TestReport:
         pairs = [tuple(place.partition(":")[0].removeprefix("fragments/") for place in run[1:]) for run in found]
         assert pairs == [
             ("parallel/expert_rules.py", "parallel/whole_expert_rules.py"),
-            ("pages/int8.py", "weights/weights.py"),
+            ("pages/int8.py", "weights/int8_kernels.py"),
         ]
 
     def test_features_are_claimed_only_when_measured(self, workshop, report, monkeypatch):

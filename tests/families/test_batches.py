@@ -34,7 +34,7 @@ def batches(tmp_path, monkeypatch):
 
 def test_each_row_is_one_piece(batches):
     documents, data, config = batches
-    tokenizer = data.ByteTokenizer()
+    tokenizer = data.load_tokenizer("bytes")
     wanted = []
     for document in documents[::50]:
         tokens = [tokenizer.bos, *tokenizer.encode(document), tokenizer.eos]
