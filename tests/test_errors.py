@@ -58,7 +58,7 @@ class Block:
         return x
 
 def model(x):
-    block = Block()
+    block: Block = Block()
     if setting("wide"):
         x = block(x, 2)
     return x

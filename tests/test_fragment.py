@@ -38,7 +38,7 @@ class Config:
         return self.theta * 2
 
 
-# how far
+# how far a Block reaches
 LIMIT: int = 3
 
 
@@ -91,7 +91,7 @@ class TestParts:
     def test_definitions(self):
         texts = {d.name: d.text.text for d in self.FRAGMENT.definitions}
         assert texts == {
-            "LIMIT": "# how far\nLIMIT: int = 3\n",
+            "LIMIT": "# how far a Block reaches\nLIMIT: int = 3\n",
             "rotate": "@cache\ndef rotate(x):\n    return x\n",
             "__main__": 'if __name__ == "__main__":\n    rotate(1)\n',
         }

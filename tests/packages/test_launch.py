@@ -109,7 +109,8 @@ def test_a_server_is_valid_probed_and_closed(path):
     assert deployment["spec"]["selector"]["matchLabels"] == labels == service["spec"]["selector"]
     check_hardened(pod)
     (container,) = pod["containers"]
-    given, source = flags(container["command"]), (package / "serve.py").read_text()
+    given = flags(container["command"])
+    source = "".join((package / name).read_text() for name in ("serve.py", "weights.py"))  # ModelSettings
     assert container["command"][:3] == ["python", "-m", f"{package.name}.serve"]
     assert all(f"    {name.replace('-', '_')}: " in source for name in given)
     assert container["ports"] == [{"name": "http", "containerPort": int(given["port"]), "protocol": "TCP"}]

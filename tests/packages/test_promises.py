@@ -32,11 +32,11 @@ SERVING = {
     "openai.py": 495,
     "chat_template.py": 180,
     "render.py": 75,
-    "engine_thread.py": 130,
+    "engine_thread.py": 132,
     "serve.py": 545,
 }
 KERNEL = {"pages_kernel.py": 150}  # of TPUs, where attention is one that it can do
-WINDOW = {"pages.py": 290, "engine.py": 746}  # where layers with windows have pages of their own
+WINDOW = {"pages.py": 279, "engine.py": 748}  # where layers with windows have pages of their own
 MTP = {"engine.py": 765}  # where an MTP layer drafts tokens
 parsed = functools.cache(ast.parse)  # of one text, which several tests read
 every_package = pytest.mark.parametrize("package", NAMES, indirect=True)
@@ -69,8 +69,8 @@ def test_a_trainer_does_not_grow(target, most, files):
 @every_package
 class TestReading:
     def test_model_is_short(self, package):
-        """420 lines where attention and feed-forward are of one kind; families that bring another have 570."""
-        most = 570 if package.name.removesuffix("_tpu") in ("deepseek_v3", "glm4_moe", "gpt_oss", "llama4") else 420
+        """420 lines where attention and feed-forward are of one kind; families that bring another have 572."""
+        most = 572 if package.name.removesuffix("_tpu") in ("deepseek_v3", "glm4_moe", "gpt_oss", "llama4") else 420
         assert len((package / "model.py").read_text().splitlines()) <= most
 
     def test_serving_is_short(self, package):
