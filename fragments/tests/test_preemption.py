@@ -23,7 +23,7 @@ from generator.language.roles import (
 requires("preemption")
 
 
-@splice("test_resume.stopped")
+@splice("test_resume.stopped", optional=True)
 def _(tmp_path, cache):
     process = start(tmp_path, cache, checkpoint_every=10_000)
     enough = metrics(tmp_path)[-1]["step"] + 2  # of a run that may begin at an earlier step
