@@ -86,4 +86,4 @@ def test_a_path_that_never_will_do_is_a_mistake(name, said, tmp_path, monkeypatc
     (tmp_path / "file").write_text("mine")
     assert run_command(monkeypatch, "--preset", "tiny", "--checkpoint-dir", str(tmp_path / name)) == 2
     assert said in capsys.readouterr().err
-    assert not list(tmp_path.rglob("model"))
+    assert not list(tmp_path.rglob("model")) and (tmp_path / "file").read_text() == "mine"
