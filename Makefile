@@ -144,18 +144,11 @@ build: setup
 loc: setup
 	$(BIN)/gen loc
 
-# without what each fragment makes, which is long; the table of features, which takes minutes, by `make features`
 modularity: setup
-	{ sed '/^<!-- loc/q' $(PAGE); $(BIN)/gen loc --markdown | sed '/^\*\*What a fragment/,/^Lines of code in all/d'; \
-		sed -n '/^\*\*What a feature/,$$p' $(PAGE); } > $(PAGE).new && mv $(PAGE).new $(PAGE)
+	$(BIN)/python benchmarks/modularity.py
 
 features: setup
-	{ sed -n '/^\*\*What a feature/q;p' $(PAGE); $(BIN)/gen loc --markdown $(addprefix --feature ,$(FEATURES)) | \
-		sed -n '/^\*\*What a feature/,$$p'; } > $(PAGE).new && mv $(PAGE).new $(PAGE)
-
-PAGE := docs/modularity.md
-FEATURES := $(addprefix model/,rope grouped_queries experts load_balance sliding_window qk_norm attention_soft_cap \
-	attention_sinks yarn lora mtp) data/packing
+	$(BIN)/python benchmarks/modularity.py --features
 
 bench: setup-test
 	$(BIN)/python benchmarks/weaving.py

@@ -39,80 +39,67 @@ def _number(_: click.Context, parameter: click.Parameter, value: float | None) -
 
 @click.command("coverage", **exit_codes("1 less is executed than --fail-under"))
 @click.argument("data", metavar="DATA...", nargs=-1, required=True, type=PATH)
-@click.option(
-    "--fail-under",
-    metavar="PERCENT",
-    type=click.FloatRange(0, 100),
-    callback=_number,
-    help="The least that is to be executed.",
-)
+@click.option("--fail-under", metavar="PERCENT", type=click.FloatRange(0, 100), callback=_number, help="The least.")
+@click.option("--html", metavar="DIR", type=PATH, help="Write pages that show the lines, too.")
 @AS_JSON
-def coverage_(data: tuple[Path, ...], fail_under: float | None, as_json: bool) -> None:
-    """List the fragment lines that nothing executed in any package.
+def coverage_(data: tuple[Path, ...], fail_under: float | None, html: Path | None, as_json: bool) -> None:
+    """Report the fragment lines that nothing executed in any package, with the reports of coverage.py.
 
     DATA are data files of coverage.py, or what `coverage json` wrote, of runs of packages: of their tests, say. A line
     counts if it makes a statement in one of these packages.
     """
-    from generator.commands import coverage
-    from generator.commands.tables import plain
     from generator.disk.project import Project
-    from generator.running.coverage import covered
+    from generator.running.coverage import read_covered, report
     from generator.running.origins import Origins
 
     project = Project.find()
     origins = Origins(project)
-    found = covered(list(data), origins)
-    if not found.packages:
+    found = read_covered(list(data), origins)
+    if not found.lines:
         remedy = "Run them from the folder of the packages, on packages as they were woven."
         raise LoomError("the data are of no woven file", str(data[0]), remedy)
+    percent = report(found, origins, html, as_json)
     sources = (path for path in project.library().files if path.startswith("fragments/") and path.endswith(".py"))
-    absent = sorted(path for path in sources if path not in found.sources)
-    if as_json:
-        write_json(coverage.as_json(found, absent))
-    else:
-        click.echo(plain(coverage.table(found)))
-        for title, lines in (("Nothing executed:", coverage.missing(found)), ("In no package of the data:", absent)):
-            if lines:
-                click.echo("\n  ".join([f"\n{title}", *lines]))
+    _note(f"{path} is in no package of the data" for path in sorted(sources) if path not in found.sources)
     _note(f"{len(set(files))} files do not count, as they {why}: {files[0]}" for why, files in found.ignored.items())
     _note(map(str, origins.problems.values()))
-    if fail_under is not None and coverage.percent(found.lines) < fail_under:
-        click.echo(f"{coverage.percent(found.lines):.2f} % is less than {fail_under:g} %", err=True)
+    if fail_under is not None and percent < fail_under:
+        click.echo(f"{percent:.2f} % is less than {fail_under:g} %", err=True)
         raise click.exceptions.Exit(1)
 
 
 @click.command("cost", **NO_ONE)
 @click.argument("file", metavar="FILE", type=PATH)
-@click.option("--png", metavar="FILE", type=PATH, help="Draw it, too.")
 @AS_JSON
-def cost_(file: Path, png: Path | None, as_json: bool) -> None:
+def cost_(file: Path, as_json: bool) -> None:
     """Say what a program costs by fragment: cycles or time, bytes between devices, calls of kernels.
 
     FILE is the text of a compiled program (HLO): `python -m PACKAGE.compile --hlo FILE` writes it for TPUs that are not
     here. Cycles are the compiler's estimates; only programs for TPUs have them. Or it is a profile of JAX, the
     *.xplane.pb that training with --profile-steps writes: then the time is what was measured.
     """
-    from generator.commands.cost import as_json as told
-    from generator.commands.cost import draw, tables
+    from generator.commands.cost import as_data, tables
     from generator.commands.tables import plain
     from generator.disk.project import Project
     from generator.running.cost import cost_of, cost_of_profile
     from generator.running.hlo import is_program, read_program
     from generator.running.origins import Origins
-    from generator.running.profile import read_profile
 
     origins = Origins(Project.find())
-    cost = cost_of(read_program(file), origins) if is_program(file) else cost_of_profile(read_profile(file), origins)
-    if png:
-        draw(cost, png)
-    if as_json:
-        write_json(told(cost))
+    if is_program(file):
+        cost = cost_of(read_program(file), origins)
     else:
-        click.echo("\n\n".join(plain(one) for one in tables(cost)))
-    _note([] if cost.spent.total() else ["the program has no estimates of cycles: those for TPUs have them"])
-    _note(
-        [f"{cost.guessed} loops or branches do not say how often they run: see docs/running.md"] if cost.guessed else []
-    )
+        from generator.running.profile import read_profile  # imports JAX
+
+        cost = cost_of_profile(read_profile(file), origins)
+    if as_json:
+        write_json(as_data(cost))
+    else:
+        click.echo("\n\n".join(plain(table) for table in tables(cost)))
+    if not cost.spent.total():
+        _note(["the program has no estimates of cycles: those for TPUs have them"])
+    if cost.guessed:
+        _note([f"{cost.guessed} loops or branches do not say how often they run: see docs/running.md"])
     _note(f"{file}: {'; '.join(woven.notes)}" for file, woven in cost.woven.items() if woven.notes)
     _note(map(str, origins.problems.values()))
 

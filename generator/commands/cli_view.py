@@ -62,26 +62,21 @@ def diff_(
 @click.command("loc", **NO_ONE)
 @AS_JSON
 @click.option("--markdown", "as_markdown", is_flag=True, help="Write Markdown tables.")
-@click.option("--feature", "features", multiple=True, help="Also measure what this fragment touches, like model/rope.")
-def loc_(as_json: bool, as_markdown: bool, features: tuple[str, ...]) -> None:
-    """Count source lines and the lines that they make.
-
-    Also what each fragment and each architecture adds, and which code fragments restate from each other.
-    """
+def loc_(as_json: bool, as_markdown: bool) -> None:
+    """Count source lines and the lines that they make, also by fragment and by architecture."""
     from generator.commands.kept import kept_packages
-    from generator.commands.loc import tables
-    from generator.commands.tables import markdown, plain
+    from generator.commands.loc import loc
+    from generator.commands.tables import as_data, markdown, plain
     from generator.disk.project import Project
-    from generator.measure.loc import loc
 
     if as_json and as_markdown:
         raise LoomError("--json and --markdown are two formats", remedy="Choose one.")
     project = Project.find()
-    report = loc(project, kept_packages(project), features)
+    tables = loc(project, kept_packages(project))
     if as_json:
-        write_json(report)
+        write_json({table.title: as_data(table) for table in tables})
     else:
-        click.echo("\n\n".join((markdown if as_markdown else plain)(table) for table in tables(report)))
+        click.echo("\n\n".join((markdown if as_markdown else plain)(table) for table in tables))
 
 
 @click.command("view", **NO_ONE)
@@ -95,11 +90,10 @@ def view_(out: Path) -> None:
     nothing. DIR is made, or holds an earlier site, which is replaced.
     """
     from generator.commands.citation import title_and_citation
-    from generator.commands.loc import tables
+    from generator.commands.loc import loc
     from generator.disk.built import built_packages
     from generator.disk.project import Project
     from generator.disk.site import check_site, write_site
-    from generator.measure.loc import loc
     from generator.view.content import Content
     from generator.view.site import make_site
 
@@ -107,8 +101,7 @@ def view_(out: Path) -> None:
     check_site(out)  # before the work
     packages = built_packages(project)
     library = {path: (text, *title_and_citation(path, text)) for path, text in project.library().files.items()}
-    report = loc(project, packages)
-    files, size = write_site(out, make_site(Content(packages, library), report, tables(report)))
+    files, size = write_site(out, make_site(Content(packages, library), loc(project, packages)))
     click.echo(f"{project.show(out / 'index.html')}: {files} files, {size / 1e6:.1f} MB")
 
 

@@ -42,6 +42,11 @@ def markdown(table: Table) -> str:
     return "\n".join(title + lines + (["", table.note] if table.note else []))
 
 
+def as_data(table: Table) -> list[dict[str, object]]:
+    """Returns the rows of a table as JSON has them: by the heads of their columns."""
+    return [dict(zip(table.heads, row, strict=True)) for row in table.rows]
+
+
 def _numeric(table: Table) -> list[bool]:
     """Whether each column holds numbers; None stands for a number that there is not."""
     columns = zip(*table.rows, strict=True) if table.rows else [()] * len(table.heads)

@@ -1,26 +1,30 @@
-"""What a program costs by fragment line: one that was compiled, by estimates, or those of a profile, as measured.
+"""Attributes what a program costs to fragment lines: by the compiler's estimates, or as a profile measured it.
 
 Of a compiled program a loop's body counts as often as it runs, as do all branches; of a profile what was run.
 
 An instruction goes to its innermost frame in a package. A fusion is one instruction, so all of its cycles go to one
-line: of its own frame, or else of its root's. What other fragments have in it is told beside, and is in no sum.
+line: of its own frame, or else of its root's. What other fragments have in it is reported beside, and is in no sum.
 """
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, defaultdict
 from dataclasses import dataclass, field
 from graphlib import CycleError, TopologicalSorter
+from typing import TYPE_CHECKING
 
 from generator.code.traced import Origin
 from generator.errors import LoomError
 from generator.running.hlo import Instruction, Program
 from generator.running.origins import Origins, Woven
-from generator.running.profile import Profile
+
+if TYPE_CHECKING:
+    from generator.running.profile import Profile  # which needs JAX
 
 OUTSIDE = Origin("elsewhere: in no package", 0)
 UNKNOWN = Origin("elsewhere: of programs that the profile does not hold", 0)
-MOST = 10**30  # more than any program takes
+LONGEST = 10**30  # more than any program takes
+KEYS = ("spent", "within", "bytes_between_devices", "kernel_calls")
 
 
 @dataclass
@@ -32,7 +36,7 @@ class Cost:
         spent: by source line.
         within: source -> what is spent in fusions that hold something of it and are counted for another.
         kernels: (source line, Pallas kernel) -> calls.
-        links: (kind, channel) of a collective -> the bytes of its result, and where it is.
+        links: (program, kind, channel) of a collective -> the bytes of its result, and where it is.
         woven: the files of packages that were met.
         guessed: how many loops and branches do not say how often they run.
     """
@@ -41,70 +45,90 @@ class Cost:
     spent: Counter[Origin] = field(default_factory=Counter)
     within: Counter[str] = field(default_factory=Counter)
     kernels: Counter[tuple[Origin, str]] = field(default_factory=Counter)
-    links: dict[tuple[str, str], tuple[int, Origin]] = field(default_factory=dict)
+    links: dict[tuple[str, ...], tuple[int, Origin]] = field(default_factory=dict)
     woven: dict[str, Woven] = field(default_factory=dict)
     guessed: int = 0
 
+    def add(self, program: Program, ran: dict[str, tuple[int, int]], origins: Origins) -> None:
+        """Adds what a program costs: instruction -> how often it ran, and what was spent in it."""
+        sources: dict[str, set[str]] = {}  # of all that is in a computation, and in its fusions
+        for name in _callees_first(program):
+            sources[name] = set()
+            for each in program.computations[name]:
+                place = self._place(each, program, origins)
+                fused = set().union(*(sources[callee] for callee in each.calls)) if each.op == "fusion" else set()
+                sources[name] |= fused | ({place.path} if place.line else set())
+                if each.name not in ran:
+                    continue
+                times, spent = ran[each.name]
+                self.spent[place] += spent
+                if each.cycles is not None or self.unit != "cycles":  # else those inside of it are counted
+                    self.within.update(dict.fromkeys(fused - {place.path}, spent))
+                if each.kernel:
+                    self.kernels[place, each.kernel] += times
+                if each.link:
+                    key = (program.name, *each.link)
+                    self.links[key] = max(self.links.get(key, (0, place)), (times * each.sent, place))
+
+    def _place(self, instruction: Instruction, program: Program, origins: Origins) -> Origin:
+        """Finds the source line of the innermost frame in a package; of a fusion that has none, of its root's."""
+        for frame in instruction.frames:
+            woven = origins.find(frame.file)
+            if woven and (origin := woven.origin(frame.line, frame.column)):
+                self.woven[frame.file] = woven
+                return origin
+        if instruction.op == "fusion":
+            inside = (part for name in instruction.calls for part in program.computations[name])
+            root = next((part for part in inside if part.root and part.op != "fusion"), None)
+            if root:
+                return self._place(root, program, origins)
+        return OUTSIDE if instruction.frames else Origin(f"elsewhere: {instruction.op} of no source", 0)
+
+    def by_source(self) -> dict[str, Counter[str]]:
+        """Sums what each source costs by KEYS, the dearest first."""
+        rows: dict[str, Counter[str]] = defaultdict(Counter)
+        for origin, spent in self.spent.items():
+            rows[origin.path]["spent"] += spent
+        for source, spent in self.within.items():
+            rows[source]["within"] += spent
+        for sent, origin in self.links.values():
+            rows[origin.path]["bytes_between_devices"] += sent
+        for (origin, _), calls in self.kernels.items():
+            rows[origin.path]["kernel_calls"] += calls
+        return {source: row for source, row in sorted(rows.items(), key=lambda it: -it[1]["spent"]) if row.total()}
+
 
 def cost_of(program: Program, origins: Origins) -> Cost:
-    """What one run of the program costs."""
-    cost, order = Cost(), _callees_first(program)
-    sources = _sources(program, order, origins, cost)
+    """Estimates what one run of a program costs."""
+    ran: dict[str, tuple[int, int]] = {}
     runs, timed = Counter({program.entry: 1}), Counter({program.entry: 1})  # of a fusion the inside is not timed
-    for name in reversed(order):
+    for name in reversed(_callees_first(program)):
         for each in program.computations[name]:
-            place, timeless = _place(each, program, origins, cost), each.op == "fusion" and each.cycles is not None
-            cycles = timed[name] * (each.cycles or 0)
-            cost.spent[place] += cycles
+            ran[each.name] = runs[name], timed[name] * (each.cycles or 0)
             for callee in each.calls:
                 runs[callee] += runs[name] * each.rounds
-                timed[callee] += 0 if timeless else timed[name] * each.rounds
-                for source in sources[callee] - {place.path} if timeless else ():
-                    cost.within[source] += cycles
-            if each.kernel:
-                cost.kernels[place, each.kernel] += runs[name]
-            if each.link:
-                cost.links[each.link] = max(cost.links.get(each.link, (0, place)), (runs[name] * each.sent, place))
-            cost.guessed += each.guessed
-        if max(runs[name], cost.spent.total(), *(sent for sent, _ in cost.links.values()), 0) > MOST:
-            raise LoomError("cannot be read as HLO: its loops run longer than any program does", program.shown)
+                if each.op != "fusion" or each.cycles is None:
+                    timed[callee] += timed[name] * each.rounds
+    if max(*runs.values(), *(spent for _, spent in ran.values())) > LONGEST:
+        raise LoomError("cannot be read as HLO: its loops run longer than any program does", program.shown)
+    cost = Cost(guessed=sum(each.guessed for body in program.computations.values() for each in body))
+    cost.add(program, ran, origins)
     return cost
 
 
 def cost_of_profile(profile: Profile, origins: Origins) -> Cost:
-    """What ran while the profile was taken."""
-    cost, left = Cost("nanoseconds"), dict(profile.ran)
-    for name, program in profile.programs.items():
-        sources = _sources(program, _callees_first(program), origins, cost)
-        for each in (each for body in program.computations.values() for each in body):
-            ran = left.pop((name, each.name), None)
-            if ran is None:
-                continue
-            place = _place(each, program, origins, cost)
-            cost.spent[place] += ran.nanoseconds
-            for source in set().union(*(sources[callee] for callee in each.calls if each.op == "fusion")):
-                cost.within[source] += ran.nanoseconds if source != place.path else 0
-            if each.kernel:
-                cost.kernels[place, each.kernel] += ran.times
-            if each.link:
-                cost.links[each.name, name] = ran.times * each.sent, place
-    cost.spent[UNKNOWN] += sum(ran.nanoseconds for ran in left.values())
+    """Sums what ran while a profile was taken."""
+    cost = Cost("nanoseconds")
+    for name, ran in profile.ran.items():
+        if program := profile.programs.get(name):
+            cost.add(program, ran, origins)
+            ran = {instruction: ran[instruction] for instruction in ran.keys() - program.names}
+        cost.spent[UNKNOWN] += sum(spent for _, spent in ran.values())
     return cost
 
 
-def _sources(program: Program, order: list[str], origins: Origins, cost: Cost) -> dict[str, set[str]]:
-    """The sources of all that is in each computation, and in its fusions."""
-    sources: dict[str, set[str]] = {}
-    for name in order:
-        body = program.computations[name]
-        places = [_place(each, program, origins, cost) for each in body]
-        sources[name] = {place.path for place in places if place.line}
-        sources[name].update(*(sources[callee] for each in body if each.op == "fusion" for callee in each.calls))
-    return sources
-
-
 def _callees_first(program: Program) -> list[str]:
-    """The computations, each before all that call it."""
+    """Orders the computations, each before all that call it."""
     calls = {name: {callee for each in body for callee in each.calls} for name, body in program.computations.items()}
     if unknown := set().union(*calls.values()) - set(calls):
         raise LoomError(f"cannot be read as HLO: it does not define {min(unknown)}", program.shown)
@@ -112,18 +136,3 @@ def _callees_first(program: Program) -> list[str]:
         return list(TopologicalSorter(calls).static_order())
     except CycleError:
         raise LoomError("cannot be read as HLO: a computation runs itself", program.shown) from None
-
-
-def _place(instruction: Instruction, program: Program, origins: Origins, cost: Cost) -> Origin:
-    """The source line of the innermost frame in a package; of a fusion that has none, of its root's."""
-    for frame in instruction.frames:
-        woven = origins.find(frame.file)
-        if woven and (origin := woven.origin(frame.line, frame.column)):
-            cost.woven[frame.file] = woven
-            return origin
-    if instruction.op == "fusion":
-        inside = (part for name in instruction.calls for part in program.computations[name])
-        root = next((part for part in inside if part.root and part.op != "fusion"), None)
-        if root:
-            return _place(root, program, origins, cost)
-    return OUTSIDE if instruction.frames else Origin(f"elsewhere: {instruction.op} of no source", 0)

@@ -66,25 +66,31 @@ class Program:
     Attributes:
         computations: name -> instructions.
         entry: the one that is run.
+        name: of the program.
         shown: how messages name its file.
     """
 
     computations: dict[str, list[Instruction]] = field(default_factory=dict)
     entry: str = ""
+    name: str = ""
     shown: str = ""
+
+    @property
+    def names(self) -> set[str]:
+        """The names of all instructions, of which a program has none twice."""
+        return {each.name for body in self.computations.values() for each in body}
 
 
 def is_program(path: Path) -> bool:
-    """Whether a file begins as the text of a program does."""
+    """Tells whether a file begins as the text of a program does."""
     with path.open("rb") as file:
         return file.read(9) == b"HloModule"
 
 
 def read_program(path: Path) -> Program:
-    """The program in a file."""
-    data = path.read_bytes()
+    """Reads the program in a file."""
     try:
-        program = parse(data.decode("utf-8"))
+        program = parse(path.read_bytes().decode("utf-8"))
     except (ValueError, KeyError) as error:  # also what is not UTF-8
         detail = f"it does not define {error.args[0]}" if isinstance(error, KeyError) else str(error)
         raise LoomError(f"cannot be read as HLO: {short(detail)}", show(path), REMEDY) from None
@@ -93,13 +99,13 @@ def read_program(path: Path) -> Program:
 
 
 def parse(text: str) -> Program:
-    """The program of a text.
+    """Reads the text of a program.
 
     Raises:
         ValueError, KeyError: it is not whole.
     """
-    program, tables, name, table = Program(), {}, "", {}  # type: Program, dict[str, dict[int, str]], str, dict
-    bodies: dict[str, list[list[str]]] = {}
+    program, tables, bodies = Program(), dict[str, dict[int, str]](), dict[str, list[str]]()
+    name, table = "", dict[int, str]()
     for line in text.split("\n"):
         if not name and line.endswith("{") and (start := COMPUTATION.match(line)):
             name = start[2]
@@ -107,12 +113,12 @@ def parse(text: str) -> Program:
             program.entry = name if start[1] else program.entry
         elif name and ENDS.match(line):
             name = ""
-        elif name and STARTS.match(line):
-            bodies[name].append([line])
-        elif name and bodies[name]:
-            bodies[name][-1].append(line)  # of a string or a constant that holds a newline
         elif STARTS.match(line):
-            raise ValueError(f"an instruction stands outside of a computation: {short(line.strip())}")
+            if not name:
+                raise ValueError(f"an instruction stands outside of a computation: {short(line.strip())}")
+            bodies[name].append(line)
+        elif name and bodies[name]:
+            bodies[name][-1] += line  # of a string or a constant that holds a newline
         elif line in ("FileNames", "FunctionNames", "FileLocations", "StackFrames"):
             table = tables.setdefault(line, {})
         elif (row := line.partition(" "))[0].isdecimal():
@@ -120,40 +126,34 @@ def parse(text: str) -> Program:
     if name or not program.entry:
         raise ValueError(f"it ends inside {name}" if name else "it has no ENTRY computation")
     stacks = _stacks(tables)
-    whole = {name: ["".join(parts) for parts in lines] for name, lines in bodies.items()}
-    for name, lines in whole.items():
+    for name, lines in bodies.items():
         matches = [match for match in map(INSTRUCTION.match, lines) if match]
         if len(matches) != len(lines):
             raise ValueError(f"{name} has a line that is no instruction")
-        program.computations[name] = [_instruction(match, stacks, whole) for match in matches]
+        program.computations[name] = [_instruction(match, stacks, bodies) for match in matches]
         if name.startswith("all-reduce-scatter"):  # libtpu's reduce-scatter: an all-reduce, of which it sends a part
             kept = sum(map(_bytes, ARRAY.findall(matches[-1][3])))
-            for one in program.computations[name]:
-                if one.link:
-                    one.link, one.sent = ("reduce-scatter", one.link[1]), kept
+            for each in program.computations[name]:
+                if each.link:
+                    each.link, each.sent = ("reduce-scatter", each.link[1]), kept
     return program
 
 
 def _stacks(tables: dict[str, dict[int, str]]) -> dict[int, list[Frame]]:
-    """The frames of each number that instructions name, from the innermost outward."""
-    locations, parents, result = {}, {}, {}
+    """Returns the frames of each number that instructions name, from the innermost outward."""
     files = {key: name.strip('"') for key, name in tables.get("FileNames", {}).items()}
-    for key, text in tables.get("FileLocations", {}).items():
-        place = _fields(text)
-        name = files.get(place.get("file_name_id", 0), "")
-        locations[key] = Frame(name, place.get("line", 0), place.get("column", 0))
-    for key, text in tables.get("StackFrames", {}).items():
-        frame = _fields(text)
-        # the parent's number is written one too high, so that a frame without one names 1
-        parents[key] = (locations.get(frame.get("file_location_id", 0)), frame.get("parent_frame_id", 1) - 1)
-    for key in parents:
-        at, frames = key, {}  # type: int, dict[int, Frame]
-        while at in parents and at not in frames and (frame_at := parents[at][0]):
-            frames[at] = frame_at
-            at = parents[at][1]
-            if len(frames) > 1000:
-                raise ValueError("a stack has more than 1000 frames")
-        result[key] = list(frames.values())
+    locations = {key: _fields(text) for key, text in tables.get("FileLocations", {}).items()}
+    frames = {key: _fields(text) for key, text in tables.get("StackFrames", {}).items()}
+    result: dict[int, list[Frame]] = {}
+    for key in frames:
+        at, stack = key, list[Frame]()
+        while at in frames and len(stack) < 1000:  # else they go round
+            place = locations.get(frames[at].get("file_location_id", 0), {})
+            name = files.get(place.get("file_name_id", 0), "")
+            stack.append(Frame(name, place.get("line", 0), place.get("column", 0)))
+            # the parent's number is written one too high, so that a frame without one names 1
+            at = frames[at].get("parent_frame_id", 1) - 1
+        result[key] = stack
     return result
 
 
@@ -163,8 +163,8 @@ def _fields(text: str) -> dict[str, int]:
 
 def _instruction(match: re.Match, stacks: dict[int, list[Frame]], bodies: dict[str, list[str]]) -> Instruction:
     root, name, shape, op, rest = match.groups()
-    said = re.search(r'"estimated_cycles":"(\d+)"', rest)
-    result = Instruction(name, op, bool(root), _frames(rest, stacks), int(said[1]) if said else None, [])
+    cycles = re.search(r'"estimated_cycles":"(\d+)"', rest)
+    result = Instruction(name, op, bool(root), _frames(rest, stacks), int(cycles[1]) if cycles else None, [])
     if op == "while":
         body, condition = (re.search(rf"\b{word}=%?([\w.-]+)", rest) for word in ("body", "condition"))
         if not (body and condition):
@@ -200,7 +200,7 @@ def _frames(rest: str, stacks: dict[int, list[Frame]]) -> list[Frame]:
 
 
 def _bytes(array: tuple[str, str]) -> int:
-    """The bytes of an array such as bf16[4,8]; what is smaller than a byte is counted as its bits."""
+    """Counts the bytes of an array such as bf16[4,8]; what is smaller than a byte is counted as its bits."""
     kind, sides = array
     bits = re.search(r"\d+", kind)
     width = 8 if kind == "pred" else int(bits[0]) if bits else 0

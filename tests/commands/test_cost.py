@@ -225,7 +225,18 @@ ENTRY %main (x: f32[8]) -> f32[8] {{
 }}
 """
 
+# what libtpu makes of a reduce-scatter, as it writes it
+SCATTER = """%all-reduce-scatter.1 (p.3: f32[8]) -> f32[2] {
+  %p.3 = f32[8]{0} parameter(0)
+  %all-reduce.1 = f32[8]{0} all-reduce(%p.3), channel_id=9, to_apply=%add, metadata={stack_frame_id=1}
+  ROOT %d.1 = f32[2]{0} dynamic-slice(%all-reduce.1, %o), dynamic_slice_sizes={2}
+}
+
+ENTRY %main (x: f32[8]) -> f32[8] {
+  %s.1 = f32[2]{0} fusion(%x.1), kind=kCustom, calls=%all-reduce-scatter.1, metadata={stack_frame_id=1}
+"""
 ENTRY = "ENTRY %main (x: f32[8]) -> f32[8] {\n"
+ATTENTION_PATH, ROPE_PATH = "fragments/model/attention.py", "fragments/model/rope.py"
 
 
 @pytest.fixture
@@ -236,8 +247,17 @@ def built(workshop):
 
 
 @pytest.fixture
+def compiling(workshop):
+    """A package whose model JAX compiles."""
+    workshop.source(ATTENTION_PATH, ATTENTION)
+    workshop.source(ROPE_PATH, ROPE)
+    workshop.build("llama_cpu")
+    return workshop
+
+
+@pytest.fixture
 def small(built):
-    """Writes a small program, changed, and gives what gen cost says of it."""
+    """Writes a small program, changed, and gives what gen cost prints of it."""
 
     def costs(old: str = "", new: str = "", *words: str, code: int = 0):
         text = SMALL.format(root=built.root)
@@ -248,21 +268,34 @@ def small(built):
     return costs
 
 
+@pytest.fixture
+def numbers(small):
+    """Gives the JSON of the small program, changed."""
+    return lambda old="", new="": json.loads(small(old, new, "--json").stdout)
+
+
+def python(workshop, *words: str, code: int = 0) -> str:
+    """What Python prints, or writes of a mistake: JAX warns of every fork of a process that imported it, as this one.
+
+    It runs beside the packages.
+    """
+    environment = os.environ | {"JAX_PLATFORMS": "cpu", "PYTHONPATH": str(ROOT)}
+    command = [sys.executable, *words]
+    done = subprocess.run(command, cwd=workshop.generated, env=environment, capture_output=True, text=True)
+    assert done.returncode == code, done.stderr
+    return done.stderr if code else done.stdout
+
+
 class TestCompiled:
     """Programs that libtpu has compiled for four TPUs that are not here."""
 
     @pytest.fixture
-    def costs(self, workshop):
-        workshop.source("fragments/model/attention.py", ATTENTION)
-        workshop.source("fragments/model/rope.py", ROPE)
-        workshop.build("llama_cpu")
-        environment = os.environ | {"JAX_PLATFORMS": "cpu"}
-        command = [sys.executable, "-c", COMPILE, str(workshop.root)]
-        subprocess.run(command, cwd=workshop.generated, env=environment, check=True, capture_output=True)
-        run = {n: json.loads(workshop.run("cost", f"{n}.hlo", "--json").stdout) for n in (6, 12)}
-        return {n: (run[n], (workshop.root / f"{n}.hlo").read_text()) for n in run}
+    def costs(self, compiling):
+        python(compiling, "-c", COMPILE, str(compiling.root))
+        run = {n: json.loads(compiling.run("cost", f"{n}.hlo", "--json").stdout) for n in (6, 12)}
+        return {n: (run[n], (compiling.root / f"{n}.hlo").read_text()) for n in run}
 
-    def test_sums(self, costs):
+    def test_costs(self, costs):
         """What is in the loop counts as often as it runs, all else once; both in the sum of the fragments."""
         for rounds, (found, text) in costs.items():
             (loop,) = re.findall(r" while\(.*body=%?([\w.-]+)", text)
@@ -272,23 +305,14 @@ class TestCompiled:
             assert found["cycles"] == everywhere + (rounds - 1) * inside and inside
             assert sum(row["cycles"] for row in found["sources"].values()) == found["cycles"]
             assert all(sum(row["lines"].values()) == row["cycles"] for row in found["sources"].values())
-
-    def test_fragments(self, costs):
-        """The matrix product is attention's, the rotation is rope's, and both are in the loop."""
-        (six, _), (twelve, _) = costs[6], costs[12]
-        attention, rope = "fragments/model/attention.py", "fragments/model/rope.py"
-        for source in (attention, rope):
-            row, more = six["sources"][source], twelve["sources"][source]
-            assert row["cycles"] + row["cycles_in_fusions_of_others"] > 0
-            assert more["cycles"] > 1.5 * row["cycles"]
-        assert set(six["sources"][attention]["lines"]) == {"8"}
-        assert set(six["sources"][rope]["lines"]) <= {"9", "10"}
-
-    def test_collectives(self, costs):
-        """The kernels are gathered over the devices: a matrix of 512 x 512 of two bytes each round."""
-        found = costs[6][0]
-        gathered = [row["bytes_between_devices"] for row in found["sources"].values()]
-        assert sum(gathered) == 6 * 512 * 512 * 2
+        # the matrix product is attention's, the rotation is rope's, and both are in the loop
+        six, twelve = costs[6][0]["sources"], costs[12][0]["sources"]
+        for source in (ATTENTION_PATH, ROPE_PATH):
+            assert six[source]["cycles"] + six[source]["cycles_in_fusions_of_others"] > 0
+            assert twelve[source]["cycles"] > 1.5 * six[source]["cycles"]
+        assert set(six[ATTENTION_PATH]["lines"]) == {"8"} and set(six[ROPE_PATH]["lines"]) <= {"9", "10"}
+        # the kernels are gathered over the devices: a matrix of 512 x 512 of two bytes each round
+        assert sum(row["bytes_between_devices"] for row in six.values()) == 6 * 512 * 512 * 2
 
 
 class TestSmall:
@@ -297,6 +321,7 @@ class TestSmall:
     def test_table(self, small):
         rows = [line.split("  ") for line in small().stdout.splitlines()]
         rows = [[cell.strip() for cell in row if cell.strip()] for row in rows]
+        # 4 x (own 100 + rooted 10, whose root is in no package) + untimed 1000, called from attention + copy 20000
         assert rows[2:7] == [
             ["elsewhere: copy of no source", "20,000", "93.28", "0", "0", "0"],
             ["model/attention", "1,400", "6.53", "40", "512", "0"],
@@ -304,44 +329,24 @@ class TestSmall:
             ["model/rope", "0", "0.00", "0", "0", "4"],
             ["total", "21,440", "100.00", "-", "512", "4"],
         ]
-        assert ["k", "fragments/model/rope.py:8", "4"] in rows
+        assert ["k", f"{ROPE_PATH}:8", "4"] in rows
 
-    def test_scatter(self, small):
-        """What libtpu makes of a reduce-scatter, as it writes it, sends what it keeps."""
-        scatter = """%all-reduce-scatter.1 (p.3: f32[8]) -> f32[2] {
-  %p.3 = f32[8]{0} parameter(0)
-  %all-reduce.1 = f32[8]{0} all-reduce(%p.3), channel_id=9, to_apply=%add, metadata={stack_frame_id=1}
-  ROOT %d.1 = f32[2]{0} dynamic-slice(%all-reduce.1, %o), dynamic_slice_sizes={2}
-}
-
-ENTRY %main (x: f32[8]) -> f32[8] {
-  %s.1 = f32[2]{0} fusion(%x.1), kind=kCustom, calls=%all-reduce-scatter.1, metadata={stack_frame_id=1}
-"""
-        before, after = (json.loads(small(*edit, "--json").stdout)["sources"] for edit in (("", ""), (ENTRY, scatter)))
-        (sent,) = {
-            after[source]["bytes_between_devices"] - row["bytes_between_devices"]
-            for source, row in before.items()
-            if source.endswith("attention.py")
-        }
-        assert sent == 2 * 4
-
-    def test_numbers(self, small):
-        found = json.loads(small("", "", "--json").stdout)
-        rows = {source.split(":")[0]: row for source, row in found["sources"].items()}
-        # 4 x (own 100 + rooted 10, whose root is in no package) + untimed 1000, called from attention + copy 20000
+    def test_json(self, numbers):
+        found = numbers()
         assert found["cycles"] == 21440
-        assert rows["fragments/model/attention.py"]["cycles"] == 1400
-        assert rows["fragments/model/attention.py"]["lines"] == {"8": 1400}
-        assert rows["fragments/model/attention.py"]["cycles_in_fusions_of_others"] == 40
-        assert rows["fragments/model/attention.py"]["bytes_between_devices"] == 4 * 32 * 4
-        assert rows["fragments/model/rope.py"]["kernel_calls"] == 4
-        assert found["sources"]["elsewhere: in no package"]["cycles"] == 40
-        assert found["sources"]["elsewhere: copy of no source"]["cycles"] == 20000
-        assert found["kernels"] == [{"kernel": "k", "at": "fragments/model/rope.py:8", "calls": 4}]
+        assert found["sources"][ATTENTION_PATH] == {
+            **{"cycles": 1400, "cycles_in_fusions_of_others": 40, "bytes_between_devices": 4 * 32 * 4},
+            **{"kernel_calls": 0, "lines": {"8": 1400}},
+        }
+        assert found["kernels"] == [{"kernel": "k", "at": f"{ROPE_PATH}:8", "calls": 4}]
 
-    def test_known_trip_count(self, small):
+    def test_scatter_sends_what_it_keeps(self, numbers):
+        before, after = (numbers(*edit)["sources"][ATTENTION_PATH] for edit in (("", ""), (ENTRY, SCATTER)))
+        assert after["bytes_between_devices"] - before["bytes_between_devices"] == 2 * 4
+
+    def test_known_trip_count(self, numbers):
         known = 'body=%body, backend_config={"known_trip_count":{"n":"7"}}'
-        assert json.loads(small("body=%body", known, "--json").stdout)["cycles"] == 7 * 110 + 21000
+        assert numbers("body=%body", known)["cycles"] == 7 * 110 + 21000
 
     def test_loop_that_does_not_say(self, small):
         result = small("constant(4)", "parameter(1)", "--json")
@@ -350,65 +355,49 @@ ENTRY %main (x: f32[8]) -> f32[8] {
 
     def test_package_that_is_gone(self, small, built):
         result = small(f"{built.root}/generated", "/gone", "--json")
-        assert json.loads(result.stdout)["sources"]["fragments/model/attention.py"]["cycles"] == 1400
+        assert json.loads(result.stdout)["sources"][ATTENTION_PATH]["cycles"] == 1400
         assert "the file is not there" in result.stderr
 
-    def test_places_of_older_programs(self, small, built):
+    def test_places_of_older_programs(self, numbers, built):
         place = f'metadata={{op_name="a" source_file="{built.generated}/llama_cpu/model.py" source_line=9}}'
-        found = json.loads(small("copy(%u.1), ", f"copy(%u.1), {place}, ", "--json").stdout)
-        assert found["sources"]["fragments/model/rope.py"]["cycles"] == 20000
+        assert numbers("copy(%u.1), ", f"copy(%u.1), {place}, ")["sources"][ROPE_PATH]["cycles"] == 20000
 
     def test_program_without_estimates(self, small):
-        result = small('"estimated_cycles"', '"others"')
-        assert "the program has no estimates of cycles" in result.stderr
+        assert "the program has no estimates of cycles" in small('"estimated_cycles"', '"others"').stderr
 
-    def test_picture(self, small, built):
-        small("", "", "--png", "costs.png")
-        assert (built.root / "costs.png").read_bytes().startswith(b"\x89PNG")
-        assert "cannot be drawn" in small("", "", "--png", "costs.nothing", code=2).stderr
-
-    def test_no_matplotlib(self, small, monkeypatch):
-        monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
-        assert "matplotlib, which draws, is not installed" in small("", "", "--png", "costs.png", code=2).stderr
+    @pytest.mark.parametrize(
+        ("old", "new"),
+        [
+            ("StackFrames\n", f"StackFrames\n9 {'A' * 2_000_000}\n"),
+            ("%k.1 = (f32[8]", f"%k.1 = ({'a' * 2_000_000}f32[8]"),
+        ],
+        ids=["frame", "shape"],
+    )
+    def test_long_lines(self, numbers, old, new):
+        """What grows with the square of a line's length would take hours."""
+        assert numbers(old, new)["cycles"] == 21440
 
 
 class TestProfile:
-    """JAX warns of every fork of a process that imported it: here only others do."""
-
-    @staticmethod
-    def python(workshop, code: str, *words: str) -> str:
-        environment = os.environ | {"JAX_PLATFORMS": "cpu", "PYTHONPATH": str(ROOT)}
-        command = [sys.executable, "-c", code, *words]
-        return subprocess.run(
-            command, cwd=workshop.generated, env=environment, check=True, capture_output=True, text=True
-        ).stdout
-
     @staticmethod
     def costs(workshop, *words: str, code: int = 0) -> str:
         """What gen cost prints, or says of a mistake."""
-        environment = os.environ | {"JAX_PLATFORMS": "cpu", "PYTHONPATH": str(ROOT)}
-        command = [sys.executable, "-m", "generator", "cost", *words]
-        done = subprocess.run(command, cwd=workshop.root, env=environment, capture_output=True, text=True)
-        assert done.returncode == code, done.stderr
-        return done.stderr if code else done.stdout
+        return python(workshop, "-m", "generator", "cost", *words, code=code)
 
-    def test_of_a_processor(self, workshop):
+    def test_of_a_processor(self, compiling):
         """Matrix products, which XLA leaves alone here, are attention's; all else in the loop is not."""
-        workshop.source("fragments/model/attention.py", ATTENTION)
-        workshop.source("fragments/model/rope.py", ROPE)
-        workshop.build("llama_cpu")
-        self.python(workshop, PROFILE, str(workshop.root / "profile"))
-        (file,) = (workshop.root / "profile").rglob("*.xplane.pb")
-        found = json.loads(self.costs(workshop, str(file), "--json"))
-        ran = json.loads(self.python(workshop, EVENTS, str(file)))
+        python(compiling, "-c", PROFILE, str(compiling.root / "profile"))
+        (file,) = (compiling.root / "profile").rglob("*.xplane.pb")
+        found = json.loads(self.costs(compiling, str(file), "--json"))
+        ran = json.loads(python(compiling, "-c", EVENTS, str(file)))
         products = [length for name, _, length in ran if name.startswith(("dot", "ynn"))]
         assert len(products) == 2 * 3
-        attention = found["sources"]["fragments/model/attention.py"]
+        attention = found["sources"][ATTENTION_PATH]
         assert attention["nanoseconds"] == pytest.approx(sum(products), abs=len(products))
         spans = [span for span in ran if not any(x is not span and x[1] <= span[1] < x[1] + x[2] for x in ran)]
         assert found["nanoseconds"] == pytest.approx(sum(length for *_, length in spans), abs=len(ran))
         assert set(attention["lines"]) == {"8"}
-        assert found["sources"]["fragments/model/rope.py"]["nanoseconds"] > 0
+        assert found["sources"][ROPE_PATH]["nanoseconds"] > 0
 
     @pytest.fixture
     def profile(self, built):
@@ -418,7 +407,7 @@ class TestProfile:
             text = SMALL.format(root=built.root).replace("channel_id=5", "channel_id=5, dimensions={0}")
             assert old in TIMELINE
             timeline = TIMELINE.replace(old, new) if old else TIMELINE
-            self.python(built, WRITE, text, timeline, str(built.root / "tpu.xplane.pb"))
+            python(built, "-c", WRITE, text, timeline, str(built.generated / "tpu.xplane.pb"))
 
         return write
 
@@ -428,45 +417,42 @@ class TestProfile:
         found = json.loads(self.costs(built, "tpu.xplane.pb", "--json"))
         sources = {source: row["nanoseconds"] for source, row in found["sources"].items()}
         assert sources == {
-            "fragments/model/attention.py": 600,
+            ATTENTION_PATH: 600,
             "elsewhere: while of no source": 160,
             "elsewhere: of programs that the profile does not hold": 50,
-            "fragments/model/rope.py": 40,
+            ROPE_PATH: 40,
             "elsewhere: copy of no source": 7,
         }
         assert found["nanoseconds"] == 857
-        assert found["kernels"] == [{"kernel": "k", "at": "fragments/model/rope.py:8", "calls": 2}]
-        said = self.costs(built, "tpu.xplane.pb", "--png", "costs.png")
-        assert re.search(r"model/attention +600 +70\.01 ", said)
-        assert "in all of its steps and on all of its devices" in said
-        assert (built.root / "costs.png").read_bytes().startswith(b"\x89PNG")
+        assert found["kernels"] == [{"kernel": "k", "at": f"{ROPE_PATH}:8", "calls": 2}]
+        printed = self.costs(built, "tpu.xplane.pb")
+        assert re.search(r"model/attention +600 +70\.01 ", printed)
+        assert "in all of its steps and on all of its devices" in printed
+        cut = python(built, "-c", CUT, str(built.generated / "tpu.xplane.pb"), str(built.generated / "cut.pb"))
+        assert cut == "", "what is cut off is refused"
 
     def test_collectives_that_ran(self, profile, built):
         profile("%k.1 = (f32[8]{{0}}, u32[]) custom-call", "%g.1 = x all-gather-start")
         found = json.loads(self.costs(built, "tpu.xplane.pb", "--json"))
-        assert found["sources"]["fragments/model/attention.py"]["bytes_between_devices"] == 2 * 32 * 4
+        assert found["sources"][ATTENTION_PATH]["bytes_between_devices"] == 2 * 32 * 4
 
-    def test_nothing_ran(self, profile, built):
+    def test_mistakes(self, profile, built, monkeypatch):
         profile('name: "XLA Ops"', 'name: "Steps"')
-        said = self.costs(built, "tpu.xplane.pb", code=2)
-        assert "tpu.xplane.pb: is a profile in which no instruction of a program ran" in said
-
-    def test_cut_off(self, profile, built):
-        profile()
-        assert self.python(built, CUT, str(built.root / "tpu.xplane.pb"), str(built.root / "cut.pb")) == ""
-
-    def test_no_jax(self, profile, built, monkeypatch):
-        profile()
+        error = self.costs(built, "tpu.xplane.pb", code=2)
+        assert "tpu.xplane.pb: is a profile in which no instruction of a program ran" in error
+        for data in (b"\x0a\xff\x00", SMALL.replace("HloModule", "Module").encode()):
+            (built.generated / "other.pb").write_bytes(data)
+            assert "nor a whole profile" in self.costs(built, "other.pb", code=2)
         monkeypatch.setitem(sys.modules, "jax", None)
         monkeypatch.setitem(sys.modules, "jax.profiler", None)
-        assert "JAX, which reads profiles, is not installed" in built.run("cost", "tpu.xplane.pb", code=2).stderr
+        error = built.run("cost", "generated/tpu.xplane.pb", code=2).stderr
+        assert "JAX, which reads profiles, is not installed" in error
 
 
 class TestMistakes:
     @pytest.mark.parametrize(
         ("old", "new", "message"),
         [
-            ("HloModule", "Module", "is neither the text of an HLO module nor a whole profile"),
             ("ENTRY %main", "%main", "it has no ENTRY computation"),
             ("calls=%untimed", "calls=%nothing", "it does not define nothing"),
             ("calls=%untimed", "calls=%main", "a computation runs itself"),
@@ -482,21 +468,11 @@ class TestMistakes:
     def test_cut_off(self, small, built):
         small()
         text = (built.root / "small.hlo").read_text()
-        for end in range(0, len(text) - 3, 97):
+        for end in range(10, len(text) - 3, 97):
             (built.root / "cut.hlo").write_text(text[:end])
             assert "cut.hlo: " in built.run("cost", "cut.hlo", code=2).stderr
 
-    def test_long_lines(self, small):
-        """What grows with the square of a line's length would take hours."""
-        row = f"StackFrames\n9 {'A' * 2_000_000}\n"
-        assert json.loads(small("StackFrames\n", row, "--json").stdout)["cycles"] == 21440
-        assert (
-            json.loads(small("%k.1 = (f32[8]", f"%k.1 = ({'a' * 2_000_000}f32[8]", "--json").stdout)["cycles"] == 21440
-        )
-
     def test_files(self, built):
-        (built.root / "trace.pb").write_bytes(b"\x0a\xff\x00")
-        assert "nor a whole profile" in built.run("cost", "trace.pb", code=2).stderr
         (built.root / "a.hlo").write_bytes(b"HloModule \xff")
         assert "cannot be read as HLO" in built.run("cost", "a.hlo", code=2).stderr
         assert "nothing.hlo: No such file" in built.run("cost", "nothing.hlo", code=2).stderr

@@ -38,22 +38,26 @@ def measure(built, program: str, name: str, folder=None) -> str:
     return name
 
 
-def lines_of(built, *words: str) -> dict[str, dict[str, list[int]]]:
-    return json.loads(built.run("coverage", *words, "--json").stdout)["fragments"]
+def lines_of(built, *words: str) -> dict[str, tuple[list[int], list[int]]]:
+    """The lines of each fragment that are executed, and those that are missing."""
+    files = json.loads(built.run("coverage", *words, "--json").stdout)["files"]
+    return {path: (file["executed_lines"], file["missing_lines"]) for path, file in files.items()}
 
 
-def report(built, name: str) -> dict[str, dict]:
+def of_packages(built, name: str) -> dict[str, dict]:
     """What coverage.py says of each file."""
     command = [sys.executable, "-m", "coverage", "json", "-q", f"--data-file={built.root / name}", "-o", "-"]
     done = subprocess.run(command, cwd=built.generated, check=True, capture_output=True, text=True)
     return json.loads(done.stdout)["files"]
 
 
-class TestCounts:
+class TestLines:
     def test_as_coverage_itself_counts(self, built):
         """A fragment is a stretch of one file, so that its lines are those of the report, some lines further up."""
-        found, files = lines_of(built, measure(built, ROTATE + "import llama_cpu.train", "data")), report(built, "data")
-        checked = 0
+        name = measure(built, ROTATE + "import llama_cpu.train", "data")
+        found, files = lines_of(built, name), of_packages(built, name)
+        (built.root / "data.json").write_text(json.dumps({"files": files}))
+        assert lines_of(built, "data.json") == found
         for source in ("model/attention", "model/rope", "kernels/cpu", "train/loop"):
             text = (built.builtin / f"fragments/{source}.py").read_text()
             file = f"llama_cpu/{source.split('/')[0]}.py"
@@ -62,22 +66,14 @@ class TestCounts:
             woven = (built.generated / file).read_text()
             before = woven[: woven.index(body)].count("\n")
             last = before + len(body.splitlines())
-            for kind in ("executed", "missing"):
-                expected = [n - before + start for n in files[file][f"{kind}_lines"] if before < n <= last]
-                assert found[f"fragments/{source}.py"][kind] == expected
-                checked += len(expected)
-        assert checked == 9, "each line"
-        assert found[ROPE] == {"executed": [7, 8], "missing": []}
-        assert found[ATTENTION] == {"executed": [7], "missing": [8]}
+            for lines, kind in zip(found[f"fragments/{source}.py"], ("executed", "missing"), strict=True):
+                assert lines == [n - before + start for n in files[file][f"{kind}_lines"] if before < n <= last]
+        assert sum(len(lines) for both in found.values() for lines in both) == 9, "each line"
+        assert found[ROPE] == ([7, 8], []) and found[ATTENTION] == ([7], [8])
 
     def test_any_package_will_do(self, built):
         both = lines_of(built, measure(built, ROTATE, "one"), measure(built, ATTEND, "two"))
-        assert both[ROPE]["missing"] == both[ATTENTION]["missing"] == []
-
-    def test_what_coverage_json_wrote(self, built, monkeypatch):
-        name = measure(built, ROTATE, "data")
-        (built.root / "data.json").write_text(json.dumps({"files": report(built, name)}))
-        assert lines_of(built, "data.json") == lines_of(built, name)
+        assert both[ROPE] == both[ATTENTION] == ([7, 8], [])
 
     def test_lines_inside_of_others(self, workshop, monkeypatch):
         """Neither an import that was woven for a line, nor what stands inside other lines, says that it was run."""
@@ -92,29 +88,26 @@ class TestCounts:
         monkeypatch.setattr("generator.commands.build.weave", weave)
         workshop.build("llama_cpu")
         found = lines_of(workshop, measure(workshop, ROTATE, "data"))
-        assert found[ATTENTION]["missing"] == [8], "its statement was not run"
-        assert 1 in found["fragments/train/loop.py"]["executed"], "it begins no statement"
+        assert found[ATTENTION] == ([7], [8]), "its statement was not run"
+        assert 1 in found["fragments/train/loop.py"][0], "it begins no statement"
 
     def test_copy_with_equal_text(self, built):
         shutil.copytree(built.generated, built.root / "copy")
         for name in ("gen.lock", "gen.map"):
             (built.root / "copy/llama_cpu" / name).unlink()
-        name = measure(built, ROTATE, "data", built.root / "copy")
-        assert lines_of(built, name)[ROPE]["missing"] == []
+        assert lines_of(built, measure(built, ROTATE, "data", built.root / "copy"))[ROPE] == ([7, 8], [])
 
 
-class TestTold:
-    def test_table(self, built):
-        lines = built.run("coverage", measure(built, ROTATE, "data")).stdout.splitlines()
-        assert lines[0] == "Fragment lines executed, in 1 package"
-        cells = {line.split()[0]: line.split()[1:] for line in lines if line}
-        assert cells[ROPE] == ["2", "0", "100.00"] and cells[ATTENTION] == ["2", "1", "50.00"]
-        assert cells["total"] == ["9", "5", "44.44"]
-        assert f"  {ATTENTION}:8" in lines and "  fragments/train/loop.py:4-6" in lines
-
-    def test_absent(self, built):
-        result = built.run("coverage", measure(built, ROTATE, "data"))
-        assert "In no package of the data:\n  fragments/kernels/gpu.py\n" in result.stdout
+class TestReports:
+    def test_text_and_pages(self, built):
+        result = built.run("coverage", measure(built, ROTATE, "data"), "--html", "pages")
+        rows = {line.split()[0]: line.split()[1:] for line in result.stdout.splitlines() if "fragments/" in line}
+        assert rows[ROPE] == ["2", "0", "100.00%"] and rows[ATTENTION] == ["2", "1", "50.00%", "8"]
+        assert rows["fragments/train/loop.py"][3] == "4-6"
+        assert "44.44%" in result.stdout.splitlines()[-1]
+        assert "fragments/kernels/gpu.py is in no package of the data" in result.stderr
+        (page,) = (built.root / "pages").glob("*attention_py.html")
+        assert "return query @ key" in page.read_text()
 
     def test_fail_under(self, built):
         name = measure(built, ROTATE, "data")
@@ -122,21 +115,20 @@ class TestTold:
         assert "44.44 % is less than 45 %" in built.run("coverage", name, "--fail-under", "45", code=1).stderr
         assert "nan is no number" in built.run("coverage", name, "--fail-under", "nan", code=2).stderr
 
-    def test_edited(self, built):
+    @pytest.mark.parametrize(
+        ("changed", "reason"),
+        [
+            ("work/generated/llama_cpu/model.py", "as they are gone, or not as they were woven: "),
+            (f"builtin/{ROPE}", "as they were woven from fragments that have changed since: "),
+        ],
+    )
+    def test_changed_since(self, built, changed, reason):
         name = measure(built, ROTATE, "data")
-        path = built.generated / "llama_cpu/model.py"
-        path.write_text(path.read_text() + "mine = 1\n")
+        with (built.root.parent / changed).open("a") as file:
+            file.write("mine = 1\n")
         result = built.run("coverage", name, "--json")
-        assert f"are gone, or not as they were woven: {path}" in result.stderr
-        assert ROPE not in json.loads(result.stdout)["fragments"]
-
-    def test_fragment_that_changed(self, built):
-        name = measure(built, ROTATE, "data")
-        path = built.builtin / ROPE
-        path.write_text(path.read_text() + "x = 1\n")
-        result = built.run("coverage", name, "--json")
-        assert ROPE not in json.loads(result.stdout)["fragments"]
-        assert "were woven from fragments that have changed since" in result.stderr
+        assert f"{reason}{built.generated}/llama_cpu/model.py" in result.stderr
+        assert ROPE not in json.loads(result.stdout)["files"]
 
     def test_package_that_is_gone(self, built):
         shutil.copytree(built.generated, built.root / "copy")
@@ -159,5 +151,6 @@ class TestMistakes:
 
     def test_coverage_is_not_installed(self, built, monkeypatch):
         monkeypatch.setitem(sys.modules, "coverage", None)
+        monkeypatch.delitem(sys.modules, "generator.running.coverage", raising=False)
         (built.root / "data").write_text("{}")
         assert "coverage.py is not installed" in built.run("coverage", "data", code=2).stderr

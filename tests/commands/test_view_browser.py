@@ -43,15 +43,15 @@ PAGES = [
 ]
 # what the page tells of each line: its text, and the source and line of each of its parts; and the lines beside which
 # stands another name than that of the first part's source
-LINES = """
-const told = all.map((line, k) => [line.textContent.replace(/\\n$/, ""), originsOf(line, k + 1)]);
+NAMED = "const named = (line) => originsOf(line).map(([at, source, from]) => [at, site.sources[source][0], from]);"
+LINES = f"""{NAMED}
 const beside = (line) => line.closest(".s").querySelector("a").textContent;
-return [told.map(([text, parts]) => [text, parts.map(([at, source, from]) => [at, site.sources[source][0], from])]),
-    all.filter((line, k) => beside(line) !== site.sources[told[k][1][0][1]][1]).map((line) => line.id)];
+return [all.map((line, k) => [line.textContent.replace(/\\n$/, ""), named(lines[k])]),
+    all.filter((line, k) => beside(line) !== site.sources[lines[k][2]][1]).map((line) => line.id)];
 """
-CONTENTS = """
+CONTENTS = f"""{NAMED}
 return Object.fromEntries(Object.keys(site.files).map((path) => [path, contents(path, arguments[0]).map(
-    ([text, ...origins]) => [text, ...origins.map((n, k) => (k % 2 ? n : site.sources[n][0]))])]));
+    (line) => [line[0], named(line)])]));
 """
 # differences as `compare` of generator.commands.diff has them
 DIFFERENCES = """
@@ -146,8 +146,7 @@ class TestEveryLine:
             paths = [path for path in package.lock.outputs if path != MAP]
             assert {path for path, lines in found.items() if lines} == {p for p in paths if package.lines(p)}
             for path in paths:
-                wanted = [[line, *(n for part in parts for n in part[1:])] for line, parts in expected(package, path)]
-                assert found[path] == wanted, f"{package.name}/{path}"
+                assert [tuple(line) for line in found[path]] == expected(package, path), f"{package.name}/{path}"
 
     @pytest.mark.parametrize("share", [20, pytest.param(1, marks=pytest.mark.slow)])
     def test_of_every_page_has_its_fragment(self, site, packages, share):

@@ -1,29 +1,27 @@
 "use strict";
 // Says of the line under the pointer, or of the one that the arrow keys are at, where it came from.
-const data = JSON.parse(document.getElementById("data").textContent);
-const code = document.getElementById("code"), panel = document.getElementById("panel");
-const files = site.files[data.path], page = site.packages.indexOf(data.page);
+const code = document.getElementById("code"), panel = document.getElementById("panel"), path = code.dataset.path;
+const files = site.files[path], page = site.packages.indexOf(code.dataset.page);
 const asked = site.packages.indexOf(new URLSearchParams(location.search).get("p"));
 const current = asked >= 0 && files[asked] === page ? asked : page;
-const all = [...code.querySelectorAll("li")];
+const all = [...code.querySelectorAll("li")], lines = contents(path, current);
 let at = null;
 
 code.querySelectorAll("ol").forEach((list) => list.removeAttribute("id"));
 all.forEach((line, k) => (line.id = `L${k + 1}`));
 
-// the last run that starts at this line or above it
-const runAt = (runs, line) => runs.findLast((run) => run[0] <= line);
-
-function originsOf(line, number) {
-  if (data.more[number]) return data.more[number].map(([column, source, from]) => [column, realSource(source, page, current), from]);
-  const source = line.closest(".s").dataset.s;
-  if (source === undefined) return [];
-  const [first, from] = runAt(data.from, number);
-  return [[0, realSource(+source, page, current), from && from + number - first]];
+// a line without what names the package that has it
+function common([text, ...origins], number) {
+  const name = site.packages[number], architecture = site.architectures[number];
+  const words = [name, name.replaceAll("_", "-"), site.sources[architecture][1].replace(/.*\/|\.toml$/g, "")];
+  const plain = words.reduce((rest, word) => rest.replaceAll(word, "\0"), text);
+  return [plain, ...origins.map((n, i) => (i % 3 === 1 && n === architecture ? -1 : n))].join("\n");
 }
 
+const having = site.packages.map((name, k) => new Set(contents(path, k).map((line) => common(line, k))));
+
 function show(line) {
-  const number = +line.id.slice(1), origins = originsOf(line, number), list = element("dl"), told = new Set();
+  const number = +line.id.slice(1), origins = originsOf(lines[number - 1]), list = element("dl"), told = new Set();
   const tell = (term, ...what) => list.append(element("dt", {}, term), element("dd", {}, ...what));
   for (const [column, source, from] of origins) {
     tell(column ? `from column ${column + 1}` : origins.length > 1 ? "from the start" : "fragment", tag(source, from), from ? ` line ${from}` : " as a whole");
@@ -34,9 +32,9 @@ function show(line) {
     if (citation) tell("source", citation);
   }
   if (!origins.length) tell("fragment", "none: written since the build, or of a file that gen knows no template of");
-  const bits = BigInt(`0x${data.sets[runAt(data.in, number)[1]]}`);
-  const others = site.packages.map((name, k) => k).filter((k) => k !== current && (bits >> BigInt(k)) & 1n);
-  const links = others.flatMap((k) => [element("a", { href: fileOf(data.path, k) }, site.packages[k]), " "]);
+  const key = common(lines[number - 1], current);
+  const others = [...having.keys()].filter((k) => k !== current && having[k].has(key));
+  const links = others.flatMap((k) => [element("a", { href: fileOf(path, k) }, site.packages[k]), " "]);
   if (others.length > 6) {
     tell("also in", element("details", {}, element("summary", {}, `${others.length} other packages`), ...links));
   } else {
@@ -81,10 +79,10 @@ const go = () => select(document.getElementById(location.hash.slice(1)), true);
 addEventListener("hashchange", go);
 
 if (asked >= 0 && files[asked] >= 0 && files[asked] !== page) {
-  location.replace(fileOf(data.path, asked) + location.hash); // the package has the file, but another one
+  location.replace(fileOf(path, asked) + location.hash); // the package has the file, but another one
 } else if (current !== page) {
   const name = site.packages[current], link = document.getElementById("package");
-  document.title = document.title.replace(data.page, name);
+  document.title = document.title.replace(code.dataset.page, name);
   link.textContent = name;
   link.href = address(`package/${name}`);
   for (const stretch of code.querySelectorAll(`.s[data-s="${site.architectures[page]}"]`)) {
@@ -93,7 +91,7 @@ if (asked >= 0 && files[asked] >= 0 && files[asked] !== page) {
     stretch.querySelector("a").replaceWith(label);
     stretch.style.setProperty("--h", site.sources[source][4]);
   }
-  for (const [number, text] of Object.entries(data.own[name] || {})) {
+  for (const [number, text] of Object.entries(LOOM.files[path][code.dataset.page].own[name] || {})) {
     const line = all[number - 1], mark = line.firstElementChild;
     const whole = mark && mark.textContent.length + 1 === line.textContent.length; // a comment or a docstring
     if (whole) mark.textContent = text;

@@ -31,7 +31,7 @@ function realSource(source, page, number) {
   return source === site.architectures[page] ? site.architectures[number] : source;
 }
 
-// a file of a package: its lines as [text, source, line, source, line, ...]; those without it have none
+// a file of a package: its lines as [text, column, source, line, column, source, line, ...]; those without it have none
 function contents(path, number) {
   const page = site.files[path][number];
   if (page < 0) return [];
@@ -41,6 +41,13 @@ function contents(path, number) {
   const mine = own[site.packages[number]] || {};
   return result.map(([text, ...origins], k) => [
     k + 1 in mine ? mine[k + 1] : text,
-    ...origins.map((n, i) => (i % 2 ? n : realSource(n, page, number))),
+    ...origins.map((n, i) => (i % 3 === 1 ? realSource(n, page, number) : n)),
   ]);
+}
+
+// the origins of a line: the column where each starts, its source and the line there
+function originsOf(line) {
+  const result = [];
+  for (let k = 1; k < line.length; k += 3) result.push(line.slice(k, k + 3));
+  return result;
 }

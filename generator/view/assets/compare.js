@@ -38,7 +38,7 @@ function hunks(a, b) {
 
 // for each line the source that only this side has in it, else that of its first character; -1 where it has none
 function causes(these, others) {
-  const pairs = (line) => line.slice(1).flatMap((n, k, all) => (k % 2 ? [] : [`${n}:${all[k + 1]}`]));
+  const pairs = (line) => originsOf(line).map(([, source, from]) => `${source}:${from}`);
   const shared = new Set(others.flatMap(pairs));
   return these.map((line) => parseInt(pairs(line).find((pair) => !shared.has(pair)) || pairs(line)[0] || "-1", 10));
 }

@@ -19,7 +19,7 @@ function list(title, items) {
 function hits() {
   const result = new Map();
   for (const path of Object.keys(site.files)) {
-    site.packages.forEach((name, number) => contents(path, number).forEach(([text, source, line], k) => {
+    site.packages.forEach((name, number) => contents(path, number).forEach(([text, , source, line], k) => {
       if (!text.toLowerCase().includes(wanted)) return;
       const key = `${source} ${text.trim()}`, hit = result.get(key) || { text, source, line, path, number, k, packages: new Set() };
       result.set(key, hit);

@@ -1,1 +1,0 @@
-"""What `gen loc` measures."""
