@@ -22,7 +22,7 @@ sys.path.insert(0, str(ROOT))
 
 from generator.code.hunks import hunks  # noqa: E402
 from generator.commands.kept import kept_packages  # noqa: E402
-from generator.commands.loc import code_lines, count, loc, read_sources  # noqa: E402
+from generator.commands.loc import code_lines, count, loc  # noqa: E402
 from generator.commands.tables import Table, markdown  # noqa: E402
 from generator.disk.project import Project  # noqa: E402
 from generator.errors import LoomError  # noqa: E402
@@ -45,7 +45,7 @@ SHORTEST = 4  # lines that are a restatement
 def counted(project: Project) -> list[Table]:
     """The tables of gen loc without the longest, and the lines that fragments restate."""
     tables = [table for table in loc(project, kept_packages(project)) if table.title != "What a fragment makes"]
-    sources = read_sources(project)
+    sources = project.library().files
     return [*tables, restated({path: text for path, text in sources.items() if path.startswith("fragments/")})]
 
 

@@ -45,8 +45,8 @@ def _number(_: click.Context, parameter: click.Parameter, value: float | None) -
 def coverage_(data: tuple[Path, ...], fail_under: float | None, html: Path | None, as_json: bool) -> None:
     """Report the fragment lines that nothing executed in any package, with the reports of coverage.py.
 
-    DATA are data files of coverage.py, or what `coverage json` wrote, of runs of packages: of their tests, say. A line
-    counts if it makes a statement in one of these packages.
+    DATA are data files of coverage.py of runs of packages: of their tests, say. A line counts if it makes a statement
+    in one of these packages.
     """
     from generator.disk.project import Project
     from generator.running.coverage import read_covered, report

@@ -15,12 +15,12 @@ NOTES = {
 
 def tables(cost: Cost) -> list[Table]:
     """Makes tables of the costs by fragment with their sums, and of the calls of kernels."""
-    total, rows = cost.spent.total(), []
-    for source, row in cost.by_source().items():
+    total, by_source, rows = cost.spent.total(), cost.by_source(), list[tuple]()
+    for source, row in by_source.items():
         share = 100 * row["spent"] / total if total else None
         name = source.removeprefix("fragments/").removesuffix(".py")
         rows.append((name, row["spent"], share, *(row[key] for key in KEYS[1:])))
-    sent, calls = (sum(row[column] for row in rows) for column in (4, 5))
+    sent, calls = (sum(row[key] for row in by_source.values()) for key in KEYS[2:])
     # a fusion of several would be in a sum several times
     rows.append(("total", total, 100.0 if total else None, None, sent, calls))
     heads = ("fragment", cost.unit, "%", "in fusions of others", "bytes between devices", "kernel calls")

@@ -1,20 +1,17 @@
 """Maps what coverage.py measured of packages to lines of fragments, for coverage.py's own reports.
 
-A woven line counts for the source that it begins with, and is a statement where coverage.py says so. A fragment line
-is executed where one of the statements that it begins was, in any package; one that begins none, as it stands inside
-the lines of others, where one of these was. Imports are woven for lines that use them, and count only for imports.
+A line of a fragment is a statement where coverage.py says so of a line that begins with it, in any package, and is
+executed where one of these was. Imports are woven for lines that use them, and count only for imports.
 """
 
 from __future__ import annotations
 
-import json
 import sqlite3
 from collections import defaultdict
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
 
-from generator.code.traced import Origin
 from generator.disk.built import MappedPackage
 from generator.disk.look import show
 from generator.errors import LoomError, short
@@ -27,8 +24,6 @@ except ImportError:
 
 NO_PACKAGE, OTHER = "are in no package, or not woven", "are gone, or not as they were woven"
 STALE = "were woven from fragments that have changed since"
-_BAD_DATA = (ValueError, KeyError, TypeError, AttributeError, RecursionError, sqlite3.Error, CoverageException)
-_IMPORTS = ("import ", "from ")
 
 
 @dataclass
@@ -36,7 +31,7 @@ class Covered:
     """What data say of fragments.
 
     Attributes:
-        lines: source -> line -> whether it was executed.
+        lines: source -> line of a statement -> whether it was executed.
         sources: all that the measured packages are made from.
         ignored: why files do not count -> these files.
     """
@@ -47,20 +42,19 @@ class Covered:
 
 
 def read_covered(paths: list[Path], origins: Origins) -> Covered:
-    """Reads the fragment lines of all packages that files of coverage.py have data of."""
+    """Reads the fragment lines of all packages that data files of coverage.py are of."""
     executed: dict[Path, set[int]] = defaultdict(set)
     packages: dict[Path, MappedPackage] = {}
     result = Covered()
-    for path in paths:
-        for measured, lines in _read(path).items():
+    for data in map(_read, paths):
+        for measured in data.measured_files():
             if (woven := origins.find(measured)) is None or woven.notes:
                 result.ignored[OTHER if woven else NO_PACKAGE].append(measured)
                 continue
             packages[woven.package.folder] = woven.package
-            executed[woven.package.folder / woven.path] |= lines
-    begun: dict[Origin, bool] = {}
-    inside: dict[Origin, bool] = {}
+            executed[woven.package.folder / woven.path].update(data.lines(measured) or [])
     for package, name in [(each, name) for each in packages.values() for name in each.origins]:
+        result.sources.update(package.lock.inputs)
         file = package.folder / name
         if not file.is_file() or package.edited(name):
             result.ignored[OTHER].append(str(file))
@@ -68,23 +62,20 @@ def read_covered(paths: list[Path], origins: Origins) -> Covered:
         texts = package.lines(name)
         # the lines that statements begin with, without those that coverage.py leaves out
         for line in Coverage(data_file=None, config_file=False).analysis2(str(file))[1]:
-            for number, origin in enumerate(dict.fromkeys(origin for _, origin in package.origins[name][line - 1])):
-                if not origin.path.startswith("fragments/"):
-                    continue
-                if origins.changed(package, origin.path):
-                    result.ignored[STALE].append(str(file))
-                elif not _is_import(texts, line) or _is_import(_source(origins, origin.path), origin.line):
-                    found = inside if number else begun
-                    found[origin] = found.get(origin, False) or line in executed[file]
-    for origin, done in sorted((inside | begun).items()):
-        result.lines[origin.path][origin.line] = done
-    result.sources = {path for package in packages.values() for path in package.lock.inputs}
+            path, number = package.origins[name][line - 1][0][1]
+            if not path.startswith("fragments/"):
+                continue
+            if origins.changed(package, path):
+                result.ignored[STALE].append(str(file))
+            elif not _is_import(texts[line - 1]) or _is_import(_source(origins, path)[number - 1]):
+                lines = result.lines[path]
+                lines[number] = lines.get(number, False) or line in executed[file]
     return result
 
 
 def report(found: Covered, origins: Origins, html: Path | None, as_json: bool) -> float:
     """Writes coverage.py's reports of fragments, and returns how many percent of their lines were executed."""
-    plugin = _Fragments({str(_place(origins, path)): (path, lines) for path, lines in found.lines.items()})
+    plugin = _Fragments({str(_file(origins, path)): (path, lines) for path, lines in sorted(found.lines.items())})
     coverage = Coverage(data_file=None, config_file=False, plugins=[lambda registry: registry.add_file_tracer(plugin)])
     data = coverage.get_data()
     data.add_lines({file: [n for n, done in lines.items() if done] for file, (_, lines) in plugin.sources.items()})
@@ -107,41 +98,36 @@ class _Fragments(CoveragePlugin):
 class _Reporter(FileReporter):
     def __init__(self, filename: str, source: str, lines: dict[int, bool]):
         super().__init__(filename)
-        self._source, self._lines = source, lines
+        self._source, self._lines = source, set(lines)
 
     def relative_filename(self) -> str:
         return self._source
 
     def lines(self) -> set[int]:
-        return set(self._lines)
+        return self._lines
 
 
-def _place(origins: Origins, source: str) -> Path:
+def _file(origins: Origins, source: str) -> Path:
     """Finds the file of a source that is in the project."""
     return next(root / source for root in origins.project.roots if (root / source).is_file()).resolve()
 
 
 @cache
 def _source(origins: Origins, source: str) -> list[str]:
-    return _place(origins, source).read_text(encoding="utf-8").splitlines()
+    return _file(origins, source).read_text(encoding="utf-8").splitlines()
 
 
-def _is_import(lines: list[str], number: int) -> bool:
-    return lines[number - 1].lstrip().startswith(_IMPORTS)
+def _is_import(line: str) -> bool:
+    return line.lstrip().startswith(("import ", "from "))
 
 
-def _read(path: Path) -> dict[str, set[int]]:
-    """Reads the executed lines of each file, from a data file or from what `coverage json` wrote."""
-    content = path.read_bytes()
+def _read(path: Path) -> CoverageData:
+    data = CoverageData(basename=str(path))
     try:
-        if content.startswith(b"SQLite format 3"):
-            data = CoverageData(basename=str(path))
-            data.read()
-            return {file: set(data.lines(file) or []) for file in data.measured_files()}
-        files = json.loads(content)["files"]
-        return {file: {int(line) for line in entry["executed_lines"]} for file, entry in files.items()}
-    except _BAD_DATA as error:
-        remedy = "Give a .coverage file of coverage.py, or what `coverage json` writes."
-        explains = isinstance(error, (ValueError, sqlite3.Error, CoverageException))
-        detail = f": {short(str(error))}" if explains else ""  # other errors name Python's types, and not the file
-        raise LoomError(f"is not data of coverage.py{detail}", show(path), remedy) from None
+        path.read_bytes()
+        data.read()
+        data.measured_files()
+    except (CoverageException, sqlite3.Error, ValueError) as error:
+        remedy = "Give a .coverage file of coverage.py."
+        raise LoomError(f"is not data of coverage.py: {short(str(error))}", show(path), remedy) from None
+    return data

@@ -56,8 +56,6 @@ class TestLines:
         """A fragment is a stretch of one file, so that its lines are those of the report, some lines further up."""
         name = measure(built, ROTATE + "import llama_cpu.train", "data")
         found, files = lines_of(built, name), of_packages(built, name)
-        (built.root / "data.json").write_text(json.dumps({"files": files}))
-        assert lines_of(built, "data.json") == found
         for source in ("model/attention", "model/rope", "kernels/cpu", "train/loop"):
             text = (built.builtin / f"fragments/{source}.py").read_text()
             file = f"llama_cpu/{source.split('/')[0]}.py"
@@ -89,7 +87,6 @@ class TestLines:
         workshop.build("llama_cpu")
         found = lines_of(workshop, measure(workshop, ROTATE, "data"))
         assert found[ATTENTION] == ([7], [8]), "its statement was not run"
-        assert 1 in found["fragments/train/loop.py"][0], "it begins no statement"
 
     def test_copy_with_equal_text(self, built):
         shutil.copytree(built.generated, built.root / "copy")
@@ -138,9 +135,7 @@ class TestReports:
 
 
 class TestMistakes:
-    @pytest.mark.parametrize(
-        "data", [b"", b"{}", b"[]", b'{"files": {"a.py": 3}}', b"\xff", b"SQLite format 3\0 no", b"[" * 9999]
-    )
+    @pytest.mark.parametrize("data", [b"", b"{}", b"\xff", b"SQLite format 3\0 no"])
     def test_data(self, built, data):
         (built.root / "data").write_bytes(data)
         assert "data: is not data of coverage.py" in built.run("coverage", "data", code=2).stderr

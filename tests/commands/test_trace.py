@@ -67,68 +67,59 @@ def told(data: bytes, sources: Path) -> list[tuple[str, str]]:
     return result
 
 
+ROTATE = CALLS + 'rotate("a", "b")'
+AT_ROPE, AT_ATTENTION = "fragments/model/rope.py:8", "fragments/model/attention.py:8"
+
+
 class TestPython:
-    def test_frame(self, built):
-        data = python(CALLS + 'rotate("a", "b")', built.generated)
-        assert b"    ~~^~~" in data or b"^^" in data, "carets are between the frames"
-        assert told(data, built.builtin) == [("fragments/model/rope.py:8", "")]
-
-    def test_chained(self, built):
-        data = python(CALLS + CHAIN, built.generated)
-        found = [place for place, _ in told(data, built.builtin)]
-        assert found == ["fragments/model/attention.py:8", "fragments/model/rope.py:8"]
-
-    def test_exception_group(self, built):
-        data = python(CALLS + GROUP, built.generated)
-        found = [place for place, _ in told(data, built.builtin)]
-        assert found == ["fragments/model/attention.py:8", "fragments/model/rope.py:8"]
-        assert b"    |     -> fragments/model/rope.py:8 (model/rope)\n" in trace(data)
-
     def test_line_stands_below_its_frame(self, built):
-        lines = trace(python(CALLS + 'rotate("a", "b")', built.generated))
+        data = python(ROTATE, built.generated)
+        assert b"    ~~^~~" in data or b"^^" in data, "carets are between the frames"
+        assert told(data, built.builtin) == [(AT_ROPE, "")]
+        lines = trace(data)
         at = next(number for number, line in enumerate(lines) if b"->" in line)
         assert lines[at - 1].startswith(b'  File "') and lines[at - 1].endswith(b'model.py", line 9, in rotate\n')
         assert lines[at + 1] == b"    return x * angles\n"
 
-    def test_log_around_it(self, built):
-        data = python(CALLS + 'rotate("a", "b")', built.generated)
+    @pytest.mark.parametrize("program", [CHAIN, GROUP], ids=["chained", "exception group"])
+    def test_several(self, built, program):
+        data = python(CALLS + program, built.generated)
+        assert [place for place, _ in told(data, built.builtin)] == [AT_ATTENTION, AT_ROPE]
+        bars = b"    |     -> fragments/model/rope.py:8 (model/rope)\n"
+        assert (bars in trace(data)) == (program is GROUP)
+
+    def test_what_is_around_it(self, built):
+        """A log, the prefix of a launcher, and other line ends."""
+        data = python(ROTATE, built.generated)
         log = b"step 1 loss 2.5\r\n\xff\x00 no text \x1b[31m\n\n" + data + b"model.py:9 in a log\n" + b"x" * 20_000
         assert len(trace(log)) == len(log.splitlines(keepends=True)) + 1
-
-    def test_prefix_of_a_launcher(self, built):
-        data = python(CALLS + 'rotate("a", "b")', built.generated)
         prefixed = b"".join(b"[rank0]: " + line for line in data.splitlines(keepends=True))
         assert b"[rank0]:     -> fragments/model/rope.py:8 (model/rope)\n" in trace(prefixed)
-
-    def test_line_ends(self, built):
-        data = python(CALLS + 'rotate("a", "b")', built.generated).replace(b"\n", b"\r\n")
-        written = CliRunner().invoke(gen, ["trace"], input=data).stdout_bytes
+        ended = data.replace(b"\n", b"\r\n")
+        written = CliRunner().invoke(gen, ["trace"], input=ended).stdout_bytes
         line = b"    -> fragments/model/rope.py:8 (model/rope)\r\n"
-        assert written.count(line) == 1 and written.replace(line, b"") == data
+        assert written.count(line) == 1 and written.replace(line, b"") == ended
+        frame = f'  File "{built.generated}/llama_cpu/model.py", line 9, in rotate'
+        written = CliRunner().invoke(gen, ["trace"], input=frame.encode()).stdout
+        assert written == f"{frame}\n    -> fragments/model/rope.py:8 (model/rope)"
 
-    def test_no_newline_at_the_end(self, built):
-        path = built.generated / "llama_cpu/model.py"
-        result = CliRunner().invoke(gen, ["trace"], input=f'  File "{path}", line 9, in rotate'.encode())
-        assert result.stdout == f'  File "{path}", line 9, in rotate\n    -> fragments/model/rope.py:8 (model/rope)'
-
-    def test_frames_of_others_are_left_alone(self, built):
-        data = python("import json\njson.loads('{')", built.root)
-        assert b".py" in data and b"".join(trace(data)) == data
-
-    def test_line_that_the_file_has_not(self, built):
-        trace(f'  File "{built.generated}/llama_cpu/model.py", line 999, in f\n'.encode())
-        trace(f'  File "{built.generated}/llama_cpu/model.py", line {"9" * 5000}, in f\n'.encode())
+    def test_what_has_no_fragment_is_left_alone(self, built):
+        path = f"{built.generated}/llama_cpu/model.py"
+        others = python("import json\njson.loads('{')", built.root)
+        missing = (f'  File "{path}", line {line}, in f\n'.encode() for line in ("999", "9" * 5000))
+        for data in (others, *missing):
+            assert b".py" in data and b"".join(trace(data)) == data
 
 
 class TestUncertain:
     def test_edited_file(self, built):
         path = built.generated / "llama_cpu/model.py"
         path.write_text(path.read_text() + "mine = 1\n")
-        ((place, note),) = told(python(CALLS + 'rotate("a", "b")', built.generated), built.builtin)
+        ((place, note),) = told(python(ROTATE, built.generated), built.builtin)
         assert place.endswith("rope.py:8") and "was edited since it was woven: lines may be off" in note
 
     def test_package_that_was_built_again(self, built):
-        data = python(CALLS + 'rotate("a", "b")', built.generated)
+        data = python(ROTATE, built.generated)
         source = built.builtin / "fragments/model/rope.py"
         source.write_text(source.read_text().replace("return x * angles", "y = 1\n    return x * angles * y"))
         ((_, note),) = told(data, built.builtin)
@@ -139,17 +130,17 @@ class TestUncertain:
 
     def test_package_that_is_gone(self, built):
         shutil.copytree(built.generated, built.root / "elsewhere")
-        data = python(CALLS + 'rotate("a", "b")', built.root / "elsewhere")
-        assert told(data, built.builtin) == [("fragments/model/rope.py:8", "")], "a copy has its map"
+        data = python(ROTATE, built.root / "elsewhere")
+        assert told(data, built.builtin) == [(AT_ROPE, "")], "a copy has its map"
         (built.root / "elsewhere/llama_cpu/gen.lock").unlink()
-        assert told(data, built.builtin) == [("fragments/model/rope.py:8", "")], "the same text is in generated/"
+        assert told(data, built.builtin) == [(AT_ROPE, "")], "the same text is in generated/"
         (built.root / "elsewhere/llama_cpu/model.py").unlink()
         ((place, note),) = told(data, built.builtin)
-        assert place == "fragments/model/rope.py:8"
+        assert place == AT_ROPE
         assert "the file is not there, so this is of generated/llama_cpu/model.py: lines may be off" in note
 
     def test_broken_lock_is_told(self, built):
-        data = python(CALLS + 'rotate("a", "b")', built.generated)
+        data = python(ROTATE, built.generated)
         (built.generated / "llama_cpu/gen.lock").write_text("{}")
         result = CliRunner().invoke(gen, ["trace"], input=data)
         assert result.stdout_bytes == data and "is not a lock of gen" in result.stderr and result.exit_code == 0
@@ -167,7 +158,7 @@ class TestOthers:
         command = [sys.executable, "-m", "pytest", "-c", "/dev/null", "--rootdir=.", "-p", "no:cacheprovider"]
         command += [f"--tb={style}", f"--color={colour}", "test_it.py"]
         data = subprocess.run(command, cwd=built.generated, capture_output=True).stdout
-        assert ("fragments/model/rope.py:8", "") in told(data, built.builtin)
+        assert (AT_ROPE, "") in told(data, built.builtin)
 
     def test_jax(self, monkeypatch):
         """A traceback that JAX filters, and its word about where a tracer came from, of a package that is kept."""

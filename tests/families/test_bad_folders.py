@@ -11,10 +11,8 @@ import transformers
 from safetensors.numpy import load_file, save_file
 from selected import mostly_slow
 
-from families import parity
 from families.cases import SMALL
-from families.test_parity import fitted, write
-from generator.weaver import weave
+from families.weaving import fitted, woven
 
 CONFIGS = {
     "llama2": transformers.LlamaConfig(**SMALL),
@@ -32,7 +30,7 @@ def good(request, tmp_path_factory):
     folder, name = tmp_path_factory.mktemp(request.param), f"{request.param}_good"
     transformers.AutoModelForCausalLM.from_config(CONFIGS[request.param]).save_pretrained(folder / "good")
     library = fitted(request.param, name, folder / "good")
-    package = parity.load_package(write(weave(name, "cpu", library), folder))
+    package = woven(name, "cpu", folder, library)
     return package, folder / "good", read(package, folder / "good")
 
 
@@ -154,7 +152,7 @@ def test_tied_weights_given_twice(tmp_path):
     folder = tmp_path / "tied"
     config = transformers.LlamaConfig(**SMALL | {"tie_word_embeddings": True})
     transformers.AutoModelForCausalLM.from_config(config).save_pretrained(folder)
-    package = parity.load_package(write(weave("llama_tied", "cpu", fitted("llama2", "llama_tied", folder)), tmp_path))
+    package = woven("llama_tied", "cpu", tmp_path, fitted("llama2", "llama_tied", folder))
     _, expected = read(package, folder)
     tensors = load_file(folder / "model.safetensors")
     table = tensors["model.embed_tokens.weight"]
@@ -169,7 +167,7 @@ def test_heads_that_are_rotated_in_part_are_refused_by_a_package_for_whole_ones(
     config = transformers.Phi3Config(**SMALL, pad_token_id=0)
     transformers.AutoModelForCausalLM.from_config(config).save_pretrained(tmp_path / "hf")
     library = fitted("phi3", "phi3_whole", tmp_path / "hf")
-    package = parity.load_package(write(weave("phi3_whole", "cpu", library), tmp_path))
+    package = woven("phi3_whole", "cpu", tmp_path, library)
     path = tmp_path / "hf/config.json"
     hf = json.loads(path.read_text())
     package.huggingface.read_hf_config(tmp_path / "hf")

@@ -11,7 +11,7 @@ import sys
 import numpy as np
 import pytest
 
-from families.test_parity import LIBRARY, write
+from families.weaving import LIBRARY, write
 from generator.weaver import weave
 
 LENGTH = 16

@@ -12,30 +12,18 @@ import pytest
 from flax import nnx
 from selected import mostly_slow
 
-from families import parity
 from families.devices import EXPERT_MESHES, expert_mesh, on_eight_devices
 from families.test_experts import choices, densely, small
-from families.test_parity import LIBRARY, write
-from generator.recipe.library import Library
-from generator.weaver import weave
-
-VARIANT = """
-base = "{base}"
-title = "With a capacity"
-without = ["model/dropless"]
-fragments = ["model/expert_capacity"]
-"""
+from families.weaving import variant, woven
 
 
-def woven(base: str, folder):
-    text = VARIANT.format(base=base)
-    library = Library({**LIBRARY.files, f"templates/architectures/{base}_capacity.toml": text})
-    return parity.load_package(write(weave(f"{base}_capacity", "cpu", library), folder))
+def with_capacity(base: str, folder):
+    return variant(base, ["model/expert_capacity"], folder, without=["model/dropless"])
 
 
 @pytest.fixture(scope="module")
 def package(tmp_path_factory):
-    return woven("mixtral", tmp_path_factory.mktemp("capacity"))
+    return with_capacity("mixtral", tmp_path_factory.mktemp("capacity"))
 
 
 def kept(chosen: np.ndarray, experts: int, factor: float) -> np.ndarray:
@@ -126,8 +114,8 @@ def test_tokens_travel_to_the_devices_of_their_experts(package, compare, count):
 @pytest.mark.parametrize("base", ["gpt_oss", "llama4", "deepseek_v3"])
 def test_any_mixture_of_experts_can_have_a_capacity(base, tmp_path):
     """Biases of experts, scaled inputs, shared experts: with room for all tokens, what dropless experts give."""
-    package = woven(base, tmp_path)
-    dropless = parity.load_package(write(weave(base, "cpu", LIBRARY), tmp_path))
+    package = with_capacity(base, tmp_path)
+    dropless = woven(base, "cpu", tmp_path)
     tokens, found = np.arange(34, dtype=np.int32).reshape(2, 17), []
     for which in package, dropless:
         config = which.config.PRESETS["tiny"]

@@ -15,13 +15,11 @@ from flax import nnx
 from safetensors.numpy import load_file
 
 from families import parity
-from families.cases.deepseek_v3 import FAMILY
+from families.cases import FAMILIES
 from families.devices import MESHES, compare_with_one, on_eight_devices
-from families.test_parity import LIBRARY, write
+from families.weaving import LIBRARY, batch_of, with_architecture, woven
 from generator.commands.new import fit
 from generator.errors import LoomError
-from generator.recipe.library import Library
-from generator.weaver import weave
 
 KINDS = tomllib.loads(LIBRARY.files["templates/architectures/deepseek_v3.toml"])["kinds"]
 # several stacks with experts, in another order by name than in the model
@@ -102,8 +100,7 @@ RELEASED = dict(
 
 
 def load(name: str, text: str | None, folder):
-    files = LIBRARY.files if text is None else {**LIBRARY.files, f"templates/architectures/{name}.toml": text}
-    return parity.load_package(write(weave(name, "cpu", Library(files)), folder))
+    return woven(name, "cpu", folder, LIBRARY if text is None else with_architecture(name, text))
 
 
 @pytest.fixture(scope="module")
@@ -118,11 +115,8 @@ def small(package, **settings):
 
 
 def batch(config) -> dict[str, np.ndarray]:
-    rows = np.random.default_rng(0).integers(0, config.vocab_size, (2, 13), dtype=np.int32)
-    positions = np.broadcast_to(np.arange(12, dtype=np.int32), (2, 12))
-    segment_ids = np.repeat([[1, 2, 0]], [5, 4, 3], axis=1).repeat(2, axis=0).astype(np.int32)
-    weights = (segment_ids > 0).astype(np.float32)
-    return dict(tokens=rows[:, :-1], targets=rows[:, 1:], positions=positions, segment_ids=segment_ids, weights=weights)
+    tokens = np.random.default_rng(0).integers(0, config.vocab_size, (2, 13), dtype=np.int32)
+    return batch_of(tokens, [5, 4])
 
 
 def biases(package, model) -> dict[str, np.ndarray]:
@@ -237,7 +231,7 @@ def test_the_released_settings():
 
 def test_biases_of_experts_are_kept_in_fp32(package, tmp_path):
     """In an export in bf16 too, as transformers keeps them; there may be no MTP layers."""
-    config = transformers.DeepseekV3Config(**FAMILY.settings, dtype="float32")
+    config = transformers.DeepseekV3Config(**FAMILIES["deepseek_v3"].settings, dtype="float32")
     reference = parity.make_reference(transformers.DeepseekV3ForCausalLM, config)
     reference.save_pretrained(tmp_path / "theirs")
     tensors = load_file(tmp_path / "theirs/model.safetensors")

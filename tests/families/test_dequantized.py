@@ -13,16 +13,14 @@ from safetensors.torch import load_file, save_file
 from transformers.integrations.finegrained_fp8 import Fp8Dequantize, _dequantize_fp8_weight
 from transformers.integrations.mxfp4 import convert_moe_packed_tensors
 
-from families import parity
-from families.test_parity import LIBRARY, write
-from generator.weaver import weave
+from families.weaving import woven
 
 
 @pytest.fixture(scope="module")
 def packages(tmp_path_factory):
     folder = tmp_path_factory.mktemp("quantized")
     names = "gpt_oss", "deepseek_v3"
-    return {name: parity.load_package(write(weave(name, "cpu", LIBRARY), folder)) for name in names}
+    return {name: woven(name, "cpu", folder) for name in names}
 
 
 def opened(package, folder, tensors):

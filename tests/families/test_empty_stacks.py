@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from flax import nnx
 
-from families.test_parity import LIBRARY, write
+from families.weaving import LIBRARY, write
 from generator.weaver import weave
 
 

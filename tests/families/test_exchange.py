@@ -17,21 +17,13 @@ from flax import nnx
 from jax.interpreters import mlir
 from selected import mostly_slow
 
-from families import parity
 from families.devices import EXPERT_MESHES, expert_mesh, on_eight_devices
 from families.test_experts import choices, densely, small
-from families.test_parity import LIBRARY, write
-from generator.recipe.library import Library
-from generator.weaver import weave
-
-VARIANT = 'base = "{base}"\ntitle = "On devices of their own"\nfragments = ["{fragment}"]\n'
+from families.weaving import batch_of, variant
 
 
-def woven(base: str, target: str, folder, fragment: str = "model/expert_exchange"):
-    name = f"{base}_variant"
-    text = VARIANT.format(base=base, fragment=fragment)
-    library = Library({**LIBRARY.files, f"templates/architectures/{name}.toml": text})
-    return parity.load_package(write(weave(name, target, library), folder))
+def spread(base: str, target: str, folder, fragment: str = "model/expert_exchange"):
+    return variant(base, [fragment], folder, target)
 
 
 def close(found, expected) -> None:
@@ -103,7 +95,7 @@ def compare_fewer_choices(package) -> None:
     ("compare", "meshes"), mostly_slow([(compare_fewer_choices, 2), (compare_choices, 7)], (compare_fewer_choices, 2))
 )
 def test_rows_travel_or_experts_do(compare, meshes, tmp_path):
-    found = on_eight_devices(compare, woven("mixtral", "cpu", tmp_path))
+    found = on_eight_devices(compare, spread("mixtral", "cpu", tmp_path))
     assert len(found) == meshes * 3 and ways(found) == {"rows travel", "experts travel"}
 
 
@@ -142,7 +134,7 @@ def compare_ragged(package) -> None:
 @pytest.mark.slow
 def test_the_collective_of_tpus_is_told_what_it_must_know(tmp_path):
     """Where its documentation says what it does; no TPU is asked. What it does not write may be anything."""
-    found = on_eight_devices(compare_ragged, woven("mixtral", "tpu", tmp_path))
+    found = on_eight_devices(compare_ragged, spread("mixtral", "tpu", tmp_path))
     assert len(found) == 6 and ways(found) == {"rows travel", "experts travel"}
 
 
@@ -152,9 +144,7 @@ def compare_models(package, meshes=((2, 1, 2, 2), (1, 2, 4, 1))) -> None:
     sizes = dict(experts=8, experts_per_token=active, heads=8, vocab_size=264)
     config = dataclasses.replace(package.config.PRESETS["tiny"], **sizes, dtype="float32", init_std=0.1, batch_size=8)
     tokens = np.random.default_rng(0).integers(0, config.vocab_size, (8, 14), dtype=np.int32)
-    positions, ones = np.broadcast_to(np.arange(13, dtype=np.int32), (8, 13)), np.ones((8, 13), np.int32)
-    batch = dict(tokens=tokens[:, :-1], targets=tokens[:, 1:], positions=positions, segment_ids=ones)
-    batch["weights"] = ones.astype(np.float32)
+    batch = batch_of(tokens)
 
     @jax.jit
     @jax.value_and_grad
@@ -176,7 +166,7 @@ def compare_models(package, meshes=((2, 1, 2, 2), (1, 2, 4, 1))) -> None:
 @pytest.mark.parametrize("base", ["qwen3_moe", "gpt_oss", "llama4", "deepseek_v3"])
 def test_any_mixture_of_experts_gives_what_one_device_gives(base, tmp_path):
     """Weights that sum to one, biases of experts, scaled inputs, shared experts."""
-    assert on_eight_devices(compare_models, woven(base, "cpu", tmp_path)) == ["same"] * 2
+    assert on_eight_devices(compare_models, spread(base, "cpu", tmp_path)) == ["same"] * 2
 
 
 def count_collectives(package) -> None:
@@ -198,7 +188,7 @@ def count_collectives(package) -> None:
 @pytest.mark.slow
 def test_no_expert_travels_where_rows_do(tmp_path):
     """16 experts of width 64 and inner width 96, two layers: a device sums the gradients of its own, and never all."""
-    lines = on_eight_devices(count_collectives, woven("qwen3_moe", "cpu", tmp_path))
+    lines = on_eight_devices(count_collectives, spread("qwen3_moe", "cpu", tmp_path))
     found = []
     for line, inner in zip(lines, (48, 48, 96), strict=True):
         kernels = rf"(\d+),(?:64,{inner}|{inner},64)"

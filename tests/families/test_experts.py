@@ -17,29 +17,24 @@ from flax import nnx
 from selected import mostly_slow
 from transformers.models.mixtral.modeling_mixtral import load_balancing_loss_func
 
-from families import parity
+from families.cases import FAMILIES
 from families.devices import MESHES, compare_with_one, on_eight_devices
-from families.test_parity import FAMILIES, LIBRARY, write
+from families.weaving import LIBRARY, batch_of, variant, with_architecture, woven
 from generator.checkpoint.fit import fit
-from generator.recipe.library import Library
-from generator.weaver import weave
-
-VARIANT = 'base = "mixtral"\ntitle = "Mixtral with a router z-loss"\nfragments = ["model/router_z"]\n'
 
 
-def woven(target: str, folder):
-    library = Library({**LIBRARY.files, "templates/architectures/experts.toml": VARIANT})
-    return parity.load_package(write(weave("experts", target, library), folder))
+def with_router_z(target: str, folder):
+    return variant("mixtral", ["model/router_z"], folder, target)
 
 
 @pytest.fixture(scope="module")
 def package(tmp_path_factory):
-    return woven("cpu", tmp_path_factory.mktemp("experts"))
+    return with_router_z("cpu", tmp_path_factory.mktemp("experts"))
 
 
 @pytest.fixture(scope="module", params=mostly_slow(["cpu", "gpu", "tpu"], "cpu"))
 def of_each_target(request, tmp_path_factory):
-    return woven(request.param, tmp_path_factory.mktemp("experts"))
+    return with_router_z(request.param, tmp_path_factory.mktemp("experts"))
 
 
 @pytest.fixture(scope="module")
@@ -105,15 +100,10 @@ def test_experts_are_a_loop_over_them(of_each_target, which, rows, length, activ
 
 
 def batch_with_padding(config) -> dict[str, np.ndarray]:
-    rng = np.random.default_rng(0)
-    tokens = rng.integers(0, config.vocab_size, (3, 14), dtype=np.int32)
-    segment_ids = np.array([[1] * 13, [1] * 6 + [2] * 4 + [0] * 3, [1] * 2 + [0] * 11], np.int32)
-    positions = np.broadcast_to(np.arange(13, dtype=np.int32), (3, 13))
-    weights = (segment_ids > 0).astype(np.float32)
-    weights[:, 5] = 0  # the last of a document, say: it has no target and is routed all the same
-    return dict(
-        tokens=tokens[:, :-1], targets=tokens[:, 1:], positions=positions, segment_ids=segment_ids, weights=weights
-    )
+    tokens = np.random.default_rng(0).integers(0, config.vocab_size, (3, 14), dtype=np.int32)
+    batch = batch_of(tokens, [13], [6, 4], [2])
+    batch["weights"][:, 5] = 0  # the last of a document, say: it has no target and is routed all the same
+    return batch
 
 
 def router_logits(package, model, batch) -> tuple[list[np.ndarray], np.ndarray]:
@@ -213,8 +203,8 @@ def test_the_losses_are_of_the_layers_that_have_experts(case, tmp_path):
     family = FAMILIES["qwen3_moe"]
     hf = json.loads(transformers.Qwen3MoeConfig(**family.settings | family.cases[case].settings).to_json_string())
     text = fit(LIBRARY, "qwen3_moe", "cpu", hf, case, "config.json")
-    library = Library({**LIBRARY.files, f"templates/architectures/{case}.toml": text})
-    package = parity.load_package(write(weave(case, "cpu", library), tmp_path))
+    library = with_architecture(case, text)
+    package = woven(case, "cpu", tmp_path, library)
     settings = dict(dtype="float32", vocab_size=32, load_balance=1.0, init_std=1e-4)
     config = dataclasses.replace(package.config.PRESETS["tiny"], **settings)
     model, batch = package.model.Decoder(config, nnx.Rngs(0)), batch_with_padding(config)
@@ -255,7 +245,7 @@ def products(jaxpr: jax.extend.core.Jaxpr) -> Iterator[jax.extend.core.JaxprEqn]
 @pytest.mark.parametrize("target", mostly_slow(["tpu", "gpu"], "tpu"))
 def test_the_router_multiplies_in_fp32_forward_and_backward(target, tmp_path):
     """Which is not what fp32 operands get there by default: TPUs round them to bf16, GPUs to TF32."""
-    package = parity.load_package(write(weave("mixtral", target, LIBRARY), tmp_path))
+    package = woven("mixtral", target, tmp_path)
     config = dataclasses.replace(package.config.PRESETS["tiny"], experts=19, layers=1, batch_size=1)
     layer = jax.eval_shape(lambda: package.model.MixtureOfExperts(config, nnx.Rngs(0)))
     x = jax.ShapeDtypeStruct((1, 16, config.width), jnp.bfloat16)
@@ -319,4 +309,4 @@ def compare_hopper(package) -> None:
 
 @pytest.mark.slow
 def test_gradients_of_the_kernels_for_hopper(tmp_path):
-    on_eight_devices(compare_hopper, woven("gpu", tmp_path))
+    on_eight_devices(compare_hopper, with_router_z("gpu", tmp_path))

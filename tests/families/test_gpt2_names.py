@@ -9,13 +9,14 @@ import transformers
 from safetensors.numpy import load_file, save_file
 
 from families import parity
-from families.cases.gpt2 import SETTINGS
-from families.test_parity import LIBRARY, write
-from generator.weaver import weave
+from families.cases import FAMILIES
+from families.weaving import woven
+
+SETTINGS = FAMILIES["gpt2"].settings
 
 
 def test_loaded(tmp_path):
-    package = parity.load_package(write(weave("gpt2", "cpu", LIBRARY), tmp_path))
+    package = woven("gpt2", "cpu", tmp_path)
     config = transformers.GPT2Config(**{**SETTINGS, "n_inner": None}, attn_implementation="eager")
     reference = parity.make_reference(transformers.GPT2LMHeadModel, config)
     reference.transformer.save_pretrained(tmp_path / "theirs")
@@ -32,7 +33,7 @@ def test_loaded(tmp_path):
 
 
 def test_past_the_context_nothing_is_made_up(tmp_path):
-    package = parity.load_package(write(weave("gpt2", "cpu", LIBRARY), tmp_path))
+    package = woven("gpt2", "cpu", tmp_path)
     parity.make_reference(transformers.GPT2LMHeadModel, transformers.GPT2Config(**SETTINGS)).save_pretrained(
         tmp_path / "theirs"
     )

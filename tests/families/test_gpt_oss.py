@@ -14,7 +14,7 @@ from flax import nnx
 
 from families import parity
 from families.devices import MESHES, on_eight_devices
-from families.test_parity import LIBRARY, write
+from families.weaving import LIBRARY, write
 from generator.commands.new import fit
 from generator.errors import LoomError
 from generator.weaver import weave

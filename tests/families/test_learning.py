@@ -16,45 +16,35 @@ import pytest
 from jax.sharding import AbstractMesh, AxisType
 from selected import mostly_slow
 
-from families import parity
-from families.test_parity import LIBRARY, write
-from generator.recipe.library import Library
-from generator.weaver import weave
+from families.weaving import abstract_batch, variant
 
 ARCHITECTURES = ["llama2", "qwen3_moe", "deepseek_v3"]
 REPLACES = {"train/wsd": ["train/cosine"], "train/adafactor": ["train/adamw"], "train/ema": []}
 
 
-def woven(architecture: str, learning: list[str], folder):
-    without = [name for fragment in learning for name in REPLACES.get(fragment, [])]
-    lines = f'base = "{architecture}"', 'title = "Own"', f"fragments = {learning}", f"without = {without}"
-    library = Library({**LIBRARY.files, "templates/architectures/own.toml": "\n".join(lines)})
-    return parity.load_package(write(weave("own", "cpu", library), folder))
+def learner(architecture: str, learning: list[str], folder):
+    return variant(architecture, learning, folder, without=[name for it in learning for name in REPLACES.get(it, [])])
 
 
 @pytest.fixture(scope="module", params=mostly_slow(ARCHITECTURES, "llama2"))
 def package(request, tmp_path_factory):
     """With all three."""
-    return woven(request.param, list(REPLACES), tmp_path_factory.mktemp(request.param))
+    return learner(request.param, list(REPLACES), tmp_path_factory.mktemp(request.param))
 
 
 @pytest.fixture(scope="module")
 def llama(tmp_path_factory):
-    return {name: woven("llama2", [name], tmp_path_factory.mktemp("own")) for name in REPLACES}
+    return {name: learner("llama2", [name], tmp_path_factory.mktemp("own")) for name in REPLACES}
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("learning", REPLACES)
 @pytest.mark.parametrize("architecture", ARCHITECTURES)
 def test_a_step_of_each_traces(architecture, learning, tmp_path):
-    package = woven(architecture, [learning], tmp_path)
+    package = learner(architecture, [learning], tmp_path)
     config = dataclasses.replace(package.config.PRESETS["tiny"], batch_size=2)
-    batch = {
-        name: jax.ShapeDtypeStruct((2, 64), jnp.int32) for name in ("tokens", "targets", "positions", "segment_ids")
-    }
-    batch["weights"] = jax.ShapeDtypeStruct((2, 64), jnp.float32)
     state = jax.eval_shape(lambda: package.train.new_state(config))
-    new, _ = jax.eval_shape(package.train.train_step, state, batch)
+    new, _ = jax.eval_shape(package.train.train_step, state, abstract_batch(2, 64))
     assert jax.tree.structure(new) == jax.tree.structure(state)
     assert [(x.shape, x.dtype) for x in jax.tree.leaves(new)] == [(x.shape, x.dtype) for x in jax.tree.leaves(state)]
 
@@ -214,7 +204,7 @@ def test_a_run_with_moments_in_bfloat16_goes_on_to_the_bit(llama, tmp_path):
 @pytest.mark.parametrize("architecture", ARCHITECTURES)
 def test_a_run_with_muon_goes_on_to_the_bit(architecture, tmp_path):
     """AdamW keeps nothing of Muon's matrices, nor Muon of AdamW's parameters."""
-    run_twice(woven(architecture, ["train/muon", "train/ema"], tmp_path), tmp_path)
+    run_twice(learner(architecture, ["train/muon", "train/ema"], tmp_path), tmp_path)
 
 
 def test_a_step_without_finite_gradients_leaves_the_average_alone(llama):

@@ -10,11 +10,9 @@ import numpy as np
 import pytest
 from flax import nnx
 
-from families import parity
-from families.test_parity import LIBRARY, write
+from families.weaving import LIBRARY, batch_of, woven
 from generator.commands.new import fit
 from generator.errors import LoomError
-from generator.weaver import weave
 
 # text_config of the released files, as far as it bears on the structure
 RELEASED = dict(
@@ -81,24 +79,17 @@ def test_other_structures_are_refused(settings, problem):
 
 
 def test_padding_goes_to_no_expert(tmp_path):
-    package = parity.load_package(write(weave("llama4", "cpu", LIBRARY), tmp_path))
+    package = woven("llama4", "cpu", tmp_path)
     sizes = dict(width=32, expert_width=16, mlp_width=16, chunk_size=3, experts_per_token=2, vocab_size=32)
     config = dataclasses.replace(package.config.PRESETS["tiny"], **sizes)
-    tokens = np.random.default_rng(0).integers(0, 32, (2, 15), dtype=np.int32)
-    segment_ids = np.array([[1] * 15, [1] * 5 + [2] * 4 + [0] * 6], np.int32)
-    batch = dict(
-        tokens=tokens,
-        targets=tokens,
-        positions=np.array([range(15), [*range(5), *range(4), *range(6)]], np.int32),
-        segment_ids=segment_ids,
-        weights=(segment_ids > 0).astype(np.float32),
-    )
+    tokens = np.random.default_rng(0).integers(0, 32, (2, 16), dtype=np.int32)
+    batch = batch_of(tokens, [15], [5, 4])
     _, sums = package.train.loss(package.model.Decoder(config, nnx.Rngs(0)), batch, config)
     np.testing.assert_array_equal(sums["expert_load"].sum(axis=-1), [2 * (15 + 9)] * config.layers)
 
 
 def test_flops_are_those_of_the_products_and_of_what_tokens_see(tmp_path):
-    package = parity.load_package(write(weave("llama4_maverick", "cpu", LIBRARY), tmp_path))
+    package = woven("llama4_maverick", "cpu", tmp_path)
     config = dataclasses.replace(package.config.PRESETS["tiny"], layers=8, sequence_length=150, experts_per_token=3)
     model = jax.eval_shape(lambda: package.model.Decoder(config, nnx.Rngs(0)))
     products = 0.0

@@ -11,9 +11,8 @@ import torch
 import transformers
 
 from families import parity
-from families.cases.phi4_mini import FAMILY, rope
-from families.test_parity import LIBRARY, write
-from generator.weaver import weave
+from families.cases import FAMILIES
+from families.weaving import woven
 
 BOUND = 24  # tokens of the original context
 DOCUMENTS = [[BOUND], [BOUND + 1], [5, BOUND + 7], [BOUND + 1, 5, 6], [3, BOUND, 9]]  # lengths, in rows of a batch
@@ -23,11 +22,12 @@ PROMPTS = [1, BOUND - 9, BOUND - 1, BOUND, BOUND + 1, BOUND + 9, 5]  # lengths
 @pytest.fixture(scope="module")
 def loaded(tmp_path_factory):
     """A package, its model, and the reference; factors and weights are such that the wrong ones are off by nats."""
-    folder, settings = tmp_path_factory.mktemp("longrope"), FAMILY.settings | rope(BOUND, share=0.75, pairs=6)
+    folder = tmp_path_factory.mktemp("longrope")
+    settings = FAMILIES["phi4_mini"].settings | dict(original_max_position_embeddings=BOUND)
     config = transformers.Phi3Config(**settings, attn_implementation="eager")
     reference = parity.make_reference(transformers.Phi3ForCausalLM, config)
     reference.save_pretrained(folder / "hf")
-    package = parity.load_package(write(weave("phi4_mini", "cpu", LIBRARY), folder))
+    package = woven("phi4_mini", "cpu", folder)
     return package, *package.huggingface.load_hf(folder / "hf"), reference
 
 

@@ -14,9 +14,8 @@ from flax import nnx
 from selected import mostly_slow
 
 from families import parity
-from families.test_parity import FAMILIES, LIBRARY, write
-from generator.recipe.library import Library
-from generator.weaver import weave
+from families.cases import FAMILIES
+from families.weaving import batch_of, variant
 
 # plain; queries, keys and values of one projection, with biases; periods of layers; experts; a cache of latents
 NAMES = ["llama2", "gpt2", "gemma2", "qwen3_moe", "deepseek_v3"]
@@ -31,17 +30,11 @@ def imported(request, tmp_path_factory):
         **family.settings | dict(vocab_size=258), attn_implementation="eager", dtype="float32"
     )
     parity.make_reference(reference_class, config).save_pretrained(folder / "theirs")
-    text = f'base = "{request.param}"\ntitle = "With LoRA"\nfragments = ["model/lora"]\n'
-    library = Library({**LIBRARY.files, f"templates/architectures/{request.param}_lora.toml": text})
-    return parity.load_package(write(weave(f"{request.param}_lora", "cpu", library), folder)), folder, reference_class
+    return variant(request.param, ["model/lora"], folder), folder, reference_class
 
 
-def batch_of(config) -> dict[str, np.ndarray]:
-    tokens = np.random.default_rng(0).integers(0, config.vocab_size, (4, 17), dtype=np.int32)
-    ones = np.ones((4, 16), np.int32)
-    positions = np.broadcast_to(np.arange(16, dtype=np.int32), (4, 16))
-    inputs = dict(tokens=tokens[:, :-1], targets=tokens[:, 1:], positions=positions)
-    return inputs | dict(segment_ids=ones, weights=ones.astype(np.float32))
+def tokens_of(config) -> np.ndarray:
+    return np.random.default_rng(0).integers(0, config.vocab_size, (4, 17), dtype=np.int32)
 
 
 def train(package, config, model, steps: int):
@@ -51,7 +44,7 @@ def train(package, config, model, steps: int):
     model.config = config
     state, step, losses = package.train.new_state(config, model), jax.jit(package.train.train_step), []
     for _ in range(steps):
-        state, metrics = step(state, batch_of(config))
+        state, metrics = step(state, batch_of(tokens_of(config)))
         losses.append(float(metrics["train/loss"]))
     return state, losses
 
@@ -59,7 +52,7 @@ def train(package, config, model, steps: int):
 def test_adapters_alone_learn_and_the_export_has_them_merged(imported):
     package, folder, reference_class = imported
     config, model = package.huggingface.load_hf(folder / "theirs")
-    tokens = batch_of(config)["tokens"]
+    tokens = tokens_of(config)[:, :-1]
     reference = reference_class.from_pretrained(folder / "theirs", attn_implementation="eager")
     expected = reference(parity.as_torch(tokens)).logits.detach().numpy()
     np.testing.assert_allclose(model(tokens), expected, atol=1e-4, rtol=0)  # what they add is zero at first
@@ -139,7 +132,7 @@ def test_a_run_starts_from_imported_weights_with_adapters_of_its_own(imported, t
     command(checkpoint, "export", run, tmp_path / "merged")
     merged = reference_class.from_pretrained(tmp_path / "merged", attn_implementation="eager")
     base = reference_class.from_pretrained(folder / "theirs", attn_implementation="eager")
-    tokens = batch_of(config)["tokens"]
+    tokens = tokens_of(config)[:, :-1]
     ours, theirs, unadapted = (
         np.asarray(model(tokens)),
         *(x(parity.as_torch(tokens)).logits.detach().numpy() for x in (merged, base)),

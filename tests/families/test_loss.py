@@ -14,10 +14,8 @@ from flax import nnx
 from jax.sharding import NamedSharding, PartitionSpec
 from selected import mostly_slow
 
-from families import parity
 from families.devices import MESHES, on_eight_devices
-from families.test_parity import LIBRARY, write
-from generator.weaver import weave
+from families.weaving import batch_of, woven
 
 VOCABULARY, WIDTH, ROWS, LENGTH = 208, 48, 8, 11
 
@@ -26,13 +24,7 @@ def compare_losses(package) -> None:
     sizes = dict(layers=2, width=WIDTH, vocab_size=VOCABULARY, heads=8, kv_heads=8, head_size=4, batch_size=ROWS)
     config = dataclasses.replace(package.config.PRESETS["tiny"], **sizes, init_std=0.2, dtype="float32")
     tokens = np.random.default_rng(0).integers(0, VOCABULARY, (ROWS, LENGTH + 1), dtype=np.int32)
-    batch = {
-        "tokens": tokens[:, :-1],
-        "targets": tokens[:, 1:],
-        "positions": np.tile(np.arange(LENGTH, dtype=np.int32), (ROWS, 1)),
-        "segment_ids": np.ones((ROWS, LENGTH), np.int32),
-        "weights": np.random.default_rng(1).random((ROWS, LENGTH)).astype(np.float32),
-    }
+    batch = batch_of(tokens) | {"weights": np.random.default_rng(1).random((ROWS, LENGTH)).astype(np.float32)}
 
     def whole(model, batch):
         logits = model(batch["tokens"], batch["positions"], batch["segment_ids"])
@@ -75,7 +67,7 @@ def sums(program: str) -> list[list[int]]:
 )
 def test_chunks_over_devices(family, target, tmp_path):
     """No device holds all logits; of the head's gradient it sums its own part alone."""
-    package = parity.load_package(write(weave(family, target, LIBRARY), tmp_path))
+    package = woven(family, target, tmp_path)
     whole, *chunks = (
         "(2, 2, 2) all logits at a time []",
         "(2, 2, 2) chunks []",

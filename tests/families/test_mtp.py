@@ -17,13 +17,12 @@ from safetensors.numpy import load_file, save_file
 from transformers.modeling_layers import MtpModel
 
 from families import parity
-from families.cases.deepseek_v3 import FAMILY
-from families.test_parity import LIBRARY, write
+from families.cases import FAMILIES
+from families.weaving import LIBRARY, batch_of, with_architecture, woven
 from generator.checkpoint.fit import fit
-from generator.recipe.library import Library
-from generator.weaver import weave
 
 MTP = 2
+FAMILY = FAMILIES["deepseek_v3"]
 LAYERS = FAMILY.settings["num_hidden_layers"]
 
 pytestmark = pytest.mark.xdist_group("mtp")
@@ -36,8 +35,8 @@ def made(tmp_path_factory):
     settings = FAMILY.settings | dict(num_mtp_layers=MTP)
     hf = json.loads(transformers.DeepseekV3Config(**settings).to_json_string(use_diff=False))
     text = fit(LIBRARY, "deepseek_v3", "cpu", hf | {"dtype": "float32"}, "two_mtp", "config.json")
-    library = Library({**LIBRARY.files, "templates/architectures/two_mtp.toml": text})
-    package = parity.load_package(write(weave("two_mtp", "cpu", library), folder))
+    library = with_architecture("two_mtp", text)
+    package = woven("two_mtp", "cpu", folder, library)
     config = package.config.PRESETS["two_mtp"]
     assert config.mtp_layers == MTP and "without" not in text
     rng = np.random.default_rng(0)
@@ -45,16 +44,6 @@ def made(tmp_path_factory):
     model = jax.tree.map(lambda x: x + rng.normal(0, 0.2, x.shape).astype(np.float32), model)
     package.huggingface.save_hf(config, model, folder / "ours")
     return package, config, model, folder / "ours"
-
-
-def batch_of(tokens: np.ndarray, lengths: list[int]) -> dict[str, np.ndarray]:
-    """Rows of documents of these lengths, one after the other, and what is left of padding."""
-    padding = tokens.shape[1] - 1 - sum(lengths)
-    row = np.repeat([*range(1, len(lengths) + 1), 0], [*lengths, padding]).astype(np.int32)
-    positions = np.concatenate([np.arange(length) for length in [*lengths, padding]]).astype(np.int32)
-    both = {"segment_ids": row, "positions": positions, "weights": (row > 0).astype(np.float32)}
-    rows = {name: np.broadcast_to(x, (len(tokens), x.size)) for name, x in both.items()}
-    return {"tokens": tokens[:, :-1], "targets": tokens[:, 1:]} | rows
 
 
 def in_transformers(folder) -> tuple[torch.nn.Module, MtpModel]:

@@ -11,7 +11,7 @@ import numpy as np
 from flax import nnx
 
 from families import parity
-from families.test_parity import LIBRARY, write
+from families.weaving import LIBRARY, write
 from generator.recipe.library import Library
 from generator.weaver import weave
 

@@ -3,30 +3,17 @@
 from __future__ import annotations
 
 import dataclasses
-import importlib
-import json
-import pkgutil
-from pathlib import Path
 
 import jax
 import numpy as np
 import pytest
 import transformers
 
-from families import cases, parity
-from generator.checkpoint.fit import fit
-from generator.disk.lock import Fingerprints, with_records
-from generator.package.package import Package
-from generator.recipe.library import Library
+from families import parity
+from families.cases import FAMILIES
+from families.weaving import LIBRARY, fitted, woven
 from generator.recipe.recipe import select
-from generator.weaver import weave
 
-FAMILIES = {
-    module.name: importlib.import_module(f"families.cases.{module.name}").FAMILY
-    for module in pkgutil.iter_modules(cases.__path__)
-}
-LIBRARY = Library.read([Path(__file__).resolve().parents[2]])
-PRINTS = Fingerprints(())
 CASES = {family: list(FAMILIES[family].cases) for family in FAMILIES}
 # what `make test` compares: the fewest families that have every fragment together, with what else has a fragment
 SHORT = {
@@ -80,25 +67,9 @@ def compared(request, tmp_path_factory):
     reference = parity.make_reference(getattr(transformers, family.model), config)
     reference.save_pretrained(folder / "theirs")
     library = fitted(family.architecture, own, folder / "theirs")
-    package = parity.load_package(write(weave(own, "cpu", library), folder))
+    package = woven(own, "cpu", folder, library)
     tokens = np.random.default_rng(0).integers(0, config.vocab_size, (2, family.length), dtype=np.int32)
     return package, reference, folder / "theirs", tokens, case
-
-
-def fitted(family: str, name: str, checkpoint: Path) -> Library:
-    """The library with the architecture `name` that `gen new` makes for a checkpoint."""
-    hf = json.loads((checkpoint / "config.json").read_text())
-    text = fit(LIBRARY, family, "cpu", hf, "fitted", "config.json")  # the same name for all, for what is woven once
-    return Library({**LIBRARY.files, f"templates/architectures/{name}.toml": text})
-
-
-def write(woven: Package, folder: Path) -> Path:
-    """Writes a package without its tests below a folder, with the lock and map that `gen coverage` asks; its own."""
-    for path, content in with_records(woven, PRINTS).items():
-        if not path.startswith("tests/"):
-            (folder / woven.name / path).parent.mkdir(parents=True, exist_ok=True)
-            (folder / woven.name / path).write_bytes(content)
-    return folder / woven.name
 
 
 def test_the_short_set_has_every_fragment():

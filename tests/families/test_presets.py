@@ -14,7 +14,8 @@ from flax import nnx
 from selected import mostly_slow
 
 from families import parity
-from families.test_parity import FAMILIES, LIBRARY, write
+from families.cases import FAMILIES
+from families.weaving import LIBRARY, woven, write
 from generator.recipe.recipe import select
 from generator.weaver import weave
 
@@ -24,7 +25,7 @@ NAMES = mostly_slow(FAMILIES, "llama2", "qwen3_moe", "deepseek_v3", "gemma3")
 @pytest.mark.parametrize("name", NAMES)
 def test_parameters(name, tmp_path):
     family = FAMILIES[name]
-    package = parity.load_package(write(weave(family.architecture, "tpu", LIBRARY), tmp_path))
+    package = woven(family.architecture, "tpu", tmp_path)
     assert set(package.config.PRESETS) == {"tiny", *family.published}
     for preset, (billions, source) in family.published.items():
         config = package.config.PRESETS[preset]

@@ -17,13 +17,10 @@ import transformers
 from safetensors.numpy import load_file, save_file
 from selected import mostly_slow
 
-from families import parity
-from families.test_parity import LIBRARY, write
+from families.weaving import LIBRARY, with_architecture, woven
 from generator.checkpoint import fit as fitting
 from generator.errors import LoomError
-from generator.recipe.library import Library
 from generator.recipe.recipe import select
-from generator.weaver import weave
 
 PUBLISHED = {
     repository: entry["config"]
@@ -126,8 +123,8 @@ def loaded(hf: dict, folder: Path, factory):
     if key not in packages:
         text = architecture.replace('title = "mine"', f'title = "Published {len(packages)}"')
         name = f"published_{len(packages)}"
-        library = Library({**LIBRARY.files, f"templates/architectures/{name}.toml": text})
-        packages[key] = parity.load_package(write(weave(name, "cpu", library), factory.mktemp(name)))
+        library = with_architecture(name, text)
+        packages[key] = woven(name, "cpu", factory.mktemp(name), library)
     plain = {name: value for name, value in hf.items() if name not in ("quantization_config", "auto_map")}
     if "attn_temperature_tuning" in plain:  # released as 4, which transformers takes no more
         plain["attn_temperature_tuning"] = bool(plain["attn_temperature_tuning"])

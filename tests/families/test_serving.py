@@ -15,7 +15,7 @@ from selected import mostly_slow
 
 from families import parity
 from families.devices import on_eight_devices
-from families.test_parity import LIBRARY, write
+from families.weaving import LIBRARY, write
 from generator.weaver import weave
 
 # heads by heads; latents, which no device has a part of, and experts; biases of experts, sinks, and another kernel

@@ -9,9 +9,9 @@ import transformers
 from selected import mostly_slow
 
 from families import parity
-from families.test_parity import FAMILIES, fitted, write
+from families.cases import FAMILIES
+from families.weaving import fitted, woven
 from generator.errors import LoomError
-from generator.weaver import weave
 
 
 @pytest.mark.parametrize("name", mostly_slow(FAMILIES, "gemma2"))
@@ -27,7 +27,7 @@ def test_logits(name, tmp_path):
     logits = {}
     for target in "cpu", "tpu", "gpu":
         try:
-            package = parity.load_package(write(weave(f"{name}_everywhere", target, library), tmp_path))
+            package = woven(f"{name}_everywhere", target, tmp_path, library)
         except LoomError as error:
             assert target == "gpu" and "excludes" in str(error)  # cuDNN cannot do what the family needs
             continue

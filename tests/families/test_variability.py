@@ -13,8 +13,7 @@ from flax import nnx
 from selected import mostly_slow
 
 from families import parity
-from families.test_parity import LIBRARY, write
-from generator.recipe.library import Library
+from families.weaving import LIBRARY, abstract_batch, variant, write
 from generator.recipe.recipe import select
 from generator.weaver import weave
 
@@ -36,9 +35,7 @@ def test_traces(architecture, target, tmp_path):
     }
     largest = max(models, key=lambda name: sum(x.size for x in jax.tree.leaves(models[name])))
     config = package.config.PRESETS[largest]
-    shape = 1, min(config.sequence_length, 4096)
-    batch = {name: jax.ShapeDtypeStruct(shape, jnp.int32) for name in ("tokens", "targets", "positions", "segment_ids")}
-    batch["weights"] = jax.ShapeDtypeStruct(shape, jnp.float32)
+    batch = abstract_batch(1, min(config.sequence_length, 4096))
     loss, sums = jax.eval_shape(lambda model, batch: package.train.loss(model, batch, config), models[largest], batch)
     assert loss.shape == sums["cross_entropy"].shape == () and loss.dtype == jnp.float32
     decays = package.parallel.named_arrays(package.train.decays(models[largest]))
@@ -62,15 +59,10 @@ def test_features_of_no_family_go_with_every_family(architecture, learning, tmp_
     more = [name for name in ("model/mtp", "train/mtp_loss", learning) if name not in selected]
     without = ["model/dropless"] if "model/dropless" in selected else []
     more += ["model/expert_capacity"] if without else []
-    lines = f'base = "{architecture}"', 'title = "More"', f"fragments = {more}", f"without = {without}"
-    library = Library({**LIBRARY.files, "templates/architectures/more.toml": "\n".join(lines)})
-    package = parity.load_package(write(weave("more", "tpu", library), tmp_path))
+    package = variant(architecture, more, tmp_path, "tpu", without)
     config = dataclasses.replace(package.config.PRESETS["tiny"], batch_size=2)
-    names = "tokens", "targets", "positions", "segment_ids"
-    batch = {name: jax.ShapeDtypeStruct((2, 64), jnp.int32) for name in names}
-    batch["weights"] = jax.ShapeDtypeStruct((2, 64), jnp.float32)
     state = jax.eval_shape(lambda: package.train.new_state(config))
-    new, metrics = jax.eval_shape(package.train.train_step, state, batch)
+    new, metrics = jax.eval_shape(package.train.train_step, state, abstract_batch(2, 64))
     before, after = ([(x.shape, x.dtype) for x in jax.tree.leaves(tree)] for tree in (state, new))
     assert after == before
     assert metrics["train/mtp_loss"].shape == ()

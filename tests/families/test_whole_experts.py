@@ -14,9 +14,10 @@ from flax import nnx
 from selected import mostly_slow
 
 from families.devices import expert_mesh, on_eight_devices
-from families.test_exchange import close, compare_models, dense_loop, with_gradients, woven
+from families.test_exchange import close, compare_models, dense_loop, spread, with_gradients
 from families.test_experts import choices, small
 from families.test_serving import compare_engines
+from families.weaving import variant
 from generator.errors import LoomError
 
 MESHES = (1, 1, 1, 8), (2, 1, 1, 4), (1, 1, 2, 4), (1, 2, 2, 2)
@@ -54,7 +55,7 @@ def compare_fewer_loops(package) -> None:
     ),
 )
 def test_each_device_adds_what_its_experts_make(target, compare, meshes, tmp_path):
-    found = on_eight_devices(compare, woven("mixtral", target, tmp_path, "model/whole_experts"))
+    found = on_eight_devices(compare, spread("mixtral", target, tmp_path, "model/whole_experts"))
     assert len(found) == 3 * meshes
 
 
@@ -65,7 +66,7 @@ def compare_whole_models(package) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("base", ["gpt_oss", "deepseek_v3"])
 def test_a_model_gives_what_it_gives_on_one_device(base, tmp_path):
-    package = woven(base, "cpu", tmp_path, "model/whole_experts")
+    package = spread(base, "cpu", tmp_path, "model/whole_experts")
     assert on_eight_devices(compare_whole_models, package) == ["same"] * 2
 
 
@@ -94,7 +95,7 @@ def compare_served(package) -> None:
 
 @pytest.mark.slow
 def test_texts_are_those_of_one_device_and_no_expert_travels(tmp_path):
-    *_, last = on_eight_devices(compare_served, woven("qwen3_moe", "cpu", tmp_path, "model/whole_experts"))
+    *_, last = on_eight_devices(compare_served, spread("qwen3_moe", "cpu", tmp_path, "model/whole_experts"))
     width, experts, sent = json.loads(last)
     assert sent and not [shape for shape, _ in sent if int(shape.split(",")[0]) in (experts, experts // 2)]
     assert any(shape.split(",")[-1] == str(width) and kind == "all-reduce" for shape, kind in sent)
@@ -102,4 +103,4 @@ def test_texts_are_those_of_one_device_and_no_expert_travels(tmp_path):
 
 def test_both_ways_to_spread_experts_at_once_are_refused(tmp_path):
     with pytest.raises(LoomError, match="expert_exchange"):
-        woven("mixtral", "cpu", tmp_path, 'model/whole_experts", "model/expert_exchange')
+        variant("mixtral", ["model/whole_experts", "model/expert_exchange"], tmp_path)

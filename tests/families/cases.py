@@ -1,9 +1,12 @@
-"""For each family: the configurations of transformers that its woven packages are compared with."""
+"""For each family: the configurations of transformers that its woven packages are compared with, in families.yaml."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
+
+import yaml
 
 
 @dataclass(frozen=True)
@@ -40,14 +43,15 @@ class Family:
     length: int = 32
 
 
-# a small model of any family; initial weights are large, so that every part of it moves the logits
-SMALL = dict(
-    vocab_size=96,
-    hidden_size=32,
-    intermediate_size=48,
-    num_hidden_layers=2,
-    num_attention_heads=4,
-    num_key_value_heads=2,
-    max_position_embeddings=128,
-    initializer_range=0.2,
-)
+_TABLE = yaml.safe_load(Path(__file__).with_name("families.yaml").read_text())
+SMALL: dict[str, Any] = _TABLE.pop("base")
+
+
+def _family(name: str, table: dict[str, Any]) -> Family:
+    settings = table.get("base", SMALL) | table.pop("settings", {})
+    cases = {key: Case(**it) if it.keys() & {"follows", "atol"} else Case(it) for key, it in table.pop("cases").items()}
+    table.pop("base", None)
+    return Family(**{"architecture": name} | table, settings=settings, cases=cases)
+
+
+FAMILIES = {name: _family(name, table) for name, table in _TABLE.items()}
