@@ -122,12 +122,13 @@ def _is_import(line: str) -> bool:
 
 
 def _read(path: Path) -> CoverageData:
-    data = CoverageData(basename=str(path))
+    data, reason = CoverageData(basename=str(path)), "no database"
+    with path.open("rb") as file:
+        is_database = file.read(15) == b"SQLite format 3"  # coverage.py makes one of an empty file
     try:
-        path.read_bytes()
-        data.read()
-        data.measured_files()
-    except (CoverageException, sqlite3.Error, ValueError) as error:
-        remedy = "Give a .coverage file of coverage.py."
-        raise LoomError(f"is not data of coverage.py: {short(str(error))}", show(path), remedy) from None
-    return data
+        if is_database:
+            data.read()
+            return data
+    except (CoverageException, sqlite3.Error) as error:
+        reason = short(str(error))
+    raise LoomError(f"is not data of coverage.py: {reason}", show(path), "Give a .coverage file of coverage.py.")

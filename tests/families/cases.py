@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -54,4 +55,10 @@ def _family(name: str, table: dict[str, Any]) -> Family:
     return Family(**{"architecture": name} | table, settings=settings, cases=cases)
 
 
+# repository -> its config.json, as published/README.md tells
+PUBLISHED: dict[str, dict[str, Any]] = {
+    repository: entry["config"]
+    for path in sorted(Path(__file__).with_name("published").glob("*.json"))
+    for repository, entry in json.loads(path.read_text()).items()
+}
 FAMILIES = {name: _family(name, table) for name, table in _TABLE.items()}

@@ -13,50 +13,14 @@ import pytest
 from flax import nnx
 
 from families import parity
+from families.cases import PUBLISHED
 from families.devices import MESHES, on_eight_devices
 from families.weaving import LIBRARY, write
 from generator.commands.new import fit
 from generator.errors import LoomError
 from generator.weaver import weave
 
-# the config.json of openai/gpt-oss-20b, without tokens
-RELEASED = dict(
-    architectures=["GptOssForCausalLM"],
-    attention_bias=True,
-    attention_dropout=0.0,
-    experts_per_token=4,
-    head_dim=64,
-    hidden_act="silu",
-    hidden_size=2880,
-    initial_context_length=4096,
-    initializer_range=0.02,
-    intermediate_size=2880,
-    layer_types=12 * ["sliding_attention", "full_attention"],
-    max_position_embeddings=131072,
-    model_type="gpt_oss",
-    num_attention_heads=64,
-    num_experts_per_tok=4,
-    num_hidden_layers=24,
-    num_key_value_heads=8,
-    num_local_experts=32,
-    output_router_logits=False,
-    quantization_config={"modules_to_not_convert": ["lm_head"], "quant_method": "mxfp4"},
-    rms_norm_eps=1e-05,
-    rope_scaling={
-        "beta_fast": 32.0,
-        "beta_slow": 1.0,
-        "factor": 32.0,
-        "original_max_position_embeddings": 4096,
-        "rope_type": "yarn",
-        "truncate": False,
-    },
-    rope_theta=150000,
-    router_aux_loss_coef=0.9,
-    sliding_window=128,
-    swiglu_limit=7.0,
-    tie_word_embeddings=False,
-    vocab_size=201088,
-)
+RELEASED = PUBLISHED["openai/gpt-oss-20b"]
 
 
 @pytest.fixture(scope="module")

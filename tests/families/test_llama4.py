@@ -10,37 +10,13 @@ import numpy as np
 import pytest
 from flax import nnx
 
+from families.cases import PUBLISHED
 from families.weaving import LIBRARY, batch_of, woven
 from generator.commands.new import fit
 from generator.errors import LoomError
 
-# text_config of the released files, as far as it bears on the structure
-RELEASED = dict(
-    model_type="llama4_text",
-    attention_chunk_size=8192,
-    head_dim=128,
-    hidden_act="silu",
-    hidden_size=5120,
-    initializer_range=0.02,
-    intermediate_size=8192,
-    intermediate_size_mlp=16384,
-    max_position_embeddings=262144,
-    no_rope_layers=[],
-    num_attention_heads=40,
-    num_experts_per_tok=1,
-    num_hidden_layers=48,
-    num_key_value_heads=8,
-    rms_norm_eps=1e-5,
-    rope_theta=500_000.0,
-    router_aux_loss_coef=0.001,
-    router_jitter_noise=0.0,
-    vocab_size=202048,
-)
-SCALED = dict(factor=16.0, high_freq_factor=1.0, low_freq_factor=1.0, original_max_position_embeddings=8192)
-SCOUT = RELEASED | dict(num_local_experts=16, attn_temperature_tuning=4, rope_scaling=SCALED | {"rope_type": "llama3"})
-MAVERICK = RELEASED | dict(
-    num_local_experts=128, interleave_moe_layer_step=2, rope_scaling=None, use_qk_norm=False, attn_scale=0.1
-)
+SCOUT = PUBLISHED["meta-llama/Llama-4-Scout-17B-16E-Instruct"]
+MAVERICK = PUBLISHED["meta-llama/Llama-4-Maverick-17B-128E-Instruct"]
 
 
 def fitted(settings: dict) -> dict:

@@ -17,16 +17,12 @@ import transformers
 from safetensors.numpy import load_file, save_file
 from selected import mostly_slow
 
+from families.cases import PUBLISHED
 from families.weaving import LIBRARY, with_architecture, woven
 from generator.checkpoint import fit as fitting
 from generator.errors import LoomError
 from generator.recipe.recipe import select
 
-PUBLISHED = {
-    repository: entry["config"]
-    for path in sorted((Path(__file__).parent / "published").glob("*.json"))
-    for repository, entry in json.loads(path.read_text()).items()
-}
 # one of each model type, and of older ways to spell it
 QUICK = [
     "huggyllama/llama-7b",
