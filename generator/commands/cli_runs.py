@@ -1,4 +1,4 @@
-"""The command line of what runs: `gen trace`, `gen coverage` and `gen cost`."""
+"""The command line of `gen trace`, `gen coverage` and `gen cost`, which read what runs of packages recorded."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ def trace_(file: Path | None) -> None:
     """
     from generator.disk.project import Project
     from generator.running.origins import Origins
-    from generator.running.trace import rewritten
+    from generator.running.trace import annotate
 
     origins = Origins(Project.find())
     with click.open_file(str(file or "-"), "rb") as lines, click.open_file("-", "wb") as out:
-        for line in rewritten(lines, origins):
+        for line in annotate(lines, origins):
             out.write(line)
             out.flush()  # a log may go on for days
     _note(map(str, origins.problems.values()))

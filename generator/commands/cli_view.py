@@ -1,4 +1,4 @@
-"""The command line of what shows packages and measures them: `gen diff`, `gen loc` and `gen view`."""
+"""The command line of `gen diff`, `gen loc` and `gen view`, which show packages and measure them."""
 
 from __future__ import annotations
 

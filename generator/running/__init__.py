@@ -1,1 +1,1 @@
-"""What runs, told in fragment lines: tracebacks, coverage, and the cost of compiled programs."""
+"""Maps what runs recorded to fragment lines: tracebacks, coverage, and the cost of compiled programs."""

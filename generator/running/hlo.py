@@ -77,7 +77,7 @@ class Program:
 
     @property
     def names(self) -> set[str]:
-        """The names of all instructions, of which a program has none twice."""
+        """The names of all instructions; a program has none twice."""
         return {each.name for body in self.computations.values() for each in body}
 
 

@@ -1,7 +1,7 @@
-"""From a file and line as a run recorded them to the fragment line.
+"""Maps a file and line, as a run recorded them, to the fragment line.
 
 A run may have been elsewhere, or long ago. A file that is in a folder with a lock is taken as it is there. One that is
-not is looked for by PACKAGE/file.py in generated/. What then makes lines uncertain is said.
+not is looked for by PACKAGE/file.py in generated/. Notes say why lines may be off then.
 """
 
 from __future__ import annotations
@@ -30,12 +30,12 @@ class Woven(NamedTuple):
     notes: tuple[str, ...]
 
     def segments(self, line: int) -> Segments:
-        """The sources of a line, none where it has no woven line of that number."""
+        """Returns the sources of a line, none for a number that the file does not have."""
         lines = self.package.origins[self.path]
         return lines[line - 1] if 0 < line <= len(lines) else []
 
     def origin(self, line: int, column: int = 0) -> Origin | None:
-        """The source of a character; columns count from 0."""
+        """Returns the source of a character; columns count from 0."""
         before = [origin for start, origin in self.segments(line) if start <= max(column, 0)]
         return before[-1] if before else None
 
@@ -55,7 +55,7 @@ class Origins:
         self._found: dict[str, Woven | None] = {}
 
     def find(self, recorded: str) -> Woven | None:
-        """The woven file of a path as a run recorded it; None for a file of no package."""
+        """Finds the woven file of a path as a run recorded it; None for a file of no package."""
         if recorded not in self._found:
             place = Path(os.path.abspath(recorded))
             if not os.path.isfile(place) and os.path.isfile(self.project.generated / recorded):
@@ -65,7 +65,7 @@ class Origins:
         return self._found[recorded]
 
     def changed(self, package: MappedPackage, source: str) -> str:
-        """What makes the lines of a source of a package uncertain, '' for nothing."""
+        """Returns why the lines of a source of a package are uncertain, '' if they are not."""
         now = self._fingerprints.source(source)
         if now == package.lock.inputs.get(source):
             return ""
@@ -78,7 +78,7 @@ class Origins:
         return None
 
     def _by_name(self, place: Path, there: bool) -> Woven | None:
-        """The file of the same package name and path in generated/."""
+        """Finds the file of the same package name and path in generated/."""
         generated, parts = self.project.generated, place.parts
         for start in range(len(parts) - 2, 0, -1):
             folder, path = generated / parts[start], "/".join(parts[start + 1 :])

@@ -28,17 +28,17 @@ class _Frame(NamedTuple):
     of_python: bool  # whether its source text follows
 
 
-def rewritten(lines: Iterable[bytes], origins: Origins) -> Iterator[bytes]:
-    """The lines, and below each frame of a package a line with its source; one line is held back at most."""
+def annotate(lines: Iterable[bytes], origins: Origins) -> Iterator[bytes]:
+    """Yields the lines, and below each frame of a package a line with its source; at most one line is held back."""
     last: _Frame | None = None
     for line in lines:
         text = COLOUR.sub("", line.decode("utf-8", "surrogateescape")) if len(line) <= LONGEST else ""
         if last:
-            yield _below(last, text, origins)
+            yield _annotation(last, text, origins)
         yield line
         last = _frame(text, line, origins)
     if last:
-        yield _below(last, "", origins)
+        yield _annotation(last, "", origins)
 
 
 def _frame(text: str, line: bytes, origins: Origins) -> _Frame | None:
@@ -52,8 +52,8 @@ def _frame(text: str, line: bytes, origins: Origins) -> _Frame | None:
     return None
 
 
-def _below(frame: _Frame, following: str, origins: Origins) -> bytes:
-    """The line below a frame, given the line that followed it."""
+def _annotation(frame: _Frame, following: str, origins: Origins) -> bytes:
+    """Writes the line below a frame, given the line that followed it."""
     woven = frame.woven
     segments = list(dict.fromkeys(origin for _, origin in woven.segments(frame.line)))
     first, names = segments[0], list(dict.fromkeys(_name(origin.path) for origin in segments))

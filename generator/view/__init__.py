@@ -1,1 +1,1 @@
-"""The site of `gen view`: packages, fragments and what connects them, as pages that need no server."""
+"""Writes the site of `gen view`: packages, fragments and what connects them, as pages that need no server."""
