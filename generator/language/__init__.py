@@ -64,14 +64,8 @@ def receive(value: Any) -> None:
     """Takes a value that a call before this line carried outward; one that came through a scan is stacked."""
 
 
-def threaded(default: Any = None) -> Any:
-    """As the default of a parameter, asks for a threaded value: calls leave it out, and the weaver passes it.
-
-    Args:
-        default: what stays the parameter's default, for calls where the value is not at hand; without it they all
-            must have it.
-    """
-    return default
+def threaded() -> Any:
+    """As the default of a parameter, asks for a threaded value: calls leave it out, and the weaver passes it."""
 
 
 def setting(name: str) -> Any:

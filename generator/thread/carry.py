@@ -1,4 +1,4 @@
-"""Makes the edits that a threading plan asks for: signatures, calls, returns, scans and what providers make."""
+"""Makes the edits that a threading plan asks for: signatures, calls, scans and what providers make."""
 
 from __future__ import annotations
 
@@ -8,13 +8,12 @@ import libcst as cst
 
 from generator.code import syntax
 from generator.code.names import variables
-from generator.code.syntax import Source
 from generator.code.traced import Edit, Traced
 from generator.errors import LoomError
-from generator.thread.functions import Call, Function
+from generator.thread.functions import Call, Function, asks, has_default
 from generator.thread.outward import Shapes, return_edits, target_edits
 from generator.thread.plan import Plan
-from generator.thread.provided import expression, inlined, made, provider_order
+from generator.thread.provided import inlined, made, provider_order
 from generator.thread.values import is_own, marks_of
 
 
@@ -29,57 +28,77 @@ def carry(plan: Plan) -> dict[str, Traced]:
         changes += return_edits(plan, function, shapes)
         changes += _marks(function)
     for call in plan.graph.calls:
-        caller = plan.graph.functions[call.caller]
-        changes = edits.setdefault(caller.key, [])
-        changes += _arguments(plan, call, plan.passed(call))
+        changes = edits.setdefault(plan.graph.functions[call.caller].key, [])
+        changes += _arguments(plan, call)
         changes += _scan_inputs(plan, call)
         changes += target_edits(plan, call, shapes)
     return {key: plan.graph.sources[key].traced.edited(changes) for key, changes in edits.items() if changes}
 
 
-def _annotated(function: Function) -> bool:
-    own = [parameter for parameter in function.parameters if parameter.name.value != "self"]
-    return any(parameter.annotation for parameter in own) or function.node.returns is not None
+def _insert(
+    plan: Plan, items: list[tuple[int, int]], place: int, added: list[tuple[str, str]], opening: int
+) -> list[Edit]:
+    """Puts texts into a list of parameters or arguments.
+
+    Args:
+        items: the offsets of those that the list has.
+        place: how many of them come before.
+        added: each text and the value that it is there for.
+        opening: the offset at which the list begins.
+    """
+    if place:
+        return [plan.insert(items[place - 1][1], f", {text}", cause) for text, cause in added]
+    if items:
+        return [plan.insert(items[0][0], f"{text}, ", cause) for text, cause in added]
+    return [
+        plan.insert(opening, f"{', ' if number else ''}{text}", cause) for number, (text, cause) in enumerate(added)
+    ]
 
 
 def _signature(plan: Plan, function: Function) -> list[Edit]:
-    """Required parameters after the required ones, optional parameters last."""
-    edits, source = [], function.source
-    own = list(function.node.params.params)
+    """Required parameters after the required ones, optional parameters last; marks go."""
+    source, params = function.source, function.node.params
+    own = [(source.span(parameter.name)[0], _parameter_end(function, parameter)) for parameter in params.params]
+    opening = source.text.index("(", source.span(function.node.name)[1]) + 1
+    edits = [
+        Edit(_parameter_end(function, parameter), source.span(parameter.default)[1], Traced())
+        for parameter in function.parameters
+        if parameter.default and asks(parameter)
+    ]
     required, optional = plan.required(function.id), plan.optional(function.id)
-    if required or optional:
-        _check_signature(plan, function, (required or optional)[0])
-    before_defaults = [parameter for parameter in own if parameter.default is None]
-    asked = [_written(plan, function, name) for name in required]
-    asked += [_written(plan, function, name, _default(plan, function, name)) for name in optional]
-    if asked and not own:
-        at = source.text.index("(", source.span(function.node.name)[1]) + 1
-        more = ", " if function.parameters or function.node.params.star_kwarg else ""
-        return [plan.insert(at, ", ".join(asked) + more, (required or optional)[0])]
-    if not before_defaults and required:
-        at = source.span(own[0].name)[0]
-        edits.append(plan.insert(at, f"{', '.join(asked[: len(required)])}, ", required[0]))
-    elif required:
-        at = _parameter_end(function, before_defaults[-1])
-        edits.append(plan.insert(at, f", {', '.join(asked[: len(required)])}", required[0]))
-    if optional:
-        edits.append(
-            plan.insert(_parameter_end(function, own[-1]), f", {', '.join(asked[len(required) :])}", optional[0])
-        )
+    if not required and not optional:
+        return edits + _scanned_parameter(plan, function)
+    _check_signature(plan, function, [*required, *optional][0])
+    first = [(_written(plan, function, name), required[0]) for name in required]
+    last = [
+        (_written(plan, function, name, plan.values[name].literal(function.id) or "None"), optional[0])
+        for name in optional
+    ]
+    if not own:
+        more = function.parameters or params.star_kwarg
+        edits += _insert(plan, [], 0, first + last, opening)
+        edits += [plan.insert(opening, ", ", (required or optional)[0])] if more else []
+        return edits
+    edits += _insert(plan, own, sum(not has_default(parameter) for parameter in params.params), first, opening)
+    edits += _insert(plan, own, len(own), last, opening)
     return edits + _scanned_parameter(plan, function)
+
+
+def _parameter_end(function: Function, parameter: cst.Param) -> int:
+    """The offset where a parameter ends, without `=threaded()`: libcst's position of it ends with its name."""
+    last: cst.CSTNode = parameter.annotation.annotation if parameter.annotation else parameter.name
+    if parameter.default is not None and has_default(parameter):
+        last = parameter.default
+    return function.source.span(last)[1]
 
 
 def _written(plan: Plan, function: Function, name: str, default: str = "") -> str:
     """A parameter as the signature has it: annotated where its own are."""
-    kind = plan.annotation(function.id, name) if _annotated(function) else ""
+    own = [parameter.annotation for parameter in function.parameters if parameter.name.value != "self"]
+    kind = plan.annotation(function.id, name) if any(own) or function.node.returns else ""
     kind = f"{kind} | None" if kind and default == "None" and "None" not in kind else kind
     given = f" = {default}" if default and kind else f"={default}" if default else ""
     return f"{name}: {kind}{given}" if kind else f"{name}{given}"
-
-
-def _default(plan: Plan, function: Function, name: str) -> str:
-    """What the parameter is where a caller does not have the value; None: a statement at the top makes it then."""
-    return plan.values[name].literal(function.id) or "None"
 
 
 def _check_signature(plan: Plan, function: Function, name: str) -> None:
@@ -87,10 +106,8 @@ def _check_signature(plan: Plan, function: Function, name: str) -> None:
     params = function.node.params
     starred = [c for c in plan.graph.callers(function.id) if c.starred or c.supplies(function, name)]
     if params.posonly_params or isinstance(params.star_arg, cst.Param) or (params.star_kwarg and starred):
-        remedy = "Write out its parameters, without * and /."
-        raise LoomError(
-            f"{function.id} must take {name}, and its parameters leave no place for it", function.where, remedy
-        )
+        message = f"{function.id} must take {name}, and its parameters leave no place for it"
+        raise LoomError(message, function.where, "Write out its parameters, without * and /.")
 
 
 def _scanned_parameter(plan: Plan, function: Function) -> list[Edit]:
@@ -102,96 +119,79 @@ def _scanned_parameter(plan: Plan, function: Function) -> list[Edit]:
         message = f"{function.id} is scanned with {names[0]}, and does not take a carry and a layer"
         raise LoomError(message, function.where, f"Write `def {function.node.name.value}(x, layer: Block):`.")
     layer = function.parameters[1]
-    return [
-        plan.insert(function.source.span(layer.name)[0], _inputs(function), names[0], _parameter_end(function, layer))
-    ]
+    start, end = function.source.span(layer.name)[0], _parameter_end(function, layer)
+    return [plan.insert(start, _inputs(function), names[0], end)]
 
 
 def _inputs(function: Function) -> str:
     """A name for a layer and what is taken apart with it that the function has no other use for."""
     used = {node.value for node in variables(function.node)}
-    names = itertools.chain(
-        ("inputs", "scanned", "layer_inputs"), (f"layer_inputs_{number}" for number in itertools.count(2))
-    )
+    numbered = (f"layer_inputs_{number}" for number in itertools.count(2))
+    names = itertools.chain(("inputs", "scanned", "layer_inputs"), numbered)
     return next(name for name in names if name not in used)
-
-
-def _parameter_end(function: Function, parameter: cst.Param) -> int:
-    """libcst's position of a parameter ends with its name."""
-    last = parameter.default or (parameter.annotation.annotation if parameter.annotation else parameter.name)
-    return function.source.span(last)[1]
 
 
 def _opening(plan: Plan, function: Function) -> list[Edit]:
     """What providers make at the top of a function, and the inputs of a scanned function taken apart."""
-    source, provided = function.source, provider_order(plan, function)
-    statements = syntax.body(function.node)
-    first = next((s for s in statements if not syntax.is_docstring(s)), None)
-    scanned = plan.scanned(function.id)
-    absent = [
-        (value.name, len(value.split[function.id]))
-        for value in plan.values.values()
-        if function.id in value.split and value.per_layer and "None" in value.annotation
-    ]
-    if first is None or not (provided or scanned or absent):
+    source, scanned = function.source, plan.scanned(function.id)
+    first = next((s for s in syntax.body(function.node) if not syntax.is_docstring(s)), None)
+    if first is None:
         return []
     offset, indent = source.lines(first)[0], " " * source.indent(first)
     edits = []
     if scanned:
         names = ", ".join([function.parameter_names[1], *scanned])
         edits.append(plan.insert(offset, f"{indent}{names} = {_inputs(function)}\n", scanned[0]))
-    for name in provided:
+    for name in provider_order(plan, function):
         provider = plan.values[name].providers[function.id]
         given = plan.values[name].literal(function.id)  # by the default of the parameter
         if not (given or is_own(function, provider) or inlined(plan, function, name)):
             edits.append(Edit(offset, offset, made(plan, function, provider, indent)))
-    for name, count in absent:
-        edits.append(plan.insert(offset, f"{indent}{name} = {name} or (None,) * {count}\n", name))
+    for name, value in plan.values.items():
+        if function.id in value.split and value.per_layer and "None" in value.annotation:
+            text = f"{indent}{name} = {name} or (None,) * {len(value.split[function.id])}\n"
+            edits.append(plan.insert(offset, text, name))
     return edits
 
 
-def _arguments(plan: Plan, call: Call, names: list[str]) -> list[Edit]:
+def _arguments(plan: Plan, call: Call) -> list[Edit]:
     """Adds arguments where the new parameters stand: by position as long as that is next, else by keyword."""
+    names, arguments = plan.passed(call), list(call.node.args)
     if not names:
         return []
     caller, callee = plan.graph.functions[call.caller], plan.graph.functions[call.callee]
-    source, arguments = caller.source, list(call.node.args)
-    _check_arguments(plan, call, names)
+    source = caller.source
+    _check_arguments(plan, call, names[0])
+    items = [source.span(argument.value) for argument in arguments]
+    opening = source.text.index("(", source.span(call.node.func)[1]) + 1
     order = _final_positions(plan, callee)
     required = [name for name in names if name in plan.required(callee.id)]
-    first_default = len([p for p in callee.positional if p.default is None])
-    split = {name: plan.item(call, name) for name in names}
-    written = {name: split[name] if split[name] != name else expression(plan, caller, name) for name in names}
+    first_default = sum(not has_default(parameter) for parameter in callee.positional)
+    written = {name: plan.item(call, name) for name in names}
+    for name in names:
+        if written[name] == name and (path := inlined(plan, caller, name)):
+            written[name] = path
     edits, position, keyword = [], call.positional, any(argument.keyword or argument.star for argument in arguments)
     if required and call.positional > first_default:  # before the arguments that fill defaults by position
-        at = source.span(arguments[first_default].value)[0]
-        edits.append(plan.insert(at, "".join(f"{written[name]}, " for name in required), required[0]))
+        edits += _insert(plan, items, first_default, [(written[name], required[0]) for name in required], opening)
         position, names = position + len(required), [name for name in names if name not in required]
-    at = source.span(arguments[-1].value)[1] if arguments else _closing(call, source)
+    added = []
     for name in sorted(names, key=lambda name: order.get(name, len(order))):
         if not keyword and order.get(name) == position:
             text, position = written[name], position + 1
         else:
             text, keyword = f"{name}={written[name]}", True
-        edits.append(plan.insert(at, f", {text}" if arguments or edits else text, name))
-    return edits
+        added.append((text, name))
+    return edits + _insert(plan, items, len(items), added, opening)
 
 
-def _closing(call: Call, source: Source) -> int:
-    """The offset of the parenthesis that closes a call without arguments."""
-    start, end = source.span(call.node)
-    for _ in call.node.rpar:
-        end = source.text.rindex(")", start, end)
-    return source.text.rindex(")", start, end)
-
-
-def _check_arguments(plan: Plan, call: Call, names: list[str]) -> None:
-    caller, arguments = plan.graph.functions[call.caller], call.node.args
-    where = caller.source.where(call.node)
+def _check_arguments(plan: Plan, call: Call, name: str) -> None:
+    arguments = call.node.args
     generator = len(arguments) == 1 and isinstance(arguments[0].value, cst.GeneratorExp) and not arguments[0].value.lpar
     if any(argument.star == "*" for argument in arguments) or generator:
         what = "a generator" if generator else "*arguments"
-        message = f"{names[0]} must be passed to {call.callee} here, after {what}"
+        message = f"{name} must be passed to {call.callee} here, after {what}"
+        where = plan.graph.functions[call.caller].source.where(call.node)
         raise LoomError(message, where, "Write out the arguments of this call.")
 
 
@@ -199,9 +199,9 @@ def _final_positions(plan: Plan, function: Function) -> dict[str, int]:
     """The positional parameters of a function, once it takes what is threaded, with their positions."""
     own = function.positional
     names = [
-        *(p.name.value for p in own if p.default is None),
+        *(p.name.value for p in own if not has_default(p)),
         *plan.required(function.id),
-        *(p.name.value for p in own if p.default is not None),
+        *(p.name.value for p in own if has_default(p)),
         *plan.optional(function.id),
     ]
     return {name: position for position, name in enumerate(names)}
@@ -217,10 +217,8 @@ def _scan_inputs(plan: Plan, call: Call) -> list[Edit]:
         remedy = "Write `jax.lax.scan(block, x, self.layers)`, these three by position."
         raise LoomError(f"{names[0]} must go into this scan", source.where(call.node), remedy)
     start, end = source.span(call.node.args[2].value)
-    return [
-        plan.insert(start, "(", names[0]),
-        plan.insert(end, f", {', '.join(plan.item(call, name) for name in names)})", names[0]),
-    ]
+    more = ", ".join(plan.item(call, name) for name in names)
+    return [plan.insert(start, "(", names[0]), plan.insert(end, f", {more})", names[0])]
 
 
 def _marks(function: Function) -> list[Edit]:

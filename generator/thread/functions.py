@@ -10,6 +10,8 @@ import libcst as cst
 from generator.code import syntax
 from generator.code.syntax import Source
 
+ASKED = "threaded"  # `segment_ids=threaded()`: a parameter that asks for a threaded value
+
 
 @dataclass
 class Function:
@@ -45,20 +47,7 @@ class Function:
     @cached_property
     def positional(self) -> list[cst.Param]:
         """The parameters that a call may fill by position: without `self`."""
-        return self.own[1:] if self.is_method else self.own
-
-    @property
-    def filled(self) -> list[cst.Param]:
-        """The parameters that calls fill: without `self`."""
-        return [*self.positional, *self.node.params.kwonly_params]
-
-    def has_default(self, name: str) -> bool:
-        """Whether calls may leave out a parameter."""
-        return any(p.name.value == name and p.default is not None for p in self.parameters)
-
-    @property
-    def is_method(self) -> bool:
-        return self.is_member and not self.decorated("staticmethod")
+        return self.own[1:] if self.is_member and not self.decorated("staticmethod") else self.own
 
     @property
     def is_member(self) -> bool:
@@ -78,14 +67,10 @@ class Function:
     def result(self) -> str:
         return self.source.code(self.node.returns.annotation) if self.node.returns else ""
 
-    @property
-    def path(self) -> str:
-        """The fragment that it is of."""
-        return self.path_of(self.node.name)
-
-    def path_of(self, node: cst.CSTNode) -> str:
-        """The fragment that a node in it is of."""
-        return self.source.traced.origin_at(self.source.span(node)[0]).path
+    def is_by_host(self, node: cst.CSTNode) -> bool:
+        """Whether a node in it is of the fragment that defines it: not of a splice or a provider."""
+        paths = [self.source.traced.origin_at(self.source.span(n)[0]).path for n in (node, self.node.name)]
+        return paths[0] == paths[1]
 
     @property
     def where(self) -> str:
@@ -122,6 +107,15 @@ class Call:
         return any(argument.star for argument in self.node.args)
 
 
+def asks(parameter: cst.Param) -> bool:
+    """Whether a parameter asks for a threaded value."""
+    return syntax.called(parameter.default) == ASKED
+
+
+def has_default(parameter: cst.Param) -> bool:
+    return parameter.default is not None and not asks(parameter)
+
+
 def read_functions(sources: dict[str, Source]) -> dict[str, Function]:
     """All functions by id; those of nested classes are not among them."""
     functions: dict[str, Function] = {}
@@ -138,11 +132,15 @@ def read_functions(sources: dict[str, Source]) -> dict[str, Function]:
 def _read_function(
     functions: dict[str, Function], node: cst.FunctionDef, key: str, source: Source, class_name: str, owner: str
 ) -> None:
-    prefix = owner or class_name or ("" if ":" not in key else key.rsplit(":", 1)[0] + ":")
-    separator = "" if prefix.endswith(":") or not prefix else "."
-    function = Function(f"{prefix}{separator}{node.name.value}", key, class_name, owner, node, source)
+    prefix = f"{owner or class_name}." if owner or class_name else prefix_of(key)
+    function = Function(f"{prefix}{node.name.value}", key, class_name, owner, node, source)
     function.twice = function.id in functions
     functions[function.id] = function
     for statement in syntax.statements(node):
         if isinstance(statement, cst.FunctionDef):
             _read_function(functions, statement, key, source, class_name, function.id)
+
+
+def prefix_of(key: str) -> str:
+    """`generate.py:` of the definition `generate.py:main`, which other modules do not see."""
+    return key.rpartition(":")[0] + ":" if ":" in key else ""

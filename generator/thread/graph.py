@@ -10,7 +10,7 @@ jax.lax.scan(block, x, layers)        what a scan is given, as such or in `jax.c
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
 
 import libcst as cst
@@ -37,24 +37,24 @@ class CallGraph:
     def __init__(self, definitions: dict[str, Definition], imports: Mapping[str, Mapping[str, Import]]):
         self.sources = {key: Source(definition.text) for key, definition in definitions.items()}
         self.functions: dict[str, Function] = read_functions(self.sources)
-        self.classes = Classes(self.sources, self.functions)
         self.names = Names(self.sources, self.functions, imports)
+        self.classes = Classes(self.sources, self.functions, self.names)
         self._targets: dict[tuple[str, cst.CSTNode], str] = {}
         self.calls: list[Call] = []
         self.followed: set[tuple[str, cst.CSTNode]] = set()
         for function in self.functions.values():
             self._read_calls(function)
         self._callers: dict[str, list[Call]] = {name: [] for name in self.functions}
-        self._made: dict[str, list[Call]] = {name: [] for name in self.functions}
+        self._calls: dict[str, list[Call]] = {name: [] for name in self.functions}
         for call in self.calls:
             self._callers[call.callee].append(call)
-            self._made[call.caller].append(call)
+            self._calls[call.caller].append(call)
 
     def callers(self, callee: str) -> list[Call]:
         return self._callers[callee]
 
     def calls_of(self, caller: str) -> list[Call]:
-        return self._made[caller]
+        return self._calls[caller]
 
     def outward(self, function: str) -> list[str]:
         """The functions one step out: those that call it, and the one that encloses it."""
@@ -62,25 +62,21 @@ class CallGraph:
         return list(dict.fromkeys([c.caller for c in self.callers(function)] + ([owner] if owner else [])))
 
     @cached_property
-    def _outer(self) -> dict[str, set[str]]:
-        return {name: set(self.outward(name)) for name in self.functions}
-
-    @cached_property
-    def _inner(self) -> dict[str, set[str]]:
-        steps: dict[str, set[str]] = {name: set() for name in self.functions}
-        for name, outer in self._outer.items():
-            for caller in outer:
-                steps[caller].add(name)
+    def _inward(self) -> dict[str, list[str]]:
+        steps: dict[str, list[str]] = {name: [] for name in self.functions}
+        for name in self.functions:
+            for outer in self.outward(name):
+                steps[outer].append(name)
         return steps
 
-    def reach(self, starts: set[str], inward: bool) -> set[str]:
+    def reach(self, starts: Iterable[str], inward: bool) -> set[str]:
         """All functions from which a start can be called, or that a start can call."""
-        steps = self._inner if inward else self._outer
         found, queue = set(starts), list(starts)
         while queue:
-            for name in sorted(steps[queue.pop()] - found):
-                found.add(name)
-                queue.append(name)
+            name = queue.pop()
+            new = [other for other in (self._inward[name] if inward else self.outward(name)) if other not in found]
+            found.update(new)
+            queue += new
         return found
 
     def is_class(self, node: cst.CSTNode, key: str) -> bool:
@@ -92,11 +88,11 @@ class CallGraph:
         if isinstance(node, cst.Attribute):
             kind = self.class_of(node.value, key)
             return self.classes.attribute(kind, node.attr.value) if kind else ""
-        if not isinstance(node, cst.Name) or node not in self.names.texts[key].standing:
+        if not isinstance(node, cst.Name) or not self.names.is_variable(node, key):
             return ""
         binding, host = self.names.binds(node, key), self.names.host(node, key)
-        first = host.own[:1] if host and host.is_method and not host.decorated("classmethod") else []
-        if host and len(binding) == 1 and binding[0] in first:
+        is_method = host and host.is_member and not host.decorated("staticmethod", "classmethod")
+        if host and is_method and host.own and binding == host.own[:1]:
             return host.class_name
         stated = self.names.annotations(self.names.texts[key].of(node), key) if host else []
         kinds = {self.classes.named(annotation) for annotation in stated}
@@ -118,14 +114,14 @@ class CallGraph:
 
     def _target(self, node: cst.BaseExpression, key: str) -> str:
         if kind := self.class_of(node, key):
-            return self.classes.called(kind, "__call__")
+            return self.classes.method(kind, "__call__")
         if isinstance(node, cst.Attribute):
             kind, method = self.class_of(node.value, key), node.attr.value
-            return self.classes.called(kind, method) if kind and method not in self.classes.attributes else ""
+            return self.classes.method(kind, method) if kind and method not in self.classes.attributes else ""
         if self.is_class(node, key):
             found = self.classes.methods(cst.ensure_type(node, cst.Name).value, "__init__")
             return next(iter(found)) if len(found) == 1 else ""
-        function = self.names.function(node, key) if isinstance(node, cst.Name) else None
+        function = self.names.function(node, key)
         return function.id if function else ""
 
     def is_scan(self, call: cst.Call, key: str) -> bool:
@@ -141,7 +137,7 @@ class CallGraph:
 
     def _is_checkpoint(self, node: cst.BaseExpression, arguments: Sequence[cst.Arg], key: str) -> bool:
         """Whether an expression is jax.checkpoint, or a local name for a partial of it."""
-        if isinstance(node, cst.Name) and node in self.names.texts[key].standing:
+        if isinstance(node, cst.Name) and self.names.is_variable(node, key):
             binding = self.names.binds(node, key)
             made = binding[0].value if len(binding) == 1 and isinstance(binding[0], cst.Assign) else None
             if isinstance(made, cst.Call) and made.args and self.names.meaning(made.func, key) == "functools.partial":

@@ -29,10 +29,10 @@ def check_mentions(plan: Plan) -> None:
         _check_function(plan, plan.graph.functions[name], changed[name])
     if changed:
         _Mentions(plan, changed).check()
-    returned = {function for value in plan.values.values() for function in value.returned}
+    returned = {function for value in plan.values.values() for function in value.returns}
     for value in plan.values.values():  # a function that gives it to nobody may be called where it is received
-        giving = plan.graph.reach({*value.emitters}, inward=False) - returned - {*value.receivers}
-        within = plan.graph.reach({*value.receivers}, inward=True)
+        giving = plan.graph.reach(value.emitters, inward=False) - returned - {*value.receivers}
+        within = plan.graph.reach(value.receivers, inward=True)
         if giving:
             _Mentions(plan, dict.fromkeys(giving, value.name), within).check()
 
@@ -41,8 +41,9 @@ def _changed(plan: Plan) -> dict[str, str]:
     """The functions that calls must call in another way than before, each with a value that it takes or gives."""
     changed: dict[str, str] = {}
     for value in plan.values.values():
-        without = {f for f in value.optional if value.providers.keys() - {f}}  # and there is somebody who has it
-        for function in sorted(value.required | value.returned | value.scanned | without):
+        # a default alone changes nothing, unless there is somebody else who has the value
+        taking = {f for f, optional in value.takes.items() if not optional or value.providers.keys() - {f}}
+        for function in sorted(taking | value.returns | value.scanned):
             changed.setdefault(function, value.name)
     return dict(plan.asked) | changed
 
@@ -52,23 +53,20 @@ def _check_function(plan: Plan, function: Function, value: str) -> None:
     if function.twice:
         message = f"{function.id} is defined twice, and only one could be threaded"
         raise LoomError(message, function.where, "Rename one.")
-    if function.is_dunder and (function.id.split(".")[-1] != "__init__" or plan.returned(function.id)):
+    if function.is_dunder and (function.node.name.value != "__init__" or plan.returned(function.id)):
         message = f"{function.id} must take or give {value}, and Python calls it by itself"
         raise LoomError(message, function.where, "Do this in an ordinary method.")
     if plan.returned(function.id) and any(isinstance(node, cst.Yield) for node in own_nodes(function.node)):
         message = f"{function.id} must give {value}, and is a generator"
         raise LoomError(message, function.where, "Emit it in a function that returns.")
-    for decorator in function.node.decorators:
-        if not _is_plain(plan, decorator.decorator, function.key):
-            word = syntax.dotted(decorator.decorator) or syntax.called(decorator.decorator)
+    for decorator in (decorator.decorator for decorator in function.node.decorators):
+        if not _is_plain(plan, decorator, function.key):
+            word = syntax.dotted(decorator) or syntax.called(decorator)
             message = (
                 f"{function.id} must take or give {value}, and is decorated with {word}, which threading cannot follow"
             )
-            raise LoomError(
-                message,
-                function.source.where(decorator),
-                "Decorate a function around it, or use jax.jit with static_argnames.",
-            )
+            remedy = "Decorate a function around it, or use jax.jit with static_argnames."
+            raise LoomError(message, function.source.where(decorator), remedy)
 
 
 def _is_plain(plan: Plan, node: cst.BaseExpression, key: str) -> bool:
@@ -84,25 +82,25 @@ class _Mentions:
     """The mentions of functions that change, anywhere or in some functions."""
 
     def __init__(self, plan: Plan, changed: dict[str, str], within: Set[str] | None = None):
-        self.graph, self.changed = plan.graph, changed
-        self.within = None if within is None else [plan.graph.functions[name] for name in within]
+        self.graph, self.changed, self.within = plan.graph, changed, within
         functions = [plan.graph.functions[name] for name in changed]
         self.words = {function.node.name.value for function in functions}
         self.methods = {function.node.name.value for function in functions if function.is_member}
         self.made = {  # class -> what changes, of what is called to make or to call an instance
             kind: min(found)
-            for kind in plan.graph.classes.bases
+            for kind in plan.graph.classes.nodes
             if (found := self._changed(kind, "__call__") or self._changed(kind, "__init__"))
         }
         self.instances = Instances(self.graph, self.made.keys(), bool(self.methods))
-        self.keys = [*self.graph.sources] if self.within is None else sorted({f.key for f in self.within})
 
     def check(self) -> None:
-        for key in self.keys:
-            source = self.graph.sources[key]
-            if self.words & self.graph.names.texts[key].words:
-                self._check_names(key)
-            for node in syntax.below(source.module, cst.Attribute, cst.Call, cst.ClassDef) if self.methods else ():
+        keys = [*self.graph.sources]
+        if self.within is not None:
+            keys = sorted({self.graph.functions[function].key for function in self.within})
+        for key in keys:
+            self._check_names(key)
+            module = self.graph.sources[key].module
+            for node in syntax.below(module, cst.Attribute, cst.Call, cst.ClassDef) if self.methods else ():
                 if isinstance(node, cst.Attribute):
                     self._check_method(node, node.value, node.attr.value, key)
                 elif isinstance(node, cst.ClassDef):
@@ -111,7 +109,7 @@ class _Mentions:
                     owner, name = node.args[0].value, node.args[min(1, len(node.args) - 1)].value
                     if isinstance(name, cst.SimpleString):
                         self._check_method(node, owner, str(name.evaluated_value), key)
-        for key, expression, kind in self.instances.called(self.keys):
+        for key, expression, kind in self.instances.called(keys):
             found, kind = self.made.get(kind, min(self.changed)), kind if kind in self.made else "any class"
             self._refuse_instance(found, kind, expression, key, "")
 
@@ -130,14 +128,12 @@ class _Mentions:
             return
         if self.graph.names.meaning(owner, key) or self.instances.is_foreign(owner, key):
             return  # jnp.take
-        kind, classes = self.graph.class_of(owner, key), self.graph.classes
+        found = {name for name in self.changed if name.endswith(f".{method}")}
+        kinds = self.graph.classes.family(self.graph.class_of(owner, key))
         if syntax.called(owner) == "super":
-            bases = [base for name, (_, of) in classes.nodes.items() if of == key for base in classes.bases[name]]
-            found = {f for base in bases for f in self._changed(base, method)}
-        elif kind:
-            found = {f for other in classes.family(kind) for f in self._changed(other, method)}
-        else:
-            found = {name for name in self.changed if name.endswith(f".{method}")}
+            kinds = self.graph.classes.lineage(key.rpartition(":")[2])
+        if kinds:
+            found &= {f for kind in kinds for f in self._changed(kind, method)}
         for name in sorted(found):
             self._refuse_instance(name, name.split(".")[0], node, key, f".{method}")
 
@@ -145,20 +141,16 @@ class _Mentions:
         return self.graph.classes.methods(kind, method) & self.changed.keys()
 
     def _check_class(self, node: cst.ClassDef, key: str) -> None:
-        """A class that has what changes stands at the top, and is what its name means."""
-        graph, top = self.graph, self.graph.classes.nodes.get(node.name.value, (None, ""))[0] is node
-        marks = [d.decorator for d in node.decorators if top and not graph.names.meaning(_head(d.decorator), key)]
-        kinds = [(mark, node.name.value) for mark in marks]
-        for base in (base.value for base in node.bases):
-            head = _head(base)
-            if graph.is_class(head, key):
-                kinds += [] if top else [(base, syntax.dotted(head))]
-            elif not graph.names.meaning(head, key):
-                kinds += [(base, kind) for kind in graph.classes.bases]
-        for place, kind in kinds:
-            for name in sorted({found for method in self.methods for found in self._changed(kind, method)}):
+        """Classes are what their names mean: they stand at the top, with decorators of libraries and bases by name."""
+        is_top = self.graph.classes.nodes.get(node.name.value, (None, ""))[0] is node
+        for place in (*(decorator.decorator for decorator in node.decorators), *(base.value for base in node.bases)):
+            head = place
+            while isinstance(head, (cst.Call, cst.Subscript)):
+                head = head.func if isinstance(head, cst.Call) else head.value
+            if not self.graph.names.meaning(head, key) and not (is_top and self.graph.is_class(head, key)):
+                changed = min(name for name in self.changed if self.graph.functions[name].is_member)
                 remedy = "Let the class stand at the top of the fragment, with its bases by their names."
-                self._refuse(name, f"this makes another class of {kind}, which", place, key, remedy)
+                self._refuse(changed, "this makes another class, which", place, key, remedy)
 
     def _refuse_instance(self, function: str, kind: str, node: cst.CSTNode, key: str, method: str) -> None:
         what = f"this may be an instance of {kind} that is used in a way that"
@@ -166,13 +158,7 @@ class _Mentions:
         self._refuse(function, what, node, key, remedy)
 
     def _refuse(self, function: str, what: str, node: cst.CSTNode, key: str, remedy: str) -> None:
-        if self.within is None or any(f.key == key and node in syntax.walk(f.node) for f in self.within):
+        hosts = [self.graph.functions[name] for name in self.within or ()]
+        if self.within is None or any(f.key == key and node in syntax.walk(f.node) for f in hosts):
             message = f"{function} must take or give {self.changed[function]}, and {what} threading cannot follow"
             raise LoomError(message, self.graph.sources[key].where(node), remedy)
-
-
-def _head(node: cst.BaseExpression) -> cst.BaseExpression:
-    """`Block` of `Block[int]` and of `Block(...)`."""
-    while isinstance(node, (cst.Call, cst.Subscript)):
-        node = node.func if isinstance(node, cst.Call) else node.value
-    return node

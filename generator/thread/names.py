@@ -1,4 +1,4 @@
-"""What each name in a package means: a definition, an import, or a variable and what binds it."""
+"""Names of a package: each means a definition, an import, or a variable, which assignments and parameters bind."""
 
 from __future__ import annotations
 
@@ -13,50 +13,60 @@ from generator.code.memory import remembered
 from generator.code.scopes import Scope, scopes_of
 from generator.code.syntax import Source
 from generator.language.parts import Import
-from generator.thread.functions import Function
+from generator.thread.functions import Function, prefix_of
 
 Variable = tuple[Scope | None, str]  # None: known in the whole package
 _USUAL = {"nnx": "flax.nnx", "lax": "jax.lax", "partial": "functools.partial"}  # where no import says more
 _KEEPING = re.compile(r"append|add|extend|insert|update|set|put|push|register")  # methods that keep what they get
-ASSIGNING = (cst.Assign, cst.AnnAssign, cst.AugAssign, cst.NamedExpr, cst.For, cst.CompFor, cst.WithItem, cst.Del)
-_NAMED = (
-    *(cst.ExceptHandler, cst.MatchAs, cst.MatchStar, cst.MatchMapping),
-    *(cst.FunctionDef, cst.ClassDef, cst.Param, cst.Global, cst.Nonlocal),
-)
-READ = (*ASSIGNING, *_NAMED, cst.Call, cst.Match)
+_TARGETED = (cst.AnnAssign, cst.AugAssign, cst.NamedExpr, cst.For, cst.CompFor, cst.Del)
+_NAMED = (cst.MatchAs, cst.MatchStar, cst.FunctionDef, cst.ClassDef, cst.Param)
+_OTHERS = (cst.Assign, cst.WithItem, cst.ExceptHandler, cst.MatchMapping, cst.Match, cst.Global, cst.Nonlocal, cst.Call)
 
 
 class Variables:
     """The variables of a text.
 
     Attributes:
+        scopes: of the text.
         standing: each name that is a variable, and the scope in which it stands.
-        words: these names.
         bound: what binds a variable: an assignment to it alone, its parameter, its function, and so on.
-        given: expressions whose values a variable, or something in it, may have.
+        values: expressions whose values a variable, or something in it, may have.
         binding: the names by which nodes bind.
+        assigned: each attribute that is assigned, and the value; None for a part of one.
+        kept: each attribute that has, or holds, the value of an expression, and this.
     """
 
     def __init__(self, module: cst.Module):
         self.scopes = scopes_of(module)
         self.standing = dict(self.scopes.occurrences)
-        self.words = frozenset(name.value for name in self.standing)
-        self._variables: dict[cst.Name, Variable] = {}
         self.bound: dict[Variable, list[cst.CSTNode]] = {}
-        self.given: dict[Variable, list[cst.BaseExpression]] = {}
+        self.values: dict[Variable, list[cst.BaseExpression]] = {}
         self.binding: set[cst.Name] = set()
-        for node in syntax.below(module, *READ):
+        self.assigned: list[tuple[cst.Attribute, cst.BaseExpression | None]] = []
+        self.kept: list[tuple[cst.Attribute, cst.BaseExpression]] = []
+        for node in syntax.below(module, *_TARGETED, *_NAMED, *_OTHERS):
             for name, how in _binders(node):
                 if name in self.standing:
                     self.bound.setdefault(self.of(name), []).append(how)
                     self.binding.add(name)
-            for target, value in gifts(node):
-                holder = root(target)
-                if isinstance(holder, cst.Name) and holder in self.standing:
-                    self.given.setdefault(self.of(holder), []).append(value)
+            for target in targets_of(node):
+                value = getattr(node, "value", None)
+                parts = [part for part in _parts_of(target) if isinstance(part, cst.Attribute)]
+                self.assigned += [(part, value if part is target else None) for part in parts]
+            for target, value in _values(node):
+                self._keep(target, value)
         for alias, scope in self.scopes.imports:
             imported = (alias.evaluated_alias or alias.evaluated_name).split(".")[0]
             self.bound.setdefault(self.seen(imported, scope), []).append(alias)
+
+    def _keep(self, target: cst.CSTNode, value: cst.BaseExpression) -> None:
+        holder = root(target)
+        if isinstance(holder, cst.Name) and holder in self.standing:
+            self.values.setdefault(self.of(holder), []).append(value)
+        while isinstance(target, (cst.Subscript, cst.StarredElement)):
+            target = target.value
+        if isinstance(target, cst.Attribute):
+            self.kept.append((target, value))
 
     def around(self, node: cst.CSTNode) -> Scope:
         """The scope in which an expression stands."""
@@ -64,9 +74,7 @@ class Variables:
 
     def of(self, name: cst.Name) -> Variable:
         """The variable that a name is."""
-        if name not in self._variables:
-            self._variables[name] = self.seen(name.value, self.standing[name])
-        return self._variables[name]
+        return self.seen(name.value, self.standing[name])
 
     def seen(self, name: str, scope: Scope) -> Variable:
         """The variable that a name is where it stands in a scope."""
@@ -80,15 +88,15 @@ def targets_of(node: cst.CSTNode) -> Iterator[cst.CSTNode]:
         yield from (target.target for target in node.targets)
     elif isinstance(node, cst.WithItem):
         yield from [node.asname.name] if node.asname else []
-    elif isinstance(node, (cst.AnnAssign, cst.AugAssign, cst.NamedExpr, cst.For, cst.CompFor, cst.Del)):
+    elif isinstance(node, _TARGETED):
         yield node.target
 
 
-def parts_of(target: cst.CSTNode) -> Iterator[cst.CSTNode]:
+def _parts_of(target: cst.CSTNode) -> Iterator[cst.CSTNode]:
     """A target, and the targets in a tuple of them."""
     yield target
     for element in target.elements if isinstance(target, (cst.Tuple, cst.List)) else ():
-        yield from parts_of(element.value)
+        yield from _parts_of(element.value)
 
 
 def root(node: cst.CSTNode) -> cst.CSTNode:
@@ -101,21 +109,22 @@ def root(node: cst.CSTNode) -> cst.CSTNode:
 def _binders(node: cst.CSTNode) -> Iterator[tuple[cst.Name, cst.CSTNode]]:
     """The names that a node binds, each with what says how: the node itself, or a tuple that it is a part of."""
     for target in targets_of(node):
-        for part in parts_of(target):
+        for part in _parts_of(target):
             if isinstance(part, cst.Name):
                 yield part, node if part is target else target
-    if isinstance(node, cst.ExceptHandler) and node.name:
-        yield cst.ensure_type(node.name.name, cst.Name), node
-    elif isinstance(node, (cst.MatchAs, cst.MatchStar, cst.FunctionDef, cst.ClassDef, cst.Param)) and node.name:
-        yield cst.ensure_type(node.name, cst.Name), node
-    elif isinstance(node, cst.MatchMapping) and node.rest:
-        yield node.rest, node
+    names: list[cst.CSTNode | None] = []
+    if isinstance(node, _NAMED):
+        names = [node.name]
+    elif isinstance(node, cst.ExceptHandler):
+        names = [node.name.name if node.name else None]
+    elif isinstance(node, cst.MatchMapping):
+        names = [node.rest]
     elif isinstance(node, (cst.Global, cst.Nonlocal)):
-        for item in node.names:
-            yield item.name, node
+        names = [item.name for item in node.names]
+    yield from ((name, node) for name in names if isinstance(name, cst.Name))
 
 
-def gifts(node: cst.CSTNode) -> Iterator[tuple[cst.CSTNode, cst.BaseExpression]]:
+def _values(node: cst.CSTNode) -> Iterator[tuple[cst.CSTNode, cst.BaseExpression]]:
     """The names, attributes and items that get a value by a node, and the expression that it comes from."""
     if isinstance(node, cst.Match):
         for name in (name for case in node.cases for name in syntax.below(case.pattern, cst.Name)):
@@ -125,9 +134,9 @@ def gifts(node: cst.CSTNode) -> Iterator[tuple[cst.CSTNode, cst.BaseExpression]]
             yield from ((node.func.value, argument.value) for argument in node.args)
     elif isinstance(node, cst.Param):
         yield from [(node.name, node.default)] if node.default else []
-    elif type(node) in ASSIGNING:
+    else:
         values = [value for field in ("value", "iter", "item") if (value := getattr(node, field, None))]
-        yield from ((part, values[0]) for target in targets_of(node) if values for part in parts_of(target))
+        yield from ((part, values[0]) for target in targets_of(node) if values for part in _parts_of(target))
 
 
 @remembered
@@ -136,7 +145,7 @@ def variables_of(module: cst.Module) -> Variables:
 
 
 class Names:
-    """Knows what names mean in each text of a package.
+    """Resolves the names in each text of a package.
 
     Args:
         sources: key -> text, of all definitions.
@@ -151,7 +160,7 @@ class Names:
         imports: Mapping[str, Mapping[str, Import]],
     ):
         self._sources, self._functions, self._imports = sources, functions, imports
-        self._meant: dict[str, dict[str, str]] = {}
+        self._imported: dict[str, dict[str, str]] = {}
         self._meanings: dict[tuple[str, cst.CSTNode], str] = {}
         self.texts = {key: variables_of(source.module) for key, source in sources.items()}
         self._nodes: dict[tuple[str, cst.CSTNode], Function] = {(f.key, f.node): f for f in functions.values()}
@@ -165,34 +174,38 @@ class Names:
         """What binds the variable that a name is."""
         return self.texts[key].bound.get(self.texts[key].of(name), [])
 
+    def is_variable(self, node: cst.CSTNode, key: str) -> bool:
+        """Whether a node is a name that stands for something: not an attribute, not a keyword."""
+        return isinstance(node, cst.Name) and node in self.texts[key].standing
+
     def definition(self, name: cst.CSTNode, key: str) -> str:
         """The key of the definition that a name means, '' for none."""
-        if not isinstance(name, cst.Name) or name not in self.texts[key].standing:
+        if not isinstance(name, cst.Name) or not self.is_variable(name, key):
             return ""
         scope, word = self.texts[key].of(name)
-        local = f"{key.rsplit(':', 1)[0]}:{word}" if ":" in key else word
-        return "" if scope else next((found for found in (local, word) if found in self._sources), "")
+        return "" if scope else next((found for found in (prefix_of(key) + word, word) if found in self._sources), "")
 
-    def known(self, name: cst.Name, key: str) -> bool:
+    def is_known(self, name: cst.Name, key: str) -> bool:
         """Whether a name means a definition, what its fragment imports, or what Python has."""
+        if self.texts[key].of(name)[0]:
+            return False
         source = self._sources[key]
-        path = source.traced.origin_at(source.span(name)[0]).path
-        imported = {imported.alias for imported in self._imports.get(path, {}).values()}
-        return bool(self.definition(name, key)) or name.value in imported or hasattr(builtins, name.value)
+        imports = self._imports.get(source.traced.origin_at(source.span(name)[0]).path, {})
+        imported = any(imported.alias == name.value for imported in imports.values())
+        return imported or bool(self.definition(name, key)) or hasattr(builtins, name.value)
 
     def functions(self, name: cst.Name, key: str) -> list[Function]:
         """The functions that a name may mean."""
-        if name not in self.texts[key].standing:
-            return []
         if self.texts[key].of(name)[0] is None:
             return [f for f in [self._functions.get(self.definition(name, key))] if f]
         return [self._nodes[key, node] for node in self.binds(name, key) if (key, node) in self._nodes]
 
-    def function(self, name: cst.Name, key: str) -> Function | None:
+    def function(self, name: cst.CSTNode, key: str) -> Function | None:
         """The function that a name always means."""
+        if not isinstance(name, cst.Name) or not self.is_variable(name, key):
+            return None
         found = self.functions(name, key)
-        local = name in self.texts[key].standing and self.texts[key].of(name)[0]
-        return found[0] if found and (not local or len(self.binds(name, key)) == 1) else None
+        return found[0] if found and (not self.texts[key].of(name)[0] or len(self.binds(name, key)) == 1) else None
 
     def host(self, name: cst.Name, key: str) -> Function | None:
         """The function whose variable a name is."""
@@ -214,20 +227,21 @@ class Names:
         head = node
         while isinstance(head, cst.Attribute):
             head = head.value
-        word, dot, rest = syntax.dotted(node).partition(".")
-        if not isinstance(head, cst.Name) or head not in self.texts[key].standing:
+        if not isinstance(head, cst.Name) or not self.is_variable(head, key):
             return ""
         if self.texts[key].of(head)[0] or self.definition(head, key):
             return ""
-        return self._imported(key).get(word, _USUAL.get(word, word)) + dot + rest
+        if key not in self._imported:
+            self._imported[key] = self._read_imports(key)
+        word, dot, rest = syntax.dotted(node).partition(".")
+        return self._imported[key].get(word, _USUAL.get(word, word)) + dot + rest
 
-    def _imported(self, key: str) -> dict[str, str]:
+    def _read_imports(self, key: str) -> dict[str, str]:
         """What each name that the fragments of a definition import means; the first of those with one name."""
-        if key not in self._meant:
-            meant = self._meant[key] = dict[str, str]()
-            for path in self._sources[key].traced.paths():
-                for imported in self._imports.get(path, {}).values():
-                    full = f"{imported.module}.{imported.name}" if imported.name else imported.module
-                    whole = imported.module.startswith(f"{imported.alias}.")  # `import jax.numpy` binds `jax`
-                    meant.setdefault(imported.alias, imported.alias if whole else full)
-        return self._meant[key]
+        meanings: dict[str, str] = {}
+        for path in self._sources[key].traced.paths():
+            for imported in self._imports.get(path, {}).values():
+                full = f"{imported.module}.{imported.name}" if imported.name else imported.module
+                whole = imported.module.startswith(f"{imported.alias}.")  # `import jax.numpy` binds `jax`
+                meanings.setdefault(imported.alias, imported.alias if whole else full)
+        return meanings

@@ -66,7 +66,7 @@ def return_edits(plan: Plan, function: Function, shapes: Shapes) -> list[Edit]:
     names = plan.returned(function.id)
     if not names:
         return []
-    source, edits, given = function.source, [], [plan.given(function.id, name) for name in names]
+    source, edits, given = function.source, [], [plan.result(function.id, name) for name in names]
     scanned, flat = is_scanned(plan, function.id), shapes.length(function.id)
     for node in own_returns(function):
         if node.value is None:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from graphlib import CycleError, TopologicalSorter
 
 import libcst as cst
 
 from generator.code import syntax
 from generator.code.names import as_block, unblocked, variables
-from generator.code.scopes import Scope, scopes_of
+from generator.code.scopes import scopes_of
 from generator.code.traced import Traced
 from generator.errors import LoomError
 from generator.language.parts import Provider
@@ -22,18 +22,15 @@ _PATH = re.compile(r"[\w.]+(\[[\w\"']+\])*")  # a name, an attribute or an item:
 
 
 def provider_order(plan: Plan, function: Function) -> list[str]:
-    """What a provider reads comes before it."""
-    waiting, done = list(plan.provided(function.id)), []
-    while waiting:
-        ready = next(
-            (n for n in waiting if not set(plan.values[n].providers[function.id].reads) & (set(waiting) - {n})), None
-        )
-        if ready is None:
-            origin = plan.values[waiting[0]].origin
-            raise LoomError(f"{' and '.join(waiting)} are made from each other", str(origin), "Break the circle.")
-        waiting.remove(ready)
-        done.append(ready)
-    return done
+    """The values that providers make in a function; those that a provider reads come before its own."""
+    names = plan.provided(function.id)
+    reads = {name: set(plan.values[name].providers[function.id].reads) & set(names) - {name} for name in names}
+    try:
+        return [*TopologicalSorter(reads).static_order()]
+    except CycleError as error:
+        circle = sorted(set(error.args[1]))
+        origin = plan.values[circle[0]].origin
+        raise LoomError(f"{' and '.join(circle)} are made from each other", str(origin), "Break the circle.") from None
 
 
 def made(plan: Plan, function: Function, provider: Provider, indent: str) -> Traced:
@@ -90,18 +87,19 @@ def _check_provider(provider: Provider, function: Function, own: set[str]) -> No
         raise LoomError(message, str(provider.origin), "Give it as a parameter of the provider, or rename one of them.")
 
 
-def inlined(plan: Plan, function: Function, name: str) -> bool:
-    """A value that is only passed on, made by a name or an attribute, or for one call alone by an item."""
-    value = plan.values[name]
-    provider = value.providers.get(function.id)
+def inlined(plan: Plan, function: Function, name: str) -> str:
+    """The expression of a value that is only passed on, made by a name or an attribute, or for one call by an item."""
+    provider = plan.values[name].providers.get(function.id)
     text = provider.result.text.split("#")[0].strip() if provider else ""
     if provider is None or provider.optional or provider.body.text or not _PATH.fullmatch(text):
-        return False
-    calls = [call for call in plan.graph.calls_of(function.id) if call in value.passed]
-    few = len(calls) == 1 or (calls and re.fullmatch(r"[\w.]+", text))  # as short at every call
-    reads = any(node.value == name for node in variables(function.node))
-    others = any(name in plan.values[n].providers[function.id].reads for n in plan.provided(function.id))
-    return bool(few) and not reads and not others and all(_is_constant(plan, function, call, text) for call in calls)
+        return ""
+    calls = [call for call in plan.graph.calls_of(function.id) if call in plan.values[name].passes]
+    readers = [plan.values[other].providers[function.id].reads for other in plan.provided(function.id)]
+    read = any(node.value == name for node in variables(function.node)) or any(name in reads for reads in readers)
+    if read or not calls or (len(calls) > 1 and "[" in text):
+        return ""
+    constant = all(_is_constant(plan, function, call, text) for call in calls)
+    return _result(plan, function, provider).text.split("#")[0].strip() if constant else ""
 
 
 def _is_constant(plan: Plan, function: Function, call: Call, text: str) -> bool:
@@ -109,28 +107,25 @@ def _is_constant(plan: Plan, function: Function, call: Call, text: str) -> bool:
     head, *parts = re.findall(r"\w+", text)
     names, nodes = plan.graph.names.texts[function.key], syntax.walk(function.node)
     variable = plan.graph.names.local(function, head)
-    binding, there = names.bound.get(variable, []), names.seen(head, names.around(call.node.func))
-    if there != variable or len(binding) > 1 or not all(isinstance(node, cst.Param) for node in binding):
+    binding = names.bound.get(variable, [])
+    shadowed = names.seen(head, names.around(call.node.func)) != variable
+    if shadowed or len(binding) > 1 or not all(isinstance(node, cst.Param) for node in binding):
         return False
-    targets = {syntax.dotted(root(t)) for node in nodes for t in targets_of(node) if not isinstance(t, cst.Name)}
-    items = {node.value for node in nodes if isinstance(node, cst.Subscript)}
-    passed = {n for n in nodes if isinstance(n, cst.Name) and n in names.standing and names.of(n) == variable}
-    if (parts and head in targets) or ("[" in text and not passed <= items | names.binding):
-        return False  # what has it otherwise may change it
-    if any(isinstance(node, cst.FormattedString) and call.node in syntax.walk(node) for node in nodes):
-        return "[" not in text
-    given = [(key, target) for part in parts for key, target, _ in plan.graph.classes.given.get(part, ())]
-    return "." not in text or all(_is_initial(plan.graph.names.texts[key].standing, target) for key, target in given)
+    stored = {syntax.dotted(root(t)) for node in nodes for t in targets_of(node) if not isinstance(t, cst.Name)}
+    if parts and head in stored:
+        return False
+    if "[" in text:  # what has it otherwise may change it; and an f-string has no place for its quotes
+        items = {node.value for node in nodes if isinstance(node, cst.Subscript)}
+        others = {n for n in names.standing if n.value == head and names.of(n) == variable} - items - names.binding
+        quoted = any(isinstance(node, cst.FormattedString) and call.node in syntax.walk(node) for node in nodes)
+        if others or quoted:
+            return False
+    assigned = [(key, target) for part in parts for key, target, _ in plan.graph.classes.assigned.get(part, ())]
+    return "." not in text or all(_is_initial(plan, key, target) for key, target in assigned)
 
 
-def _is_initial(standing: Mapping[cst.Name, Scope], target: cst.Attribute) -> bool:
+def _is_initial(plan: Plan, key: str, target: cst.Attribute) -> bool:
     """Whether an attribute is assigned where its object is made."""
-    scope = standing.get(target.value) if isinstance(target.value, cst.Name) else None
-    return scope is not None and isinstance(scope.node, cst.FunctionDef) and scope.node.name.value == "__init__"
-
-
-def expression(plan: Plan, caller: Function, name: str) -> str:
-    """What a caller passes for a value: its name, or what a provider makes it from."""
-    if not inlined(plan, caller, name):
-        return name
-    return _result(plan, caller, plan.values[name].providers[caller.id]).text.split("#")[0].strip()
+    name, standing = target.value, plan.graph.names.texts[key].standing
+    around = standing[name].node if isinstance(name, cst.Name) and name in standing else None
+    return isinstance(around, cst.FunctionDef) and around.name.value == "__init__"

@@ -14,10 +14,10 @@ from generator.code.scopes import scopes_of
 from generator.code.traced import Traced, line_starts
 from generator.code.tree import parse_ast
 from generator.errors import LoomError
-from generator.thread.functions import Call, Function
+from generator.thread.functions import Call, Function, prefix_of
 from generator.thread.mentions import check_mentions
 from generator.thread.plan import Plan
-from generator.thread.values import Value, marks_of
+from generator.thread.values import Value, is_own, marks_of
 
 _LOOPS = (cst.For, cst.While)
 _COMPREHENSIONS = (cst.ListComp, cst.SetComp, cst.DictComp, cst.GeneratorExp)
@@ -25,26 +25,43 @@ _COMPREHENSIONS = (cst.ListComp, cst.SetComp, cst.DictComp, cst.GeneratorExp)
 
 def check_plan(plan: Plan) -> None:
     """Refuses a plan that the edits could not carry out rightly."""
+    for value in plan.values.values():
+        for function in plan.graph.functions.values():
+            _check_name(plan, value, function)
     check_mentions(plan)
     for value in plan.values.values():
         _check_layers(plan, value)
-        for function in value.emitters:
-            _check_emitted(plan, value, plan.graph.functions[function])
+        for id in value.emitters:
+            _check_emitted(plan, value, plan.graph.functions[id])
     for call in plan.graph.calls:
-        _check_capture(plan, call, plan.passed(call))
-    for node in plan.graph.functions.values():
-        _check_meaning(plan, node)
-        _check_overwriting(plan, node)
+        _check_capture(plan, call)
+    for function in plan.graph.functions.values():
+        _check_overwriting(plan, function)
+
+
+def _check_name(plan: Plan, value: Value, function: Function) -> None:
+    """Where a function has a value, its host has no other use for the name: no variable, no definition, no import."""
+    id, name = function.id, value.name
+    made = id in value.sites and not is_own(function, value.providers[id])
+    if not (made or id in value.visible or (id in value.returns and id not in value.emitters)):
+        return
+    for node in syntax.below(function.node, cst.Name):
+        node = cst.ensure_type(node, cst.Name)
+        if node.value != name or not plan.graph.names.is_variable(node, function.key):
+            continue
+        if function.is_by_host(node) or plan.graph.names.is_known(node, function.key):
+            message = f"{id} must have the value {name}, and uses the name for something else here"
+            remedy = f'Give that another name; or if it is the value, write `{name}=threaded()` or @provide("{id}").'
+            raise LoomError(message, function.source.where(node), remedy)
 
 
 def _check_layers(plan: Plan, value: Value) -> None:
-    """A value with a slice for each layer is of use only where a scan takes it apart."""
-    if value.per_layer and (value.required or value.passed) and not value.scanned:
+    """A value with a slice for each layer is taken apart by one scan on its way, and whole or a slice in a function."""
+    whole = [site for site, provider in value.providers.items() if provider.per_layer and site in value.sites]
+    if value.per_layer and (value.takes or value.passes) and not value.scanned:
         provider = next(iter(value.providers.values()))
         message = f"{value.name} has a slice for each layer, and no scan over layers is on the way from {provider.site}"
         raise LoomError(message, str(provider.origin), "Drop per_layer=True, or scan the layers with jax.lax.scan.")
-
-    whole = [site for site, provider in value.providers.items() if provider.per_layer and site in value.provided]
     queue, slices = [(site, False) for site in whole], dict[str, bool]()
     while queue:
         id, slice = queue.pop()
@@ -52,62 +69,48 @@ def _check_layers(plan: Plan, value: Value) -> None:
         if slices.setdefault(id, slice) != slice or (not slice and id not in whole and id in value.readers):
             message = f"{id} takes {value.name} of all layers here, and of one layer in a scan"
             raise LoomError(message, function.where, "Let it be called in the scan over layers alone.")
-        for inner in plan.graph.functions.values():
+        for inner in (inner for inner in plan.graph.functions.values() if inner.owner == id):
             taken = inner.id in value.scanned
-            if inner.owner == id and taken and (slice or not all(call.scan for call in plan.graph.callers(inner.id))):
+            if taken and (slice or not all(call.scan for call in plan.graph.callers(inner.id))):
                 message = f"{inner.id} takes {value.name} apart, in a scan inside a scan or called without one"
                 raise LoomError(message, inner.where, "Scan over the layers once, and call the function there alone.")
-            if inner.owner == id and inner.id not in slices:
-                queue.append((inner.id, slice or taken))
+            queue += [(inner.id, slice or taken)] if inner.id not in slices else []
         for call in plan.graph.calls_of(id):
-            if call in value.passed and call not in value.split.get(id, ()):
-                queue += [(call.callee, slice)] if slices.get(call.callee) != slice else []
+            if call in value.passes and call not in value.split.get(id, ()) and slices.get(call.callee) != slice:
+                queue.append((call.callee, slice))
 
 
 def _check_emitted(plan: Plan, value: Value, function: Function) -> None:
     """What is emitted keeps its value until the function returns it."""
-    names, source = plan.graph.names.texts[function.key], function.source
-    variable = plan.graph.names.local(function, value.name)
-    binding = {name for name in names.binding if names.of(name) == variable}
-    statements = syntax.statements(function.node)
-    marks: dict[cst.CSTNode | None, cst.CSTNode]
-    marks = {call: call.args[0].value for word, call in marks_of(function) if word == "emit"}
-    for mark in (s for s in statements if syntax.dotted(marks.get(syntax.expression(s), s)) == value.name):
-        path, after = _path(function.node, mark), source.span(mark)[0]
-        looped = any(isinstance(node, _LOOPS) for node, _ in path)
-        for name in sorted(binding, key=lambda name: source.span(name)[0]):
-            of = [s for s in statements if name in syntax.own_expressions(s)]
-            later = [s for s in of if not _exclusive(path, _path(function.node, s))]
-            if looped or (source.span(name)[0] > after and later):
+    text, source = plan.graph.names.texts[function.key], function.source
+    variable, statements = plan.graph.names.local(function, value.name), syntax.statements(function.node)
+    marks = {
+        call for word, call in marks_of(function) if word == "emit" and syntax.dotted(call.args[0].value) == value.name
+    }
+    for mark in (statement for statement in statements if syntax.expression(statement) in marks):
+        path = _path(function.node, mark)
+        looped = any(isinstance(node, _LOOPS) for node in path)
+        for statement in statements:
+            names = [
+                n
+                for n in syntax.own_expressions(statement)
+                if isinstance(n, cst.Name) and n in text.binding and text.of(n) == variable
+            ]
+            later = any(source.span(name)[0] > source.span(mark)[0] for name in names)
+            if names and (looped or (later and not _are_exclusive(path, _path(function.node, statement)))):
                 message = f"{function.id} emits {value.name} and binds it again{', in a loop' if looped else ''}"
                 raise LoomError(message, source.where(mark), "Emit it after that, or under another name.")
 
 
-def _check_capture(plan: Plan, call: Call, names: list[str]) -> None:
+def _check_capture(plan: Plan, call: Call) -> None:
     """A lambda or a comprehension around a call must not have the name of what is passed."""
     caller = plan.graph.functions[call.caller]
     text = plan.graph.names.texts[caller.key]
-    for name in names:
+    for name in plan.passed(call):
         scope = text.seen(name, text.around(call.node.func))[0]
         if scope and isinstance(scope.node, (cst.Lambda, *_COMPREHENSIONS)):
             message = f"{call.callee} must be passed {name} here, where {name} is something else"
             raise LoomError(message, caller.source.where(call.node), "Rename the inner one.")
-
-
-def _check_meaning(plan: Plan, function: Function) -> None:
-    """A name that is added to a function must not have meant a definition or an import there."""
-    received = [value.name for value in plan.values.values() if function.id in value.receivers]
-    names, added = plan.graph.names.texts[function.key], [*received, *plan.added(function.id)]
-    within = [node for node in syntax.walk(function.node) if isinstance(node, cst.Name)] if added else []
-    for name in added:
-        value = plan.values[name]
-        read = any(f"{id}.".startswith(f"{function.id}.") for id in (*value.readers, *value.receivers))
-        for node in within:
-            if node.value != name or node not in names.standing or names.of(node)[0]:
-                continue
-            if plan.graph.names.known(node, function.key) or not read:
-                message = f"{function.id} must take {name}, and uses the name {name} for something else"
-                raise LoomError(message, function.source.where(node), "Give one of them another name.")
 
 
 def _check_overwriting(plan: Plan, function: Function) -> None:
@@ -120,58 +123,47 @@ def _check_overwriting(plan: Plan, function: Function) -> None:
         if name == "_":
             continue
         value, where = plan.values[value_name], function.source.where
-        paths = {id(call): _path(function.node, call.statement) for call in calls}
-        for first, second in itertools.combinations(calls, 2):
-            if not _exclusive(paths[id(first)], paths[id(second)]):
+        paths = [_path(function.node, call.statement) for call in calls]
+        for (first, one), (second, other) in itertools.combinations(zip(calls, paths, strict=True), 2):
+            if not _are_exclusive(one, other):
                 message = f"two calls in {function.id} give {name}, here and at {where(first.node)}: one would be lost"
                 remedy = f"Receive {name} in a function around one of the calls, or emit the values under two names."
                 raise LoomError(message, where(second.node), remedy)
-        for call in calls:
-            if any(isinstance(node, _LOOPS) for node, _ in paths[id(call)]):
+        for call, path in zip(calls, paths, strict=True):
+            if any(isinstance(node, _LOOPS) for node in path):
                 message = f"{call.callee} gives {name} in each round of a loop: all but the last would be lost"
                 remedy = f"Scan with jax.lax.scan, or write receive({name}) in a function that the loop calls."
                 raise LoomError(message, where(call.node), remedy)
         if function.id in value.emitters:
             message = f"{function.id} emits {name}, and {calls[0].callee}, which it calls, gives {name} too"
-            remedy = "Emit one of them under another name."
-            raise LoomError(message, where(calls[0].node), remedy)
-        mine = scopes_of(function.source.module).inner[function.node].bound
-        mine = mine - set(function.parameter_names) if value.providers else mine
-        if name in mine and function.id not in value.receivers:
+            raise LoomError(message, where(calls[0].node), "Emit one of them under another name.")
+        bound = scopes_of(function.source.module).inner[function.node].bound
+        if name in bound and function.id not in value.receivers:
             message = f"{calls[0].callee} gives {name} here, and {function.id} has a variable {name} of its own"
             raise LoomError(message, where(calls[0].node), "Rename the variable.")
 
 
-def _path(function: cst.FunctionDef, statement: syntax.Statement) -> list[tuple[cst.CSTNode, cst.CSTNode]]:
-    """The compound statements around a statement, each with the child that holds it."""
-
-    def visit(node: cst.CSTNode) -> list[tuple[cst.CSTNode, cst.CSTNode]] | None:
-        for child in syntax.children(node):
-            if child is statement:
-                return [(node, child)]
-            found = visit(child)
-            if found is not None:
-                return [(node, child), *found]
-        return None
-
-    return visit(function) or []
+def _path(node: cst.CSTNode, statement: cst.CSTNode) -> list[cst.CSTNode]:
+    """The nodes on the way down to a statement."""
+    for child in syntax.children(node):
+        if child is statement:
+            return [node, child]
+        if found := _path(child, statement):
+            return [node, *found]
+    return []
 
 
-def _exclusive(first: list[tuple[cst.CSTNode, cst.CSTNode]], second: list[tuple[cst.CSTNode, cst.CSTNode]]) -> bool:
-    """Whether two statements are in different branches of one `if` or `match`."""
-    for (node, one), (other, two) in zip(first, second, strict=False):
-        if node is not other:
-            return False
-        if one is not two:
-            return isinstance(node, (cst.If, cst.Match))
-    return False
+def _are_exclusive(first: list[cst.CSTNode], second: list[cst.CSTNode]) -> bool:
+    """Whether two statements, by the ways to them, are in different branches of one `if` or `match`."""
+    common = sum(1 for _ in itertools.takewhile(lambda pair: pair[0] is pair[1], zip(first, second, strict=False)))
+    return common < min(len(first), len(second)) and isinstance(first[common - 1], (cst.If, cst.Match))
 
 
 def check_result(plan: Plan, texts: dict[str, Traced]) -> None:
     """Refuses woven functions in which a threaded value may be read before it is there, or not returned."""
     for key, text in texts.items():
-        starts, prefix = line_starts(text.text), key.rsplit(":", 1)[0] + ":" if ":" in key else ""
-        for id, node in _functions(parse_ast(text.text), prefix):
+        starts = line_starts(text.text)
+        for id, node in _functions(parse_ast(text.text), prefix_of(key)):
             flow = Flow(node, plan.values)
             for name, line in flow.unbound:
                 message = f"{id} reads {name} here, and {name} may not have a value yet"

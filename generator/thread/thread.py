@@ -27,10 +27,9 @@ from generator.code.names import as_block
 from generator.code.syntax import Source
 from generator.code.traced import Origin
 from generator.language.parts import Definition, Import, Provider, Splice
-from generator.thread.asked import read_asked
 from generator.thread.carry import carry
 from generator.thread.graph import CallGraph
-from generator.thread.planner import make_plan
+from generator.thread.plan import make_plan
 from generator.thread.refuse import check_plan, check_result
 from generator.weave.adapt import Need
 
@@ -53,9 +52,8 @@ def thread(
         several: functions that call several layers, in which a value of each layer becomes a tuple of them.
         given: names that layers of some kind are made or called with.
     """
-    definitions, asked = read_asked(definitions)
     graph = CallGraph(definitions, imports)
-    plan = make_plan(graph, list(providers), list(needs), asked, several, given)
+    plan = make_plan(graph, list(providers), list(needs), several, given)
     check_plan(plan)
     texts = carry(plan)
     check_result(plan, texts)

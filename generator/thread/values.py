@@ -1,4 +1,4 @@
-"""The values that are threaded: provided by fragments, emitted by functions, and asked for."""
+"""The values that are threaded: provided by fragments, emitted by functions, and asked for by parameters."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from generator.code import syntax
 from generator.code.traced import Origin
 from generator.errors import LoomError
 from generator.language.parts import Provider
-from generator.thread.functions import Call, Function
+from generator.thread.functions import ASKED, Call, Function, asks, has_default
 from generator.thread.graph import CallGraph
 from generator.weave.adapt import Need
 
@@ -20,15 +20,16 @@ _LITERAL = re.compile(r"True|False|-?\d+(\.\d+)?")
 
 @dataclass
 class Value:
-    """A threaded value, provided, emitted or both, and how it travels.
+    """A threaded value, provided, emitted or both, and how it flows.
 
     Attributes:
-        required, optional: the functions that take it, as a parameter without or with a default.
-        provided: the functions in which a provider makes it.
+        takes: function -> whether callers may leave out the parameter by which it takes the value.
+        sites: the functions in which a provider makes it.
         scanned: nested functions that take it apart over layers.
-        passed: the calls that pass it.
-        returned: the functions that also return it.
+        passes: the calls that pass it.
+        returns: the functions that also return it.
         split: function -> its calls of several layers, each of which has an item of a tuple.
+        visible: the functions in which its name means the value on its way inward.
     """
 
     name: str
@@ -40,13 +41,13 @@ class Value:
     emitted: str = ""  # the type that an emitter gives it: `router_loss: Array = ...`
     readers: set[str] = field(default_factory=set)  # ids of functions in which splices read it
     marked: dict[str, Origin] = field(default_factory=dict)  # emit, receive -> the first line that says so
-    required: set[str] = field(default_factory=set)
-    optional: set[str] = field(default_factory=set)
-    provided: set[str] = field(default_factory=set)
+    takes: dict[str, bool] = field(default_factory=dict)
+    sites: set[str] = field(default_factory=set)
     scanned: set[str] = field(default_factory=set)
-    passed: set[Call] = field(default_factory=set)
-    returned: set[str] = field(default_factory=set)
+    passes: set[Call] = field(default_factory=set)
+    returns: set[str] = field(default_factory=set)
     split: dict[str, list[Call]] = field(default_factory=dict)
+    visible: set[str] = field(default_factory=set)
 
     @property
     def annotation(self) -> str:
@@ -68,10 +69,10 @@ class Value:
     def per_layer(self) -> bool:
         return any(provider.per_layer for provider in self.providers.values())
 
-    def carried(self, call: Call) -> bool:
+    def is_carried(self, call: Call) -> bool:
         """Whether a call takes or gives the value of a layer, or gives what is emitted."""
-        slices = self.per_layer and (call in self.passed or (call.scan and call.callee in self.scanned))
-        return slices or call.callee in self.returned
+        slices = self.per_layer and (call in self.passes or (call.scan and call.callee in self.scanned))
+        return slices or call.callee in self.returns
 
 
 def read_values(
@@ -91,10 +92,8 @@ def read_values(
                 "Name a function or `Class.method` of a selected fragment.",
                 dependent=provider.fragment,
             )
-        new = Value(provider.value, provider.origin, given=provider.value in given)
-        value = values.setdefault(provider.value, new)
-        if provider.site in value.providers:
-            first = value.providers[provider.site]
+        value = values.setdefault(provider.value, Value(provider.value, provider.origin))
+        if first := value.providers.get(provider.site):
             raise LoomError(
                 f"{first.fragment} ({first.origin}) and {provider.fragment} both provide {provider.value} "
                 f"at {provider.site}",
@@ -103,20 +102,10 @@ def read_values(
             )
         value.providers[provider.site] = provider
     for name, origin in given.items():
-        values.setdefault(name, Value(name, origin, given=True))
+        values.setdefault(name, Value(name, origin)).given = True
     for function in graph.functions.values():
         for word, call in marks_of(function):
-            if len(call.args) != 1 or call.args[0].keyword or not isinstance(call.args[0].value, cst.Name):
-                remedy = f"Bind a local name, and write {word}(NAME)."
-                raise LoomError(f"{word}() takes one local name", function.source.where(call), remedy)
-            name = call.args[0].value.value
-            origin = function.source.traced.origin_at(function.source.span(call)[0])
-            value = values.setdefault(name, Value(name, origin))
-            value.marked.setdefault(word, origin)
-            if word == "emit":
-                stated = graph.names.annotations(graph.names.local(function, name), function.key)
-                value.emitted = value.emitted or next(iter(stated), "")
-            (value.emitters if word == "emit" else value.receivers).append(function.id)
+            _read_mark(values, graph, function, word, call)
     for need in needs:
         if need.name not in values:
             raise LoomError(
@@ -141,7 +130,65 @@ def marks_of(function: Function) -> list[tuple[str, cst.Call]]:
     return [(syntax.called(c), c) for c in calls if isinstance(c, cst.Call) and syntax.called(c) in ("emit", "receive")]
 
 
+def _read_mark(values: dict[str, Value], graph: CallGraph, function: Function, word: str, call: cst.Call) -> None:
+    if len(call.args) != 1 or call.args[0].keyword or not isinstance(call.args[0].value, cst.Name):
+        remedy = f"Bind a local name, and write {word}(NAME)."
+        raise LoomError(f"{word}() takes one local name", function.source.where(call), remedy)
+    name = call.args[0].value.value
+    origin = function.source.traced.origin_at(function.source.span(call)[0])
+    value = values.setdefault(name, Value(name, origin))
+    value.marked.setdefault(word, origin)
+    if word == "emit":
+        stated = graph.names.annotations(graph.names.local(function, name), function.key)
+        value.emitted = value.emitted or next(iter(stated), "")
+    (value.emitters if word == "emit" else value.receivers).append(function.id)
+
+
 def is_own(function: Function, provider: Provider) -> bool:
     """Whether the value is a parameter of the site, under its own name."""
     name = provider.value
     return not provider.body.text and provider.result.text.strip() == name and name in function.parameter_names
+
+
+def read_asked(graph: CallGraph, values: dict[str, Value]) -> list[tuple[str, str]]:
+    """Function and name of each parameter that asks for a value: `def attend(q, k, v, segment_ids=threaded())`."""
+    asked, defaults = [], set()
+    for function in graph.functions.values():
+        for parameter in filter(asks, function.parameters):
+            _check_asked(function, parameter, values)
+            asked.append((function.id, parameter.name.value))
+            defaults.add(parameter.default)
+    for source in graph.sources.values():
+        for node in syntax.below(source.module, cst.Call) if f"{ASKED}(" in source.text else ():
+            if syntax.called(node) == ASKED and node not in defaults:
+                remedy = "Let a function or a method have the parameter."
+                raise LoomError(f"{ASKED}() is the default of a function's parameter", source.where(node), remedy)
+    return asked
+
+
+def _check_asked(function: Function, parameter: cst.Param, values: dict[str, Value]) -> None:
+    call, name = cst.ensure_type(parameter.default, cst.Call), parameter.name.value
+    where, value = function.source.where(call), values.get(name)
+    if call.args:
+        raise LoomError(f"{ASKED}() takes nothing", where, f"Write `{name}={ASKED}()`.")
+    own = list(function.node.params.params)
+    if parameter in own and any(map(has_default, own[: own.index(parameter)])):
+        message = f"{name} has no default, and stands after a parameter that has one"
+        raise LoomError(message, where, "Move it before that one.")
+    if value is None or not (value.providers or value.given):
+        message = f"{function.id} asks for {name}, which no selected fragment provides"
+        remedy = f'Select a fragment that has it, or write @provide("SITE") def {name}(...).'
+        raise LoomError(message, function.where, remedy)
+
+
+def check_calls(graph: CallGraph, asked: list[tuple[str, str]]) -> None:
+    """No call leaves out a parameter that has no default, unless that asks for a value which is threaded."""
+    for call in graph.calls:
+        callee = graph.functions[call.callee]
+        for parameter in () if call.scan or call.starred else (*callee.positional, *callee.node.params.kwonly_params):
+            name = parameter.name.value
+            if parameter.default or (callee.id, name) in asked or call.supplies(callee, name):
+                continue
+            where = graph.functions[call.caller].source.where(call.node)
+            remedy = f"Pass it, or have it threaded: write `{name}={ASKED}()` at {callee.where}."
+            raise LoomError(f"this call of {callee.id} leaves out {name}", where, remedy)
