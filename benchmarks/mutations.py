@@ -367,7 +367,7 @@ MUTATIONS = [
         "values[need.name].readers.add(need.function)",
         "pass",
         "what a splice reads is not known to be read",
-        "tests/weave/test_thread_refused.py tests/weave/test_thread_values.py",
+        "tests/weave/test_thread_refused.py",
     ),
     generator(
         "thread/refuse",

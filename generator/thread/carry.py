@@ -11,7 +11,7 @@ from generator.code.names import variables
 from generator.code.traced import Edit, Traced
 from generator.errors import LoomError
 from generator.thread.functions import Call, Function, asks, has_default
-from generator.thread.outward import Shapes, return_edits, target_edits
+from generator.thread.outward import return_edits, target_edits
 from generator.thread.plan import Plan
 from generator.thread.provided import inlined, made, provider_order
 from generator.thread.values import is_own, marks_of
@@ -20,18 +20,17 @@ from generator.thread.values import is_own, marks_of
 def carry(plan: Plan) -> dict[str, Traced]:
     """The new text of each definition that the plan changes, by key."""
     edits: dict[str, list[Edit]] = {}
-    shapes = Shapes(plan)
     for function in plan.graph.functions.values():
         changes = edits.setdefault(function.key, [])
         changes += _signature(plan, function)
         changes += _opening(plan, function)
-        changes += return_edits(plan, function, shapes)
+        changes += return_edits(plan, function)
         changes += _marks(function)
     for call in plan.graph.calls:
         changes = edits.setdefault(plan.graph.functions[call.caller].key, [])
         changes += _arguments(plan, call)
         changes += _scan_inputs(plan, call)
-        changes += target_edits(plan, call, shapes)
+        changes += target_edits(plan, call)
     return {key: plan.graph.sources[key].traced.edited(changes) for key, changes in edits.items() if changes}
 
 

@@ -3,7 +3,8 @@
     [self.block][0](x)      jax.vmap(self.block)(x)      list(map(self.block, xs))      def apply(f, x): return f(x)
 
 The analysis knows no order (points-to): an expression may be what anything in it is: an item of a list, a name with
-what is assigned to it anywhere, a result with what the call got. A parameter without a type may be anything.
+what is assigned to it anywhere, a result with what the call got. A parameter without a type may be anything; one
+of a type such as Callable is what calls give it, and these are looked at.
 """
 
 from __future__ import annotations
@@ -194,13 +195,17 @@ class Instances:
                 yield argument
 
     def _given_as_any(self, node: cst.Call, target: str) -> Iterator[cst.BaseExpression]:
-        """The arguments for parameters whose type may be anything: their function may call them."""
+        """The arguments for parameters that are called, and whose type does not say what they are."""
         function = self.graph.functions[target]
-        stated = {
-            p.name.value: function.source.code(p.annotation.annotation) for p in function.parameters if p.annotation
-        }
+        called = {syntax.called(inner) for inner in syntax.below(function.node, cst.Call)}
+        opaque = set()
+        for parameter in function.parameters:
+            name = parameter.name.value
+            stated = function.source.code(parameter.annotation.annotation) if parameter.annotation else ""
+            if _ANY.search(stated) and (name in called or "Callable" in stated):
+                opaque.add(name)
         names = [parameter.name.value for parameter in function.positional]
         for number, argument in enumerate(node.args):
             name = argument.keyword.value if argument.keyword else "".join(names[number : number + 1])
-            if "Callable" in stated.get(name, "") and not isinstance(argument.value, cst.Lambda):
+            if name in opaque and not isinstance(argument.value, cst.Lambda):
                 yield argument.value

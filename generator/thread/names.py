@@ -187,8 +187,6 @@ class Names:
 
     def is_known(self, name: cst.Name, key: str) -> bool:
         """Whether a name means a definition, what its fragment imports, or what Python has."""
-        if self.texts[key].of(name)[0]:
-            return False
         source = self._sources[key]
         imports = self._imports.get(source.traced.origin_at(source.span(name)[0]).path, {})
         imported = any(imported.alias == name.value for imported in imports.values())

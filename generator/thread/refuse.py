@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-import itertools
 from collections.abc import Iterator
 
 import libcst as cst
@@ -14,12 +13,12 @@ from generator.code.scopes import scopes_of
 from generator.code.traced import Traced, line_starts
 from generator.code.tree import parse_ast
 from generator.errors import LoomError
+from generator.language.grammar import own_nodes
 from generator.thread.functions import Call, Function, prefix_of
 from generator.thread.mentions import check_mentions
 from generator.thread.plan import Plan
 from generator.thread.values import Value, is_own, marks_of
 
-_LOOPS = (cst.For, cst.While)
 _COMPREHENSIONS = (cst.ListComp, cst.SetComp, cst.DictComp, cst.GeneratorExp)
 
 
@@ -45,11 +44,17 @@ def _check_name(plan: Plan, value: Value, function: Function) -> None:
     made = id in value.sites and not is_own(function, value.providers[id])
     if not (made or id in value.visible or (id in value.returns and id not in value.emitters)):
         return
+    names, text = plan.graph.names, plan.graph.names.texts[function.key]
+    read = any(f"{other}.".startswith(f"{id}.") for other in (*value.readers, *value.receivers))
     for node in syntax.below(function.node, cst.Name):
         node = cst.ensure_type(node, cst.Name)
-        if node.value != name or not plan.graph.names.is_variable(node, function.key):
+        if node.value != name or not names.is_variable(node, function.key):
             continue
-        if function.is_by_host(node) or plan.graph.names.is_known(node, function.key):
+        if text.of(node)[0]:
+            other = node in text.binding and function.is_by_host(node)
+        else:
+            other = not read or names.is_known(node, function.key)
+        if other:
             message = f"{id} must have the value {name}, and uses the name for something else here"
             remedy = f'Give that another name; or if it is the value, write `{name}=threaded()` or @provide("{id}").'
             raise LoomError(message, function.source.where(node), remedy)
@@ -81,25 +86,20 @@ def _check_layers(plan: Plan, value: Value) -> None:
 
 
 def _check_emitted(plan: Plan, value: Value, function: Function) -> None:
-    """What is emitted keeps its value until the function returns it."""
+    """What is emitted keeps its value until the function returns it: it is bound before, and not in a loop."""
     text, source = plan.graph.names.texts[function.key], function.source
-    variable, statements = plan.graph.names.local(function, value.name), syntax.statements(function.node)
-    marks = {
-        call for word, call in marks_of(function) if word == "emit" and syntax.dotted(call.args[0].value) == value.name
-    }
-    for mark in (statement for statement in statements if syntax.expression(statement) in marks):
-        path = _path(function.node, mark)
-        looped = any(isinstance(node, _LOOPS) for node in path)
-        for statement in statements:
-            names = [
-                n
-                for n in syntax.own_expressions(statement)
-                if isinstance(n, cst.Name) and n in text.binding and text.of(n) == variable
-            ]
-            later = any(source.span(name)[0] > source.span(mark)[0] for name in names)
-            if names and (looped or (later and not _are_exclusive(path, _path(function.node, statement)))):
-                message = f"{function.id} emits {value.name} and binds it again{', in a loop' if looped else ''}"
-                raise LoomError(message, source.where(mark), "Emit it after that, or under another name.")
+    variable = plan.graph.names.local(function, value.name)
+    last = max((source.span(name)[0] for name in text.binding if text.of(name) == variable), default=0)
+    for mark in (mark for word, mark in marks_of(function) if word == "emit"):
+        looped = _is_looped(function, mark)
+        if syntax.dotted(mark.args[0].value) == value.name and (looped or last > source.span(mark)[0]):
+            message = f"{function.id} emits {value.name} and binds it again{', in a loop' if looped else ''}"
+            raise LoomError(message, source.where(mark), "Emit it after that, or under another name.")
+
+
+def _is_looped(function: Function, node: cst.CSTNode) -> bool:
+    """Whether a loop of the function itself may come to a node again."""
+    return any(node in syntax.walk(loop) for loop in own_nodes(function.node) if isinstance(loop, (cst.For, cst.While)))
 
 
 def _check_capture(plan: Plan, call: Call) -> None:
@@ -115,48 +115,27 @@ def _check_capture(plan: Plan, call: Call) -> None:
 
 def _check_overwriting(plan: Plan, function: Function) -> None:
     """What a call carries outward is kept: no second call, no loop and no variable of the host overwrites it."""
-    carrying: dict[tuple[str, str], list[Call]] = {}
+    carrying: dict[str, Call] = {}
+    where = function.source.where
     for call in plan.graph.calls_of(function.id):
-        for value_name, name in zip(plan.returned(call.callee), plan.result_names(call), strict=True):
-            carrying.setdefault((value_name, name), []).append(call)
-    for (value_name, name), calls in carrying.items():
-        if name == "_":
-            continue
-        value, where = plan.values[value_name], function.source.where
-        paths = [_path(function.node, call.statement) for call in calls]
-        for (first, one), (second, other) in itertools.combinations(zip(calls, paths, strict=True), 2):
-            if not _are_exclusive(one, other):
+        for value, name in zip(plan.returned(call.callee), plan.result_names(call), strict=True):
+            if name == "_":
+                continue
+            message, remedy = "", "Rename the variable."
+            first = carrying.setdefault(name, call)
+            if first is not call:
                 message = f"two calls in {function.id} give {name}, here and at {where(first.node)}: one would be lost"
                 remedy = f"Receive {name} in a function around one of the calls, or emit the values under two names."
-                raise LoomError(message, where(second.node), remedy)
-        for call, path in zip(calls, paths, strict=True):
-            if any(isinstance(node, _LOOPS) for node in path):
+            elif _is_looped(function, call.node):
                 message = f"{call.callee} gives {name} in each round of a loop: all but the last would be lost"
                 remedy = f"Scan with jax.lax.scan, or write receive({name}) in a function that the loop calls."
+            elif function.id in plan.values[value].emitters:
+                message = f"{function.id} emits {name}, and {call.callee}, which it calls, gives {name} too"
+                remedy = "Emit one of them under another name."
+            elif name != value and name in scopes_of(function.source.module).inner[function.node].bound:
+                message = f"{call.callee} gives {name} here, and {function.id} has a variable {name} of its own"
+            if message:
                 raise LoomError(message, where(call.node), remedy)
-        if function.id in value.emitters:
-            message = f"{function.id} emits {name}, and {calls[0].callee}, which it calls, gives {name} too"
-            raise LoomError(message, where(calls[0].node), "Emit one of them under another name.")
-        bound = scopes_of(function.source.module).inner[function.node].bound
-        if name in bound and function.id not in value.receivers:
-            message = f"{calls[0].callee} gives {name} here, and {function.id} has a variable {name} of its own"
-            raise LoomError(message, where(calls[0].node), "Rename the variable.")
-
-
-def _path(node: cst.CSTNode, statement: cst.CSTNode) -> list[cst.CSTNode]:
-    """The nodes on the way down to a statement."""
-    for child in syntax.children(node):
-        if child is statement:
-            return [node, child]
-        if found := _path(child, statement):
-            return [node, *found]
-    return []
-
-
-def _are_exclusive(first: list[cst.CSTNode], second: list[cst.CSTNode]) -> bool:
-    """Whether two statements, by the ways to them, are in different branches of one `if` or `match`."""
-    common = sum(1 for _ in itertools.takewhile(lambda pair: pair[0] is pair[1], zip(first, second, strict=False)))
-    return common < min(len(first), len(second)) and isinstance(first[common - 1], (cst.If, cst.Match))
 
 
 def check_result(plan: Plan, texts: dict[str, Traced]) -> None:

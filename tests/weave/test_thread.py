@@ -1,11 +1,13 @@
-"""The threading operator, by what goes in and what comes out."""
+"""The threading operator over models: what goes in, what comes out, and what it computes under JAX."""
 
 from __future__ import annotations
 
 import jax
 import jax.numpy as jnp
+import pytest
 from miniature import run, tidy, woven
 
+HEAD = "import jax\nimport jax.numpy as jnp\n"
 DECODER = """
     import jax
     import jax.numpy as jnp
@@ -23,15 +25,14 @@ DECODER = """
 
         def __call__(self, x):
             h = self.attention(x, jnp.ones((x.shape[0], x.shape[0]), bool))
+            point("Block.routed", h)
             return x + h
 
     class Decoder:
         def __init__(self):
             self.layers = jnp.arange(2.0)
 
-        def __call__(self, tokens):
-            x = tokens.astype(float)
-
+        def hidden(self, x):
             def block(x, scale):
                 layer: Block = Block()
                 x = layer(x) * (1 + scale)
@@ -40,12 +41,17 @@ DECODER = """
             x, _ = jax.lax.scan(jax.checkpoint(block), x, self.layers)
             return x
 
+        def __call__(self, tokens):
+            return self.hidden(tokens.astype(float))
+
     def attend(x, mask):
         return jnp.where(mask, x[None], 0).sum(1)
 
     def loss(model: Decoder, batch):
         logits = model(batch["tokens"])
-        return jnp.sum(logits)
+        total = jnp.sum(logits)
+        point("loss.terms", total)
+        return total
 """
 PACKING = """
     from generator.language import provide, splice
@@ -58,113 +64,19 @@ PACKING = """
     def _(mask, segment_ids):
         mask = mask & (segment_ids[:, None] == segment_ids[None, :])
 """
-
-
-class TestSegmentIds:
-    """batch -> loss -> model -> scanned, rematerialised blocks -> attention mask, with no line in a host."""
-
-    AFTER = """
-        class Attention:
-            def __call__(self, x, mask, segment_ids):
-                mask = mask & (segment_ids[:, None] == segment_ids[None, :])
-                return attend(x, mask)
-
-
-        class Block:
-            def __init__(self):
-                self.attention = Attention()
-
-            def __call__(self, x, segment_ids):
-                h = self.attention(x, jnp.ones((x.shape[0], x.shape[0]), bool), segment_ids)
-                return x + h
-
-
-        class Decoder:
-            def __init__(self):
-                self.layers = jnp.arange(2.0)
-
-            def __call__(self, tokens, segment_ids):
-                x = tokens.astype(float)
-
-                def block(x, scale):
-                    layer: Block = Block()
-                    x = layer(x, segment_ids) * (1 + scale)
-                    return x, None
-
-                x, _ = jax.lax.scan(jax.checkpoint(block), x, self.layers)
-                return x
-
-
-        def attend(x, mask):
-            return jnp.where(mask, x[None], 0).sum(1)
-
-
-        def loss(model: Decoder, batch):
-            logits = model(batch["tokens"], batch["segment_ids"])
-            return jnp.sum(logits)
-    """
-
-    def test_woven(self):
-        assert woven(decoder=DECODER, packing=PACKING) == tidy(self.AFTER)
-
-    def test_hosts_do_not_mention_it(self):
-        assert "segment" not in DECODER
-
-    def test_the_value_arrives(self):
-        names = run("import jax\nimport jax.numpy as jnp\n" + woven(decoder=DECODER, packing=PACKING))
-        batch = {"tokens": jnp.array([1, 2, 4, 8])}
-        one = names["loss"](names["Decoder"](), batch | {"segment_ids": jnp.array([0, 0, 0, 0])})
-        two = names["loss"](names["Decoder"](), batch | {"segment_ids": jnp.array([0, 0, 1, 1])})
-        # x + sum of its segment, times 1, then the same times 2: each segment of n numbers multiplies its sum by 1 + n
-        assert one == 15 * 5 * 5 * 2
-        assert two == 15 * 3 * 3 * 2
-
-    def test_under_jit_and_grad(self):
-        names = run("import jax\nimport jax.numpy as jnp\n" + woven(decoder=DECODER, packing=PACKING))
-        batch = {"tokens": jnp.array([1, 2, 4, 8]), "segment_ids": jnp.array([0, 0, 1, 1])}
-        assert jax.jit(lambda batch: names["loss"](names["Decoder"](), batch))(batch) == 270
-
-
-EXPERTS = """
-    import jax
-    import jax.numpy as jnp
-    from generator.language import point
-
-    class Router:
-        def __call__(self, x):
-            return x * 2
-
-    class Block:
-        def __init__(self):
-            self.mlp = Router()
-
-        def __call__(self, x, scale):
-            h = self.mlp(x)
-            point("Block.routed", h)
-            return x + h * scale
-
-    class Decoder:
-        def __init__(self):
-            self.block, self.layers = None, jnp.array([1.0, 2.0, 3.0])
-
-        def hidden(self, x):
-            def block(x, scale):
-                layer: Block = Block()
-                x = layer(x, scale)
-                return x, None
-
-            x, _ = jax.lax.scan(jax.checkpoint(block), x, self.layers)
-            return x
-
-        def __call__(self, tokens):
-            return self.hidden(tokens * 1.0)
-
-    def loss(model: Decoder, batch):
-        logits = model(batch)
-        total = jnp.sum(logits)
-        point("loss.terms", total)
-        return total
-"""
+PACKED = [  # from the batch over loss, model and scanned, rematerialised blocks to the mask
+    ("(self, x, mask):", "(self, x, mask, segment_ids):"),
+    ('point("Attention.mask", x, mask)', "mask = mask & (segment_ids[:, None] == segment_ids[None, :])"),
+    ('            point("Block.routed", h)\n', ""),
+    ("__call__(self, x):", "__call__(self, x, segment_ids):"),
+    ("bool))", "bool), segment_ids)"),
+    ("hidden(self, x):", "hidden(self, x, segment_ids):"),
+    ("layer(x)", "layer(x, segment_ids)"),
+    ("__call__(self, tokens):", "__call__(self, tokens, segment_ids):"),
+    ("astype(float))", "astype(float), segment_ids)"),
+    ('batch["tokens"])', 'batch["tokens"], batch["segment_ids"])'),
+    ('total = jnp.sum(logits)\n        point("loss.terms", total)\n        return total', "return jnp.sum(logits)"),
+]
 BALANCE = """
     import jax.numpy as jnp
     from generator.language import emit, splice
@@ -178,61 +90,210 @@ BALANCE = """
     def _(total, router_loss):
         total = total + jnp.sum(router_loss)
 """
+BALANCED = [  # from the block over the scan, which stacks it over the layers, and the model to the loss
+    ('            point("Attention.mask", x, mask)\n', ""),
+    (
+        'point("Block.routed", h)\n            return x + h',
+        "router_loss = jnp.sum(h)\n            return x + h, router_loss",
+    ),
+    ("x = layer(x)", "x, router_loss = layer(x)"),
+    ("return x, None", "return x, router_loss"),
+    ("x, _ = jax", "x, router_loss = jax"),
+    ("self.layers)\n            return x", "self.layers)\n            return x, router_loss"),
+    ("logits = model", "logits, router_loss = model"),
+    ('point("loss.terms", total)', "total = total + jnp.sum(router_loss)"),
+]
 
 
-class TestAuxiliaryLoss:
-    """A value carried outward: block -> scan, which stacks it over the layers -> model -> loss."""
+def edited(text: str, edits: list[tuple[str, str]]) -> str:
+    """The text of DECODER from its first class on, with these changes, each of which is in one place."""
+    text = "    class" + text.split("    class", 1)[1]
+    for old, new in edits:
+        assert text.count(old) == 1, old
+        text = text.replace(old, new)
+    return tidy(text)
+
+
+class TestDecoder:
+    """Values inward and outward, with no line about them in a host."""
+
+    def test_woven(self):
+        assert woven(decoder=DECODER, packing=PACKING) == edited(DECODER, PACKED)
+        # `x = layer(x) * (1 + scale)` is no call alone: the balance has a name for it
+        decoder = DECODER.replace("x = layer(x) * (1 + scale)", "x = layer(x)\n                x = x * (1 + scale)")
+        assert woven(decoder=decoder, balance=BALANCE) == edited(decoder, BALANCED)
+
+    def test_the_values_arrive(self):
+        names = run(HEAD + woven(decoder=DECODER, packing=PACKING))
+        tokens = jnp.array([1, 2, 4, 8])
+        # x + sum of its segment, times 1, then the same times 2: each segment of n numbers multiplies its sum by 1 + n
+        for segments, expected in ([0, 0, 0, 0], 15 * 5 * 5 * 2), ([0, 0, 1, 1], 15 * 3 * 3 * 2):
+            batch = {"tokens": tokens, "segment_ids": jnp.array(segments)}
+            assert names["loss"](names["Decoder"](), batch) == expected
+            assert jax.jit(lambda batch: names["loss"](names["Decoder"](), batch))(batch) == expected
+        decoder = DECODER.replace("x = layer(x) * (1 + scale)", "x = layer(x)\n                x = x * (1 + scale)")
+        names = run(HEAD + woven(decoder=decoder, balance=BALANCE))
+        # h is 1 and 2 for x of 1 and 2; the last x is 2 * 2 * 2
+        assert names["loss"](names["Decoder"](), {"tokens": jnp.array([1])}) == 8 + (1 + 2)
+
+
+CACHED = """
+    import jax
+    import jax.numpy as jnp
+    from generator.language import point
+
+    class Attention:
+        def __call__(self, x):
+            with point("Attention.attend", x):
+                context = x * 2
+            return context
+
+    class Block:
+        attention: Attention
+
+        def __call__(self, x):
+            h = self.attention(x)
+            return x + h
+
+    class Decoder:
+        layers: Block
+
+        def __call__(self, x):
+            def block(x, layer: Block):
+                x = layer(x)
+                return x, None
+
+            x, _ = jax.lax.scan(block, x, self.layers)
+            return x
+
+    def predict(model: Decoder, x):
+        return model(x)
+"""
+CACHE = """
+    from generator.language import emit, proceed, provide, receive, splice
+
+    @provide("Decoder.__call__", optional=True, per_layer=True)
+    def cache() -> float:
+        return None
+
+    @splice("Attention.attend")
+    def _(x, context, cache):
+        if cache is None:
+            proceed()
+        else:
+            cache = cache + x
+            context = cache * 2
+        emit(cache)
+
+    def decode(model: Decoder, x, cache):
+        y = model(x, cache=cache)
+        receive(cache)
+        return y, cache
+"""
+
+
+class TestPerLayerCache:
+    """Inward and outward: a scan over layers takes it apart on the way in and stacks it on the way out."""
 
     AFTER = """
-        class Router:
-            def __call__(self, x):
-                return x * 2
+        class Attention:
+            def __call__(self, x, cache):
+                if cache is None:
+                    context = x * 2
+                else:
+                    cache = cache + x
+                    context = cache * 2
+                return context, cache
 
 
         class Block:
-            def __init__(self):
-                self.mlp = Router()
+            attention: Attention
 
-            def __call__(self, x, scale):
-                h = self.mlp(x)
-                router_loss = jnp.sum(h)
-                return x + h * scale, router_loss
+            def __call__(self, x, cache):
+                h, cache = self.attention(x, cache)
+                return x + h, cache
 
 
         class Decoder:
-            def __init__(self):
-                self.block, self.layers = None, jnp.array([1.0, 2.0, 3.0])
+            layers: Block
 
-            def hidden(self, x):
-                def block(x, scale):
-                    layer: Block = Block()
-                    x, router_loss = layer(x, scale)
-                    return x, router_loss
+            def __call__(self, x, cache=None):
+                def block(x, inputs):
+                    layer, cache = inputs
+                    x, cache = layer(x, cache)
+                    return x, cache
 
-                x, router_loss = jax.lax.scan(jax.checkpoint(block), x, self.layers)
-                return x, router_loss
-
-            def __call__(self, tokens):
-                return self.hidden(tokens * 1.0)
+                x, cache = jax.lax.scan(block, x, (self.layers, cache))
+                return x, cache
 
 
-        def loss(model: Decoder, batch):
-            logits, router_loss = model(batch)
-            total = jnp.sum(logits)
-            total = total + jnp.sum(router_loss)
-            return total
+        def predict(model: Decoder, x):
+            return model(x)[0]
+
+
+        def decode(model: Decoder, x, cache):
+            y, cache = model(x, cache=cache)
+            return y, cache
     """
 
     def test_woven(self):
-        assert woven(experts=EXPERTS, balance=BALANCE) == tidy(self.AFTER)
+        assert woven(cached=CACHED, cache=CACHE) == tidy(self.AFTER)
 
     def test_the_value_arrives(self):
-        names = run("import jax\nimport jax.numpy as jnp\n" + woven(experts=EXPERTS, balance=BALANCE))
-        # h is 2, 6 and 30 for x of 1, 3 and 15; the last x is 15 + 30 * 3
-        assert names["loss"](names["Decoder"](), jnp.array([1.0])) == 105 + (2 + 6 + 30)
+        names = run(HEAD + woven(cached=CACHED, cache=CACHE))
 
-    def test_without_the_fragment_nothing_changes(self):
-        assert woven(experts=EXPERTS) == tidy(EXPERTS.split("point\n")[1]).replace(
-            '    total = jnp.sum(logits)\n    point("loss.terms", total)\n    return total\n',
-            "    return jnp.sum(logits)\n",
-        ).replace('        point("Block.routed", h)\n', "")
+        @jax.tree_util.register_pytree_node_class
+        class Layers(names["Block"]):  # two layers of nothing but a place in the scan
+            attention = names["Attention"]()
+
+            def tree_flatten(self):
+                return (jnp.zeros(2),), None
+
+            @classmethod
+            def tree_unflatten(cls, _, children):
+                return cls()
+
+        model = names["Decoder"]()
+        model.layers = Layers()
+        assert names["predict"](model, 1.0) == 9.0
+        y, cache = names["decode"](model, 1.0, jnp.array([10.0, 20.0]))
+        assert cache.tolist() == [11.0, 43.0]  # 10 + 1; then x is 1 + 2 * 11
+        assert y == 23 + 2 * 43
+
+    @pytest.mark.parametrize(
+        ("used", "name"), [("inputs", "scanned"), ("inputs + scanned + layer_inputs", "layer_inputs_2")]
+    )
+    def test_a_variable_named_as_the_inputs_would_be(self, used, name):
+        host = CACHED.replace("x = layer(x)\n", f"x = layer(x)\n                x = x * ({used})\n")
+        assert f"def block(x, {name}):\n            layer, cache = {name}\n" in woven(cached=host, cache=CACHE)
+
+
+def test_a_call_in_a_lambda_that_jax_transforms():
+    step = """
+        class Model:
+            def __call__(self, x, weights):
+                point("Model.weighted", x)
+                return x * weights
+
+        def loss(weights, model: Model, x):
+            return jnp.sum(model(x, weights))
+
+        def step(weights, batch):
+            model = Model()
+            value, gradient = jax.value_and_grad(lambda weights: loss(weights, model, batch["x"]))(weights)
+            return value, gradient, loss(weights, model, batch["x"])
+    """
+    mask = """
+        @provide("step")
+        def mask(batch):
+            return batch["mask"]
+
+        @splice("Model.weighted")
+        def _(x, mask):
+            x = x * mask
+    """
+    text = woven(step=step, mask=mask)
+    assert "    return jnp.sum(model(x, weights, mask))\n" in text and '    mask = batch["mask"]\n' in text
+    assert '(lambda weights: loss(weights, model, batch["x"], mask))(weights)\n' in text
+    batch = {"x": jnp.array([1.0, 2.0, 4.0]), "mask": jnp.array([1.0, 0.0, 1.0])}
+    assert [float(value) for value in run(HEAD + text)["step"](2.0, batch)] == [10.0, 5.0, 10.0]

@@ -1,47 +1,194 @@
-"""What the threading operator refuses: what it cannot follow, and what could be wrong without a word."""
+"""What the threading operator follows and what it refuses: what it cannot see, and what could be wrong silently."""
 
 from __future__ import annotations
 
 import re
 
 import pytest
-from miniature import message, refused, run, woven
+from miniature import VALUE, message, refused, run, woven
 
-INWARD = """
-    @provide("site")
-    def p(batch):
-        return batch * 10
-
-    @splice("here")
-    def _(x, p):
-        x = x + p
-"""
+IMPORTS = "import functools, jax\nfrom jax import checkpoint, lax\nfrom flax import nnx\n"
+HEAD = IMPORTS.replace("functools, jax", "functools\nimport jax") + "from generator.language import point\n\n"
 INNER = 'def inner(x):\n    point("here", x)\n    return x\n\n'
+BLOCK = 'class Block:\n    def __call__(self, x):\n        point("here", x)\n        return x\n\n'
+WIDE = "class Wide:\n    def __call__(self, x):\n        return x\n\n"
+AGAIN = 'class Again:\n    def again(self, x):\n        point("here", x)\n        return x\n\n'
+STACK = "class Stack:\n    def __init__(self):\n        {}\n\n    def act(self, x):\n        return {}\n\n"
 SITE = "def site(batch):\n    return {}\n"
+LOST = "threading cannot follow"
+USED = f"inner must take or give p, and is used here in a way that {LOST}"
+FOLLOW = f"Block.__call__ must take or give p, and this may be an instance of Block that is used in a way that {LOST}"
+NAMED = "{} must have the value {}, and uses the name for something else here"
 
 
-class TestInward:
-    """A value on its way in."""
+class TestInstances:
+    """An instance has no name: whatever is called and may be one, must say its class, however it is spelled."""
+
+    OTHER = "\ndef other(batch: Block):\n    return batch(1)\n"  # calls the method by its type
+    PROVIDED = VALUE + '\n    @provide("other")\n    def p(batch):\n        return 1\n'
+
+    @pytest.mark.parametrize(
+        "expression",
+        [
+            "[Block(), Block()][0](batch)",
+            "[layer(batch) for layer in (Block(),)]",
+            "jax.vmap(Block())(batch)",
+            "jax.tree.map(Block(), batch)",
+            "jax.lax.cond(batch > 0, Block(), abs, batch)",
+            "list(map(Block(), batch))",
+            "(Block() if batch else None)(batch)",
+            "functools.reduce(lambda x, layer: layer(x), [Block()], batch)",
+            "(lambda layer: layer(batch))(Block())",
+            "jax.vmap(lambda key: Block())(batch)(batch)",
+        ],
+    )
+    def test_in_an_expression(self, expression):
+        assert message(refused(host=HEAD + BLOCK + SITE.format(expression) + self.OTHER, value=self.PROVIDED)) == FOLLOW
+
+    @pytest.mark.parametrize(
+        "body",
+        [
+            "for layer in [Block()]:\n        batch = layer(batch)\n    return batch",
+            "layers = {}\n    layers['a'] = Block()\n    return layers['a'](batch)",
+            "layers = []\n    layers.append(Block())\n    return layers.pop()(batch)",
+            "make = lambda: Block()\n    return make()(batch)",
+            "match [Block()]:\n        case [layer]:\n            return layer(batch)",
+            "layer = None\n    def choose():\n        nonlocal layer\n        layer = Block()\n    choose()\n    return layer(batch)",
+            "layer = Wide()\n    for layer in [Block()]:\n        batch = layer(batch)\n    return batch",
+        ],
+    )
+    def test_in_a_variable(self, body):
+        host = f"{HEAD}{BLOCK}{WIDE}def site(batch):\n    {body}\n{self.OTHER}"
+        assert message(refused(host=host, value=self.PROVIDED)) == FOLLOW
+
+    @pytest.mark.parametrize(
+        ("definitions", "expression"),
+        [
+            ("def apply(f, x):\n    return f(x)\n\n", "apply(Block(), batch)"),
+            ("def make():\n    return [Block()]\n\n", "make()[0](batch)"),
+            ("def layers():\n    yield Block()\n\n", "[layer(batch) for layer in layers()]"),
+            ("def act(rest: list[Block], x):\n    return rest[0](x)\n\n", "act([], batch)"),
+            ("def act(x, f=Block()):\n    return f(x)\n\n", "act(batch)"),
+            ("def act(f, x):\n    return f(x)\n\n", "act(*[Block(), batch])"),
+            ("def act(f, x):\n    return f(x)\n\n", "act(**{'f': Block(), 'x': batch})"),
+            (
+                WIDE + "def act(layer, x):\n    if x:\n        layer = Wide()\n    return layer(x)\n\n",
+                "act(Block(), batch)",
+            ),
+            ("BLOCKS = [Block()]\n\n", "BLOCKS[0](batch)"),
+            ("class Wide(Block):\n    pass\n\n", "[Wide()][0](batch)"),
+            (STACK.format("self.rest = [Block()]", "self.rest[0](x)"), "Stack().act(batch)"),
+            (STACK.format("setattr(self, 'one', Block())", "getattr(self, 'o' + 'ne')(x)"), "Stack().act(batch)"),
+            (STACK.format("self.one = Block()", "getattr(self, 'one')(x)"), "Stack().act(batch)"),
+            (STACK.format("self.block = Block()", "jax.vmap(self.block)(x)"), "Stack().act(batch)"),
+            (
+                "class Stack:\n    rest: list[Block]\n\n    def act(self, x):\n        return self.rest[0](x)\n\n",
+                "Stack().act(batch)",
+            ),
+        ],
+    )
+    def test_by_way_of_a_definition(self, definitions, expression):
+        host = HEAD + BLOCK + definitions + SITE.format(expression) + self.OTHER
+        text = message(refused(host=host, value=self.PROVIDED))
+        assert re.sub("instance of (Wide|any class)", "instance of Block", text) == FOLLOW
+
+    @pytest.mark.parametrize(
+        "use", ["jax.vmap(block.again)(batch)", "[block.again][0](batch)", "list(map([block][0].again, batch))"]
+    )
+    def test_bound_methods(self, use):
+        host = f"{HEAD}{AGAIN}def site(batch):\n    block: Again = Again()\n    return block.again(batch), {use}\n"
+        expected = FOLLOW.replace("Block.__call__", "Again.again").replace("of Block", "of Again")
+        assert message(refused(host=host, value=VALUE)) == expected
+
+    def test_a_class_that_a_decorator_or_a_function_makes(self):
+        for made in (
+            "def mark(c):\n    return c\n\n@mark\nclass Wide(Block):\n    pass\n\n",
+            "def f():\n    class Wide(Block):\n        pass\n\n",
+        ):
+            text = message(refused(host=HEAD + BLOCK + made + SITE.format("1") + self.OTHER, value=self.PROVIDED))
+            assert text == f"Block.__call__ must take or give p, and this makes another class, which {LOST}"
+
+    def test_what_says_its_class_is_followed(self):
+        host = "def act(layer: Block, x):\n    return layer(x)\n\n" + SITE.format(
+            "sum([act(b, batch) for b in [Block(), Block()]])"
+        )
+        assert run(IMPORTS + woven(host=HEAD + BLOCK + host, value=VALUE))["site"](1) == 22
+
+    def test_what_is_called_says_what_it_is(self):
+        host = (
+            f"{HEAD}{BLOCK}def act(f: Callable, x):\n    return f(x)\n\ndef site(batch):\n    block: Block = Block()\n"
+            "    sizes = [len(str(type(layer))) for layer in [block]]\n    return block(batch) + act(abs, -1) + 0 * sizes[0]\n"
+        )
+        assert run("from typing import Callable\n" + IMPORTS + woven(host=host, value=VALUE))["site"](1) == 12
+        given = host.replace("act(abs, -1)", "act(block, -1)")
+        for opaque in (host.replace(": Callable", ""), given, given.replace("Callable", "object")):
+            assert message(refused(host=opaque, value=VALUE)) == FOLLOW
+
+
+class TestFunctions:
+    """A name of a function is a call; jax.checkpoint around it is followed, by what its name means; nothing else."""
+
+    @pytest.mark.parametrize(
+        "wrapped", ["jax.checkpoint(inner)", "checkpoint(inner)", "nnx.remat(inner)", "save(inner)"]
+    )
+    def test_followed(self, wrapped):
+        host = f"def site(batch):\n    save = functools.partial(jax.checkpoint, prevent_cse=False)\n    return {wrapped}(batch)\n"
+        assert run(IMPORTS + woven(host=HEAD + INNER + host, value=VALUE))["site"](1.0) == 11
+
+    @pytest.mark.parametrize(
+        ("definitions", "use"),
+        [
+            ("", "jax.grad(inner)(batch)"),
+            ("", "list(map(inner, [batch]))"),
+            ("", "(lambda checkpoint: checkpoint(inner)(batch))(lambda f: f)"),
+            ("", "functools.partial(jax.jit, inner)()(batch)"),
+            ("TABLE = {1: inner}\n\n", "TABLE[1](batch)"),
+            ("def save(f):\n    return jax.checkpoint(f)\n\n", "save(inner)(batch)"),
+            ("def grad(f):\n    return lambda x: f(x) + f(x)\n\n", "grad(inner)(batch)"),
+            ("def checkpoint(f, x):\n    return f(x)\n\n", "checkpoint(inner, batch)"),
+            ("def scan(f, x, y):\n    return f(x, y)\n\n", "scan(inner, batch, 1)"),
+            (
+                "def twice(f):\n    return f\n\n@twice\ndef save(f):\n    return jax.checkpoint(f)\n\n",
+                "save(inner)(batch)",
+            ),
+        ],
+    )
+    def test_refused(self, definitions, use):
+        imports = HEAD.replace("from jax import checkpoint, lax", "from jax import lax")
+        host = f"{imports}{INNER}{definitions}def site(batch):\n    return inner(batch), {use}\n"
+        assert message(refused(host=host, value=VALUE)) == USED
+
+    @pytest.mark.parametrize(
+        "lines",
+        [
+            "save = jax.checkpoint",
+            "save = jax.jit",
+            "save = lambda f: f",
+            "save = jax.jit\n    for save in [abs]:\n        pass",
+        ],
+    )
+    def test_a_name_of_a_wrapper_is_not_followed(self, lines):
+        host = f"{HEAD}{INNER}def site(batch):\n    {lines}\n    return inner(batch), save(inner)(batch)\n"
+        assert message(refused(host=host, value=VALUE)) == USED
+
+    @pytest.mark.parametrize(
+        ("decorator", "word"),
+        [(word, word) for word in ("functools.cache", "twice", "property", "jax.custom_jvp")]
+        + [("functools.partial(jax.jit, static_argnums=(1,))", "functools.partial")],
+    )
+    def test_a_decorator_that_may_do_anything(self, decorator, word):
+        host = f"def twice(f):\n    return lambda x: f(f(x))\n\n@{decorator}\n{INNER}" + SITE.format("inner(batch)")
+        assert (
+            message(refused(host=HEAD + host, value=VALUE))
+            == f"inner must take or give p, and is decorated with {word}, which {LOST}"
+        )
 
     @pytest.mark.parametrize(
         ("host", "expected"),
         [
             (
-                INNER + "def site(batch):\n    return map(inner, [batch])\n",
-                "model/value needs 'p', and inner (fragments/model/host.py:1), which is called by "
-                "nobody, does not have it",
-            ),
-            (
-                INNER + "def site(batch):\n    return inner(batch), list(map(inner, [batch]))\n",
-                "inner must take or give p, and is used here in a way that threading cannot follow",
-            ),
-            (
-                INNER + "def site(batch):\n    f = jax.jit(inner)\n    return inner(batch), f(batch)\n",
-                "inner must take or give p, and is used here in a way that threading cannot follow",
-            ),
-            (
-                INNER + SITE.format("inner(batch)") + "TABLE = {1: inner}\n",
-                "inner must take or give p, and is used here in a way that threading cannot follow",
+                INNER + SITE.format("map(inner, [batch])"),
+                "model/value needs 'p', and inner (fragments/model/host.py:1), which is called by nobody, does not have it",
             ),
             (INNER + SITE.format("inner(*[batch])"), "p must be passed to inner here, after *arguments"),
             (INNER + SITE.format("inner(x for x in batch)"), "p must be passed to inner here, after a generator"),
@@ -54,53 +201,60 @@ class TestInward:
                 "inner must take p, and its parameters leave no place for it",
             ),
             (
-                INNER + SITE.format("[inner(p) for p in batch]"),
-                "inner must be passed p here, where p is something else",
-            ),
-            (
-                INNER + SITE.format("(lambda p: inner(p))(batch)"),
-                "inner must be passed p here, where p is something else",
-            ),
-            (
                 INNER + SITE.format("jax.lax.scan(inner, 0, batch)"),
                 "a scan cannot pass p to inner (fragments/model/host.py:1)",
             ),
-            (
-                INNER + "def between(x):\n    return inner(x) + p(x)\n\n" + SITE.format("between(batch)"),
-                "between must take p, and uses the name p for something else",
-            ),
-            (
-                "class A:\n    def act(self, x):\n        point('here', x)\n        return x\n\n"
-                "class B:\n    def act(self, x):\n        return x\n\n"
-                "def site(batch):\n    a: A = A()\n    b = a\n    return a.act(batch), b.act(batch)\n",
-                "A.act must take or give p, and this may be an instance of A that is used in a way that threading cannot follow",
-            ),
-            (
-                "@partial(jax.jit, static_argnums=(1,))\ndef inner(x, y=1):\n    point('here', x)\n    return x\n\n"
-                + SITE.format("inner(batch)"),
-                "inner must take or give p, and is decorated with partial, which threading cannot follow",
-            ),
         ],
     )
-    def test_message(self, host, expected):
-        assert message(refused(host=host, value=INWARD)) == expected
+    def test_no_place(self, host, expected):
+        assert message(refused(host=host, value=VALUE)) == expected
 
-    def test_nobody_provides_it(self):
-        text = refused(host=INNER, value='@splice("here")\ndef _(x, p):\n    x = x + p\n')
-        assert text == (
-            "fragments/model/value.py:2: model/value reads 'p', which the point 'here' "
-            "(fragments/model/host.py:2) does not "
-            "show and no selected fragment provides or emits\n"
-            '  Write @provide("SITE") def p(...) where it is known, or show it in a host of yours.'
-        )
 
-    def test_two_provide_it(self):
-        text = refused(host=INNER + SITE.format("inner(batch)"), value=INWARD, more=INWARD.split("    @splice")[0])
-        assert text == (
-            "fragments/model/more.py:2: model/value (fragments/model/value.py:2) and model/more both "
-            "provide p at site\n"
-            "  Remove one of them, or exclude one fragment from the other."
+class TestNames:
+    """Where a function has a value, its host has no other use for the name."""
+
+    BETWEEN = INNER + "def between{}\n\n" + SITE.format("between(batch)")
+
+    @pytest.mark.parametrize(
+        ("host", "function"),
+        [
+            (BETWEEN.format("(x):\n    p = 2\n    return inner(x)"), "between"),
+            (BETWEEN.format("(x):\n    if x:\n        p = 2\n    return inner(x)"), "between"),
+            (BETWEEN.format("(x, p=2):\n    return inner(x)"), "between"),
+            (BETWEEN.format("(x):\n    return inner(x) + p(x)"), "between"),
+            (INNER.replace("(x)", "(x, p=2)", 1) + SITE.format("inner(batch)"), "inner"),
+            (INNER + SITE.format("[inner(p) for p in batch]"), "site"),
+            (INNER + SITE.format("(lambda p: inner(p))(batch)"), "site"),
+            (INNER + SITE.format("inner(batch)").replace("return", "p = 3\n    return"), "site"),
+            (INNER + "def site(batch):\n    def own(p):\n        return inner(p)\n    return own(batch)\n", "site"),
+        ],
+    )
+    def test_inward(self, host, function):
+        assert message(refused(host=host, value=VALUE)) == NAMED.format(function, "p")
+
+    def test_a_parameter_that_is_the_value_is_not_passed_from_a_comprehension(self):
+        host = INNER + "def site(p):\n    return [inner(p) for p in [p]]\n"
+        text = message(
+            refused(
+                host=host,
+                value=VALUE.replace("def p(batch):\n        return batch * 10", "def p(p):\n        return p"),
+            )
         )
+        assert text == "inner must be passed p here, where p is something else"
+
+    def test_local_names_of_providers_and_splices_are_their_own(self):
+        value = VALUE.replace("return batch * 10", "step = batch * 10\n        return step")
+        host = INNER + 'def between(x):\n    point("middle", x)\n    return inner(x)\n\n'
+        host += 'def site(batch):\n    step = 1\n    point("first", batch)\n    return between(batch) + step\n'
+        own = '@splice("middle")\ndef _(x):\n    p = 1000\n    x = x + p - p\n\n'
+        own += '@splice("first")\ndef _(batch, p):\n    p = p + 1\n'
+        text = woven(host=host, value=value, own=own)
+        assert run(text)["site"](1) == 13
+        assert "p_step = batch * 10" in text
+
+
+class TestProviders:
+    """A provider has what its site has."""
 
     @pytest.mark.parametrize(
         ("provider", "expected"),
@@ -130,70 +284,158 @@ class TestInward:
                 '@provide("site", per_layer=True)\ndef p(batch):\n    return batch\n',
                 "p has a slice for each layer, and no scan over layers is on the way from site",
             ),
+            (
+                '@provide("site")\ndef p(r):\n    return r\n\n@provide("site")\ndef r(p):\n    return p\n',
+                "p and r are made from each other",
+            ),
+            (
+                2 * '@provide("site")\ndef p():\n    return 1\n\n',
+                "model/value (fragments/model/value.py:2) and model/value both provide p at site",
+            ),
+            (
+                "",
+                "model/value reads 'p', which the point 'here' (fragments/model/host.py:2) does not show and no "
+                "selected fragment provides or emits",
+            ),
         ],
     )
-    def test_provider(self, provider, expected):
-        host = INNER + SITE.format("inner(batch)")
-        assert (
-            message(refused(host=host, value=provider + '@splice("here")\ndef _(x, p):\n    x = x + p\n')) == expected
-        )
+    def test_message(self, provider, expected):
+        value = provider + '@splice("here")\ndef _(x, p):\n    x = x + p\n'
+        assert message(refused(host=INNER + SITE.format("inner(batch)"), value=value)) == expected
 
     def test_a_value_of_all_layers_where_another_function_has_that_of_one(self):
         scan = "    def body(x, i):\n        return inner(x), i\n\n    x, _ = jax.lax.scan(body, batch, [0, 1])\n"
         other = 'def other(x):\n    point("there", x)\n    return x\n\n\n'
-        host = f"import jax\n\n\n{INNER}\n\n{other}def site(batch):\n{scan}    return other(x)\n"
+        host = f"{HEAD}{INNER}{other}def site(batch):\n{scan}    return other(x)\n"
         value = '@provide("site", per_layer=True)\ndef p(batch):\n    return [batch, batch]\n\n\n'
         reads = '@splice("there")\ndef _(x, p):\n    x = x + p[0]\n\n\n@splice("here")\ndef _(x, p):\n    x = x + p\n'
-        text = message(refused(host=host, value=value + reads))
-        assert text == "other takes p of all layers here, and of one layer in a scan"
-
-    def test_providers_in_a_circle(self):
-        value = '@provide("site")\ndef p(r):\n    return r\n\n@provide("site")\ndef r(p):\n    return p\n'
-        text = refused(
-            host=INNER + SITE.format("inner(batch)"), value=value + '@splice("here")\ndef _(x, p):\n    x = p\n'
+        assert (
+            message(refused(host=host, value=value + reads))
+            == "other takes p of all layers here, and of one layer in a scan"
         )
-        assert "p and r are made from each other" in text
 
-    def test_a_local_name_of_a_provider_is_its_own(self):
-        value = """
-            @provide("site")
-            def p(batch):
-                step = batch * 10
-                return step
 
-            @splice("here")
-            def _(x, p):
-                x = x + p
-        """
-        text = woven(host=INNER + "def site(batch):\n    step = 1\n    return inner(batch) + step\n", value=value)
-        assert run(text)["site"](1) == 12
-        assert "p_step = batch * 10" in text
+EMIT = '@splice("here")\ndef _(x):\n    aux = x * 100\n    emit(aux)\n\n'
+OUTWARD = EMIT + '@splice("end")\ndef _(y, aux):\n    y = y + aux\n'
+END = 'def site(x):\n    {}\n    point("end", y)\n    return y\n\n'
+BLOCK_OF_SCAN = "def block(c, z):\n        c = inner(c)\n        return c, {}\n    {} = jax.lax.scan(block, x, x)"
 
-    def test_a_local_name_of_another_splice_is_not_the_value(self):
-        """`between` has a splice with a p of its own: what it passes on is the threaded one all the same."""
-        between = 'def between(x):\n    point("middle", x)\n    return inner(x)\n\n'
-        own = '@splice("middle")\ndef _(x):\n    p = 1000\n    x = x + p - p\n'
-        text = woven(host=INNER + between + SITE.format("between(batch)"), value=INWARD, own=own)
-        assert run(text)["site"](1) == 11
 
-    @pytest.mark.parametrize("what", ["(x):\n    p = 2", "(x):\n    if x:\n        p = 2", "(x, p=2):\n    y = x"])
-    def test_a_variable_that_has_its_name(self, what):
-        host = INNER + f"def site(batch):\n    return between(batch)\n\ndef between{what}\n    return inner(x)\n"
-        text = message(refused(host=host, value=INWARD))
-        assert re.fullmatch("between must have the value p, and has a (variable|parameter) p of its own", text)
+class TestOutward:
+    """A value on its way out: every one emitted is kept."""
 
-    def test_the_function_that_provides_it_may_not_bind_it_again(self):
-        host = INNER + 'def site(batch):\n    point("first", batch)\n    p = 3\n    return inner(batch)\n'
-        reads = '@splice("first")\ndef _(batch, p):\n    batch = batch + p\n'
-        text = message(refused(host=host, value=INWARD, reads=reads))
-        assert text == "site must have the value p, and has a variable p of its own"
+    @pytest.mark.parametrize(
+        ("host", "expected"),
+        [
+            (
+                INNER + END.format("y = inner(x)\n    y = inner(y)"),
+                "two calls in site give aux, here and at fragments/model/host.py:6: one would be lost",
+            ),
+            (
+                INNER + END.format("if x:\n        y = inner(x)\n    else:\n        y = inner(5)"),
+                "two calls in site give aux, here and at fragments/model/host.py:7: one would be lost",
+            ),
+            (
+                INNER + END.format("for _ in range(2):\n        y = inner(x)"),
+                "inner gives aux in each round of a loop: all but the last would be lost",
+            ),
+            (
+                INNER + END.format("if x:\n        y = inner(x)\n    else:\n        y = 0"),
+                "site reads aux here, and aux may not have a value yet",
+            ),
+            (INNER + END.format("y = inner(x) + 1"), "inner also returns aux, and its result has no name here"),
+            (
+                INNER.replace("    point", "    if x > 5:\n        return x\n    point") + END.format("y = inner(x)"),
+                "inner reads aux here, and aux may not have a value yet",
+            ),
+            (
+                "def inner(x):\n    if x > 5:\n        point('here', x)\n        return x\n\n"
+                + END.format("y = inner(x)"),
+                "inner must return aux, and may end without a return",
+            ),
+            (
+                INNER.replace("return x", "return") + END.format("y = inner(x)"),
+                "inner returns nothing here, beside which aux could go",
+            ),
+            (INNER + END.format("y = jax.value_and_grad(inner)(x)"), "no call here leads to where 'aux' is emitted"),
+            (INNER + END.format("y = 1"), "no call here leads to where 'aux' is emitted"),
+            (INNER + END.format("aux = 1\n    y = inner(x)"), NAMED.format("site", "aux")),
+            (
+                INNER
+                + "def between(x):\n    aux = 1\n    z = inner(x)\n    return z\n\n"
+                + END.format("y = between(x)"),
+                NAMED.format("between", "aux"),
+            ),
+            (
+                INNER + "def between(x, aux):\n    z = inner(x)\n    return z\n\n" + END.format("y = between(x, 1)"),
+                NAMED.format("between", "aux"),
+            ),
+            (
+                INNER + END.format(BLOCK_OF_SCAN.format("z", "y, _")),
+                "site.block is scanned and must also give aux, and does not end in `return carry, None`",
+            ),
+            (
+                INNER + END.format(BLOCK_OF_SCAN.format("None", "y")),
+                "this scan also gives aux, and its result is not taken as `carry, _ = ...`",
+            ),
+            (
+                INNER.replace("    return", "    if x > 3:\n        return x\n    y = inner(x + 1)\n    return")
+                + END.format("y = inner(x)"),
+                "aux is carried through inner -> inner, which calls itself",
+            ),
+        ],
+    )
+    def test_message(self, host, expected):
+        assert message(refused(host=HEAD.split("import functools")[0] + host, value=OUTWARD)) == expected
 
-    def test_a_splice_may_bind_it_again(self):
-        host = INNER + 'def site(batch):\n    point("first", batch)\n    return inner(batch)\n'
-        reads = '@splice("first")\ndef _(batch, p):\n    p = p + 1\n'
-        assert run(woven(host=host, value=INWARD, reads=reads))["site"](1) == 12
+    def test_what_is_emitted_is_not_bound_again(self):
+        for body in ("aux = x\n    emit(aux)\n    aux = 2", "for aux in [1, 2]:\n        emit(aux)"):
+            text = message(
+                refused(
+                    host=f"def inner(x):\n    {body}\n    return x\n\n" + END.format("y = inner(x)\n    receive(aux)")
+                )
+            )
+            assert text.startswith("inner emits aux and binds it again")
 
-    def test_a_nested_function_whose_parameter_has_its_name(self):
-        host = INNER + "def site(batch):\n    def own(p):\n        return inner(p)\n    return own(batch)\n"
-        text = message(refused(host=host, value=INWARD))
-        assert text == "site.own must have the value p, and has a parameter p of its own"
+    def test_calls_of_which_the_value_has_no_use(self):
+        """Callers that no value comes to drop it, in whatever expression the call stands."""
+        other = "def other(x):\n    z = inner(x)\n    inner(1)\n    return z * inner(z)\n"
+        text = woven(host=INNER + END.format("y = inner(x)") + other, value=OUTWARD)
+        assert text.endswith("def other(x):\n    z, _ = inner(x)\n    inner(1)\n    return z * inner(z)[0]\n")
+        assert run(text)["other"](3) == 9
+
+    @pytest.mark.parametrize(
+        ("result", "target", "use"),
+        [("x, 1", "y, z", "y"), ("(x, 1)", "(y, z)", "y"), ("x, 1", "pair", "pair[0]"), ("[x, 1]", "[y, z]", "y")],
+    )
+    def test_results_that_are_tuples_stay_one(self, result, target, use):
+        host = INNER.replace("return x", f"return {result}") + f"def site(x):\n    {target} = inner(x)\n"
+        host += f"    out = 0\n    point('end', out, y={use})\n    return out\n"
+        value = EMIT + '@splice("end")\ndef _(y, out, aux):\n    out = y + aux\n'
+        assert run(woven(host=host, value=value))["site"](1) == 101
+
+    def test_two_splices_that_emit_one_name(self):
+        more = '@splice("here", after="value")\ndef _(x):\n    aux = 1\n    emit(aux)\n'
+        text = refused(host=INNER + END.format("y = inner(x)"), value=OUTWARD, more=more)
+        assert message(text).startswith("model/more emits aux, which is also a name in the host")
+
+    @pytest.mark.parametrize(
+        ("statement", "expected"),
+        [
+            ("emit(x.y)", "emit() takes one local name"),
+            ("emit()", "emit() takes one local name"),
+            ("receive(x, y)", "receive() takes one local name"),
+            ("receive(z)", "nobody emits 'z', which is received here"),
+            ("emit(x)", "nobody reads 'x', which is emitted here"),
+        ],
+    )
+    def test_marks(self, statement, expected):
+        assert message(refused(host=f"def f(x):\n    {statement}\n    return x\n")) == expected
+
+
+def test_a_function_that_calls_itself_takes_a_value_along():
+    host = INNER.replace(
+        "    return", "    if x > 3:\n        return x\n    y = inner(x + 1)\n    return y\n    return"
+    )
+    value = VALUE.replace("x = x + p", "x = x + p // 10")
+    assert run(woven(host=host + SITE.format("inner(batch)"), value=value))["site"](1) == 4

@@ -1,0 +1,331 @@
+"""Where the threading operator puts parameters and arguments. Each result is run as well as read."""
+
+from __future__ import annotations
+
+import pytest
+from miniature import PACKAGE, VALUE, message, package, refused, run, tidy, woven
+
+PROVIDER = VALUE.split("    @splice")[0]
+SITE = "def site(batch):\n    p = batch * 10\n"
+INNER = 'def inner(x):\n    point("here", x)\n    return x\n\n'
+
+PLACES = {  # what a host is before and after, and what site(1) gives
+    "before defaults": (
+        'def inner(x, y=5):\n    point("here", x)\n    return x + y\n\n'
+        "def site(batch):\n    return inner(batch), inner(batch, 6), inner(batch, y=7), inner(y=8, x=batch)\n",
+        "def inner(x, p, y=5):\n    x = x + p\n    return x + y\n\n\n"
+        + SITE
+        + "    return inner(batch, p), inner(batch, p, 6), inner(batch, y=7, p=p), inner(y=8, x=batch, p=p)\n",
+        (16, 17, 18, 19),
+    ),
+    "before the first one, which has a default": (
+        'def inner(x=5):\n    point("here", x)\n    return x\n\ndef site(batch):\n    return inner(), inner(1), inner(x=2)\n',
+        f"def inner(p, x=5):\n    x = x + p\n    return x\n\n\n{SITE}    return inner(p), inner(p, 1), inner(x=2, p=p)\n",
+        (15, 11, 12),
+    ),
+    "before keyword-only ones": (
+        'def inner(*, x, y=1):\n    point("here", x)\n    return x + y\n\n'
+        "def site(batch):\n    return inner(x=batch, y=2)\n",
+        f"def inner(p, *, x, y=1):\n    x = x + p\n    return x + y\n\n\n{SITE}    return inner(x=batch, y=2, p=p)\n",
+        13,
+    ),
+    "of functions without any": (
+        'def constant():\n    x = 1\n    point("here", x)\n    return x\n\n'
+        "def site(batch):\n    return (constant()), [constant() for _ in range(2)]\n",
+        f"def constant(p):\n    x = 1\n    x = x + p\n    return x\n\n\n{SITE}"
+        "    return (constant(p)), [constant(p) for _ in range(2)]\n",
+        (11, [11, 11]),
+    ),
+    "after a tuple, which stays one argument": (
+        'def inner(pair):\n    x = pair[0]\n    point("here", x)\n    return x\n\n'
+        "def site(batch):\n    return inner((batch, 2))\n",
+        f"def inner(pair, p):\n    x = pair[0]\n    x = x + p\n    return x\n\n\n{SITE}    return inner((batch, 2), p)\n",
+        11,
+    ),
+    "on lines of a long call": (
+        'def inner(x, y):\n    point("here", x)\n    return x + y\n\n'
+        "def site(batch):\n    return inner(\n        batch,  # first\n        2,  # last\n    )\n",
+        f"def inner(x, y, p):\n    x = x + p\n    return x + y\n\n\n{SITE}"
+        "    return inner(\n        batch,  # first\n        2,\n        p,  # last\n    )\n",
+        13,
+    ),
+    "of methods, by way of an attribute": (
+        'class Base:\n    def act(self, x, scale=2):\n        point("here", x)\n        return self.scaled(x) * scale\n\n'
+        "    @staticmethod\n    def scaled(x):\n        return x\n\n"
+        "class Model(Base):\n    pass\n\n"
+        "class Outer:\n    model: Model\n\n    def __init__(self):\n        self.model = Model()\n\n"
+        "    def run(self, x):\n        return self.model.act(x, 3)\n\n"
+        "def site(batch):\n    outer: Outer = Outer()\n    return outer.run((batch))\n",
+        "class Base:\n    def act(self, x, p, scale=2):\n        x = x + p\n        return self.scaled(x) * scale\n\n"
+        "    @staticmethod\n    def scaled(x):\n        return x\n\n\n"
+        "class Model(Base):\n    pass\n\n\n"
+        "class Outer:\n    model: Model\n\n    def __init__(self):\n        self.model = Model()\n\n"
+        "    def run(self, x, p):\n        return self.model.act(x, p, 3)\n\n\n"
+        f"{SITE}    outer: Outer = Outer()\n    return outer.run((batch), p)\n",
+        33,
+    ),
+    "not of a nested function, which sees what is around it": (
+        'def outer(batch):\n    def inner(x):\n        point("here", x)\n        return x\n\n    if batch:\n'
+        "        y = inner(batch)\n    return [inner(z) for z in (batch, y)]\n\n"
+        "def site(batch):\n    return outer(batch)\n",
+        "def outer(batch, p):\n    def inner(x):\n        x = x + p\n        return x\n\n    if batch:\n"
+        f"        y = inner(batch)\n    return [inner(z) for z in (batch, y)]\n\n\n{SITE}    return outer(batch, p)\n",
+        [11, 21],
+    ),
+}
+
+
+@pytest.mark.parametrize("place", PLACES)
+def test_parameters_stand(place):
+    before, after, result = PLACES[place]
+    text = woven(host=before, value=VALUE)
+    assert text == after
+    assert run(text)["site"](1) == result
+
+
+class TestAnnotations:
+    """None is among the values on the way where nothing but None stands in for a value that is not handed in."""
+
+    HOST = """
+        def inner(x: int) -> int:
+            point("here", x)
+            return x
+
+        def site(x: int) -> int:
+            return inner(x)
+
+        def outer(x: int) -> int:
+            return site(x)
+    """
+    FALLBACK = """
+        @splice("here")
+        def _(x, p):
+            x = x + p
+
+        @provide("site", optional=True)
+        def p(x) -> int:
+            return {inner}
+
+        @provide("outer", optional=True)
+        def p() -> int:
+            return None
+    """
+
+    def test_none_that_a_site_further_in_replaces(self):
+        text = woven(host=self.HOST, value=self.FALLBACK.replace("{inner}", "x * 10"))
+        assert "def inner(x: int, p: int) -> int:" in text
+        assert "def outer(x: int, p: int | None = None) -> int:" in text
+        assert run(text)["outer"](1) == 11 and run(text)["outer"](1, 2) == 3
+
+    def test_none_that_nothing_replaces(self):
+        text = woven(host=self.HOST, value=self.FALLBACK.replace("{inner}", "None").replace("p(x)", "p()"))
+        assert "def inner(x: int, p: int | None) -> int:" in text
+
+    def test_several_values_side_by_side(self):
+        text = woven(
+            host="""
+            class Model:
+                def run(self, x: int) -> int:
+                    point("Model.run", x)
+                    return x
+
+                def pair(self, x: int) -> tuple[int, int]:
+                    y = self.run(x)
+                    return x, y
+
+            def site(batch: int) -> int:
+                model: Model = Model()
+                a, b = model.pair(batch)
+                point("site.end", a, b)
+                return a + b
+            """,
+            values="""
+            @provide("site")
+            def p(batch) -> int:
+                return batch * 10
+
+            @provide("site")
+            def s(batch, p) -> str:
+                return "x" * p
+
+            @splice("Model.run")
+            def _(x, s, p):
+                state = len(s) + p
+                emit(state)
+                x = x + 1
+
+            @splice("site.end")
+            def _(a, state):
+                a = a + state
+            """,
+        )
+        assert text == tidy("""
+            class Model:
+                def run(self, x: int, p: int, s: str) -> tuple[int, Array]:
+                    state = len(s) + p
+                    x = x + 1
+                    return x, state
+
+                def pair(self, x: int, p: int, s: str) -> tuple[tuple[int, int], Array]:
+                    y, state = self.run(x, p, s)
+                    return (x, y), state
+
+
+            def site(batch: int) -> int:
+                p = batch * 10
+                s = "x" * p
+                model: Model = Model()
+                (a, b), state = model.pair(batch, p, s)
+                a = a + state
+                return a + b
+            """)
+        assert run("from typing import Any as Array\n" + text)["site"](1) == 1 + 2 + 20
+
+
+class TestDefaults:
+    """An optional provider lets callers hand the value in, and makes it for those that do not."""
+
+    VALUE = """
+        @provide("model", optional=True)
+        def p(x) -> int:
+            step = 100
+            return x * step
+
+        @splice("here")
+        def _(x, p):
+            x = x + p
+    """
+    HOST = f"""{INNER}
+def model(x):
+    return inner(x)
+
+def use(x):
+    y = model(x)
+    point("there", y)
+    return y
+
+def site(batch):
+    return use(batch)
+"""
+    MORE = """
+        @provide("site")
+        def p(batch):
+            return batch * 7
+
+        @splice("there")
+        def _(y, p):
+            y = y * p
+    """
+
+    def test_callers_may_hand_it_in(self):
+        host = f"{INNER}def model(x):\n    return inner(x)\n\ndef between(x, flag=False):\n    return model(x)\n\n"
+        host += "def own(x, p):\n    return between(x)\n\ndef site(batch):\n    return between(batch), own(batch, 5)\n"
+        text = woven(host=host, value=self.VALUE, own='@provide("own")\ndef p(p):\n    return p\n')
+        made = "    if p is None:\n        step = 100\n        p = x * step\n"
+        assert f"def model(x, p=None):\n{made}    return inner(x, p)\n" in text
+        assert "def between(x, flag=False, p=None):\n    return model(x, p)\n" in text
+        assert "def own(x, p):\n    return between(x, p=p)\n" in text
+        assert "def site(batch):\n    return between(batch), own(batch, 5)\n" in text
+        assert run(text)["site"](1) == (101, 6)
+
+    def test_what_cannot_do_without_it_outweighs_what_can(self):
+        """`use` reads p itself, so its callers must pass it, whatever `model` could make of nothing."""
+        text = woven(host=self.HOST, value=self.VALUE, more=self.MORE)
+        assert "def use(x, p):" in text
+        assert run(text)["site"](2) == (2 + 14) * 14
+
+    def test_nobody_gets_none_where_it_is_needed(self):
+        """`use` may hand p to `model` or not, but reads it too: a caller that has no p is an error, not a None."""
+        lonely = self.HOST + "\ndef lonely(x):\n    return use(x)\n"
+        text = message(refused(host=lonely, value=self.VALUE, more=self.MORE))
+        assert text.startswith("model/more needs 'p', and lonely (fragments/model/host.py:")
+        assert text.endswith("), which is called by nobody, does not have it")
+
+
+class TestDeclaredParameters:
+    """A role may declare a threaded value as its parameter: callers pass it, though their hosts do not."""
+
+    @pytest.mark.parametrize(
+        ("head", "woven_head", "call"),
+        [
+            ("attend(q, p=threaded())", "attend(q, p)", "attend(x, p)"),
+            ("attend(q, p: int = threaded())", "attend(q, p: int)", "attend(x, p)"),
+            ("attend(q, *, p=threaded())", "attend(q, *, p)", "attend(x, p=p)"),
+            ("attend(q, p=threaded(), *, scale=1)", "attend(q, p, *, scale=1)", "attend(x, p)"),
+        ],
+    )
+    def test_caller_passes_it(self, head, woven_head, call):
+        host = "def host(x):\n    return attend(x)\n\ndef site(batch):\n    return host(batch)\n"
+        text = woven(host=host, kernel=f"def {head}:\n    return q + p\n", value=PROVIDER)
+        assert f"def host(x, p):\n    return {call}\n" in text and f"def {woven_head}:\n" in text
+        assert run(text)["site"](1) == 11
+
+    @pytest.mark.parametrize(
+        ("head", "call", "expected"),
+        [
+            ("pad(q, p)", "pad(x)", "this call of pad leaves out p"),
+            ("pad(q, width)", "pad(x)", "this call of pad leaves out width"),
+            ("pad(q, *, width)", "pad(q=x)", "this call of pad leaves out width"),
+            ("pad(q, width=threaded())", "pad(x)", "pad asks for width, which no selected fragment provides"),
+            ("pad(q, y=1, p=threaded())", "pad(x)", "p has no default, and stands after a parameter that has one"),
+            ("pad(q, p=threaded(1))", "pad(x)", "threaded() takes nothing"),
+            ("pad(q, p=[threaded()])", "pad(x)", "threaded() is the default of a function's parameter"),
+        ],
+    )
+    def test_an_argument_that_is_forgotten(self, head, call, expected):
+        """Values are not ambient: a call is not filled in since a parameter has the name of one."""
+        host = f"def {head}:\n    return q\n\ndef host(x):\n    return {call}\n\ndef site(batch):\n    return host(batch)\n"
+        assert message(refused(host=host, value=PROVIDER)) == expected
+
+    @pytest.mark.parametrize(("parameter", "call"), [("p=2", "pad(batch)"), ("p", "pad(batch, 3)")])
+    def test_a_host_that_does_not_ask_is_left_alone(self, parameter, call):
+        host = f"def pad(q, {parameter}):\n    return q + p\n\n\ndef site(batch):\n    return {call}\n"
+        assert woven(host=host, value=PROVIDER) == host
+
+
+class TestTheOrderOfValues:
+    """It is that of their providers, whatever the order of selection: folder by folder, what callers may hand in first,
+    what each layer has for itself last, then by name."""
+
+    HOST = """
+        import jax
+        from generator.language import point
+
+        def inner(x):
+            point("inner.here", x)
+            return x
+
+        def site(x, layers):
+            def step(x, layer):
+                return inner(x), None
+
+            return jax.lax.scan(step, x, layers)[0]
+        """
+    VALUES = (
+        ("data/batches", "segments", ", optional=True"),
+        ("model/cache", "cache", ", optional=True, per_layer=True"),
+        ("model/chunks", "chunks", ""),
+        ("model/decoder", "positions", ", optional=True"),
+        ("model/rope", "angles", ""),
+    )
+
+    @pytest.mark.parametrize("step", [1, -1])
+    def test_it(self, step):
+        texts = {
+            name: f"""
+                from generator.language import provide, splice
+
+                @provide("site"{options})
+                def {value}(x):
+                    return None
+
+                @splice("inner.here")
+                def _(x, {value}):
+                    print({value})
+                """
+            for name, value, options in self.VALUES[::step]
+        }
+        more = 'data = "data.py"\n\n[requirements]\njax = "jax>=0.7"\n\n[config]'
+        described = PACKAGE.replace('["model"]', '["site"]').replace("\n[config]", more)
+        text = package({"model/host": self.HOST, **texts}, package=described).files["model.py"]
+        assert "def inner(x, positions, angles, chunks, cache, segments):" in text
