@@ -127,7 +127,6 @@ def make_plan(
             planner.take(need.function, value, False, need)
         elif need.function not in value.receivers:
             value.receivers.append(need.function)
-            value.visible.add(need.function)
     for function, name in plan.asked:
         planner.ask_callers(function, values[name], False, None)
     for value in values.values():

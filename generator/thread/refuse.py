@@ -41,8 +41,9 @@ def check_plan(plan: Plan) -> None:
 def _check_name(plan: Plan, value: Value, function: Function) -> None:
     """Where a function has a value, its host has no other use for the name: no variable, no definition, no import."""
     id, name = function.id, value.name
-    made = id in value.sites and not is_own(function, value.providers[id])
-    if not (made or id in value.visible or (id in value.returns and id not in value.emitters)):
+    inward = id in value.visible or (id in value.sites and not is_own(function, value.providers[id]))
+    outward = (id in value.returns and id not in value.emitters) or (id in value.receivers and not value.providers)
+    if not (inward or outward):
         return
     names, text = plan.graph.names, plan.graph.names.texts[function.key]
     read = any(f"{other}.".startswith(f"{id}.") for other in (*value.readers, *value.receivers))
@@ -50,11 +51,9 @@ def _check_name(plan: Plan, value: Value, function: Function) -> None:
         node = cst.ensure_type(node, cst.Name)
         if node.value != name or not names.is_variable(node, function.key):
             continue
-        if text.of(node)[0]:
-            other = node in text.binding and function.is_by_host(node)
-        else:
-            other = not read or names.is_known(node, function.key)
-        if other:
+        scope = text.of(node)[0]
+        own = scope is text.scopes.inner[function.node] and node in text.binding and function.is_by_host(node)
+        if own or (scope is None and (not read or names.is_known(node, function.key))):
             message = f"{id} must have the value {name}, and uses the name for something else here"
             remedy = f'Give that another name; or if it is the value, write `{name}=threaded()` or @provide("{id}").'
             raise LoomError(message, function.source.where(node), remedy)
@@ -125,7 +124,7 @@ def _check_overwriting(plan: Plan, function: Function) -> None:
             first = carrying.setdefault(name, call)
             if first is not call:
                 message = f"two calls in {function.id} give {name}, here and at {where(first.node)}: one would be lost"
-                remedy = f"Receive {name} in a function around one of the calls, or emit the values under two names."
+                remedy = f"Call once, or receive {name} in a function around one of the calls."
             elif _is_looped(function, call.node):
                 message = f"{call.callee} gives {name} in each round of a loop: all but the last would be lost"
                 remedy = f"Scan with jax.lax.scan, or write receive({name}) in a function that the loop calls."

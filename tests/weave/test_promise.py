@@ -200,13 +200,13 @@ OPTIONAL = PROVIDED + '@provide("inner", optional=True)\ndef p(x):\n    return 0
         (INNER + "def site(batch):\n    return [inner][0](batch)\n", OPTIONAL, OF_IT),
         ("@functools.cache" + INNER + "def site(batch):\n    return inner(batch)\n", OPTIONAL, FOLLOW),
         (
-            "def inner(x, p=threaded(None)):\n    return x if p is None else x + p\n\n"
+            "def inner(x, p=threaded()):\n    return x + p\n\n"
             "def site(batch):\n    return list(map(inner, [batch]))[0]\n",
             ASKED,
             OF_IT,
         ),
         (
-            "class Block:\n    def __call__(self, x, p=threaded(None)):\n        return x if p is None else x + p\n\n"
+            "class Block:\n    def __call__(self, x, p=threaded()):\n        return x + p\n\n"
             "def site(batch):\n    return [b(batch) for b in [Block()]][0]\n",
             ASKED,
             FOLLOW,
@@ -315,20 +315,20 @@ def test_a_result_that_others_see_keeps_its_name(inner, then, block):
         ("def f(x):\n    for c in [1, 2]:\n        emit(c)\n    return x\n", "refused: binds it again, in a loop"),
         (
             "def f(x):\n    if x:\n        c = 1\n        emit(c)\n    else:\n        c = 2\n        emit(c)\n    return x\n",
-            2,
+            "refused: f emits c and binds it again",
         ),
         (
             OUT + 'def site(batch):\n    y = f(batch)\n    c = 3\n    point("read", y)\n    return y\n',
-            "refused: site must have the value c, and has a variable c of its own",
+            "refused: site must have the value c, and uses the name for something else here",
         ),
         (
             OUT + "def site(batch):\n    y = f(batch)\n    c = 3\n    receive(c)\n    return y + c\n",
-            "refused: site must have the value c, and has a variable c of its own",
+            "refused: site must have the value c, and uses the name for something else here",
         ),
         (
             "def c():\n    return 1\n" + OUT + "def site(batch):\n    y = f(batch)\n    z = c()\n    point('read', y)\n"
             "    return y + z\n",
-            "refused: site must take c, and uses the name c for something else",
+            "refused: site must have the value c, and uses the name for something else here",
         ),
         # A13
         (
@@ -357,7 +357,10 @@ def test_a_result_that_others_see_keeps_its_name(inner, then, block):
                     "try:\n        y = f(batch)\n    except* ValueError:\n        pass",
                     "refused: c may not have a value yet",
                 ),
-                ("match batch:\n        case 1:\n            y = f(batch)\n        case _:\n            y = f(2)", 102),
+                (
+                    "match batch:\n        case 1:\n            y = f(batch)\n        case _:\n            y = f(2)",
+                    "refused: two calls in site give c",
+                ),
             ]
         ),
         (
@@ -616,7 +619,7 @@ def test_a_provider_above_a_global():
         # B15
         (
             "def p(x):\n    return x + 1000\n\ndef inner(x):\n    point('here', x)\n    return p(x)\n\ndef site(batch):\n    return inner(batch)\n",
-            "refused: inner must take p, and uses the name p for something else",
+            "refused: inner must have the value p, and uses the name for something else here",
         ),
         # D5, D6
         (
