@@ -143,11 +143,13 @@ class _Mentions:
     def _check_class(self, node: cst.ClassDef, key: str) -> None:
         """Classes are what their names mean: they stand at the top, with decorators of libraries and bases by name."""
         is_top = self.graph.classes.nodes.get(node.name.value, (None, ""))[0] is node
-        for place in (*(decorator.decorator for decorator in node.decorators), *(base.value for base in node.bases)):
+        bases = [base.value for base in node.bases]
+        for place in (*(decorator.decorator for decorator in node.decorators), *bases):
             head = place
             while isinstance(head, (cst.Call, cst.Subscript)):
                 head = head.func if isinstance(head, cst.Call) else head.value
-            if not self.graph.names.meaning(head, key) and not (is_top and self.graph.is_class(head, key)):
+            is_plain = is_top and place in bases and self.graph.is_class(head, key)
+            if not is_plain and not self.graph.names.meaning(head, key):
                 changed = min(name for name in self.changed if self.graph.functions[name].is_member)
                 remedy = "Let the class stand at the top of the fragment, with its bases by their names."
                 self._refuse(changed, "this makes another class, which", place, key, remedy)

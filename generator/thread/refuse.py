@@ -43,7 +43,7 @@ def _check_name(plan: Plan, value: Value, function: Function) -> None:
     id, name = function.id, value.name
     inward = id in value.visible or (id in value.sites and not is_own(function, value.providers[id]))
     outward = (id in value.returns and id not in value.emitters) or (id in value.receivers and not value.providers)
-    if not (inward or outward):
+    if not (inward or outward or id in value.receivers):
         return
     names, text = plan.graph.names, plan.graph.names.texts[function.key]
     read = any(f"{other}.".startswith(f"{id}.") for other in (*value.readers, *value.receivers))
@@ -53,7 +53,7 @@ def _check_name(plan: Plan, value: Value, function: Function) -> None:
             continue
         scope = text.of(node)[0]
         own = scope is text.scopes.inner[function.node] and node in text.binding and function.is_by_host(node)
-        if own or (scope is None and (not read or names.is_known(node, function.key))):
+        if (own and (inward or outward)) or (scope is None and (not read or names.is_known(node, function.key))):
             message = f"{id} must have the value {name}, and uses the name for something else here"
             remedy = f'Give that another name; or if it is the value, write `{name}=threaded()` or @provide("{id}").'
             raise LoomError(message, function.source.where(node), remedy)
@@ -62,7 +62,7 @@ def _check_name(plan: Plan, value: Value, function: Function) -> None:
 def _check_layers(plan: Plan, value: Value) -> None:
     """A value with a slice for each layer is taken apart by one scan on its way, and whole or a slice in a function."""
     whole = [site for site, provider in value.providers.items() if provider.per_layer and site in value.sites]
-    if value.per_layer and (value.takes or value.passes) and not value.scanned:
+    if value.per_layer and (False in value.takes.values() or value.passes) and not value.scanned:
         provider = next(iter(value.providers.values()))
         message = f"{value.name} has a slice for each layer, and no scan over layers is on the way from {provider.site}"
         raise LoomError(message, str(provider.origin), "Drop per_layer=True, or scan the layers with jax.lax.scan.")
@@ -121,6 +121,7 @@ def _check_overwriting(plan: Plan, function: Function) -> None:
             if name == "_":
                 continue
             message, remedy = "", "Rename the variable."
+            receives = function.id in plan.values[value].receivers
             first = carrying.setdefault(name, call)
             if first is not call:
                 message = f"two calls in {function.id} give {name}, here and at {where(first.node)}: one would be lost"
@@ -131,7 +132,7 @@ def _check_overwriting(plan: Plan, function: Function) -> None:
             elif function.id in plan.values[value].emitters:
                 message = f"{function.id} emits {name}, and {call.callee}, which it calls, gives {name} too"
                 remedy = "Emit one of them under another name."
-            elif name != value and name in scopes_of(function.source.module).inner[function.node].bound:
+            elif name in scopes_of(function.source.module).inner[function.node].bound and not receives:
                 message = f"{call.callee} gives {name} here, and {function.id} has a variable {name} of its own"
             if message:
                 raise LoomError(message, where(call.node), remedy)
