@@ -7,15 +7,15 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from generator.code.hunks import hunks
-from generator.commands.build import Asked
 from generator.commands.causes import causes
 from generator.commands.changes import plain
+from generator.commands.packages import Asked
 from generator.commands.woven import Files, Say, Sides, with_texts, woven_now
 from generator.disk.cache import cache_key, keep, prune, recall
+from generator.disk.git import packages_at
 from generator.disk.lock import LOCK, MAP, Combination, Fingerprints, generator_hash
 from generator.disk.look import sha256
 from generator.disk.project import Project
-from generator.disk.revision import packages_at
 from generator.errors import LoomError, nearest
 from generator.programs.bytecode import same_code
 from generator.programs.facts import Version, facts_of, is_program, missing, tracer_key
@@ -86,7 +86,7 @@ def against(
     Returns:
         The commit, a report for each package by its place in the list, and the errors of those that cannot be woven.
     """
-    commit, before = packages_at(project, revision)
+    commit, before = packages_at(project.generated, revision)
     listed = [it for it in project.packages() if not names or it.name in names]
     for name in names:
         if name not in [it.name for it in listed] and LOCK not in before.get(name, {}):
@@ -113,7 +113,7 @@ def compare_sides(
     sides: Iterable[Sides], say: Say, found: Callable[[list[Report]], None] = lambda _: None
 ) -> list[Report]:
     """What the change of each package means; `found` as in `against`."""
-    generator = generator_hash(module="commands.against")
+    generator = generator_hash((".",))  # what judges may be anywhere
     changes = [_change(each, generator) for each in sides]
     left = {change.report.name: change for change in changes}
 

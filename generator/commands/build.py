@@ -1,175 +1,118 @@
-"""Builds packages: weaves where something changed, and writes what differs."""
+"""`gen build`: weaves packages where something changed, and writes what differs."""
 
 from __future__ import annotations
 
-import os
-from collections.abc import Callable, Collection, Iterator
-from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
 
-from generator.disk.lock import LOCK, Combination, Fingerprints, read_lock, with_records
-from generator.disk.look import entries_below, kind_of, sha256, show
-from generator.disk.parallel import in_parallel
+import click
+
+from generator.commands.console import NO_ONE, PATH, complain, progress
+from generator.commands.own import start
+from generator.commands.packages import Asked, each_package
+from generator.disk.lock import Combination, Fingerprints
+from generator.disk.look import show
 from generator.disk.project import PACKAGES, Project
-from generator.disk.status import JOURNAL, Compared, check_folder, compare
-from generator.disk.uncommitted import write_lock
-from generator.disk.write import write_package
+from generator.disk.status import PackageStatus
+from generator.disk.write import write_uncommitted
 from generator.errors import LoomError
 
-if TYPE_CHECKING:
-    from generator.package.package import Package
-    from generator.recipe.library import Library
 
+@click.command("build", **NO_ONE)
+@click.argument("architecture", metavar="[ARCH]", required=False)
+@click.option("--target", metavar="T", help="What the package is to run on; see gen list.")
+@click.option("--with", "parts", metavar="PART", multiple=True, help="What it can do besides training; all; none.")
+@click.option("--all", "everything", is_flag=True, help="Build every package of packages.toml, or all built before.")
+@click.option("--out", metavar="DIR", type=PATH, help="Put the package's folder into DIR.")
+@click.option("--own", metavar="DIR", type=PATH, help="Start a project of your own in DIR.")
+@click.option("--dry-run", is_flag=True, help="Say what would be written, and write nothing.")
+@click.option("--force", is_flag=True, help="Overwrite and delete also what gen did not write.")
+def command(
+    architecture: str | None,
+    target: str | None,
+    parts: tuple[str, ...],
+    everything: bool,
+    out: Path | None,
+    own: Path | None,
+    dry_run: bool,
+    force: bool,
+) -> None:
+    """Build the package of an architecture for a target: a trainer, and the parts that it is built --with.
 
-def weave(architecture: str, target: str, library: Library, parts: tuple[str, ...]) -> Package:
-    """Weaves in memory; imported late, because the libraries behind it take most of a short command's time."""
-    from generator.weaver import weave as run
+    Without --with it has the parts that packages.toml lists, or that it was built with before.
 
-    return run(architecture, target, library, parts=parts)
+    It goes to generated/ARCH_T, or to DIR/ARCH_T. Only files whose bytes change are written. A file that was edited
+    since the last build, or that gen did not make, is never overwritten or deleted without --force: it is listed, and
+    nothing in that package is written. A package that people own (by_hand = true in packages.toml) is left alone.
+    Of one with committed = false there, --all writes its lock alone, into packages.lock, unless its files are there.
 
-
-@dataclass(frozen=True)
-class Asked:
-    """A package that a command asks for.
-
-    Attributes:
-        prints: hashes taken before, shared by all that are asked for together.
-        out: the folder that the package's folder goes into.
+    --own DIR makes a project that holds this one package, for you to edit: gen update then takes in what gen brings.
     """
+    project = Project.find()
+    if everything == bool(architecture) or everything == bool(target):
+        remedy = "Write gen build ARCH --target=T, or gen build --all; gen list shows what there is."
+        raise LoomError("build needs an architecture and a target, or --all", remedy=remedy)
+    if (own and (everything or out or dry_run or force)) or (parts and everything):
+        name = "--own" if own else "--with"
+        raise LoomError(f"{name} goes with ARCH and --target alone", remedy="Leave the other options out.")
+    if architecture and target:
+        given = tuple(sorted({*parts} - {"none"})) if parts else project.parts_of(f"{architecture}_{target}")
+        combination = Combination(architecture, target, given)
+        if own:
+            click.echo(start(project, combination, own))
+        else:
+            _build_one(project, combination, out, force, dry_run)
+    elif not _build_all(project, out, force, dry_run):
+        raise click.exceptions.Exit(2)
 
-    project: Project
-    combination: Combination
-    prints: Fingerprints
-    out: Path
 
-    @property
-    def folder(self) -> Path:
-        return Path(os.path.abspath(self.out)) / self.combination.name
+def _build_one(project: Project, combination: Combination, out: Path | None, force: bool, dry_run: bool) -> None:
+    """Builds a package, and says how to list it where it is not listed."""
+    asked = Asked(project, combination, Fingerprints(project.roots), out or project.generated)
+    _report(asked.build(force, dry_run), combination.command, out, force, dry_run)
+    if out:
+        return
+    if not dry_run:
+        write_uncommitted(project)
+    listed = project.listed()
+    if listed is not None and combination not in listed:
+        path = show(project.generated / PACKAGES)
+        click.echo(f"note: {combination.name} is not in {path} like this; to keep it, write", err=True)
+        click.echo(combination.entry, err=True, nl=False)
 
-    def uses(self, sources: Collection[str]) -> bool:
-        """Whether it is made from one of these sources, as far as is known."""
+
+def _build_all(project: Project, out: Path | None, force: bool, dry_run: bool) -> bool:
+    """Builds every package that is kept; returns whether all could be built."""
+    total, good = len(project.packages()), True
+    if not total:
+        remedy = f"Build one with gen build ARCH --target=T, or list some in {PACKAGES}."
+        raise LoomError("there is no package to build", show(project.generated), remedy)
+    for number, (name, built) in enumerate(each_package(Asked.build, project, force, dry_run, True, out=out), 1):
         try:
-            return not read_lock(self.folder, self.combination).inputs.keys().isdisjoint(sources)
-        except LoomError:
-            return True
-
-    def reasons(self) -> list[str]:
-        """Why the lock cannot say what a build makes now; empty where it can."""
-        try:
-            lock = read_lock(self.folder, self.combination)
-            other = [] if lock.parts == self.combination.parts else ["it has other parts"]
-            return other + self.prints.changes(lock)
+            if isinstance(built, LoomError):
+                raise built
+            _report(built, "gen build --all", out, force, dry_run)
+            progress(number, total, f"{name}: {built.summary if built else 'owned, left alone'}")
         except LoomError as error:
-            return [f"{LOCK} {error.message}"]
-
-    def package(self, library: Library | None = None) -> Package:
-        """What is woven now, or from another library."""
-        architecture, target, parts = self.combination
-        try:
-            return weave(architecture, target, library or self.project.library(), parts)
-        except LoomError as error:
-            if error.where or self.combination not in (self.project.listed() or ()):
-                raise
-            raise LoomError(error.message, show(self.project.generated / PACKAGES), error.remedy) from None
-
-    def woven(self) -> dict[str, bytes]:
-        """The bytes of all files, the map and the lock included."""
-        return with_records(self.package(), self.prints)
-
-    def survey(self, full: bool = False) -> Compared:
-        """Compares what is on disk with what a build makes now, by hashes alone where the lock can be trusted.
-
-        Args:
-            full: weave it again, whatever its lock says.
-        """
-        check_folder(self.folder)
-        reasons = self.reasons()
-        made = self.woven() if full or reasons else None
-        wanted = {path: sha256(data) for path, data in made.items()} if made else None
-        wanted = wanted or read_lock(self.folder, self.combination).files
-        found = compare(self.folder, self.combination, wanted, self.only_lock)
-        return replace(found, reasons=reasons, made=made)
-
-    @property
-    def at_home(self) -> bool:
-        return self.folder == Path(os.path.abspath(self.project.generated)) / self.combination.name
-
-    @property
-    def by_hand(self) -> bool:
-        """Whether it is a package that people own, in its place."""
-        there = kind_of(self.folder / LOCK) == "file"
-        return self.at_home and there and self.combination in self.project.by_hand()
-
-    @property
-    def uncommitted(self) -> bool:
-        """Whether it is a package whose lock alone is committed, in its place."""
-        return self.at_home and self.combination in self.project.uncommitted()
-
-    @property
-    def only_lock(self) -> bool:
-        """Whether it is a package that is not committed, and none of its files is there."""
-        if not self.uncommitted or kind_of(self.folder / LOCK) or kind_of(self.folder / JOURNAL):
-            return False
-        try:
-            paths = list(read_lock(self.folder, self.combination).outputs)
-        except LoomError:
-            paths = entries_below(self.folder)
-        return not any(kind_of(self.folder / path) for path in paths)
-
-    def build(self, force: bool = False, dry_run: bool = False, lock_is_enough: bool = False) -> Compared | None:
-        """Builds it.
-
-        Args:
-            force: overwrite and delete also files that gen does not own.
-            dry_run: write nothing.
-            lock_is_enough: of a package that is not committed, and that nobody built here, write the lock alone.
-
-        Returns:
-            How its files stood; where some are blocked and `force` is not given, nothing was written. None for a
-            package that people own.
-        """
-        if self.by_hand:
-            return None
-        found = self.survey()
-        if found.only_lock and lock_is_enough:
-            return self._write_lock(found, dry_run)
-        if found.only_lock:
-            made = found.made or self.woven()
-            wanted = {path: sha256(data) for path, data in made.items()}
-            found = replace(compare(self.folder, self.combination, wanted), made=made)
-        if found.differs and not dry_run:
-            found = write_package(self.folder, self.combination, found.made or self.woven(), force)
-        if self.uncommitted and not dry_run and (force or not found.blocked):
-            write_lock(self.project, self.combination.name, read_lock(self.folder, self.combination).text)
-        return found
-
-    def _write_lock(self, found: Compared, dry_run: bool) -> Compared:
-        found = replace(found, files=[file for file in found.files if file.path == LOCK])
-        if found.differs and not dry_run:
-            write_lock(self.project, self.combination.name, (found.made or self.woven())[LOCK].decode())
-        return found
+            complain(error)
+            progress(number, total, f"{name}: failed")
+            good = False
+    if not out and not dry_run:
+        write_uncommitted(project)
+    return good
 
 
-def each_package(
-    job: Callable, project: Project, *options: Any, full: bool = False, out: Path | None = None, report: Any = None
-) -> Iterator[tuple[str, Any]]:
-    """Does something to every package that is kept, those that need weaving in parallel.
-
-    Args:
-        job: called with an `Asked` and the options.
-        full: whether all are woven.
-        out: the folder that they are in; the project's by default.
-        report: called for each package that had to be woven, with its number, how many there are, and its name.
-
-    Returns:
-        For each its name, and what the job returned or the LoomError that it raised.
-    """
-    prints = Fingerprints(project.roots)
-    kept = [Asked(project, combination, prints, out or project.generated) for combination in project.packages()]
-    heavy = [full or bool(asked.reasons()) for asked in kept]
-    results = in_parallel(job, [(asked, *options) for asked in kept], heavy)
-    for number, (asked, slow, result) in enumerate(zip(kept, heavy, results, strict=True), 1):
-        if slow and report:
-            report(number, len(kept), asked.combination.name)
-        yield asked.combination.name, result
+def _report(built: PackageStatus | None, command: str, out: Path | None, force: bool, dry_run: bool) -> None:
+    """Prints what was done; what stands in the way is an error."""
+    if built is None:
+        click.echo("left alone, as people own it (by_hand = true in packages.toml); gen update merges")
+        return
+    if built.blocked and not force:
+        lines = "".join(f"\n  {built.shown}/{file.path} {file.reason}" for file in built.blocked)
+        there = f" --out {out}" if out else ""
+        remedy = f"Keep your change in a fragment, or give it up: {command}{there} --force"
+        raise LoomError(f"nothing was written, because gen would destroy work:{lines}", built.shown, remedy)
+    if dry_run:
+        for word, paths in (("write", built.write), ("remove", built.remove)):
+            for path in paths:
+                click.echo(f"would {word} {built.place(path)}")
+    click.echo(f"{built.shown}: {'would be ' if dry_run else ''}{built.summary}")

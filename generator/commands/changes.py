@@ -1,13 +1,14 @@
-"""What a build would change now, each difference once however many packages it occurs in."""
+"""Finds what a build would change now, each difference once however many packages it occurs in."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from generator.code.hunks import hunks
-from generator.commands.build import Asked, each_package
+from generator.commands.packages import Asked, each_package
 from generator.commands.woven import woven_before
 from generator.disk.lock import LOCK, LOCKS, MAP, Combination
 from generator.disk.look import kind_of
@@ -33,10 +34,18 @@ class Change:
     packages: list[str] = field(default_factory=list)
 
 
+class Difference(NamedTuple):
+    """A difference in one package; `key` is the same for the same difference elsewhere."""
+
+    key: str
+    text: str
+    place: str
+
+
 def pending(
     project: Project, report: Callable[[int, int, str], None] | None = None
 ) -> tuple[list[Change], list[LoomError]]:
-    """The differences between the packages on disk and those that a build would make.
+    """Compares the packages on disk with those that a build would make.
 
     Args:
         report: as in `check`.
@@ -58,54 +67,51 @@ def pending(
     return list(changes.values()), errors
 
 
-def package_changes(asked: Asked) -> list[tuple[str, str, str]]:
-    """The changes of one package: for each a key that is the same for the same change elsewhere, its text and place."""
+def package_changes(asked: Asked) -> list[Difference]:
+    """Compares one package on disk with that of a build."""
     if asked.by_hand:
         return []
-    folder, found = asked.folder, asked.survey()
+    folder, found = asked.folder, asked.status()
     if not found.differs:
         return []
     is_new = not found.unchanged and (not found.only_lock or found.write == [LOCK])
     if is_new and all(kind_of(folder / path) == "" for path in found.write):
-        return [("new package", "a build would make this package", found.shown)]
-    files, result = found.made or asked.woven(), []
+        return [Difference("new package", "a build would make this package", found.shown)]
+    made, result = found.made or asked.woven(), list[Difference]()
     texts = woven_before(asked) if found.only_lock else {}
     for path, _, _, reason in found.files:
         shown = f"{found.shown}/{path}"
         if path in found.remove:
-            result.append((f"gone {path}", "a build would remove this file", shown))
+            result.append(Difference(f"gone {path}", "a build would remove this file", shown))
         elif path in found.write and path not in (LOCK, MAP):
             kind = "file" if path in texts else kind_of(folder / path)
-            if found.only_lock and not kind and reason == CHANGED:
+            if kind == "file":
+                before = texts[path] if path in texts else (folder / path).read_bytes()
+                result += _file_changes(before, made[path], asked.combination, shown)
+            elif kind:
+                said = f"a build would put a file in the place of this {kind}"
+                result.append(Difference(f"{kind} {path}", said, shown))
+            elif found.only_lock and reason == CHANGED:
                 said = f"{reason}, whose text is not here; built before and after the change, gen diff A B compares it"
-                result.append((f"other {path}", said, shown))
-            elif not kind:
-                result.append((f"new {path}", "a build would add this file", shown))
-            elif kind == "file":
-                data = texts[path] if path in texts else (folder / path).read_bytes()
-                before = data.decode("utf-8", "replace").splitlines()
-                result += _file_changes(before, files[path].decode().splitlines(), asked.combination, shown)
+                result.append(Difference(f"other {path}", said, shown))
             else:
-                result.append((f"{kind} {path}", f"a build would put a file in the place of this {kind}", shown))
+                result.append(Difference(f"new {path}", "a build would add this file", shown))
     if not result:
         names = " and ".join(LOCKS if found.only_lock and path == LOCK else path for path in found.write)
-        result.append((names, f"a build would renew {names} and no other file", found.shown))
+        result.append(Difference(names, f"a build would renew {names} and no other file", found.shown))
     return result
 
 
-def _file_changes(
-    before: list[str], after: list[str], combination: Combination, shown: str
-) -> list[tuple[str, str, str]]:
-    result = []
-    for old, new in hunks(before, after):
-        lines = [f" {line}" for line in before[max(old.start - CONTEXT, 0) : old.start]]
-        body = [f"-{before[number]}" for number in old] + [f"+{after[number]}" for number in new]
-        tail = [f" {line}" for line in before[old.stop : old.stop + CONTEXT]]
-        text = "\n".join(lines + body + tail)
-        result.append((plain(body, combination), text, f"{shown}:{old.start + 1}"))
-    if not result:
-        result.append((shown, "a build would change the ends of lines or the end of the file", shown))
-    return result
+def _file_changes(old: bytes, new: bytes, combination: Combination, shown: str) -> Iterator[Difference]:
+    before, after = old.decode("utf-8", "replace").splitlines(), new.decode().splitlines()
+    found = hunks(before, after)
+    for removed, added in found:
+        lines = [f" {line}" for line in before[max(removed.start - CONTEXT, 0) : removed.start]]
+        body = [f"-{before[number]}" for number in removed] + [f"+{after[number]}" for number in added]
+        tail = [f" {line}" for line in before[removed.stop : removed.stop + CONTEXT]]
+        yield Difference(plain(body, combination), "\n".join(lines + body + tail), f"{shown}:{removed.start + 1}")
+    if not found:
+        yield Difference(shown, "a build would change the ends of lines or the end of the file", shown)
 
 
 def plain(body: list[str], combination: Combination) -> str:

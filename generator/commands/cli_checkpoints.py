@@ -80,6 +80,3 @@ def _write(found: list[Compared], as_json: bool) -> None:
     elif found:
         click.echo(plain(table(found)))
         click.echo(f"{held} of {len(found)} hold" if held < len(found) else f"all {held} hold")
-
-
-COMMANDS = (new_, parity_)

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from generator.commands.against import Report
     from generator.commands.pull import Found
     from generator.disk.project import Project
-    from generator.disk.status import Compared
+    from generator.disk.status import PackageStatus
 
 
 @click.command("pull", **exit_codes("1 an edit was refused"))
@@ -88,7 +88,7 @@ def _verdicts(project: Project, found: Found) -> list[Report]:
     return verdicts(project, found, lambda line: click.echo(line, err=True))
 
 
-def _done(result: Compared | None) -> str:
+def _done(result: PackageStatus | None) -> str:
     """What a build did after a pull, in words."""
     if result is None:
         return "owned, left alone"
@@ -175,6 +175,3 @@ def merge_(driver: tuple[str, str, str, str] | None) -> None:
     click.echo(f"{woven} package{'' if woven == 1 else 's'} woven from the merged fragments")
     if left or failed:
         raise click.exceptions.Exit(2 if failed else 1)
-
-
-COMMANDS = (pull_, own_, update_, merge_)

@@ -107,6 +107,3 @@ def cost_(file: Path, as_json: bool) -> None:
 def _note(texts: Iterable[str]) -> None:
     for text in texts:
         click.echo(f"note: {text}", err=True)
-
-
-COMMANDS = (trace_, coverage_, cost_)

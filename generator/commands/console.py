@@ -1,8 +1,9 @@
-"""What every command does and prints alike."""
+"""Gives every command its exit codes, its options and its way to print."""
 
 from __future__ import annotations
 
 import errno
+import importlib
 import json
 import signal
 from pathlib import Path
@@ -32,7 +33,7 @@ def complain(error: LoomError) -> None:
 
 
 def progress(number: int, total: int, text: str) -> None:
-    """A line for each package, where there is more than one."""
+    """Prints a line for each package, where there is more than one."""
     if total > 1:
         click.echo(f"[{number}/{total}] {text}", err=True)
 
@@ -41,15 +42,36 @@ def write_json(value: Any) -> None:
     click.echo(json.dumps(value, indent=2, ensure_ascii=False))
 
 
-class Commands(click.Group):
-    """Turns a user's mistake into `error: ...` and exit code 2, and Ctrl-C into 130.
+class LazyCommands(click.Group):
+    """Imports the module of a command when it runs, and turns a user's mistake into `error: ...` and an exit code.
 
-    For an unknown command it names the nearest.
+    A mistake ends with 2, Ctrl-C with 130. For an unknown command the nearest is named.
+
+    Args:
+        places: name of a command -> module and name in it.
+        summaries: name of a command -> its line in the help.
     """
 
+    def __init__(self, *args: Any, places: dict[str, str], summaries: dict[str, str], **options: Any):
+        super().__init__(*args, **options)
+        self.places, self.summaries = places, summaries
+
+    def list_commands(self, ctx: click.Context | None) -> list[str]:
+        return sorted(self.summaries)
+
+    def get_command(self, ctx: click.Context | None, name: str) -> click.Command | None:
+        if name not in self.summaries:
+            return None
+        module, _, attribute = self.places.get(name, f"{name}:command").partition(":")
+        return getattr(importlib.import_module(f"generator.commands.{module}"), attribute)
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        with formatter.section("Commands"):
+            formatter.write_dl(sorted(self.summaries.items()))
+
     def resolve_command(self, ctx: click.Context, args: list[str]) -> Any:
-        if args and not args[0].startswith("-") and args[0] not in self.commands:
-            raise LoomError(f"there is no command {args[0]!r}", remedy=nearest(args[0], self.commands))
+        if args and not args[0].startswith("-") and args[0] not in self.summaries:
+            raise LoomError(f"there is no command {args[0]!r}", remedy=nearest(args[0], self.summaries))
         return super().resolve_command(ctx, args)
 
     def invoke(self, ctx: click.Context) -> Any:

@@ -1,9 +1,10 @@
-"""Says where a generated line came from, and where a fragment's lines went."""
+"""`gen explain`: where a generated line came from, and where a fragment's lines went."""
 
 from __future__ import annotations
 
 import os
 import re
+from collections.abc import Iterator
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import NamedTuple
@@ -11,9 +12,10 @@ from typing import NamedTuple
 import click
 
 from generator.commands.citation import title_and_citation
-from generator.commands.console import write_json
+from generator.commands.console import AS_JSON, NO_ONE, write_json
 from generator.disk.built import MappedPackage, Segments, built_packages, is_locked
 from generator.disk.lock import LOCK
+from generator.disk.look import show
 from generator.disk.project import Project
 from generator.errors import LoomError, nearest
 
@@ -40,15 +42,6 @@ class Stretch(NamedTuple):
     citation: str
 
 
-class Explained(NamedTuple):
-    """A generated file and where it came from; `edited` says that its lines may not be those that were built."""
-
-    package: str
-    path: str
-    edited: bool
-    stretches: list[Stretch]
-
-
 @dataclass
 class Place:
     """Where lines of a fragment stand, the same in one or more packages.
@@ -64,67 +57,25 @@ class Place:
     at: list[str] = field(default_factory=list)
 
 
-def file(project: Project, place: str, as_json: bool) -> None:
-    """Prints the sources of a file or of one of its lines."""
-    explained = explain_file(project, place)
-    if as_json:
-        stretches = [stretch._asdict() for stretch in explained.stretches]
-        write_json({**explained._asdict(), "stretches": stretches})
-        return
-    if explained.edited:
-        click.echo(f"note: {explained.path} was edited since it was built; lines may be off", err=True)
-    for text in _texts(explained):
-        click.echo(text)
+@click.command("explain", **NO_ONE)
+@click.argument("place", metavar="[FILE[:LINE]]", required=False)
+@click.option("--fragment", metavar="NAME", help="Show where the lines of this fragment stand in the packages.")
+@AS_JSON
+def command(place: str | None, fragment: str | None, as_json: bool) -> None:
+    """Say which fragment a generated line came from.
+
+    FILE:LINE gives the fragment, its line, the feature's title and its citation; FILE alone gives them for all lines.
+    """
+    if bool(place) == bool(fragment):
+        raise LoomError("explain needs a file or --fragment", remedy="Write gen explain FILE:LINE.")
+    if place:
+        _explain_file(Project.find(), place, as_json)
+    elif fragment:
+        _explain_fragment(Project.find(), fragment, as_json)
 
 
-def _texts(explained: Explained) -> list[str]:
-    if not explained.stretches:
-        return ["this line was written since the file was built"]
-    if explained.stretches[0].text or len(explained.stretches) == 1:
-        return [_one(stretch) for stretch in explained.stretches]
-    width = max(len(_range(stretch.first, stretch.last)) for stretch in explained.stretches)
-    lines = []
-    for s in explained.stretches:
-        source = f"{s.source}:{_range(s.source_first, s.source_last)}"
-        lines.append(f"{_range(s.first, s.last):>{width}}  {source}{f'  {s.title}' if s.title else ''}")
-    cited = {s.source: s.citation for s in explained.stretches if s.citation}
-    return lines + ([""] if cited else []) + [f"{source}: {citation}" for source, citation in cited.items()]
-
-
-def _one(stretch: Stretch) -> str:
-    lines = [f"{stretch.source}:{_range(stretch.source_first, stretch.source_last)}"]
-    lines += [f"  {stretch.text}"] if stretch.text else []
-    lines += [f"  feature: {stretch.title}"] if stretch.title else []
-    lines += [f"  source:  {stretch.citation}"] if stretch.citation else []
-    return "\n".join(lines)
-
-
-def _range(first: int, last: int) -> str:
-    return str(first) if first == last else f"{first}-{last}"
-
-
-def fragment(project: Project, word: str, as_json: bool) -> None:
-    """Prints a fragment's lines as they stand in the packages."""
-    source = find_fragment(project, word)
-    places = explain_fragment(built_packages(project), source)
-    title, citation = title_and_citation(source, project.library().files[source])
-    if as_json:
-        write_json({"source": source, "title": title, "citation": citation, "places": [asdict(p) for p in places]})
-        return
-    click.echo(f"{source}{f': {title}' if title else ''}")
-    if citation:
-        click.echo(f"source: {citation}")
-    for place in places:
-        more = f" and {len(place.at) - 1} more: {', '.join(place.at[1:])}" if len(place.at) > 1 else ""
-        click.echo(f"\n{place.at[0]}{more}")
-        for own, text in place.lines:
-            click.echo(f"  {'|' if own else ' '} {text}".rstrip())
-    if not places:
-        click.echo("no built package has a line of it")
-
-
-def explain_file(project: Project, word: str) -> Explained:
-    """The sources of a generated file, or of one line of it.
+def _explain_file(project: Project, word: str, as_json: bool) -> None:
+    """Prints the sources of a generated file, or of one line of it.
 
     Args:
         word: `FILE`, `FILE:LINE` or, as editors copy it, `FILE:LINE:COLUMN`.
@@ -138,12 +89,44 @@ def explain_file(project: Project, word: str) -> Explained:
         raise LoomError("has no line map: only woven Python has", shown, remedy)
     if line and line > len(lines):
         raise LoomError(f"there is no line {line}: the file has {len(lines)}", shown)
-    texts = project.library().files
+    texts, edited = project.library().files, package.edited(path)
     if line:
-        stretches = _line_stretches(line, lines[line - 1], origins[line - 1], texts)
+        stretches = line_stretches(line, lines[line - 1], origins[line - 1], texts)
     else:
         stretches = _file_stretches(origins, texts)
-    return Explained(package.name, path, package.edited(path), stretches)
+    if as_json:
+        table = {"package": package.name, "path": path, "edited": edited}
+        write_json(table | {"stretches": [stretch._asdict() for stretch in stretches]})
+        return
+    if edited:
+        click.echo(f"note: {path} was edited since it was built; lines may be off", err=True)
+    click.echo("\n".join(_line_text(stretches) if line or len(stretches) == 1 else _file_text(stretches)))
+
+
+def _line_text(stretches: list[Stretch]) -> Iterator[str]:
+    if not stretches:
+        yield "this line was written since the file was built"
+    for stretch in stretches:
+        yield f"{stretch.source}:{_range(stretch.source_first, stretch.source_last)}"
+        for text in (stretch.text, stretch.title and f"feature: {stretch.title}"):
+            if text:
+                yield f"  {text}"
+        if stretch.citation:
+            yield f"  source:  {stretch.citation}"
+
+
+def _file_text(stretches: list[Stretch]) -> Iterator[str]:
+    width = max(len(_range(stretch.first, stretch.last)) for stretch in stretches)
+    for s in stretches:
+        source = f"{s.source}:{_range(s.source_first, s.source_last)}"
+        yield f"{_range(s.first, s.last):>{width}}  {source}{f'  {s.title}' if s.title else ''}"
+    cited = {s.source: s.citation for s in stretches if s.citation}
+    yield from [""] if cited else []
+    yield from (f"{source}: {citation}" for source, citation in cited.items())
+
+
+def _range(first: int, last: int) -> str:
+    return str(first) if first == last else f"{first}-{last}"
 
 
 def _split(word: str) -> tuple[Path, int | None]:
@@ -163,9 +146,7 @@ def _package_of(project: Project, file: Path) -> tuple[MappedPackage, str]:
             for folder in place.parents:
                 if (folder / LOCK).is_file():
                     return MappedPackage.read(folder), place.relative_to(folder).as_posix()
-            raise LoomError(
-                "is not in a package that gen built", project.show(place), f"No folder above it has a {LOCK}."
-            )
+            raise LoomError("is not in a package that gen built", show(place), f"No folder above it has a {LOCK}.")
     for folder in (Path(os.path.abspath(place)) for place in (*file.parents, *(project.generated / file).parents)):
         if is_locked(project, folder):
             MappedPackage.read(folder).check_there()
@@ -173,7 +154,7 @@ def _package_of(project: Project, file: Path) -> tuple[MappedPackage, str]:
     raise LoomError(message, str(file), "Give the path of a file in a package, like PATH/model.py:12.")
 
 
-def _line_stretches(line: int, text: str, segments: Segments, texts: dict[str, str]) -> list[Stretch]:
+def line_stretches(line: int, text: str, segments: Segments, texts: dict[str, str]) -> list[Stretch]:
     """Each part of a line that has a source of its own."""
     starts = [column for column, _ in segments]
     ends = [*starts[1:], len(text)][: len(starts)]
@@ -202,8 +183,28 @@ def _file_stretches(origins: list[Segments], texts: dict[str, str]) -> list[Stre
     return [Stretch(first, last, "", path, low, high, *said[path]) for first, last, path, low, high in runs]
 
 
-def find_fragment(project: Project, word: str) -> str:
-    """The source path of a fragment, by its name with or without its folder."""
+def _explain_fragment(project: Project, word: str, as_json: bool) -> None:
+    """Prints a fragment's lines as they stand in the packages."""
+    source = _find_fragment(project, word)
+    places = _find_places(built_packages(project), source)
+    title, citation = title_and_citation(source, project.library().files[source])
+    if as_json:
+        write_json({"source": source, "title": title, "citation": citation, "places": [asdict(p) for p in places]})
+        return
+    click.echo(f"{source}{f': {title}' if title else ''}")
+    if citation:
+        click.echo(f"source: {citation}")
+    for place in places:
+        more = f" and {len(place.at) - 1} more: {', '.join(place.at[1:])}" if len(place.at) > 1 else ""
+        click.echo(f"\n{place.at[0]}{more}")
+        for own, text in place.lines:
+            click.echo(f"  {'|' if own else ' '} {text}".rstrip())
+    if not places:
+        click.echo("no built package has a line of it")
+
+
+def _find_fragment(project: Project, word: str) -> str:
+    """Finds the source path of a fragment, by its name with or without its folder."""
     paths = [path for path in project.library().files if path.startswith("fragments/") and path.endswith(".py")]
     names = {path.removeprefix("fragments/").removesuffix(".py"): path for path in sorted(paths)}
     word = word.removeprefix("fragments/").removesuffix(".py")
@@ -218,15 +219,8 @@ def find_fragment(project: Project, word: str) -> str:
     return names[found[0]]
 
 
-def explain_fragment(packages: list[MappedPackage], source: str) -> list[Place]:
-    """Where the lines of a source stand in packages, with the lines around them.
-
-    Args:
-        source: the source's path.
-
-    Returns:
-        The places by path in the package and line; the same text in several packages is one place.
-    """
+def _find_places(packages: list[MappedPackage], source: str) -> list[Place]:
+    """Finds where the lines of a source stand, with the lines around them; the same text in packages is one place."""
     places: dict[tuple, Place] = {}
     for package in packages:
         for path, origins in package.origins.items():

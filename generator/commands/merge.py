@@ -12,16 +12,14 @@ import tarfile
 from pathlib import Path
 from typing import NamedTuple
 
-from generator.commands.build import Asked, each_package
+from generator.commands.packages import Asked, each_package
 from generator.commands.update import Conflict, merge_files, write_text
-from generator.disk.base import BASE
-from generator.disk.git import git, has_marks, merge_texts, older_file, top_of
+from generator.disk.built import BASE
+from generator.disk.git import git, has_marks, locks_of, merge_texts, older_file, top_of
 from generator.disk.lock import LOCK, LOCKS, MAP, Combination, Lock, parse_lock
 from generator.disk.look import kind_of, sha256, show
 from generator.disk.project import PACKAGES, Project
-from generator.disk.revision import locks_of
-from generator.disk.uncommitted import IGNORE, write_uncommitted
-from generator.disk.write import write_package, write_records
+from generator.disk.write import IGNORE, write_package, write_records, write_uncommitted
 from generator.errors import LoomError
 from generator.recipe.library import FOLDERS
 

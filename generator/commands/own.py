@@ -7,14 +7,12 @@ import re
 from dataclasses import replace
 from pathlib import Path
 
-from generator.commands.build import Asked
-from generator.disk.base import BASE, base_texts, dump_base
-from generator.disk.built import MappedPackage, find_package
+from generator.commands.packages import Asked
+from generator.disk.built import BASE, MappedPackage, base_texts, dump_base, find_package
 from generator.disk.lock import Combination, Fingerprints
 from generator.disk.look import kind_of, read_text, show
 from generator.disk.project import PACKAGES, SETTINGS, Project
-from generator.disk.uncommitted import write_uncommitted
-from generator.disk.write import replace_file
+from generator.disk.write import replace_file, write_uncommitted
 from generator.errors import LoomError
 
 HEAD = "# The packages that are kept. by_hand: people edit it, and gen update takes in what the fragments bring.\n"

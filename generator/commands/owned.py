@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from generator.code.hunks import hunks
-from generator.disk.base import kept_base
+from generator.disk.built import kept_base
 from generator.disk.git import has_marks, older_file
 from generator.disk.lock import LOCK, MAP, Combination, read_lock
 from generator.disk.look import kind_of, sha256

@@ -1,11 +1,15 @@
-"""The join points of the library: where fragments can put statements, what they see there, and who does."""
+"""`gen points`: the join points of the library, what a splice sees there, and who splices."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
+import click
+
 from generator.code.traced import Traced
-from generator.commands.tables import Table
+from generator.commands.console import AS_JSON, NO_ONE, write_json
+from generator.commands.tables import Table, plain
+from generator.disk.project import Project
 from generator.errors import LoomError, nearest
 from generator.language.fragment import Fragment
 from generator.recipe.library import Library
@@ -13,8 +17,17 @@ from generator.recipe.recipe import select
 from generator.weave.points import Point, find_points
 
 
+@click.command("points", **NO_ONE)
+@click.option("--architecture", metavar="ARCH", help="Only the points of what it selects.")
+@AS_JSON
+def command(architecture: str | None, as_json: bool) -> None:
+    """List the join points: place, names that a splice sees there, and the fragments that splice."""
+    found = points(Project.find().library(), architecture)
+    write_json(found) if as_json else click.echo(plain(table(found)))
+
+
 def points(library: Library, architecture: str | None = None) -> list[dict]:
-    """Every join point, by name and place.
+    """Lists every join point, by name and place.
 
     Args:
         architecture: only what it selects, on any target.

@@ -8,11 +8,10 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from generator.code.hunks import hunks
-from generator.commands.build import Asked, each_package
-from generator.commands.check import is_own, own_paths
+from generator.commands.findings import is_own, own_paths
+from generator.commands.packages import Asked, each_package
 from generator.commands.pull_as import Wish, named, of_gen, read_wish, take_heads, with_offers, with_own
-from generator.disk.base import BASE, dump_base
-from generator.disk.built import find_package
+from generator.disk.built import BASE, dump_base, find_package
 from generator.disk.lock import LOCK, MAP, Combination, Fingerprints
 from generator.disk.look import entries_below, kind_of, sha256, show
 from generator.disk.parallel import in_parallel

@@ -6,7 +6,7 @@ import re
 from pathlib import Path
 from typing import NamedTuple
 
-from generator.commands.build import Asked
+from generator.commands.packages import Asked
 from generator.disk.lock import Combination, Fingerprints
 from generator.disk.look import kind_of, show
 from generator.disk.parallel import in_parallel

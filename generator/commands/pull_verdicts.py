@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from generator.commands.against import Report, Sides, compare_sides
-from generator.commands.build import Asked
+from generator.commands.packages import Asked
 from generator.commands.pull import Found
 from generator.disk.lock import Fingerprints, with_records
 from generator.disk.parallel import in_parallel

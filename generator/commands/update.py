@@ -7,9 +7,9 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from generator.commands.build import Asked
 from generator.commands.own import kept
-from generator.disk.base import BASE, base_texts, dump_base
+from generator.commands.packages import Asked
+from generator.disk.built import BASE, base_texts, dump_base
 from generator.disk.git import MARKS, has_marks, last_commit, merge_texts
 from generator.disk.lock import LOCK, MAP, Fingerprints
 from generator.disk.look import kind_of, read_text, show

@@ -7,15 +7,14 @@ from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from generator.commands import build
-from generator.commands.build import Asked
+from generator.commands import packages
+from generator.commands.packages import Asked
 from generator.disk.cache import cache_key, keep, recall
-from generator.disk.git import git
+from generator.disk.git import git, sources_at
 from generator.disk.lock import LOCK, Combination, Fingerprints, Lock, parse_lock, read_lock, with_records
 from generator.disk.look import files_below, sha256
 from generator.disk.parallel import in_parallel
 from generator.disk.project import Project
-from generator.disk.revision import sources_at
 from generator.errors import LoomError
 
 if TYPE_CHECKING:
@@ -141,7 +140,7 @@ def _weave(asked: Asked) -> dict[str, str]:
 
 
 def _weave_at(roots: tuple[Path, ...], commit: str, made: Combination, prints: Fingerprints) -> dict[str, str]:
-    package = build.weave(made.architecture, made.target, _library_at(roots, commit), made.parts)
+    package = packages.weave(made.architecture, made.target, _library_at(roots, commit), made.parts)
     return _texts(with_records(package, prints))
 
 

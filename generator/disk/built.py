@@ -1,19 +1,28 @@
-"""A package on disk together with its map: which source line each line came from."""
+"""A package on disk: its lock, the map from its lines to sources, and what was woven when it was last built.
+
+What was woven is the base of a three-way merge. A package that people own keeps it in `gen.base`, beside the lock. For
+others it is found by the hashes of the lock: in files that nobody edited, in what is woven now, in git's history.
+"""
 
 from __future__ import annotations
 
+import json
 import os
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
 from generator.code.traced import Origin
+from generator.disk.git import older_file
 from generator.disk.lock import LOCK, MAP, Combination, Lock, read_lock
 from generator.disk.look import kind_of, read_text, sha256, show
 from generator.disk.project import Project
 from generator.errors import LoomError, nearest
 
+BASE = "gen.base"
+ABOUT = "What gen wove when this package was last built or updated: gen update merges with it."
 Segments = list[tuple[int, Origin]]
 
 
@@ -26,7 +35,6 @@ class MappedPackage:
 
     @classmethod
     def read(cls, folder: Path) -> MappedPackage:
-        """The package in a folder."""
         return cls(folder, read_lock(folder))
 
     @property
@@ -45,11 +53,9 @@ class MappedPackage:
 
         remedy = f"Build the package again: {self.lock.combination.command}"
         text = read_text(self.folder / MAP, remedy)
-        try:
-            if sha256(text.encode()) == self.lock.outputs.get(MAP):
+        if sha256(text.encode()) == self.lock.outputs.get(MAP):
+            with suppress(LoomError, RecursionError):  # with a hash that a hand put in
                 return load(text)
-        except (LoomError, RecursionError):
-            pass  # with a hash that a hand put in
         raise LoomError("is not the map that was built", show(self.folder / MAP), remedy)
 
     def lines(self, path: str) -> list[str]:
@@ -89,8 +95,9 @@ class WovenPackage(MappedPackage):
 
     @classmethod
     def of(cls, combination: Combination, files: dict[str, bytes]) -> WovenPackage:
-        """The package of these files."""
-        return cls(Path(combination.name), Lock(*combination, {}, {}, {}, dict.fromkeys(files, "")), files)
+        architecture, target, parts = combination
+        lock = Lock(architecture, target, {}, {}, {}, dict.fromkeys(files, ""), parts)
+        return cls(Path(combination.name), lock, files)
 
     @cached_property
     def origins(self) -> dict[str, list[Segments]]:
@@ -112,7 +119,7 @@ def is_locked(project: Project, folder: Path) -> bool:
 
 
 def find_package(project: Project, word: str) -> MappedPackage:
-    """A built package by its name or its folder."""
+    """Finds a built package by its name or its folder."""
     for folder in (Path(word), project.generated / word):
         if is_locked(project, folder):
             return MappedPackage.read(folder).check_there()
@@ -125,10 +132,53 @@ def find_package(project: Project, word: str) -> MappedPackage:
 def built_packages(project: Project) -> list[MappedPackage]:
     """The packages that are kept and have been built, in the order of the list."""
     folders = [project.generated / combination.name for combination in project.packages()]
-    result = [MappedPackage.read(folder) for folder in folders if folder.is_dir()]
-    result = [package for package in result if package.is_there]
-    if not result:
-        raise LoomError(
-            "no package has been built", project.show(project.generated), "Build one: gen build ARCH --target=T"
-        )
-    return result
+    found = [package for folder in folders if folder.is_dir() and (package := MappedPackage.read(folder)).is_there]
+    if not found:
+        remedy = "Build one: gen build ARCH --target=T"
+        raise LoomError("no package has been built", show(project.generated), remedy)
+    return found
+
+
+def dump_base(files: dict[str, bytes]) -> bytes:
+    """The text of `gen.base` for the files of a build."""
+    texts = {path: data.decode() for path, data in sorted(files.items()) if path not in (LOCK, MAP)}
+    return (json.dumps({"about": ABOUT, "files": texts}, indent=1, ensure_ascii=False) + "\n").encode()
+
+
+def kept_base(folder: Path) -> dict[str, str]:
+    """The files in `gen.base`; none where it is not there. Hashes decide which of them are believed."""
+    if kind_of(folder / BASE) != "file":
+        return {}
+    try:
+        files = json.loads(read_text(folder / BASE))["files"]
+        return {path: text for path, text in files.items() if isinstance(text, str)}
+    except (ValueError, KeyError, TypeError, AttributeError):
+        return {}
+
+
+def base_texts(folder: Path, lock: Lock, weave: Callable[[], dict[str, str]]) -> dict[str, str]:
+    """Gives the text of each file of a package as it was woven, except the map.
+
+    Args:
+        weave: weaves it now.
+    """
+    digests = {path: digest for path, digest in lock.outputs.items() if path != MAP}
+    found: dict[str, str] = {}
+
+    def take(texts: dict[str, str]) -> None:
+        found.update((path, text) for path, text in texts.items() if sha256(text.encode()) == digests.get(path))
+
+    take(kept_base(folder))
+    places = {path: folder / path for path in digests.keys() - found.keys()}
+    take({path: it.read_bytes().decode(errors="replace") for path, it in places.items() if kind_of(it) == "file"})
+    if found.keys() != digests.keys():
+        with suppress(LoomError):  # what cannot be woven now may be in the history
+            take(weave())
+    for path in sorted(digests.keys() - found.keys()):
+        text = older_file(folder, path, digests[path])
+        if text is None:
+            remedy = f"Take {BASE} back as gen wrote it, fetch the whole history of git, or merge by hand: "
+            remedy += "gen build --out DIR makes what is woven now."
+            raise LoomError(f"what was woven here is found nowhere, in {BASE} neither", show(folder / path), remedy)
+        found[path] = text
+    return found

@@ -1,6 +1,6 @@
-"""What took long to find out, kept by what it was found out from, in the user's cache folder.
+"""Keeps results that took long in the user's cache folder, by what they were made from.
 
-Nothing depends on it: what is missing, damaged or may not be written is found out again. Several commands may share it.
+Nothing depends on it: what is missing, damaged or may not be written is made again. Several commands may share it.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import Any
 
 from generator.disk.look import sha256
 
-MOST = 256 * 2**20  # bytes; the oldest go first
+MOST_BYTES = 256 * 2**20  # the oldest entries go first
 
 
 def cache_folder() -> Path:
@@ -30,27 +30,24 @@ def cache_key(*parts: Any) -> str:
 
 
 def recall(kind: str, key: str) -> Any:
-    """What was kept, or None."""
+    """The JSON value that was kept, or None."""
     path = cache_folder() / kind / key
-    with suppress(OSError, ValueError, zlib.error):
-        data = path.read_bytes()
-        digest, _, packed = data.partition(b"\n")
-        if digest.decode() == sha256(packed):
-            os.utime(path)
-            return json.loads(zlib.decompress(packed))
+    with suppress(OSError, ValueError, zlib.error):  # zlib checks a sum of its own
+        value = json.loads(zlib.decompress(path.read_bytes()))
+        os.utime(path)
+        return value
     return None
 
 
 def keep(kind: str, key: str, value: Any) -> None:
     """Keeps a JSON value. A reader sees all of it or nothing."""
-    packed = zlib.compress(json.dumps(value).encode(), 1)
     with suppress(OSError):
         folder = cache_folder() / kind
         folder.mkdir(parents=True, exist_ok=True)
         handle, name = tempfile.mkstemp(dir=folder, prefix=".half-")
         try:
             with os.fdopen(handle, "wb") as file:
-                file.write(sha256(packed).encode() + b"\n" + packed)
+                file.write(zlib.compress(json.dumps(value).encode(), 1))
             os.replace(name, folder / key)
         except OSError:
             os.unlink(name)
@@ -58,12 +55,12 @@ def keep(kind: str, key: str, value: Any) -> None:
 
 
 def prune() -> None:
-    """Drops what nobody asked for longest, where there is too much."""
+    """Drops the entries that nobody asked for longest, where there are too many."""
     with suppress(OSError):
         found = [(path.stat(), path) for path in cache_folder().glob("*/*") if path.is_file()]
         total = sum(about.st_size for about, _ in found)
         for about, path in sorted(found, key=lambda it: it[0].st_mtime):
-            if total <= MOST:
+            if total <= MOST_BYTES:
                 break
             path.unlink(missing_ok=True)
             total -= about.st_size

@@ -1,6 +1,6 @@
 """The lock of a package: what it was made from, by which generator, and the hash of every file.
 
-It is gen.lock in the package's folder; those of packages that are not committed are in one packages.lock.
+It is gen.lock in the package's folder; the locks of packages that are not committed are in one packages.lock.
 
 The lock answers two questions without weaving: would a build make the same again, and is a file on disk what a build
 wrote? So it holds every thing that can change the output: the sources (each is named by another or by the
@@ -16,10 +16,12 @@ import json
 import os
 import re
 import sys
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from functools import cached_property, lru_cache
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Annotated, NamedTuple
+
+import msgspec
 
 from generator import __version__
 from generator.disk.look import check_inside, read_text, sha256, show
@@ -33,8 +35,12 @@ LOCK = "gen.lock"
 LOCKS = "packages.lock"  # beside packages.toml: the locks of packages that are not committed, by name
 MAP = "gen.map"
 TOOLS = ("jinja2", "libcst", "pytokens", "ruff")
-_IMPORT = re.compile(r"^[ \t]*(?:from ([\w.]+) import (\([^)]*\)|.*)|import (.+))", re.MULTILINE)
+# what else gen can do changes no package
+WEAVING = ("__init__.py", "code", "errors.py", "language", "package", "recipe", "thread", "weave", "weaver.py")
 REMEDY = "Build the package again with --force; what gen would overwrite is listed without it."
+
+Name = Annotated[str, msgspec.Meta(pattern=r"^[^\W\d]\w*\Z")]
+Digest = Annotated[str, msgspec.Meta(pattern=r"^[0-9a-f]{64}\Z")]
 
 
 class Combination(NamedTuple):
@@ -72,13 +78,13 @@ class Lock:
         outputs: path in the package -> sha256, of all files but the lock.
     """
 
-    architecture: str
-    target: str
-    parts: tuple[str, ...]
+    architecture: Name
+    target: Name
     generator: dict[str, str]
     tools: dict[str, str]
-    inputs: dict[str, str]
-    outputs: dict[str, str]
+    inputs: dict[str, Digest]
+    outputs: dict[str, Digest]
+    parts: tuple[str, ...] = ()
 
     @property
     def combination(self) -> Combination:
@@ -87,7 +93,7 @@ class Lock:
     @cached_property
     def text(self) -> str:
         """The file, seal included."""
-        table = {name: getattr(self, name) for name in Lock.__annotations__ if name != "parts" or self.parts}
+        table = {name: value for name, value in asdict(self).items() if name != "parts" or value}
         seal = sha256(json.dumps(table, sort_keys=True, ensure_ascii=False).encode())
         return _json(table | {"seal": seal})
 
@@ -147,37 +153,17 @@ def with_records(package: Package, prints: Fingerprints) -> dict[str, bytes]:
     files = {path: text.encode() for path, text in package.files.items()}
     files[MAP] = dump(package.origins).encode()
     outputs = {path: sha256(data) for path, data in files.items()}
-    made_from = package.architecture, package.target, package.parts
-    lock = Lock(*made_from, prints.generator, prints.tools, package.inputs, outputs)
+    lock = Lock(
+        package.architecture, package.target, prints.generator, prints.tools, package.inputs, outputs, package.parts
+    )
     return {**files, LOCK: lock.text.encode()}
 
 
-def generator_hash(package: Path = GENERATOR, module: str = "weaver") -> str:
-    """The hash over a module and what it imports: over all that weaves, as what else gen can do changes no package."""
-    paths = modules_behind(package, module)
-    return sha256("".join(f"{path}\0{sha256((package / path).read_bytes())}\n" for path in paths).encode())
-
-
-def modules_behind(package: Path, module: str) -> list[str]:
-    """Sorted paths of a module of a package and those that it imports, at any depth and anywhere in their text.
-
-    Only the lines that import are read: parsing all of it takes longer than the rest of a check. A line of a docstring
-    that looks like one adds a module at worst.
-    """
-    paths, seen, ahead = list[str](), set[str](), {f"{package.name}.{module}"}
-    while ahead:
-        name = ahead.pop()
-        seen.add(name)
-        stem = "/".join(name.split(".")[1:])
-        options = [path for path in (f"{stem}.py", f"{stem}/__init__.py".lstrip("/")) if (package / path).is_file()]
-        imported = {name.rpartition(".")[0]} if options else set()
-        for path in options:
-            paths.append(path)
-            for source, names, modules in _IMPORT.findall((package / path).read_text(encoding="utf-8")):
-                words = re.findall(r"(?:^|[(,])\s*([\w.]+)", re.sub("#.*", "", names or modules))
-                imported |= {source, *(f"{source}.{word}" for word in words)} if source else set(words)
-        ahead |= {one for one in imported if f"{one}.".startswith(f"{package.name}.")} - seen
-    return sorted(paths)
+def generator_hash(parts: tuple[str, ...] = WEAVING, package: Path = GENERATOR) -> str:
+    """The hash over modules and folders of the generator: by default over all that weaving imports."""
+    paths = {path for part in parts for path in [package / part, *(package / part).rglob("*.py")] if path.is_file()}
+    named = sorted((path.relative_to(package).as_posix(), sha256(path.read_bytes())) for path in paths)
+    return sha256("".join(f"{name}\0{digest}\n" for name, digest in named).encode())
 
 
 def tool_versions() -> dict[str, str]:
@@ -194,13 +180,12 @@ def tool_versions() -> dict[str, str]:
     return versions
 
 
-def read_lock(folder: Path, asked: Combination | None = None, name: str = LOCK, sealed: bool = True) -> Lock:
-    """The lock of the package in a folder; of one that has none of its own, that in packages.lock.
+def read_lock(folder: Path, asked: Combination | None = None, name: str = LOCK) -> Lock:
+    """Reads the lock of the package in a folder; of one that has none of its own, that in packages.lock.
 
     Args:
         asked: what the package must be, where that is known.
         name: the file.
-        sealed: whether it must be as gen wrote it (a merge may have mixed two).
     """
     place = folder / name
     if name == LOCK and not os.path.lexists(place) and (text := read_locks(folder.parent).get(folder.name)):
@@ -209,13 +194,26 @@ def read_lock(folder: Path, asked: Combination | None = None, name: str = LOCK, 
         text, where = read_text(place, REMEDY), show(place)
     try:
         lock = parse_lock(text)
-        broken = sealed and lock.text != text
+        sealed = lock.text == text
     except (ValueError, RecursionError) as error:
         raise LoomError(f"is not a lock of gen: {error}", where, REMEDY) from None
-    if broken:
+    if not sealed:  # a merge may have mixed two
         raise LoomError("is not as gen wrote it", where, REMEDY)
     if asked and asked.name != lock.combination.name:
         raise LoomError(f"is of {lock.combination.name}", where, REMEDY)
+    return lock
+
+
+@lru_cache(maxsize=256)  # a command asks several times
+def parse_lock(text: str) -> Lock:
+    """Checks what was read, except the seal: a lock decides which files a build may delete.
+
+    Raises:
+        ValueError: it is not the text of a lock.
+    """
+    lock = msgspec.json.decode(text, type=Lock)
+    for path in lock.inputs | lock.outputs:
+        check_inside(path)
     return lock
 
 
@@ -227,18 +225,14 @@ def read_locks(generated: Path) -> dict[str, str]:
     try:
         return split_locks(read_text(place))
     except (ValueError, RecursionError) as error:
-        raise LoomError(
-            f"is not as gen wrote it: {error}", show(place), "Build all packages: gen build --all"
-        ) from None
+        remedy = "Build all packages: gen build --all"
+        raise LoomError(f"is not as gen wrote it: {error}", show(place), remedy) from None
 
 
 @lru_cache(maxsize=4)
 def split_locks(text: str) -> dict[str, str]:
     """Name -> text of each lock in the text of packages.lock."""
-    locks = json.loads(text)
-    if not isinstance(locks, dict):
-        raise ValueError("it is no table of locks")
-    return {name: _json(lock) for name, lock in locks.items()}
+    return {name: _json(lock) for name, lock in msgspec.json.decode(text, type=dict[str, dict]).items()}
 
 
 def join_locks(locks: dict[str, str]) -> str:
@@ -248,29 +242,3 @@ def join_locks(locks: dict[str, str]) -> str:
 
 def _json(value: object) -> str:
     return json.dumps(value, indent=2, sort_keys=True, ensure_ascii=False) + "\n"
-
-
-@lru_cache(maxsize=256)  # a command asks several times
-def parse_lock(text: str) -> Lock:
-    """Checks what was read: a lock decides which files a build may delete."""
-    table = json.loads(text)
-    fields = Lock.__annotations__
-    if not isinstance(table, dict) or {*table, "parts"} != {*fields, "seal"}:
-        raise ValueError(f"it must hold {', '.join(sorted(fields))} and seal")
-    parts = table.pop("parts", [])
-    if not isinstance(parts, list) or not all(isinstance(name, str) for name in parts) or parts != sorted({*parts}):
-        raise ValueError("parts is not a sorted list of names")
-    for key, kind in fields.items():
-        if key == "parts":
-            continue
-        values = list(table[key].values()) if isinstance(table[key], dict) else [table[key]]
-        if isinstance(table[key], dict) == (kind == "str") or not all(isinstance(value, str) for value in values):
-            raise ValueError(f"{key} is not {'a string' if kind == 'str' else 'a table of strings'}")
-    for path, digest in (table["inputs"] | table["outputs"]).items():
-        check_inside(path)
-        if not re.fullmatch("[0-9a-f]{64}", digest):
-            raise ValueError(f"{path} has no sha256")
-    if not (table["architecture"].isidentifier() and table["target"].isidentifier()):
-        raise ValueError("architecture and target must be names")
-    del table["seal"]
-    return Lock(**table, parts=tuple(parts))

@@ -10,7 +10,7 @@ from generator.errors import LoomError
 
 
 def in_parallel(job: Callable, arguments: Sequence[tuple], heavy: Sequence[bool]) -> Iterable:
-    """The results of a job, in the order of the arguments; what went wrong in one is its result, a LoomError.
+    """Yields the results of a job, in the order of the arguments; a mistake in one is its result, a LoomError.
 
     Args:
         job: a function at the top of a module.

@@ -1,7 +1,8 @@
-"""The one place that says how a package on disk stands to what a build makes: `gen check` prints it, `gen build` acts.
+"""Decides, and no other module does, how a package on disk differs from what a build makes.
 
-A file is gen's own when its bytes are those that a lock names, or the journal of a build that was cut short. A lock
-that is not as gen wrote it, or that is of another package, owns nothing.
+`gen check` prints it, `gen build` acts on it, `gen diff` shows it. A file is gen's own when its bytes are those that a
+lock names, or the journal of a build that was cut short. A lock that is not as gen wrote it, or that is of another
+package, owns nothing.
 """
 
 from __future__ import annotations
@@ -22,8 +23,8 @@ CHANGED = "a build would change this file"
 EDITED, STALE, MISSING, ORPHAN, FOREIGN = "edited", "stale", "missing", "orphan", "foreign"
 
 
-class Status(NamedTuple):
-    """How a file stands.
+class FileStatus(NamedTuple):
+    """How a file differs from what a build makes.
 
     Attributes:
         path: in the package.
@@ -39,23 +40,26 @@ class Status(NamedTuple):
     state: str
     reason: str
 
+    @property
+    def is_work(self) -> bool:
+        """Whether somebody's work would be lost if gen wrote or removed it."""
+        return self.state == EDITED and self.path not in RECORDS
+
 
 @dataclass(frozen=True)
-class Compared:
+class PackageStatus:
     """A package on disk beside what a build makes.
 
     Attributes:
-        name: of the package.
         shown: its folder, as messages give it.
-        files: all that is wanted, owned or there, sorted by path.
+        files: all that is made, owned or there, sorted by path.
         reasons: why the lock could not say what a build makes now.
         made: path -> bytes of what a build makes, None where the lock said it by hashes.
         only_lock: whether its lock, in packages.lock, stands for its files, of which none is there.
     """
 
-    name: str
     shown: str
-    files: list[Status]
+    files: list[FileStatus]
     reasons: list[str] = field(default_factory=list)
     made: dict[str, bytes] | None = None
     only_lock: bool = False
@@ -76,9 +80,9 @@ class Compared:
         return [file.path for file in self.files if not file.wanted and file.state in (ORPHAN, EDITED)]
 
     @property
-    def blocked(self) -> list[Status]:
+    def blocked(self) -> list[FileStatus]:
         """Files to write or remove that are somebody's work."""
-        return [file for file in self.files if file.state == EDITED and file.path not in RECORDS]
+        return [file for file in self.files if file.is_work]
 
     @property
     def differs(self) -> bool:
@@ -96,8 +100,8 @@ class Compared:
         return "lock written" if self.only_lock else f"{len(self.write)} written{removed}, {self.unchanged} unchanged"
 
 
-def compare(folder: Path, asked: Combination, wanted: dict[str, str], only_lock: bool = False) -> Compared:
-    """How every file of the package in a folder stands.
+def compare(folder: Path, asked: Combination, wanted: dict[str, str], only_lock: bool = False) -> PackageStatus:
+    """Compares every file of the package in a folder with what a build makes.
 
     Args:
         asked: what it is to be.
@@ -114,10 +118,7 @@ def compare(folder: Path, asked: Combination, wanted: dict[str, str], only_lock:
         wanted = {path: digest for path, digest in wanted.items() if path == LOCK}
     named = wanted.keys() | owned.keys()
     for parent in sorted({parent for path in named for parent in PurePosixPath(path).parents[:-1]}):
-        if (kind := kind_of(folder / parent)) not in ("", "folder"):
-            raise LoomError(
-                f"is a {kind} where gen needs a folder", show(folder / parent), "Move it, then build again."
-            )
+        check_is_folder(folder / parent, "", "Move it, then build again.")
     files = []
     for path in sorted(named.union(entries_below(folder))):
         digest = _digest(folder / path) if path in named else ""
@@ -126,11 +127,10 @@ def compare(folder: Path, asked: Combination, wanted: dict[str, str], only_lock:
         state, reason = _judge(path, digest, wanted.get(path), owned.get(path))
         if state == EDITED and _digest(folder / path, b"\r\n") in (wanted.get(path), *owned.get(path, ())):
             reason = WINDOWS
-        files.append(Status(path, path in wanted, state, reason))
-    if kind_of(folder / JOURNAL):
-        number = [file.path for file in files].index(LOCK)
-        files[number] = Status(LOCK, True, STALE, "a build was cut short")
-    return Compared(asked.name, show(folder), files, only_lock=only_lock)
+        if path == LOCK and kind_of(folder / JOURNAL):
+            state, reason = STALE, "a build was cut short"
+        files.append(FileStatus(path, path in wanted, state, reason))
+    return PackageStatus(show(folder), files, only_lock=only_lock)
 
 
 def _judge(path: str, digest: str | None, wanted: str | None, owned: set[str] | None) -> tuple[str, str]:
@@ -168,11 +168,14 @@ def _digest(path: Path, line_end: bytes = b"\n") -> str | None:
 
 def check_folder(folder: Path) -> None:
     """Refuses a package folder that gen must not write to."""
-    if (kind := kind_of(folder)) not in ("", "folder"):
-        remedy = "Move it away, or build elsewhere with --out."
-        raise LoomError(f"is a {kind} where gen needs a folder of its own", show(folder), remedy)
+    remedy = "Move it away, or build elsewhere with --out."
+    check_is_folder(folder, " of its own", remedy)
     for place in folder.parents:
         if place.exists() and not place.is_dir():
-            raise LoomError(
-                "is a file where gen needs a folder", show(place), "Move it, or build elsewhere with --out."
-            )
+            raise LoomError("is a file where gen needs a folder", show(place), remedy)
+
+
+def check_is_folder(place: Path, kind: str, remedy: str) -> None:
+    """Refuses what is neither a folder nor missing: a link is not followed."""
+    if (found := kind_of(place)) not in ("", "folder"):
+        raise LoomError(f"is a {found} where gen needs a folder{kind}", show(place), remedy)

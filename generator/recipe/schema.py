@@ -169,6 +169,30 @@ class Package(File, frozen=True, kw_only=True):
     neutral: tuple[NeutralTable, ...] = ()
 
 
+class Entry(Table, frozen=True, kw_only=True):
+    """`[[package]]` of packages.toml."""
+
+    architecture: Identifier
+    target: Identifier
+    parts: Names = ()
+    by_hand: bool = False
+    committed: bool = True
+
+
+class List(Table, frozen=True, kw_only=True):
+    """packages.toml: the packages that are kept, and the paths beside and in them that are not gen's."""
+
+    package: tuple[Entry, ...] = ()
+    own: Names = ()
+
+
+class Settings(Table, frozen=True, kw_only=True):
+    """gen.toml: the folder of the packages, and the versions of gen that a project is for."""
+
+    generated: Line = "generated"
+    requires: str = ""
+
+
 TABLES: dict[str, tuple[str, type[Table]]] = {  # key -> what its tables are
     "layers": ("group of layers", GroupTable),
     "kinds": ("kind of layer", KindTable),
@@ -179,4 +203,5 @@ TABLES: dict[str, tuple[str, type[Table]]] = {  # key -> what its tables are
     "unread": ("setting that no fragment reads", UnreadTable),
     "parts": ("part", PartTable),
     "config": ("config", ConfigTable),
+    "package": ("package", Entry),
 }

@@ -8,7 +8,7 @@ from conftest import weave_files
 
 from generator.code.hunks import hunks
 from generator.code.traced import Origin
-from generator.commands.diff import _causes
+from generator.commands.causes import sources_of
 
 
 class TestTwoPackages:
@@ -44,9 +44,9 @@ class TestTwoPackages:
 
     def test_line_of_a_host_is_laid_to_what_only_one_side_has(self):
         host, threaded = Origin("host.py", 3), Origin("packing.py", 9)
-        assert _causes([[(0, host), (12, threaded)]], [[(0, host)]]) == ["packing.py"]
-        assert _causes([[(0, host)]], [[(0, host), (12, threaded)]]) == ["host.py"]
-        assert _causes([[]], [[(0, host)]]) == [""]
+        assert sources_of([[(0, host), (12, threaded)]], [[(0, host)]]) == ["packing.py"]
+        assert sources_of([[(0, host)]], [[(0, host), (12, threaded)]]) == ["host.py"]
+        assert sources_of([[]], [[(0, host)]]) == [""]
 
     def test_mistakes(self, workshop):
         workshop.build("llama_cpu", "plain_cpu")
@@ -96,7 +96,7 @@ class TestOfABuild:
             package.files.update(files)
             return package
 
-        monkeypatch.setattr("generator.commands.build.weave", weave)
+        monkeypatch.setattr("generator.commands.packages.weave", weave)
         monkeypatch.setattr("generator.disk.lock.generator_hash", lambda: "0" * 64)
         assert "(6 places in 2 packages)" in workshop.run("diff", code=1).stdout
 

@@ -178,7 +178,7 @@ def test_no_repository(workshop):
 def test_second_time_weaves_nothing(repository, monkeypatch):
     change(repository, ROPE, "    return x", "    # turned\n    return x")
     first = repository.run("diff", "--against", "HEAD").stdout
-    monkeypatch.setattr("generator.commands.build.weave", None)
+    monkeypatch.setattr("generator.commands.packages.weave", None)
     assert repository.run("diff", "--against", "HEAD").stdout == first
 
 
@@ -209,7 +209,7 @@ class TestCache:
         prune()
 
     def test_the_oldest_go(self, monkeypatch):
-        monkeypatch.setattr("generator.disk.cache.MOST", 0)
+        monkeypatch.setattr("generator.disk.cache.MOST_BYTES", 0)
         keep("facts", "a", 1)
         prune()
         assert recall("facts", "a") is None

@@ -63,9 +63,9 @@ def refusal(words: list[str]) -> str:
 
 
 def refusal_of_gen(name: str, arguments: list[str]) -> str:
-    if name not in gen.commands:
+    if (command := gen.get_command(None, name)) is None:
         return "" if name == "--version" else "no command of gen"
-    options = {option for parameter in gen.commands[name].params for option in parameter.opts}
+    options = {option for parameter in command.params for option in parameter.opts}
     given = {word.partition("=")[0] for word in arguments if word.startswith("--")}
     return f"no options: {given - options}" if given - options else ""
 

@@ -8,7 +8,7 @@ import pytest
 from conftest import weave_files
 
 from generator.code.traced import Origin
-from generator.commands.explain import _line_stretches
+from generator.commands.explain import line_stretches
 
 MODEL = "generated/llama_cpu/model.py"
 
@@ -53,7 +53,7 @@ class TestLine:
 
     def test_line_of_two_sources(self):
         segments = [(0, Origin("host.py", 3)), (10, Origin("packing.py", 9)), (20, Origin("host.py", 3))]
-        stretches = _line_stretches(5, "attend(x, segments=s, y)", segments, {"packing.py": '"""Packing."""'})
+        stretches = line_stretches(5, "attend(x, segments=s, y)", segments, {"packing.py": '"""Packing."""'})
         assert [(s.text, s.source, s.title) for s in stretches] == [
             ("attend(x,", "host.py", ""),
             ("segments=s", "packing.py", "Packing"),
@@ -121,7 +121,7 @@ class TestFragment:
             package.origins["train.py"][3].append((9, Origin("fragments/model/rope.py", 3)))
             return package
 
-        monkeypatch.setattr("generator.commands.build.weave", weave)
+        monkeypatch.setattr("generator.commands.packages.weave", weave)
         workshop.build("llama_cpu")
         assert "\n  | def loop(steps):\n" in workshop.run("explain", "--fragment", "rope").stdout
 

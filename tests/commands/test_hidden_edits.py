@@ -268,7 +268,7 @@ def quick(monkeypatch):
             made[key] = weave(architecture, target, library, parts=parts)
         return made[key]
 
-    monkeypatch.setattr("generator.commands.build.weave", once)
+    monkeypatch.setattr("generator.commands.packages.weave", once)
     monkeypatch.setattr("os.sched_getaffinity", lambda process: {0}, raising=False)
 
 

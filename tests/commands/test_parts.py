@@ -85,8 +85,3 @@ def test_mistakes_are_named(project, path, old, new, command, message):
     project.replace(path, old, new)
     said = project.run(*command, code=2).output
     assert message in said and "Traceback" not in said
-
-
-def test_parts_that_are_no_list_are_named(project):
-    project.write("generated/packages.toml", '[[package]]\narchitecture = "one"\ntarget = "any"\nparts = "shift"\n')
-    assert "parts is not a list of names" in project.run("check", code=2).output

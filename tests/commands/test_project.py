@@ -12,19 +12,14 @@ def find(workshop) -> Project:
 
 
 class TestRoot:
-    def test_the_working_directory_without_settings(self, workshop):
-        assert find(workshop).root == workshop.root
-
     def test_the_nearest_folder_with_settings(self, workshop, monkeypatch):
+        assert find(workshop).root == workshop.root, "without settings the working directory"
         (workshop.root / "gen.toml").write_text('generated = "out/packages"\n')
         (workshop.root / "a/b").mkdir(parents=True)
         monkeypatch.chdir(workshop.root / "a/b")
         project = find(workshop)
-        assert project.root == workshop.root
-        assert project.generated == workshop.root / "out/packages"
+        assert (project.root, project.generated) == (workshop.root, workshop.root / "out/packages")
         assert project.roots == (workshop.builtin, workshop.root)
-
-    def test_the_built_in_root_itself_is_one_root(self, workshop, monkeypatch):
         monkeypatch.chdir(workshop.builtin)
         assert find(workshop).roots == (workshop.builtin,)
 
@@ -36,76 +31,62 @@ class TestRoot:
 
 
 class TestUsersLibrary:
+    def write(self, workshop, path: str, text: str) -> None:
+        (workshop.root / path).parent.mkdir(parents=True, exist_ok=True)
+        (workshop.root / path).write_text(text)
+
     def test_takes_part(self, workshop):
-        (workshop.root / "templates/architectures").mkdir(parents=True)
-        (workshop.root / "templates/architectures/mine.toml").write_text('fragments = ["model/mine", "model/rope"]\n')
-        (workshop.root / "fragments/model").mkdir(parents=True)
-        (workshop.root / "fragments/model/mine.py").write_text("mine = 1\n")
+        self.write(workshop, "templates/architectures/mine.toml", 'fragments = ["model/mine", "model/rope"]\n')
+        self.write(workshop, "fragments/model/mine.py", "mine = 1\n")
         workshop.run("build", "mine", "--target=cpu")
         assert "mine = 1" in (workshop.generated / "mine_cpu/model.py").read_text()
         workshop.run("check")
         assert "mine" in workshop.run("list").stdout
-        (workshop.root / "fragments/model/mine.py").write_text("mine = 2\n")
+        self.write(workshop, "fragments/model/mine.py", "mine = 2\n")
         workshop.run("check", code=1)
 
     def test_clashes_loudly_also_after_a_build(self, workshop):
         workshop.build("llama_cpu")
-        (workshop.root / "fragments/model").mkdir(parents=True)
-        (workshop.root / "fragments/model/rope.py").write_text("mine = 1\n")
+        self.write(workshop, "fragments/model/rope.py", "mine = 1\n")
         assert "also built in" in workshop.run("build", "llama", "--target=cpu", code=2).stderr
         assert "also built in" in workshop.run("check", code=2).stderr
 
 
-class TestSettings:
-    @pytest.mark.parametrize(
-        ("text", "message"),
-        [
-            ("generatd = 'x'", "gen.toml: unknown key 'generatd'\n  Did you mean generated?"),
-            ("generated = 3", "gen.toml: generated is not the name of a folder"),
-            ("# fine\ngenerated = ", "gen.toml:2: not valid TOML"),
-        ],
-    )
-    def test_mistakes(self, workshop, text, message):
-        (workshop.root / "gen.toml").write_text(text)
-        assert message in workshop.run("check", code=2).stderr
-
-    def test_not_text(self, workshop):
-        (workshop.root / "gen.toml").write_bytes(b"\xff\xfe\0")
-        assert "gen.toml: is not UTF-8 text" in workshop.run("check", code=2).stderr
+PACKAGE = '[[package]]\narchitecture = "a"\ntarget = "b"\n'
 
 
-class TestPackages:
-    def test_in_the_order_of_the_list(self, workshop):
-        workshop.list_packages("plain_gpu", "llama_cpu")
-        assert find(workshop).packages() == [Combination("plain", "gpu"), Combination("llama", "cpu")]
-
-    def test_without_a_list_those_that_were_built(self, workshop):
-        workshop.build("plain_gpu", "llama_cpu")
-        assert find(workshop).packages() == [Combination("llama", "cpu"), Combination("plain", "gpu")]
-
-    @pytest.mark.parametrize(
-        ("text", "message"),
-        [
-            ('[[packag]]\narchitecture = "a"', "unknown key 'packag'\n  Did you mean package?"),
-            ('[[package]]\narchitectur = "a"', "unknown key 'architectur'\n  Did you mean architecture?"),
-            ('[[package]]\narchitecture = "a"', "([[package]] number 1): does not name its architecture and target"),
-            ('[[package]]\narchitecture = "../a"\ntarget = "b"', "number 1): does not name"),
-            ("package = 3", "package is not a list of tables"),
-            ('[[package]]\narchitecture = "a"\ntarget = "b"\n' * 2, "a_b is listed twice"),
-        ],
-    )
-    def test_mistakes(self, workshop, text, message):
-        workshop.generated.mkdir()
-        (workshop.generated / "packages.toml").write_text(text)
-        stderr = workshop.run("check", code=2).stderr
-        assert stderr.startswith("error: generated/packages.toml") and message in stderr
-
-    @pytest.mark.parametrize("text", ["{", "[]", "{}", '{"outputs": 3}', "\0"])
-    def test_lock_that_cannot_be_read(self, workshop, text):
-        workshop.build("llama_cpu")
-        (workshop.generated / "llama_cpu/gen.lock").write_text(text)
-        stderr = workshop.run("build", "--all", code=2).stderr
-        assert stderr.startswith("error: generated/llama_cpu/gen.lock") and "--force" in stderr
+@pytest.mark.parametrize(
+    ("path", "text", "message"),
+    [
+        ("gen.toml", "generatd = 'x'", ":1: unknown key 'generatd' in this settings\n  Did you mean generated?"),
+        ("gen.toml", "generated = 3", ":1: generated is 3, not a string"),
+        ("gen.toml", "generated = ''", ":1: generated is empty"),
+        ("gen.toml", "# fine\ngenerated = ", ":2: not valid TOML"),
+        ("gen.toml", b"\xff\xfe\0", ": is not UTF-8 text"),
+        ("gen.toml", 'requires = "0.1"', ":1: requires is not a range of versions"),
+        ("gen.toml", 'requires = ">=a"', ":1: requires is not a range of versions"),
+        ("gen.toml", "\nrequires = 0.1", ":2: requires is 0.1, not a string"),
+        ("packages.toml", PACKAGE + "[[packag]]\n", ":4: unknown key 'packag' in this list\n  Did you mean package?"),
+        (
+            "packages.toml",
+            PACKAGE + '[[package]]\narchitectur = "a"',
+            ":5: unknown key 'architectur' in this package\n  Did you mean architecture?",
+        ),
+        ("packages.toml", '[[package]]\narchitecture = "a"', ":1: this package has no target\n  Add target,"),
+        ("packages.toml", PACKAGE.replace('"a"', '"../a"'), ":2: architecture is '../a', not a name in Python"),
+        ("packages.toml", "package = 3", ":1: package is 3, not a list"),
+        ("packages.toml", PACKAGE * 2, ":4: a_b is listed twice"),
+        ("packages.toml", PACKAGE + 'parts = "shift"', ":4: parts is 'shift', not a list"),
+        ("packages.toml", PACKAGE + 'committed = "no"', ":4: committed is 'no', not true or false"),
+        ("packages.toml", PACKAGE + "committed = false\nby_hand = true", ":1: by_hand and committed = false exclude"),
+    ],
+)
+def test_mistakes(workshop, path, text, message):
+    place = workshop.root / path if path == "gen.toml" else workshop.generated / path
+    place.parent.mkdir(exist_ok=True)
+    place.write_bytes(text if isinstance(text, bytes) else text.encode())
+    stderr = workshop.run("check", code=2).stderr
+    assert stderr.startswith(f"error: {place.relative_to(workshop.root)}{message}") and "\n  " in stderr
 
 
 def test_settings_that_dangle_are_named(workshop):
@@ -114,18 +95,31 @@ def test_settings_that_dangle_are_named(workshop):
     assert "gen.toml: is a symbolic link to nowhere/gen.toml, which is not there" in said
 
 
-class TestRequires:
-    @pytest.mark.parametrize("asked", ["", ">=0.1", ">= 0.1.0, <0.2", "==0.1", "!=0.2,<=0.1.0.0"])
-    def test_this_gen(self, workshop, asked):
-        (workshop.root / "gen.toml").write_text(f'requires = "{asked}"\n')
-        workshop.run("list")
+def test_packages_in_the_order_of_the_list_or_those_that_were_built(workshop):
+    combinations = [Combination("plain", "gpu"), Combination("llama", "cpu")]
+    workshop.build("plain_gpu", "llama_cpu")
+    assert find(workshop).packages() == combinations[::-1]
+    workshop.list_packages("plain_gpu", "llama_cpu")
+    assert find(workshop).packages() == combinations
 
-    @pytest.mark.parametrize("asked", [">=0.2", "<0.1", "!=0.1", ">=0.1,<0.1.0", "==1"])
-    def test_another(self, workshop, asked):
-        (workshop.root / "gen.toml").write_text(f'requires = "{asked}"\n')
-        assert f"gen.toml: requires gen {asked}, and this is gen 0.1.0" in workshop.run("list", code=2).stderr
 
-    @pytest.mark.parametrize("value", ['"0.1"', "0.1", '">=a"', '"~=0.1"', "[]"])
-    def test_mistake(self, workshop, value):
-        (workshop.root / "gen.toml").write_text(f"requires = {value}\n")
-        assert "requires is not a range of versions" in workshop.run("list", code=2).stderr
+@pytest.mark.parametrize("text", ["{", "[]", "{}", '{"outputs": 3}', "\0"])
+def test_lock_that_cannot_be_read(workshop, text):
+    workshop.build("llama_cpu")
+    (workshop.generated / "llama_cpu/gen.lock").write_text(text)
+    stderr = workshop.run("build", "--all", code=2).stderr
+    assert stderr.startswith("error: generated/llama_cpu/gen.lock") and "--force" in stderr
+
+
+@pytest.mark.parametrize(
+    ("fits", "versions"),
+    [
+        (True, ("", ">=0.1", ">= 0.1.0, <0.2", "==0.1", "~=0.1", "!=0.2,<=0.1.0.0")),
+        (False, (">=0.2", "<0.1", "!=0.1", ">=0.1,<0.1.0", "==1")),
+    ],
+)
+def test_versions_that_a_project_requires(workshop, fits, versions):
+    for asked in versions:
+        (workshop.root / "gen.toml").write_text(f'requires = "{asked}"\n')
+        error = workshop.run("list", code=0 if fits else 2).stderr
+        assert fits or f"gen.toml:1: requires gen {asked}, and this is gen 0.1.0" in error

@@ -204,10 +204,6 @@ def test_owned_it_is_committed(lean):
     lean.run("own", "two_any")
     assert "committed" not in lean.read("generated/packages.toml")
     assert "generated/two_any/model.py" in lean.git("ls-files", "--others", "--exclude-standard")
-    lean.write("generated/packages.toml", LISTED + "by_hand = true\n")
-    assert "by_hand and committed = false exclude each other" in lean.run("check", code=2).stderr
-    lean.write("generated/packages.toml", LISTED.replace("false", '"no"'))
-    assert "committed is neither true nor false" in lean.run("check", code=2).stderr
 
 
 def test_merge_weaves_its_lock(lean):

@@ -16,7 +16,7 @@ import pytest
 from whole import whole_packages
 
 from generator.disk.project import Project, builtin_root
-from generator.disk.site import LIST
+from generator.disk.write import SITE
 from generator.view.highlight import highlight
 
 HOSTILE = "</script><script>document.title = 'taken'</script>"
@@ -169,7 +169,7 @@ class TestRefused:
     def test_list_that_leads_out(self, built, listed):
         (built.root / "gen.toml").write_text("")
         built.run("view", "--out", "site")
-        (built.root / "site" / LIST).write_text(listed)
+        (built.root / "site" / SITE).write_text(listed)
         assert "is not as gen view wrote it" in built.run("view", "--out", "site", code=2).stderr
         assert (built.root / "gen.toml").exists()
 

@@ -1,11 +1,14 @@
-"""What there is to build, and what has been built."""
+"""`gen list`: what there is to build, and what has been built."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
+import click
+
 from generator.commands.citation import title_and_citation
-from generator.commands.tables import Table
+from generator.commands.console import AS_JSON, NO_ONE, write_json
+from generator.commands.tables import Table, plain
 from generator.disk.built import MappedPackage
 from generator.disk.lock import LOCK
 from generator.disk.look import files_below, read_text
@@ -21,18 +24,23 @@ PLACES = {
 }
 
 
+@click.command("list", **NO_ONE)
+@AS_JSON
+def command(as_json: bool) -> None:
+    """List the architectures, targets, fragments, parts and packages."""
+    found = listing(Project.find())
+    write_json(found) if as_json else click.echo("\n\n".join(plain(table) for table in tables(found)))
+
+
 def listing(project: Project) -> dict[str, list[dict]]:
     """The architectures, targets and fragments by name, and the packages that are kept."""
-    found: dict[str, list[dict]] = {kind: [] for kind in PLACES}
+    found: dict[str, list[dict]] = {}
     for kind, (folder, suffix) in PLACES.items():
-        for root in project.roots:
-            found[kind] += [
-                _entry(root, folder, name, suffix) for name in files_below(root / folder) if _is(name, suffix)
-            ]
-        found[kind].sort(key=lambda entry: entry["name"])
+        paths = [(root / folder, name) for root in project.roots for name in files_below(root / folder)]
+        entries = [_entry(place, name, suffix) for place, name in paths if _is_source(name, suffix)]
+        found[kind] = sorted(entries, key=lambda entry: entry["name"])
     files = [root / PACKAGE_FILE for root in project.roots if (root / PACKAGE_FILE).is_file()]
-    tables = [parse_toml(read_text(path), str(path)).get("parts", {}) for path in files]
-    parts = [item for table in tables for item in table.items()]
+    parts = [item for path in files for item in parse_toml(read_text(path), str(path)).get("parts", {}).items()]
     found["parts"] = [{"name": name, "title": str(part.get("title", ""))} for name, part in parts]
     found["packages"] = [
         {
@@ -53,18 +61,14 @@ def _is_built(folder: Path) -> bool:
         return (folder / LOCK).is_file()
 
 
-def _is(name: str, suffix: str) -> bool:
+def _is_source(name: str, suffix: str) -> bool:
     # fragments stand in a folder; roles.py and __init__.py above them are none
     in_folder = suffix != ".py" or ("/" in name and not name.endswith("__init__.py"))
     return name.endswith(suffix) and in_folder
 
 
-def _entry(root: Path, folder: str, name: str, suffix: str) -> dict:
-    path = root / folder / name
-    try:
-        title, citation = title_and_citation(name, path.read_bytes().decode("utf-8"))
-    except UnicodeDecodeError:
-        raise LoomError("is not UTF-8 text", str(path), "Save it as UTF-8.") from None
+def _entry(folder: Path, name: str, suffix: str) -> dict:
+    title, citation = title_and_citation(name, read_text(folder / name, "Save it as UTF-8."))
     return {"name": name.removesuffix(suffix), "title": title, "citation": citation}
 
 
@@ -74,14 +78,9 @@ def tables(found: dict[str, list[dict]]) -> list[Table]:
     for kind in (*PLACES, "parts"):
         rows = [(entry["name"], entry["title"]) for entry in found[kind]] or [("(none)", "")]
         result.append(Table(kind.capitalize(), (kind.removesuffix("s"), "title"), rows))
-    packages = [
-        (
-            p["name"],
-            "built" if p["built"] else "not built",
-            "yes" if p["committed"] else "lock alone",
-            ", ".join(p["parts"]),
-        )
-        for p in found["packages"]
-    ]
+    packages = []
+    for entry in found["packages"]:
+        built, committed = "built" if entry["built"] else "not built", "yes" if entry["committed"] else "lock alone"
+        packages.append((entry["name"], built, committed, ", ".join(entry["parts"])))
     heads = ("package", "", "committed", "parts")
     return [*result, Table("Packages", heads, packages or [("(none)", "", "", "")])]
