@@ -76,17 +76,18 @@ class Asked:
         """The bytes of all files, the map and the lock included."""
         return with_records(self.package(), self.prints)
 
-    def status(self, full: bool = False) -> PackageStatus:
+    def status(self, full: bool = False, whole: bool = False) -> PackageStatus:
         """Compares what is on disk with what a build makes now, by hashes alone where the lock can be trusted.
 
         Args:
             full: weave it again, whatever its lock says.
+            whole: expect its files to be there, also where its lock alone is.
         """
         check_folder(self.folder)
         reasons = self.reasons()
         made = self.woven() if full or reasons else None
         wanted = _hashes(made) if made else read_lock(self.folder, self.combination).files
-        found = compare(self.folder, self.combination, wanted, self.only_lock)
+        found = compare(self.folder, self.combination, wanted, self.only_lock and not whole)
         return replace(found, reasons=reasons, made=made)
 
     @property
@@ -129,19 +130,17 @@ class Asked:
         """
         if self.by_hand:
             return None
-        found = self.status()
-        if found.only_lock and lock_is_enough:
-            found = replace(found, files=[file for file in found.files if file.path == LOCK])
-            if found.differs and not dry_run:
-                write_lock(self.project, self.combination.name, (found.made or self.woven())[LOCK].decode())
-            return found
+        found = self.status(whole=not lock_is_enough)
         if found.only_lock:
-            made = found.made or self.woven()
-            found = replace(compare(self.folder, self.combination, _hashes(made)), made=made)
-        if found.differs and not dry_run:
-            found = write_package(self.folder, self.combination, found.made or self.woven(), force)
-        if self.uncommitted and not dry_run and (force or not found.blocked):
-            write_lock(self.project, self.combination.name, read_lock(self.folder, self.combination).text)
+            found = replace(found, files=[file for file in found.files if file.path == LOCK])
+        if dry_run or not (found.differs or self.uncommitted):
+            return found
+        made = found.made or self.woven() if found.differs else {}
+        if found.differs and not found.only_lock:
+            found = write_package(self.folder, self.combination, made, force)
+        if self.uncommitted and (force or not found.blocked):
+            text = made[LOCK].decode() if made else read_lock(self.folder, self.combination).text
+            write_lock(self.project, self.combination.name, text)
         return found
 
 

@@ -20,36 +20,21 @@ def built(workshop):
     return workshop
 
 
-class TestLine:
-    def test_fragment_line_title_and_citation(self, built):
-        assert built.run("explain", f"{MODEL}:9").stdout == (
+class TestFile:
+    def test_line(self, built, monkeypatch):
+        said = (
             "fragments/model/rope.py:8\n  return x * angles\n  feature: Rotary positions\n  source:  Su et al., 2021\n"
         )
-
-    @pytest.mark.parametrize("word", ["llama_cpu/model.py:9", f"{MODEL}:9:4"])
-    def test_other_ways_to_name_it(self, built, word):
-        assert "fragments/model/rope.py:8" in built.run("explain", word).stdout
-
-    def test_from_inside_the_package(self, built, monkeypatch):
+        for word in (f"{MODEL}:9", "llama_cpu/model.py:9", f"{MODEL}:9:4"):
+            assert built.run("explain", word).stdout == said
+        found = json.loads(built.run("explain", f"{MODEL}:9", "--json").stdout)
+        stretch = {"first": 9, "last": 9, "text": "return x * angles", "title": "Rotary positions"}
+        source = {"source": "fragments/model/rope.py", "source_first": 8, "source_last": 8}
+        stretches = [{**stretch, **source, "citation": "Su et al., 2021"}]
+        assert found == {"package": "llama_cpu", "path": "model.py", "edited": False, "stretches": stretches}
         (built.root / "gen.toml").write_text("")
         monkeypatch.chdir(built.generated / "llama_cpu")
-        assert "fragments/model/rope.py:8" in built.run("explain", "model.py:9").stdout
-
-    def test_json(self, built):
-        explained = json.loads(built.run("explain", f"{MODEL}:9", "--json").stdout)
-        assert explained["package"] == "llama_cpu" and not explained["edited"]
-        assert explained["stretches"] == [
-            {
-                "first": 9,
-                "last": 9,
-                "text": "return x * angles",
-                "source": "fragments/model/rope.py",
-                "source_first": 8,
-                "source_last": 8,
-                "title": "Rotary positions",
-                "citation": "Su et al., 2021",
-            }
-        ]
+        assert built.run("explain", "model.py:9").stdout == said
 
     def test_line_of_two_sources(self):
         segments = [(0, Origin("host.py", 3)), (10, Origin("packing.py", 9)), (20, Origin("host.py", 3))]
@@ -60,9 +45,7 @@ class TestLine:
             (", y)", "host.py", ""),
         ]
 
-
-class TestFile:
-    def test_runs_of_lines(self, built):
+    def test_all_lines(self, built):
         assert built.run("explain", MODEL).stdout == (
             "  1  templates/architectures/llama.toml:1  Llama\n"
             "2-5  fragments/model/attention.py:5-8  Attention\n"
@@ -78,32 +61,6 @@ class TestFile:
         result = built.run("explain", f"{MODEL}:{len(path.read_text().splitlines())}")
         assert "model.py was edited since it was built" in result.stderr
         assert result.stdout == "this line was written since the file was built\n"
-
-
-class TestMistakes:
-    @pytest.mark.parametrize(
-        ("word", "message"),
-        [
-            ("nothing.py:3", "nothing.py: there is no such file"),
-            ("llama_cpu", "llama_cpu: is a folder"),
-            (f"{MODEL}:999", f"{MODEL}: there is no line 999"),
-            (f"{MODEL}:0", "lines count from 1"),
-            ("generated/llama_cpu/docs/README.md:1", "has no line map"),
-            ("generated/llama_cpu/gen.lock", "has no line map"),
-            ("mine.py:1", "mine.py: is not in a package that gen built"),
-        ],
-    )
-    def test_place(self, built, word, message):
-        (built.root / "mine.py").write_text("")
-        assert message in built.run("explain", word, code=2).stderr
-
-    def test_neither_or_both(self, built):
-        built.run("explain", code=2)
-        built.run("explain", MODEL, "--fragment", "rope", code=2)
-
-    def test_file_that_is_not_text(self, built):
-        (built.root / MODEL).write_bytes(b"\xff\n")
-        assert "is not UTF-8 text" in built.run("explain", f"{MODEL}:1", code=2).stderr
 
 
 class TestFragment:
@@ -124,20 +81,40 @@ class TestFragment:
         monkeypatch.setattr("generator.commands.packages.weave", weave)
         workshop.build("llama_cpu")
         assert "\n  | def loop(steps):\n" in workshop.run("explain", "--fragment", "rope").stdout
-
-    def test_json(self, built):
-        found = json.loads(built.run("explain", "--fragment", "loop", "--json").stdout)
-        assert found["places"][0]["path"] == "train.py"
-        assert found["places"][0]["lines"][-1] == [True, "        yield step"]
+        found = json.loads(workshop.run("explain", "--fragment", "loop", "--json").stdout)
+        assert (found["places"][0]["path"], found["places"][0]["lines"][-1]) == (
+            "train.py",
+            [True, "        yield step"],
+        )
 
     def test_not_in_any_package(self, built):
         built.source("fragments/model/unused.py", "x = 1\n")
         assert "no built package has a line of it" in built.run("explain", "--fragment", "unused").stdout
 
-    def test_mistakes(self, built):
-        assert "Did you mean rope" in built.run("explain", "--fragment", "ropes", code=2).stderr
-        built.source("fragments/data/rope.py", "x = 1\n")
-        assert "Say which: data/rope or model/rope." in built.run("explain", "--fragment", "rope", code=2).stderr
 
-    def test_nothing_built(self, workshop):
-        assert "no package has been built" in workshop.run("explain", "--fragment", "rope", code=2).stderr
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["nothing.py:3"], "nothing.py: there is no such file"),
+        (["llama_cpu"], "llama_cpu: is a folder"),
+        ([f"{MODEL}:999"], f"{MODEL}: there is no line 999"),
+        ([f"{MODEL}:0"], "lines count from 1"),
+        (["generated/llama_cpu/docs/README.md:1"], "has no line map"),
+        (["generated/llama_cpu/gen.lock"], "has no line map"),
+        (["mine.py:1"], "mine.py: is not in a package that gen built"),
+        (["generated/llama_gpu/model.py:1"], "is not UTF-8 text"),
+        (["--fragment", "ropes"], "Did you mean rope"),
+        (["--fragment", "loop"], "Say which: data/loop or train/loop."),
+        ([], "explain needs a file or --fragment"),
+        ([MODEL, "--fragment", "rope"], "explain needs a file or --fragment"),
+    ],
+)
+def test_mistakes(built, words, message):
+    (built.root / "mine.py").write_text("")
+    (built.generated / "llama_gpu/model.py").write_bytes(b"\xff\n")
+    built.source("fragments/data/loop.py", "x = 1\n")
+    assert message in built.run("explain", *words, code=2).stderr
+
+
+def test_nothing_built(workshop):
+    assert "no package has been built" in workshop.run("explain", "--fragment", "rope", code=2).stderr

@@ -82,11 +82,7 @@ def test_a_lock_that_lies_is_found_by_weaving(lean):
     lean.write(LOCKS, join_locks({"two_any": replace(lock, outputs=lock.outputs | {"model.py": "0" * 64}).text}))
     assert states(lean, code=0) == []
     assert ("stale", "generated/two_any/model.py") in [one[:2] for one in states(lean, "--full")]
-    for broken, said in (
-        ("{}", "has no lock of two_any"),
-        ('{"two_any": {}}', "is not a lock"),
-        ("<<<<", "is not as gen"),
-    ):
+    for broken, said in ("{}", "has no lock of"), ('{"two_any": {}}', "is not a lock"), ("<<<<", "is not as gen"):
         lean.write(LOCKS, broken)
         ((state, path, reason),) = states(lean)
         assert (state, path) == ("missing", LOCKS) and said in reason
@@ -155,41 +151,25 @@ def test_diff_against_weaves_what_was_not_committed(lean):
     assert verdicts(found) == {"undecided"} and "gen build it at both" in found["findings"][0]["detail"]
 
 
-def test_loc_counts_every_package(lean):
+def test_commands_that_read_every_package(lean):
+    """gen loc counts all; explain, view and list show what is there."""
+    assert "two_any" not in lean.run("explain", "--fragment", "net").stdout
+    lean.run("view", "--out", "site")
+    assert [path.name for path in lean.root.glob("site/package/*_any.html")] == ["one_any.html"]
+    found = json.loads(lean.run("list", "--json").stdout)["packages"]
+    assert [(one["committed"], one["built"]) for one in found] == [(True, True), (False, False)]
+    assert "two_any  not built  lock alone" in lean.run("list").stdout
     counted = lean.run("loc", "--json").stdout
     lean.run("build", "two", "--target=any")
     assert lean.run("loc", "--json").stdout == counted
     assert [one["name"] for one in json.loads(counted)["packages"]] == ["one_any", "two_any"]
 
 
-@pytest.mark.parametrize(
-    "words",
-    [
-        ["explain", "generated/two_any/model.py:3"],
-        ["explain", "two_any/model.py"],
-        ["pull", "two_any"],
-        ["own", "two_any"],
-        ["diff", "one_any", "two_any"],
-    ],
-)
-def test_what_needs_the_text_says_how_to_make_it(lean, words):
-    error = lean.run(*words, code=2).stderr
-    assert (
-        error == "error: generated/two_any: is not there: its lock alone is\n  Build it: gen build two --target=any\n"
-    )
-
-
-def test_explain_and_view_show_what_is_there(lean):
-    assert "two_any" not in lean.run("explain", "--fragment", "net").stdout
-    lean.run("view", "--out", "site")
-    assert (lean.root / "site/package/one_any.html").is_file()
-    assert not (lean.root / "site/package/two_any.html").exists()
-
-
-def test_list_says_it(lean):
-    found = json.loads(lean.run("list", "--json").stdout)["packages"]
-    assert [(one["committed"], one["built"]) for one in found] == [(True, True), (False, False)]
-    assert "two_any  not built  lock alone" in lean.run("list").stdout
+def test_commands_that_need_the_text_say_how_to_make_it(lean):
+    said = "error: generated/two_any: is not there: its lock alone is\n  Build it: gen build two --target=any\n"
+    places = "explain generated/two_any/model.py:3", "explain two_any/model.py"
+    for words in (*places, "pull two_any", "own two_any", "diff one_any two_any"):
+        assert lean.run(*words.split(), code=2).stderr == said
 
 
 def test_pull_changes_its_lock(lean):

@@ -85,7 +85,7 @@ class TestOwn:
 
     def test_by_hand_is_a_truth_value(self, repository):
         repository.replace("generated/packages.toml", 'two"\n', 'two"\nby_hand = "yes"\n')
-        assert "neither true nor false" in repository.run("check", code=2).stderr
+        assert "not true or false" in repository.run("check", code=2).stderr
 
     def test_project_of_ones_own(self, repository, monkeypatch):
         repository.run("build", "one", "--target=any", "--own", "mine")
