@@ -11,15 +11,16 @@ from generator.code import sourcemap
 from generator.code.traced import Traced
 from generator.errors import LoomError
 from generator.language.fragment import Fragment
-from generator.language.parts import Definition, Field, Provider, Splice
+from generator.language.parts import Definition, Provider, Splice
 from generator.package.config import check_fields, merge_fields
-from generator.package.layout import file_of, lay_out
+from generator.package.layout import file_of, lay_out, undefined_name
 from generator.package.package import Package
 from generator.package.proof import check_files
 from generator.package.render import render_files
 from generator.recipe.library import Library
 from generator.recipe.parts import ALL
 from generator.recipe.recipe import Recipe, select
+from generator.recipe.stated import state
 from generator.thread.thread import thread, threaded_names
 from generator.weave.adapt import Need
 from generator.weave.count import count_layers
@@ -58,7 +59,7 @@ def weave(
 def _weave(
     architecture: str, target: str, library: Library, without: Collection[str], parts: Collection[str]
 ) -> Package:
-    recipe = select(architecture, target, library, without, parts)
+    recipe = state(select(architecture, target, library, without, parts))
     fragments = {fragment.name: _filled(fragment, recipe) for fragment in recipe.fragments}
     splices = [splice for fragment in fragments.values() for splice in fragment.splices]
     providers = _provided(fragments.values(), list(recipe.package_file.data.folders))
@@ -77,8 +78,8 @@ def _weave(
     fields = merge_fields(recipe)
     try:
         program = thread(program, made.providers, [*made.needs, *needs], imports, several, recipe.pattern.given)
-    except LoomError as error:  # perhaps for want of a definition on the way
-        raise _undefined(recipe, {**program, **tests}, fields) or error from None
+    except LoomError as error:  # values cannot pass through a role that no selected fragment plays either
+        raise undefined_name(recipe, {**program, **tests}, fields) or error from None
     check_given(program, recipe.pattern, made.blocks)
     check_fields(program.values(), fields, lambda: library.everything)
     layout = lay_out(recipe, {**program, **tests}, fields)
@@ -106,6 +107,7 @@ def weave_some(recipe: Recipe, roots: Collection[str]) -> dict[str, Definition]:
     Returns:
         name -> definition, each after what it uses.
     """
+    recipe = state(recipe)
     program = [fragment for fragment in recipe.fragments if fragment.folder != "tests"]
     of = {definition.name: (fragment, definition) for fragment in program for definition in fragment.definitions}
     splices = {(f.name, n): (f, splice) for f in recipe.fragments for n, splice in enumerate(f.splices)}
@@ -184,15 +186,6 @@ def _host_of(splice: Splice, chosen: list[Fragment], recipe: Recipe) -> str:
             instead = f"; {other.name} stands in its place: repeat the point there" if other else ""
             return f"It is a point of {host.name}, which is not selected{instead}."
     return ""
-
-
-def _undefined(recipe: Recipe, definitions: dict[str, Definition], fields: list[Field]) -> LoomError | None:
-    """The error for a role that no selected fragment plays, if there is one: values cannot pass through it either."""
-    try:
-        lay_out(recipe, definitions, fields)
-    except LoomError as error:
-        return error if error.candidates else None
-    return None
 
 
 def _provided(fragments: Collection[Fragment], folders: list[str]) -> list[Provider]:

@@ -12,34 +12,24 @@ from generator.recipe.library import Library
 from generator.weaver import weave
 
 
-class TestText:
-    """Place, what is wrong, and below it what to do."""
-
-    def test_all(self):
-        assert str(LoomError("wrong", "fragments/a.py:3", "Fix it.")) == "fragments/a.py:3: wrong\n  Fix it."
-
-    def test_without_a_place(self):
-        assert str(LoomError("wrong", remedy="Fix it.")) == "wrong\n  Fix it."
-
-    def test_message_alone(self):
-        assert str(LoomError("wrong")) == "wrong"
+def test_an_error_says_the_place_what_is_wrong_and_what_to_do():
+    assert str(LoomError("wrong", "fragments/a.py:3", "Fix it.")) == "fragments/a.py:3: wrong\n  Fix it."
+    assert str(LoomError("wrong", remedy="Fix it.")) == "wrong\n  Fix it."
+    assert str(LoomError("wrong")) == "wrong"
 
 
-class TestNearest:
-    """A remedy names what is most alike, or all that there is."""
-
-    @pytest.mark.parametrize(
-        ("name", "known", "remedy"),
-        [
-            ("lama2", ["llama2", "gemma"], "Did you mean llama2?"),
-            ("rope", ["ropes", "rope_x"], "Did you mean ropes or rope_x?"),
-            ("zzz", ["b", "a"], "There is a, b."),
-            ("zzz", [f"n{i:02}" for i in range(30)], f"There is {', '.join(f'n{i:02}' for i in range(20))}, …."),
-            ("zzz", [], "There is none to choose from."),
-        ],
-    )
-    def test_remedy(self, name, known, remedy):
-        assert nearest(name, known) == remedy
+@pytest.mark.parametrize(
+    ("name", "known", "remedy"),
+    [
+        ("lama2", ["llama2", "gemma"], "Did you mean llama2?"),
+        ("rope", ["ropes", "rope_x"], "Did you mean ropes or rope_x?"),
+        ("zzz", ["b", "a"], "There is a, b."),
+        ("zzz", [f"n{i:02}" for i in range(30)], f"There is {', '.join(f'n{i:02}' for i in range(20))}, …."),
+        ("zzz", [], "There is none to choose from."),
+    ],
+)
+def test_a_remedy_names_what_is_most_alike_or_all_that_there_is(name, known, remedy):
+    assert nearest(name, known) == remedy
 
 
 HOST = '''"""A host."""
@@ -90,38 +80,16 @@ SCRAPS = [
     "\t",
     "\\",
     '"""',
-    "(",
-    ")",
-    "[",
+    *"()[]:=*,@;#' \n\ré\u2028\x0c",
     "{%",
     "{{",
     "}}",
-    ":",
-    "=",
-    "\n",
-    "\r",
-    " ",
     "  ",
-    "*",
     "**",
-    ",",
-    "@",
-]
-SCRAPS += [
-    "é",
-    "\u2028",
-    "\x0c",
     "point(",
     "emit(x)\n",
-    "yield x\n",
-    "return",
-    "async ",
-    "lambda x: ",
-    "x = ",
-    ";",
-    "#",
-    "'",
 ]
+SCRAPS += ["yield x\n", "return", "async ", "lambda x: ", "x = "]
 
 
 def try_to_weave(texts: dict[str, str]) -> bool:
@@ -140,63 +108,53 @@ def test_ends_of_lines_make_no_difference():
     assert weave("toy", "any", Library(other)) == weave("toy", "any", Library(GOOD))
 
 
-class TestAnyInput:
-    """Whatever the sources hold, weaving them gives a package or a LoomError."""
+def truncated(text: str, chance: random.Random) -> list[str]:
+    return [text[:end] for end in range(0, len(text), max(len(text) // 12, 1))]
 
-    def test_the_good_one(self):
-        assert try_to_weave(GOOD)
 
-    @pytest.mark.parametrize("path", sorted(GOOD))
-    def test_truncated(self, path):
-        text = GOOD[path]
-        step = max(len(text) // 12, 1)
-        results = [try_to_weave(GOOD | {path: text[:end]}) for end in range(0, len(text), step)]
-        assert False in results or path.endswith(("jinja", "target.toml"))
+def with_scraps(text: str, chance: random.Random) -> list[str]:
+    made = []
+    for _ in range(12):
+        other = text
+        for _ in range(chance.randint(1, 3)):
+            start = chance.randrange(len(other) + 1)
+            end = min(len(other), start + chance.choice([0, 0, 0, 1, 5, 20]))
+            other = other[:start] + chance.choice(SCRAPS) + other[end:]
+        made.append(other)
+    return made
 
-    @pytest.mark.parametrize("path", sorted(GOOD))
-    def test_scraps(self, path):
-        chance = random.Random(path)
-        results = []
-        for _ in range(12):
-            text = GOOD[path]
-            for _ in range(chance.randint(1, 3)):
-                start = chance.randrange(len(text) + 1)
-                end = min(len(text), start + chance.choice([0, 0, 0, 1, 5, 20]))
-                text = text[:start] + chance.choice(SCRAPS) + text[end:]
-            results.append(try_to_weave(GOOD | {path: text}))
-        assert False in results
 
-    @pytest.mark.parametrize("path", sorted(GOOD))
-    def test_lines_in_another_order(self, path):
-        chance = random.Random(path)
-        for _ in range(4):
-            lines = GOOD[path].splitlines(keepends=True)
-            chance.shuffle(lines)
-            try_to_weave(GOOD | {path: "".join(lines)})
+def in_another_order(text: str, chance: random.Random) -> list[str]:
+    lines = text.splitlines(keepends=True)
+    return ["".join(chance.sample(lines, len(lines))) for _ in range(4)]
 
-    @pytest.mark.parametrize("path", sorted(GOOD))
-    def test_random_bytes(self, path):
-        chance = random.Random(path)
-        for length in (1, 10, 100, 1000):
-            text = chance.randbytes(length).decode("utf-8", "replace")
-            assert not try_to_weave(GOOD | {path: text}) or path.endswith("jinja")
 
-    @pytest.mark.parametrize("path", sorted(GOOD))
-    def test_missing(self, path):
-        assert not try_to_weave({other: text for other, text in GOOD.items() if other != path})
+def random_bytes(text: str, chance: random.Random) -> list[str]:
+    return [chance.randbytes(length).decode("utf-8", "replace") for length in (1, 10, 100, 1000)]
 
-    @pytest.mark.parametrize(
-        "text",
-        [
-            "x = " + "(" * 500 + ")" * 500 + "\n",
-            "x = " + " + ".join(["1"] * 5000) + "\n",
-            "x = " + "-" * 20_000 + "1\n",
-            "x = 1" + "0" * 5000 + "\n",
-        ],
-    )
-    def test_too_deep_or_too_long(self, text):
-        try_to_weave(GOOD | {"fragments/model/host.py": HOST + text})
 
-    @pytest.mark.parametrize("words", ["a = " + "[" * 5000, "a" + ".a" * 5000 + " = 1"])
-    def test_deep_toml(self, words):
-        assert not try_to_weave(GOOD | {"targets/any/target.toml": words})
+@pytest.mark.parametrize("change", [truncated, with_scraps, in_another_order, random_bytes])
+@pytest.mark.parametrize("path", sorted(GOOD))
+def test_whatever_a_source_holds_gives_a_package_or_an_error(path, change):
+    assert try_to_weave(GOOD)
+    results = [try_to_weave(GOOD | {path: text}) for text in change(GOOD[path], random.Random(path))]
+    assert False in results or change is in_another_order or path.endswith(("jinja", "target.toml"))
+    assert not try_to_weave({other: text for other, text in GOOD.items() if other != path})
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "x = " + "(" * 500 + ")" * 500,
+        "x = " + " + ".join(["1"] * 5000),
+        "x = " + "-" * 20_000 + "1",
+        "x = 1" + "0" * 5000,
+    ],
+)
+def test_too_deep_or_too_long(text):
+    try_to_weave(GOOD | {"fragments/model/host.py": f"{HOST}{text}\n"})
+
+
+@pytest.mark.parametrize("words", ["a = " + "[" * 5000, "a" + ".a" * 5000 + " = 1"])
+def test_deep_toml(words):
+    assert not try_to_weave(GOOD | {"targets/any/target.toml": words})

@@ -2,40 +2,50 @@
 
 from __future__ import annotations
 
-import json
-import re
+import difflib
 from collections.abc import Iterable
 from dataclasses import replace
-from pathlib import Path
 from typing import Any, NamedTuple
 
+from generator.checkpoint.files import INDEX
 from generator.checkpoint.fit import Fitted, settle
-from generator.checkpoint.kinds import NoKind
-from generator.checkpoint.probe import MissingSetting
+from generator.checkpoint.layers import NoKind
+from generator.checkpoint.problems import unknown
+from generator.checkpoint.readers import MissingSetting, Readers
 from generator.errors import LoomError, printable
 from generator.recipe.library import Library
-from generator.recipe.recipe import select
-
-INDEX = "model.safetensors.index.json"
-LARGEST = 10**8  # bytes of a header, by the format of safetensors
+from generator.recipe.recipe import lineage_of, said, select
 
 
-def tensors_beside(folder: Path, shown: str) -> set[str]:
-    """The names of the tensors in a checkpoint's folder, with {} for numbers; none where it has none of their files."""
-    names: set[str] = set()
-    index = folder / INDEX
-    for path in [index] if index.is_file() else sorted(folder.glob("*.safetensors")):
+def nearest_family(library: Library, target: str, hf: dict[str, Any], tensors: set[str]) -> str:
+    """Returns the family that a checkpoint differs least from: in settings and, where they are known, in tensors.
+
+    Of several the one that builds on the fewest others, and then the one whose model_type is spelt most alike.
+
+    Args:
+        tensors: names, with {} for numbers; empty where they are not known.
+    """
+    lineages = {name: lineage_of(name, library) for name in library.architectures()}
+    first: dict[str, str] = {}  # of each model_type
+    for name in sorted(lineages, key=lambda name: len(lineages[name])):
+        first.setdefault(said(lineages[name], "model_type"), name)
+
+    def distance(model_type: str) -> tuple[float, ...]:
         try:
-            with path.open("rb") as file:
-                if path == index:
-                    names |= json.load(file)["weight_map"].keys()
-                else:
-                    size = min(int.from_bytes(file.read(8), "little"), LARGEST)
-                    names |= json.loads(file.read(size)).keys() - {"__metadata__"}
-        except (ValueError, KeyError, AttributeError, TypeError, RecursionError):
-            remedy = "Fetch it again, or remove it: then only settings are compared."
-            raise LoomError(f"{path.name} beside it cannot be read", shown, remedy) from None
-    return {re.sub(r"\.\d+(?=\.|$)", ".{}", name) for name in names}
+            recipe = select(first[model_type], target, library)
+            package = Readers(recipe)
+        except LoomError:  # it does not go with the target
+            return (float("inf"),)
+        sizes = {setting for setting, _ in package.sizes()}
+        known = package.mentioned | sizes | {setting for setting, *_ in package.structure({}, "")}
+        known |= {setting for table in recipe.neutral for setting in table.names}
+        others = sum(1 for _ in unknown(hf, known))
+        missing = sum(1 for setting in sizes - package.mentioned if hf.get(setting) is None)
+        apart = len(tensors ^ package.tensors()) if tensors else 0
+        alike = difflib.SequenceMatcher(None, model_type, hf["model_type"]).ratio()
+        return others + missing + apart, len(recipe.lineage), -alike
+
+    return first[min(first, key=distance)]
 
 
 class Draft(NamedTuple):
@@ -60,7 +70,7 @@ def draft(
     shown: str,
     ignored: Iterable[str] = (),
 ) -> Draft:
-    """What differs between a checkpoint and a family, and a file to start from.
+    """Returns what differs between a checkpoint and a family, and a file to start from.
 
     Args:
         tensors: names, with {} for numbers; empty where they are not known.
@@ -79,9 +89,9 @@ def draft(
                 raise
             lacking[error.setting] = 1
         except NoKind as error:
-            if not (said := {*error.settings} & known.keys()):
+            if not (settings := {*error.settings} & known.keys()):
                 raise
-            unlike |= dict.fromkeys(sorted(said), error.message)
+            unlike |= dict.fromkeys(sorted(settings), error.message)
     passed_over = {"model_type", *lacking}
     differences = [
         *(f"the setting {setting} is left out, and {family} needs it" for setting in lacking),
@@ -90,19 +100,20 @@ def draft(
         *_other_tensors(fitted, tensors),
     ]
     recipe = select(family, target, library)
-    others = [preset for preset in recipe.presets if preset != "tiny"]
     theirs = {name for file in recipe.lineage for name in file.data.fragments}  # and not every package's
     tests = [it.name for it in recipe.fragments if it.name.startswith("tests/") and it.name in theirs]
-    without = [*fitted.tables.get("without", ()), *tests]
-    own = {"model_type": hf["model_type"], "without": without, "without_presets": others}
+    own = {
+        "model_type": hf["model_type"],
+        "without": [*fitted.tables.get("without", ()), *tests],
+        "without_presets": [preset for preset in recipe.presets if preset != "tiny"],
+    }
     match hf.get("architectures"):
         case [str(reference), *_]:
             own["reference"] = reference
-    unknown = {field for setting, field in fitted.package.sizes() if setting in lacking}
-    sizes = {field: value for field, value in fitted.sizes().items() if field not in unknown}
-    own = {key: value for key, value in own.items() if value}
-    text = replace(fitted, tables=fitted.tables | own).text(name, sizes)
-    return Draft(differences, _comments(family, differences) + text)
+    tables = fitted.tables | {key: value for key, value in own.items() if value}
+    guessed = {field for setting, field in fitted.package.sizes() if setting in lacking}
+    sizes = {field: value for field, value in fitted.sizes().items() if field not in guessed}
+    return Draft(differences, _comments(family, differences) + replace(fitted, tables=tables).text(name, sizes))
 
 
 def _comments(family: str, differences: list[str]) -> str:

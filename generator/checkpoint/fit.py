@@ -7,21 +7,13 @@ instead. The package itself is woven once, at the end.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from generator.checkpoint.kinds import (
-    is_filled,
-    kinds_by_where,
-    layers_that_fill,
-    other_pattern,
-    pattern_tables,
-    settings_in,
-    told,
-)
-from generator.checkpoint.probe import Readers
-from generator.checkpoint.problems import Problem, all_of, ignored_by, needs, not_covered, unread, wrong_values
+from generator.checkpoint.layers import is_filled, kinds_by_where, layers_that_fill, other_pattern, pattern_tables
+from generator.checkpoint.problems import Problem, Unfit, ignored_by, not_covered, unread, wrong_values
+from generator.checkpoint.readers import Readers
 from generator.errors import LoomError
 from generator.recipe.library import Library
 from generator.recipe.pattern import Kind, Pattern, find_groups, make_pattern
@@ -29,8 +21,6 @@ from generator.recipe.recipe import Recipe, select
 from generator.recipe.rules import Rule
 from generator.recipe.toml import toml_text
 from generator.weaver import weave
-
-_ROPE = {"rope_scaling": "rope_parameters"}  # as newer files say it
 
 
 @dataclass
@@ -45,7 +35,6 @@ class Choice:
         pattern: of the layers, where it is not the family's own.
         incomplete: presets of the family that lack a field which was added.
         followed: the rules that chose all this.
-        lost: kinds of layer that the checkpoint does not have, and that nothing stands in for.
     """
 
     base: Recipe
@@ -57,15 +46,14 @@ class Choice:
     pattern: Pattern | None = None
     incomplete: list[str] = field(default_factory=list)
     followed: list[Rule] = field(default_factory=list)
-    lost: list[Kind] = field(default_factory=list)
 
     def follow(self, rule: Rule, recipe: Recipe, hf: dict[str, Any], shown: str) -> bool:
-        """Selects what a rule says; whether that changes anything."""
+        """Selects what a rule says; returns whether that changes anything."""
         selected = {fragment.name for fragment in recipe.fragments}
         stay = selected - recipe.pattern.of_kinds if rule.kinds else selected
         spare = {name for kind in recipe.pattern.spare.values() for name in kind.fragments}
-        without = [name for name in rule.without if name in selected | spare]
-        fragments = [name for name in rule.fragments if name not in stay]
+        without = [name for name in rule.table.without if name in selected | spare]
+        fragments = [name for name in rule.table.fragments if name not in stay]
         settings = {name: it for name, it in rule.settings_for(hf).items() if recipe.settings.get(name) != it}
         if not (without or fragments or settings or rule.hf or rule.kinds):
             return False
@@ -81,15 +69,14 @@ class Choice:
         self.left_out = [name for name in self.left_out if name not in fragments] + without
         self.added = [name for name in self.added if name not in without] + fragments
         self.settings |= settings
-        for table, said in rule.hf.items():
-            self.hf.setdefault(table, {}).update(said)
-        for preset, fields in rule.presets.items():
-            self.presets.setdefault(preset, {}).update(fields)
+        for mine, tables in ((self.hf, rule.hf), (self.presets, rule.table.presets)):
+            for name, table in tables.items():
+                mine[name] = {**mine.get(name, {}), **table}
         self.followed.append(rule)
         return True
 
     def _beside_what_they_require(self, names: list[str], recipe: Recipe) -> list[str]:
-        """Puts fragments into the kinds of layer that alone have what these require; those that all layers get."""
+        """Puts fragments into the kinds of layer that alone have what these require; returns those of all layers."""
         pattern = self.pattern or recipe.pattern
         kinds, rest = dict(pattern.every), []
         for name in names:
@@ -104,57 +91,40 @@ class Choice:
     def take(self, pattern: Pattern, kinds: dict[str, Kind]) -> None:
         """Selects a pattern of some of these kinds, and what stands in for those that no layer is of."""
         self.pattern = pattern
-        lost = (kind for name, kind in kinds.items() if name not in pattern.kinds and kind.fragments)
-        self.lost = [kind for kind in lost if not kind.absent]
         for kind in kinds.values():
             self.added = [name for name in self.added if name not in kind.absent]
             self.added += kind.absent if kind.name not in pattern.kinds else ()
 
     def tables(self, title: str) -> dict[str, Any]:
-        """The tables of the architecture file, without the sizes of the checkpoint."""
-        pattern = pattern_tables(self.pattern) if self.pattern else {}
-        tables = dict(self._names()) | {"settings": self.settings} | pattern | {"presets": self.presets}
-        tables["hf"] = self.hf
-        said = {key: value for key, value in tables.items() if value}
-        return {"base": self.base.architecture, "title": title, **said}
-
-    def refused(self, error: LoomError, hf: dict[str, Any], name: str, shown: str) -> LoomError:
-        """Why what config.json asks for does not weave, by the settings that ask for it."""
-        names = [name.partition(".")[0] for rule in self.followed for name in rule.names]
-        names = [it if it in hf else _ROPE.get(it, it) for it in names]
-        names += [
-            it for kind in (self.pattern.every if self.pattern else {}).values() for it in settings_in(kind.where)
-        ]
-        if self.lost:
-            return self.unfounded(hf, shown)
-        inner = str(error).replace(f"templates/architectures/{name}.toml", "the file for it")
-        remedy = "Write a fragment for it, or use a checkpoint without it."
-        return LoomError(f"{told(names, hf)}, for which no fragments go together:\n  {inner}", shown, remedy)
-
-    @property
-    def read_by_lost(self) -> list[str]:
-        """The settings that say which layers are of a kind that is lost."""
-        return list(dict.fromkeys(it for kind in self.lost for it in settings_in(kind.where)))
-
-    def unfounded(self, hf: dict[str, Any], shown: str) -> LoomError:
-        """The error for a checkpoint that lacks a kind of layer which its family cannot do without."""
-        said, names = told(self.read_by_lost, hf), " or ".join(repr(kind.name) for kind in self.lost)
-        message = f"{said}: no layer is {names} then, and {self.base.architecture} needs one"
-        return LoomError(message, shown, "Write a fragment for it, or use a checkpoint that has such a layer.")
-
-    def _names(self) -> Iterator[tuple[str, list[str]]]:
-        """The lists of names; what a kind selects is left out of what all layers have."""
+        """Returns the tables of the architecture file, without the sizes of the checkpoint."""
         # and what a package has where nothing that it selects excludes it
         common = self.base.package_file.data.fragments
         selected = list(dict.fromkeys([*(fragment.name for fragment in self.base.fragments), *common]))
         out, added = set(self.left_out), list(self.added)
-        if self.pattern:
+        if self.pattern:  # what a kind selects is left out of what all layers have
             selected = [name for name in selected if name not in self.base.pattern.of_kinds]
             out |= self.pattern.of_kinds
             added = [name for name in added if name not in self.pattern.of_kinds]
-        yield "without", [name for name in selected if name in out]
-        yield "without_presets", self.incomplete
-        yield "fragments", added
+        tables = {
+            "without": [name for name in selected if name in out],
+            "without_presets": self.incomplete,
+            "fragments": added,
+            "settings": self.settings,
+            **(pattern_tables(self.pattern) if self.pattern else {}),
+            "presets": self.presets,
+            "hf": self.hf,
+        }
+        given = {key: value for key, value in tables.items() if value}
+        return {"base": self.base.architecture, "title": title, **given}
+
+    def refused(self, error: LoomError, name: str, shown: str) -> LoomError:
+        """Returns why what config.json asks for does not weave; the error itself, where that is the family's own."""
+        if not self.followed and not self.pattern:
+            return error
+        names = ", ".join(dict.fromkeys(name for rule in self.followed for name in rule.names)) or "its kinds of layer"
+        inner = str(error).replace(_path(name), "the file for it")
+        message = f"no fragments of {self.base.architecture} go together for {names}:\n  {inner}"
+        return LoomError(message, shown, "Write a fragment for it, or use a checkpoint without it.")
 
 
 @dataclass(frozen=True)
@@ -177,27 +147,21 @@ class Fitted:
     problems: list[Problem]
 
     def text(self, name: str, sizes: dict[str, object]) -> str:
-        """The architecture file, with the sizes as a preset of its name."""
+        """Returns the architecture file, with the sizes as a preset of its name."""
         presets = self.tables.get("presets", {}) | {name: sizes}
-        return toml_text(self.tables | {"presets": presets}, f"templates/architectures/{name}.toml")
+        return toml_text(self.tables | {"presets": presets}, _path(name))
 
     def sizes(self) -> dict[str, object]:
-        """Fields of Config, where config.json has a value."""
+        """Returns fields of Config, where config.json has a value."""
         found = {field: self.full.get(setting) for setting, field in self.package.sizes()}
         plain = {field: [*value] if isinstance(value, tuple) else value for field, value in found.items()}
         return {field: value for field, value in plain.items() if value is not None}
 
 
-def _has_one(names: Iterable[str], required: Iterable[str]) -> bool:
-    """Whether one of these fragments is one that is required, by its name or the end of it."""
-    known = {it for name in names for it in (name, name.rpartition("/")[2])}
-    return any(not known.isdisjoint(either.split(" or ")) for either in required)
-
-
 def fit(
     library: Library, family: str, target: str, hf: dict[str, Any], name: str, shown: str, ignored: Iterable[str] = ()
 ) -> str:
-    """The text of an architecture file on top of a family's, whose package fits a config.json.
+    """Returns the text of an architecture file on top of a family's, whose package fits a config.json.
 
     Args:
         shown: the path of config.json, for errors.
@@ -205,21 +169,14 @@ def fit(
     """
     fitted = settle(library, family, target, hf, name, shown, ignored)
     if fitted.problems:
-        raise all_of(fitted.problems, fitted.package, hf, fitted.recipe, shown)
-    stated = {
-        setting: file.origin("hf", "defaults", setting)
-        for file in fitted.recipe.lineage
-        for setting, value in file.data.hf.defaults.items()
-        if hf.get(setting) is None and fitted.full.get(setting) == value
-    }
-    if reason := fitted.package.refusal(fitted.full, hf, stated):
+        raise Unfit(fitted.problems, shown)
+    if reason := fitted.package.refusal(fitted.full, hf):
         listed = reason.replace("\n", "\n  ")
         raise LoomError(f"a package for it would refuse its sizes:\n  {listed}", shown, "Fix them.")
     try:
         weave(name, target, fitted.recipe.library)
     except LoomError as error:
-        chosen = fitted.choice.followed or fitted.choice.pattern
-        raise (fitted.choice.refused(error, hf, name, shown) if chosen else error) from None
+        raise fitted.choice.refused(error, name, shown) from None
     return fitted.text(name, fitted.sizes())
 
 
@@ -235,32 +192,31 @@ def settle(
             tables, recipe = complete(choice, library, target, name, name)
             package = Readers(recipe)
         except LoomError as error:
-            raise (choice.refused(error, hf, name, shown) if choice.followed or choice.pattern else error) from None
-        if spare := [it for it in ignored if needs(package, it, hf, recipe, shown)]:
-            message = f"{spare[0]} cannot be ignored: {family} needs it"
-            raise LoomError(message, shown, f"Leave out --ignore {spare[0]}, and fix its value.")
+            raise choice.refused(error, name, shown) from None
         full = package.complete(hf, shown)
         if wrong := wrong_values(package, full, recipe):
-            raise all_of(wrong, package, hf, recipe, shown)
-        problems = unread(package, full, recipe, family, shown)
+            raise Unfit(wrong, shown)
+        problems = unread(package, full, family, shown)
         problems += not_covered(package, recipe, hf, full, family, shown)
-        if _follow_a_rule(choice, recipe, full, problems, shown):
+        if any(
+            rule not in choice.followed
+            and rule.covers(problem.setting, full)
+            and choice.follow(rule, recipe, full, shown)
+            for problem in problems
+            for rule in recipe.rules  # the nearest first
+        ):
             continue
         if "num_hidden_layers" in full and (
             pattern := other_pattern(recipe, choice.left_out, package.config(full), full, shown)
         ):
             choice.take(pattern, recipe.pattern.every)
             continue
-        if {problem.setting for problem in problems} & {*choice.read_by_lost}:
-            raise choice.unfounded(hf, shown)
         return Fitted(tables, choice, package, full, recipe, problems)
-    raise LoomError(
-        "the rules of this family contradict each other", f"templates/architectures/{family}.toml", "Fix one of them."
-    )
+    raise LoomError("the rules of this family contradict each other", _path(family), "Fix one of them.")
 
 
 def complete(choice: Choice, library: Library, target: str, name: str, title: str) -> tuple[dict[str, Any], Recipe]:
-    """The tables of an architecture file for what was chosen so far, and what they select.
+    """Returns the tables of an architecture file for what was chosen so far, and what they select.
 
     Presets of the family that lack a field which was added are left out.
     """
@@ -277,7 +233,7 @@ def complete(choice: Choice, library: Library, target: str, name: str, title: st
         if not missing and (choice.pattern is None or is_filled(choice.pattern, sizes)):
             continue
         if preset == "tiny" and choice.pattern and (layers := layers_that_fill(choice.pattern, sizes)):
-            choice.presets.setdefault("tiny", {})["layers"] = layers
+            choice.presets["tiny"] = {**choice.presets.get("tiny", {}), "layers": layers}
         else:
             choice.incomplete.append(preset)
     tables = choice.tables(title)
@@ -285,14 +241,14 @@ def complete(choice: Choice, library: Library, target: str, name: str, title: st
 
 
 def _select(tables: dict[str, Any], library: Library, target: str, name: str) -> Recipe:
-    path = f"templates/architectures/{name}.toml"
-    return select(name, target, library.with_texts({path: toml_text(tables, path)}))
+    return select(name, target, library.with_texts({_path(name): toml_text(tables, _path(name))}))
 
 
-def _follow_a_rule(choice: Choice, recipe: Recipe, hf: dict[str, Any], problems: list[Problem], shown: str) -> bool:
-    """Follows the nearest rule for the first setting that has one, each rule once; whether there is one."""
-    return any(
-        rule not in choice.followed and rule.covers(problem.setting, hf) and choice.follow(rule, recipe, hf, shown)
-        for problem in problems
-        for rule in recipe.rules
-    )
+def _path(architecture: str) -> str:
+    return f"templates/architectures/{architecture}.toml"
+
+
+def _has_one(names: Iterable[str], required: Iterable[str]) -> bool:
+    """Whether one of the names, with its folder or without, is required."""
+    own = {form for name in names for form in (name, name.split("/")[-1])}
+    return any(not own.isdisjoint(either.split(" or ")) for either in required)

@@ -17,7 +17,7 @@ from generator.disk.lock import LOCK, MAP
 from generator.disk.look import files_below
 from generator.disk.project import Project
 from generator.errors import LoomError
-from generator.recipe.tomltext import parse_toml
+from generator.recipe.toml import parse_toml
 
 ARCHITECTURES = "templates/architectures/"
 PACKAGE = "templates/package.toml"

@@ -5,10 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from generator.checkpoint.config_json import read_config
-from generator.checkpoint.draft import draft, tensors_beside
+from generator.checkpoint.draft import draft, nearest_family
+from generator.checkpoint.files import read_config, tensors_beside
 from generator.checkpoint.fit import fit
-from generator.checkpoint.nearest import nearest_family
 from generator.checkpoint.problems import MOST, Unfit
 from generator.disk.project import Project
 from generator.errors import LoomError, nearest, short

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from generator.checkpoint.config_json import read_config
+from generator.checkpoint.files import read_config
 from generator.commands.tables import Table
 from generator.disk.project import Project
 from generator.errors import LoomError, printable, short

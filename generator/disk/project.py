@@ -12,7 +12,7 @@ from generator import __version__
 from generator.disk.lock import LOCK, Combination, read_lock
 from generator.disk.look import check_inside, read_text, show
 from generator.errors import LoomError
-from generator.recipe.schema import List, Settings
+from generator.recipe.schema import PackageList, Settings
 from generator.recipe.toml import Toml
 
 if TYPE_CHECKING:
@@ -174,7 +174,7 @@ def read_settings(text: str, shown: str) -> Settings:
 
 def read_listed(text: str, shown: str) -> Listed:
     """Reads the text of a packages.toml."""
-    file = Toml(shown, text, List)
+    file = Toml(shown, text, PackageList)
     for number, path in enumerate(file.data.own):
         try:
             check_inside(path)

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import ast
 import textwrap
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
+from graphlib import CycleError, TopologicalSorter
 from itertools import pairwise
 
 from generator import __version__
@@ -23,7 +24,6 @@ from generator.recipe.recipe import Recipe
 from generator.weave.link import Linked, Linker, origin_of, reachable
 
 CONFIG = "config.py"
-Link = Callable[[str], Linked]
 
 
 @dataclass(frozen=True)
@@ -51,6 +51,48 @@ def file_of(fragment: Fragment, recipe: Recipe) -> str:
     return f"{file}{fragment.short}.py" if file.endswith("/") else file
 
 
+class _Links:
+    """Texts of a package by key, and what each of them uses.
+
+    Args:
+        definitions: key -> woven definition.
+        fields: the members of Config, filled.
+    """
+
+    def __init__(self, recipe: Recipe, definitions: dict[str, Definition], fields: list[Field]):
+        extra = {name: f"{CONFIG}:{name}" for name in ("ARCHITECTURE", "Config", "PRESETS")}
+        values = architecture_value(recipe), config_class(recipe, fields), presets_value(recipe, fields)
+        self.made = dict(zip(extra.values(), values, strict=True))
+        self.texts = {**{key: definition.text for key, definition in definitions.items()}, **self.made}
+        files = {fragment.name: file_of(fragment, recipe) for fragment in recipe.fragments}
+        self.files = {key: files[definition.fragment] for key, definition in definitions.items()}
+        self.files |= dict.fromkeys(self.made, CONFIG)
+        ambient = Import("dataclasses", "", "dataclasses", recipe.package_file.origin("config", "documentation"))
+        self._linker = Linker(definitions, recipe.fragments, lambda: recipe.library.everything, extra, (ambient,))
+        self._found: dict[str, Linked] = {}
+        self.exports = [extra.get(name, name) for name in recipe.package_file.data.exports]
+        for name in self.exports:
+            if name not in self.texts:
+                where = str(recipe.package_file.origin("exports"))
+                raise LoomError(f"the package exports {name}, which no selected fragment defines", where, "Remove it.")
+        own = [key for key in definitions if key.endswith(":__main__") or key.startswith("tests/")]
+        self.reached = reachable([*self.exports, *own], self.of)
+
+    def of(self, key: str) -> Linked:
+        if key not in self._found:
+            self._found[key] = self._linker.link(self.texts[key], self.files[key])
+        return self._found[key]
+
+
+def undefined_name(recipe: Recipe, definitions: dict[str, Definition], fields: list[Field]) -> LoomError | None:
+    """Returns the error of a name that some fragment defines and no selected one, if there is one."""
+    try:
+        _Links(recipe, definitions, fields)
+    except LoomError as error:
+        return error if error.candidates else None
+    return None
+
+
 def lay_out(recipe: Recipe, definitions: dict[str, Definition], fields: list[Field]) -> Layout:
     """Places what the roots reach.
 
@@ -58,106 +100,74 @@ def lay_out(recipe: Recipe, definitions: dict[str, Definition], fields: list[Fie
         definitions: key -> woven definition.
         fields: the members of Config, filled.
     """
-    fragments = {fragment.name: fragment for fragment in recipe.fragments}
-    files = {name: file_of(fragment, recipe) for name, fragment in fragments.items()}
-    extra = {name: f"{CONFIG}:{name}" for name in ("ARCHITECTURE", "Config", "PRESETS")}
-    ambient = Import("dataclasses", "", "dataclasses", recipe.package_file.origin("config", "documentation"))
-    linker = Linker(definitions, recipe.fragments, lambda: recipe.library.everything, extra, (ambient,))
-    values = architecture_value(recipe), config_class(recipe, fields), presets_value(recipe, fields)
-    made = dict(zip(extra.values(), values, strict=True))
-    cache: dict[str, Linked] = {}
-
-    def linked(key: str) -> Linked:
-        if key not in cache:
-            text = made[key] if key in made else definitions[key].text
-            cache[key] = linker.link(text, CONFIG if key in made else files[definitions[key].fragment])
-        return cache[key]
-
-    exports = [extra.get(name, name) for name in recipe.package_file.data.exports]
-    _check_exports(exports, {**definitions, **made}, recipe)
-    own = [key for key in definitions if key.endswith(":__main__") or key.startswith("tests/")]
-    reached = reachable([*exports, *own], linked)
-    placed: dict[str, list[str]] = {}
-    for key in _in_reading_order(reached, definitions, linked, fragments):
-        placed.setdefault(files[definitions[key].fragment], []).append(key)
-    placed = {CONFIG: [key for key in made if key in reached], **placed}
-    home = {key: file for file, keys in placed.items() for key in keys}
+    links = _Links(recipe, definitions, fields)
+    placed = {CONFIG: [key for key in links.made if key in links.reached]}
+    for key in _in_reading_order(links, definitions):
+        placed.setdefault(links.files[key], []).append(key)
+    _check_circles(placed, links)
     raw, modules, named = {}, {}, {}
     for file, keys in placed.items():
-        own_texts = [made[key] if key in made else definitions[key].text for key in keys]
-        outside = [item for key in keys for item in linked(key).imports]
+        outside = [item for key in keys for item in links.of(key).imports]
         inside = [
-            Import(_relative(file, home[used]), used.split(":")[-1], used.split(":")[-1], text.origin_at(0))
-            for key, text in zip(keys, own_texts, strict=True)
-            for used in linked(key).uses
-            if home[used] != file
+            _import(file, links.files[used], used, links.texts[key].origin_at(0))
+            for key in keys
+            for used in links.of(key).uses
+            if links.files[used] != file
         ]
-        named[file] = _fragments_in(own_texts, recipe)
-        raw[file] = [import_block([*outside, *inside]), *own_texts]
+        texts = [links.texts[key] for key in keys]
+        named[file] = _fragments_in(texts, recipe)
+        raw[file] = [import_block([*outside, *inside]), *texts]
         modules[file] = tuple(sorted({item.module.split(".")[0] for item in outside}))
-    _check_circles(placed, linked, home, {**{key: d.text for key, d in definitions.items()}, **made})
-    raw["__init__.py"] = _surface(recipe, exports, home)
+    raw["__init__.py"] = _surface(recipe, links)
     formatted = iter(format_python([text for parts in raw.values() for text in parts]))  # in one go, which is fast
-    texts = {
+    made = {
         file: _file(recipe, file, next(formatted), [next(formatted) for _ in parts[1:]], named.get(file, ()))
         for file, parts in raw.items()
     }
     for folder in sorted({file.rsplit("/", 1)[0] for file in placed if "/" in file}):
         path = f"{folder}/__init__.py"
-        texts[path] = Traced.join([header(recipe, ()), documentation(recipe, path, ())])
-    return Layout(texts, modules, named)
+        made[path] = Traced.join([header(recipe, ()), documentation(recipe, path, ())])
+    return Layout(made, modules, named)
 
 
-def _check_exports(exports: list[str], known: dict, recipe: Recipe) -> None:
-    for name in exports:
-        if name not in known:
-            where = str(recipe.package_file.origin("exports"))
-            raise LoomError(f"the package exports {name}, which no selected fragment defines", where, "Remove it.")
-
-
-def _in_reading_order(reached: list[str], definitions: dict, linked: Link, fragments: dict[str, Fragment]) -> list[str]:
-    """Fragments after those that they use; a fragment's definitions together, as it has them."""
+def _in_reading_order(links: _Links, definitions: dict[str, Definition]) -> list[str]:
+    """Fragments after those that they use; a fragment's definitions together, as it has them, `__main__` last."""
+    reached = set(links.reached)
     members: dict[str, list[str]] = {}
-    wanted = set(reached)
     for key, definition in definitions.items():
-        if key in wanted:
+        if key in reached:
             members.setdefault(definition.fragment, []).append(key)
-    order: list[str] = []
+
+    def used_by(fragment: str) -> Iterator[str]:
+        for key in members[fragment]:
+            yield from (definitions[used].fragment for used in links.of(key).uses if used in definitions)
+
+    def place(key: str) -> tuple[bool, int]:
+        return key.endswith(":__main__"), definitions[key].text.origin_at(0).line
+
+    def run_by(key: str) -> Iterator[str]:
+        """Yields what must be there when a definition is read; fragments may use each other in functions."""
+        at_once = _names_at_once(definitions[key].text.text)
+        yield from (used for used in links.of(key).uses if used in definitions and used.split(":")[-1] in at_once)
+
+    fragments = _after(used_by, [definitions[key].fragment for key in links.reached if key in definitions])
+    return _after(run_by, [key for fragment in fragments for key in sorted(members[fragment], key=place)])
+
+
+def _after(needs: Callable[[str], Iterable[str]], names: list[str]) -> list[str]:
+    """Returns names and what they need, each after what it needs as far as there is no circle."""
+    ordered: dict[str, None] = {}
     seen: set[str] = set()
 
-    def visit(fragment: str) -> None:
-        if fragment in seen:
-            return
-        seen.add(fragment)
-        for key in members[fragment]:
-            for used in linked(key).uses:
-                if used in definitions:
-                    visit(definitions[used].fragment)
-        order.append(fragment)
+    def visit(name: str) -> None:
+        if name not in seen:
+            seen.add(name)
+            for needed in needs(name):
+                visit(needed)
+            ordered[name] = None
 
-    for key in reached:
-        if key in definitions:
-            visit(definitions[key].fragment)
-    written = [key for fragment in order for key in _as_written(members[fragment], definitions)]
-    return _defined_before_they_run(written, definitions, linked)
-
-
-def _defined_before_they_run(keys: list[str], definitions: dict, linked: Link) -> list[str]:
-    """Two fragments may use each other in functions; what runs when a definition is read must stand before it."""
-    ordered: dict[str, None] = {}
-
-    def place(key: str, waiting: tuple[str, ...] = ()) -> None:
-        if key in ordered or key in waiting:
-            return
-        at_once = _names_at_once(definitions[key].text.text)
-        for used in linked(key).uses:
-            if used in definitions and used in known and used.split(":")[-1] in at_once:
-                place(used, (*waiting, key))
-        ordered[key] = None
-
-    known = set(keys)
-    for key in keys:
-        place(key)
+    for name in names:
+        visit(name)
     return list(ordered)
 
 
@@ -178,45 +188,33 @@ def _names_at_once(text: str) -> frozenset[str]:
     return frozenset(names)
 
 
-def _as_written(keys: list[str], definitions: dict) -> list[str]:
-    """The definitions of a fragment in its order, each next to its versions for kinds of layer; `__main__` last."""
-    return sorted(keys, key=lambda key: (key.endswith(":__main__"), definitions[key].text.origin_at(0).line))
-
-
-def _relative(file: str, other: str) -> str:
-    """The module of `other` as seen from `file`."""
-    folder = file[: file.rfind("/") + 1]
+def _import(file: str, other: str, key: str, origin: Origin) -> Import:
+    """Returns the import, in one file, of what another file of the package defines."""
+    folder, name = file[: file.rfind("/") + 1], key.split(":")[-1]
     if folder and other.startswith(folder):
         file, other = file.removeprefix(folder), other.removeprefix(folder)
     dots = "." * (1 + file.count("/"))
-    return dots + other.removesuffix(".py").replace("/", ".")
+    return Import(dots + other.removesuffix(".py").replace("/", "."), name, name, origin)
 
 
-def _check_circles(placed: dict[str, list[str]], linked: Link, home: dict[str, str], texts: dict[str, Traced]) -> None:
-    needs: dict[str, dict[str, tuple[str, str]]] = {}  # file -> other file -> a definition, and what it uses there
-    for file, keys in placed.items():
-        uses = {home[used]: (key, used) for key in keys for used in linked(key).uses}
-        needs[file] = {other: uses[other] for other in sorted(uses) if other != file}
-    done: set[str] = set()
-
-    def visit(file: str, way: list[str]) -> None:
-        if file in way:
-            circle = [*way[way.index(file) :], file]
-            reasons = [(needs[one][other], one) for one, other in pairwise(circle)]
-            shown = ", ".join(f"{key} in {one} uses {used}" for (key, used), one in reasons)
-            key, used = reasons[0][0]
-            raise LoomError(
-                f"files import each other in a circle, {' -> '.join(circle)}: {shown}",
-                str(origin_of(texts[key], used)),
-                "Move a definition to a fragment of another folder.",
-            )
-        if file not in done:
-            for other in needs[file]:
-                visit(other, [*way, file])
-            done.add(file)
-
-    for file in needs:
-        visit(file, [])
+def _check_circles(placed: dict[str, list[str]], links: _Links) -> None:
+    """Refuses files that import each other."""
+    uses = {  # file -> other file -> a definition, and what it uses there
+        file: {links.files[used]: (key, used) for key in keys for used in links.of(key).uses}
+        for file, keys in placed.items()
+    }
+    try:
+        TopologicalSorter({file: others.keys() - {file} for file, others in uses.items()}).prepare()
+    except CycleError as error:
+        circle = error.args[1][::-1]
+        start = circle.index(min(circle))
+        circle = [*circle[start:-1], *circle[: start + 1]]
+        reasons = [(*uses[one][other], one) for one, other in pairwise(circle)]
+        shown = ", ".join(f"{key} in {one} uses {used}" for key, used, one in reasons)
+        key, used, _ = reasons[0]
+        message = f"files import each other in a circle, {' -> '.join(circle)}: {shown}"
+        where = str(origin_of(links.texts[key], used))
+        raise LoomError(message, where, "Move a definition to a fragment of another folder.") from None
 
 
 def _fragments_in(texts: Iterable[Traced], recipe: Recipe) -> tuple[str, ...]:
@@ -287,13 +285,9 @@ def documentation(recipe: Recipe, file: str, fragments: tuple[str, ...]) -> Trac
     return Traced.insert(quotes, origin)
 
 
-def _surface(recipe: Recipe, exports: list[str], home: dict[str, str]) -> list[Traced]:
-    """What stands in `__init__.py`, the public names: imports and `__all__`."""
+def _surface(recipe: Recipe, links: _Links) -> list[Traced]:
+    """Returns what stands in `__init__.py`, the public names: imports and `__all__`."""
     origin = recipe.package_file.origin("exports")
-    names = [key.split(":")[-1] for key in exports]
-    imports = [
-        Import(_relative("__init__.py", home[key]), name, name, origin)
-        for key, name in zip(exports, names, strict=True)
-    ]
-    listed = ", ".join(f'"{name}"' for name in sorted(names, key=reading_case))
+    imports = [_import("__init__.py", links.files[key], key, origin) for key in links.exports]
+    listed = ", ".join(f'"{item.name}"' for item in sorted(imports, key=lambda item: reading_case(item.name)))
     return [import_block(imports), Traced.insert(f"__all__ = [{listed}]\n", origin)]

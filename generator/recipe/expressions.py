@@ -1,4 +1,4 @@
-"""Expressions of architecture files: look-ups, comparisons and arithmetic, evaluated without Python's own names."""
+"""Expressions in architecture files and tests of settings, evaluated without Python's own names."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from typing import Any
 
 from generator.code.memory import remembered
 
-_COMPARED: dict[type, Callable[[Any, Any], Any]] = {
+_COMPARISONS: dict[type, Callable[[Any, Any], Any]] = {
     **{ast.Eq: op.eq, ast.NotEq: op.ne, ast.Lt: op.lt, ast.LtE: op.le, ast.Gt: op.gt, ast.GtE: op.ge},
     **{ast.Is: op.is_, ast.IsNot: op.is_not, ast.In: lambda one, many: one in many},
     ast.NotIn: lambda one, many: one not in many,
 }
-_COUNTED: dict[type, Callable[[Any, Any], Any]] = {
+_ARITHMETIC: dict[type, Callable[[Any, Any], Any]] = {
     **{ast.Add: op.add, ast.Sub: op.sub, ast.Mult: op.mul, ast.FloorDiv: op.floordiv, ast.Mod: op.mod},
     ast.Div: op.truediv,
 }
@@ -27,11 +27,12 @@ def _parsed(text: str) -> ast.expr:
     return ast.parse(text.strip(), mode="eval").body
 
 
-def evaluate(text: str, names: Mapping[str, Any]) -> Any:
-    """The value of an expression.
+def evaluate(text: str, names: Mapping[str, Any], functions: Mapping[str, Callable[..., Any]] = _FUNCTIONS) -> Any:
+    """Evaluates an expression of look-ups, comparisons and arithmetic.
 
     Args:
         names: what it may speak of: tables, of which it may look up and `get` entries, and `config`, which has sizes.
+        functions: that it may call.
 
     Raises:
         Exception: it cannot be evaluated, for one of the reasons that Python has, or it says what it may not.
@@ -51,8 +52,8 @@ def evaluate(text: str, names: Mapping[str, Any]) -> Any:
                 return value(of)[value(key)]
             case ast.Call(ast.Attribute(of, "get"), arguments, []):
                 return dict.get(value(of), *map(value, arguments))
-            case ast.Call(ast.Name(name), arguments, []) if name in _FUNCTIONS:
-                return _FUNCTIONS[name](*map(value, arguments))
+            case ast.Call(ast.Name(name), arguments, []) if name in functions:
+                return functions[name](*map(value, arguments))
             case ast.List(items) | ast.Tuple(items):
                 return [value(item) for item in items]
             case ast.Dict([], []):
@@ -70,13 +71,13 @@ def evaluate(text: str, names: Mapping[str, Any]) -> Any:
                 return not value(operand)
             case ast.UnaryOp(ast.USub(), operand):
                 return -value(operand)
-            case ast.Compare(left, words, others) if all(type(word) in _COMPARED for word in words):
+            case ast.Compare(left, words, others) if all(type(word) in _COMPARISONS for word in words):
                 pairs = zip(words, pairwise(map(value, (left, *others))), strict=True)
-                return all(_COMPARED[type(w)](*pair) for w, pair in pairs)
-            case ast.BinOp(left, word, right) if type(word) in _COUNTED:
+                return all(_COMPARISONS[type(w)](*pair) for w, pair in pairs)
+            case ast.BinOp(left, word, right) if type(word) in _ARITHMETIC:
                 numbers = value(left), value(right)
                 if all(isinstance(number, (int, float)) and abs(number) < 1e30 for number in numbers):
-                    return _COUNTED[type(word)](*numbers)
+                    return _ARITHMETIC[type(word)](*numbers)
                 raise TypeError("arithmetic is for numbers")
         raise ValueError(f"it may not say {ast.unparse(node)}")
 
@@ -85,15 +86,18 @@ def evaluate(text: str, names: Mapping[str, Any]) -> Any:
 
 def is_count(text: str) -> bool:
     """Whether an expression is arithmetic over the sizes of `config`, as stands in the code of a package."""
+
+    def is_plain(node: ast.expr) -> bool:
+        match node:
+            case ast.Constant(number):
+                return type(number) is int
+            case ast.Attribute(ast.Name("config")):
+                return True
+            case ast.BinOp(left, word, right):
+                return type(word) in _ARITHMETIC and is_plain(left) and is_plain(right)
+        return False
+
     try:
-        nodes = list(ast.walk(_parsed(text)))
+        return is_plain(_parsed(text))
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         return False
-    plain = (ast.BinOp, ast.Attribute, ast.Constant, ast.Name, ast.Load, *_COUNTED)
-    names = [node.id for node in nodes if isinstance(node, ast.Name)]
-    numbers = [node.value for node in nodes if isinstance(node, ast.Constant)]
-    return (
-        all(isinstance(node, plain) for node in nodes)
-        and {*names} <= {"config"}
-        and all(type(number) is int for number in numbers)
-    )

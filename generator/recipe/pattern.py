@@ -30,6 +30,7 @@ from generator.recipe.schema import Architecture, GroupTable, KindTable, Package
 from generator.recipe.toml import Toml
 
 ALL = "config.layers"  # how many layers a model has
+KEYS = "fragments", "absent", "where", "init", "call"  # of a kind
 AnyFile = Toml[Architecture] | Toml[Package]
 
 
@@ -208,21 +209,15 @@ def read_kinds(tables: dict[str, KindTable], file: AnyFile, *keys: str | int) ->
     Args:
         keys: of the table of the file that they stand in.
     """
-    kinds = {}
-    for name, table in tables.items():
-        place = (*keys, "kinds", name)
-        lines = {key: file.origin(*place, key) for key in table.__struct_fields__}
-        kinds[name] = Kind(
+    return {
+        name: Kind(
             name=name,
-            fragments=table.fragments,
-            absent=table.absent,
-            where=table.where,
-            init=table.init,
-            call=table.call,
-            origin=file.origin(*place),
-            lines=lines,
+            origin=file.origin(*keys, "kinds", name),
+            lines={key: file.origin(*keys, "kinds", name, key) for key in KEYS},
+            **{key: getattr(table, key) for key in KEYS},
         )
-    return kinds
+        for name, table in tables.items()
+    }
 
 
 def read_groups(

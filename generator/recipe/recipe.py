@@ -14,7 +14,6 @@ from generator.recipe.parts import ALL, check_parts, chosen_parts, left_out
 from generator.recipe.pattern import Pattern, read_pattern
 from generator.recipe.rules import Neutral, Rule, read_neutral, read_rules
 from generator.recipe.schema import Architecture, Package, Target
-from generator.recipe.stated import state
 from generator.recipe.toml import AnyFile, Toml
 
 PACKAGE_FILE = "templates/package.toml"
@@ -30,6 +29,7 @@ class Recipe:
     Attributes:
         lineage: the architecture's file and those of its bases, the first base first.
         fragments: in order of selection: the architecture's, the target's, then those of every package.
+        left_out: fragments that bases, or kinds of layer, select and that the package does not have.
         settings: literals for `setting("...")`.
         presets: preset -> config field -> (value, the line that gives it).
         pattern: in which the layers repeat.
@@ -45,6 +45,7 @@ class Recipe:
     target_file: Toml[Target]
     package_file: Toml[Package]
     fragments: tuple[Fragment, ...]
+    left_out: tuple[Fragment, ...]
     settings: dict[str, object]
     presets: Presets
     pattern: Pattern
@@ -102,21 +103,22 @@ def select(
     lineage = lineage_of(architecture, library)
     target_file = Toml.read(library.files, f"targets/{target}/target.toml", Target)
     package_file = Toml.read(library.files, PACKAGE_FILE, Package)
-    files: tuple[AnyFile, ...] = (*lineage, target_file, package_file)
     pattern = read_pattern(lineage)
     check_parts(package_file, library)
     parts = chosen_parts(parts, package_file)
-    chosen = _chosen(files, pattern, target, library)
+    chosen = _chosen((*lineage, target_file, package_file), pattern, target, library)
     without = {*without, *left_out(chosen, parts, package_file)}
-    chosen = {name: item for name, item in chosen.items() if name not in without}
-    chosen = _where_it_makes_sense(chosen, package_file)
+    chosen = _compatible({name: item for name, item in chosen.items() if name not in without}, package_file)
     _check_company(chosen, library)
+    fragments = tuple(fragment for fragment, _ in chosen.values())
     gone = _left_out(lineage, library, without)
-    fragments = state([fragment for fragment, _ in chosen.values()], lineage, gone)
-    settings: dict[str, object] = {}
-    for file in (package_file, *files[:-1]):
-        settings |= file.data.settings
-    recipe = Recipe(
+    pattern = replace(pattern, further=tuple(pair for f in fragments for pair in f.further_layers))
+    presets = _presets(lineage, target_file, _fields(gone) - _fields(fragments))
+    package = {"architecture": architecture, "target": target, "package": f"{architecture}_{target}"}
+    package |= {key: text for key in ("title", "model_type", "reference") if (text := said(lineage, key))}
+    files: tuple[AnyFile, ...] = (package_file, *lineage, target_file)
+    settings = [*(file.data.settings for file in files), package, _layer_settings(pattern, presets)]
+    return Recipe(
         architecture=architecture,
         target=target,
         library=library,
@@ -124,32 +126,31 @@ def select(
         target_file=target_file,
         package_file=package_file,
         fragments=fragments,
-        settings=settings,
-        presets=_presets(lineage, target_file, _fields(gone) - _fields(fragments)),
+        left_out=gone,
+        settings={name: value for table in settings for name, value in table.items()},
+        presets=presets,
         parts=parts,
-        pattern=replace(pattern, further=tuple(pair for f in fragments for pair in f.further_layers)),
+        pattern=pattern,
         rules=read_rules((*reversed(lineage), package_file), library),
         neutral=read_neutral((*lineage, package_file)),
     )
-    settings |= {"architecture": architecture, "target": target, "package": recipe.name}
-    settings |= {key: recipe.said(key) for key in ("title", "model_type", "reference") if recipe.said(key)}
-    has_kinds = bool(recipe.pattern.of_kinds or recipe.pattern.further)
-    settings |= {"has_kinds": has_kinds}
-    return replace(recipe, settings=settings | _layer_settings(recipe))
 
 
-def _layer_settings(recipe: Recipe) -> dict[str, object]:
-    """Literals that follow from the pattern of the layers.
+def _layer_settings(pattern: Pattern, presets: Presets) -> dict[str, object]:
+    """Returns literals that follow from the pattern of the layers.
 
-    period: layers of the longest pattern. whole_period: of which the layers must be a multiple.
-    few_layers: as few as make a model with every kind of layer, two at least; the tiny preset knows where several
-    groups share them.
+    has_kinds: whether some layers are unlike others. period: layers of the longest pattern. whole_period: of which the
+    layers must be a multiple. few_layers: as few as make a model with every kind of layer, two at least; the tiny
+    preset knows where several groups share them.
     """
-    groups = recipe.pattern.groups
-    period = max(group.period for group in groups)
-    one = len(groups) == 1
-    tiny, _ = recipe.presets.get("tiny", {}).get("layers", (period, None))
-    return {"period": period, "whole_period": period if one else 1, "few_layers": max(period, 2) if one else tiny}
+    period, one = max(group.period for group in pattern.groups), len(pattern.groups) == 1
+    tiny, _ = presets.get("tiny", {}).get("layers", (period, None))
+    return {
+        "has_kinds": bool(pattern.of_kinds or pattern.further),
+        "period": period,
+        "whole_period": period if one else 1,
+        "few_layers": max(period, 2) if one else tiny,
+    }
 
 
 def said(lineage: Lineage, key: str) -> str:
@@ -173,7 +174,7 @@ def lineage_of(architecture: str, library: Library) -> Lineage:
 
 
 def _chosen(files: tuple[AnyFile, ...], pattern: Pattern, target: str, library: Library) -> Chosen:
-    """The selected fragments, each with the line that selects it, in order.
+    """Returns the selected fragments, each with the line that selects it, in order.
 
     An architecture may change for one target what all have chosen, under [targets.NAME].
     """
@@ -202,6 +203,23 @@ def _chosen(files: tuple[AnyFile, ...], pattern: Pattern, target: str, library: 
     return chosen
 
 
+def _compatible(chosen: Chosen, package_file: Toml[Package]) -> Chosen:
+    """Leaves out what the package file selects for every package and what the others do not go together with."""
+    names = _names(chosen)
+    common = package_file.data.fragments
+    kept = {
+        name: (fragment, where)
+        for name, (fragment, where) in chosen.items()
+        if name not in common
+        or (all(_is_met(other, names) for other in fragment.requires) and names.isdisjoint(fragment.excludes))
+    }
+    return kept if kept.keys() == chosen.keys() else _compatible(kept, package_file)
+
+
+def _names(chosen: Chosen) -> set[str]:
+    return {name for fragment, _ in chosen.values() for name in (fragment.name, fragment.short)}
+
+
 def _line_of(text: str, path: str, name: str) -> Origin | None:
     """The line that has `name` as a string."""
     for number, line in enumerate(text.splitlines(), start=1):
@@ -212,7 +230,7 @@ def _line_of(text: str, path: str, name: str) -> Origin | None:
 
 def _check_company(chosen: Chosen, library: Library) -> None:
     """`requires` and `excludes` of every selected fragment."""
-    names = {name for fragment, _ in chosen.values() for name in (fragment.name, fragment.short)}
+    names = _names(chosen)
     known = {name for path in library.fragments() for name in (path, path.split("/")[-1])}
     for fragment, where in chosen.values():
         for word, others in (("requires", fragment.requires), ("excludes", fragment.excludes)):
@@ -237,25 +255,14 @@ def _is_met(required: str, names: set[str]) -> bool:
     return not names.isdisjoint(required.split(" or "))
 
 
-def _where_it_makes_sense(chosen: Chosen, package_file: Toml[Package]) -> Chosen:
-    """What is selected, without what the package file selects and which requires what nobody does, or excludes it."""
-    names = {name for fragment, _ in chosen.values() for name in (fragment.name, fragment.short)}
-    common = package_file.data.fragments
-
-    def makes_sense(fragment: Fragment) -> bool:
-        return all(_is_met(other, names) for other in fragment.requires) and names.isdisjoint(fragment.excludes)
-
-    kept = {n: item for n, item in chosen.items() if n not in common or makes_sense(item[0])}
-    return _where_it_makes_sense(kept, package_file) if kept.keys() != chosen.keys() else kept
-
-
-def _left_out(lineage: Lineage, library: Library, without: Collection[str]) -> list[Fragment]:
-    """The fragments that are left out: by an architecture, with a kind of layer that its pattern does not have, or on
-    demand; those of kinds that it has are among them."""
-    out = [library.fragment(name, file.path) for file in lineage for name in file.data.without]
-    kinds = ((file.path, kind) for file in lineage for kind in file.data.kinds.values())
-    out += [library.fragment(name, path) for path, kind in kinds for name in kind.fragments]
-    return out + [library.fragment(name, PACKAGE_FILE) for name in without]
+def _left_out(lineage: Lineage, library: Library, without: Collection[str]) -> tuple[Fragment, ...]:
+    """Returns the fragments that are left out: by an architecture, with a kind of layer that its pattern does not
+    have, or on demand; those of kinds that it has are among them."""
+    kinds = [(file, kind) for file in lineage for kind in file.data.kinds.values()]
+    names = [(name, file.path) for file in lineage for name in file.data.without]
+    names += [(name, file.path) for file, kind in kinds for name in kind.fragments]
+    names += [(name, PACKAGE_FILE) for name in without]
+    return tuple(library.fragment(name, path) for name, path in names)
 
 
 def _fields(fragments: Iterable[Fragment]) -> set[str]:

@@ -3,98 +3,96 @@
 from __future__ import annotations
 
 from keyword import kwlist
+from types import MappingProxyType
 from typing import Annotated, Any
 
-import msgspec
+from generator.recipe.typed import Shape, Table
 
-WORDS = {  # pattern of a string -> what it is: as it stands in code, in headings and in paths
-    r'^[^\x00-\x1f\x7f-\x9f\u200e\u200f\u2028-\u202e\u2066-\u2069"\\]*\Z': "one line without quotes and backslashes",
-    r"^[\w.-]+\Z": "a name of letters, digits, _, - and .",
-    rf"^(?!({'|'.join(kwlist)})\Z)[A-Za-z_][A-Za-z0-9_]*\Z": "a name in Python",
-    r"^([A-Za-z_][A-Za-z0-9_]*)?\Z": "a name in Python, or nothing",
-    r"^(?!gen\.)(\w[\w.-]*/)*\w[\w.-]*\Z": "a path inside the package",
-    r"^([a-z_]\w*/|(?!(config|__init__)\.py\Z)[a-z_]\w*\.py)\Z": "FILE.py, not config.py or __init__.py, or FOLDER/",
-}
-_LINE, _NAME, _IDENTIFIER, _IDENTIFIER_OR_NONE, _PATH, _PLACE = WORDS
-Line = Annotated[str, msgspec.Meta(pattern=_LINE)]
-Name = Annotated[str, msgspec.Meta(pattern=_NAME)]
-Identifier = Annotated[str, msgspec.Meta(pattern=_IDENTIFIER)]
-Output = Annotated[str, msgspec.Meta(pattern=_PATH)]
+NOT_GIVEN: Any = object()  # TOML has no null, so that any value can be one that is asked for
+EMPTY: Any = MappingProxyType({})
+
+# of text as it stands in code, in headings and in paths
+_LINE = r'[^\x00-\x1f\x7f-\x9f\u200e\u200f\u2028-\u202e\u2066-\u2069"\\]*'
+_MODULE = r"[a-z_]\w*/|(?!(config|__init__)\.py\Z)[a-z_]\w*\.py"
+_IDENTIFIER = rf"(?!({'|'.join(kwlist)})\Z)[A-Za-z_][A-Za-z0-9_]*"
+Line = Annotated[str, Shape("one line without quotes and backslashes", _LINE)]
+Name = Annotated[str, Shape("a name of letters, digits, _, - and .", r"[\w.-]+")]
+Identifier = Annotated[str, Shape("a name in Python", _IDENTIFIER)]
+IdentifierOrNone = Annotated[str, Shape("a name in Python, or nothing", r"([A-Za-z_][A-Za-z0-9_]*)?")]
+Output = Annotated[str, Shape("a path inside the package", r"(?!gen\.)(\w[\w.-]*/)*\w[\w.-]*")]
+Place = Annotated[str, Shape("FILE.py, not config.py or __init__.py, or FOLDER/", _MODULE)]
 Names = tuple[str, ...]
+SomeNames = Annotated[Names, Shape("a list of one or more")]
 Presets = dict[Name, dict[str, Any]]
 
 
-class Table(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """A table that has these keys and no others; a key without a default must be there."""
-
-
-class KindTable(Table, frozen=True, kw_only=True):
+class KindTable(Table):
     """`[kinds.NAME]`: a kind of layer."""
 
     where: str = ""
     fragments: Names = ()
     absent: Names = ()
-    init: dict[Identifier, str] = {}
-    call: dict[Identifier, str] = {}
+    init: dict[Identifier, str] = EMPTY
+    call: dict[Identifier, str] = EMPTY
 
 
-class GroupTable(Table, frozen=True, kw_only=True):
+class GroupTable(Table):
     """`[[layers]]`: layers that are scanned together."""
 
     pattern: tuple[str, ...]
-    name: Annotated[str, msgspec.Meta(pattern=_IDENTIFIER_OR_NONE)] = ""
+    name: IdentifierOrNone = ""
     count: str = ""
 
 
-class UnreadTable(Table, frozen=True, kw_only=True, omit_defaults=True):
+class UnreadTable(Table):
     """`[hf.unread]` NAME: the value that a setting must have, or null, and what to select for another one."""
 
     value: Any = None
     select: Line
 
 
-class CheckpointTable(Table, frozen=True, kw_only=True):
+class CheckpointTable(Table):
     """`[hf]`: what a family's checkpoints and their config.json say otherwise than fragments do."""
 
-    tensors: dict[str, str | tuple[str, str]] = {}
-    names: dict[str, str] = {}
-    settings: dict[str, Any] = {}
-    defaults: dict[str, Any] = {}
-    unread: dict[str, UnreadTable] = {}
-    export: dict[str, Any] = {}
+    tensors: dict[str, str | tuple[str, str]] = EMPTY
+    names: dict[str, str] = EMPTY
+    settings: dict[str, Any] = EMPTY
+    defaults: dict[str, Any] = EMPTY
+    unread: dict[str, UnreadTable] = EMPTY
+    export: dict[str, Any] = EMPTY
 
 
-class RuleTable(Table, frozen=True, kw_only=True):
+class RuleTable(Table):
     """`[[structure]]`: what a checkpoint chooses by a setting."""
 
     setting: str | Names
-    value: Any = msgspec.UNSET
+    value: Any = NOT_GIVEN
     given: bool | None = None
     without: Names = ()
     fragments: Names = ()
-    settings: dict[str, Any] = {}
-    fills: dict[str, str] = {}
+    settings: dict[str, Any] = EMPTY
+    fills: dict[str, str] = EMPTY
     layers: tuple[GroupTable, ...] = ()
-    kinds: dict[Identifier, KindTable] = {}
-    presets: Presets = {}
+    kinds: dict[Identifier, KindTable] = EMPTY
+    presets: Presets = EMPTY
     hf: CheckpointTable = CheckpointTable()
 
 
-class NeutralTable(Table, frozen=True, kw_only=True):
+class NeutralTable(Table):
     """`[[neutral]]`: settings of checkpoints that change nothing."""
 
     settings: Names
     where: str = "True"
 
 
-class ChangeTable(Table, frozen=True, kw_only=True):
+class ChangeTable(Table):
     """`[targets.NAME]`: what an architecture changes for a target."""
 
     fragments: Names = ()
     without: Names = ()
 
 
-class PartTable(Table, frozen=True, kw_only=True):
+class PartTable(Table):
     """`[parts.NAME]`: what a package can do besides training, where it is asked for.
 
     Attributes:
@@ -102,29 +100,29 @@ class PartTable(Table, frozen=True, kw_only=True):
     """
 
     title: Line
-    fragments: Annotated[Names, msgspec.Meta(min_length=1)]
+    fragments: SomeNames
     needs: Names = ()
-    documentation: dict[str, str] = {}
-    extras: dict[Name, tuple[Line, ...]] = {}
-    templates: dict[Output, str] = {}
+    documentation: dict[str, str] = EMPTY
+    extras: dict[Name, tuple[Line, ...]] = EMPTY
+    templates: dict[Output, str] = EMPTY
     files: tuple[Output, ...] = ()
 
 
-class ConfigTable(Table, frozen=True, kw_only=True):
+class ConfigTable(Table):
     """`[config]`: the docstring of Config, and headings over its fields by folder of the fragment."""
 
     documentation: Line
-    groups: dict[str, Line] = {}
+    groups: dict[str, Line] = EMPTY
 
 
-class File(Table, frozen=True, kw_only=True):
+class File(Table):
     """What each of the files may hold."""
 
     fragments: Names = ()
-    settings: dict[str, Any] = {}
+    settings: dict[str, Any] = EMPTY
 
 
-class Architecture(File, frozen=True, kw_only=True):
+class Architecture(File):
     """`templates/architectures/NAME.toml`."""
 
     title: Line
@@ -134,42 +132,42 @@ class Architecture(File, frozen=True, kw_only=True):
     reference: str = ""
     without: Names = ()
     without_presets: Names = ()
-    presets: Presets = {}
+    presets: Presets = EMPTY
     layers: tuple[GroupTable, ...] = ()
-    kinds: dict[Identifier, KindTable] = {}
-    targets: dict[str, ChangeTable] = {}
+    kinds: dict[Identifier, KindTable] = EMPTY
+    targets: dict[str, ChangeTable] = EMPTY
     hf: CheckpointTable = CheckpointTable()
-    order: dict[str, Names] = {}
+    order: dict[str, Names] = EMPTY
     structure: tuple[RuleTable, ...] = ()
     neutral: tuple[NeutralTable, ...] = ()
 
 
-class Target(File, frozen=True, kw_only=True):
+class Target(File):
     """`targets/NAME/target.toml`."""
 
     title: Line
-    presets: Presets = {}
-    requirements: dict[str, Line] = {}
-    extras: dict[Name, tuple[Line, ...]] = {}
-    templates: dict[Output, str] = {}
+    presets: Presets = EMPTY
+    requirements: dict[str, Line] = EMPTY
+    extras: dict[Name, tuple[Line, ...]] = EMPTY
+    templates: dict[Output, str] = EMPTY
 
 
-class Package(File, frozen=True, kw_only=True):
+class Package(File):
     """`templates/package.toml`."""
 
-    exports: Annotated[Names, msgspec.Meta(min_length=1)]
-    folders: dict[str, Annotated[str, msgspec.Meta(pattern=_PLACE)]]
+    exports: SomeNames
+    folders: dict[str, Place]
     documentation: dict[str, str]
     config: ConfigTable
-    parts: dict[Name, PartTable] = {}
-    requirements: dict[str, Line] = {}
-    extras: dict[Name, tuple[Line, ...]] = {}
-    templates: dict[Output, str] = {}
+    parts: dict[Name, PartTable] = EMPTY
+    requirements: dict[str, Line] = EMPTY
+    extras: dict[Name, tuple[Line, ...]] = EMPTY
+    templates: dict[Output, str] = EMPTY
     structure: tuple[RuleTable, ...] = ()
     neutral: tuple[NeutralTable, ...] = ()
 
 
-class Entry(Table, frozen=True, kw_only=True):
+class Entry(Table):
     """`[[package]]` of packages.toml."""
 
     architecture: Identifier
@@ -179,29 +177,15 @@ class Entry(Table, frozen=True, kw_only=True):
     committed: bool = True
 
 
-class List(Table, frozen=True, kw_only=True):
+class PackageList(Table):
     """packages.toml: the packages that are kept, and the paths beside and in them that are not gen's."""
 
     package: tuple[Entry, ...] = ()
     own: Names = ()
 
 
-class Settings(Table, frozen=True, kw_only=True):
+class Settings(Table):
     """gen.toml: the folder of the packages, and the versions of gen that a project is for."""
 
     generated: Line = "generated"
     requires: str = ""
-
-
-TABLES: dict[str, tuple[str, type[Table]]] = {  # key -> what its tables are
-    "layers": ("group of layers", GroupTable),
-    "kinds": ("kind of layer", KindTable),
-    "structure": ("rule", RuleTable),
-    "neutral": ("neutral table", NeutralTable),
-    "targets": ("change for a target", ChangeTable),
-    "hf": ("table of checkpoints", CheckpointTable),
-    "unread": ("setting that no fragment reads", UnreadTable),
-    "parts": ("part", PartTable),
-    "config": ("config", ConfigTable),
-    "package": ("package", Entry),
-}

@@ -10,7 +10,6 @@ before                                      after, for an architecture with gate
 from __future__ import annotations
 
 import ast
-import operator as op
 
 import libcst as cst
 
@@ -19,17 +18,8 @@ from generator.code.literals import literal
 from generator.code.syntax import Source
 from generator.code.traced import Edit, Traced
 from generator.errors import LoomError, nearest
+from generator.recipe.expressions import evaluate
 
-_OPERATORS = {
-    ast.Eq: op.eq,
-    ast.NotEq: op.ne,
-    ast.Lt: op.lt,
-    ast.LtE: op.le,
-    ast.Gt: op.gt,
-    ast.GtE: op.ge,
-    ast.In: lambda left, right: left in right,
-    ast.NotIn: lambda left, right: left not in right,
-}
 _SPELLED = ("==", "!=", "<", "<=", ">", ">=", "in", "not in")
 
 
@@ -129,27 +119,13 @@ def _decide(node: cst.If, source: Source, settings: dict[str, object]) -> Edit:
 
 
 def _holds(test: cst.BaseExpression, source: Source, settings: dict[str, object]) -> bool:
-    """Evaluates a test over settings and literals: comparisons, `in`, `not`, `and`, `or`."""
+    """Evaluates a test over settings and literals."""
     for node in syntax.walk(test):
         if isinstance(node, cst.Call) and syntax.called(node) == "setting":
             _name(node, source, settings)  # or else an error
 
-    def evaluate(node: ast.expr) -> object:
-        match node:
-            case ast.Call(func=ast.Name("setting"), args=[ast.Constant(str(name))]):
-                return settings[name]
-            case ast.BoolOp(op=ast.And()):
-                return all(evaluate(value) for value in node.values)
-            case ast.BoolOp():
-                return any(evaluate(value) for value in node.values)
-            case ast.UnaryOp(op=ast.Not()):
-                return not evaluate(node.operand)
-            case ast.Compare(ops=[operator], comparators=[right]) if type(operator) in _OPERATORS:
-                return _OPERATORS[type(operator)](evaluate(node.left), evaluate(right))
-        return ast.literal_eval(node)
-
     try:
-        return bool(evaluate(ast.parse(source.code(test).strip(), mode="eval").body))
+        return bool(evaluate(source.code(test), {}, {"setting": settings.__getitem__}))
     except (ValueError, TypeError):
         remedy = f"Use {', '.join(_SPELLED)}, not, and, or over settings and literals of one type."
         raise LoomError("this test of a setting cannot be decided while weaving", source.where(test), remedy) from None

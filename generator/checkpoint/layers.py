@@ -4,29 +4,30 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Collection, Iterable
+from collections.abc import Collection
 from types import SimpleNamespace
 from typing import Any
 
+from generator.checkpoint.files import MOST_LAYERS
 from generator.code.traced import Origin
 from generator.errors import LoomError, short
 from generator.recipe.expressions import evaluate
 from generator.recipe.pattern import Kind, Pattern, find_groups
 from generator.recipe.recipe import Recipe
 
-MOST_LAYERS = 10_000  # as packages have it
-
 
 class NoKind(LoomError):
     """Settings of config.json by which a layer is of no kind that a family has."""
 
-    def __init__(self, message: str, shown: str, remedy: str, settings: list[str]):
-        super().__init__(message, shown, remedy)
-        self.settings = settings
+    def __init__(self, reason: str, expression: str, hf: dict[str, Any], line: Origin, shown: str):
+        self.settings = [name for name in re.findall(r"""hf(?:\[|\.get\()\s*['"](\w+)""", expression) if name in hf]
+        values = " and ".join(f"{name} is {short(json.dumps(hf[name]))}" for name in self.settings)
+        remedy = f"Fix the settings; or the `where` at {line}, if it is yours."
+        super().__init__(f"{values}: {reason}" if values else reason, shown, remedy)
 
 
 def kinds_by_where(kinds: dict[str, Kind], hf: dict[str, Any], shown: str) -> list[str]:
-    """The kind of each layer of a checkpoint, by the `where` of the kinds.
+    """Returns the kind of each layer of a checkpoint, by the `where` of the kinds.
 
     Args:
         shown: the path of config.json, for errors.
@@ -36,28 +37,11 @@ def kinds_by_where(kinds: dict[str, Kind], hf: dict[str, Any], shown: str) -> li
         names = {"hf": hf, "layer": layer}
         of = [name for name, kind in kinds.items() if holds(kind.where, names, kind.lines["where"], shown)]
         if len(of) != 1:
-            where = kinds[of[0] if of else next(iter(kinds))]
-            message = (
-                f"{told(settings_in(where.where), hf)}: layer {layer} of the checkpoint is of "
-                f"{' and of '.join(of) or 'no kind'}, by the `where` of each kind"
-            )
-            remedy = f"A layer is of one kind: fix these settings; or the `where` at {where.lines['where']}."
-            raise NoKind(message, shown, remedy, settings_in(where.where))
+            kind = kinds[of[0] if of else next(iter(kinds))]
+            reason = f"layer {layer} is of {' and of '.join(of) or 'no kind'}, by the `where` of each kind"
+            raise NoKind(reason, kind.where, hf, kind.lines["where"], shown)
         found += of
     return found
-
-
-def settings_in(expression: str) -> list[str]:
-    """The settings that a `where` reads."""
-    return re.findall(r"""hf(?:\[|\.get\()\s*['"](\w+)""", expression)
-
-
-def told(settings: Iterable[str], hf: dict[str, Any]) -> str:
-    """Some settings of config.json with their values."""
-    values = {name: hf[name] for name in settings if name in hf}
-    return (
-        " and ".join(f"{name} is {short(json.dumps(it))}" for name, it in values.items()) or "config.json is as it is"
-    )
 
 
 def holds(expression: str, names: dict[str, Any], line: Origin, shown: str) -> bool:
@@ -65,16 +49,14 @@ def holds(expression: str, names: dict[str, Any], line: Origin, shown: str) -> b
     try:
         return bool(evaluate(expression, names))
     except Exception as error:  # of any class, as the expression is anybody's
-        reason = f"with which the `where` at {line} cannot be evaluated: {type(error).__name__}: {error}"
-        message = f"{told(settings_in(expression), names['hf'])}, {reason}"
-        remedy = "Fix these settings; or the `where`, if it is yours."
-        raise NoKind(message, shown, remedy, settings_in(expression)) from None
+        reason = f"the `where` at {line} cannot be evaluated: {type(error).__name__}: {error}"
+        raise NoKind(reason, expression, names["hf"], line, shown) from None
 
 
 def other_pattern(
     recipe: Recipe, left_out: Collection[str], config: SimpleNamespace, hf: dict[str, Any], shown: str
 ) -> Pattern | None:
-    """The pattern that the `where` of the kinds asks for, where the package is woven for another one.
+    """Returns the pattern that the `where` of the kinds asks for, where the package is woven for another one.
 
     Args:
         left_out: fragments that its kinds do not get.
@@ -91,7 +73,7 @@ def other_pattern(
 
 
 def _kinds_woven(pattern: Pattern, config: SimpleNamespace) -> list[str]:
-    """The kind of each layer by a pattern at a checkpoint's sizes; none where these do not fill it."""
+    """Returns the kind of each layer by a pattern at a checkpoint's sizes; none where these do not fill it."""
     found: dict[int, str] = {}
     stacks = iter(pattern.numbers().values())
     for group in pattern.groups:
@@ -118,14 +100,14 @@ def is_filled(pattern: Pattern, preset: dict[str, object]) -> bool:
 
 
 def layers_that_fill(pattern: Pattern, preset: dict[str, object]) -> int | None:
-    """How many layers a preset needs to fill a pattern: as many as it has, or the next number that will do."""
+    """Returns how many layers a preset needs to fill a pattern: as many as it has, or the next number that will do."""
     first = preset.get("layers")
     numbers = range(first, first + 500) if isinstance(first, int) else ()
     return next((n for n in numbers if is_filled(pattern, {**preset, "layers": n})), None)
 
 
 def pattern_tables(pattern: Pattern) -> dict[str, Any]:
-    """The tables of an architecture file."""
+    """Returns the tables of an architecture file."""
     groups = [{"name": group.name, "pattern": [*group.pattern], "count": group.count} for group in pattern.groups]
     kinds = {
         name: {"where": kind.where, "init": kind.init, "call": kind.call, "fragments": [*kind.fragments]}
@@ -135,5 +117,5 @@ def pattern_tables(pattern: Pattern) -> dict[str, Any]:
 
 
 def _given(table: dict[str, Any]) -> dict[str, Any]:
-    """A table without what is left out."""
+    """Returns a table without what is left out."""
     return {key: value for key, value in table.items() if value}

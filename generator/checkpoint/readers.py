@@ -26,7 +26,7 @@ class MissingSetting(LoomError):
     """A setting that config.json lacks, and that has no value of its own."""
 
     def __init__(self, setting: str, shown: str):
-        super().__init__(f"the setting {setting!r} is missing", shown, "Give it.")
+        super().__init__(f"the setting {setting!r} is missing or ignored", shown, "Give it.")
         self.setting = setting
 
 
@@ -48,7 +48,7 @@ class Readers:
         used = [fragment for fragment in recipe.fragments if fragment.path in own]
         for it in (it for fragment in used for it in fragment.imports.values()):
             if it.module.partition(".")[0] in sys.stdlib_module_names:
-                self._names[it.alias] = _imported(it)
+                self._names[it.alias] = _import(it)
         exec(compile(text.text, "config.py", "exec", dont_inherit=True), self._names)
         # annotations stay unevaluated: they name what is not imported here
         flags = __future__.annotations.compiler_flag
@@ -62,7 +62,7 @@ class Readers:
         self.mentioned = {it.value for it in constants if isinstance(it, ast.Constant) and isinstance(it.value, str)}
 
     def complete(self, hf: dict[str, Any], shown: str) -> dict[str, Any]:
-        """config.json with the values of settings that are left out."""
+        """Returns config.json with the values of settings that are left out."""
         try:
             return self._names["complete"](deepcopy(hf))
         except KeyError as setting:
@@ -75,7 +75,7 @@ class Readers:
             raise LoomError(message, shown, "Fix the value.") from None
 
     def _reads(self, hf: dict[str, Any]) -> int:
-        """Whether `complete` takes a config.json: 2, or 1 where a setting is missing, or 0."""
+        """Returns whether `complete` takes a config.json: 2, or 1 where a setting is missing, or 0."""
         try:
             self._names["complete"](deepcopy(hf))
         except Exception as error:
@@ -83,23 +83,23 @@ class Readers:
         return 2
 
     def sizes(self) -> list[tuple[str, str]]:
-        """The settings that are read into Config, and their fields."""
+        """Returns the settings that are read into Config, and their fields."""
         return list(self._names["hf_sizes"]())
 
     def tensors(self) -> set[str]:
-        """The names of its tensors in checkpoints, with {} for numbers."""
+        """Returns the names of its tensors in checkpoints, with {} for numbers."""
         return {name for list_of in ("hf_tensors", "hf_layer_tensors") for _, name, _ in self._names[list_of]()}
 
     def buffers(self) -> tuple[str, ...]:
-        """Ends of the names of tensors that checkpoints may have besides."""
+        """Returns ends of the names of tensors that checkpoints may have besides."""
         return tuple(self._names["hf_buffers"]())
 
     def config(self, hf: dict[str, Any]) -> SimpleNamespace:
-        """What the sizes of a completed config.json make of Config."""
+        """Returns what the sizes of a completed config.json make of Config."""
         return SimpleNamespace(**{field: hf.get(setting) for setting, field in self.sizes()})
 
     def structure(self, hf: dict[str, Any], shown: str) -> list[tuple[str, Any, str]]:
-        """The settings that the package was woven for, their values, and what to select for another."""
+        """Returns the settings that the package was woven for, their values, and what to select for another."""
         found, structure = [], self._names["hf_structure"](self.config(hf))
         try:
             found += structure
@@ -109,41 +109,32 @@ class Readers:
                 raise LoomError(message, shown, "Fix them.") from None
         return found
 
-    def refusal(self, full: dict[str, Any], hf: dict[str, Any], stated: Mapping[str, object]) -> str:
-        """Why the package would not take the sizes of a completed config.json, by the names that settings have there.
+    def refusal(self, full: dict[str, Any], hf: dict[str, Any]) -> str:
+        """Returns why the package would not take the sizes of a completed config.json, by the names of the settings.
 
         Args:
             hf: config.json as it is.
-            stated: setting -> the line that gives it, of those that config.json leaves out.
         """
-        sizes = vars(self.config(full))
-        named = {field: f"{setting} [{field}]" for setting, field in self.sizes()}
-        named |= {field: f"{named[field]}, by {stated[it]}," for it, field in self.sizes() if it in stated}
+        settings = {field: setting for setting, field in self.sizes()}
+        floats = {it.name for it in dataclasses.fields(self._names["Config"]) if it.type is float}
+        sizes = {it: float(x) if it in floats else x for it, x in vars(self.config(full)).items()}
         width, heads, head_size = (sizes.get(field) or 0 for field in ("width", "heads", "head_size"))
         if heads and head_size == width // heads and width % heads and "head_dim" not in hf:
-            return f"{named['width']} {width}: must be a multiple of {named['heads']} {heads}"
-        reason = self._refusal(sizes)
-        if reason:  # in fields that hold any number, whole ones are refused by the bounds of whole numbers
-            floats = {it.name for it in dataclasses.fields(self._names["Config"]) if it.type is float}
-            reason = self._refusal({it: float(x) if it in floats else x for it, x in sizes.items()}) or reason
-        lines = [(re.findall(r"--([\w-]+)", line), line) for line in reason.splitlines()]
-        of_settings = [line for flags, line in lines if flags and flags[0].replace("-", "_") in named]
-        return re.sub(
-            r"--([\w-]+)", lambda it: named.get(it[1].replace("-", "_"), it[0]), "\n".join(of_settings) or reason
-        )
-
-    def _refusal(self, sizes: dict[str, Any]) -> str:
+            return f"{settings['width']} [width] {width}: must be a multiple of {settings['heads']} [heads] {heads}"
         try:
             config = self._names["Config"](**sizes)
-            fitting = {"sequence_length": min(config.sequence_length, config.context_length)}
+            fitting = {"sequence_length": max(1, min(config.sequence_length, config.context_length))}
             self._names["check_config"](dataclasses.replace(config, **fitting))
-        except Exception as error:  # any other is that of a package which has no such check
-            return str(error) if type(error).__name__ == "InputError" else ""
+        except Exception as error:
+            if type(error).__name__ != "InputError":  # that of a package which has no such check
+                return ""
+            fields = {field.replace("_", "-"): f"{setting} [{field}]" for field, setting in settings.items()}
+            return re.sub(r"--([\w-]+)", lambda it: fields.get(it[1], it[0]), str(error))
         return ""
 
 
-def _imported(it: Import) -> Any:
-    """What an import of Python's library binds."""
+def _import(it: Import) -> Any:
+    """Returns what an import of Python's library binds."""
     module = importlib.import_module(it.module)
     if it.name:
         return getattr(module, it.name)
@@ -151,7 +142,7 @@ def _imported(it: Import) -> Any:
 
 
 def _used_by(name: str, woven: Mapping[str, Definition]) -> set[str]:
-    """The definitions that one uses, itself included."""
+    """Returns the definitions that one uses, itself included."""
     found, queue = set[str](), [name]
     while queue:
         if (key := queue.pop()) in woven and key not in found:
