@@ -15,8 +15,7 @@ from generator.language.parts import Definition, Provider, Splice
 from generator.package.config import check_fields, merge_fields
 from generator.package.layout import file_of, lay_out, undefined_name
 from generator.package.package import Package
-from generator.package.proof import check_files
-from generator.package.render import render_files
+from generator.package.render import check_files, render_files
 from generator.recipe.library import Library
 from generator.recipe.parts import ALL
 from generator.recipe.recipe import Recipe, select

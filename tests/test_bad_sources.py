@@ -50,128 +50,73 @@ EXPORTS = PACKAGE.replace('["model"]', '["model", "PRESETS"]')
 TOY = "templates/architectures/toy.toml"
 
 
-class TestValues:
-    """Values of presets, and defaults, are of their field's type."""
+@pytest.mark.parametrize(
+    "value",
+    [
+        *("width = 2.5", 'width = "32"', "width = true", "width = []", "rate = '1'", "rate = false", "name = 1"),
+        *("fast = 1", "kind = 'c'", "most = 'x'", "shape = 3", "shape = [1, 'a']", "shape = [1.5]", "width = {}"),
+        *("rate = inf", "rate = nan", "rates = [1.0, nan]"),
+    ],
+)
+def test_values_of_another_type_than_their_field_s(value):
+    text = refused_package(FIELDS, architecture=f'title = "A"\n[presets.tiny]\nlayers = 2\n{value}\n', package=EXPORTS)
+    assert text.startswith(f"{TOY}:7: {value.partition(' ')[0]} is ")
+    assert ("and model/model has it as " in text) != ("Give a finite number." in text)
 
-    @pytest.mark.parametrize(
-        "value",
-        [
-            *("width = 2.5", 'width = "32"', "width = true", "width = []", "rate = '1'", "rate = false", "name = 1"),
-            *("fast = 1", "kind = 'c'", "most = 'x'", "shape = 3", "shape = [1, 'a']", "shape = [1.5]", "width = {}"),
-        ],
-    )
-    def test_refused(self, value):
-        text = refused_package(
-            FIELDS, architecture=f'title = "A"\n[presets.tiny]\nlayers = 2\n{value}\n', package=EXPORTS
-        )
-        name = value.partition(" ")[0]
-        assert text.startswith(f"{TOY}:7: {name} is ") and "and model/model has it as " in text
 
-    @pytest.mark.parametrize("value", ["rate = inf", "rate = -inf", "rate = nan", "rates = [1.0, nan]"])
-    def test_that_are_not_finite_are_refused(self, value):
-        architecture = f'title = "A"\n[presets.tiny]\nwidth = 2\nlayers = 2\n{value}\n'
-        text = refused_package(FIELDS, architecture=architecture, package=EXPORTS)
-        name, *_, number = value.strip("]").split()
-        assert text == f"{TOY}:8: {name} is {number}\n  Give a finite number."
-
-    @pytest.mark.parametrize(
-        "value",
-        [
-            "rate = 2",
-            "rate = 1e-3",
-            "most = 3",
-            "shape = [1, 2]",
-            "shape = []",
-            "kind = 'b'",
-            "fast = true",
-            "name = ''",
-        ],
-    )
-    def test_taken(self, value):
-        architecture = f'title = "A"\n[presets.tiny]\n{value}\n'
+def test_values_that_fields_take():
+    values = "rate = 2", "most = 3", "shape = [1, 2]", "kind = 'b'", "fast = true", "name = ''"
+    for lines in ("\n".join(values), "rate = 1e-3\nshape = []"):
+        architecture = f'title = "A"\n[presets.tiny]\n{lines}\n'
         assert "PRESETS" in package(FIELDS, architecture=architecture, package=EXPORTS).files["config.py"]
 
-    @pytest.mark.parametrize("field", ["x: float = 'a'", "x: int = 1.5", "x: str = None", "x: int = setting('text')"])
-    def test_defaults(self, field):
-        host = f"class Config:\n    # what it is\n    {field}\n\n\ndef model():\n    return 1\n"
-        text = refused_package({"model/model": host}, architecture='title = "A"\n[settings]\ntext = "t"\n')
-        assert text.startswith("fragments/model/model.py:3: x is ")
+
+@pytest.mark.parametrize("field", ["x: float = 'a'", "x: int = 1.5", "x: str = None", "x: int = setting('text')"])
+def test_defaults(field):
+    host = f"class Config:\n    # what it is\n    {field}\n\n\ndef model():\n    return 1\n"
+    text = refused_package({"model/model": host}, architecture='title = "A"\n[settings]\ntext = "t"\n')
+    assert text.startswith("fragments/model/model.py:3: x is ")
 
 
-@pytest.mark.parametrize(
-    ("key", "line"),
-    [
-        *[(name, f'"{name}" = "templates/r.jinja"') for name in ("../../evil", "/evil", "a/../b", "a//b", "gen.lock")],
-        ("a\0b", '"a\\u0000b" = "templates/r.jinja"'),
-        *[(name, f'"{name}" = "templates/r.jinja"') for name in ("model.py", "__init__.py", "model.py/x", "config.py")],
+OUTPUTS = "../../evil", "/evil", "a/../b", "a//b", "gen.lock", "a\\u0000b", "model.py", "__init__.py", "model.py/x"
+FOLDERS = "../x.py", "/x.py", "config.py", "__init__.py", "x", "a\\u0000.py", "a b/", ""
+WORDS = '\'a """ b\'', "'a \\ b'", '"a\\u0000b"', "'say \"so\"'"
+COUNTS = "__import__('os')", "config.layers ** 9", "x", "1 +", "config.layers()", "'a'", "1.5"
+TITLES = 'a\\"\\"\\"b', "a\\\\b", "a\\u0000b", "a\\nb", 'x\\"'
+LAYERS = 'title = "A"\n[[layers]]\npattern = ["a"]\ncount = "{}"\n[kinds.a]\n'
+MADE = f'{PACKAGE}[templates]\n"{{}}" = "templates/r.jinja"\n'
+TEMPLATES = [
+    *("{% for n in range(10**9) %}{% endfor %}", "{{ 'a' * 1000000000 }}", "{{ title.__class__ }}"),
+    *("{{ ''.__class__.__mro__[1].__subclasses__() }}", "{{ fields.append(1) }}"),
+    "{{ cycler.__init__.__globals__.os.system('x') }}",
+]
+NAMED = "my-model", "1x", "class", "a b", "é"
+BAD = [
+    *[({"package": MADE.format(it), "templates/r.jinja": "x\n"}, "templates/package.toml:14: ") for it in OUTPUTS],
+    *[({"package": PACKAGE.replace("model.py", it)}, "templates/package.toml:4: folders.model is ") for it in FOLDERS],
+    *[({"package": f'{PACKAGE}"model.py" = {it}\n'}, "templates/package.toml:13: ") for it in WORDS],
+    *[({"architecture": LAYERS.format(it)}, f"{TOY}:7: ") for it in COUNTS],
+    *[({"architecture": f'title = "{it}"\n'}, f"{TOY}:4: title is ") for it in TITLES],
+    *[
+        ({"package": MADE.format("R.md"), "templates/r.jinja": f"\n{it}\n"}, "templates/r.jinja:2: ")
+        for it in TEMPLATES
     ],
-)
-def test_outputs_stay_inside_and_apart(key, line):
-    text = refused_package(FIELDS, package=f"{PACKAGE}[templates]\n{line}\n", **{"templates/r.jinja": "x\n"})
-    assert text.startswith("templates/package.toml:14: ")
-
-
-@pytest.mark.parametrize("file", ["../x.py", "/x.py", "config.py", "__init__.py", "x", "a\\u0000.py", "a b/", ""])
-def test_folders_are_files_of_python(file):
-    text = refused_package(FIELDS, package=PACKAGE.replace('"model.py"', f'"{file}"'))
-    assert text.startswith("templates/package.toml:4: folders.model is ")
-
-
-@pytest.mark.parametrize("name", ["my-model", "1x", "class", "a b", "é"])
-@pytest.mark.parametrize("path", ["templates/architectures/{}.toml", "targets/{}/target.toml"])
-def test_names_that_no_package_can_have(name, path):
-    text = refused_package(FIELDS, **{path.format(name): 'title = "A"\n'})
-    assert text.startswith(f"{path.format(name)}: {name!r} cannot be the name of a package\n  ")
-
-
-@pytest.mark.parametrize("title", ['a"""b', "a\\\\b", "a\\u0000b", "a\\nb", 'x"'])
-def test_titles_are_one_line(title):
-    escaped = title.replace('"', '\\"')
-    text = refused_package(FIELDS, architecture=f'title = "{escaped}"\n')
-    assert text.startswith(f"{TOY}:4: title is ")
-
-
-@pytest.mark.parametrize("words", ['\'a """ b\'', "'a \\ b'", '"a\\u0000b"', "'say \"so\"'"])
-def test_documentation_is_a_docstring(words):
-    text = refused_package(FIELDS, package=f'{PACKAGE}"model.py" = {words}\n')
-    assert text.startswith("templates/package.toml:13: ") and "cannot be a docstring" in text
-
-
-@pytest.mark.parametrize(
-    ("name", "template", "reason"),
-    [("x.toml", "a = {{ title }}\n", "x.toml would be no TOML"), ("x.json", "{", "x.json would be no JSON")],
-)
-def test_what_templates_make_is_read(name, template, reason):
-    made = f'{PACKAGE}[templates]\n"{name}" = "templates/r.jinja"\n'
-    assert refused_package(FIELDS, package=made, **{"templates/r.jinja": template}).startswith(
-        f"templates/r.jinja: {reason}"
-    )
-
-
-@pytest.mark.parametrize(
-    "template",
-    [
-        "{% for n in range(10**9) %}{% endfor %}",
-        "{% for n in range(1000000000) %}{% endfor %}",
-        "{{ 'a' * 1000000000 }}",
-        "{{ ''.__class__.__mro__[1].__subclasses__() }}",
-        "{{ title.__class__ }}",
-        "{{ fields.append(1) }}",
-        "{{ cycler.__init__.__globals__.os.system('x') }}",
+    (
+        {"package": MADE.format("x.toml"), "templates/r.jinja": "a = {{ title }}\n"},
+        "templates/r.jinja: x.toml would be no",
+    ),
+    ({"package": MADE.format("x.json"), "templates/r.jinja": "{"}, "templates/r.jinja: x.json would be no JSON"),
+    *[
+        ({p.format(n): 'title = "A"\n'}, f"{p.format(n)}: {n!r} cannot be the name of a package\n  ")
+        for n in NAMED
+        for p in ("templates/architectures/{}.toml", "targets/{}/target.toml")
     ],
-)
-def test_templates_reach_nothing(template):
-    made = f'{PACKAGE}[templates]\n"R.md" = "templates/r.jinja"\n'
-    text = refused_package(FIELDS, package=made, **{"templates/r.jinja": f"one\n{template}\n"})
-    assert text.startswith("templates/r.jinja:2: ")
+]
 
 
-@pytest.mark.parametrize(
-    "count", ["__import__('os')", "config.layers ** 9", "x", "1 +", "config.layers()", "'a'", "1.5"]
-)
-def test_counts_are_arithmetic(count):
-    layers = f'[[layers]]\npattern = ["a"]\ncount = "{count}"\n[kinds.a]\n'
-    assert refused_package(FIELDS, architecture='title = "A"\n' + layers).startswith(f"{TOY}:7: ")
+@pytest.mark.parametrize(("texts", "message"), BAD)
+def test_what_would_reach_out_of_a_package_or_not_be_what_it_says(texts, message):
+    assert refused_package(FIELDS, **texts).startswith(message)
 
 
 def test_only_regular_files_are_read(tmp_path):

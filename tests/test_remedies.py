@@ -55,23 +55,14 @@ def said(architecture: str, base: str = "llama2", **fragments: str) -> str:
     return str(raised.value)
 
 
-@pytest.mark.parametrize("layers", ["", LAYERS])
-def test_a_window_that_no_kind_of_layer_gives(layers):
-    text = said(WINDOW + layers)
-    assert (
-        "group.window is read here, and some kind of layer is made without 'window'\n  Write init = { window = " in text
-    )
-
-
-def test_a_parameter_that_no_kind_of_layer_gives():
+def test_what_no_kind_of_layer_gives():
     """The same where nothing sums over layers."""
+    message = "group.window is read here, and some kind of layer is made without 'window'\n  Write init = { window = "
+    assert message in said(WINDOW) and message in said(WINDOW + LAYERS)
     text = said('fragments = ["model/depth"]\n' + LAYERS, depth=DEPTH)
     assert "needs 'depth' where Attention is made, and no kind of layer gives it\n  Write init = { depth = " in text
-
-
-def test_it_is_given():
-    text = f'base = "llama2"\ntitle = "Mine"\n{WINDOW}{LAYERS}init = {{ window = "config.window" }}\n'
-    files = weave("mine", "cpu", Library({**FILES, "templates/architectures/mine.toml": text})).files
+    given = f'base = "llama2"\ntitle = "Mine"\n{WINDOW}{LAYERS}init = {{ window = "config.window" }}\n'
+    files = weave("mine", "cpu", Library({**FILES, "templates/architectures/mine.toml": given})).files
     assert "config.window" in files["model.py"]
 
 
@@ -105,16 +96,8 @@ def test_a_preset_with_a_dot_in_its_name():
     )
 
 
-@pytest.mark.parametrize(
-    "fragment",
-    [
-        '@splice("Block.mlp")\ndef _(self, h):\n    proceed()\n',
-        '@splice("Block.mlp")\ndef _(self, nothing, h):\n    h = h + nothing\n',
-    ],
-)
-def test_no_remedy_is_to_edit_a_built_in_file(fragment):
-    text = said(
-        'fragments = ["model/own"]\n', own=f'"""Own."""\n\nfrom generator.language import splice\n\n\n{fragment}'
-    )
-    remedy = text.partition("\n")[2]
+@pytest.mark.parametrize("body", ["(self, h):\n    proceed()\n", "(self, nothing, h):\n    h = h + nothing\n"])
+def test_no_remedy_is_to_edit_a_built_in_file(body):
+    own = f'"""Own."""\n\nfrom generator.language import splice\n\n\n@splice("Block.mlp")\ndef _{body}'
+    remedy = said('fragments = ["model/own"]\n', own=own).partition("\n")[2]
     assert remedy and "fragments/model/block.py" not in remedy and "around them there" not in remedy

@@ -44,7 +44,7 @@ class Compared(NamedTuple):
 
 
 def load_package(folder: Path) -> SimpleNamespace:
-    """The modules of a package, imported from the folder that holds it; those of another of its name are forgotten."""
+    """Imports the modules of a package from the folder that holds it, in place of another of its name."""
     for name in [name for name in sys.modules if name.partition(".")[0] == folder.name]:
         del sys.modules[name]
     sys.path.insert(0, str(folder.parent))
@@ -74,7 +74,7 @@ def as_torch(tokens: np.ndarray) -> Any:
 def compare(
     package: SimpleNamespace, loaded: tuple[Any, Any], reference: Any, scratch: Path, length: int
 ) -> tuple[list[Compared], dict[str, Exception]]:
-    """All of them; and by their names, the errors that ended some of them.
+    """Returns all of them; and by their names, the errors that ended some of them.
 
     Args:
         loaded: Config and model, as the package reads them from the folder `checkpoint` in the scratch folder.
@@ -107,7 +107,7 @@ def compare(
 
 @torch.no_grad()
 def _rounding(reference: Any, tokens: Any) -> float:
-    """How far logits may be off by rounding: some times as far as those of the reference in fp32 are from fp64."""
+    """Returns how far logits may be off: some times as far as those of the reference in fp32 are from fp64."""
     logits = reference(tokens, use_cache=False).logits
     exact = reference.double()(tokens, use_cache=False).logits
     reference.float()
@@ -147,7 +147,7 @@ def compare_passes(
 
 
 def _compare_gradients(ours: Mapping[str, Any], theirs: Mapping[str, Any]) -> list[Compared]:
-    """By the names of checkpoints, those of all layers as one; a side that lacks a gradient is infinitely far off.
+    """Compares by the names of checkpoints, all layers as one; a side that lacks a gradient is infinitely far off.
 
     One that is 0 may be lacking: buffers, and layers that make no logits, have none.
     """
@@ -163,7 +163,7 @@ def _compare_gradients(ours: Mapping[str, Any], theirs: Mapping[str, Any]) -> li
 
 
 def saved_gradients(reference: Any, scratch: Path) -> dict[str, np.ndarray]:
-    """The gradients by the names and in the layout that checkpoints have, as `save_pretrained` writes parameters.
+    """Returns gradients by the names and in the layout of checkpoints, as `save_pretrained` writes parameters.
 
     Buffers that are saved, such as a router's correction, have none: zero.
     """
@@ -179,14 +179,14 @@ def saved_gradients(reference: Any, scratch: Path) -> dict[str, np.ndarray]:
 
 
 def read_tensors(folder: Path) -> dict[str, np.ndarray]:
-    """The tensors of all safetensors files of a folder."""
+    """Returns the tensors of all safetensors files of a folder."""
     return {name: x for file in sorted(folder.glob("*.safetensors")) for name, x in load_file(file).items()}
 
 
 def compare_mesh(
     package: SimpleNamespace, loaded: tuple[Any, Any], reference: Any, tokens: np.ndarray
 ) -> list[Compared]:
-    """The loss of training on a mesh against that of transformers, and its gradients against those of one device.
+    """Compares the loss of training on a mesh with that of transformers, and gradients with those of one device.
 
     None where the model's sizes do not divide over the mesh.
     """
@@ -225,7 +225,7 @@ def compare_mesh(
 def compare_round_trip(
     package: SimpleNamespace, loaded: tuple[Any, Any], folder: Path, exported: Path
 ) -> list[Compared]:
-    """What an export of what was imported from a folder has otherwise: names, dtypes and bytes of tensors, settings.
+    """Compares an export of what was imported with the folder: names, dtypes and bytes of tensors, settings.
 
     Args:
         exported: a new folder.
@@ -251,7 +251,7 @@ def compare_round_trip(
 def compare_decoding(
     package: SimpleNamespace, model: Any, reference: Any, prompts: list[list[int]], atol: float
 ) -> list[Compared]:
-    """Greedy decoding by the engine against `generate` of transformers: log-probabilities of each step, and tokens.
+    """Compares greedy decoding by the engine with `generate`: log-probabilities of each step, and tokens.
 
     Log-probabilities are compared up to the first token that differs, after which each side reads another text.
     """

@@ -25,7 +25,7 @@ from generator.weaver import weave
 
 @dataclass
 class Choice:
-    """What an architecture file for a checkpoint says, beside its sizes.
+    """The content of an architecture file for a checkpoint, beside its sizes.
 
     Attributes:
         base: the family.

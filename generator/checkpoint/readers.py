@@ -1,4 +1,4 @@
-"""What a woven package makes of a config.json, run without what the package needs: readers, Config and its check."""
+"""The functions of a woven package that read a config.json, run without what the package needs."""
 
 from __future__ import annotations
 import __future__
@@ -34,7 +34,7 @@ READERS = ("complete", "hf_sizes", "hf_structure", "hf_tensors", "hf_layer_tenso
 
 
 class Readers:
-    """What a package makes of a config.json: the functions that read it, Config and its check, woven by themselves.
+    """The functions of a package that read a config.json, Config and its check, woven by themselves.
 
     Attributes:
         mentioned: the settings that `complete` reads.

@@ -17,14 +17,14 @@ from generator.errors import LoomError, short
 
 
 def count_parameters(folder: Path, shown: str) -> int:
-    """Of the model that transformers makes of a folder's config.json; none is allocated."""
+    """Counts the parameters of the model that transformers makes of a config.json; none is allocated."""
     with _by_transformers(shown), torch.device("meta"):
         model = AutoModelForCausalLM.from_config(AutoConfig.from_pretrained(folder))
     return sum(parameter.numel() for parameter in model.parameters())
 
 
 def load_reference(folder: Path, shown: str, weights: list[Path], hf: dict[str, Any], scratch: Path) -> Any:
-    """The model, of random weights where a folder has none; what a package is to load goes to a new folder.
+    """Returns the model, of random weights where a folder has none; what a package is to load goes to a new folder.
 
     Args:
         weights: the files with its weights.

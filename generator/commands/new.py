@@ -61,19 +61,18 @@ def new(
 
 
 def _fit_one(library: Library, families: list[str], *arguments: Any) -> tuple[str, str]:
-    """The first family that fits, and the text of the file; or else why the nearest does not."""
+    """Returns the first family that fits, and the text of the file; raises why the nearest does not."""
     refusals: list[LoomError] = []
     for family in families:
         try:
             return family, fit(library, family, *arguments)
         except LoomError as error:
             refusals.append(error)
-    unfit = [error for error in refusals if isinstance(error, Unfit)]
-    raise min(unfit, key=lambda error: error.count) if unfit == refusals else refusals[0]
+    raise min(refusals, key=lambda error: error.count if isinstance(error, Unfit) else 0)
 
 
 def _other_kind(hf: dict[str, Any]) -> str:
-    """What kind of model a config.json is of, if not of one that predicts the next token."""
+    """Returns what kind of model a config.json is of, unless it is one that predicts the next token."""
     said = hf.get("architectures")
     classes = [name for name in said if isinstance(name, str)] if isinstance(said, list) else []
     causal = any(name.endswith(("CausalLM", "LMHeadModel")) for name in classes)
@@ -88,7 +87,7 @@ def _other_kind(hf: dict[str, Any]) -> str:
 
 
 def _families(library: Library, hf: dict[str, Any], shown: str) -> list[str]:
-    """The architectures of this model_type, those without a base first."""
+    """Returns the architectures of this model_type, those without a base first."""
     lineages = {name: lineage_of(name, library) for name in library.architectures()}
     types = {name: said(lineage, "model_type") for name, lineage in lineages.items()}
     found = [name for name, kind in types.items() if kind == hf["model_type"]]
@@ -102,7 +101,7 @@ def _families(library: Library, hf: dict[str, Any], shown: str) -> list[str]:
 def _unknown_type(
     library: Library, target: str, hf: dict[str, Any], tensors: set[str], name: str, shown: str
 ) -> LoomError:
-    """The error for a model_type that no architecture has: it names the nearest, and what differs from it."""
+    """Returns the error for a model_type that no architecture has: it names the nearest, and what differs from it."""
     family = nearest_family(library, target, hf, tensors)
     try:
         differences = draft(library, family, target, hf, tensors, name, shown).differences

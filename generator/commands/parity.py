@@ -111,7 +111,7 @@ def parity(
 
 
 def _reason(error: Exception, woven: Package) -> str:
-    """What an error says, and of the lines of the package that it went through, the last one's fragment."""
+    """Returns what an error says, with the fragment of the last line of the package that it went through."""
     reason = short(f"{type(error).__name__}: {error}", 500)
     for frame in reversed(traceback.extract_tb(error.__traceback__)):
         folder, file = os.path.split(frame.filename)
@@ -121,7 +121,7 @@ def _reason(error: Exception, woven: Package) -> str:
 
 
 def _weights(folder: Path, shown: str) -> list[Path]:
-    """The files with a folder's weights, all of safetensors."""
+    """Returns the files with a folder's weights, all of safetensors."""
     weights, parts = sorted(folder.glob("*.safetensors")), sorted(it.name for it in folder.iterdir())
     if others := [] if weights else [name for name in parts if name.endswith((*UNREAD, ".safetensors.index.json"))]:
         remedy = (
@@ -132,7 +132,7 @@ def _weights(folder: Path, shown: str) -> list[Path]:
 
 
 def _longer(hf: dict[str, Any], length: int) -> list[tuple[str, int]]:
-    """The windows and chunks of attention that so many tokens do not fill."""
+    """Returns the windows and chunks of attention that so many tokens do not fill."""
     reaches = {name: value for name, value in hf.items() if name.endswith(("sliding_window", "attention_chunk_size"))}
     return [(name, value) for name, value in reaches.items() if isinstance(value, int) and value >= length]
 
@@ -142,7 +142,7 @@ def _bytes(count: float) -> str:
 
 
 def table(found: list[Compared]) -> Table:
-    """The comparisons for people."""
+    """Returns the comparisons for people."""
     rows = [(row.what, f"{row.difference:.2g}", f"{row.bound:.2g}", "ok" if row.holds else "FAILED") for row in found]
     note = "Gradients: relative to the norm of the tensor's; of all layers the largest."
     return Table("", ("what", "largest difference", "bound", ""), rows, note)

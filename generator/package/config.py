@@ -20,7 +20,7 @@ from generator.weave.fill import fill
 
 
 def merge_fields(recipe: Recipe) -> list[Field]:
-    """The members of `Config` in order of selection, their settings filled."""
+    """Returns the members of `Config` in order of selection, their settings filled."""
     fields: dict[str, Field] = {}
     for fragment in recipe.fragments:
         for member in fragment.fields:
@@ -70,7 +70,7 @@ def check_fields(
 
 @remembered
 def _read_members(text: str) -> tuple[tuple[str, int], ...]:
-    """The members of `config` that a definition reads, each with its line."""
+    """Returns the members of `config` that a definition reads, each with its line."""
     nodes = ast.walk(parse_ast(text)) if "config." in text else ()
     return tuple(
         (node.attr, node.lineno) for node in nodes if isinstance(node, ast.Attribute) and _is_config(node.value)
@@ -84,7 +84,7 @@ def _is_config(node: ast.expr) -> bool:
 
 
 def _line(member: Field) -> str:
-    """The line of the field itself, below its comments."""
+    """Returns the line of the field itself, below its comments."""
     offset = 0
     for line in member.text.lines():
         if not line.text.strip().startswith("#"):
@@ -94,7 +94,7 @@ def _line(member: Field) -> str:
 
 
 def config_class(recipe: Recipe, fields: list[Field]) -> Traced:
-    """`class Config`, grouped by the folders of the fragments."""
+    """Writes `class Config`, grouped by the folders of the fragments."""
     table = recipe.package_file.data.config
     origin = recipe.package_file.origin("config", "documentation")
     head = f'@dataclasses.dataclass(frozen=True, kw_only=True)\nclass Config:\n    """{table.documentation}"""\n'
@@ -119,13 +119,13 @@ def _group(fragment: Fragment, groups: dict[str, str]) -> str:
 
 
 def architecture_value(recipe: Recipe) -> Traced:
-    """`ARCHITECTURE = "llama2"`, for code that must tell the checkpoints of one architecture from another's."""
+    """Writes `ARCHITECTURE = "llama2"`, for code that must tell the checkpoints of one architecture from another's."""
     text = f"ARCHITECTURE = {literal(recipe.architecture, '')}  # checkpoints of another one are refused\n"
     return Traced.insert(text, Origin(recipe.architecture_file.path, 1))
 
 
 def presets_value(recipe: Recipe, fields: list[Field]) -> Traced:
-    """`PRESETS = {"7b": Config(...), ...}`."""
+    """Writes `PRESETS = {"7b": Config(...), ...}`."""
     by_name = {member.name: member for member in fields if member.is_field}
     names = list(by_name)
     required = [member.name for member in fields if member.is_required]
@@ -155,7 +155,7 @@ def presets_value(recipe: Recipe, fields: list[Field]) -> Traced:
 
 
 def described_fields(fields: list[Field]) -> list[dict[str, str]]:
-    """Name, type, default and meaning of each field, for tables in documents."""
+    """Returns name, type, default and meaning of each field, for tables in documents."""
     rows = []
     for member in fields:
         statement = member.statement

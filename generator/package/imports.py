@@ -11,7 +11,7 @@ from generator.language.parts import Import
 
 
 def import_block(imports: Iterable[Import]) -> Traced:
-    """The sorted import statements: standard library, other packages, this package.
+    """Returns the sorted import statements: standard library, other packages, this package.
 
     Args:
         imports: what the file's definitions use, in any order; a name may come several times.

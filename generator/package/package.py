@@ -9,7 +9,7 @@ from generator.code.traced import Origin
 
 @dataclass(frozen=True)
 class Package:
-    """What weaving makes: pure data.
+    """A woven package: pure data.
 
     Attributes:
         name: `ARCH_TARGET`, also the folder's name under generated/.

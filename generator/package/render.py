@@ -1,21 +1,29 @@
-"""Renders what is not Python, with jinja2."""
+"""Renders what is not Python, with jinja2, and reads every file as what it is before anybody gets it."""
 
 from __future__ import annotations
 
+import json
 import sys
+import tomllib
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from generator.code.literals import literal
-from generator.errors import LoomError
+from generator.code.memory import remembered
+from generator.code.traced import Traced, line_starts
+from generator.errors import LoomError, short
+from generator.language.grammar import check_python
 from generator.language.parts import Field
 from generator.package.config import described_fields
 from generator.package.layout import Layout
 from generator.package.templating import render_text
 from generator.recipe.recipe import Recipe
 
+_PARSERS: dict[str, Callable[[str], object]] = {".toml": tomllib.loads, ".json": json.loads}
+
 
 def render_files(recipe: Recipe, layout: Layout, fields: list[Field]) -> tuple[dict[str, str], list[str]]:
-    """The files of a package that are not Python, and the templates that they were made from."""
+    """Returns the files of a package that are not Python, and the templates that they were made from."""
     context: dict[str, Any] = {
         "features": _features(recipe, layout),
         "fields": described_fields(fields),
@@ -47,13 +55,13 @@ def render_files(recipe: Recipe, layout: Layout, fields: list[Field]) -> tuple[d
 
 
 def _first_line(text: str) -> str:
-    """The first line of a module's docstring."""
+    """Returns the first line of a module's docstring."""
     start = text.find('"""') + 3
     return text[start:].split("\n")[0].split('"""')[0]
 
 
 def _features(recipe: Recipe, layout: Layout) -> list[dict[str, object]]:
-    """The fragments that left something in the package, with where."""
+    """Returns the fragments that left something in the package, with where."""
     return [
         {
             "name": fragment.name,
@@ -67,7 +75,7 @@ def _features(recipe: Recipe, layout: Layout) -> list[dict[str, object]]:
 
 
 def _requirements(recipe: Recipe, layout: Layout) -> list[str]:
-    """What the package imports outside its tests, as requirements, without what one of its extras asks for."""
+    """Returns the requirements of what the package imports outside its tests, except those of its extras."""
     table = recipe.merged("requirements")
     optional = {need for needs in recipe.merged("extras").values() for need in needs}
     found = set()
@@ -82,3 +90,37 @@ def _requirements(recipe: Recipe, layout: Layout) -> list[str]:
                 )
             found.add(table[module])
     return sorted(found - optional)
+
+
+def check_files(files: Mapping[str, str], woven: Mapping[str, Traced], templates: Mapping[str, str]) -> None:
+    """Refuses files that are not what their suffix says.
+
+    Args:
+        files: path in the package -> text.
+        woven: those of Python, with their origins.
+        templates: path in the package -> template, of the others.
+    """
+    for path, text in files.items():
+        suffix = path[path.rfind(".") :]
+        if suffix == ".py":
+            _, _, body = text.partition("\n")
+            if line := _wrong_line(body):
+                where = woven[path].origin_at(line_starts(text)[line]) if path in woven else templates[path]
+                message = f"{path}, line {line + 1}, would be no Python: {short(text.split(chr(10))[line].strip())}"
+                raise LoomError(message, str(where), "Fix this line, or what is woven into it.")
+        elif suffix in _PARSERS:
+            try:
+                _PARSERS[suffix](text)
+            except (ValueError, RecursionError) as error:
+                message = f"{path} would be no {suffix[1:].upper()}: {short(str(error), 300)}"
+                raise LoomError(message, templates[path], "Fix the template, or what it is given.") from None
+
+
+@remembered
+def _wrong_line(text: str) -> int:
+    """Returns the line at which a text is no Python, 0 where it is one; packages have most texts in common."""
+    try:
+        check_python(text, "text")
+    except LoomError as error:
+        return int((error.where or "").partition(":")[2] or 1)
+    return 0

@@ -103,6 +103,6 @@ def render_text(template: str, path: str, recipe: Recipe, first: int = 1, **cont
 
 
 def _line(error: BaseException) -> int:
-    """The line of the template at which it failed; jinja2 puts it in the traceback."""
+    """Returns the line of the template at which it failed; jinja2 puts it in the traceback."""
     frames = traceback.extract_tb(error.__traceback__)
     return next((frame.lineno or 1 for frame in reversed(frames) if frame.filename == _TEMPLATE), 1)

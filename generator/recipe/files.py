@@ -11,7 +11,7 @@ MOST_BYTES = 20_000_000  # more than any source has
 
 
 def read_text(path: Path, shown: str, remedy: str = "Make it a file of UTF-8 text that you may read.") -> str:
-    """The text of a file, with the line ends that it has.
+    """Returns the text of a file, with the line ends that it has.
 
     Args:
         shown: how messages name it.

@@ -48,7 +48,7 @@ class Library:
         return cls(files)
 
     def with_texts(self, texts: dict[str, str]) -> Library:
-        """The library with some texts changed; what was read of the others is kept."""
+        """Returns the library with some texts changed; what was read of the others is kept."""
         result = Library({**self.files, **texts})
         kept = {name: f for name, f in self._fragments.items() if result.files[f.path] == self.files[f.path]}
         result._fragments.update(kept)
@@ -64,7 +64,7 @@ class Library:
         return self._names("fragments/", ".py")
 
     def _named(self, prefix: str, suffix: str) -> list[str]:
-        """The names of architectures or targets, which become the names of packages."""
+        """Returns the names of architectures or targets, which become the names of packages."""
         for name in self._names(prefix, suffix):
             if not is_package_name(name):
                 remedy = "Rename it: letters, digits and _, a letter first, and no word of Python."
@@ -77,7 +77,7 @@ class Library:
         ]
 
     def fragment(self, name: str, where: str | None = None) -> Fragment:
-        """The fragment `folder/name`.
+        """Returns the fragment `folder/name`.
 
         Args:
             where: the place that asks for it, for the error.

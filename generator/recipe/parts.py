@@ -17,7 +17,7 @@ ALL = "all"
 
 
 def chosen_parts(asked: Collection[str], file: Toml[Package]) -> tuple[str, ...]:
-    """The parts that are asked for, "all" for each there is, with those that they need, in the order of the file."""
+    """Returns the parts asked for, "all" for every one, and those that they need, in the order of the file."""
     parts = file.data.parts
     ahead, found = [name for name in asked if name != ALL], set(parts if ALL in asked else ())
     while ahead:
@@ -31,12 +31,12 @@ def chosen_parts(asked: Collection[str], file: Toml[Package]) -> tuple[str, ...]
 
 
 def fragments_of(names: Iterable[str], file: Toml[Package]) -> set[str]:
-    """The fragments and folders that some parts list."""
+    """Returns the fragments and folders that some parts list."""
     return {entry for name in names for entry in file.data.parts[name].fragments}
 
 
 def left_out(chosen: Collection[str], parts: Collection[str], file: Toml[Package]) -> list[str]:
-    """Of some fragments those that only parts have which a package does not."""
+    """Returns the fragments that belong only to parts which a package does not have."""
     gone = fragments_of(file.data.parts.keys() - set(parts), file) - fragments_of(parts, file)
     return [name for name in chosen if name in gone or name.split("/")[0] in gone]
 

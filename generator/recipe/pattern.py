@@ -56,7 +56,7 @@ class Kind:
     lines: dict[str, Origin] = field(default_factory=dict)
 
     def without(self, names: Collection[str]) -> Kind:
-        """The kind without some fragments."""
+        """Returns the kind without some fragments."""
         return replace(self, fragments=tuple(name for name in self.fragments if name not in names))
 
 
@@ -108,7 +108,7 @@ class Pattern:
 
     @property
     def given(self) -> dict[str, Origin]:
-        """What layers of some kind are made or called with."""
+        """The arguments that layers of some kind are made or called with."""
         return {name: kind.origin or Origin("", 1) for kind in self.kinds.values() for name in (*kind.init, *kind.call)}
 
     @property
@@ -127,12 +127,12 @@ class Pattern:
         return {name for kind in self.kinds.values() for name in kind.fragments}
 
     def having(self, fragment: str) -> list[Kind]:
-        """The kinds whose layers a fragment takes part in: all, unless some select it and others do not."""
+        """Returns the kinds whose layers a fragment takes part in: all, unless some select it and others do not."""
         chosen = [kind for kind in self.kinds.values() if fragment in kind.fragments]
         return chosen or list(self.kinds.values())
 
     def amount(self, kinds: Iterable[str]) -> str:
-        """How many layers there are of some kinds, the further ones too, as an expression."""
+        """Returns how many layers there are of some kinds, the further ones too, as an expression."""
         wanted = set(kinds)
         terms = [ALL] if wanted == set(self.kinds) else []
         for group in () if terms else self.groups:
@@ -142,7 +142,7 @@ class Pattern:
         return " + ".join(terms + [count for _, count in self.further if self.last.name in wanted])
 
     def numbers(self) -> dict[str, str]:
-        """Path of the parameters of a layer -> the numbers of the layers that are stacked there, as an expression.
+        """Returns, by the path of a stack of layers, the numbers of its layers as an expression.
 
         What further layers have beside a layer like the last one stands at a path of its own.
         """
@@ -153,7 +153,7 @@ class Pattern:
         return found
 
     def numbers_of(self, kinds: Iterable[str]) -> str:
-        """The numbers of the layers of some kinds, as an expression."""
+        """Returns the numbers of the layers of some kinds, as an expression."""
         wanted = set(kinds)
         if wanted == set(self.kinds):
             return f"range({ALL})"
@@ -161,7 +161,7 @@ class Pattern:
         return ranges[0] if len(ranges) == 1 else f"sorted([*{', *'.join(ranges)}])"
 
     def _stacks(self) -> list[tuple[str, str, str]]:
-        """Of each stack of layers its path, its kind, and the numbers of its layers as an expression."""
+        """Returns the path of each stack of layers, its kind, and the numbers of its layers as an expression."""
         found, before = [], ""
         for index, group in enumerate(self.groups):
             prefix = f"{group.name}_layers" if group.name else "layers"
@@ -177,12 +177,12 @@ class Pattern:
 
 
 def factor(expression: str) -> str:
-    """An expression as it stands in a product."""
+    """Returns an expression as it stands in a product."""
     return f"({expression})" if "+" in expression or "-" in expression else expression
 
 
 def read_pattern(files: Iterable[Toml[Architecture]]) -> Pattern:
-    """The pattern that an architecture or the nearest of its bases gives; without one all layers are alike.
+    """Returns the pattern that an architecture or the nearest of its bases gives; without one all layers are alike.
 
     Args:
         files: the lineage of the architecture, the first base first.
@@ -197,14 +197,14 @@ def read_pattern(files: Iterable[Toml[Architecture]]) -> Pattern:
 
 
 def make_pattern(groups: tuple[Group, ...], kinds: dict[str, Kind]) -> Pattern:
-    """A pattern of the kinds that its groups are of; the others are spare."""
+    """Returns a pattern of the kinds that its groups are of; the others are spare."""
     names = {kind for group in groups for kind in group.pattern}
     used = {name: kind for name, kind in kinds.items() if name in names}
     return Pattern(groups, used, {name: kind for name, kind in kinds.items() if name not in names})
 
 
 def read_kinds(tables: dict[str, KindTable], file: AnyFile, *keys: str | int) -> dict[str, Kind]:
-    """Some kinds of layer.
+    """Returns some kinds of layer.
 
     Args:
         keys: of the table of the file that they stand in.
@@ -223,7 +223,7 @@ def read_kinds(tables: dict[str, KindTable], file: AnyFile, *keys: str | int) ->
 def read_groups(
     tables: Sequence[GroupTable], kinds: dict[str, Kind], file: AnyFile, *keys: str | int
 ) -> tuple[Group, ...]:
-    """Some groups of layers.
+    """Returns some groups of layers.
 
     Args:
         keys: of the table of the file that they stand in.
@@ -257,7 +257,7 @@ def read_groups(
 
 
 def find_groups(kinds: list[str]) -> tuple[Group, ...]:
-    """The shortest description of the kinds of all layers: some at the start, a period, some at the end."""
+    """Returns the shortest description of the kinds of all layers: some at the start, a period, some at the end."""
     changes = [0, *accumulate(int(one != other) for one, other in pairwise(kinds))]
     runs_before = [0, *(1 + change for change in changes)]  # of kinds[:n]
     runs_after = [*(changes[-1] - change + 1 for change in changes), 0]  # of kinds[n:]
@@ -287,5 +287,5 @@ def find_groups(kinds: list[str]) -> tuple[Group, ...]:
 
 
 def _runs(kinds: list[str]) -> list[tuple[str, int]]:
-    """`a a b` as `(a, 2), (b, 1)`."""
+    """Counts runs: `a a b` are `(a, 2), (b, 1)`."""
     return [(kind, len(list(members))) for kind, members in groupby(kinds)]

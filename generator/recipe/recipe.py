@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass, replace
 from typing import Any
@@ -24,7 +25,7 @@ Presets = dict[str, dict[str, tuple[object, Origin]]]
 
 @dataclass(frozen=True)
 class Recipe:
-    """What a package is woven from.
+    """The sources and settings of a package.
 
     Attributes:
         lineage: the architecture's file and those of its bases, the first base first.
@@ -62,11 +63,11 @@ class Recipe:
         return self.lineage[-1]
 
     def said(self, key: str) -> str:
-        """What the architecture says of itself, or else the nearest of its bases."""
+        """Returns what the architecture says of itself, or else the nearest of its bases."""
         return said(self.lineage, key)
 
     def merged(self, key: str) -> dict:
-        """A table of the package file, with those of its parts and that of the target on top."""
+        """Returns a table of the package file, with those of its parts and that of the target on top."""
         return {name: value for _, _, table in self._tables(key) for name, value in table.items()}
 
     @property
@@ -77,7 +78,7 @@ class Recipe:
         return {file: template for file, template in self.merged("templates").items() if file not in gone}
 
     def origin(self, key: str, name: str) -> Origin:
-        """The line of an entry of a merged table."""
+        """Returns the line of an entry of a merged table."""
         tables = reversed(self._tables(key))
         return next(file.origin(*keys, name) for file, keys, table in tables if name in table)
 
@@ -154,12 +155,12 @@ def _layer_settings(pattern: Pattern, presets: Presets) -> dict[str, object]:
 
 
 def said(lineage: Lineage, key: str) -> str:
-    """What an architecture says of itself, or else the nearest of its bases."""
+    """Returns what an architecture says of itself, or else the nearest of its bases."""
     return next((found for file in reversed(lineage) if (found := getattr(file.data, key))), "")
 
 
 def lineage_of(architecture: str, library: Library) -> Lineage:
-    """The file of an architecture after those of its bases."""
+    """Returns the file of an architecture after those of its bases."""
     files = [Toml.read(library.files, f"templates/architectures/{architecture}.toml", Architecture)]
     names = [architecture]
     while base := files[0].data.base:
@@ -220,16 +221,15 @@ def _names(chosen: Chosen) -> set[str]:
     return {name for fragment, _ in chosen.values() for name in (fragment.name, fragment.short)}
 
 
-def _line_of(text: str, path: str, name: str) -> Origin | None:
-    """The line that has `name` as a string."""
-    for number, line in enumerate(text.splitlines(), start=1):
-        if (f'"{name}"' in line or f"'{name}'" in line) and not line.lstrip().startswith("#"):
-            return Origin(path, number)
-    return None
+def _line_of(text: str, path: str, name: str) -> Origin:
+    """Returns the line that has `name` as a string, or as one of `rope or alibi`."""
+    string = re.compile(rf"""["'](.* or )?{re.escape(name)}( or .*)?["']""")
+    lines = enumerate(text.splitlines(), start=1)
+    return Origin(path, next((n for n, line in lines if not line.lstrip().startswith("#") and string.search(line)), 1))
 
 
 def _check_company(chosen: Chosen, library: Library) -> None:
-    """`requires` and `excludes` of every selected fragment."""
+    """Checks `requires` and `excludes` of every selected fragment."""
     names = _names(chosen)
     known = {name for path in library.fragments() for name in (path, path.split("/")[-1])}
     for fragment, where in chosen.values():
@@ -266,12 +266,12 @@ def _left_out(lineage: Lineage, library: Library, without: Collection[str]) -> t
 
 
 def _fields(fragments: Iterable[Fragment]) -> set[str]:
-    """The config fields of some fragments."""
+    """Returns the config fields of some fragments."""
     return {member.name for fragment in fragments for member in fragment.fields if member.is_field}
 
 
 def _presets(lineage: Lineage, target: Toml[Target], left_out: set[str]) -> Presets:
-    """The presets of the architecture and its bases, with what the target sets for a preset of that name on top.
+    """Returns the presets of the architecture and its bases, with those of the same name of the target on top.
 
     Args:
         left_out: fields that bases may give, and that are passed over.

@@ -1,4 +1,4 @@
-"""What a config.json chooses, by rules of the family's architecture files and of templates/package.toml for all.
+"""Rules by which a config.json chooses fragments: of a family, and of templates/package.toml for all families.
 
 docs/families.md describes the tables `[[structure]]` and `[[neutral]]`.
 """
@@ -18,7 +18,7 @@ from generator.recipe.schema import NOT_GIVEN, RuleTable
 
 @dataclass(frozen=True)
 class Rule:
-    """What to select for a checkpoint by a setting of its config.json.
+    """A selection for a checkpoint by a setting of its config.json.
 
     Attributes:
         names: of the settings.

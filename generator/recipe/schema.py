@@ -1,4 +1,4 @@
-"""What the TOML files of architectures, targets and packages hold."""
+"""The schema of the TOML files of architectures, targets and packages."""
 
 from __future__ import annotations
 
@@ -116,7 +116,7 @@ class ConfigTable(Table):
 
 
 class File(Table):
-    """What each of the files may hold."""
+    """Keys that each of the files may have."""
 
     fragments: Names = ()
     settings: dict[str, Any] = EMPTY

@@ -20,7 +20,7 @@ DEEPEST = 20  # tables and lists in each other; no file of ours comes near
 
 
 def parse_toml(text: str, path: str) -> dict[str, Any]:
-    """The tables of a text.
+    """Returns the tables of a text.
 
     Args:
         path: how the error names the file.
@@ -61,7 +61,7 @@ class Toml(Generic[AnyTable]):
 
     @classmethod
     def read(cls, files: Mapping[str, str], path: str, kind: type[AnyTable]) -> Toml[AnyTable]:
-        """A file of a library."""
+        """Returns a file of a library."""
         if path not in files:
             raise LoomError("this file is missing", path, "Restore it.")
         return _read(path, files[path], kind)  # type: ignore[arg-type]  # a class is hashable
@@ -77,7 +77,7 @@ class Toml(Generic[AnyTable]):
         return read_table(self.kind, self.plain, self.path, lambda *keys: self.origin(*keys).line)
 
     def origin(self, *keys: str | int) -> Origin:
-        """The line on which the value stands that these keys lead to, or else the table that it would stand in."""
+        """Returns the line of the value that these keys lead to, or else of the table that would hold it."""
         lines = lines_of(self.text)
         found = (lines[keys[:end]] for end in range(len(keys), 0, -1) if keys[:end] in lines)
         return Origin(self.path, next(found, 1))
@@ -88,7 +88,7 @@ AnyFile = Toml[Any]
 
 @remembered
 def _read(path: str, text: str, kind: Any) -> AnyFile:
-    """A file, whose tables are made once: most architectures have bases in common."""
+    """Returns a file, whose tables are made once: most architectures have bases in common."""
     return Toml(path, text, kind)
 
 
@@ -111,7 +111,7 @@ def toml_text(tables: dict[str, Any], path: str) -> str:
 
 @remembered
 def lines_of(text: str) -> dict[tuple[str | int, ...], int]:
-    """The keys and places that lead to each value of a TOML text -> the line on which it stands, or begins."""
+    """Returns the keys and places that lead to each value of a TOML text -> the line on which it stands, or begins."""
     found: dict[tuple[str | int, ...], int] = {}
     last: dict[tuple[str | int, ...], int] = {}  # list of tables -> the last of them
     table: tuple[str | int, ...] = ()

@@ -145,7 +145,7 @@ class TestRefused:
             ('setting("a", "b")', "setting() takes a name as a string"),
             ('1 if setting("gate") else 2', "no selected architecture or target has the setting 'gate'"),
             ('1 if setting("kind") > 2 else 2', "this test of a setting cannot be decided while weaving"),
-            ('1 if setting("kind").upper else 2', "this test of a setting cannot be decided while weaving"),
+            ('1 if setting("kind") + 1 else 2', "this test of a setting cannot be decided while weaving"),
         ],
     )
     def test_message(self, before, message):
