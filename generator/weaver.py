@@ -8,6 +8,7 @@ from collections.abc import Collection
 from dataclasses import replace
 
 from generator.code import sourcemap
+from generator.code.bindings import free_names
 from generator.code.traced import Traced
 from generator.errors import LoomError
 from generator.language.fragment import Fragment
@@ -23,9 +24,9 @@ from generator.recipe.stated import state
 from generator.thread.thread import thread, threaded_names
 from generator.weave.adapt import Need
 from generator.weave.count import count_layers
-from generator.weave.expand import check_given, write_out
 from generator.weave.fill import fill
-from generator.weave.link import collect, free_names
+from generator.weave.layers import check_given, write_out
+from generator.weave.link import collect
 from generator.weave.points import find_points
 from generator.weave.specialise import specialise
 from generator.weave.splice import weave_splices

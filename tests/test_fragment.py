@@ -149,7 +149,7 @@ class TestRefused:
             ("def f():\n    for x in y:\n        g()\n    else: pass\n", 4, "a block on the line of its header"),
             ("def f():\n    from os import *\n", 2, "not valid Python: import * only allowed at module level"),
             ("def f():\n    import generator.errors\n", 2, "a package may not need gen"),
-            ("x = 1; y = 2\n", 1, "a fragment holds imports, functions, classes, values, splices and providers"),
+            ("x = 1; y = 2\n", 1, "several statements on a line"),
             ("from os import *\n", 1, "an import of everything"),
             ("from .rope import rotate\n", 1, "a relative import"),
             ("import generator.language as m\n", 1, "a package may not need gen"),

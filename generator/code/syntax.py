@@ -11,9 +11,9 @@ import re
 
 import libcst as cst
 
+from generator.code.concrete import parse
 from generator.code.memory import remembered
 from generator.code.traced import Traced, line_starts
-from generator.code.tree import parse
 from generator.errors import LoomError
 
 _LONG_STRING = re.compile(r"\"\"\"|\'\'\'|\\\n")  # what a string that spans lines has
@@ -242,3 +242,18 @@ def _as_block(traced: Traced, indent: int) -> Traced:
     if not indent:
         return traced
     return Traced.insert("if True:\n", traced.origin_at(0)) + traced
+
+
+@remembered
+def own_nodes(function: cst.FunctionDef) -> tuple[cst.CSTNode, ...]:
+    """The nodes below a function, without those of functions nested in it."""
+    found: list[cst.CSTNode] = []
+
+    def visit(node: cst.CSTNode) -> None:
+        for child in children(node):
+            if type(child) not in (cst.FunctionDef, cst.Lambda, cst.ClassDef):
+                found.append(child)
+                visit(child)
+
+    visit(function.body)
+    return tuple(found)

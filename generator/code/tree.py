@@ -1,84 +1,86 @@
-"""Python texts as trees of libcst, and where nodes stand. Packages have most texts in common, and share their trees."""
+"""Python texts, their trees, and where nodes stand in the texts.
+
+The weaver never rebuilds a tree. It asks ast where a call, a parameter or a statement stands and edits the traced text
+there, so that every character outside the edit keeps its origin.
+"""
 
 from __future__ import annotations
 
 import ast
-from collections.abc import Mapping, Sequence
-from functools import cached_property
-from typing import cast
-
-import libcst as cst
-from libcst.metadata import CodeRange, PositionProvider
+import re
+from collections.abc import Iterator
 
 from generator.code.memory import remembered
-from generator.code.traced import line_starts
+from generator.code.traced import Traced, line_starts
+from generator.errors import LoomError
+
+_HEAD = "if True:\n"  # statements at a column above 0 parse only inside a block
+_STRING = re.compile(
+    r"#[^\n]*|[a-zA-Z]*(?:'''(?:\\.|(?!''').)*'''"
+    r'|"""(?:\\.|(?!""").)*"""'
+    r"""|'(?:\\.|[^'])*'|"(?:\\.|[^"])*")""",
+    re.DOTALL,
+)
+_VANISHING = frozenset({"point", "emit", "receive"})  # statements that may leave nothing
+Function = ast.FunctionDef | ast.AsyncFunctionDef
+FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
+SCOPES = (*FUNCTIONS, ast.Lambda, ast.ClassDef)  # what they bind is their own
 
 
 class Tree:
-    """A text and its tree, which nothing changes."""
+    """A text and its tree, which nothing changes. Packages have most texts in common, and share their trees.
+
+    Attributes:
+        text: statements, all of them indented or none.
+        statements: those at the top.
+    """
 
     def __init__(self, text: str):
-        self.text, self.module = text, cst.parse_module(text)
+        self.text = text
+        self._above = text.lstrip("\n").startswith(" ")
+        self.module = ast.parse(_HEAD + text if self._above else text)
+        first = self.module.body[0] if self._above else self.module
+        self.statements: list[ast.stmt] = getattr(first, "body", [])
+        self._starts, self._ascii = line_starts(text), text.isascii()
 
-    @cached_property
-    def positions(self) -> Mapping[cst.CSTNode, CodeRange]:
-        """Only computed for texts in which something is looked up: it costs more than parsing.
-
-        What MetadataWrapper gives, without its walk over the tree, which takes as long again.
-        """
-        provider = PositionProvider()
-        provider._gen_impl(self.module)
-        return cast(Mapping[cst.CSTNode, CodeRange], provider._computed)
-
-    @cached_property
-    def statements(self) -> dict[cst.CSTNode, tuple[int, int, int]]:
-        """Offsets of each statement, but those of else and except: of its first decorator, its start and its end.
-
-        From ast, which takes a tenth of the time that libcst takes for the positions of all nodes.
-        """
-        found: dict[cst.CSTNode, tuple[int, int, int]] = {}
-
-        def visit(statements: Sequence[cst.CSTNode], nodes: list[ast.stmt]) -> None:
-            if len(statements) != len(nodes):  # several statements on a line
-                return
-            for statement, node in zip(statements, nodes, strict=True):
-                decorators = getattr(node, "decorator_list", ())
-                start, end = self._offset(node.lineno, 0), self._offset(node.end_lineno or 0, node.end_col_offset or 0)
-                start += node.col_offset  # indentation has no wide characters
-                found[statement] = (self._offset(decorators[0].lineno, 0) if decorators else start, start, end)
-                block = getattr(statement, "body", None)
-                if isinstance(block, cst.IndentedBlock):
-                    visit(block.body, getattr(node, "body", []))
-
-        visit(self.module.body, parse_ast(self.text).body)
-        return found
-
-    def _offset(self, line: int, column: int) -> int:
+    def offset(self, line: int, column: int) -> int:
         """The offset of a place that ast gives: a line from 1 and a column in UTF-8 bytes."""
-        start = self.line_starts[line - 1]
-        if self.text.isascii():
+        start = self._starts[line - 1 - self._above]
+        if self._ascii:
             return start + column
         return start + len(self.text[start : start + column].encode()[:column].decode(errors="ignore"))
 
-    @cached_property
-    def line_starts(self) -> list[int]:
-        return line_starts(self.text)
+    def span(self, node: ast.AST) -> tuple[int, int]:
+        """Offsets of a node's text: without decorators, and without parentheses around it."""
+        at: ast.expr = node  # type: ignore[assignment]
+        return self.offset(at.lineno, at.col_offset), self.offset(at.end_lineno or 0, at.end_col_offset or 0)
 
-    def span(self, node: cst.CSTNode) -> tuple[int, int]:
-        """Offsets of the node's text, with its parentheses, without leading comments and the newline at the end."""
-        if "positions" not in self.__dict__ and node in self.statements:
-            return self.statements[node][1:]
-        first = last = self.positions[node]
-        if isinstance(node, cst.BaseExpression) and node.lpar:  # libcst's positions are those inside them
-            first, last = self.positions[node.lpar[0]], self.positions[node.rpar[-1]]
-        start = self.line_starts[first.start.line - 1] + first.start.column
-        return start, self.line_starts[last.end.line - 1] + last.end.column
+    def span_of_name(self, node: ast.AST, name: str) -> tuple[int, int]:
+        """Offsets of a name which a node that is not a name reads or binds."""
+        start, end = self.span(node)
+        if isinstance(node, (ast.MatchAs, ast.MatchStar)):
+            start = end - len(name)
+        elif not isinstance(node, (ast.Name, ast.arg)):
+            before = r"(def|class)\s+" if isinstance(node, (*FUNCTIONS, ast.ClassDef)) else r"\b"
+            if isinstance(node, ast.ExceptHandler) and node.type is not None:
+                before, start = r"\bas\s+", self.span(node.type)[1]
+            found = re.compile(rf"{before}({name})\b").search(self.text, start)
+            start = found.start(found.lastindex or 0) if found else start
+        return start, start + len(name)
 
-
-@remembered
-def parse_ast(text: str) -> ast.Module:
-    """Python's own tree of a text: made in a tenth of the time, without comments and white space."""
-    return ast.parse(text)
+    def rows_in_strings(self) -> set[int]:
+        """The lines, from 0, that begin inside a string: their leading blanks belong to the string."""
+        rows = set[int]()
+        for node in walk(self.module):
+            is_string = isinstance(node, ast.JoinedStr) or (
+                isinstance(node, ast.Constant) and isinstance(node.value, (str, bytes))
+            )
+            if is_string and node.lineno != node.end_lineno:  # type: ignore[attr-defined]
+                start, end = self.span(node)
+                for part in _STRING.finditer(self.text, start, end):  # several may be written one after the other
+                    first = self.text.count("\n", 0, part.start())
+                    rows.update(range(first + 1, first + 1 + part[0].count("\n")))
+        return rows
 
 
 @remembered
@@ -86,6 +88,163 @@ def parse(text: str) -> Tree:
     """The tree of a text.
 
     Raises:
-        libcst.ParserSyntaxError: the text is not Python.
+        SyntaxError, ValueError: the text is not Python.
     """
     return Tree(text)
+
+
+class Source:
+    """A traced text and its tree."""
+
+    def __init__(self, traced: Traced):
+        self.traced, self.text = traced, traced.text
+        try:
+            self.tree = parse(self.text)
+        except SyntaxError as error:
+            row = min((error.lineno or 1) - 1, self.text.count("\n"))
+            where = str(traced.origin_at(line_starts(self.text)[row])) if self.text else None
+            raise LoomError(f"not valid Python: {error.msg}", where, "Fix the syntax of this line.") from None
+        self.module, self.statements, self.span = self.tree.module, self.tree.statements, self.tree.span
+
+    def code(self, node: ast.AST) -> str:
+        """The text of a node."""
+        return self.text[slice(*self.span(node))]
+
+    def where(self, node: ast.AST) -> str:
+        """`path:line` of the node, for an error."""
+        return str(self.traced.origin_at(self.span(node)[0]))
+
+    def indent(self, node: ast.AST) -> int:
+        """The column at which the node's first line begins."""
+        line = self.text[self._line(self.span(node)[0]) :]
+        return len(line) - len(line.lstrip(" "))
+
+    def _line(self, offset: int) -> int:
+        return self.text.rfind("\n", 0, offset) + 1
+
+    def lines(self, first: ast.AST, last: ast.AST | None = None) -> tuple[int, int]:
+        """Offsets of the whole lines of a statement, or of several, with decorators and the comments right above."""
+        top = getattr(first, "decorator_list", None) or [first]
+        start, end = self._line(self.span(top[0])[0]), self.span(last or first)[1]
+        while start and self.text[(above := self._line(start - 1)) : start].lstrip().startswith("#"):
+            start = above
+        newline = self.text.find("\n", end)
+        return start, len(self.text) if newline < 0 else newline + 1
+
+    def without_comments(self, statement: ast.AST) -> tuple[int, int]:
+        """Offsets of the whole lines of a statement without the comments above it."""
+        return self._line(self.span(statement)[0]), self.lines(statement)[1]
+
+    def with_parentheses(self, node: ast.AST) -> tuple[int, int]:
+        """Offsets of an expression, which no call has around it, with the parentheses around it."""
+        start, end = self.span(node)
+        while True:
+            before, after = self.text[:start].rstrip(), self.text[end:]
+            if not before.endswith("(") or not after.lstrip().startswith(")"):
+                return start, end
+            start, end = len(before) - 1, end + after.index(")") + 1
+
+    def inserted(self, text: str, offset: int) -> Traced:
+        """A text that comes from the line at an offset."""
+        return Traced.insert(text, self.traced.origin_at(offset))
+
+
+def children(node: ast.AST) -> list[ast.AST]:
+    """The nodes right below that hold code, in the order of the grammar: operators and contexts are not among them."""
+    found: list[ast.AST] = []
+    for name in node._fields:
+        value = getattr(node, name, None)
+        if isinstance(value, list):
+            found += [item for item in value if isinstance(item, ast.AST) and item._fields]
+        elif isinstance(value, ast.AST) and value._fields:
+            found.append(value)
+    return found
+
+
+def walk(*nodes: ast.AST, into: bool = True) -> Iterator[ast.AST]:
+    """The nodes and all below them, in the order of the grammar.
+
+    Args:
+        into: whether to go into functions, lambdas and classes below them too.
+    """
+    queue = list(reversed(nodes))
+    while queue:
+        node = queue.pop()
+        yield node
+        below = children(node)
+        queue += reversed(below if into else [child for child in below if not isinstance(child, SCOPES)])
+
+
+def dotted(node: ast.AST | None) -> str:
+    """`a.b.c` of a name or an attribute chain, else ''."""
+    if isinstance(node, ast.Attribute):
+        base = dotted(node.value)
+        return f"{base}.{node.attr}" if base else ""
+    return node.id if isinstance(node, ast.Name) else ""
+
+
+def called(node: ast.AST | None) -> str:
+    """The dotted name that a call calls, or '' where it is not a call of a name."""
+    return dotted(node.func) if isinstance(node, ast.Call) else ""
+
+
+def expression(statement: ast.AST) -> ast.expr | None:
+    """The expression of an expression statement, else None."""
+    return statement.value if isinstance(statement, ast.Expr) else None
+
+
+def is_docstring(statement: ast.AST) -> bool:
+    value = expression(statement)
+    return isinstance(value, ast.Constant) and isinstance(value.value, str)
+
+
+def parameters(function: Function | ast.Lambda) -> list[ast.arg]:
+    """Positional and keyword parameters, in order (a fragment's host has no others)."""
+    return [*function.args.posonlyargs, *function.args.args, *function.args.kwonlyargs]
+
+
+def blocks(node: ast.AST) -> Iterator[list[ast.stmt]]:
+    """The blocks of a compound statement, the clauses of `try` and `match` among them."""
+    for name in "body", "handlers", "cases", "orelse", "finalbody":
+        block = getattr(node, name, None)
+        if isinstance(block, list) and block:
+            if isinstance(block[0], ast.stmt):
+                yield block
+            else:
+                for clause in block:
+                    yield from blocks(clause)
+
+
+def placeholder(statement: ast.AST, source: Source) -> Traced:
+    """What stays of a statement that goes: `pass` where its block holds nothing else, so that the block stays one."""
+    for block in (block for node in walk(source.module) for block in blocks(node) if statement in block):
+        index = block.index(statement)  # type: ignore[arg-type]
+        stays = index or any(called(expression(other)) not in _VANISHING for other in block[index + 1 :])
+        text = "" if stays else " " * source.indent(statement) + "pass\n"
+        return source.inserted(text, source.span(statement)[0])
+    return Traced()
+
+
+def reindent(traced: Traced, width: int) -> Traced:
+    """The lines moved so that the first one stands at column `width`; lines inside strings stay as they are."""
+    lines = traced.lines()
+    if not lines:
+        return traced
+    first = next(line.text for line in lines if line.text.strip())
+    present = len(first) - len(first.lstrip(" "))
+    if present == width:
+        return traced
+    strings = Source(traced).tree.rows_in_strings() if re.search(r"\"\"\"|'''|\\\n", traced.text) else ()
+    parts = []
+    for row, line in enumerate(lines):
+        if row not in strings and line.text.strip():
+            own = len(line.text) - len(line.text.lstrip(" "))
+            rest = line[min(own, present) :]
+            line = Traced.insert(" " * width, rest.origin_at(0)) + rest
+        parts.append(line)
+    return Traced.join(parts)
+
+
+def parse_ast(text: str) -> ast.Module:
+    """Python's own tree of a text."""
+    return parse(text).module

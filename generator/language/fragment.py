@@ -6,16 +6,13 @@ import ast
 import inspect
 import re
 from collections import Counter
-from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
-import libcst as cst
-
-from generator.code import syntax
+from generator.code.bindings import imported
 from generator.code.memory import remembered
-from generator.code.syntax import Source
-from generator.code.traced import Origin, Traced, line_starts
+from generator.code.traced import Traced
+from generator.code.tree import FUNCTIONS, Source, called, is_docstring
 from generator.errors import LoomError
 from generator.language.grammar import check_decorators, check_python, check_style
 from generator.language.marked import literal_of, mark, read_provider, read_splices
@@ -88,51 +85,32 @@ def parse_fragment(path: str, text: str) -> Fragment:
         path: `fragments/FOLDER/NAME.py`.
         text: what the file holds.
     """
-    name = path.removeprefix("fragments/").removesuffix(".py")
-    module = check_python(text, path)
+    text += "" if text.endswith("\n") else "\n"  # statements are copied by whole lines
+    check_python(text, path)
+    name, parts = path.removeprefix("fragments/").removesuffix(".py"), _Parts()
     try:
-        return _parse(name, path, text, module)
+        source = Source(Traced.copy(text, path))
+        check_style(source)
+        _check_roles(source)
+        for node in source.module.body:
+            _read(node, source, name, parts)
     except RecursionError:
-        raise LoomError(
-            "nested too deeply", f"{path}:1", "Write it flatter: a table or a loop for many branches."
-        ) from None
-
-
-def _parse(name: str, path: str, text: str, module: ast.Module) -> Fragment:
-    if not text.endswith("\n"):  # statements are copied by whole lines
-        text += "\n"
-    traced, parts = Traced.copy(text, path), _Parts()
-    check_style(traced, module)
-    _check_roles(module, path, text)
-    for statement, lines in _statements(traced, module):
-        _read(statement, lines, name, parts)
-    title, citation = _docstring(module)
+        remedy = "Write it flatter: a table or a loop for many branches."
+        raise LoomError("nested too deeply", f"{path}:1", remedy) from None
+    title, citation = _docstring(source.module)
     found: dict[str, Any] = {key: value if key == "imports" else tuple(value) for key, value in vars(parts).items()}
     return Fragment(name=name, path=path, title=title, citation=citation, **found)
 
 
-def _check_roles(module: ast.Module, path: str, text: str) -> None:
+def _check_roles(source: Source) -> None:
     """Refuses a role that is imported and not used: one of the two is misspelt, and the weaver links what is used."""
-    words = Counter(re.findall(r"\w+", text))
-    for node in module.body:
+    words = Counter(re.findall(r"\w+", source.text))
+    for node in source.module.body:
         if isinstance(node, ast.ImportFrom) and node.module == "generator.language.roles":
             for alias in node.names:
                 if words[alias.name] == 1:
                     message = f"imports {alias.name} and does not use it"
-                    raise LoomError(message, f"{path}:{alias.lineno}", "Take it out, or spell it as it is used.")
-
-
-def _statements(text: Traced, module: ast.Module) -> Iterator[tuple[ast.stmt, Traced]]:
-    """The statements of a fragment, each with its lines, its decorators and the comments right above it."""
-    starts, end = line_starts(text.text), 0
-    for node in module.body:
-        first = min(part.lineno for part in (node, *getattr(node, "decorator_list", ()))) - 1
-        if first < end:  # behind a semicolon
-            raise _unreadable(text.origin_at(starts[first]))
-        while first and text.text[starts[first - 1] : starts[first]].strip().startswith("#"):
-            first -= 1
-        end = node.end_lineno or 0
-        yield node, text[starts[first] : starts[end]]
+                    raise LoomError(message, source.where(alias), "Take it out, or spell it as it is used.")
 
 
 def _docstring(module: ast.Module) -> tuple[str, str]:
@@ -142,58 +120,43 @@ def _docstring(module: ast.Module) -> tuple[str, str]:
     return paragraphs[0].rstrip("."), "; ".join(citations).rstrip(".")
 
 
-def _read(node: ast.stmt, text: Traced, fragment: str, parts: _Parts) -> None:
-    """Reads a statement; a definition is taken as it stands, and libcst reads it where it is woven."""
-    value, origin = node.value if isinstance(node, ast.Expr) else None, Origin(text.origin_at(0).path, node.lineno)
+def _read(node: ast.stmt, source: Source, fragment: str, parts: _Parts) -> None:
+    """Reads a statement at the top."""
+    value = node.value if isinstance(node, ast.Expr) else None
     if isinstance(value, ast.Constant) and isinstance(value.value, (str, bytes)):
         return
     if isinstance(node, (ast.Import, ast.ImportFrom)):
-        _read_import(node, origin, parts)
-    elif isinstance(value, ast.Call) and ast.unparse(value.func) in _DECLARATIONS:
-        source = Source(text)
-        _read_declaration(cst.ensure_type(syntax.expression(source.module.body[0]), cst.Call), source, parts)
-    elif getattr(node, "decorator_list", ()) and _read_marked(Source(text), fragment, parts):
-        return
+        _read_import(node, source, parts)
+    elif isinstance(value, ast.Call) and called(value) in _DECLARATIONS:
+        _read_declaration(value, source, parts)
+    elif isinstance(node, FUNCTIONS) and (call := mark(node, "splice")):
+        parts.splices += read_splices(node, call, source, fragment)
+    elif isinstance(node, FUNCTIONS) and (call := mark(node, "provide")):
+        parts.providers.append(read_provider(node, call, source, fragment))
     elif isinstance(node, ast.ClassDef) and node.name == "Config":
-        parts.fields += _read_fields(Source(text), fragment)
+        parts.fields += _read_fields(node, source, fragment)
     elif name := _defined(node):
-        parts.definitions.append(Definition(name, text, fragment))
+        if isinstance(node, (*FUNCTIONS, ast.ClassDef)):
+            check_decorators(node, source, woven=False)
+        parts.definitions.append(Definition(name, source.traced[slice(*source.lines(node))], fragment))
     else:
-        raise _unreadable(origin)
+        message = "a fragment holds imports, functions, classes, values, splices and providers, and nothing else"
+        raise LoomError(message, source.where(node), "Move this statement into a function.")
 
 
-def _read_marked(source: Source, fragment: str, parts: _Parts) -> bool:
-    """Reads a splice or a provider, which their decorators mark; other decorators are the definition's own."""
-    (function,) = source.module.body
-    if isinstance(function, cst.FunctionDef) and mark(function, "splice"):
-        parts.splices += read_splices(function, source, fragment)
-    elif isinstance(function, cst.FunctionDef) and mark(function, "provide"):
-        parts.providers.append(read_provider(function, source, fragment))
-    elif isinstance(function, (cst.FunctionDef, cst.ClassDef)):
-        check_decorators(function, source, woven=False)
-        return False
-    return True
-
-
-def _unreadable(where: Origin) -> LoomError:
-    message = "a fragment holds imports, functions, classes, values, splices and providers, and nothing else"
-    return LoomError(message, str(where), "Move this statement into a function.")
-
-
-def _read_declaration(call: cst.Call, source: Source, parts: _Parts) -> None:
+def _read_declaration(call: ast.Call, source: Source, parts: _Parts) -> None:
     """Names of fragments, or a pair of strings."""
-    word = syntax.called(call)
+    word = called(call)
     part, takes, example = _DECLARATIONS[word]
-    values = [literal_of(argument, source) for argument in call.args if not argument.keyword and not argument.star]
-    strings = tuple(value for value in values if isinstance(value, str))
-    if len(strings) < len(call.args) or (takes is _PAIR and len(strings) != 2):
+    strings = tuple(value for argument in call.args if isinstance(value := literal_of(argument), str))
+    if len(strings) < len(call.args) + len(call.keywords) or (takes is _PAIR and len(strings) != 2):
         raise LoomError(f"{word} takes {takes}", source.where(call), f"Write {word}({example}).")
     getattr(parts, part).extend([strings] if takes is _PAIR else strings)
 
 
 def _defined(node: ast.stmt) -> str:
     """The name of what a statement defines, '' where it defines nothing."""
-    if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
+    if isinstance(node, (*FUNCTIONS, ast.ClassDef)):
         return node.name
     targets = [node.target] if isinstance(node, ast.AnnAssign) else getattr(node, "targets", [])
     if len(targets) == 1 and isinstance(targets[0], ast.Name):
@@ -202,8 +165,9 @@ def _defined(node: ast.stmt) -> str:
     return "__main__" if any(isinstance(part, ast.Name) and part.id == "__name__" for part in test) else ""
 
 
-def _read_import(node: ast.Import | ast.ImportFrom, origin: Origin, parts: _Parts) -> None:
+def _read_import(node: ast.Import | ast.ImportFrom, source: Source, parts: _Parts) -> None:
     """The weaver's own words, roles and other fragments are linked by name and leave no import behind."""
+    origin = source.traced.origin_at(source.span(node)[0])
     if isinstance(node, ast.ImportFrom):
         module = node.module or ""
         if node.level:
@@ -216,24 +180,17 @@ def _read_import(node: ast.Import | ast.ImportFrom, origin: Origin, parts: _Part
             parts.imports[bound] = Import(module, alias.name, bound, origin)
     else:
         for alias in node.names:
-            bound = alias.asname or alias.name.split(".")[0]
             # `import a.b` binds a; two of them are two lines under one name, so the key is the module
-            parts.imports[alias.asname or alias.name] = Import(alias.name, "", bound, origin)
+            parts.imports[alias.asname or alias.name] = Import(alias.name, "", imported(alias), origin)
 
 
-def _read_fields(source: Source, fragment: str) -> list[Field]:
+def _read_fields(node: ast.ClassDef, source: Source, fragment: str) -> list[Field]:
     fields = []
-    for statement in syntax.body(source.module.body[0]):
-        if syntax.is_docstring(statement):
-            continue
-        small = syntax.simple(statement)
-        if isinstance(small, cst.AnnAssign) and isinstance(small.target, cst.Name):
-            name = small.target.value
-        elif isinstance(statement, cst.FunctionDef):
-            name = statement.name.value
-        else:
-            remedy = "Write `name: type = default  # meaning, unit`, or a property."
-            raise LoomError("Config holds annotated fields and properties", source.where(statement), remedy)
-        start, end = source.lines(statement)
-        fields.append(Field(name, source.traced[start:end], fragment))
+    for statement in (statement for statement in node.body if not is_docstring(statement)):
+        match statement:
+            case ast.AnnAssign(target=ast.Name(name)) | ast.FunctionDef(name=name):
+                fields.append(Field(name, source.traced[slice(*source.lines(statement))], fragment))
+            case _:
+                remedy = "Write `name: type = default  # meaning, unit`, or a property."
+                raise LoomError("Config holds annotated fields and properties", source.where(statement), remedy)
     return fields

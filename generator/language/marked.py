@@ -5,65 +5,62 @@ from __future__ import annotations
 import ast
 from typing import Any
 
-import libcst as cst
-
-from generator.code import syntax
-from generator.code.syntax import Source
+from generator.code.tree import Function, Source, called, is_docstring, parameters
 from generator.errors import LoomError
 from generator.language.grammar import check_decorators, check_woven_function
 from generator.language.parts import Provider, Splice
 
 
-def literal_of(argument: cst.Arg, source: Source) -> object:
-    """The value of an argument, or None where it is not a literal."""
+def literal_of(node: ast.AST) -> object:
+    """The value of a literal, or None for another expression."""
     try:
-        return ast.literal_eval(source.code(argument.value))
-    except (ValueError, SyntaxError):
+        return ast.literal_eval(node)  # type: ignore[arg-type]
+    except (ValueError, TypeError):
         return None
 
 
-def mark(function: cst.FunctionDef, word: str) -> cst.Call | None:
-    for decorator in function.decorators:
-        if syntax.called(decorator.decorator) == word:
-            return cst.ensure_type(decorator.decorator, cst.Call)
-    return None
+def mark(function: Function, word: str) -> ast.Call | None:
+    """The decorator of that name."""
+    calls = (node for node in function.decorator_list if isinstance(node, ast.Call))
+    return next((call for call in calls if called(call) == word), None)
 
 
-def _options(call: cst.Call, source: Source, known: dict[str, type], places: int) -> tuple[list[str], dict]:
+def _options(call: ast.Call, source: Source, known: dict[str, type], places: int) -> tuple[list[str], dict]:
     """The first arguments of a mark, at most so many places, and its keywords, all literals of the known types."""
+    given: list[tuple[str, type | None, ast.expr]] = [
+        ("", str if number < places else None, argument) for number, argument in enumerate(call.args)
+    ]
+    given += [(keyword.arg or "**", known.get(keyword.arg or ""), keyword.value) for keyword in call.keywords]
     names, options = [], dict[str, Any]()
-    for number, argument in enumerate(call.args):
-        word, value = argument.keyword.value if argument.keyword else "", literal_of(argument, source)
-        kind = (known[word] if word in known else None) if word else (str if number < places else None)
-        if argument.star or kind is None or not isinstance(value, kind):
+    for word, kind, argument in given:
+        value = literal_of(argument)
+        if kind is None or not isinstance(value, kind):
             remedy = f"Give the name as a string, then any of {', '.join(known)} as literals."
-            raise LoomError(f"cannot read this argument of {syntax.called(call)}()", source.where(argument), remedy)
+            raise LoomError(f"cannot read this argument of {called(call)}()", source.where(argument), remedy)
         if word:
             options[word] = value
         else:
             names.append(str(value))
     if not all(names) or not names:
-        remedy = f'Write @{syntax.called(call)}("HOST.PLACE").'
-        raise LoomError(f"{syntax.called(call)}() does not say where", source.where(call), remedy)
+        remedy = f'Write @{called(call)}("HOST.PLACE").'
+        raise LoomError(f"{called(call)}() does not say where", source.where(call), remedy)
     return names, options
 
 
-def read_splices(function: cst.FunctionDef, source: Source, fragment: str) -> list[Splice]:
+def read_splices(function: Function, call: ast.Call, source: Source, fragment: str) -> list[Splice]:
     """A splice for each place that the function is marked with."""
-    call = cst.ensure_type(mark(function, "splice"), cst.Call)
     check_decorators(function, source, woven=True)
     names, options = _options(call, source, {"before": str, "after": str, "optional": bool}, places=len(call.args))
     check_woven_function(function, source, "splice")
-    statements = [s for s in syntax.body(function) if not syntax.is_docstring(s)]
+    statements = [statement for statement in function.body if not is_docstring(statement)]
     if not statements:
         message = f"the splice for {names[0]} has no statements"
         raise LoomError(message, source.where(function), "Write some, or remove it.")
-    start, end = source.lines(statements[0])[0], source.lines(statements[-1])[1]
     return [
         Splice(
             point=name,
-            reads=tuple(p.name.value for p in syntax.parameters(function)),
-            body=source.traced[start:end],
+            reads=tuple(parameter.arg for parameter in parameters(function)),
+            body=source.traced[slice(*source.lines(statements[0], statements[-1]))],
             before=tuple(options.get("before", "").split()),
             after=tuple(options.get("after", "").split()),
             optional=options.get("optional", False),
@@ -74,28 +71,26 @@ def read_splices(function: cst.FunctionDef, source: Source, fragment: str) -> li
     ]
 
 
-def read_provider(function: cst.FunctionDef, source: Source, fragment: str) -> Provider:
-    call = cst.ensure_type(mark(function, "provide"), cst.Call)
+def read_provider(function: Function, call: ast.Call, source: Source, fragment: str) -> Provider:
+    """The provider that a function is marked as."""
     check_decorators(function, source, woven=True)
     (site,), options = _options(call, source, {"optional": bool, "per_layer": bool}, places=1)
-    statements = [s for s in syntax.body(function) if not syntax.is_docstring(s)]
-    last = syntax.simple(statements[-1]) if statements else None
-    if not isinstance(last, cst.Return) or last.value is None:
-        raise LoomError(
-            f"the provider of {function.name.value} does not end in `return VALUE`",
-            source.where(function),
-            "Return the value in the last line.",
-        )
+    statements = [statement for statement in function.body if not is_docstring(statement)]
+    last = statements[-1] if statements else None
+    if not isinstance(last, ast.Return) or last.value is None:
+        message = f"the provider of {function.name} does not end in `return VALUE`"
+        raise LoomError(message, source.where(function), "Return the value in the last line.")
     check_woven_function(function, source, "provider")
-    begin = source.lines(statements[0])[0]
-    start, end = source.span(last.value)[0], source.lines(statements[-1])[1]
+    (start, end), begin = source.lines(last), source.lines(statements[0])[0]
+    value = source.span(last)[0] + len("return")
+    value += len(source.text[value:]) - len(source.text[value:].lstrip())
     return Provider(
-        value=function.name.value,
+        value=function.name,
         site=site,
-        reads=tuple(p.name.value for p in syntax.parameters(function)),
-        body=source.traced[begin : source.lines(statements[-1])[0]],
-        result=source.traced[start : end - 1],
-        annotation=source.code(function.returns.annotation) if function.returns else "",
+        reads=tuple(parameter.arg for parameter in parameters(function)),
+        body=source.traced[begin:start],
+        result=source.traced[value : end - 1],
+        annotation=source.code(function.returns) if function.returns else "",
         optional=options.get("optional", False),
         per_layer=options.get("per_layer", False),
         fragment=fragment,

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from generator.code.names import bound_names
+from generator.code.bindings import bound_names
+from generator.code.tree import parameters
 from generator.errors import LoomError
 from generator.language.fragment import Fragment
 from generator.recipe.library import Library
@@ -45,6 +46,5 @@ def _offered(fragment: Fragment) -> dict[str, set[str]]:
 def _names(point: Point) -> set[str]:
     bound = set[str]()
     for host in point.hosts:
-        lists = host.params.posonly_params, host.params.params, host.params.kwonly_params
-        bound |= bound_names(host.body) | {param.name.value for params in lists for param in params}
+        bound |= bound_names(*host.body) | {parameter.arg for parameter in parameters(host)}
     return {name for name in point.shown if name in bound} | {n for n in point.named if point.names_in(n) <= bound}

@@ -8,7 +8,7 @@ from graphlib import CycleError, TopologicalSorter
 import libcst as cst
 
 from generator.code import syntax
-from generator.code.names import as_block, unblocked, variables
+from generator.code.names import as_block, variables
 from generator.code.scopes import scopes_of
 from generator.code.traced import Traced
 from generator.errors import LoomError
@@ -67,7 +67,7 @@ def _in_names_of(plan: Plan, function: Function, provider: Provider, text: Trace
     own = scopes_of(as_block(provider.body).module).module.bound if provider.body.text else set()
     replaced |= {local: f"{provider.value}_{local}" for local in sorted(own - set(provider.reads)) if local in taken}
     _check_provider(provider, function, own)
-    return unblocked(replace_names(as_block(text), replaced))
+    return replace_names(text, replaced)
 
 
 def _check_provider(provider: Provider, function: Function, own: set[str]) -> None:

@@ -6,24 +6,25 @@ expressions that the point shows take the place of their keywords. What cannot b
 
 from __future__ import annotations
 
+import ast
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
-import libcst as cst
-
-from generator.code import syntax
-from generator.code.names import as_block, bound_names, inner_parameters, operand, unblocked, variables
-from generator.code.scopes import scopes_of
-from generator.code.syntax import Source
+from generator.code.bindings import (
+    COMPREHENSIONS,
+    bound_names,
+    imported,
+    inner_parameters,
+    names_in,
+    operand,
+    scopes_of,
+)
 from generator.code.traced import Edit, Origin, Traced
+from generator.code.tree import SCOPES, Function, Source, blocks, called, dotted, walk
 from generator.errors import LoomError
-from generator.language.grammar import own_nodes
 from generator.language.parts import Splice
 from generator.weave.points import Point
-
-_LOOPED = (cst.ListComp, cst.SetComp, cst.DictComp, cst.GeneratorExp)
-_CLOSED = (cst.FunctionDef, cst.Lambda, cst.ClassDef)  # what they bind is their own
 
 
 @dataclass(frozen=True)
@@ -39,7 +40,7 @@ class Need:
 
 
 @dataclass
-class Scope:
+class HostNames:
     """The names in an outermost host function, its splices included as they come.
 
     Attributes:
@@ -53,89 +54,89 @@ class Scope:
     shared: dict[str, str] = field(default_factory=dict)
 
     @classmethod
-    def of(cls, host: cst.FunctionDef, splices: Iterable[Splice], shared: Mapping[str, str]) -> Scope:
-        """The scope of a host that gets these splices."""
-        names = {node.value for node in variables(host)}
-        free: set[str] = set()
+    def of(cls, host: Function, splices: Iterable[Splice], shared: Mapping[str, str]) -> HostNames:
+        """The names of a host that gets these splices."""
+        taken = names_in(host) | shared.keys()
         for splice in splices:
-            body = as_block(splice.body).module
-            free |= {node.value for node in variables(body)} - bound_names(body) - set(splice.reads)
+            taken |= scopes_of(Source(splice.body).tree).outside() - set(splice.reads)
         bound = bound_names(host) | inner_parameters(host) | shared.keys()
-        return cls(names | free | shared.keys(), bound, dict(shared))
+        return cls(taken, bound, dict(shared))
 
 
-def adapt(splice: Splice, point: Point, scope: Scope, threaded: frozenset[str], needs: list[Need]) -> Traced:
+def adapt(splice: Splice, point: Point, names: HostNames, threaded: frozenset[str], needs: list[Need]) -> Traced:
     """The body of a splice in the names of the host.
 
     Args:
-        scope: of the host; the splice's names are added.
+        names: of the host; the splice's are added.
         threaded: every name that is carried through functions, which no splice may have for its own.
         needs: what the splice reads beyond what the point shows is added.
     """
-    body = as_block(splice.body)
-    scopes = scopes_of(body.module)
-    bound = scopes.module.bound
-    free = {name.value for name, binder in scopes.meant() if binder is None}
+    body = Source(splice.body)
+    scopes, reads = scopes_of(body.tree), set(splice.reads)
     captured = _check_shown(splice, point, body)
-    _check_free(splice, point, free - set(splice.reads), scope)
-    _check_rebound(splice, point, bound)
+    _check_free(splice, point, scopes.outside() - reads, names)
+    _check_rebound(splice, point, scopes.bound)
     _check_yield(splice, point, body)
-    mine = {name for name, fragment in scope.shared.items() if fragment == splice.fragment}
-    there = {*point.named, *point.shown, *mine, *({"self"} if point.method else ())}
+    mine = {name for name, fragment in names.shared.items() if fragment == splice.fragment}
+    there = {*point.named, *point.shown, *mine, *({"self"} if point.in_method else ())}
     for name in splice.reads:
         if name not in there:
             needs.append(Need(point.function, name, splice.fragment, splice.origin, point.name, point.where))
-    own = bound - set(splice.reads) - mine
-    emitted = own & _emitted(body.module)
-    clashes = own & (scope.taken | threaded - emitted)
+    own = scopes.bound - reads - mine
+    calls = [node for node in walk(body.module) if isinstance(node, ast.Call) and called(node) == "emit"]
+    emitted = own & {dotted(argument) for call in calls for argument in call.args}
+    clashes = own & (names.taken | threaded - emitted)
     for name in sorted(clashes & emitted):
         message = f"emits {name}, which is also a name in the host at {point.where}"
         raise _error(splice, message, "Give it another name.")
-    taken = scope.taken | {name.value for name, _ in scopes.occurrences} | set(splice.reads) | threaded
+    taken = names.taken | {found.name for found in scopes.occurrences} | reads | threaded
     renamed = _fresh(clashes | captured, splice, taken)
-    scope.taken |= own - clashes | set(renamed.values())
-    shown = {name: operand(text) for name, text in point.named.items() if name in splice.reads}
+    names.taken |= own - clashes | set(renamed.values())
+    shown = {name: operand(text) for name, text in point.named.items() if name in reads}
     replaced = {name: new for name, new in renamed.items() if name in clashes} | shown
-    return unblocked(replace_names(body, replaced, renamed))
+    return replace_names(body.traced, replaced, renamed)
 
 
-def as_fields(splice: Splice, point: Point, host: cst.ClassDef) -> Traced:
+def as_fields(splice: Splice, point: Point, host: ast.ClassDef) -> Traced:
     """The fields that a splice adds to a class: under their own names, by which others know them."""
     if splice.reads:
         raise _error(splice, f"reads {splice.reads[0]} among the fields of a class, at {point.where}", "Drop it.")
-    bound = scopes_of(as_block(splice.body).module).module.bound
-    if twice := sorted(bound & scopes_of(point.source.module).inner[host].bound):
+    bound = scopes_of(Source(splice.body).tree).bound
+    if twice := sorted(bound & scopes_of(point.source.tree).inner[host].bound):
         raise _error(splice, f"defines {twice[0]}, which the class at {point.where} has", "Give it another name.")
     return splice.body
 
 
-def replace_names(body: Source, replaced: dict[str, str], looped: Mapping[str, str] | None = None) -> Traced:
+def replace_names(text: Traced, replaced: Mapping[str, str], looped: Mapping[str, str] | None = None) -> Traced:
     """Statements with other names, or expressions, for what they read from outside or bind at their top.
 
     Args:
         looped: other names for the variables of comprehensions.
     """
-    scopes, edits = scopes_of(body.module), []
+    body, edits = Source(text), []
+    scopes = scopes_of(body.tree)
     for alias, scope in scopes.imports:
-        name = (alias.evaluated_alias or alias.evaluated_name).split(".")[0]
-        if name in replaced and scope is scopes.module:
+        if (name := imported(alias)) in replaced and scope is scopes.module:
             remedy = "Import it at the top of the fragment, or under another name."
             raise LoomError(f"{name} is imported here, and a name in the host too", body.where(alias), remedy)
-    strings = [node for node in syntax.walk(body.module) if isinstance(node, cst.FormattedStringExpression)]
-    quoted = {name: string for string in strings for name in syntax.walk(string.expression)}
-    for node, scope in scopes.occurrences:
-        binder = scope.binder(node.value)
+    in_strings = {
+        name: node for node in walk(body.module) if isinstance(node, ast.FormattedValue) for name in walk(node.value)
+    }
+    for name, node, scope in scopes.occurrences:
+        binder = scope.binder(name)
         names = replaced if binder in (None, scopes.module) else looped or {}
-        new = names.get(node.value, node.value) if not isinstance(binder and binder.node, _CLOSED) else node.value
-        if new == node.value:
+        new = names.get(name, name) if binder is None or not isinstance(binder.node, SCOPES) else name
+        if new == name:
             continue
-        string = quoted.get(node)
-        if string and (string.equal or re.search(r"[\"'\\\n]", new)):
-            message = f"{node.value} stands for {new} here, which cannot be written in this f-string"
-            raise LoomError(message, body.where(node), "Give it a name of its own in a line above.")
-        start, end = body.span(node)
-        new = f"({new})" if string and new.startswith("{") else new
-        edits.append(Edit(start, end, Traced.insert(new, body.traced.origin_at(start))))
+        start, end = body.tree.span_of_name(node, name)
+        if string := in_strings.get(node):
+            after = body.text[body.span(string.value)[1] :].lstrip()
+            if re.match("=(?!=)", after) or re.search(r"[\"'\\\n]", new):  # f"{name=}", and what Python 3.11 refuses
+                message = f"{name} stands for {new} here, which cannot be written in this f-string"
+                where = str(body.traced.origin_at(start))
+                raise LoomError(message, where, "Give it a name of its own in a line above.")
+            new = f"({new})" if new.startswith("{") else new
+        edits.append(Edit(start, end, body.inserted(new, start)))
     return body.traced.edited(edits)
 
 
@@ -149,19 +150,19 @@ def _check_shown(splice: Splice, point: Point, body: Source) -> set[str]:
     Returns:
         The variables of comprehensions that have the name of one in an expression which is read there.
     """
-    scopes, captured = scopes_of(body.module), set[str]()
+    scopes, captured = scopes_of(body.tree), set[str]()
     for name in sorted(set(point.named) & set(splice.reads)):
         shown = f"{name}, which the point {point.name!r} shows as {point.named[name]}"
-        if name in scopes.module.bound:
+        if name in scopes.bound:
             remedy = "Bind another name; or show the local name, in a host of yours."
             raise _error(splice, f"rebinds {shown}", remedy)
-        changed = _changed_before(name, body, scopes.module.bound & set(splice.reads)) & point.names_in(name)
-        for node, scope in scopes.occurrences:
-            for other in point.names_in(name) if node.value == name else ():
+        changed = _changed_before(name, body, scopes.bound & set(splice.reads)) & point.names_in(name)
+        for _, _, scope in (found for found in scopes.occurrences if found.name == name):
+            for other in point.names_in(name):
                 binder = scope.binder(other)
                 if binder not in (None, scopes.module):
-                    (captured if isinstance(binder.node, _LOOPED) else changed).add(other)
-                elif other in scopes.module.bound and scope.is_late:
+                    (captured if isinstance(binder.node, COMPREHENSIONS) else changed).add(other)
+                elif other in scopes.bound and scope.is_late:
                     changed.add(other)
         if changed:
             remedy = f"Read {name} before {min(changed)} is bound; or compute it before the point, in a host of yours."
@@ -171,22 +172,21 @@ def _check_shown(splice: Splice, point: Point, body: Source) -> set[str]:
 
 def _changed_before(name: str, body: Source, candidates: set[str]) -> set[str]:
     """Those names that a statement rebinds before `name` is read, or in one compound statement with a read."""
-    changed: set[str] = set()
-    found: set[str] = set()
-    for statement in syntax.body(body.module.body[0]):
+    changed, found = set[str](), set[str]()
+    for statement in body.statements:
         rebound = bound_names(statement) & candidates
-        reads = any(node.value == name for node in variables(statement))
-        found |= (changed if isinstance(statement, cst.SimpleStatementLine) else changed | rebound) if reads else set()
+        if name in names_in(statement):
+            found |= changed | (rebound if any(blocks(statement)) else set())
         changed |= rebound
     return found
 
 
-def _check_free(splice: Splice, point: Point, names: set[str], scope: Scope) -> None:
+def _check_free(splice: Splice, point: Point, free: set[str], names: HostNames) -> None:
     """A name of the splice's module must not be a variable of the host; in a class, it must not be private."""
-    for name in sorted(names) if point.in_class else ():
+    for name in sorted(free) if point.owner else ():
         if name.startswith("__") and not name.endswith("__"):
             raise _error(splice, f"uses {name}, which means another name in a class", "Let it begin with one _.")
-    for name in sorted(names & scope.bound):
+    for name in sorted(free & names.bound):
         shown = name in point.shown or name in point.named
         remedy = f"Add the parameter {name} to the splice." if shown else "Give one of them another name."
         message = f"uses {name}, which is not a parameter of the splice, but a variable of the host at {point.where}"
@@ -195,34 +195,23 @@ def _check_free(splice: Splice, point: Point, names: set[str], scope: Scope) -> 
 
 def _check_rebound(splice: Splice, point: Point, bound: set[str]) -> None:
     """What a splice rebinds is a variable of the function that the point is in."""
-    host = scopes_of(point.source.module).inner[point.hosts[-1]]
+    host = scopes_of(point.source.tree).inner[point.hosts[-1]]
     outer = sorted(name for name in bound & set(point.shown) if name not in host.bound or name in host.outer)
     if outer:
-        message = f"rebinds {outer[0]}, which is no variable of {point.hosts[-1].name.value} at {point.where}"
+        message = f"rebinds {outer[0]}, which is no variable of {point.hosts[-1].name} at {point.where}"
         raise _error(splice, message, "Bind another name, or show a variable of the function.")
 
 
 def _check_yield(splice: Splice, point: Point, body: Source) -> None:
     """A yield makes its function a generator: the host must be one."""
     host = point.hosts[-1]
-    annotation = point.source.code(host.returns.annotation) if host.returns else ""
-    generates = re.search("Iterator|Generator|Iterable", annotation)
-    if any(isinstance(node, cst.Yield) for node in _outside_functions(body.module)) and not generates:
-        if not any(isinstance(node, cst.Yield) for node in own_nodes(host)):
+    annotation = ast.unparse(host.returns) if host.returns else ""
+    yields = (ast.Yield, ast.YieldFrom)
+    if any(isinstance(node, yields) for node in walk(body.module, into=False)):
+        generates = any(isinstance(node, yields) for node in walk(host, into=False))
+        if not generates and not re.search("Iterator|Generator|Iterable", annotation):
             message = f"yields, which would make a generator of the host at {point.where}"
             raise _error(splice, message, "Annotate the host as `-> Iterator[...]` if it is one.")
-
-
-def _outside_functions(node: cst.CSTNode) -> Iterable[cst.CSTNode]:
-    for child in syntax.children(node):
-        if not isinstance(child, (cst.FunctionDef, cst.Lambda)):
-            yield child
-            yield from _outside_functions(child)
-
-
-def _emitted(node: cst.CSTNode) -> set[str]:
-    calls = [call for call in syntax.walk(node) if isinstance(call, cst.Call) and syntax.called(call) == "emit"]
-    return {syntax.dotted(argument.value) for call in calls for argument in call.args}
 
 
 def _fresh(names: set[str], splice: Splice, taken: set[str]) -> dict[str, str]:

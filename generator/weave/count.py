@@ -11,19 +11,18 @@ before                                              after, where 3 of the layers
 
 from __future__ import annotations
 
-import libcst as cst
+import ast
+from collections.abc import Collection, Mapping
 
-from generator.code import syntax
-from generator.code.names import as_block, in_place, unblocked
-from generator.code.syntax import Source
+from generator.code.bindings import in_place, scopes_of
 from generator.code.traced import Edit, Traced
+from generator.code.tree import Source, dotted, parameters
 from generator.errors import LoomError, nearest
 from generator.recipe.pattern import Kind, Pattern, factor
-from generator.weave.members import member_edits, standing_for
 
 WORD = "layers"
-GIVE_IT = 'Write init = {{ {} = "..." }} in the architecture, under [kinds.KIND] for each kind in its [[layers]].'
-LATER = "groups", "period", "last"  # members that are written out when the kinds of layer are known
+_GIVE_IT = 'Write init = {{ {} = "..." }} in the architecture, under [kinds.KIND] for each kind in its [[layers]].'
+_PLACES = "groups", "period", "last"  # members that are written out when the kinds of layer are known
 _CALLED = {"sum": "layer", "stacked": "group"}
 _PLAIN = "count", "stacks", "numbers"
 
@@ -37,41 +36,44 @@ def count_layers(text: Traced, fragment: str, pattern: Pattern) -> Traced:
     """
     if f"{WORD}." not in text.text:
         return text
-    source = as_block(text) if text.text.startswith(" ") else Source(text)
-    words, having, edits = standing_for(WORD, source), pattern.having(fragment), []
+    source, edits = Source(text), list[Edit]()
+    words = unbound(WORD, source)
 
-    def visit(node: cst.CSTNode, parent: cst.CSTNode | None) -> None:
-        member = node.func if isinstance(node, cst.Call) else node
-        if isinstance(member, cst.Attribute) and member.value in words:
-            if member.attr.value not in LATER:
-                start, end = source.span(node)
-                new = in_place(_counted(node, member.attr.value, source, pattern, having), parent)
-                edits.append(Edit(start, end, Traced.insert(new, source.traced.origin_at(start))))
-        else:
-            for child in syntax.children(node):
+    def visit(node: ast.AST, parent: ast.AST) -> None:
+        member = node.func if isinstance(node, ast.Call) else node
+        if not isinstance(member, ast.Attribute) or member.value not in words:
+            for child in ast.iter_child_nodes(node):
                 visit(child, node)
+        elif member.attr not in _PLACES:
+            start, end = source.span(node)
+            counted = _counted(node, member.attr, source, pattern, pattern.having(fragment))
+            edits.append(Edit(start, end, source.inserted(in_place(counted, node, parent), start)))
 
-    visit(source.module, None)
-    woven = source.traced.edited(edits)
-    return unblocked(woven) if text.text.startswith(" ") else woven
+    visit(source.module, source.module)
+    return text.edited(edits)
 
 
-def _counted(node: cst.CSTNode, member: str, source: Source, pattern: Pattern, having: list[Kind]) -> str:
-    if member in _CALLED and isinstance(node, cst.Call):
+def unbound(name: str, source: Source) -> set[ast.AST]:
+    """Where a text reads a name that it does not bind itself."""
+    return {found.node for found in scopes_of(source.tree).occurrences if found.name == name and not found.binder}
+
+
+def _counted(node: ast.AST, member: str, source: Source, pattern: Pattern, having: list[Kind]) -> str:
+    if member in _CALLED and isinstance(node, ast.Call):
         if member == "sum":
-            return _sum({kind.name: _applied(node, kind.init, source, GIVE_IT) for kind in having}, pattern)
+            return _sum({kind.name: _applied(node, kind.init, source) for kind in having}, pattern)
         stacks = []
         for group in pattern.groups:
             kinds = [pattern.kinds[name].init | {"count": group.count} for name in group.pattern]
-            each = [_applied(node, members, source, GIVE_IT) for members in kinds]
+            each = [_applied(node, members, source) for members in kinds]
             alike = f"tuple({each[0]} for _ in range({group.period}))"
             written = alike if len(set(each)) == 1 else f"({', '.join(each)})"
             stacks.append(each[0] if group.period == 1 else written)
         return stacks[0] if len(stacks) == 1 else f"({', '.join(stacks)})"
-    if member not in _PLAIN or isinstance(node, cst.Call):
+    if member not in _PLAIN or isinstance(node, ast.Call):
         calls = [f"{WORD}.{name}(lambda {of}: ...)" for name, of in _CALLED.items()]
-        known = ", ".join([*calls, *(f"{WORD}.{name}" for name in (*_PLAIN, *LATER))])
-        remedy = f"{nearest(member, (*_CALLED, *_PLAIN, *LATER))} There are {known}."
+        known = ", ".join([*calls, *(f"{WORD}.{name}" for name in (*_PLAIN, *_PLACES))])
+        remedy = f"{nearest(member, (*_CALLED, *_PLAIN, *_PLACES))} There are {known}."
         raise LoomError(f"{WORD}.{member} cannot be read", source.where(node), remedy)
     if member == "count":
         return _sum({kind.name: "1" for kind in having}, pattern)
@@ -93,17 +95,49 @@ def _sum(summands: dict[str, str], pattern: Pattern) -> str:
     return f"({joined})" if len(terms) > 1 or joined != factor(joined) else joined
 
 
-def _applied(call: cst.Call, members: dict[str, str], source: Source, advice: str = "") -> str:
+def _applied(call: ast.Call, members: dict[str, str], source: Source) -> str:
     """The body of the lambda that a call is given, with expressions in place of the members of its parameter."""
-    function = call.args[0].value if len(call.args) == 1 and not call.args[0].star else None
-    parameters = [*function.params.params, *function.params.kwonly_params] if isinstance(function, cst.Lambda) else []
-    if not isinstance(function, cst.Lambda) or len(parameters) != 1 or parameters[0].default:
-        what = source.code(call.func)
-        remedy = f"Write {what}(lambda {_CALLED[what.rpartition('.')[2]]}: ...)."
-        raise LoomError(f"{what}() takes a function of one argument", source.where(call), remedy)
-    start, end = source.span(function.body)
-    origin = source.traced.origin_at(start)
-    # as an argument, for parentheses around a whole body would belong to it
-    body = Source(Traced.insert("_(", origin) + source.traced[start:end] + Traced.insert(")\n", origin))
-    edits = member_edits(body, standing_for(parameters[0].name.value, body), members, advice)
-    return body.traced.edited(edits).text.strip()[2:-1]
+    match call:
+        case ast.Call(args=[ast.Lambda(args=ast.arguments(defaults=[])) as function], keywords=[]) if (
+            len(parameters(function)) == 1
+        ):
+            inner, (start, end) = scopes_of(source.tree).inner[function], source.with_parentheses(function.body)
+            nodes = {found.node for found in scopes_of(source.tree).occurrences if found.binder is inner}
+            edits = member_edits(source, function.body, nodes, members, _GIVE_IT)
+            moved = [Edit(one - start, other - start, new) for one, other, new in edits]
+            return source.traced[start:end].edited(moved).text
+    word = dotted(call.func)
+    remedy = f"Write {word}(lambda {_CALLED[word.rpartition('.')[2]]}: ...)."
+    raise LoomError(f"{word}() takes a function of one argument", source.where(call), remedy)
+
+
+def member_edits(
+    source: Source, root: ast.AST, nodes: Collection[ast.AST], members: Mapping[str, str], advice: str = ""
+) -> list[Edit]:
+    """Edits that put expressions in place of the members of what stands for a layer or a group.
+
+    Args:
+        nodes: what stands for it, below the root.
+        members: name -> expression.
+        advice: what gives a member that is missing, with {} for its name.
+    """
+    edits: list[Edit] = []
+
+    def visit(node: ast.AST, parent: ast.AST) -> None:
+        member = node if isinstance(node, ast.Attribute) and node.value in nodes else None
+        if member and member.attr in members:
+            start, end = source.span(member)
+            edits.append(Edit(start, end, source.inserted(in_place(members[member.attr], node, parent), start)))
+        elif member or node in nodes:
+            if advice and member:
+                message = f"{dotted(node)} is read here, and some kind of layer is made without {member.attr!r}"
+                raise LoomError(message, source.where(node), advice.format(member.attr))
+            known = ", ".join(f"{dotted(member.value if member else node)}.{name}" for name in members)
+            remedy = f"Say one of {known}." if known else "Say what layers are made with, as layer.window."
+            raise LoomError(f"{dotted(node)} cannot be read here", source.where(node), remedy)
+        else:
+            for child in ast.iter_child_nodes(node):
+                visit(child, node)
+
+    visit(root, source.module)
+    return edits

@@ -11,16 +11,13 @@ from __future__ import annotations
 
 import ast
 
-import libcst as cst
-
-from generator.code import syntax
 from generator.code.literals import literal
-from generator.code.syntax import Source
 from generator.code.traced import Edit, Traced
+from generator.code.tree import Source, called, placeholder, reindent, walk
 from generator.errors import LoomError, nearest
 from generator.recipe.expressions import evaluate
 
-_SPELLED = ("==", "!=", "<", "<=", ">", ">=", "in", "not in")
+_ARGUMENTS = "==, !=, <, <=, >, >=, in, not in, not, and, or"
 
 
 def fill(text: Traced, settings: dict[str, object]) -> Traced:
@@ -30,102 +27,93 @@ def fill(text: Traced, settings: dict[str, object]) -> Traced:
         text: Python statements, indented or not.
         settings: name -> a string, number, boolean or list of them.
     """
-    if "setting(" not in text.text:
-        return text
-    indented = text.text.startswith((" ", "\t"))
-    head = Traced.insert("if True:\n", text.origin_at(0)) if indented else Traced()
-    source = Source(head + text)
-    edits = _edits(source.module, source, settings)
-    return fill(source.traced.edited(edits)[len(head.text) :], settings) if edits else text
+    edits = _edits((source := Source(text)).module, source, settings) if "setting(" in text.text else []
+    return fill(text.edited(edits), settings) if edits else text
 
 
-def _edits(node: cst.CSTNode, source: Source, settings: dict[str, object]) -> list[Edit]:
+def _edits(node: ast.AST, source: Source, settings: dict[str, object]) -> list[Edit]:
     """Outermost edits only: what stands inside a decided branch is filled in the next round."""
-    if isinstance(node, cst.If) and _is_decided(node.test):
+    if isinstance(node, ast.If) and _is_decided(node.test):
         return [_decide(node, source, settings)]
-    if isinstance(node, cst.IfExp) and _is_decided(node.test):
-        chosen = source.traced[slice(*source.span(node.body if _holds(node.test, source, settings) else node.orelse))]
-        return [Edit(*source.span(node), _in_parentheses(chosen) if node.lpar else chosen)]
-    if isinstance(node, cst.FormattedStringExpression) and (number := _number(node, source, settings)):
-        start, end = source.span(node)
-        return [Edit(start, end, Traced.insert(number, source.traced.origin_at(start)))]
-    if isinstance(node, cst.Call) and syntax.called(node) == "setting":
+    if isinstance(node, ast.IfExp) and _is_decided(node.test):
+        chosen = node.body if _holds(node.test, source, settings) else node.orelse
+        return [Edit(*source.span(node), source.traced[slice(*source.with_parentheses(chosen))])]
+    if isinstance(node, ast.FormattedValue) and (edit := _number(node, source, settings)):
+        return [edit]
+    if isinstance(node, ast.Call) and called(node) == "setting":
         return [_literal(node, source, settings)]
-    return [edit for child in syntax.children(node) for edit in _edits(child, source, settings)]
+    return [edit for child in ast.iter_child_nodes(node) for edit in _edits(child, source, settings)]
 
 
-def _in_parentheses(text: Traced) -> Traced:
-    origin = text.origin_at(0)
-    return Traced.join([Traced.insert("(", origin), text, Traced.insert(")", origin)])
-
-
-def _literal(call: cst.Call, source: Source, settings: dict[str, object]) -> Edit:
+def _literal(call: ast.Call, source: Source, settings: dict[str, object]) -> Edit:
     start, end = source.span(call)
     quote = "'" if "'" in source.code(call) else '"'  # as the name has it: it may stand in an f-string
     text = literal(settings[_name(call, source, settings)], source.where(call), quote)
     # `setting("n").real` needs (3), and `setting("n") ** 2` needs (-3)
     alone = text[0] != "-" and not (text[0].isdigit() and source.text[end : end + 1] == ".")
-    value = Traced.insert(text, source.traced.origin_at(start))
-    return Edit(start, end, value if alone else _in_parentheses(value))
+    return Edit(start, end, source.inserted(text if alone else f"({text})", start))
 
 
-def _number(node: cst.FormattedStringExpression, source: Source, settings: dict[str, object]) -> str:
-    """What `{setting("n")}` in an f-string is, where that is a number as it stands; else ''."""
-    plain = not (node.conversion or node.format_spec or node.equal)
-    if not plain or not isinstance(node.expression, cst.Call) or syntax.called(node.expression) != "setting":
-        return ""
-    value = settings[_name(node.expression, source, settings)]
-    return str(value) if isinstance(value, int) else ""
+def _number(node: ast.FormattedValue, source: Source, settings: dict[str, object]) -> Edit | None:
+    """The edit of `{setting("n")}` in an f-string, where that is a number as it stands."""
+    if called(node.value) != "setting" or not isinstance(node.value, ast.Call):
+        return None
+    value = settings[_name(node.value, source, settings)]
+    start, end = source.span(node.value)
+    start, close = source.text.rfind("{", 0, start), source.text.find("}", end)
+    if source.text[end:close].strip() or not isinstance(value, int):
+        return None
+    return Edit(start, close + 1, source.inserted(str(value), start))
 
 
-def _name(call: cst.Call, source: Source, settings: dict[str, object]) -> str:
+def _name(call: ast.Call, source: Source, settings: dict[str, object]) -> str:
     """The setting that a call asks for; there is one of that name."""
-    argument = call.args[0] if len(call.args) == 1 else None
-    if argument is None or argument.keyword or not isinstance(argument.value, cst.SimpleString):
-        raise LoomError("setting() takes a name as a string", source.where(call), 'Write setting("NAME").')
-    name = ast.literal_eval(source.code(argument.value))
-    if name not in settings:
-        remedy = f"Give it under [settings] in the architecture or the target. {nearest(name, settings)}"
-        raise LoomError(f"no selected architecture or target has the setting {name!r}", source.where(call), remedy)
-    return name
+    match call:
+        case ast.Call(args=[ast.Constant(str(name))], keywords=[]):
+            if name in settings:
+                return name
+            remedy = f"Give it under [settings] in the architecture or the target. {nearest(name, settings)}"
+            raise LoomError(f"no selected architecture or target has the setting {name!r}", source.where(call), remedy)
+    raise LoomError("setting() takes a name as a string", source.where(call), 'Write setting("NAME").')
 
 
-def _is_decided(test: cst.BaseExpression) -> bool:
+def _is_decided(test: ast.expr) -> bool:
     """Whether a test is over settings and literals alone."""
-    names = {node.value for node in syntax.walk(test) if isinstance(node, cst.Name)}
-    return "setting" in names and names <= {"setting", "True", "False", "None"}
+    return {node.id for node in walk(test) if isinstance(node, ast.Name)} == {"setting"}
 
 
-def _decide(node: cst.If, source: Source, settings: dict[str, object]) -> Edit:
+def _decide(node: ast.If, source: Source, settings: dict[str, object]) -> Edit:
     """The statements of the branch that holds, in place of the whole statement."""
-    first = source.span(node)[0]
-    start, end, indent = source.text.rfind("\n", 0, first) + 1, source.lines(node)[1], source.indent(node)
-    is_elif = source.text.startswith("elif", first)
-    branch: cst.If | cst.Else | None = node
-    while isinstance(branch, cst.If) and _is_decided(branch.test) and not _holds(branch.test, source, settings):
-        branch = branch.orelse
-    if branch is None:
-        return Edit(start, end, Traced() if is_elif else syntax.placeholder(node, source))
-    if isinstance(branch, cst.If) and not _is_decided(branch.test):  # an elif that is decided when the package runs
-        at = source.span(branch)[0]
-        if is_elif:
-            return Edit(start, source.text.rfind("\n", 0, at) + 1, Traced())
-        return Edit(first, at + len("elif"), Traced.insert("if", source.traced.origin_at(at)))
-    statements = syntax.body(branch)
-    inside = source.traced[source.lines(statements[0])[0] : source.lines(statements[-1])[1]]
+    first, (start, end) = source.span(node)[0], source.without_comments(node)
+    is_elif, block = source.text.startswith("elif", first), list[ast.stmt]()
+    while not block:
+        if _holds(node.test, source, settings):
+            block = node.body
+            continue
+        match node.orelse:
+            case [ast.If() as other] if source.text.startswith("elif", at := source.span(other)[0]):
+                if _is_decided(other.test):
+                    node = other
+                elif is_elif:  # the other is decided when the package runs
+                    return Edit(start, source.text.rfind("\n", 0, at) + 1, Traced())
+                else:
+                    return Edit(first, at + len("elif"), source.inserted("if", at))
+            case []:
+                return Edit(start, end, Traced() if is_elif else placeholder(node, source))
+            case block:
+                pass
+    inside = source.traced[slice(*source.lines(block[0], block[-1]))]
     if is_elif:
-        return Edit(start, end, Traced.insert(" " * indent + "else:\n", source.traced.origin_at(first)) + inside)
-    return Edit(start, end, syntax.reindent(inside, indent))
+        return Edit(start, end, source.inserted(" " * source.indent(node) + "else:\n", first) + inside)
+    return Edit(start, end, reindent(inside, source.indent(node)))
 
 
-def _holds(test: cst.BaseExpression, source: Source, settings: dict[str, object]) -> bool:
+def _holds(test: ast.expr, source: Source, settings: dict[str, object]) -> bool:
     """Evaluates a test over settings and literals."""
-    for node in syntax.walk(test):
-        if isinstance(node, cst.Call) and syntax.called(node) == "setting":
-            _name(node, source, settings)  # or else an error
-
+    start, end = source.span(test)
+    edits = [Edit(one - start, other - start, new) for one, other, new in _edits(test, source, settings)]
     try:
-        return bool(evaluate(source.code(test), {}, {"setting": settings.__getitem__}))
-    except (ValueError, TypeError):
-        remedy = f"Use {', '.join(_SPELLED)}, not, and, or over settings and literals of one type."
+        return bool(evaluate(source.traced[start:end].edited(edits).text, {}))
+    except (ValueError, TypeError, SyntaxError):
+        remedy = f"Use {_ARGUMENTS} over settings and literals of one type."
         raise LoomError("this test of a setting cannot be decided while weaving", source.where(test), remedy) from None

@@ -8,13 +8,12 @@ from __future__ import annotations
 
 import ast
 import builtins
-import symtable
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
-from generator.code.memory import remembered
-from generator.code.traced import Origin, Traced, line_starts
-from generator.code.tree import parse_ast
+from generator.code.bindings import free_names
+from generator.code.traced import Origin, Traced
+from generator.code.tree import FUNCTIONS, parse
 from generator.errors import LoomError
 from generator.language.fragment import Fragment
 from generator.language.grammar import WORDS
@@ -66,53 +65,12 @@ def _where(definition: Definition) -> Origin:
 
 def origin_of(text: Traced, name: str) -> Origin:
     """Where `name` first stands in a definition as a variable."""
-    tree = parse_ast(text.text)
-    starts = line_starts(text.text)
-    for node in ast.walk(tree):
+    tree = parse(text.text)
+    for node in ast.walk(tree.module):
         named = isinstance(node, ast.Name) and node.id == name
-        defined = isinstance(node, (ast.FunctionDef, ast.ClassDef)) and node.name == name
-        if named or defined:
-            return text.origin_at(starts[getattr(node, "lineno", 1) - 1])
+        if named or (isinstance(node, (*FUNCTIONS, ast.ClassDef)) and node.name == name):
+            return text.origin_at(tree.span(node)[0])
     return text.origin_at(0)
-
-
-@remembered
-def free_names(text: str) -> tuple[str, ...]:
-    """The global names that statements read, builtins too, in order of their first use."""
-    tree = parse_ast(text)
-    found: set[str] = set()  # for membership only: the order comes from the text
-    queue = [symtable.symtable(text, "<definition>", "exec")]
-    while queue:
-        table = queue.pop()
-        queue += table.get_children()
-        top = table.get_type() == "module"
-        for symbol in table.get_symbols():
-            is_global = not (symbol.is_assigned() or symbol.is_imported()) if top else symbol.is_global()
-            if is_global and symbol.is_referenced():
-                found.add(symbol.get_name())
-    nodes = list(ast.walk(tree))
-    ordered = sorted(
-        (node for node in nodes if isinstance(node, ast.Name)), key=lambda node: (node.lineno, node.col_offset)
-    )
-    names = [node.id for node in ordered if node.id in found]
-    quoted = [name for string in _quoted_annotations(nodes) for name in _names_in(string)]
-    return tuple(dict.fromkeys(names + quoted))
-
-
-def _quoted_annotations(nodes: Iterable[ast.AST]) -> Iterable[str]:
-    for node in nodes:
-        if isinstance(node, (ast.arg, ast.AnnAssign, ast.FunctionDef)):
-            annotation = node.returns if isinstance(node, ast.FunctionDef) else node.annotation
-            if isinstance(annotation, ast.Constant) and isinstance(annotation.value, str):
-                yield annotation.value
-
-
-def _names_in(annotation: str) -> list[str]:
-    try:
-        tree = ast.parse(annotation, mode="eval")
-    except SyntaxError:
-        return []  # a note and not a type
-    return [node.id for node in ast.walk(tree) if isinstance(node, ast.Name)]
 
 
 @dataclass(frozen=True)

@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from collections.abc import Iterator
+from dataclasses import dataclass
 
-import libcst as cst
-
-from generator.code import syntax
+from generator.code.bindings import bound_names, names_in
 from generator.code.memory import remembered
-from generator.code.names import bound_names
-from generator.code.syntax import Source
 from generator.code.traced import Traced
+from generator.code.tree import FUNCTIONS, Function, Source, blocks, called, expression
 from generator.errors import LoomError
 
 
@@ -22,11 +19,9 @@ class Point:
 
     Attributes:
         named: keyword -> expression.
-        method: whether `self` is there.
-        in_class: whether it stands in a class.
         function: id of the enclosing function, as in the call graph.
         hosts: the enclosing functions, the outermost one first.
-        fields_of: the class among whose fields it stands, where no function is around it.
+        owner: the class around it.
         key: of the definition that holds it.
     """
 
@@ -34,13 +29,11 @@ class Point:
     shown: tuple[str, ...]
     named: dict[str, str]
     function: str
-    method: bool
-    in_class: bool
-    hosts: tuple[cst.FunctionDef, ...]
+    hosts: tuple[Function, ...]
+    owner: ast.ClassDef | None
     key: str
-    statement: cst.BaseStatement
+    statement: ast.stmt
     source: Source
-    fields_of: cst.ClassDef | None = None
 
     @property
     def where(self) -> str:
@@ -48,7 +41,13 @@ class Point:
 
     @property
     def is_block(self) -> bool:
-        return isinstance(self.statement, cst.With)
+        return isinstance(self.statement, ast.With)
+
+    @property
+    def in_method(self) -> bool:
+        """Whether `self` is there."""
+        first = self.hosts[0].args.args[:1] if self.hosts and self.owner else []
+        return [parameter.arg for parameter in first] == ["self"]
 
     def inside(self, other: Point) -> bool:
         """Whether this point stands among the statements of another one."""
@@ -57,8 +56,7 @@ class Point:
 
     def names_in(self, keyword: str) -> set[str]:
         """The variables in the expression that is shown by a keyword."""
-        tree = ast.parse(self.named[keyword].strip(), mode="eval")
-        return {node.id for node in ast.walk(tree) if isinstance(node, ast.Name)}
+        return names_in(ast.parse(self.named[keyword].strip(), mode="eval"))
 
 
 @remembered
@@ -68,7 +66,7 @@ def find_points(key: str, text: Traced) -> dict[str, Point]:
     if "point(" in text.text:
         source = Source(text)
         prefix = key.rsplit(":", 1)[0] + ":" if ":" in key else ""
-        for point in _points_below(source.module, prefix, (), False, key, source):
+        for point in _points_in(source.module, prefix, (), None, key, source):
             if point.name in points:
                 remedy = "Give one of them another name."
                 raise LoomError(f"the point {point.name!r} is also at {points[point.name].where}", point.where, remedy)
@@ -76,82 +74,65 @@ def find_points(key: str, text: Traced) -> dict[str, Point]:
     return points
 
 
-def _points_below(
-    node: cst.CSTNode,
-    prefix: str,
-    hosts: tuple[cst.FunctionDef, ...],
-    method: bool,
-    key: str,
-    source: Source,
-    owner: cst.CSTNode | None = None,
-) -> Iterable[Point]:
-    for child in syntax.children(node):
-        if isinstance(child, (cst.FunctionDef, cst.ClassDef)):
-            separator = "." if prefix and not prefix.endswith(":") else ""
-            name = f"{prefix}{separator}{child.name.value}"
-            if isinstance(child, cst.ClassDef) and hosts and "point(" in source.code(child):
-                remedy = "Move the class out of the function, and its points into its methods."
-                raise LoomError("a class in a function can have no points", source.where(child), remedy)
-            inner = (*hosts, child) if isinstance(child, cst.FunctionDef) else hosts
-            yield from _points_below(child, name, inner, method or isinstance(child, cst.ClassDef), key, source, child)
+def _points_in(
+    node: ast.AST, name: str, hosts: tuple[Function, ...], owner: ast.ClassDef | None, key: str, source: Source
+) -> Iterator[Point]:
+    for child in (statement for block in blocks(node) for statement in block):
+        if isinstance(child, (*FUNCTIONS, ast.ClassDef)):
+            inner = f"{name}{'.' if name and not name.endswith(':') else ''}{child.name}"
+            if isinstance(child, ast.ClassDef):
+                if hosts and "point(" in source.code(child):
+                    remedy = "Move the class out of the function, and its points into its methods."
+                    raise LoomError("a class in a function can have no points", source.where(child), remedy)
+                yield from _points_in(child, inner, hosts, child, key, source)
+            else:
+                yield from _points_in(child, inner, (*hosts, child), owner, key, source)
             continue
-        if isinstance(child, cst.BaseExpression):
-            continue  # no statements below
         call = _point_call(child, source)
-        if call is not None and not hosts and isinstance(owner, cst.ClassDef) and isinstance(child, cst.BaseStatement):
-            yield _read_fields_point(call, child, prefix, owner, key, source)
-        if call is not None and hosts and isinstance(child, cst.BaseStatement):
-            yield _read_point(call, child, prefix, hosts, method, key, source)
-        yield from _points_below(child, prefix, hosts, method, key, source, owner)
+        if call is not None and (hosts or owner):
+            yield _read_point(call, child, name, hosts, owner, key, source)
+        yield from _points_in(child, name, hosts, owner, key, source)
 
 
-def _point_call(statement: cst.CSTNode, source: Source) -> cst.Call | None:
-    if isinstance(statement, cst.With):
-        items = [item.item for item in statement.items]
-        calls = [item for item in items if isinstance(item, cst.Call) and syntax.called(item) == "point"]
-        if calls and (len(statement.items) > 1 or statement.items[0].asname):
-            remedy = "Write `with point(...):` alone, and other `with` statements around or inside it."
-            raise LoomError("a point shares its `with`", source.where(statement), remedy)
-        return calls[0] if calls else None
-    call = syntax.expression(statement)
-    return cst.ensure_type(call, cst.Call) if syntax.called(call) == "point" else None
-
-
-def _read_fields_point(
-    call: cst.Call, statement: cst.BaseStatement, name: str, owner: cst.ClassDef, key: str, source: Source
-) -> Point:
-    point = _read_point(call, statement, name, (), False, key, source)
-    if point.shown or point.named or point.is_block:
-        remedy = 'Write point("Host.fields") alone.'
-        raise LoomError("a point among the fields of a class shows nothing", point.where, remedy)
-    return replace(point, in_class=True, fields_of=owner)
+def _point_call(statement: ast.stmt, source: Source) -> ast.Call | None:
+    items = [item.context_expr for item in statement.items] if isinstance(statement, ast.With) else []
+    for call in (expression(statement), *items):
+        if isinstance(call, ast.Call) and called(call) == "point":
+            if isinstance(statement, ast.With) and (len(items) > 1 or statement.items[0].optional_vars):
+                remedy = "Write `with point(...):` alone, and other `with` statements around or inside it."
+                raise LoomError("a point shares its `with`", source.where(statement), remedy)
+            return call
+    return None
 
 
 def _read_point(
-    call: cst.Call,
-    statement: cst.BaseStatement,
+    call: ast.Call,
+    statement: ast.stmt,
     function: str,
-    hosts: tuple[cst.FunctionDef, ...],
-    method: bool,
+    hosts: tuple[Function, ...],
+    owner: ast.ClassDef | None,
     key: str,
     source: Source,
 ) -> Point:
-    where = source.where(statement)
-    if not call.args or not isinstance(call.args[0].value, cst.SimpleString) or any(a.star for a in call.args):
+    where, first = source.where(statement), call.args[0] if call.args else None
+    name = first.value if isinstance(first, ast.Constant) else None
+    keywords = {keyword.arg: keyword.value for keyword in call.keywords if keyword.arg}
+    stars = len(keywords) < len(call.keywords) or any(isinstance(argument, ast.Starred) for argument in call.args)
+    if not isinstance(name, str) or stars:
         raise LoomError("a point needs a name", where, 'Write point("Host.place", x, size=x.shape[0]).')
-    shown, named = [], {}
+    shown = []
     for argument in call.args[1:]:
-        text = source.code(argument.value)
-        text = f"({text})" if "\n" in text else text
-        if argument.keyword:
-            named[argument.keyword.value] = text
-        elif isinstance(argument.value, cst.Name):
-            shown.append(text)
-        else:
+        if not isinstance(argument, ast.Name):
+            text = source.code(argument)
             remedy = f"Name the expression: point(..., name={text})."
             raise LoomError(f"a point shows {text}, which is not a local name", where, remedy)
-    if isinstance(statement, cst.With):  # what its statements bind is there to rebind
-        shown += sorted(bound_names(statement.body))
-    name = ast.literal_eval(source.code(call.args[0].value))
-    first = hosts[0].params.params[0].name.value if hosts and hosts[0].params.params else ""
-    return Point(name, tuple(shown), named, function, method and first == "self", method, hosts, key, statement, source)
+        shown.append(argument.id)
+    texts = {word: source.text[slice(*source.with_parentheses(value))] for word, value in keywords.items()}
+    named = {word: f"({text})" if "\n" in text else text for word, text in texts.items()}
+    if isinstance(statement, ast.With):  # what its statements bind is there to rebind
+        shown += sorted(bound_names(*statement.body))
+    point = Point(name, tuple(shown), named, function, hosts, owner, key, statement, source)
+    if not hosts and (shown or named or point.is_block):
+        remedy = 'Write point("Host.fields") alone.'
+        raise LoomError("a point among the fields of a class shows nothing", where, remedy)
+    return point

@@ -19,10 +19,10 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterable
 
+from generator.code.bindings import bound_names, inner_parameters, scopes_of
 from generator.code.flow import Flow
-from generator.code.names import as_block, bound_names, inner_parameters
-from generator.code.scopes import scopes_of
 from generator.code.traced import Traced
+from generator.code.tree import FUNCTIONS, Source, parse, walk
 from generator.errors import LoomError
 from generator.language.parts import Splice
 from generator.weave.points import Point
@@ -40,7 +40,7 @@ def shared_in(points: Iterable[Point], by_point: dict[str, list[Splice]]) -> Sha
     placed = [(point, splice) for point in points for splice in by_point.get(point.name, ())]
     asked = [(p, s, name) for p, s in placed for name in s.reads if name not in {*p.shown, *p.named, "self"}]
     for point, splice in [it for it in placed if asked and it[0].hosts]:
-        bound = scopes_of(as_block(splice.body).module).module.bound - set(splice.reads)
+        bound = scopes_of(Source(splice.body).tree).bound - set(splice.reads)
         for name in sorted(bound):
             readers = [other for p, other, read in asked if read == name and p.hosts[: len(point.hosts)] == point.hosts]
             if not any(other.fragment == splice.fragment for other in readers):
@@ -57,8 +57,8 @@ def shared_in(points: Iterable[Point], by_point: dict[str, list[Splice]]) -> Sha
 
 def check_bound_first(text: Traced, shared: Shared) -> None:
     """What splices share has a value wherever it is read, on every path through the function."""
-    for function in ast.walk(ast.parse(text.text)) if shared else ():
-        if isinstance(function, (ast.FunctionDef, ast.AsyncFunctionDef)):
+    for function in walk(parse(text.text).module) if shared else ():
+        if isinstance(function, FUNCTIONS):
             stored = {n.id for n in ast.walk(function) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)}
             for name, _ in Flow(function, shared.keys() & stored).unbound:
                 message = f"{shared[name].fragment} may read {name} before its splice here has bound it"

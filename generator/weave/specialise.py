@@ -14,15 +14,14 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
-from generator.code.scopes import rename
-from generator.code.syntax import Source
+from generator.code.bindings import free_names, rename
 from generator.code.traced import Traced
+from generator.code.tree import Source
 from generator.language.fragment import Fragment
 from generator.language.parts import Definition, Provider
 from generator.recipe.pattern import Kind
 from generator.recipe.recipe import Recipe
 from generator.weave.adapt import Need
-from generator.weave.link import free_names
 
 Woven = tuple[dict[str, Definition], list[Need]]
 Weave = Callable[[list[Fragment], frozenset[str]], Woven]
@@ -45,7 +44,7 @@ def specialise(recipe: Recipe, providers: list[Provider], weave: Weave) -> Speci
     Args:
         weave: weaves fragments, without the definitions of these names.
     """
-    kinds = [kind for kind in recipe.pattern.kinds.values()]
+    kinds = list(recipe.pattern.kinds.values())
     special = {name for kind in kinds for name in kind.fragments}
     if not special:
         return Specialised(
@@ -136,5 +135,4 @@ def _renamed(text: Traced, renamed: dict[str, str]) -> Traced:
     """A definition with other names in place of some definitions', its own too."""
     if not any(name in text.text for name in renamed):
         return text
-    source = Source(text)
-    return source.traced.edited(rename(source, renamed.get))
+    return text.edited(rename(Source(text), renamed.get))

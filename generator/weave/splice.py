@@ -17,23 +17,31 @@ from collections.abc import Callable, Iterable
 from dataclasses import replace
 from typing import cast
 
-import libcst as cst
-
-from generator.code import syntax
+from generator.code.bindings import bound_by, bound_names, scopes_of
 from generator.code.flow import Flow
 from generator.code.memory import remembered
-from generator.code.names import as_block, bound_by, bound_names, unblocked, variables
-from generator.code.scopes import scopes_of
 from generator.code.traced import Edit, Traced
+from generator.code.tree import (
+    SCOPES,
+    Function,
+    Source,
+    called,
+    dotted,
+    expression,
+    parameters,
+    parse,
+    placeholder,
+    reindent,
+    walk,
+)
 from generator.errors import LoomError, nearest
 from generator.language.parts import Definition, Splice
-from generator.weave.adapt import Need, Scope, adapt, as_fields
+from generator.weave.adapt import HostNames, Need, adapt, as_fields
 from generator.weave.order import in_order
 from generator.weave.points import Point, find_points
 from generator.weave.shared import check_bound_first, shared_in
 
-_LOOPS = (cst.For, cst.While)
-_OTHER_SCOPES = (cst.FunctionDef, cst.Lambda, cst.ClassDef)
+_LOOPS = (ast.For, ast.AsyncFor, ast.While)
 
 
 def weave_splices(
@@ -106,19 +114,19 @@ def _spliced(
     """
     points, needs, edits = find_points(key, text), list[Need](), []
     outer = [p for p in points.values() if not any(p.inside(other) for other in points.values())]
-    scopes: dict[cst.FunctionDef, Scope] = {}
+    names: dict[Function, HostNames] = {}
     for point in outer:
         chosen = [splice for splice in splices if splice.point == point.name]
-        if point.fields_of:
-            edits.append(_edit(point, [(splice, as_fields(splice, point, point.fields_of)) for splice in chosen]))
+        if not point.hosts and point.owner:
+            edits.append(_edit(point, [(splice, as_fields(splice, point, point.owner)) for splice in chosen]))
             continue
         host = point.hosts[0]
-        if host not in scopes:
-            there = {other.name for other in outer if other.hosts and other.hosts[0] is host}
-            scopes[host] = Scope.of(host, [splice for splice in splices if splice.point in there], dict(shared))
+        if host not in names:
+            there = {other.name for other in outer if other.hosts[:1] == (host,)}
+            names[host] = HostNames.of(host, [splice for splice in splices if splice.point in there], dict(shared))
         _check_one_replaces(chosen, point)
         chosen = in_order(chosen, point.where)
-        adapted = [(splice, adapt(splice, point, scopes[host], threaded, needs)) for splice in chosen]
+        adapted = [(splice, adapt(splice, point, names[host], threaded, needs)) for splice in chosen]
         edits.append(_edit(point, adapted))
     return text.edited(edits), tuple(needs), frozenset(point.name for point in outer)
 
@@ -126,20 +134,17 @@ def _spliced(
 def _edit(point: Point, bodies: list[tuple[Splice, Traced]]) -> Edit:
     """The edit that replaces a point by its splices, in order."""
     source, width = point.source, point.source.indent(point.statement)
-    start = source.text.rfind("\n", 0, source.span(point.statement)[0]) + 1
-    end = source.lines(point.statement)[1]
-    if point.is_block:
+    start, end = source.without_comments(point.statement)
+    if isinstance(point.statement, ast.With):
         inside = _nested(point, bodies)
         _check_bound(point, inside, [splice for splice, _ in bodies])
-        if _is_nothing(inside):
-            return Edit(start, end, syntax.placeholder(point.statement, source))
-        return _returned_block(point, inside, start) or Edit(start, end, syntax.reindent(inside, width))
-    for splice, body in bodies:
-        _proceeds(splice, body, point)
-    bodies = [(splice, body) for splice, body in bodies if not _is_nothing(body)]
-    if not bodies:
-        return _returned(point, start, end) or Edit(start, end, syntax.placeholder(point.statement, source))
-    return Edit(start, end, Traced.join(syntax.reindent(body, width) for _, body in bodies))
+        new = Traced() if _is_nothing(inside) else reindent(inside, width)
+    else:
+        for splice, body in bodies:
+            _proceeds(splice, body, point)
+        new = Traced.join(reindent(body, width) for _, body in bodies if not _is_nothing(body))
+    placed = Edit(start, end, new if new.text else placeholder(point.statement, source))
+    return _returned(point, new, start, end) or placed
 
 
 def _is_nothing(body: Traced) -> bool:
@@ -147,70 +152,55 @@ def _is_nothing(body: Traced) -> bool:
     return body.text.strip() == "pass"
 
 
-def _returned(point: Point, start: int, end: int) -> Edit | None:
-    """`x = f(y)`, a point without splices, `return x`: written for the point's sake, and plainly `return f(y)`."""
-    block = syntax.body(point.hosts[-1]) if point.hosts else ()
-    index = next((i for i, statement in enumerate(block) if statement is point.statement), 0)
-    if not 0 < index < len(block) - 1:
+def _returned(point: Point, inside: Traced, start: int, end: int) -> Edit | None:
+    """An edit that writes `return f(y)` for `x = f(y)` and `return x`, said apart for the sake of a point.
+
+    Either `x = f(y)` stands above a point that is left empty, or it is all that came of `with point(...):`.
+    """
+    host, source = point.hosts[-1] if point.hosts else None, point.source
+    block = host.body if host else []
+    index = block.index(point.statement) if point.statement in block else len(block)
+    if index + 1 >= len(block) or (inside.text and not point.is_block) or len(inside.text.strip().splitlines()) > 1:
         return None
-    value = _returned_value(block[index - 1], block[index + 1], point)
-    if value is None:
+    before = Source(inside) if inside.text else source
+    first, last = (before.statements[0] if inside.text else block[index - 1]), block[index + 1]
+    if not (index or inside.text) or not isinstance(first, ast.Assign) or not isinstance(last, ast.Return):
         return None
-    source = point.source
-    (first, after), last = source.span(value), source.lines(block[index + 1])[1]
-    written = source.traced[first:start]
-    if "\n" in source.text[after:start].rstrip("\n") or "#" in source.text[end:last]:
+    name, value = first.targets[0], last.value
+    if len(first.targets) > 1 or not isinstance(name, ast.Name) or dotted(value) != name.id:
+        return None
+    scopes = scopes_of(source.tree)
+    scope = scopes.inner[point.hosts[-1]]
+    if name.id in scope.outer or any(
+        found.binder is scope and found.scope is not scope for found in scopes.occurrences if found.name == name.id
+    ):
+        return None  # a function inside reads it
+    after = source.lines(last)[1]
+    written = before.text.index("=", before.span(name)[1]) + 1
+    written += len(before.text[written:]) - len(before.text[written:].lstrip())
+    if inside.text:
+        margin = source.inserted(f"{' ' * source.indent(point.statement)}return ", start)
+        return Edit(start, after, margin + before.traced[written:])
+    if "\n" in source.text[source.span(first)[1] : start].rstrip("\n") or "#" in source.text[end:after]:
         return None  # comments belong to what is said step by step
-    opening = Traced.insert("return ", source.traced.origin_at(source.span(block[index + 1])[0]))
-    return Edit(source.span(block[index - 1])[0], last, opening + written)
-
-
-def _returned_block(point: Point, inside: Traced, start: int) -> Edit | None:
-    """The same for `with point(...):`, of which one line `x = f(y)` came, and `return x` after it."""
-    block, source = syntax.body(point.hosts[-1]), as_block(inside)
-    index = next((i for i, statement in enumerate(block) if statement is point.statement), len(block) - 1)
-    statements = syntax.body(source.module.body[0])
-    if index == len(block) - 1 or len(statements) > 1 or len(inside.text.strip().splitlines()) > 1:
-        return None
-    value = _returned_value(statements[0], block[index + 1], point)
-    if value is None:
-        return None
-    margin, origin = " " * point.source.indent(point.statement), point.source.traced.origin_at(start)
-    written = source.traced[source.span(value)[0] : source.lines(statements[0])[1]]
-    return Edit(start, point.source.lines(block[index + 1])[1], Traced.insert(f"{margin}return ", origin) + written)
-
-
-def _returned_value(first: cst.CSTNode, second: cst.CSTNode, point: Point) -> cst.BaseExpression | None:
-    """`f(y)` of the statements `x = f(y)` and `return x`, where x is of no use to anything else."""
-    before, after = syntax.simple(first), syntax.simple(second)
-    if not (isinstance(before, cst.Assign) and isinstance(after, cst.Return) and len(before.targets) == 1):
-        return None
-    name, returned, scopes = before.targets[0].target, after.value, scopes_of(point.source.module)
-    if not (isinstance(name, cst.Name) and isinstance(returned, cst.Name) and name.value == returned.value):
-        return None
-    host = scopes.inner[point.hosts[-1]]
-    seen = {
-        scope for node, scope in scopes.occurrences if node.value == name.value and scope.binder(node.value) is host
-    }
-    return before.value if seen <= {host} and name.value not in host.outer else None
+    opening = source.inserted("return ", source.span(last)[0])
+    return Edit(source.span(first)[0], after, opening + source.traced[written:start])
 
 
 def _nested(point: Point, bodies: list[tuple[Splice, Traced]]) -> Traced:
     """The statements of a block point in its splices; each one wraps what there is, so the last is the outermost."""
-    statements = syntax.body(point.statement)
-    inside = point.source.traced[point.source.lines(statements[0])[0] : point.source.lines(statements[-1])[1]]
+    block: list[ast.stmt] = getattr(point.statement, "body", [])
+    inside = point.source.traced[slice(*point.source.lines(block[0], block[-1]))]
     for number, (splice, body) in enumerate(bodies):
         if _proceeds(splice, body, point):
             inside = _wrap(body, inside)
         elif number == 0:
             inside = body
         else:
-            raise LoomError(
-                f"{splice.fragment} replaces the statements at {point.where}, among them those of "
-                f"{bodies[number - 1][0].fragment} ({bodies[number - 1][0].origin})",
-                str(splice.origin),
-                "Say proceed() where they go, or put this splice first: before=...",
-            )
+            other = bodies[number - 1][0]
+            message = f"replaces the statements at {point.where}, among them those of {other.fragment} ({other.origin})"
+            remedy = "Say proceed() where they go, or put this splice first: before=..."
+            raise LoomError(f"{splice.fragment} {message}", str(splice.origin), remedy)
     return inside
 
 
@@ -225,21 +215,20 @@ def _check_one_replaces(splices: list[Splice], point: Point) -> None:
 
 def _proceeds(splice: Splice, body: Traced, point: Point) -> bool:
     """Whether a splice says `proceed()`; it must be a statement of its own, and the point one with statements."""
-    source = as_block(body)
-    said = [node for node in syntax.walk(source.module) if syntax.called(node) == "proceed"]
-    alone = [statement for statement in syntax.walk(source.module) if syntax.expression(statement) in said]
+    if "proceed(" not in body.text:
+        return False
+    nodes = list(walk(Source(body).module))
+    said = [node for node in nodes if called(node) == "proceed"]
+    alone = {node for node in nodes if expression(node) in said}
     if said and not point.is_block:
-        message = f"{splice.fragment} says proceed(), and the point {point.name!r} ({point.where}) holds no statements"
+        message = f"says proceed(), and the point {point.name!r} ({point.where}) holds no statements"
         remedy = "Drop proceed(): there is nothing to wrap. The points that gen points marks `with` hold statements."
-        raise LoomError(message, str(splice.origin), remedy)
+        raise LoomError(f"{splice.fragment} {message}", str(splice.origin), remedy)
     if len(said) > len(alone):
         message = f"{splice.fragment} says proceed() inside a statement, at {point.name!r}"
         raise LoomError(message, str(splice.origin), "Write it on a line of its own.")
-    for node in syntax.walk(source.module):
-        below = {id(inner) for inner in syntax.walk(node)} if isinstance(node, _OTHER_SCOPES + _LOOPS) else set()
-        if not any(id(statement) in below for statement in alone):
-            continue
-        if isinstance(node, _OTHER_SCOPES):
+    for node in (n for n in nodes if isinstance(n, SCOPES + _LOOPS) and alone.intersection(walk(n))):
+        if isinstance(node, SCOPES):
             message = f"{splice.fragment} says proceed() in a function or class of its own, at {point.name!r}"
             raise LoomError(message, str(splice.origin), "The statements of the host cannot stand there: move it out.")
         if _leaves_loop(point.statement):
@@ -248,41 +237,35 @@ def _proceeds(splice: Splice, body: Traced, point: Point) -> bool:
     return bool(said)
 
 
-def _leaves_loop(statement: cst.CSTNode) -> bool:
+def _leaves_loop(statement: ast.AST) -> bool:
     """Whether a `break` or `continue` below belongs to a loop around a statement."""
-    if isinstance(statement, _LOOPS):
-        return statement.orelse is not None and _leaves_loop(statement.orelse)
-    inner = (child for child in syntax.children(statement) if not isinstance(child, _OTHER_SCOPES))
-    return isinstance(statement, (cst.Break, cst.Continue)) or any(map(_leaves_loop, inner))
+    inner = getattr(statement, "orelse", []) if isinstance(statement, _LOOPS) else ast.iter_child_nodes(statement)
+    return isinstance(statement, (ast.Break, ast.Continue)) or any(
+        _leaves_loop(child) for child in inner if not isinstance(child, SCOPES)
+    )
 
 
 def _check_bound(point: Point, inside: Traced, splices: list[Splice]) -> None:
     """What the statements of a block bind for the rest of their function, is bound by what takes their place."""
-    host, within = point.hosts[-1], {id(node) for node in syntax.walk(point.statement)}
-    read = {name.value for name in variables(host) if id(name) not in within}
-    elsewhere = {name for node in syntax.walk(host) if id(node) not in within for name in bound_by(node)}
-    elsewhere |= {parameter.name.value for parameter in syntax.parameters(host)}
-    names = (bound_names(cst.ensure_type(point.statement, cst.With).body, comprehensions=False) & read) - elsewhere
-    if names and splices:
-        head = "async def _():\n" if host.asynchronous else "def _():\n"
-        (function,) = ast.parse(head + syntax.reindent(inside, 4).text).body
+    if not splices:
+        return
+    host, within = point.hosts[-1], set(walk(point.statement))
+    outside = [node for node in walk(host) if node not in within]
+    read = {node.id for node in outside if isinstance(node, ast.Name)}
+    elsewhere = {bound_by(node) for node in outside} | {parameter.arg for parameter in parameters(host)}
+    block: list[ast.stmt] = getattr(point.statement, "body", [])
+    if names := (bound_names(*block, comprehensions=False) & read) - elsewhere:
+        head = "async def _():\n" if isinstance(host, ast.AsyncFunctionDef) else "def _():\n"
+        function = parse(head + reindent(inside, 4).text).statements[0]
         missing = sorted(names - Flow(cast(ast.FunctionDef, function), names).bound)
         if missing:
-            message = (
-                f"{splices[-1].fragment} may leave {missing[0]} without a value, which the statements at {point.where}"
-            )
-            raise LoomError(
-                f"{message} give it", str(splices[-1].origin), "Bind it on every path, or proceed on every path."
-            )
+            message = f"may leave {missing[0]} without a value, which the statements at {point.where} give it"
+            remedy = "Bind it on every path, or proceed on every path."
+            raise LoomError(f"{splices[-1].fragment} {message}", str(splices[-1].origin), remedy)
 
 
 def _wrap(body: Traced, inside: Traced) -> Traced:
     """A splice at a block point, its `proceed()` replaced by the statements of the host."""
-    source = as_block(body)
-    edits = []
-    for node in syntax.walk(source.module):
-        if isinstance(node, cst.SimpleStatementLine) and syntax.called(syntax.expression(node)) == "proceed":
-            start = source.text.rfind("\n", 0, source.span(node)[0]) + 1
-            new = syntax.reindent(inside, source.indent(node))
-            edits.append(Edit(start, source.lines(node)[1], new))
-    return unblocked(source.traced.edited(edits))
+    source = Source(body)
+    said = [node for node in walk(source.module) if called(expression(node)) == "proceed"]
+    return body.edited(Edit(*source.without_comments(node), reindent(inside, source.indent(node))) for node in said)

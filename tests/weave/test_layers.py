@@ -548,7 +548,7 @@ class TestRefused:
     @pytest.mark.parametrize(
         ("old", "new", "reason"),
         [
-            ("group.stack = ", "self.stack = group; group.stack = ", "group cannot be read here"),
+            ("group.stack = ", "group.stack = group, ", "group cannot be read here"),
             ("group.count)", "group.size)", "group.size cannot be read here"),
             ("for group in layers.groups", "for group, _ in layers.groups", "layers.groups cannot be read here"),
             ("for group in layers.groups", "for group in layers.last", "layers.last cannot be read here"),

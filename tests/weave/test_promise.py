@@ -400,7 +400,7 @@ HELD = 'def site(batch):\n    x = batch\n    with point("here", x):\n        y =
         (HELD, "x = x + 1", "refused: model/value may leave y without a value"),
         (HELD, "if x:\n    proceed()\nelse:\n    raise ValueError", 2),
         (HELD, "z = [proceed() for _ in [1]]", "refused: says proceed() inside a statement"),
-        (HELD, "proceed(); x = 1", "refused: says proceed() inside a statement"),
+        (HELD, "proceed(); x = 1", "refused: several statements on a line"),
         (HELD, "class K:\n    proceed()", "refused: says proceed() in a function or class of its own"),
         # A10
         ("", "match x:\n    case int(real=real):\n        x = x + real", 5),

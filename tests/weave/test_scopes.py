@@ -9,9 +9,9 @@ import pytest
 from miniature import definition, run
 from test_layers import BLOCK, MODEL, OFFSET, PATTERN, PERIOD, WINDOW, model
 
-from generator.code.scopes import rename, scopes_of
-from generator.code.syntax import Source
-from generator.code.traced import Traced
+from generator.code.bindings import free_names, rename, scopes_of
+from generator.code.traced import Origin, Traced
+from generator.code.tree import Source, reindent
 
 BLOCK = BLOCK.replace(
     "# in all", "# in all\n        dense_layers: int = 1  # of them\n        layers_each: int = 1  # of nothing"
@@ -65,11 +65,33 @@ def _globals_by_python(text: str) -> set[str]:
 
 @pytest.mark.parametrize("text", TEXTS.values(), ids=TEXTS)
 def test_names_from_outside_are_those_of_pythons_own_table(text):
-    scopes = scopes_of(Source(Traced.copy(text, "x.py")).module)
-    outside = {
-        name.value for name, scope in scopes.meant() if scope is None or (scope is scopes.module and "global" in text)
-    }
+    scopes = scopes_of(Source(Traced.copy(text, "x.py")).tree)
+    outside = {it.name for it in scopes.occurrences if it.binder in (None, *[scopes.module] * ("global" in text))}
     assert outside - set(dir(builtins)) - {"f", "A"} == _globals_by_python(text)
+    assert {*free_names(text)} - set(dir(builtins)) - {"f", "A"} <= _globals_by_python(text) | {"R"}
+
+
+@pytest.mark.parametrize("text", TEXTS.values(), ids=TEXTS)
+def test_each_name_stands_where_the_tree_says(text):
+    """Above the names, letters that are wider in UTF-8 than in the text."""
+    text = f"'\u00e9\u00df'; é = 1\n{text}".replace("return ", "'\u00e9'; return ")
+    source = Source(Traced.copy(text, "x.py"))
+    for found in scopes_of(source.tree).occurrences:
+        start, end = source.tree.span_of_name(found.node, found.name)
+        assert text[start:end] == found.name
+
+
+def test_equal_texts_share_a_tree_and_keep_their_origins():
+    one, other = (Source(Traced.insert("x = 1\n", Origin(path, 7))) for path in ("one.py", "other.py"))
+    assert one.module is other.module
+    assert (one.where(one.module.body[0]), other.where(other.module.body[0])) == ("one.py:7", "other.py:7")
+
+
+def test_lines_inside_strings_stay_where_they_are():
+    text = '    x = ("a"\n         f"{b}")\n    y = """c\n  d"""  # e\n    z = r\'\'\'\n\'\'\'\n'
+    assert reindent(Traced.copy(text, "x.py"), 2).text == (
+        '  x = ("a"\n       f"{b}")\n  y = """c\n  d"""  # e\n  z = r\'\'\'\n\'\'\'\n'
+    )
 
 
 def test_a_name_from_outside_is_renamed_where_it_is_meant_and_nowhere_else():

@@ -10,22 +10,19 @@ layer of the pattern of a group; `layers.last` is a layer like the last one.
 
 from __future__ import annotations
 
+import ast
+import re
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass, replace
 
-import libcst as cst
-
-from generator.code import syntax
-from generator.code.names import as_block, unblocked, variables
-from generator.code.scopes import scopes_of
-from generator.code.syntax import Source
+from generator.code.bindings import rename, scopes_of
 from generator.code.traced import Edit, Origin, Traced
+from generator.code.tree import FUNCTIONS, Source, dotted, parameters, parse, reindent, walk
 from generator.errors import LoomError
 from generator.language.parts import Definition
 from generator.recipe.pattern import Group, Kind, Pattern
 from generator.weave.adapt import Need
-from generator.weave.count import WORD
-from generator.weave.members import member_edits, standing_for
+from generator.weave.count import WORD, member_edits, unbound
 
 
 def write_out(
@@ -48,7 +45,7 @@ def write_out(
     carried = frozenset(threaded)
     periodic = [group for group in pattern.groups if group.period > 1]
     for key, definition in definitions.items():
-        while place := _first(Source(woven[key].text)):
+        while place := _first(Source(woven[key].text)) if f"{WORD}." in woven[key].text.text else None:
             if place.member == "period" and not periodic:  # the class of a period, which nothing has
                 del woven[key]
                 break
@@ -77,19 +74,13 @@ def check_given(definitions: dict[str, Definition], pattern: Pattern, blocks: di
     """
     for kind in pattern.kinds.values():
         for key, given, method in (("init", kind.init, "__init__"), ("call", kind.call, "__call__")):
-            if not given or blocks[kind.name] not in definitions:
-                continue
-            (made,) = Source(definitions[blocks[kind.name]].text).module.body
-            taken = [
-                parameter.name.value
-                for member in syntax.body(made)
-                if isinstance(member, cst.FunctionDef) and member.name.value == method
-                for parameter in (*member.params.params, *member.params.kwonly_params)
-            ]
-            for name in given:
-                if name not in taken:
-                    message = f"layers of the kind {kind.name!r} are given {name!r}, which no selected fragment takes"
-                    raise LoomError(message, str(kind.lines[key]), "Select a fragment that takes it, or remove it.")
+            block = definitions.get(blocks[kind.name])
+            members = walk(parse(block.text.text).module) if given and block else ()
+            functions = [node for node in members if isinstance(node, FUNCTIONS) and node.name == method]
+            taken = {parameter.arg for function in functions for parameter in parameters(function)}
+            if block and (missing := [name for name in given if name not in taken]):
+                message = f"layers of the kind {kind.name!r} are given {missing[0]!r}, which no selected fragment takes"
+                raise LoomError(message, str(kind.lines[key]), "Select a fragment that takes it, or remove it.")
 
 
 @dataclass(frozen=True)
@@ -103,7 +94,7 @@ class _Place:
     """
 
     member: str
-    node: cst.CSTNode
+    node: ast.AST
     function: str
     config: str
     source: Source
@@ -132,31 +123,25 @@ class _Copy:
 
 def _first(source: Source) -> _Place | None:
     """The first place that is not written out yet."""
-    words = standing_for(WORD, source) if f"{WORD}." in source.text else set()
-    for statement in source.module.body if words else ():
-        members = syntax.body(statement) if isinstance(statement, cst.ClassDef) else [statement]
-        prefix = f"{statement.name.value}." if isinstance(statement, cst.ClassDef) else ""
-        for function in members:
-            inner = [scope for _, scope in scopes_of(source.module).occurrences if scope.node is function]
-            config = "config" if inner and "config" in inner[0].bound else "self.config"
-            for node in syntax.walk(function):
-                said = node.iter if isinstance(node, cst.For) else node
-                if isinstance(said, cst.Attribute) and said.value in words and isinstance(function, cst.FunctionDef):
-                    member, is_loop = said.attr.value, said is not node
-                    if is_loop != (member != "last") or (is_loop and not _is_plain(node)):
+    words = unbound(WORD, source)
+    for statement in source.statements if words else ():
+        prefix = f"{statement.name}." if isinstance(statement, ast.ClassDef) else ""
+        for function in statement.body if isinstance(statement, ast.ClassDef) else [statement]:
+            inner = scopes_of(source.tree).inner.get(function)
+            config = "config" if inner and "config" in inner.bound else "self.config"
+            for node in walk(function):
+                said = node.iter if isinstance(node, ast.For) else node
+                if isinstance(said, ast.Attribute) and said.value in words and isinstance(function, FUNCTIONS):
+                    is_loop = isinstance(node, ast.For) and isinstance(node.target, ast.Name) and not node.orelse
+                    fits = said.attr != "last" if is_loop else said is node and said.attr == "last"
+                    if not fits:
                         remedy = f"Write `for group in {WORD}.groups:`, `for layer in {WORD}.period:` or `{WORD}.last`."
-                        raise LoomError(f"{WORD}.{member} cannot be read here", source.where(node), remedy)
-                    name = prefix + function.name.value
-                    return _Place(member, node, name, config, source)
+                        raise LoomError(f"{WORD}.{said.attr} cannot be read here", source.where(node), remedy)
+                    return _Place(said.attr, node, prefix + function.name, config, source)
     if words:
         place, remedy = source.where(next(iter(words))), "Say one of its members, in a function or a method."
         raise LoomError(f"{WORD} cannot be read here", place, remedy)
     return None
-
-
-def _is_plain(loop: cst.CSTNode) -> bool:
-    """Whether a loop has one name for its target, and no `else`."""
-    return isinstance(loop, cst.For) and isinstance(loop.target, cst.Name) and not loop.orelse
 
 
 def _copies(place: _Place, pattern: Pattern, blocks: dict[str, str]) -> list[_Copy]:
@@ -176,11 +161,9 @@ def _layer(kind: Kind, attribute: str, blocks: dict[str, str]) -> _Copy:
 
 def _group(group: Group, config: str, pattern: Pattern, blocks: dict[str, str]) -> _Copy:
     kind = pattern.kinds[group.pattern[0]] if group.period == 1 else Kind("")
-    count = Source(Traced.copy(group.count, ""))
-    edits = [Edit(*count.span(node), Traced.copy(config, "")) for node in standing_for("config", count)]
     members = {
         "Block": blocks[kind.name] if group.period == 1 else "Period",
-        "count": count.traced.edited(edits).text,
+        "count": re.sub(r"\bconfig\b", config, group.count),
         "stack": f"self.{group.name}_layers" if group.name else "self.layers",
     }
     return _Copy(members, kind.init, kind.call, kind.origin or group.origin or Origin("", 1), group.name)
@@ -189,59 +172,47 @@ def _group(group: Group, config: str, pattern: Pattern, blocks: dict[str, str]) 
 def _repeated(place: _Place, copies: list[_Copy]) -> tuple[Traced, list[tuple[Origin, str]]]:
     """The text with copies in place of what it says of layers, and the names that these read, with why."""
     source, loop = place.source, place.node
-    if not isinstance(loop, cst.For):
+    if not isinstance(loop, ast.For):
         (copy,) = copies
-        words = standing_for(WORD, source)
-        said = {n for n in syntax.walk(source.module) if isinstance(n, cst.Attribute) and n.value in words}
-        edits, reads = _edits(source, {n for n in said if n.attr.value == "last"}, copy)
+        words = unbound(WORD, source)
+        said = {n for n in walk(source.module) if isinstance(n, ast.Attribute) and n.value in words}
+        edits, reads = _edits(source, {n for n in said if n.attr == "last"}, copy)
         return source.traced.edited(edits), [(copy.origin, name) for name in reads]
-    body = syntax.body(loop)
-    inside = source.traced[source.lines(body[0])[0] : source.lines(body[-1])[1]]
-    start, end = source.text.rfind("\n", 0, source.span(loop)[0]) + 1, source.lines(loop)[1]
-    block, written, every = as_block(inside), [], []
-    nodes = standing_for(cst.ensure_type(loop.target, cst.Name).value, block)
+    block, written, every = Source(source.traced[slice(*source.lines(loop.body[0], loop.body[-1]))]), [], []
+    nodes = unbound(dotted(loop.target), block)
     for copy in copies:
         edits, reads = _edits(block, nodes, copy)
-        written.append(syntax.reindent(unblocked(block.traced.edited(edits)), source.indent(loop)))
+        written.append(reindent(block.traced.edited(edits), source.indent(loop)))
         every += [(copy.origin, name) for name in reads]
-    return source.traced.edited([Edit(start, end, Traced.join(written))]), every
+    return source.traced.edited([Edit(*source.without_comments(loop), Traced.join(written))]), every
 
 
-def _edits(source: Source, nodes: Collection[cst.CSTNode], copy: _Copy) -> tuple[list[Edit], list[str]]:
+def _edits(source: Source, nodes: Collection[ast.AST], copy: _Copy) -> tuple[list[Edit], list[str]]:
     """What changes in one copy, and the names that its layers are given."""
-    edits, reads = member_edits(source, nodes, copy.members), []
-    scopes = dict(scopes_of(source.module).occurrences)
-    layers = {}  # function -> its parameter that is a layer
-    for node in syntax.walk(source.module):
-        for parameter in syntax.parameters(node) if isinstance(node, cst.FunctionDef) else ():
-            kind = parameter.annotation.annotation if parameter.annotation else None
-            if isinstance(kind, cst.Attribute) and kind.value in nodes:
-                layers[node] = parameter.name.value
-    for node in syntax.walk(source.module):
-        if not isinstance(node, cst.Call):
-            continue
+    edits, reads = member_edits(source, source.module, nodes, copy.members), list[str]()
+    scopes = {found.node: found.scope for found in scopes_of(source.tree).occurrences}
+    names: dict[ast.AST, str] = {  # function -> its parameter that is a layer
+        node: parameter.arg
+        for node in walk(source.module)
+        if isinstance(node, FUNCTIONS)
+        for parameter in parameters(node)
+        if isinstance(parameter.annotation, ast.Attribute) and parameter.annotation.value in nodes
+    }
+    for node in (node for node in walk(source.module) if isinstance(node, ast.Call)):
         given: dict[str, str] = {}
-        if isinstance(node.func, cst.Attribute) and node.func.value in nodes:
-            given = copy.init if node.func.attr.value == "Block" else copy.call
-        elif isinstance(node.func, cst.Name):
-            scope = scopes[node.func].binder(node.func.value)
-            given = copy.call if scope and layers.get(scope.node) == node.func.value else {}
+        if isinstance(node.func, ast.Attribute) and node.func.value in nodes:
+            given = copy.init if node.func.attr == "Block" else copy.call
+        elif isinstance(node.func, ast.Name):
+            scope = scopes[node.func].binder(node.func.id)
+            given = copy.call if scope and names.get(scope.node) == node.func.id else {}
         if given:
-            reads += [n.value for text in given.values() for n in variables(Source(Traced.copy(text, "")).module)]
+            reads += [n.id for text in given.values() for n in walk(parse(text).module) if isinstance(n, ast.Name)]
             more = ", ".join(f"{name}={text}" for name, text in given.items())
-            at = source.span(node.args[-1].value)[1] if node.args else source.span(node)[1] - 1
-            edits.append(Edit(at, at, Traced.insert(f", {more}" if node.args else more, copy.origin)))
-    return edits + _named(source, copy), reads
-
-
-def _named(source: Source, copy: _Copy) -> list[Edit]:
-    """Edits that name the functions of a copy after it."""
-    if not copy.prefix:
-        return []
-    scopes, edits, (block,) = scopes_of(source.module), [], source.module.body
-    functions = {s.name.value for s in syntax.body(block) if isinstance(s, cst.FunctionDef)}
-    for name, scope in scopes.occurrences:
-        if name.value in functions and scope.binder(name.value) is scopes.module:
-            start = source.span(name)[0]
-            edits.append(Edit(start, start, Traced.insert(f"{copy.prefix}_", source.traced.origin_at(start))))
-    return edits
+            last = max((source.span(argument)[1] for argument in (*node.args, *node.keywords)), default=0)
+            closing = re.compile(r"[\s)]*\)").match(source.text, last, source.span(node)[1] - 1)  # of the argument
+            at = (closing.end() if closing else last) or source.span(node)[1] - 1
+            edits.append(Edit(at, at, Traced.insert(f", {more}" if last else more, copy.origin)))
+    functions = {statement.name for statement in source.statements if isinstance(statement, FUNCTIONS)}
+    if copy.prefix:
+        edits += rename(source, lambda name: f"{copy.prefix}_{name}" if name in functions else None)
+    return edits, reads
