@@ -2,18 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import click
 
 from generator.commands.console import AS_JSON, NO_ONE, complain, exit_codes, progress, write_json
 from generator.errors import LoomError
-
-if TYPE_CHECKING:
-    from generator.commands.against import Report
-    from generator.commands.pull import Found
-    from generator.disk.project import Project
-    from generator.disk.status import PackageStatus
 
 
 @click.command("pull", **exit_codes("1 an edit was refused"))
@@ -40,20 +32,21 @@ def pull_(
 ) -> None:
     """Carry the edits of a package back to the fragments that its lines came from.
 
-    Shown are the diff of the fragments, what else they change, and the edits that cannot go home, each with the reason.
-    An edit goes home only if building then gives back exactly the edited package. An edit that is refused stays in the
-    package, which gen check then reports as edited.
+    Shows the diff of the fragments, the other packages that they change, and the edits that cannot go home, each with
+    the reason. An edit goes home only if building then gives back exactly the edited package. An edit that is refused
+    stays in the package, which gen check then reports as edited.
     """
     from generator.commands import pull
-    from generator.commands.pull_as import Wish
     from generator.disk.project import Project
 
     if own is None and (lines or title):
         raise LoomError("--line and --title are for a fragment", None, "Name it: --as fragments/FOLDER/NAME.py.")
     project = Project.find()
-    found = pull.find(project, package, Wish(own, title, lines) if own is not None else None)
+    found = pull.find(project, package, own, title, lines)
     refused = pull.refused(found)
-    reports = _verdicts(project, found) if verdicts and found.pulled.texts else []
+    reports = []
+    if verdicts and found.pulled.texts:
+        reports = pull.verdicts(project, found, lambda line: click.echo(line, err=True))
     if as_json:
         from generator.commands.against import report_table
 
@@ -67,32 +60,18 @@ def pull_(
         click.echo("\n".join(pull.report(found)))
         if reports:
             click.echo("\n" + plain("what the fragments make now", reports))
-    if applied and found.pulled.texts:
-        failed = False
-        results = pull.apply(project, found)
-        for number, (name, result) in enumerate(results, 1):
-            if isinstance(result, LoomError):
-                complain(result)
-                failed = True
-            else:
-                progress(number, len(results), f"{name}: {_done(result)}")
-        if failed:
-            raise click.exceptions.Exit(2)
-    if refused:
-        raise click.exceptions.Exit(1)
-
-
-def _verdicts(project: Project, found: Found) -> list[Report]:
-    from generator.commands.pull_verdicts import verdicts
-
-    return verdicts(project, found, lambda line: click.echo(line, err=True))
-
-
-def _done(result: PackageStatus | None) -> str:
-    """What a build did after a pull, in words."""
-    if result is None:
-        return "owned, left alone"
-    return f"{len(result.blocked)} edited, left as they are" if result.blocked else result.summary
+    failed = False
+    results = pull.apply(project, found) if applied and found.pulled.texts else []
+    for number, (name, result) in enumerate(results, 1):
+        if isinstance(result, LoomError):
+            complain(result)
+            failed = True
+        else:
+            done = "owned, left alone" if result is None else result.summary
+            done = f"{len(result.blocked)} edited, left as they are" if result and result.blocked else done
+            progress(number, len(results), f"{name}: {done}")
+    if failed or refused:
+        raise click.exceptions.Exit(2 if failed else 1)
 
 
 @click.command("own", **NO_ONE)
@@ -100,8 +79,8 @@ def _done(result: PackageStatus | None) -> str:
 def own_(package: str) -> None:
     """Declare that a package is edited by hand from now on.
 
-    packages.toml says so (by_hand = true); gen check then tells how much of it was changed and does not fail, and gen
-    build leaves it alone. What was woven is kept beside its lock, in gen.base, for gen update to merge with.
+    Writes by_hand = true to packages.toml: gen check then counts the lines that were changed and does not fail, and gen
+    build leaves the package alone. The text that was woven stays in gen.base, for gen update to merge with.
     """
     from generator.commands.own import own
     from generator.disk.project import Project
@@ -118,7 +97,7 @@ def update_(package: str, as_json: bool) -> None:
     The merge has three sides: the package, what was woven when it was last built or updated, and what is woven now.
     Conflicts are left as git leaves them, each with the fragment and the commit that made the other side.
     """
-    from generator.commands.update import told, update
+    from generator.commands.update import describe, update
     from generator.disk.project import Project
 
     done = update(Project.find(), package)
@@ -127,7 +106,7 @@ def update_(package: str, as_json: bool) -> None:
     else:
         for path in done.changed:
             click.echo(f"merged   {done.shown}/{path}")
-        for line in told(done.conflicts, done.shown):
+        for line in describe(done.conflicts, done.shown):
             click.echo(line)
         if not done.changed:
             click.echo(f"{done.shown}: the fragments bring nothing new")
@@ -150,7 +129,7 @@ def merge_(driver: tuple[str, str, str, str] | None) -> None:
     from pathlib import Path
 
     from generator.commands.merge import drive, finish, left_to_decide
-    from generator.commands.update import told
+    from generator.commands.update import describe
     from generator.disk.project import Project
 
     project = Project.find()
@@ -163,7 +142,7 @@ def merge_(driver: tuple[str, str, str, str] | None) -> None:
             complain(found)
             failed = True
             continue
-        for line in told(found.conflicts, project.show(project.generated / name)):
+        for line in describe(found.conflicts, project.show(project.generated / name)):
             click.echo(line)
         left = left or bool(found.conflicts)
         for path in found.edited:

@@ -9,7 +9,7 @@ from contextlib import suppress
 from dataclasses import replace
 from typing import NamedTuple
 
-from generator.commands.owned import changed_lines, conflicts_left
+from generator.commands.own import count_changes, find_conflicts
 from generator.commands.packages import Asked
 from generator.disk.lock import LOCK, LOCKS, Combination, read_lock, read_locks
 from generator.disk.look import GONE, kind_of, show
@@ -89,8 +89,8 @@ def _check_owned(asked: Asked, shown: str) -> list[Finding]:
     """Checks a package that people own; that it differs is no fault, but a conflict that was left in it is."""
     name = asked.combination.name
     try:
-        lines, files = changed_lines(asked.folder, asked.combination)
-        left = list(conflicts_left(asked.folder, asked.combination))
+        lines, files = count_changes(asked.folder, asked.combination)
+        left = list(find_conflicts(asked.folder, asked.combination))
     except LoomError as error:
         return [Finding(EDITED, name, error.where or shown, error.message, error.remedy or "")]
     many = f"{lines} line{'' if lines == 1 else 's'} changed in {files} file{'' if files == 1 else 's'}"

@@ -6,17 +6,15 @@ fragments may not be merged yet. `gen merge` then weaves, and lays what people e
 
 from __future__ import annotations
 
-import io
 import os
-import tarfile
 from pathlib import Path
 from typing import NamedTuple
 
 from generator.commands.packages import Asked, each_package
-from generator.commands.update import Conflict, merge_files, write_text
+from generator.commands.update import Conflict, Theirs, merge_files, write_text
 from generator.disk.built import BASE
-from generator.disk.git import git, has_marks, locks_of, merge_texts, older_file, top_of
-from generator.disk.lock import LOCK, LOCKS, MAP, Combination, Lock, parse_lock
+from generator.disk.git import git, has_marks, merge_texts, older_file, packages_at, top_of
+from generator.disk.lock import LOCK, LOCKS, MAP, Combination, parse_lock
 from generator.disk.look import kind_of, sha256, show
 from generator.disk.project import PACKAGES, Project
 from generator.disk.write import IGNORE, write_package, write_records, write_uncommitted
@@ -51,29 +49,37 @@ def drive(project: Project, base: Path, ours: Path, theirs: Path, path: str) -> 
 
 
 class Side(NamedTuple):
-    """The folder of the packages as one side of a merge has it: path below it -> bytes."""
+    """The packages as one side of a merge has them: name -> path -> bytes."""
 
     revision: str
-    files: dict[str, bytes]
+    packages: dict[str, dict[str, bytes]]
 
-    def lock(self, name: str) -> Lock | None:
-        """The lock of a package there, None where it has none."""
+    def outputs(self, name: str) -> dict[str, str]:
+        """The files of a package that gen had woven there, with their hashes; none without a lock."""
         try:
-            return parse_lock(self.files[f"{name}/{LOCK}"].decode())
+            outputs = parse_lock(self.packages[name][LOCK].decode()).outputs
         except (KeyError, ValueError, RecursionError):
-            return None
+            return {}
+        return {path: digest for path, digest in outputs.items() if path != MAP}
 
     def edited(self, name: str) -> list[str]:
         """The files of a package that someone edited there."""
-        lock = self.lock(name)
-        outputs = lock.outputs.items() if lock else ()
-        return [
-            path for path, digest in outputs if path != MAP and sha256(self.files.get(f"{name}/{path}", b"")) != digest
-        ]
+        files = self.packages.get(name, {})
+        return [path for path, digest in self.outputs(name).items() if sha256(files.get(path, b"")) != digest]
+
+    def text(self, name: str, path: str) -> str | None:
+        data = self.packages.get(name, {}).get(path)
+        return None if data is None else data.decode()
 
 
 class Finished(NamedTuple):
-    """How a package came out of a merge: files that hold edits, and conflicts."""
+    """A package after a merge.
+
+    Attributes:
+        edited: its files that hold edits.
+        files: all of them.
+        gone: files of a side that it has no more.
+    """
 
     edited: list[str]
     conflicts: list[Conflict]
@@ -85,7 +91,7 @@ def finish(project: Project) -> list[tuple[str, Finished | LoomError]]:
     """Weaves every package from the merged fragments, and tells git that their files are merged.
 
     Returns:
-        For each package that is not owned its name, and how it came out.
+        For each package that is not owned its name, and the package after the merge.
     """
     top = top_of(project.root)
     others = [word for word in HEADS if git(top, "rev-parse", "-q", "--verify", word, code=None)]
@@ -93,7 +99,7 @@ def finish(project: Project) -> list[tuple[str, Finished | LoomError]]:
         remedy = "Run it after git merge has stopped; gen build --all weaves at any time."
         raise LoomError("no merge is going on", show(top), remedy)
     _check_sources(project)
-    sides = [_side(project, revision) for revision in ("HEAD", others[0])]
+    sides = [Side(revision, packages_at(project.generated, revision)[1]) for revision in ("HEAD", others[0])]
     unmerged = _unmerged(project)
     changed = set(git(project.generated, "diff", "--name-only", "-z", "--relative").decode().split("\0"))
     for combination in project.by_hand():
@@ -124,15 +130,14 @@ def finish_package(asked: Asked, sides: list[Side], changed: set[str]) -> Finish
     woven = {path: data.decode() for path, data in made.items() if path not in (LOCK, MAP)}
     merged: dict[str, str | None] = dict(woven)
     conflicts: list[Conflict] = []
+    editor = f"edited in {sides[0].revision}"
     for side in sides:
         edited = side.edited(name)
-        mine = {
-            path: side.files[f"{name}/{path}"].decode() if f"{name}/{path}" in side.files else None for path in edited
-        }
         base = {path: _woven_then(asked, side, path) for path in edited}
-        theirs = {path: text for path in edited if (text := merged.get(path)) is not None}
-        others = f"edited in {sides[0].revision}", woven
-        done, more = merge_files(mine, base, theirs, made[MAP].decode(), f"edited in {side.revision}", edits=others)
+        now = {path: text for path in edited if (text := merged.get(path)) is not None}
+        theirs = Theirs(now, woven, made[MAP].decode(), editor=editor)
+        ours = {path: side.text(name, path) for path in edited}
+        done, more = merge_files(ours, base, theirs, f"edited in {side.revision}")
         merged |= done
         conflicts += [one for one in more if one not in conflicts]
     write_package(asked.folder, asked.combination, made, force=True)
@@ -140,10 +145,10 @@ def finish_package(asked: Asked, sides: list[Side], changed: set[str]) -> Finish
     for path in edits:
         write_text(asked.folder, path, merged[path])
     write_records(asked.folder, made)
-    known = {path for side in sides if (lock := side.lock(name)) for path in lock.outputs}
+    known = {path for side in sides for path in side.outputs(name)}
     gone = [path for path in sorted(known - made.keys()) if path not in edits]
     for path in gone:
-        if sha256(_bytes(asked.folder / path)) in [lock.outputs.get(path) for s in sides if (lock := s.lock(name))]:
+        if sha256(_bytes(asked.folder / path)) in [side.outputs(name).get(path) for side in sides]:
             write_text(asked.folder, path, None)
     return Finished(edits, conflicts, sorted(made), gone)
 
@@ -155,8 +160,8 @@ def _finish_uncommitted(asked: Asked, sides: list[Side]) -> Finished:
         first = found.blocked[0]
         remedy = f"Keep your change in a fragment, or give it up: {asked.combination.command} --force"
         raise LoomError(first.reason, f"{found.shown}/{first.path}", remedy)
-    locks = [lock for side in sides if (lock := side.lock(asked.combination.name))]
-    return Finished([], [], [], sorted({path for lock in locks for path in lock.files}))
+    name = asked.combination.name
+    return Finished([], [], [], sorted({path for side in sides for path in [LOCK, MAP, *side.outputs(name)]}))
 
 
 def left_to_decide(project: Project) -> list[str]:
@@ -173,9 +178,9 @@ def _unmerged(project: Project) -> set[str]:
 
 
 def _woven_then(asked: Asked, side: Side, path: str) -> str:
-    """What had been woven where a side has an edited file."""
-    lock = side.lock(asked.combination.name)
-    text = older_file(asked.folder, path, lock.outputs[path], side.revision) if lock else None
+    """Finds what had been woven where a side has an edited file."""
+    digest = side.outputs(asked.combination.name)[path]
+    text = older_file(asked.folder, path, digest, side.revision)
     if text is None:
         remedy = f"Merge it by hand: git show {side.revision}:./{path}"
         raise LoomError(f"edited in {side.revision}, and what was woven there is not in git's history", path, remedy)
@@ -203,27 +208,13 @@ def _bytes(place: Path) -> bytes:
     return place.read_bytes() if kind_of(place) == "file" else b""
 
 
-def _side(project: Project, revision: str) -> Side:
-    """The packages as a revision has them."""
-    top = top_of(project.root)
-    folder = project.generated.resolve().relative_to(top.resolve()).as_posix()
-    if not git(top, "ls-tree", revision, "--", folder):
-        return Side(revision, {})
-    data = git(top, "-c", "core.autocrlf=false", "archive", "--format=tar", revision, "--", folder)
-    files = {}
-    with tarfile.open(fileobj=io.BytesIO(data)) as tar:
-        for member in tar:
-            if member.isfile() and (file := tar.extractfile(member)):
-                files[member.name.removeprefix(f"{folder}/")] = file.read()
-    locks = {f"{name}/{LOCK}": lock for name, lock in locks_of(files.get(LOCKS, b"")).items()}
-    return Side(revision, locks | files)
-
-
 def _keep_records(project: Project, combination: Combination, ours: Side, unmerged: set[str]) -> None:
     """Takes our side of the records of a package that people own; gen update renews them."""
-    for path in [f"{combination.name}/{name}" for name in RECORDS]:
-        if path in unmerged and path in ours.files:
-            (project.generated / path).write_bytes(ours.files[path])
+    files = ours.packages.get(combination.name, {})
+    for name in RECORDS:
+        path = f"{combination.name}/{name}"
+        if path in unmerged and name in files:
+            (project.generated / path).write_bytes(files[name])
             git(project.generated, "add", "--", path)
 
 

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import os
 import re
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
+from generator.code.hunks import hunks
 from generator.commands.packages import Asked
-from generator.disk.built import BASE, MappedPackage, base_texts, dump_base, find_package
-from generator.disk.lock import Combination, Fingerprints
-from generator.disk.look import kind_of, read_text, show
+from generator.disk.built import BASE, MappedPackage, base_texts, dump_base, find_package, kept_base
+from generator.disk.git import has_marks, older_file
+from generator.disk.lock import MAP, Combination, Fingerprints, read_lock
+from generator.disk.look import kind_of, read_text, sha256, show
 from generator.disk.project import PACKAGES, SETTINGS, Project
 from generator.disk.write import replace_file, write_uncommitted
 from generator.errors import LoomError
@@ -18,8 +21,8 @@ from generator.errors import LoomError
 HEAD = "# The packages that are kept. by_hand: people edit it, and gen update takes in what the fragments bring.\n"
 
 
-def kept(project: Project, word: str) -> MappedPackage:
-    """A package of this project that is built, by its name or folder."""
+def find_kept(project: Project, word: str) -> MappedPackage:
+    """Finds a package of this project that is built, by its name or folder."""
     built = find_package(project, word)
     place = project.generated / built.name
     if not place.is_dir() or not built.folder.samefile(place) or built.lock.combination not in project.packages():
@@ -32,16 +35,17 @@ def own(project: Project, word: str) -> str:
     """Declares a package to be edited by hand from now on.
 
     Returns:
-        What is told.
+        The text that a person reads.
     """
-    built = kept(project, word)
+    built = find_kept(project, word)
     combination = built.lock.combination
     if combination in project.by_hand():
         return f"{built.shown}: is owned already"
     asked = Asked(project, combination, Fingerprints(project.roots), project.generated)
     texts = base_texts(built.folder, built.lock, lambda: asked.package().files)
     path = project.generated / PACKAGES
-    text = _declared(_listed_text(project, path), combination, show(path))
+    listed = read_text(path) if kind_of(path) else HEAD + "".join(each.entry for each in project.packages())
+    text = _declare(listed, combination, show(path))
     replace_file(built.folder, BASE, dump_base({name: text.encode() for name, text in texts.items()}))
     replace_file(project.generated, PACKAGES, text.encode())
     write_uncommitted(replace(project))  # which reads the list anew
@@ -55,7 +59,7 @@ def start(project: Project, combination: Combination, folder: Path) -> str:
     """Makes a project of one's own: one package, to be edited by hand.
 
     Returns:
-        What is told.
+        The text that a person reads.
     """
     for name in (SETTINGS, PACKAGES, combination.name):
         if kind_of(folder / name):
@@ -71,29 +75,42 @@ def start(project: Project, combination: Combination, folder: Path) -> str:
     asked.build()
     replace_file(folder / combination.name, BASE, dump_base(files))
     replace_file(folder, SETTINGS, b'# gen finds the project by this file: gen check, gen update\ngenerated = "."\n')
-    replace_file(folder, PACKAGES, _declared(HEAD + combination.entry, combination, PACKAGES).encode())
+    replace_file(folder, PACKAGES, _declare(HEAD + combination.entry, combination, PACKAGES).encode())
     return (
         f"{show(folder)}: {combination.name} is yours to edit; in {show(folder)}, gen update takes in what gen brings"
     )
 
 
-def _listed_text(project: Project, path: Path) -> str:
-    if kind_of(path):
-        return read_text(path)
-    return HEAD + "".join(combination.entry for combination in project.packages())
-
-
-def _declared(text: str, combination: Combination, shown: str) -> str:
-    """packages.toml with a package marked, and every other line as it is."""
+def _declare(text: str, combination: Combination, shown: str) -> str:
+    """Marks a package in packages.toml, with every other line as it is."""
     parts = re.split(r"(?m)^(?=\s*\[\[package\]\])", text)
+    asked = {"architecture": combination.architecture, "target": combination.target}
     for number, part in enumerate(parts):
-        said = dict(re.findall(r"(?m)^\s*(architecture|target)\s*=\s*[\"'](\w+)[\"']", part))
-        if said == {"architecture": combination.architecture, "target": combination.target}:
-            if re.search(r"(?m)^\s*by_hand\b", part):
-                part = re.sub(r"(?m)^(\s*by_hand\s*=\s*)false", r"\1true", part)
-            else:
-                part = re.sub(r"(?m)^(\s*target\s*=.*\n?)", lambda line: f"{line[0].rstrip()}\nby_hand = true\n", part)
-            part = re.sub(r"(?m)^\s*committed\s*=\s*false.*\n?", "", part)  # what people edit is committed
+        if dict(re.findall(r"(?m)^\s*(architecture|target)\s*=\s*[\"'](\w+)[\"']", part)) == asked:
+            # committed: what people edit is committed
+            part = re.sub(r"(?m)^\s*(by_hand|committed)\s*=\s*false.*\n?", "", part)
+            part = re.sub(r"(?m)^(\s*target\s*=.*\n?)", lambda line: f"{line[0].rstrip()}\nby_hand = true\n", part)
             return "".join([*parts[:number], part, *parts[number + 1 :]])
     remedy = f'Write by_hand = true below target = "{combination.target}" yourself.'
     raise LoomError(f"the entry of {combination.name} is not found", shown, remedy)
+
+
+def count_changes(folder: Path, combination: Combination) -> tuple[int, int]:
+    """Counts the lines of an owned package that are not as they were woven, and the files that have them."""
+    lock, base, lines, files = read_lock(folder, combination), kept_base(folder), 0, 0
+    for path in lock.outputs.keys() - {MAP}:
+        data = (folder / path).read_bytes() if kind_of(folder / path) == "file" else b""
+        if sha256(data) == lock.outputs[path]:
+            continue
+        woven = base.get(path) or older_file(folder, path, lock.outputs[path]) or ""
+        found = hunks(woven.split("\n"), data.decode(errors="replace").split("\n"))
+        lines, files = lines + sum(max(len(hunk.before), len(hunk.after)) for hunk in found), files + bool(found)
+    return lines, files
+
+
+def find_conflicts(folder: Path, combination: Combination) -> Iterator[tuple[str, int]]:
+    """Finds files of an owned package in which a merge left conflicts, each with the line of the first."""
+    for path in sorted(read_lock(folder, combination).outputs.keys() - {MAP}):
+        if kind_of(folder / path) == "file":
+            if line := has_marks((folder / path).read_bytes().decode(errors="replace")):
+                yield path, line

@@ -4,23 +4,24 @@ from __future__ import annotations
 
 import difflib
 import os
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from generator.code.hunks import hunks
+from generator.commands.against import Report, Sides, compare_sides
 from generator.commands.findings import is_own, own_paths
 from generator.commands.packages import Asked, each_package
-from generator.commands.pull_as import Wish, named, of_gen, read_wish, take_heads, with_offers, with_own
+from generator.commands.pull_as import find_named, of_gen, read_own, with_own
 from generator.disk.built import BASE, dump_base, find_package
-from generator.disk.lock import LOCK, MAP, Combination, Fingerprints
-from generator.disk.look import entries_below, kind_of, sha256, show
+from generator.disk.lock import LOCK, MAP, Combination, Fingerprints, with_records
+from generator.disk.look import entries_below, kind_of, read_text, sha256, show
 from generator.disk.parallel import in_parallel
 from generator.disk.project import Project
 from generator.disk.status import compare
 from generator.disk.write import replace_file, write_records
 from generator.errors import LoomError
 from generator.package.package import Package
-from generator.pull.apart import Own
+from generator.pull.apart import Own, without_head
 from generator.pull.edited import find_edits
 from generator.pull.offered import check_offers
 from generator.pull.pull import Pulled, pull
@@ -31,13 +32,12 @@ class Other(NamedTuple):
     """Another package that the changed fragments change.
 
     Attributes:
-        files, lines: how many of them.
+        files: that a build would change.
         edited: files that someone changed, which a build would not write over.
     """
 
     name: str
-    files: int
-    lines: int
+    files: tuple[str, ...]
     edited: tuple[str, ...]
 
 
@@ -50,31 +50,26 @@ class Found(NamedTuple):
     own: Own | None = None
 
     def diff(self, project: Project) -> str:
-        """The unified diff of the fragments."""
-        texts = project.library().files
-        return "".join(
-            line if line.endswith("\n") else f"{line}\n"
-            for path, after in self.pulled.texts.items()
-            for line in difflib.unified_diff(
-                texts.get(path, "").splitlines(True),
-                after.splitlines(True),
-                f"a/{path}" if path in texts else "/dev/null",
-                f"b/{path}",
-            )
-        )
+        """Gives the unified diff of the fragments."""
+        texts, lines = project.library().files, list[str]()
+        for path, after in self.pulled.texts.items():
+            names = (f"a/{path}" if path in texts else "/dev/null"), f"b/{path}"
+            lines += difflib.unified_diff(texts.get(path, "").splitlines(), after.splitlines(), *names, lineterm="")
+        return "".join(f"{line}\n" for line in lines)
 
 
-def find(project: Project, word: str, wish: Wish | None = None) -> Found:
-    """What pulling a package would do.
+def find(project: Project, word: str, path: str | None = None, title: str = "", lines: tuple[str, ...] = ()) -> Found:
+    """Finds what pulling a package would do.
 
     Args:
         word: its name or its folder.
-        wish: for a fragment that its architecture alone selects.
+        path, title: of a fragment for edits that the package's architecture alone gets.
+        lines: the places of these edits; none for all that cannot go home.
     """
     built = find_package(project, word)
     combination = built.lock.combination
     asked = Asked(project, combination, Fingerprints(project.roots), built.folder.resolve().parent)
-    if built.folder.name != combination.name and built.folder.resolve().name != combination.name:
+    if combination.name not in (built.folder.name, built.folder.resolve().name):
         raise LoomError(
             f"is a copy of {combination.name}", built.shown, f"Give the folder the name {combination.name}."
         )
@@ -83,23 +78,30 @@ def find(project: Project, word: str, wish: Wish | None = None) -> Found:
     if late or built.lock.outputs.keys() - package.files.keys() - {MAP}:
         remedy = f"Take in what they bring: gen update {word}; then pull again."
         raise LoomError("its fragments changed since it was built", f"{built.shown}/{(late or [LOCK])[0]}", remedy)
-    there = _on_disk(asked)
-    edited, own = find_edits(package.files, there), read_wish(project, combination, wish) if wish else None
-    apart = named(wish, package, edited, asked.folder) if wish else []
-    at_home = edited._replace(hunks=[hunk for hunk in edited.hunks if hunk not in apart])
+    there, before = _on_disk(asked), project.library()
+    edited = find_edits(package.files, there)
+    own = read_own(project, combination, path, title) if path is not None else None
+    named = find_named(lines, edited, asked.folder) if own else []
 
     def weave(library: Library) -> Package:
+        for path, text in library.files.items():
+            if text != before.files[path] and not (project.root / path).is_file():
+                raise LoomError("is part of gen and not of this project", path, _keep(project, combination))
         made = asked.package(library)
-        check_offers(project.library(), library)
+        check_offers(before, library)
         return made
 
-    def closed(path: str) -> str:
-        return "" if (project.root / path).is_file() else _instead(project, combination)
-
-    pulled = pull(package, at_home, project.library(), weave, closed)
+    pulled = pull(package, edited._replace(hunks=[h for h in edited.hunks if h not in named]), before, weave)
     others = _others(project, combination, pulled.texts) if pulled.texts else []
-    pulled = with_own(asked, pulled, there, own, apart) if own else with_offers(asked, pulled, there)
-    return Found(asked, pulled, others, own)
+    if own is None:
+        return Found(asked, pulled, others)
+    apart = with_own(asked, pulled, there, own, named)
+    plain = {path: before.files[path] for path in apart.texts if path in before.files} | pulled.texts
+    known = _others(project, combination, plain)
+    if changed := [other.name for other in _others(project, combination, apart.texts) if other not in known]:
+        remedy = "Write the fragment by hand, and select it where it is for."
+        raise LoomError(f"it would change {', '.join(changed)} too", own.path, remedy)
+    return Found(asked, apart, others, own)
 
 
 def _on_disk(asked: Asked) -> dict[str, bytes | str]:
@@ -113,48 +115,40 @@ def _on_disk(asked: Asked) -> dict[str, bytes | str]:
     return found
 
 
-def _instead(project: Project, combination: Combination) -> str:
-    """What to do with an edit of a fragment that comes with gen."""
+def _keep(project: Project, combination: Combination) -> str:
+    """Says what to do with an edit of a fragment that comes with gen."""
     if (project.root / f"templates/architectures/{combination.architecture}.toml").is_file():
         return f"Keep it in the package: gen own {combination.name}."
     return of_gen(combination)
 
 
 def _others(project: Project, combination: Combination, texts: dict[str, str]) -> list[Other]:
+    """Finds the other packages that change with these texts of sources."""
     prints = Fingerprints(project.roots)
     kept = [c for c in project.packages() if c != combination and c not in project.by_hand()]
-    asked = [Asked(project, c, prints, project.generated) for c in kept]
-    rows = [(one, texts) for one in asked]
+    asked = [one for c in kept if (one := Asked(project, c, prints, project.generated)).uses(texts)]
     result = []
-    for one, other in zip(asked, in_parallel(_other, rows, [one.uses(texts) for one in asked]), strict=True):
+    for one, other in zip(
+        asked, in_parallel(_other, [(one, texts) for one in asked], [True] * len(asked)), strict=True
+    ):
         if isinstance(other, LoomError):
             remedy = f"Change the fragments by hand so that both can be woven. {other.remedy or ''}".strip()
-            raise LoomError(
-                f"with these changes {one.combination.name} cannot be woven: {other.message}", other.where, remedy
-            )
+            message = f"with these changes {one.combination.name} cannot be woven: {other.message}"
+            raise LoomError(message, other.where, remedy)
         if other:
             result.append(other)
     return result
 
 
 def _other(asked: Asked, texts: dict[str, str]) -> Other | None:
-    """What a build would then change in another package; None where nothing."""
-    if not asked.uses(texts) or not (kind_of(asked.folder) or asked.only_lock):
+    """Compares another package with what a build would then make; None where nothing changes."""
+    if not kind_of(asked.folder) and not asked.only_lock:
         return None
     made = asked.package(asked.project.library().with_texts(texts)).files
     wanted = {path: sha256(text.encode()) for path, text in made.items()}
     found = compare(asked.folder, asked.combination, wanted, asked.only_lock)
-    woven = asked.package().files if asked.only_lock else {}  # what the lock stands for
-    changed = [path for path in [*found.write, *found.remove] if path not in (LOCK, MAP)]
-    if not changed:
-        return None
-    lines = 0
-    for path in changed:
-        data = (asked.folder / path).read_bytes() if kind_of(asked.folder / path) == "file" else b""
-        data = woven[path].encode() if path in woven else data
-        old, new = data.decode(errors="replace").split("\n"), made.get(path, "").split("\n")
-        lines += sum(max(len(hunk.before), len(hunk.after)) for hunk in hunks(old, new))
-    return Other(asked.combination.name, len(changed), lines, tuple(file.path for file in found.blocked))
+    files = tuple(path for path in [*found.write, *found.remove] if path not in (LOCK, MAP))
+    return Other(asked.combination.name, files, tuple(file.path for file in found.blocked)) if files else None
 
 
 def apply(project: Project, found: Found) -> list[tuple[str, Any]]:
@@ -172,8 +166,11 @@ def apply(project: Project, found: Found) -> list[tuple[str, Any]]:
     project.forget_library()
     asked = Asked(project, found.asked.combination, Fingerprints(project.roots), found.asked.out)
     made = asked.woven()
-    if found.own:
-        take_heads(asked.folder, found.pulled.package.files, made)
+    left = {refusal.path for refusal in found.pulled.refusals}
+    for path in found.pulled.package.origins.keys() - left if found.own else ():
+        text = made[path].decode()
+        if without_head(read_text(asked.folder / path)) == without_head(text):  # the comments there name the fragment
+            replace_file(asked.folder, path, made[path])
     if asked.by_hand:  # what is merged next comes on top of this
         replace_file(asked.folder, BASE, dump_base(made))
     write_records(asked.folder, made)
@@ -191,41 +188,54 @@ def _write(path: Path, text: str) -> None:
     os.replace(scratch, path)
 
 
-def refused(found: Found) -> list[dict[str, object]]:
-    """The refusals, each with its place."""
-    shown = show(found.asked.folder)
-    return [
-        {
-            "place": f"{shown}/{one.path}:{one.line}" if one.line else f"{shown}/{one.path}",
-            "reason": one.reason,
-            "remedy": one.remedy,
-        }
-        for one in found.pulled.refusals
-    ]
+def refused(found: Found) -> list[dict[str, str]]:
+    """Gives the refusals, each with its place."""
+    rows = []
+    for path, line, reason, remedy in found.pulled.refusals:
+        place = f"{show(found.asked.folder)}/{path}" + (f":{line}" if line else "")
+        rows.append({"place": place, "reason": reason, "remedy": remedy})
+    return rows
 
 
 def report(found: Found) -> list[str]:
-    """Gives what a person is told, except the diff."""
+    """Gives the lines that a person reads below the diff."""
     shown, home, refusals = show(found.asked.folder), len(found.pulled.home), refused(found)
     if not home and not refusals:
         return [f"{shown}: no edits"]
     count = sum(path.startswith("fragments/") for path in found.pulled.texts)
     to = f", to {count} fragment{'' if count == 1 else 's'}" if count else ""
     lines = [f"{shown}: {home} of {home + len(refusals)} edits go home{to}"]
-    if found.own:
-        table = f"[{'.'.join(found.own.table)}] of " if found.own.table else ""
+    if own := found.own:
         file = f"templates/architectures/{found.asked.combination.architecture}.toml"
-        lines.append(f"{found.own.path} is new: {table}{file} selects it, and no other package changes for it")
-        if heirs := ", ".join(found.own.heirs):
-            keep = f'without = ["{found.own.name}"] in their files keeps it out'
-            lines.append(f"{heirs}, built for the same, would get it too, as this is their base: {keep}")
-    alike: dict[str, list[str]] = {}
+        table = f"[{'.'.join(own.table)}] of {file}" if own.table else file
+        lines.append(f"{own.path} is new: {table} selects it, and no other package changes for it")
+    if found.others:
+        lines.append(f"also changes {', '.join(other.name for other in found.others)}")
     for other in found.others:
-        plural = "" if other.lines == 1 else "s"
-        alike.setdefault(f"{other.lines} line{plural}", []).append(other.name)
         if other.edited:
             lines.append(f"{other.name} was edited too ({', '.join(other.edited)}): --apply will refuse")
-    lines += [f"also changes {count} of {', '.join(names)}" for count, names in alike.items()]
     for one in refusals:
         lines.append(f"refused  {one['place']}: {one['reason']}\n         {one['remedy']}")
     return lines
+
+
+def verdicts(project: Project, found: Found, say: Callable[[str], None]) -> list[Report]:
+    """Reports what the pull means for each package that it changes, the edited one too, by program."""
+    edited = found.asked.combination
+    names = {edited.name, *(other.name for other in found.others)}
+    prints = Fingerprints(project.roots)
+    listed = dict.fromkeys([*project.packages(), edited])  # which need not be in the list
+    changed = [Asked(project, each, prints, project.generated) for each in listed if each.name in names]
+    rows = [(asked, found.pulled.texts) for asked in changed]
+    sides = []
+    for asked, woven in zip(changed, in_parallel(_sides, rows, [True] * len(rows)), strict=True):
+        if isinstance(woven, LoomError):
+            raise woven
+        sides.append(Sides(asked.combination, *woven))
+    return compare_sides(sides, say)
+
+
+def _sides(asked: Asked, texts: dict[str, str]) -> tuple[dict[str, bytes], dict[str, bytes]]:
+    """The files of a package as its fragments make it now, and with other texts of some."""
+    changed = asked.package(asked.project.library().with_texts(texts))
+    return asked.woven(), with_records(changed, asked.prints)

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
-from contextlib import suppress
+from collections.abc import Collection, Iterable, Iterator
+from difflib import SequenceMatcher
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from generator.commands.own import kept
+from generator.commands.own import find_kept
 from generator.commands.packages import Asked
 from generator.disk.built import BASE, base_texts, dump_base
 from generator.disk.git import MARKS, has_marks, last_commit, merge_texts
@@ -39,7 +39,7 @@ class Conflict(NamedTuple):
 
 
 class Updated(NamedTuple):
-    """What an update did."""
+    """The result of an update."""
 
     shown: str
     changed: list[str]
@@ -47,11 +47,28 @@ class Updated(NamedTuple):
     tests: str
 
 
+class Theirs(NamedTuple):
+    """The side of a merge that gen wove.
+
+    Attributes:
+        files: path -> text.
+        woven: the same before someone edited them.
+        mapping: the `gen.map` of what was woven.
+        roots: of the sources, of which git is asked for commits; none: it is not.
+        editor: who edited the files, for the marks of conflicts.
+    """
+
+    files: dict[str, str]
+    woven: dict[str, str]
+    mapping: str
+    roots: tuple[Path, ...] = ()
+    editor: str = ""
+
+
 def update(project: Project, word: str) -> Updated:
     """Merges into a package, owned or only edited, what is woven now; the base is what was woven then."""
-    built = kept(project, word)
-    asked = Asked(project, built.lock.combination, Fingerprints(project.roots), project.generated)
-    made = asked.woven()
+    built = find_kept(project, word)
+    made = Asked(project, built.lock.combination, Fingerprints(project.roots), project.generated).woven()
     new = {path: data.decode() for path, data in made.items() if path not in (LOCK, MAP)}
     base = base_texts(built.folder, built.lock, lambda: new)
     now: dict[str, str | None] = {}
@@ -60,7 +77,8 @@ def update(project: Project, word: str) -> Updated:
         if line := has_marks(now[path] or ""):
             remedy = "Decide it, take the marks out, then update."
             raise LoomError("a conflict was left here", f"{built.shown}/{path}:{line}", remedy)
-    merged, conflicts = merge_files(now, base, new, made[MAP].decode(), built.name, project.roots)
+    theirs = Theirs(new, new, made[MAP].decode(), project.roots)
+    merged, conflicts = merge_files(now, base, theirs, built.name)
     changed = [path for path in merged if merged[path] != now.get(path)]
     for path in changed:
         write_text(built.folder, path, merged[path])
@@ -74,32 +92,22 @@ def update(project: Project, word: str) -> Updated:
 
 
 def merge_files(
-    ours: dict[str, str | None],
-    base: dict[str, str],
-    theirs: dict[str, str],
-    mapping: str,
-    name: str,
-    roots: tuple[Path, ...] = (),
-    edits: tuple[str, dict[str, str]] = ("", {}),
+    ours: dict[str, str | None], base: dict[str, str], theirs: Theirs, name: str
 ) -> tuple[dict[str, str | None], list[Conflict]]:
-    """The files of a package, merged three-way; None for a file that is to be gone.
+    """Merges the files of a package three-way; a file that is to be gone becomes None.
 
     Args:
         ours: as they are now.
         base: as they were woven then.
-        theirs: as they are woven now.
-        mapping: their `gen.map`.
-        name: of the package, for marks.
-        roots: of the sources, of which git is asked for the commits behind conflicts; none: it is not.
-        edits: where someone has edited `theirs`: who, for marks, and the files as they were woven.
+        name: of our side, for marks.
     """
     merged: dict[str, str | None] = {}
     conflicts = []
-    for path in sorted(base.keys() | theirs.keys()):
-        old, mine, new = base.get(path), ours.get(path), theirs.get(path)
-        windows = _windows(mine) and not _windows(old)
+    for path in sorted(base.keys() | theirs.files.keys()):
+        old, mine, new = base.get(path), ours.get(path), theirs.files.get(path)
+        windows = _ends_in_crlf(mine) and not _ends_in_crlf(old)
         mine = mine.replace("\r\n", "\n") if mine and windows else mine
-        if mine == old or mine == new:
+        if mine in (old, new):
             merged[path] = new
         elif new == old:
             merged[path] = mine
@@ -111,90 +119,84 @@ def merge_files(
             done = merge_texts(mine, old or "", new, (name, "woven then", "fragments"))
             merged[path] = done.text
             if done.conflicts:
-                woven = edits[1].get(path, new)
-                merged[path], found = _named(path, done.text, woven, mapping, roots, edits[0])
+                merged[path], found = _name_sources(path, done.text, theirs)
                 conflicts += found
         if windows and (text := merged[path]):
             merged[path] = text.replace("\n", "\r\n")
     return merged, conflicts
 
 
-def _windows(text: str | None) -> bool:
-    """Whether all lines end as an editor on Windows ends them."""
+def _ends_in_crlf(text: str | None) -> bool:
+    """Tells whether all lines end as an editor on Windows ends them."""
     return text is not None and text.count("\n") == text.count("\r\n") > 0
 
 
-def _named(
-    path: str, text: str, new: str, mapping: str, roots: tuple[Path, ...], editor: str
-) -> tuple[str, list[Conflict]]:
-    """The text with the fragments and their commits named at the end of each conflict, and the conflicts."""
+def _name_sources(path: str, text: str, theirs: Theirs) -> tuple[str, list[Conflict]]:
+    """Writes the fragments and their commits at the end of each conflict."""
     from generator.code.sourcemap import load
 
-    origins, woven = load(mapping).get(path, []), new.split("\n")
-    lines, conflicts, start, middle, reached = text.split("\n"), [], 0, 0, 0
-    for number, line in enumerate(lines):
-        if line.startswith(MARKS[0]):
-            start = number
-        elif line == "=======":
-            middle = number
-        elif line.startswith(MARKS[2]) and start < middle:
-            theirs = lines[middle + 1 : number]
-            place = _find(woven, theirs, lines[:start], lines[number + 1 :], reached)
-            if place is None and editor:  # no fragment made these lines
-                lines[number] = f"{MARKS[2]}{editor}"
-                conflicts.append(Conflict(path, start + 1, (editor,), "changed on both sides"))
-                continue
-            reached = reached if place is None else place
-            rows = range(max(reached - (not theirs), 0), reached + max(len(theirs), 1))
-            found = dict.fromkeys(origin for row in rows if row < len(origins) for _, origin in origins[row])
-            sources = tuple(str(origin) for origin in found)
-            commits = _commits(found, roots)
-            named = [f"{path} ({commit})" if commit else path for path, commit in commits.items()]
-            lines[number] = f"{MARKS[2]}{', '.join(named) or 'templates'}"
-            known = tuple(dict.fromkeys(filter(None, commits.values())))
-            conflicts.append(Conflict(path, start + 1, sources, "changed on both sides", known))
+    origins, lines, conflicts = load(theirs.mapping).get(path, []), text.split("\n"), []
+    woven = theirs.woven.get(path, theirs.files[path]).split("\n")
+    for start, end, rows in _find_conflicts(lines, woven):
+        found = dict.fromkeys(origin for row in rows if row < len(origins) for _, origin in origins[row])
+        commits = _find_commits(found, theirs.roots)
+        named = [f"{source} ({commit})" if commit else source for source, commit in commits.items()]
+        sources, known = tuple(map(str, found)), tuple(dict.fromkeys(filter(None, commits.values())))
+        if not rows and theirs.editor:  # no fragment made these lines
+            named, sources = [theirs.editor], (theirs.editor,)
+        lines[end] = f"{MARKS[2]}{', '.join(named) or 'templates'}"
+        conflicts.append(Conflict(path, start + 1, sources, "changed on both sides", known))
     return "\n".join(lines), conflicts
 
 
-def _commits(origins: Collection[Origin], roots: tuple[Path, ...]) -> dict[str, str]:
-    """Source -> the commit that changed these of its lines last, where git knows it."""
-    rows: dict[str, list[int]] = {}
+def _find_conflicts(lines: list[str], woven: list[str]) -> Iterator[tuple[int, int, list[int]]]:
+    """Finds the conflicts in a merged file: the first and the last line of each, and the woven rows of their side."""
+    found: list[tuple[int, int, range]] = []
+    resolved: list[str] = []  # with their side of each conflict
+    state, start, first = "", 0, 0
+    for number, line in enumerate(lines):
+        if line.startswith(MARKS[0]):
+            state, start = "ours", number
+        elif line == "=======" and state == "ours":
+            state, first = "theirs", len(resolved)
+        elif line.startswith(MARKS[2]) and state == "theirs":
+            found.append((start, number, range(first, len(resolved))))
+            state = ""
+        elif state != "ours":
+            resolved.append(line)
+    matches = SequenceMatcher(None, resolved, woven, autojunk=False).get_matching_blocks()
+    rows = {a + n: b + n for a, b, size in matches for n in range(size)}
+    for start, end, part in found:
+        part = part or range(part.start - 1, part.start + 1)  # lines that they deleted: those around
+        yield start, end, [rows[row] for row in part if row in rows]
+
+
+def _find_commits(origins: Iterable[Origin], roots: tuple[Path, ...]) -> dict[str, str]:
+    """Finds the commit that changed these lines of each source last, '' where git knows none."""
+    lines: dict[str, list[int]] = {}
     for origin in origins:
-        rows.setdefault(origin.path, []).append(origin.line)
-    commits = dict.fromkeys(rows, "")
-    for path, lines in rows.items():
-        for root in roots:
-            if (root / path).is_file():
-                commits[path] = last_commit(root, path, min(lines), max(lines))
-    return commits
-
-
-def _find(woven: list[str], part: list[str], above: list[str], below: list[str], start: int) -> int | None:
-    """Where lines stand in a woven file, from a row on, if they do; deleted ones by what stands above and below."""
-    tries = [(part, 0)] if part else [(above[-count:], count) for count in (3, 2, 1)]
-    tries += [] if part else [(below[:count], 0) for count in (3, 2, 1)]
-    for lines, before in tries:
-        for row in range(max(start - before, 0), len(woven) - len(lines) + 1):
-            if lines and woven[row : row + len(lines)] == lines:
-                return row + before
-    return None
+        lines.setdefault(origin.path, []).append(origin.line)
+    places = {path: next((root for root in roots if (root / path).is_file()), None) for path in lines}
+    return {
+        path: last_commit(root, path, min(lines[path]), max(lines[path])) if root else ""
+        for path, root in places.items()
+    }
 
 
 def write_text(folder: Path, path: str, text: str | None) -> None:
     """Writes a file of a package, or removes it."""
     if text is None:
-        with suppress(FileNotFoundError):
-            (folder / path).unlink()
+        (folder / path).unlink(missing_ok=True)
         return
     (folder / path).parent.mkdir(parents=True, exist_ok=True)
     replace_file(folder, path, text.encode())
 
 
-def told(conflicts: Collection[Conflict], shown: str) -> list[str]:
-    """The conflicts in words."""
+def describe(conflicts: Collection[Conflict], shown: str) -> list[str]:
+    """Gives the lines that a person reads of conflicts."""
     lines = []
     for one in conflicts:
         place = f"{shown}/{one.path}:{one.line}" if one.line else f"{shown}/{one.path}"
-        told = [*one.sources[:6], *(f"last changed by {commit}" for commit in one.commits)]
-        lines.append(f"conflict {place}: {one.reason}" + "".join(f"\n         {each}" for each in told))
+        causes = [*one.sources[:6], *(f"last changed by {commit}" for commit in one.commits)]
+        lines.append(f"conflict {place}: {one.reason}" + "".join(f"\n         {cause}" for cause in causes))
     return lines

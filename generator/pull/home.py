@@ -1,144 +1,183 @@
-"""Where a hunk could go: the changes of source lines that may make it, the likeliest first. Weaving decides."""
+"""Which changes of source lines may make a hunk, the likeliest first. Weaving decides which of them do."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+import re
+from collections.abc import Callable, Sequence
 from difflib import SequenceMatcher
+from itertools import groupby, pairwise
+from typing import NamedTuple
 
-from generator.pull.edited import Hunk
-from generator.pull.sources import Change, Woven, indent, shifted
-from generator.pull.tokens import Unplaced, by_token
+from generator.code.traced import Origin
+from generator.pull.edited import Change, Hunk
+from generator.pull.sources import Woven, indent, shifted
 
-MOST = 3000  # pairs of lines that are compared; a larger hunk goes as a block or line by line
-GAP = 0.35  # two lines that are less alike than twice this are no pair
+_WORD = re.compile(r"\w+|[^\w\s]")
+
+
+class _Token(NamedTuple):
+    text: str
+    start: int
+    end: int
+
+
+class _Home(NamedTuple):
+    """The token of a source line that a token of the package came from, and its number among those of the sources."""
+
+    number: int
+    origin: Origin
+    token: _Token
+
+
+class _Unplaced(Exception):
+    """An edit has no place in the sources."""
 
 
 def candidates(woven: Woven, hunk: Hunk) -> list[list[Change]]:
-    """Ways to make a hunk."""
-    ways: list[Callable[[], list[Change]]] = [
-        lambda: _block(woven, hunk),
-        lambda: _by_line(woven, hunk, below=True),
-        lambda: _by_line(woven, hunk, below=False),
-        lambda: by_token(woven, hunk),
-        lambda: by_token(woven, hunk, after=True),
-    ]
+    """Finds ways to make a hunk."""
+    ways: list[Callable[[], list[Change]]]
+    if hunk.start == hunk.stop:
+        ways = [lambda: _insert(woven, hunk, below=True), lambda: _insert(woven, hunk, below=False)]
+    else:
+        ways = [lambda: _replace_block(woven, hunk)]
+        ways += [lambda: _replace_tokens(woven, hunk), lambda: _replace_tokens(woven, hunk, after=True)]
+        ways += [] if hunk.lines else [lambda: _delete(woven, hunk)]
     found: list[list[Change]] = []
     for way in ways:
         try:
             changes = list(dict.fromkeys(way()))
-        except Unplaced:
+        except _Unplaced:
             continue
         if changes and changes not in found:
             found.append(changes)
     return found
 
 
-def _block(woven: Woven, hunk: Hunk) -> list[Change]:
-    """The lines are a copy of lines that stand together in one fragment."""
+def _replace_block(woven: Woven, hunk: Hunk) -> list[Change]:
+    """Replaces lines that are copies of lines which stand together in one fragment."""
     sources = [woven.copied(hunk.path, row) for row in range(hunk.start, hunk.stop)]
-    if not sources or None in sources:
-        raise Unplaced
-    path, first = sources[0] or ("", 0)
-    if sources != [(path, first + n) for n in range(len(sources))]:
-        raise Unplaced
+    if sources[0] is None or sources != [(sources[0][0], sources[0][1] + n) for n in range(len(sources))]:
+        raise _Unplaced
+    path, first = sources[0]
     pairs = zip(woven.lines[hunk.path][hunk.start : hunk.stop], woven.source(path)[first:], strict=False)
     moves = {indent(there) - indent(here) for here, there in pairs if here.strip()}
     if len(moves) > 1:
-        raise Unplaced
+        raise _Unplaced
     return [Change(path, first, first + len(sources), shifted(hunk.lines, moves.pop() if moves else 0))]
 
 
-def _by_line(woven: Woven, hunk: Hunk, below: bool) -> list[Change]:
-    """Each line goes where the line went that it replaces.
+def _insert(woven: Woven, hunk: Hunk, below: bool) -> list[Change]:
+    """Inserts lines below the source of the row before, or above that of the row after."""
+    lines, row = woven.lines[hunk.path], hunk.start - 1 if below else hunk.start
+    if source := woven.copied(hunk.path, row):
+        path, number = source
+    else:
+        origins = woven.origins(hunk.path, row)
+        if not origins or not lines[row].strip():
+            raise _Unplaced
+        path, number = origins[-1 if below else 0].path, origins[-1 if below else 0].line - 1
+    while 0 < row < len(lines) - 1 and not lines[row].strip():  # a blank line has no indentation
+        row += -1 if below else 1
+    beside = woven.copied(hunk.path, row)
+    there = woven.source(path)[beside[1] if beside and beside[0] == path else number]
+    by = indent(there) - indent(lines[row]) if there.strip() else 0
+    return [Change(path, number + below, number + below, shifted(hunk.lines, by))]
+
+
+class _Tokens:
+    """The tokens of a hunk's lines before and after it, and where those before came from.
+
+    Attributes:
+        homes: of each token before; None for one that weaving wrote.
+        renamed: names that weaving changed -> those in the sources.
+    """
+
+    def __init__(self, woven: Woven, hunk: Hunk):
+        before = "\n".join(woven.lines[hunk.path][hunk.start : hunk.stop])
+        self.text = "\n".join(hunk.lines)
+        self.old, self.new = _tokens(before), _tokens(self.text)
+        rows = range(hunk.start, hunk.stop)
+        origins = dict.fromkeys(origin for row in rows for origin in woven.origins(hunk.path, row))
+        there = [(origin, token) for origin in origins for token in _tokens(woven.text_at(origin))]
+        self.homes: list[_Home | None] = [None] * len(self.old)
+        self.renamed: dict[str, str] = {}
+        for kind, i, j, k, end in _compare(self.old, [token for _, token in there]):
+            for n in range(j - i if kind == "equal" else 0):
+                self.homes[i + n] = _Home(k + n, *there[k + n])
+            if kind == "replace" and (j - i, end - k) == (1, 1) and self.old[i].text.isidentifier():
+                self.renamed[self.old[i].text] = there[k][1].text
+
+
+def _delete(woven: Woven, hunk: Hunk) -> list[Change]:
+    """Deletes the source lines whose first tokens are gone, also where they are not copied."""
+    homes = [home for home in _Tokens(woven, hunk).homes if home]
+    gone = {home.origin: home.token.start for home in reversed(homes)}
+    origins = [origin for origin, start in gone.items() if start == indent(woven.text_at(origin))]
+    return [Change(origin.path, origin.line - 1, origin.line, ()) for origin in origins]
+
+
+def _replace_tokens(woven: Woven, hunk: Hunk, after: bool = False) -> list[Change]:
+    """Changes the source tokens of the tokens that changed.
+
+    This serves where a line is no copy: a value was threaded through it, a setting filled, a name changed, or ruff
+    broke it.
 
     Args:
-        below: whether an inserted line stands below the line before it, or else above the line after it.
+        after: whether inserted tokens stand after the token before them, or else before the one after them.
     """
-    changes: list[Change] = []
-    before = woven.lines[hunk.path][hunk.start : hunk.stop]
-    gone = set(range(hunk.start, hunk.stop))
-    for old, new in _pairs(before, list(hunk.lines)):
-        row, lines = hunk.start + old.start, tuple(hunk.lines[new.start : new.stop])
-        if not old:
-            changes.append(_inserted(woven, hunk.path, row, lines, below))
-        elif source := woven.copied(hunk.path, row):
-            by = indent(woven.source(source[0])[source[1]]) - indent(woven.lines[hunk.path][row])
-            changes.append(Change(source[0], source[1], source[1] + 1, shifted(lines, by)))
-        elif new:
-            changes += by_token(woven, Hunk(hunk.path, row, row + 1, lines, hunk.at), after=not below)
-        else:
-            changes += _deleted(woven, hunk.path, row, gone)
-    return changes
+    tokens = _Tokens(woven, hunk)
+    new, homes = tokens.new, tokens.homes
+    edits: dict[Origin, list[tuple[int, int, str]]] = {}
+
+    def replace(origin: Origin, start: int, end: int, first: int = 0, stop: int = 0) -> None:
+        """Puts a part of the new text into a source line."""
+        part = re.sub(r"\w+", lambda word: tokens.renamed.get(word[0], word[0]), tokens.text[first:stop])
+        edits.setdefault(origin, []).append((start, end, part))
+
+    for kind, i, j, k, end in _compare(tokens.old, new):
+        left, right = (homes[i - 1] if i else None), (homes[i] if i < len(homes) else None)
+        last = next((home for home in reversed(homes) if home), None) if i == len(homes) else None
+        if kind == "insert" and right and not (after and left):
+            replace(right.origin, right.token.start, right.token.start, new[k].start, new[end].start)
+        elif kind == "insert" and left:
+            replace(left.origin, left.token.end, left.token.end, new[k - 1].end, new[end - 1].end)
+        elif kind == "insert" and last:  # below a line that ends in what weaving wrote
+            end_of_line = len(woven.text_at(last.origin))
+            replace(last.origin, end_of_line, end_of_line, new[k - 1].end, new[end - 1].end)
+        elif kind == "insert":
+            raise _Unplaced
+        elif kind == "replace":
+            first, *others = _runs(homes[i:j])
+            replace(first[0].origin, first[0].token.start, first[-1].token.end, new[k].start, new[end - 1].end)
+            for run in others:
+                replace(run[0].origin, run[0].token.start, run[-1].token.end)
+        elif kind == "delete":
+            for run in _runs(homes[i:j]):
+                start = left.token.end if left and left.origin == run[0].origin else run[0].token.start
+                replace(run[0].origin, start, run[-1].token.end)
+    by = {origin: indent(woven.text_at(origin)) - indent(woven.lines[hunk.path][hunk.start]) for origin in edits}
+    return [_changed(woven, origin, edits[origin], by[origin]) for origin in edits]
 
 
-def _pairs(before: list[str], after: list[str]) -> Iterator[tuple[range, range]]:
-    """Which line became which: pairs of one line each, or none and several, or one and none."""
-    if len(before) == len(after) or len(before) * len(after) > MOST:
-        count = min(len(before), len(after))
-        yield from ((range(n, n + 1), range(n, n + 1)) for n in range(count))
-        yield from ((range(n, n + 1), range(count, count)) for n in range(count, len(before)))
-        if count < len(after):
-            yield range(count, count), range(count, len(after))
-        return
-    best: dict[tuple[int, int], tuple[float, str]] = {}
-    for i in range(len(before), -1, -1):
-        for j in range(len(after), -1, -1):
-            ways = [(0.0, "end")] if (i, j) == (len(before), len(after)) else []
-            if i < len(before):
-                ways.append((best[i + 1, j][0] + GAP, "gone"))
-            if j < len(after):
-                ways.append((best[i, j + 1][0] + GAP, "new"))
-            if i < len(before) and j < len(after):
-                alike = SequenceMatcher(None, before[i].strip(), after[j].strip(), autojunk=False).ratio()
-                ways.append((best[i + 1, j + 1][0] + 1 - alike, "pair"))
-            best[i, j] = min(ways)
-    i = j = 0
-    while (step := best[i, j][1]) != "end":
-        start = j
-        while best[i, j][1] == "new":
-            j += 1
-        if step == "new":
-            yield range(i, i), range(start, j)
-        else:
-            yield range(i, i + 1), range(j, j + (step == "pair"))
-            i, j = i + 1, j + (step == "pair")
+def _tokens(text: str) -> list[_Token]:
+    return [_Token(match[0], *match.span()) for match in _WORD.finditer(text)]
 
 
-def _inserted(woven: Woven, path: str, row: int, lines: tuple[str, ...], below: bool) -> Change:
-    """Lines put below the source of the row before, or above that of this row."""
-    beside = row - 1 if below else row
-    if source := woven.copied(path, beside):
-        file, number = source
-    else:
-        origins = woven.origins(path, beside)
-        if not origins or not woven.lines[path][beside].strip():
-            raise Unplaced
-        file, number = origins[-1 if below else 0].path, origins[-1 if below else 0].line - 1
-    step = -1 if below else 1
-    while 0 < beside < len(woven.lines[path]) - 1 and not woven.lines[path][beside].strip():
-        beside += step  # a blank line says nothing of indentation
-    spot = woven.copied(path, beside)
-    there = woven.source(file)[spot[1]] if spot and spot[0] == file else woven.source(file)[number]
-    by = indent(there) - indent(woven.lines[path][beside]) if there.strip() else 0
-    number += below
-    return Change(file, number, number, shifted(lines, by))
+def _compare(old: list[_Token], new: list[_Token]) -> Sequence[tuple[str, int, int, int, int]]:
+    return SequenceMatcher(None, [t.text for t in old], [t.text for t in new], autojunk=False).get_opcodes()
 
 
-def _deleted(woven: Woven, path: str, row: int, gone: set[int]) -> list[Change]:
-    """The source lines of which nothing is left, of a line that is no copy."""
-    changes = []
-    text = woven.lines[path][row]
-    for origin in woven.origins(path, row):
-        rows = {row}
-        for step in (-1, 1):
-            beside = row + step
-            while origin in woven.origins(path, beside):
-                rows.add(beside)
-                beside += step
-        there = woven.source(origin.path)[origin.line - 1]
-        text = " ".join(woven.lines[path][n] for n in sorted(rows))
-        if rows <= gone and SequenceMatcher(None, text, there.strip(), autojunk=False).ratio() > 0.5:
-            changes.append(Change(origin.path, origin.line - 1, origin.line, ()))
-    if not changes:
-        raise Unplaced
-    return changes
+def _runs(homes: list[_Home | None]) -> list[list[_Home]]:
+    """Splits the homes of tokens by source line; nothing else may stand between them."""
+    placed = [home for home in homes if home]
+    if len(placed) < len(homes) or any(two.number != one.number + 1 for one, two in pairwise(placed)):
+        raise _Unplaced
+    return [list(run) for _, run in groupby(placed, key=lambda home: home.origin)]
+
+
+def _changed(woven: Woven, origin: Origin, edits: list[tuple[int, int, str]], by: int) -> Change:
+    line = woven.text_at(origin)
+    for start, end, text in sorted(edits, reverse=True):
+        line = line[:start] + text + line[end:]
+    first, *others = [part.rstrip() for part in line.split("\n")]
+    return Change(origin.path, origin.line - 1, origin.line, (first, *shifted(others, by)) if line.strip() else ())

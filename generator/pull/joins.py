@@ -1,20 +1,15 @@
-"""Where the join points of a package stand in its files: a fragment that marks each of them is woven and read."""
+"""The join points around an edit."""
 
 from __future__ import annotations
 
 import ast
-import re
-from bisect import bisect_left
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import NamedTuple
 
-from generator.code.hunks import hunks
-from generator.language.fragment import Fragment
-from generator.package.package import Package
-from generator.pull.sources import indent
+from generator.pull.edited import Hunk
+from generator.pull.sources import Woven
 
-_MARK = re.compile(r"\s*assert \"(begin|end) (.+)\"$")
+_DEFINITIONS = (ast.FunctionDef, ast.ClassDef)
 
 
 class Join(NamedTuple):
@@ -23,132 +18,85 @@ class Join(NamedTuple):
     Attributes:
         shown: names that a splice may read and rebind.
         named: keyword -> the expression that it stands for.
-        host: the fragment that has the point.
+        path: of the fragment that has the point.
+        lines: of the statements that it holds, from 1; of the point itself where it holds none.
+        function: the lines of the definition around it.
     """
 
     name: str
     shown: tuple[str, ...]
     named: dict[str, str]
+    path: str
+    lines: range
     is_block: bool
-    host: str
+    function: range
+
+    @property
+    def shows(self) -> str:
+        return ", ".join([*self.shown, *self.named]) or "no names"
 
 
-@dataclass(frozen=True)
-class Place:
-    """A join point in a file of a package.
+class Peer(NamedTuple):
+    """A splice of a fragment, by its name without the folder, with the names of the host that it rebinds."""
 
-    Attributes:
-        start, stop: the lines of its statements, from 0; one gap between two lines where it has none.
-        indent: of its statements.
-    """
-
-    join: Join
-    start: int
-    stop: int
-    indent: int
+    fragment: str
+    point: str
+    rebound: frozenset[str]
 
 
-@dataclass
-class Marked:
-    """A file as it is woven where every point has a splice.
-
-    Attributes:
-        lines: without the marks; a `return f(y)` may have become `x = f(y)` and `return x`.
-        sources: of each line, the fragments that it came from, with their lines.
-        rows: (first line in the package, last, first here, last) of each stretch that is not the same.
-    """
-
-    lines: list[str] = field(default_factory=list)
-    sources: list[list[tuple[str, int]]] = field(default_factory=list)
-    places: list[Place] = field(default_factory=list)
-    rows: list[tuple[int, int, int, int]] = field(default_factory=list)
-
-    def row(self, line: int) -> int:
-        """The line here that a line of the package became; it must not be inside a stretch that is not the same."""
-        shift = [here_stop - stop for _, stop, _, here_stop in self.rows if stop <= line]
-        return line + (shift[-1] if shift else 0)
+def joins_around(woven: Woven, hunk: Hunk) -> list[Join]:
+    """Finds the join points in the function or class around a hunk, the nearest first."""
+    path = hunk.path
+    if path not in woven.package.origins:
+        return []
+    nodes = [node for node in ast.walk(ast.parse(woven.package.files[path])) if isinstance(node, _DEFINITIONS)]
+    spans = [(node.lineno - 1, node.end_lineno or 0) for node in nodes]
+    around = [span for span in spans if span[0] <= hunk.start <= span[1]]
+    nearest: dict[str, list[int]] = {}  # of each fragment the lines in the nearest row
+    for row in sorted(range(*max(around)) if around else [], key=lambda row: abs(row - hunk.start)):
+        origins = woven.origins(path, row)
+        nearest = {one.path: [o.line for o in origins if o.path == one.path] for one in origins} | nearest
+    joins = [join for source in nearest for join in points_of(source, woven.texts[source])]
+    joins = [join for join in joins if nearest[join.path][0] in join.function]
+    return sorted(joins, key=lambda join: min(abs(a - b) for a in join.lines for b in nearest[join.path]))
 
 
-def find_joins(fragments: Iterable[Fragment], texts: dict[str, str]) -> dict[str, Join]:
-    """The join points of fragments by name, those in their splices too."""
-    found: dict[str, Join] = {}
-    for fragment in fragments:
-        if "point(" not in texts[fragment.path]:
-            continue
-        tree = ast.parse(texts[fragment.path])
-        blocks = {id(node.items[0].context_expr): node for node in ast.walk(tree) if isinstance(node, ast.With)}
-        for node in ast.walk(tree):
+@lru_cache
+def points_of(path: str, text: str) -> list[Join]:
+    """Finds the points in the text of a fragment."""
+    found: dict[str, Join] = {}  # of the definitions around a point, the innermost one comes last
+    for outer in (node for node in ast.walk(ast.parse(text)) if isinstance(node, _DEFINITIONS)):
+        blocks = {id(node.items[0].context_expr): node for node in ast.walk(outer) if isinstance(node, ast.With)}
+        for node in ast.walk(outer):
             if not isinstance(node, ast.Call) or ast.unparse(node.func) != "point" or not node.args:
+                continue
+            if not isinstance(node.args[0], ast.Constant):  # another function of this name
                 continue
             block = blocks.get(id(node))
             shown = [argument.id for argument in node.args[1:] if isinstance(argument, ast.Name)]
-            bound = _bound(block) if block else []
+            shown += _stored(block) if block else []
             named = {keyword.arg: ast.unparse(keyword.value) for keyword in node.keywords if keyword.arg}
-            name = ast.literal_eval(node.args[0])
-            every = tuple(dict.fromkeys([*shown, *bound]))
-            found[name] = Join(name, every, named, block is not None, fragment.name)
+            body = block.body if block else [node]
+            lines = range(body[0].lineno, (body[-1].end_lineno or 0) + 1)
+            name, function = ast.literal_eval(node.args[0]), range(outer.lineno, (outer.end_lineno or 0) + 1)
+            found[name] = Join(name, tuple(dict.fromkeys(shown)), named, path, lines, block is not None, function)
+    return list(found.values())
+
+
+@lru_cache
+def peers_of(path: str, text: str) -> list[Peer]:
+    """Finds the splices in the text of a fragment."""
+    found = []
+    for node in (node for node in ast.parse(text).body if isinstance(node, ast.FunctionDef)):
+        for call in node.decorator_list:
+            if isinstance(call, ast.Call) and ast.unparse(call.func) == "splice":
+                rebound = frozenset(_stored(node)) & {argument.arg for argument in node.args.args}
+                name = path.rpartition("/")[2].removesuffix(".py")
+                found.append(Peer(name, ast.literal_eval(call.args[0]), rebound))
     return found
 
 
-def _bound(block: ast.With) -> list[str]:
+def _stored(tree: ast.AST) -> list[str]:
     """The names that statements bind, in the order in which they stand."""
-    names = [node for node in ast.walk(block) if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)]
+    names = [node for node in ast.walk(tree) if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)]
     return [node.id for node in sorted(names, key=lambda node: (node.lineno, node.col_offset))]
-
-
-def marking(joins: Iterable[Join]) -> str:
-    """The text of a fragment that marks points."""
-    parts = ['"""Marks."""\n\nfrom generator.language import proceed, splice\n']
-    for join in joins:
-        block = f'    proceed()\n    assert "end {join.name}"\n' if join.is_block else ""
-        parts.append(f'@splice("{join.name}", optional=True)\ndef _():\n    assert "begin {join.name}"\n{block}')
-    return "\n\n".join(parts)
-
-
-def read_marks(package: Package, made: Package, joins: dict[str, Join]) -> Callable[[str], Marked]:
-    """What marks say of each file.
-
-    Args:
-        package: without marks.
-        made: with them.
-    """
-    known: dict[str, Marked] = {}
-
-    def read(path: str) -> Marked:
-        if path not in known:
-            known[path] = _read(package.files[path], made, path, joins)
-        return known[path]
-
-    return read
-
-
-def _read(before: str, made: Package, path: str, joins: dict[str, Join]) -> Marked:
-    marked, opened = Marked(), dict[str, tuple[int, int]]()
-    segments = made.origins[path]
-    for number, line in enumerate(made.files[path].split("\n")):
-        mark = _MARK.match(line)
-        if mark is None or mark[2] not in joins:
-            marked.lines.append(line)
-            found = segments[number] if number < len(segments) else []
-            marked.sources.append([(o.path, o.line) for _, o in found if o.path.startswith("fragments/")])
-            continue
-        join, gap = joins[mark[2]], len(marked.lines)
-        if mark[1] == "begin" and join.is_block:
-            opened[join.name] = gap, indent(line)
-        elif mark[1] == "begin":
-            marked.places.append(Place(join, gap, gap, indent(line)))
-        elif join.name in opened:
-            start, width = opened.pop(join.name)
-            marked.places.append(Place(join, start, gap, width))
-    for old, new in hunks(before.split("\n"), marked.lines):
-        marked.rows.append((old.start, old.stop, new.start, new.stop))
-    return marked
-
-
-def widened(marked: Marked, start: int, stop: int) -> tuple[int, int]:
-    """Lines of the package with all of each stretch that they touch and that marks have changed."""
-    starts = [row[0] for row in marked.rows]
-    for first, last, _, _ in marked.rows[max(bisect_left(starts, start) - 1, 0) :]:
-        if first < stop and start < last:
-            start, stop = min(start, first), max(stop, last)
-    return start, stop

@@ -1,4 +1,4 @@
-"""What a changed fragment must import, take as a parameter or import no longer, for its own text to be whole."""
+"""Imports and parameters that a changed fragment needs, or needs no longer."""
 
 from __future__ import annotations
 
@@ -10,31 +10,33 @@ ROLES = "from generator.language.roles import"
 
 
 def imports_of(texts: list[str]) -> dict[str, str]:
-    """The names that files of a package import or define: name -> the import that a fragment needs for it."""
+    """Finds the names that files of a package import or define: name -> the import that a fragment needs for it."""
     found: dict[str, str] = {}
-    for text in texts:
-        try:
-            module = ast.parse(text)
-        except (SyntaxError, ValueError):
-            continue
-        for node in module.body:
-            if isinstance(node, ast.Import):
-                for alias in node.names:
-                    found.setdefault(alias.asname or alias.name.split(".")[0], ast.unparse(ast.Import([alias])))
-            elif isinstance(node, ast.ImportFrom):
-                for alias in node.names:
-                    name = alias.asname or alias.name
-                    outside = ast.unparse(ast.ImportFrom(node.module, [alias], 0))
-                    found.setdefault(name, f"{ROLES} {name}" if node.level else outside)
-            elif isinstance(node, ast.FunctionDef | ast.ClassDef):
-                found.setdefault(node.name, f"{ROLES} {node.name}")
-            elif isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name):
-                found.setdefault(node.targets[0].id, f"{ROLES} {node.targets[0].id}")
+    for node in (node for text in texts for node in _parse(text)):
+        if isinstance(node, ast.Import):
+            for alias in node.names:
+                found.setdefault(alias.asname or alias.name.split(".")[0], ast.unparse(ast.Import([alias])))
+        elif isinstance(node, ast.ImportFrom):
+            for alias in node.names:
+                name = alias.asname or alias.name
+                outside = ast.unparse(ast.ImportFrom(node.module, [alias], 0))
+                found.setdefault(name, f"{ROLES} {name}" if node.level else outside)
+        elif isinstance(node, ast.FunctionDef | ast.ClassDef):
+            found.setdefault(node.name, f"{ROLES} {node.name}")
+        elif isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name):
+            found.setdefault(node.targets[0].id, f"{ROLES} {node.targets[0].id}")
     return found
 
 
+def _parse(text: str) -> list[ast.stmt]:
+    try:
+        return ast.parse(text).body
+    except (SyntaxError, ValueError):
+        return []
+
+
 def completed(before: str, after: str, known: dict[str, str]) -> str:
-    """A changed fragment with imports, and parameters of splices, for the names that the change brought.
+    """Adds imports, and parameters of splices, for the names that a change brought; drops unused imports.
 
     Args:
         before: the fragment as it was.
@@ -55,7 +57,7 @@ def completed(before: str, after: str, known: dict[str, str]) -> str:
 
 
 def names_of(text: str) -> set[str] | None:
-    """All names that a text reads or binds; None where it is no Python."""
+    """Finds all names that a text reads or binds; None where it is not Python."""
     try:
         return {node.id for node in ast.walk(ast.parse(text)) if isinstance(node, ast.Name)}
     except (SyntaxError, ValueError):
@@ -63,17 +65,18 @@ def names_of(text: str) -> set[str] | None:
 
 
 def _with_imports(text: str, imports: list[str]) -> str:
-    """The text with more imports, below those that it has or else below its docstring."""
-    body = ast.parse(text).body
-    ends = [node.end_lineno or 0 for node in body if isinstance(node, ast.Import | ast.ImportFrom)]
+    """Writes imports above those that are there, or else below the docstring."""
+    body, lines = ast.parse(text).body, text.split("\n")
+    first = next((node.lineno for node in body if isinstance(node, ast.Import | ast.ImportFrom)), 0)
+    if first:
+        return "\n".join([*lines[: first - 1], *imports, *lines[first - 1 :]])
     is_doc = body and isinstance(body[0], ast.Expr) and isinstance(body[0].value, ast.Constant)
-    end = max(ends, default=(body[0].end_lineno or 0) if is_doc else 0)
-    lines = text.split("\n")
-    return "\n".join([*lines[:end], *([] if ends else [""]), *imports, *([] if ends else [""]), *lines[end:]])
+    end = (body[0].end_lineno or 0) if is_doc else 0
+    return "\n".join([*lines[:end], "", *imports, "", *lines[end:]])
 
 
 def _with_parameter(text: str, name: str) -> str:
-    """The text with a name of the host taken by each splice that reads it."""
+    """Makes a name of the host a parameter of each splice that reads it."""
     lines = text.split("\n")
     for node in ast.parse(text).body:
         if not isinstance(node, ast.FunctionDef) or not node.decorator_list or node.args.kwonlyargs:

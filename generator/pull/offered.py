@@ -1,4 +1,4 @@
-"""What join points offer before and after a change: what another fragment reads there must stay."""
+"""The names that join points show before and after a change: those that another fragment reads there must stay."""
 
 from __future__ import annotations
 
@@ -15,29 +15,23 @@ def check_offers(before: Library, after: Library) -> None:
 
     No package need select that fragment: it would fail in the first one that does.
     """
+    lost: dict[str, set[str]] = {}
     for name in after.fragments():
         path = f"fragments/{name}.py"
         if path in before.files and before.files[path] != after.files[path]:
-            kept = _offered(after.fragment(name))
-            for point, names in _offered(before.fragment(name)).items():
-                if lost := names - kept.get(point, set()):
-                    _check_readers(after, point, lost)
+            kept = _shown(after.fragment(name))
+            lost |= {point: names - kept.get(point, set()) for point, names in _shown(before.fragment(name)).items()}
+    points = [point for point, names in lost.items() if names]
+    for name in after.fragments():
+        if any(point in after.files[f"fragments/{name}.py"] for point in points):
+            for splice in after.fragment(name).splices:
+                if missed := sorted(lost.get(splice.point, set()) & set(splice.reads)):
+                    read = f"reads {', '.join(missed)} at the point {splice.point!r}, where it would not be any more"
+                    remedy = "Keep the name there, or change that splice too."
+                    raise LoomError(f"{name} {read}", str(splice.origin), remedy)
 
 
-def _check_readers(library: Library, point: str, lost: set[str]) -> None:
-    for name in library.fragments():
-        if point not in library.files[f"fragments/{name}.py"]:
-            continue
-        for splice in library.fragment(name).splices:
-            if splice.point == point and (missed := sorted(lost & set(splice.reads))):
-                raise LoomError(
-                    f"{name} reads {', '.join(missed)} at the point {point!r}, where it would not be any more",
-                    str(splice.origin),
-                    "Keep the name there, or change that splice too.",
-                )
-
-
-def _offered(fragment: Fragment) -> dict[str, set[str]]:
+def _shown(fragment: Fragment) -> dict[str, set[str]]:
     """The names that each point shows and that its function has."""
     points = [point for d in fragment.definitions for point in find_points(d.name, d.text).values()]
     return {point.name: _names(point) for point in points}

@@ -3,56 +3,26 @@
 from __future__ import annotations
 
 import ast
-from functools import cached_property
-from typing import NamedTuple
+from collections.abc import Sequence
 
 from generator.code.traced import Origin
 from generator.package.package import Package
-
-
-class Change(NamedTuple):
-    """Lines of a source file that are replaced.
-
-    Attributes:
-        start, stop: from 0; none where lines are inserted.
-    """
-
-    path: str
-    start: int
-    stop: int
-    lines: tuple[str, ...]
-
-    def overlaps(self, other: Change) -> bool:
-        """Whether the two cannot both be made, or are one."""
-        if self.path != other.path:
-            return False
-        if self.start == self.stop or other.start == other.stop:
-            return self[1:3] == other[1:3]
-        return self.start < other.stop and other.start < self.stop
-
-
-def apply(text: str, changes: set[Change]) -> str:
-    """A source text with changes made."""
-    lines = text.split("\n")
-    for change in sorted(changes, key=lambda change: (change.start, change.stop), reverse=True):
-        lines[change.start : change.stop] = change.lines
-    return "\n".join(lines)
+from generator.pull.edited import Hunk
 
 
 def indent(line: str) -> int:
     return len(line) - len(line.lstrip(" "))
 
 
-def shifted(lines: tuple[str, ...] | list[str], by: int) -> tuple[str, ...]:
-    """Lines moved to the right, or to the left as far as each goes."""
+def shifted(lines: Sequence[str], by: int) -> tuple[str, ...]:
+    """Moves lines to the right, or to the left as far as each goes."""
     return tuple(" " * by + line[max(min(-by, indent(line)), 0) :] if line.strip() else line for line in lines)
 
 
 class Woven:
-    """What was woven, and from what.
+    """A package and the texts that it is woven from.
 
     Attributes:
-        package: as it is woven from the texts.
         texts: of all sources, by path.
         lines: of each file of the package, the last one empty where the file ends in a newline.
     """
@@ -61,6 +31,7 @@ class Woven:
         self.package, self.texts = package, texts
         self.lines = {path: text.split("\n") for path, text in package.files.items()}
         self._sources: dict[str, list[str]] = {}
+        self._imports: dict[str, tuple[int, int]] = {}
 
     def source(self, path: str) -> list[str]:
         """The lines of a source file."""
@@ -74,16 +45,17 @@ class Woven:
         found = [origin for _, origin in segments[line]] if 0 <= line < len(segments) else []
         return [origin for origin in dict.fromkeys(found) if origin.path.startswith("fragments/")]
 
+    def text_at(self, origin: Origin) -> str:
+        return self.source(origin.path)[origin.line - 1]
+
     def copied(self, path: str, line: int) -> tuple[str, int] | None:
         """Gives the source line, from 0, that a line is a copy of, whatever its indentation."""
         if not 0 <= line < len(self.lines[path]):
             return None
         text = self.lines[path][line].strip()
         if text:
-            for origin in self.origins(path, line):
-                if self.source(origin.path)[origin.line - 1].strip() == text:
-                    return origin.path, origin.line - 1
-            return None
+            same = (origin for origin in self.origins(path, line) if self.text_at(origin).strip() == text)
+            return next(((origin.path, origin.line - 1) for origin in same), None)
         above = next((n for n in range(line - 1, -1, -1) if self.lines[path][n].strip()), -1)
         found = self.copied(path, above) if above >= 0 else None
         if found is None:
@@ -92,31 +64,32 @@ class Woven:
         blank = number < len(source) and not any(source[n].strip() for n in range(found[1] + 1, number + 1))
         return (found[0], number) if blank else None
 
-    @cached_property
-    def places(self) -> dict[tuple[str, int], list[tuple[str, int]]]:
-        """Of each source line, from 0, where it is woven: the first line of each place, from 1."""
-        found: dict[tuple[str, int], list[tuple[str, int]]] = {}
-        for path in self.package.origins:
-            above: tuple[str, int] | None = None
-            head = self.head(path)
-            for number, text in enumerate(self.lines[path]):
-                if not text.strip() or number < head:
-                    continue
-                origin = next(iter(self.origins(path, number)), None)
-                source = self.copied(path, number) or ((origin.path, origin.line - 1) if origin else None)
-                if source and source != above:
-                    found.setdefault(source, []).append((path, number + 1))
-                above = source
-        return found
+    def places(self, source: tuple[str, int]) -> list[str]:
+        """The places where a source line, from 0, is copied, as FILE:LINE."""
+        rows = ((path, row) for path in self.package.origins for row in range(len(self.lines[path])))
+        return [f"{path}:{row + 1}" for path, row in rows if self.copied(path, row) == source]
 
     def head(self, path: str) -> int:
-        """How many lines stand above the first definition: comments, the docstring, imports."""
-        return max((node.end_lineno or 0 for node in self._imports(path)), default=0)
+        """The number of lines above the first definition: comments, the docstring, imports."""
+        return self._import_lines(path)[1]
 
-    def first_import(self, path: str) -> int:
-        """The first line of an import, from 0."""
-        return min((node.lineno - 1 for node in self._imports(path)), default=0)
+    def _import_lines(self, path: str) -> tuple[int, int]:
+        """The first line of the imports, from 0, and the one after the last."""
+        if path not in self._imports:
+            body = ast.parse(self.package.files[path]).body
+            nodes = [node for node in body if isinstance(node, ast.Import | ast.ImportFrom)]
+            first = min((node.lineno - 1 for node in nodes), default=0)
+            self._imports[path] = first, max((node.end_lineno or 0 for node in nodes), default=0)
+        return self._imports[path]
 
-    def _imports(self, path: str) -> list[ast.stmt]:
-        body = ast.parse(self.package.files[path]).body
-        return [node for node in body if isinstance(node, ast.Import | ast.ImportFrom)]
+    def is_made_by_gen(self, hunk: Hunk) -> bool:
+        """Tells whether these lines follow from others, so that no line of a fragment makes them."""
+        if hunk.path not in self.package.origins or hunk.path.endswith("__init__.py"):
+            return True
+        first, head = self._import_lines(hunk.path)
+        imports = all(
+            not line.strip() or line.startswith(("import ", "from ", "    ", ")", "#")) for line in hunk.lines
+        )
+        in_head = hunk.stop <= head or (hunk.start == hunk.stop == head)
+        documented = any(self.origins(hunk.path, row) for row in range(hunk.start, hunk.stop))
+        return in_head and ((imports and first <= hunk.start) or not documented)

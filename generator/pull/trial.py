@@ -5,19 +5,20 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import NamedTuple
 
+from generator.code.ruff import run_ruff
 from generator.code.traced import Traced
-from generator.errors import LoomError
+from generator.errors import LoomError, short
 from generator.package.package import Package
-from generator.pull.edited import Edited, Hunk, fits
+from generator.pull.edited import Change, Edited, Hunk, apply, fits
 from generator.pull.names import completed, imports_of
-from generator.pull.sources import Change, Woven, apply
+from generator.pull.sources import Woven
 from generator.recipe.library import Library
 
 Weave = Callable[[Library], Package]
 
 
 class Outcome(NamedTuple):
-    """What came of some changes.
+    """The package that some changes make.
 
     Attributes:
         texts: of the sources that they change.
@@ -38,32 +39,43 @@ class Outcome(NamedTuple):
     def holds(self) -> bool:
         return self.package is not None and not self.path
 
+    @property
+    def lines(self) -> list[str]:
+        """The lines of the file that is not what it should be."""
+        return self.package.files.get(self.path, "").split("\n") if self.package else []
+
+    @property
+    def made(self) -> str:
+        """The line there."""
+        return short(self.lines[self.line - 1].strip()) if 0 < self.line <= len(self.lines) else ""
+
 
 class Trials:
     """Tries changes of fragments.
 
-    Args:
+    Attributes:
         optional: hunks that no change makes alone: imports, headers, what templates say of fragments.
+        names: the imports that fragments need for names of the package.
     """
 
-    def __init__(self, woven: Woven, edited: Edited, optional: list[Hunk], library: Library, weave: Weave):
-        self.woven, self.optional = woven, optional
-        self._library, self._weave = library, weave
+    def __init__(self, woven: Woven, edited: Edited, library: Library, weave: Weave):
+        self._woven, self._library, self._weave = woven, library, weave
+        self.optional = [hunk for hunk in edited.hunks if woven.is_made_by_gen(hunk)]
         python = [text for path, text in edited.texts.items() if path in woven.package.origins]
-        self._names = imports_of([*python, *(woven.package.files[path] for path in woven.package.origins)])
+        self.names = imports_of([*python, *(woven.package.files[path] for path in woven.package.origins)])
         self._made: dict[frozenset[tuple[str, str]], Package | LoomError] = {}
 
     def make(self, changes: set[Change], hunks: list[Hunk]) -> Outcome:
         """Weaves with these changes; it holds where the package then has these hunks, and nothing else."""
         texts = {}
         for path in sorted({change.path for change in changes}):
-            before = self.woven.texts[path]
-            after = apply(before, {change for change in changes if change.path == path})
-            texts[path] = completed(before, after, self._names)
+            before = self._woven.texts[path]
+            after = apply(before, [change for change in changes if change.path == path])
+            texts[path] = completed(before, after, self.names)
         return self.weave(texts, hunks)
 
     def weave(self, texts: dict[str, str], hunks: list[Hunk]) -> Outcome:
-        """The same with whole texts."""
+        """Weaves with these texts in place of those of the library."""
         key = frozenset(texts.items())
         if key not in self._made:
             try:
@@ -73,16 +85,14 @@ class Trials:
         made = self._made[key]
         if isinstance(made, LoomError):
             return Outcome(texts, None, made, frozenset(), "", 0)
-        came, path, line = fits(self.woven.package.files, made.files, hunks, self.optional)
+        came, path, line = fits(self._woven.package.files, made.files, hunks, self.optional)
         return Outcome(texts, made, None, frozenset(came), path, line)
 
-    def tidy(self, found: Outcome, hunks: list[Hunk]) -> Outcome:
-        """The same with fragments as ruff formats them, where the package stays as it is."""
-        from generator.code.ruff import run_ruff
-
+    def format(self, found: Outcome, hunks: list[Hunk]) -> Outcome:
+        """Formats the changed fragments, where the package stays as it is."""
         try:
             formatted = run_ruff([Traced.copy(text, path) for path, text in found.texts.items()])
         except LoomError:
             return found
-        tidied = self.weave(dict(zip(found.texts, formatted, strict=True)), hunks)
-        return tidied if tidied.holds else found
+        outcome = self.weave(dict(zip(found.texts, formatted, strict=True)), hunks)
+        return outcome if outcome.holds else found

@@ -14,7 +14,7 @@ import pytest
 from generator.weaver import weave
 
 PLACE = "generated/one_any"
-MODEL = f"{PLACE}/model.py"
+MODEL, MAP, NET = f"{PLACE}/model.py", f"{PLACE}/gen.map", "fragments/model/net.py"
 ONE = '[[package]]\narchitecture = "one"\ntarget = "any"\n'
 TWO = '[[package]]\narchitecture = "two"\ntarget = "any"\n'
 EVIL = "import os\n"
@@ -41,13 +41,19 @@ def edit(change: Callable[[bytes], bytes], path: str = MODEL) -> Callable:
     return make
 
 
-def forge(change: Callable, name: str = "gen.lock") -> Callable:
-    """Changes the package and its lock, which is sealed as gen seals it."""
+EDIT = edit(lambda data: data + EVIL.encode())
+
+
+def forge(change: Callable, table_of: str, path: str, name: str = "gen.lock") -> Callable:
+    """Changes a file and its hash in the lock, which is sealed as gen seals it; a file that is gone has none."""
 
     def make(repository) -> None:
-        path = repository.root / PLACE / "gen.lock"
-        table = json.loads(path.read_text())
-        change(repository, table)
+        change(repository)
+        table = json.loads((repository.root / PLACE / "gen.lock").read_text())
+        place = repository.root / (path if table_of == "inputs" else f"{PLACE}/{path}")
+        table[table_of].pop(path, None)
+        if place.exists():
+            table[table_of][path] = sha256(place.read_bytes()).hexdigest()
         del table["seal"]
         table["seal"] = sha256(json.dumps(table, sort_keys=True, ensure_ascii=False).encode()).hexdigest()
         text = json.dumps(table, indent=2, sort_keys=True, ensure_ascii=False) + "\n"
@@ -56,29 +62,8 @@ def forge(change: Callable, name: str = "gen.lock") -> Callable:
     return make
 
 
-def forged_edit(repository, table) -> None:
-    edit(lambda data: data + EVIL.encode())(repository)
-    table["outputs"]["model.py"] = sha256((repository.root / MODEL).read_bytes()).hexdigest()
-
-
-def forged_file(repository, table) -> None:
-    new(f"{PLACE}/more.py")(repository)
-    table["outputs"]["more.py"] = sha256(EVIL.encode()).hexdigest()
-
-
-def forged_loss(repository, table) -> None:
-    (repository.root / PLACE / "README.md").unlink()
-    del table["outputs"]["README.md"]
-
-
-def forged_input(repository, table) -> None:
-    repository.replace("fragments/model/net.py", "# up", "# upward")
-    table["inputs"]["fragments/model/net.py"] = sha256(repository.read("fragments/model/net.py").encode()).hexdigest()
-
-
-def forged_map(repository, table) -> None:
-    edit(lambda data: data.replace(b"net.py", b"nut.py"), f"{PLACE}/gen.map")(repository)
-    table["outputs"]["gen.map"] = sha256((repository.root / PLACE / "gen.map").read_bytes()).hexdigest()
+def remove(path: str) -> Callable:
+    return lambda repository: (repository.root / path).unlink()
 
 
 def link(path: str, to: str) -> Callable:
@@ -139,12 +124,12 @@ def elsewhere(repository) -> None:
     """The packages are checked in another folder, and those in the old one are edited."""
     shutil.copytree(repository.root / "generated", repository.root / "packages")
     repository.write("gen.toml", 'generated = "packages"\n')
-    edit(lambda data: data + EVIL.encode())(repository)
+    EDIT(repository)
 
 
 def listed(text: str) -> Callable:
     def make(repository) -> None:
-        edit(lambda data: data + EVIL.encode())(repository)
+        EDIT(repository)
         new(f"{PLACE}/more.py")(repository)
         repository.write("generated/packages.toml", text)
 
@@ -160,9 +145,15 @@ def pipe(repository) -> None:
     os.mkfifo(repository.root / PLACE / "pipe")
 
 
+# new files in a package: modules, what Python runs or takes for modules, names, hidden files, what git ignores
+NEW = """
+model/__init__.py model.cpython-311-x86_64-linux-gnu.so jax.pyc __pycache__/more.py jax.py ../jax.py model.pyi
+conftest.py ../sitecustomize.py ../one_any.egg-info/entry_points.txt Model.py model.py.orig gen.base .env
+.more/model.py build/model.py
+"""
 WAYS: dict[str, Callable] = {
     # bytes of a file
-    "a line": edit(lambda data: data + EVIL.encode()),
+    "a line": EDIT,
     "a trailing space": edit(lambda data: data.replace(b"return", b"return ", 1)),
     "an empty line at the end": edit(lambda data: data + b"\n"),
     "no newline at the end": edit(lambda data: data[:-1]),
@@ -171,21 +162,21 @@ WAYS: dict[str, Callable] = {
     "a byte order mark": edit(lambda data: b"\xef\xbb\xbf" + data),
     "another encoding": edit(lambda data: b"# coding: latin-1\n" + data),
     "a letter that looks alike": edit(lambda data: data.replace(b"larger", "l\u0430rger".encode())),
-    "text that reads backwards": edit(lambda data: data.replace(b"# up", "# up \u202e".encode())),
-    "an invisible space": edit(lambda data: data.replace(b"# up", "# up\u200b".encode())),
     "a null byte": edit(lambda data: data + b"#\0\n"),
     "an empty file": edit(lambda data: b""),
     "what a template made": edit(lambda data: data + b"x\n", f"{PLACE}/README.md"),
-    "the map": edit(lambda data: data.replace(b"net.py", b"nut.py"), f"{PLACE}/gen.map"),
-    "a file that is gone": lambda repository: (repository.root / MODEL).unlink(),
+    "the map": edit(lambda data: data.replace(b"net.py", b"nut.py"), MAP),
+    "a file that is gone": remove(MODEL),
     # locks
-    "a lock of the edit": forge(forged_edit),
-    "a lock of a new file": forge(forged_file),
-    "a lock without a file": forge(forged_loss),
-    "a lock of a fragment that changed": forge(forged_input),
-    "a lock of the map": forge(forged_map),
-    "a journal of a build with the edit": forge(forged_edit, ".gen.pending"),
-    "a lock that is gone": lambda repository: (repository.root / PLACE / "gen.lock").unlink(),
+    "a lock of the edit": forge(EDIT, "outputs", "model.py"),
+    "a lock of a new file": forge(new(f"{PLACE}/more.py"), "outputs", "more.py"),
+    "a lock without a file": forge(remove(f"{PLACE}/README.md"), "outputs", "README.md"),
+    "a lock of a fragment that changed": forge(
+        edit(lambda data: data.replace(b"# up", b"# upward"), NET), "inputs", NET
+    ),
+    "a lock of the map": forge(edit(lambda data: data.replace(b"net.py", b"nut.py"), MAP), "outputs", "gen.map"),
+    "a journal of a build with the edit": forge(EDIT, "outputs", "model.py", ".gen.pending"),
+    "a lock that is gone": remove(f"{PLACE}/gen.lock"),
     # what is no plain file
     "a link to a file": link(MODEL, "model.py"),
     "a link to a package": link(PLACE, "one_any"),
@@ -197,46 +188,20 @@ WAYS: dict[str, Callable] = {
     "a mode in git alone": executable_in_git,
     "a mode of the list": lambda repository: (repository.root / "generated/packages.toml").chmod(0o755),
     # files that Python takes for modules, or runs
-    "a folder that shadows a module": new(f"{PLACE}/model/__init__.py"),
     "a compiled folder that shadows a module": new(f"{PLACE}/model/__init__.pyc", UNCHECKED_PYC),
-    "a library that shadows a module": new(f"{PLACE}/model.cpython-311-x86_64-linux-gnu.so"),
-    "a library of Windows": new(f"{PLACE}/model.pyd"),
-    "a compiled module": new(f"{PLACE}/jax.pyc"),
     "a compiled module in the cache": new(f"{PLACE}/__pycache__/model.cpython-311.pyc", UNCHECKED_PYC),
     "a compiled module with times": new(f"{PLACE}/__pycache__/model.cpython-311.pyc", UNCHECKED_PYC[:4] + 12 * b"\0"),
-    "a source in the cache": new(f"{PLACE}/__pycache__/more.py"),
-    "a module of a library's name": new(f"{PLACE}/jax.py"),
-    "a module beside the packages": new("generated/jax.py"),
-    "a package beside the packages": new("generated/jax/__init__.py"),
-    "a stub": new(f"{PLACE}/model.pyi"),
-    "a path file": new(f"{PLACE}/more.pth"),
-    "tests": new(f"{PLACE}/conftest.py"),
-    "tests beside the packages": new("generated/conftest.py"),
-    "start-up": new("generated/sitecustomize.py"),
-    "metadata with entry points": new("generated/one_any.egg-info/entry_points.txt"),
-    "metadata in a package": new(f"{PLACE}/one_any.egg-info/top_level.txt"),
     # names
-    "another case": new(f"{PLACE}/Model.py"),
-    "a package of another case": new("generated/One_any/model.py"),
     "a name that looks alike": new(f"{PLACE}/m\u043edel.py"),
     "a name in another normal form": new(f"{PLACE}/mode\u0301l.py"),
     "a name that ends in a space": new(f"{PLACE}/model.py "),
     "a name of two lines": new(f"{PLACE}/a\n::error::b.py"),
-    "a name that moves the cursor": new(f"{PLACE}/\x1b[2Ka.py"),
     "a name of no text": new(f"{PLACE}/\udcff.py"),
-    "an editor's copy": new(f"{PLACE}/model.py~"),
-    "the text of a merge": new(f"{PLACE}/model.py.orig"),
-    "what an owned package has": new(f"{PLACE}/gen.base"),
     "a copy of the package": lambda repository: shutil.copytree(repository.root / PLACE, repository.root / f"{PLACE}2"),
     # hidden files
-    "a hidden file": new(f"{PLACE}/.env"),
-    "a hidden folder": new(f"{PLACE}/.more/model.py"),
-    "a hidden folder beside the packages": new("generated/.more/model.py"),
     "attributes that hide a diff": new(f"{PLACE}/.gitattributes", "*.py -diff\n"),
     "attributes of all packages": new("generated/.gitattributes", "*.py -diff\n"),
     "a list of what git ignores": new(f"{PLACE}/.gitignore", "*.py\n"),
-    "a notebook's copy": new(f"{PLACE}/.ipynb_checkpoints/model.py"),
-    "what git ignores": new(f"{PLACE}/build/model.py"),
     # git's index
     "staged alone": index("100644", MODEL),
     "new and staged alone": index("100644", f"{PLACE}/more.py"),
@@ -254,7 +219,7 @@ WAYS: dict[str, Callable] = {
     "a package of one's own": listed(f'own = ["one_any"]\n{TWO}'),
     "another folder": elsewhere,
     "a folder that is not there": lambda repository: repository.write("gen.toml", 'generated = "packages"\n'),
-}
+} | {path: new(os.path.normpath(f"{PLACE}/{path}")) for path in NEW.split()}
 
 
 @pytest.fixture

@@ -20,11 +20,10 @@ OTHER = {"+": "-", "-": "+", "*": "/", "<": "<=", ">": ">=", "==": "!=", "and": 
 
 
 class RandomEdit(NamedTuple):
-    """An edit of one file: its kind, the rows of the woven file that it is about, from 0, and the text after it."""
+    """An edit of one file: its kind, and the text after it."""
 
     kind: str
     path: str
-    rows: range
     text: str
 
 
@@ -81,84 +80,67 @@ def change_line(line: str, names: list[str], draw: random.Random) -> tuple[str, 
 
 def names_around(tree: ast.Module, row: int) -> list[str]:
     """The names that are bound or taken in the function around a row."""
-    inside = [
-        node
-        for node in ast.walk(tree)
-        if isinstance(node, ast.FunctionDef) and node.lineno <= row + 1 <= (node.end_lineno or 0)
-    ]
+    functions = [node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef)]
+    inside = [node for node in functions if node.lineno <= row + 1 <= (node.end_lineno or 0)]
     if not inside:
         return []
     function = max(inside, key=lambda node: node.lineno)
-    stored = {
-        part.id
-        for part in ast.walk(function)
-        if isinstance(part, ast.Name) and isinstance(part.ctx, ast.Store) and part.lineno < row + 1
-    }
+    names = [node for node in ast.walk(function) if isinstance(node, ast.Name) and node.lineno < row + 1]
+    stored = {name.id for name in names if isinstance(name.ctx, ast.Store)}
     return sorted(stored | {argument.arg for argument in function.args.args})
 
 
 def line_edit(package: Package, draw: random.Random) -> RandomEdit:
     """A change of one line in a fragment's body."""
-    paths = sorted(package.origins)
     while True:
-        path = draw.choice(paths)
-        rows = bodies(package, path)
-        if not rows:
+        path = draw.choice(sorted(package.origins))
+        if not (rows := bodies(package, path)):
             continue
         row, text = draw.choice(rows), package.files[path]
         lines = text.split("\n")
-        changed = change_line(lines[row], names_around(ast.parse(text), row), draw)
-        if changed is None or changed[1] == lines[row]:
-            continue
-        if after := _as_a_person_leaves_it(text, "\n".join([*lines[:row], changed[1], *lines[row + 1 :]])):
-            return RandomEdit(changed[0], path, range(row, row + 1), after)
+        kind, line = change_line(lines[row], names_around(ast.parse(text), row), draw) or ("", lines[row])
+        if line != lines[row] and (after := tidied(text, "\n".join([*lines[:row], line, *lines[row + 1 :]]))):
+            return RandomEdit(kind, path, after)
+
+
+INSERTED = [
+    ["assert {0} is not None"],
+    ['print("here", {0})'],
+    ["if {0} is None:", '    raise ValueError("no {0}")'],
+    ["extra = ({0}, 3)", "del extra"],
+    ["# what follows was found by trial"],
+]
 
 
 def statement_edit(package: Package, draw: random.Random) -> RandomEdit:
     """A whole statement of a function in a fragment's body inserted or deleted."""
-    paths = sorted(package.origins)
     while True:
-        path = draw.choice(paths)
+        path = draw.choice(sorted(package.origins))
         text = package.files[path]
         lines, rows, tree = text.split("\n"), set(bodies(package, path)), ast.parse(text)
-        blocks = [
-            block
-            for node in ast.walk(tree)
-            for block in (getattr(node, "body", None), getattr(node, "orelse", None))
-            if isinstance(block, list) and not isinstance(node, ast.Module | ast.ClassDef)
-        ]
-        statements = [(statement, block) for block in blocks for statement in block if statement.lineno - 1 in rows]
-        if not statements:
+        nodes = [node for node in ast.walk(tree) if not isinstance(node, ast.Module | ast.ClassDef)]
+        blocks = [getattr(node, field, None) for node in nodes for field in ("body", "orelse")]
+        pairs = [(statement, block) for block in blocks if isinstance(block, list) for statement in block]
+        if not (pairs := [pair for pair in pairs if pair[0].lineno - 1 in rows]):
             continue
-        statement, block = draw.choice(statements)
+        statement, block = draw.choice(pairs)
         first, last = statement.lineno - 1, statement.end_lineno or 0
-        space = " " * statement.col_offset
-        names = names_around(tree, first)
         if draw.random() < 0.5:
+            kind, new = "delete", [*lines[:first], *lines[last:]]
             if len(block) < 2 or isinstance(statement, ast.Return):
                 continue
-            kind, new, at = "delete", [*lines[:first], *lines[last:]], range(first, last)
         else:
-            name = draw.choice(names or ["None"])
-            more = draw.choice(
-                [
-                    [f"assert {name} is not None"],
-                    [f'print("here", {name})'],
-                    [f"if {name} is None:", f'    raise ValueError("no {name}")'],
-                    [f"extra = ({name}, 3)", "del extra"],
-                    ["# what follows was found by trial"],
-                ]
-            )
+            name, more = draw.choice(names_around(tree, first) or ["None"]), draw.choice(INSERTED)
             below = draw.random() < 0.5 and not isinstance(statement, ast.Return | ast.Raise | ast.Continue)
             place = last if below else first
-            kind, at = "insert", range(place, place)
-            new = [*lines[:place], *(space + line for line in more), *lines[place:]]
-        if after := _as_a_person_leaves_it(text, "\n".join(new)):
-            return RandomEdit(kind, path, at, after)
+            space = " " * statement.col_offset
+            kind, new = "insert", [*lines[:place], *(space + line.format(name) for line in more), *lines[place:]]
+        if after := tidied(text, "\n".join(new)):
+            return RandomEdit(kind, path, after)
 
 
-def _as_a_person_leaves_it(before: str, after: str) -> str:
-    """The text formatted and without unused imports; '' where it is no Python or reads names that nothing gives."""
+def tidied(before: str, after: str) -> str:
+    """The text as a person leaves it; '' where it is not Python or reads names that nothing binds."""
     after = ruff(ruff(after, *FORMAT), *CHECK, "--select=F401", "--fix", "--quiet")
     after = ruff(after, *FORMAT)
     return after if after and after != before and faults(after) <= faults(before) else ""

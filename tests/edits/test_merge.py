@@ -25,6 +25,14 @@ def branches(repository, request, monkeypatch):
     return repository
 
 
+def begin(repository, theirs: list[tuple], main: list[tuple], code: int | None = 1) -> None:
+    """Commits edits on two branches, built where they are of sources, and merges the one into the other."""
+    for branch, edits in (("theirs", theirs), ("main", main)):
+        change(repository, branch, *edits, build=not any(path.startswith("generated/") for path, _, _ in edits))
+        repository.git("checkout", "-q", "main")
+    repository.git("merge", "-q", "theirs", code=code)
+
+
 def change(repository, branch: str, *edits: tuple[str, str, str], build: bool = True) -> None:
     """Commits edits on a branch that begins at the start."""
     repository.git("checkout", "-q", *([] if branch == "main" else ["-b"]), branch)
@@ -49,10 +57,11 @@ def check_whole(repository) -> None:
 
 
 def test_two_fragments(branches):
-    change(branches, "theirs", (SHIFT, "y + 1", "y + 7"), (TOOLS, "return -x", "return 8"))
-    branches.git("checkout", "-q", "main")
-    change(branches, "main", (NET, "# up", "# upward"), (NET, '"nothing came out"', '"empty"'))
-    branches.git("merge", "-q", "theirs", code=1)
+    begin(
+        branches,
+        [(SHIFT, "y + 1", "y + 7"), (TOOLS, "return -x", "return 8")],
+        [(NET, "# up", "# upward"), (NET, '"nothing came out"', '"empty"')],
+    )
     assert branches.driver == (marks(branches) == [])
     assert "2 packages woven" in branches.run("merge").stdout
     assert "# upward" in branches.read(ONE) and "y + 7" in branches.read(ONE)
@@ -62,10 +71,7 @@ def test_two_fragments(branches):
 
 def test_one_fragment(branches):
     """The fragments conflict: that is said, and nothing is woven before it is decided."""
-    change(branches, "theirs", (NET, "# up", "# down"))
-    branches.git("checkout", "-q", "main")
-    change(branches, "main", (NET, "# up", "# upward"))
-    branches.git("merge", "-q", "theirs", code=1)
+    begin(branches, [(NET, "# up", "# down")], [(NET, "# up", "# upward")])
     before = branches.read(ONE)
     said = branches.run("merge", code=2).stderr
     assert f"the fragments themselves conflict: {NET}:21" in said
@@ -81,12 +87,8 @@ def test_one_fragment(branches):
 @pytest.mark.parametrize("edited_in", ["theirs", "main"])
 def test_fragment_and_hand_edit(branches, edited_in):
     """The edit is kept on top of what is woven, and gen check tells of it as before."""
-    other = {"theirs": "main", "main": "theirs"}[edited_in]
-    todo = {edited_in: [(ONE, '"""The whole."""', '"""Mine."""')], other: [(NET, "# up", "# upward")]}
-    for branch in ("theirs", "main"):
-        change(branches, branch, *todo[branch], build=branch == other)
-        branches.git("checkout", "-q", "main")
-    branches.git("merge", "-q", "theirs", code=None)
+    edits = {"theirs": [(ONE, '"""The whole."""', '"""Mine."""')], "main": [(NET, "# up", "# upward")]}
+    begin(branches, edits[edited_in], edits[{"theirs": "main", "main": "theirs"}[edited_in]], code=None)
     if branches.git("rev-parse", "-q", "--verify", "MERGE_HEAD", code=None):
         assert f"edited   {ONE}" in branches.run("merge").stdout
         branches.git("commit", "-qm", "merged")
@@ -97,10 +99,7 @@ def test_fragment_and_hand_edit(branches, edited_in):
 
 
 def test_fragment_and_hand_edit_of_one_line(branches):
-    change(branches, "theirs", (ONE, "# up", "# mine"), build=False)
-    branches.git("checkout", "-q", "main")
-    change(branches, "main", (NET, "# up", "# upward"))
-    branches.git("merge", "-q", "theirs", code=1)
+    begin(branches, [(ONE, "# up", "# mine")], [(NET, "# up", "# upward")])
     said = branches.run("merge", code=1).stdout
     assert f"conflict {ONE}:" in said and f"{NET}:21" in said
     assert marks(branches) == [ONE] and branches.git("diff", "--name-only", "--diff-filter=U").split() == [ONE]
@@ -110,10 +109,7 @@ def test_fragment_and_hand_edit_of_one_line(branches):
 
 def test_two_hand_edits_of_one_line(branches):
     """The mark names who edited the line, not the fragment that the line came from."""
-    change(branches, "theirs", (ONE, "# up", "# theirs"), build=False)
-    branches.git("checkout", "-q", "main")
-    change(branches, "main", (ONE, "# up", "# ours"), build=False)
-    branches.git("merge", "-q", "theirs", code=1)
+    begin(branches, [(ONE, "# up", "# theirs")], [(ONE, "# up", "# ours")])
     said = branches.run("merge", code=1).stdout
     assert f"conflict {ONE}:" in said and NET not in said
     text = branches.read(ONE)
@@ -122,10 +118,7 @@ def test_two_hand_edits_of_one_line(branches):
 
 
 def test_edit_since_the_merge_began(branches):
-    change(branches, "theirs", (SHIFT, "y + 1", "y + 7"))
-    branches.git("checkout", "-q", "main")
-    change(branches, "main", (SHIFT, "y * y", "y * y * y"))
-    branches.git("merge", "-q", "theirs", code=1)
+    begin(branches, [(SHIFT, "y + 1", "y + 7")], [(SHIFT, "y * y", "y * y * y")])
     branches.git("checkout", "-q", "--ours", ".", code=None)
     branches.write(SHIFT, branches.read(SHIFT).split("<<<<")[0])
     branches.replace(TWO, "return -x", "return 0")
@@ -172,19 +165,13 @@ def test_owned_package(branches):
 def test_owned_package_that_conflicts(branches):
     branches.run("own", "one_any")
     branches.commit("own")
-    change(branches, "theirs", (ONE, "# up", "# mine"), build=False)
-    branches.git("checkout", "-q", "main")
-    change(branches, "main", (ONE, "# up", "# yours"), build=False)
-    branches.git("merge", "-q", "theirs", code=1)
+    begin(branches, [(ONE, "# up", "# mine")], [(ONE, "# up", "# yours")])
     assert f"conflict {ONE}:15" in branches.run("merge", code=1).stdout
     assert marks(branches) == [ONE]
 
 
 def test_fragments_that_cannot_be_woven(branches):
-    change(branches, "theirs", (SHIFT, "y + 1", "y + 7"))
-    branches.git("checkout", "-q", "main")
-    change(branches, "main", (NET, "# up", "# upward"))
-    branches.git("merge", "-q", "theirs", code=1)
+    begin(branches, [(SHIFT, "y + 1", "y + 7")], [(NET, "# up", "# upward")])
     branches.replace(NET, "# upward", "((")
     found = branches.run("merge", code=2)
     assert "0 packages woven" in found.stdout

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import random
+import re
 import subprocess
 import tomllib
 
@@ -45,11 +46,6 @@ class TestOwn:
         assert found["command"] == "git restore generated/one_any/gen.lock"
         assert found["command"] in repository.run("update", "one_any", code=2).stderr
 
-    def test_an_edit_from_before_counts(self, repository):
-        repository.replace(ONE, "# up", "# mine")
-        repository.run("own", "one_any")
-        assert states(repository) == [("owned", "generated/one_any", "1 line changed in 1 file")]
-
     def test_base_from_the_history(self, repository):
         """The package was edited and its fragments have changed: what was woven then is in git alone."""
         repository.replace(ONE, "# up", "# mine")
@@ -66,26 +62,21 @@ class TestOwn:
         said = repository.run("own", "one_any", code=2).stderr
         assert "found nowhere" in said and "by_hand" not in repository.read("generated/packages.toml")
 
-    def test_list_keeps_its_comments(self, repository):
-        text = "# mine\n" + repository.read("generated/packages.toml") + "# the end\n"
-        repository.write("generated/packages.toml", text)
+    def test_list(self, repository):
+        """It keeps its comments; a project without one gets it."""
+        listed = "generated/packages.toml"
+        text = "# mine\n" + repository.read(listed) + "# the end\n"
+        repository.write(listed, text.replace('target = "any"\n# the', 'target = "any"\nby_hand = false\n# the'))
         repository.run("own", "two_any")
-        after = repository.read("generated/packages.toml")
-        assert after == text.replace('target = "any"\n# the', 'target = "any"\nby_hand = true\n# the')
+        after = text.replace('target = "any"\n# the', 'target = "any"\nby_hand = true\n# the')
+        assert repository.read(listed) == after
         assert "is owned already" in repository.run("own", "two_any").stdout
-
-    def test_project_without_a_list(self, repository):
-        (repository.root / "generated/packages.toml").unlink()
-        repository.run("own", "two_any")
-        table = tomllib.loads(repository.read("generated/packages.toml"))["package"]
-        assert [(entry["architecture"], entry.get("by_hand", False)) for entry in table] == [
-            ("one", False),
-            ("two", True),
-        ]
-
-    def test_by_hand_is_a_truth_value(self, repository):
-        repository.replace("generated/packages.toml", 'two"\n', 'two"\nby_hand = "yes"\n')
+        repository.write(listed, after.replace("true", '"yes"'))
         assert "not true or false" in repository.run("check", code=2).stderr
+        (repository.root / listed).unlink()
+        repository.run("own", "two_any")
+        table = tomllib.loads(repository.read(listed))["package"]
+        assert [(one["architecture"], one.get("by_hand", False)) for one in table] == [("one", False), ("two", True)]
 
     def test_project_of_ones_own(self, repository, monkeypatch):
         repository.run("build", "one", "--target=any", "--own", "mine")
@@ -117,16 +108,15 @@ class TestOwn:
 
 
 class TestUpdate:
-    def test_nothing_new(self, repository):
-        repository.run("own", "one_any")
-        repository.commit("own")
-        assert "bring nothing new" in repository.run("update", "one_any").stdout
-        assert repository.git("status", "--short") == ""
-
-    def test_conflict_names_the_fragment(self, repository):
+    @pytest.fixture
+    def conflicting(self, repository):
         repository.run("own", "one_any")
         repository.replace(ONE, "y = y * y", "y = y * 7")
         repository.replace(SHIFT, "y = y * y", "y = y * 8")
+        return repository
+
+    def test_conflict_names_the_fragment(self, conflicting):
+        repository = conflicting
         said = repository.run("update", "one_any", code=1).stdout
         assert f"conflict {ONE}:" in said and f"\n         {SHIFT}:9" in said
         text = repository.read(ONE)
@@ -138,11 +128,9 @@ class TestUpdate:
         repository.replace(ONE, mark, "    y = y * 15\n")
         assert "bring nothing new" in repository.run("update", "one_any").stdout
 
-    def test_conflict_names_the_commit(self, repository):
+    def test_conflict_names_the_commit(self, conflicting):
         """Of the lines that it is about: others of the same fragment were changed later."""
-        repository.run("own", "one_any")
-        repository.replace(ONE, "y = y * y", "y = y * 7")
-        repository.replace(SHIFT, "y = y * y", "y = y * 8")
+        repository = conflicting
         repository.commit("Times eight")
         commit = repository.git("log", "-1", "--format=%h").strip() + " Times eight"
         repository.write(SHIFT, repository.read(SHIFT) + "# the end\n")
@@ -186,14 +174,13 @@ class TestUpdate:
         assert "Built" in repository.read("generated/one_any/NOTES.md")
 
 
-def merged_by_git(folder, base: bytes, ours: bytes, theirs: bytes) -> tuple[bytes, int]:
+def merged_by_git(folder, base: bytes, ours: bytes, theirs: bytes) -> tuple[str, int]:
     """What `git merge` makes of a file that changed on two branches, and whether it conflicts."""
 
     def git(*words: str) -> int:
         options = ["-c", "user.name=A", "-c", "user.email=a@b.c", "-c", "merge.conflictStyle=merge"]
         return subprocess.run(["git", *options, *words], cwd=folder, capture_output=True).returncode
 
-    folder.mkdir()
     assert git("init", "-q", "-b", "main") == 0
     for branch, data in (("main", base), ("theirs", theirs), ("main", ours)):
         git("checkout", "-q", *(["-b"] if branch == "theirs" else []), branch)
@@ -201,7 +188,7 @@ def merged_by_git(folder, base: bytes, ours: bytes, theirs: bytes) -> tuple[byte
         git("add", "-A")
         git("commit", "-qm", branch, "--allow-empty")
     code = git("merge", "-q", "theirs")
-    return (folder / "file.py").read_bytes(), code
+    return (folder / "file.py").read_text(), code
 
 
 SOURCE_EDITS = [
@@ -244,35 +231,12 @@ def test_histories(repository, tmp_path_factory, seed):
                 repository.replace(path, old, new)
         repository.run("build", "one", "--target=any", "--out", "elsewhere", "--force")
         theirs = (repository.root / "elsewhere/one_any/model.py").read_bytes()
-        wanted, code = merged_by_git(
-            tmp_path_factory.mktemp("git") / "it", base, (repository.root / ONE).read_bytes(), theirs
-        )
+        ours = (repository.root / ONE).read_bytes()
+        wanted, code = merged_by_git(tmp_path_factory.mktemp("git"), base, ours, theirs)
         done = json.loads(repository.run("update", "one_any", "--json", code=code).stdout)
-        assert unnamed(repository.read(ONE)) == unnamed(wanted.decode())
-        assert len(done["conflicts"]) == wanted.count(b"\n<<<<<<< ")
-        assert all(one["sources"] and one["sources"][0].startswith("fragments/") for one in done["conflicts"]), (
-            done,
-            wanted.decode(),
-        )
-        if code:  # decided for our side
-            text = "\n".join(ours_of(repository.read(ONE).split("\n")))
-            repository.write(ONE, text)
-
-
-def unnamed(text: str) -> str:
-    """A text with the names taken off the marks of conflicts."""
-    return "\n".join(line[:7] if line[:8] in ("<<<<<<< ", ">>>>>>> ") else line for line in text.split("\n"))
-
-
-def ours_of(lines: list[str]) -> list[str]:
-    result, side = [], "both"
-    for line in lines:
-        if line.startswith("<<<<<<< "):
-            side = "ours"
-        elif line == "=======" and side == "ours":
-            side = "theirs"
-        elif line.startswith(">>>>>>> "):
-            side = "both"
-        elif side != "theirs":
-            result.append(line)
-    return result
+        names = re.compile(r"^([<>]{7}) .*$", re.M)
+        assert names.sub(r"\1", repository.read(ONE)) == names.sub(r"\1", wanted)
+        assert len(done["conflicts"]) == wanted.count("\n<<<<<<< ")
+        assert all(one["sources"][0].startswith("fragments/") for one in done["conflicts"]), (done, wanted)
+        mark = r"<<<<<<< .*?\n(.*?)=======\n.*?>>>>>>> .*?\n"
+        repository.write(ONE, re.sub(mark, r"\1", repository.read(ONE), flags=re.S))  # decided for our side

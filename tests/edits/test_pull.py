@@ -12,6 +12,7 @@ from generator.pull.offered import check_offers
 from generator.recipe.library import Library
 
 ONE, TWO = "generated/one_any/model.py", "generated/two_any/model.py"
+README, TEMPLATE = "generated/one_any/README.md", "templates/README.md.jinja"
 NET, SHIFT = "fragments/model/net.py", "fragments/model/shift.py"
 
 
@@ -19,93 +20,81 @@ def pull(repository, *words: str, code: int = 0) -> dict:
     return json.loads(repository.run("pull", "one_any", "--json", *words, code=code).stdout)
 
 
-def check_home(repository, path: str, old: str, new: str, source: str, there: tuple[str, str]) -> None:
-    """An edit of the package goes to the source, where it makes just this change; building gives the edit back."""
-    repository.replace(path, old, new)
-    edited, before = repository.package("one_any"), repository.read(source)
-    assert before.count(there[0]) == 1
-    found = pull(repository, "--apply")
-    assert (found["home"], found["refused"]) == (1, [])
-    assert repository.read(source) == before.replace(*there)
-    changed = {line for line in repository.git("diff", "--name-only").split() if not line.startswith("generated/")}
-    assert changed == {source}
-    repository.run("build", "one", "--target=any", "--force")
-    after = repository.package("one_any")
-    assert {p: after[p] for p in edited if p not in ("gen.lock", "gen.map")} == {
-        p: edited[p] for p in edited if p not in ("gen.lock", "gen.map")
-    }
+def home(repository) -> None:
+    """All edits go home, and the package is then what a build makes."""
+    assert pull(repository, "--apply")["refused"] == []
     repository.run("check")
 
 
 class TestHome:
     @pytest.mark.parametrize(
-        ("old", "new"),
+        ("old", "new", "source", "there"),
         [
-            ("math.pi  # up", "math.tau  # up"),
-            ("# up", "# upward"),
-            ("Makes it larger.", "Makes it much larger."),
-            ("    Twice over.", "    Three times.\n    And once more."),
-            ('"nothing came out"', '"empty"'),
-            ("for _ in range(config.depth):", "for _ in range(config.depth + 1):"),
-            ("        x = scale(x)\n", "        x = scale(x)\n        x = x - 1\n"),
-            ('    assert x, "nothing came out"\n', ""),
-            ('"""The whole."""\n', '"""The whole."""\n    x = x + 1\n'),
-            ("    return x + config.width\n", "    x = x + config.width\n    return x\n"),
-            ("def model(x", 'def unused():\n    """Nothing."""\n\n\ndef model(x'),
+            ("math.pi  # up", "math.tau  # up", NET, None),
+            ("# up", "# upward", NET, None),
+            ("Makes it larger.", "Makes it much larger.", NET, None),
+            ("    Twice over.", "    Three times.\n    And once more.", NET, None),
+            ("for _ in range(config.depth):", "for _ in range(config.depth + 1):", NET, None),
+            ("        x = scale(x)\n", "        x = scale(x)\n        x = x - 1\n", NET, None),
+            ('    assert x, "nothing came out"\n', "", NET, None),
+            ('"""The whole."""\n', '"""The whole."""\n    x = x + 1\n', NET, None),
+            ("    return x + config.width\n", "    x = x + config.width\n    return x\n", NET, None),
+            ("y = y * y", "y = y * y * 2", SHIFT, None),
+            # `z = y + 0` and `return z` became one line
+            ("return y + 0", "return y + 5", NET, ("z = y + 0", "z = y + 5")),
+            # a value is filled in
+            ("x = x * 2", "x = -x * 2", NET, ("x = x * s", "x = -x * s")),
+            (
+                "    x = x * 2\n",
+                "    x = -x * 2\n    assert x\n",
+                NET,
+                ('x * setting("gain")\n', '-x * setting("gain")\n    assert x\n'),
+            ),
         ],
     )
-    def test_line_of_a_host(self, repository, old, new):
-        if "unused" in new:
-            repository.replace(ONE, old, new)
-            found = pull(repository, code=1)
-            assert "leaves out a definition that nothing uses" in found["refused"][0]["reason"]
-            return
-        check_home(repository, ONE, old, new, NET, (old, new))
-
-    def test_line_of_a_splice(self, repository):
-        check_home(repository, ONE, "y = y * y", "y = y * y * 2", SHIFT, ("y = y * y", "y = y * y * 2"))
-
-    def test_line_that_the_weaver_joined(self, repository):
-        """`z = y + 0` and `return z` became one line."""
-        check_home(repository, ONE, "return y + 0", "return y + 5", NET, ("z = y + 0", "z = y + 5"))
-
-    def test_line_with_a_filled_value(self, repository):
-        check_home(repository, ONE, "x = x * 2", "x = -x * 2", NET, ("x = x * s", "x = -x * s"))
+    def test_edit(self, repository, old, new, source, there):
+        """It goes to the source, where it makes just this change; building gives the edit back."""
+        repository.replace(ONE, old, new)
+        edited, before = repository.package("one_any"), repository.read(source)
+        found = pull(repository, "--apply")
+        assert (found["home"], found["refused"]) == (1, [])
+        assert before.count((there or (old, new))[0]) == 1
+        assert repository.read(source) == before.replace(*there or (old, new))
+        changed = repository.git("diff", "--name-only").split()
+        assert {line for line in changed if not line.startswith("generated/")} == {source}
+        repository.run("build", "one", "--target=any", "--force")
+        after = repository.package("one_any")
+        assert all(after[path] == edited[path] for path in edited if path not in ("gen.lock", "gen.map"))
+        repository.run("check")
 
     def test_import_that_a_new_line_needs(self, repository):
         repository.replace(ONE, "import math\n", "import cmath\nimport math\n")
         repository.replace(ONE, "math.pi  # up", "cmath.phase(math.pi)  # up")
-        found = pull(repository, "--apply")
-        assert (found["home"], found["refused"]) == (2, [])
+        home(repository)
         assert "import cmath\nimport math\n" in repository.read(NET)
-        repository.run("check")
 
     def test_import_that_nothing_needs_any_more(self, repository):
         repository.replace(ONE, "import math\n\n", "")
         repository.replace(ONE, "math.pi  # up", "3  # up")
-        assert pull(repository, "--apply")["refused"] == []
+        home(repository)
         assert "import math" not in repository.read(NET)
-        repository.run("check")
 
     def test_splice_that_reads_more_of_its_host(self, repository):
         repository.replace(NET, 'point("scale.more", y)', 'point("scale.more", y, x)')
         repository.run("build", "--all")
         repository.replace(ONE, "y = y * y", "y = y * x")
-        assert pull(repository, "--apply")["refused"] == []
+        home(repository)
         assert "def _(y, x):" in repository.read(SHIFT)
-        repository.run("check")
 
     def test_value_and_what_a_template_says_of_it(self, repository):
         """What follows from a fragment in another file goes home with it."""
-        repository.write("templates/README.md.jinja", "{% for f in fields %}{{ f }}\n{% endfor %}")
+        repository.write(TEMPLATE, "{% for f in fields %}{{ f }}\n{% endfor %}")
         repository.run("build", "--all")
-        readme = repository.read("generated/one_any/README.md")
+        readme = repository.read(README)
         repository.replace("generated/one_any/config.py", "depth: int = 2", "depth: int = 3")
-        found = pull(repository, code=1)
-        assert "README.md" in found["refused"][0]["reason"]
-        repository.write("generated/one_any/README.md", readme.replace("2", "3"))
-        assert pull(repository, "--apply")["refused"] == []
-        repository.run("check")
+        assert "README.md" in pull(repository, code=1)["refused"][0]["reason"]
+        repository.write(README, readme.replace("2", "3"))
+        home(repository)
 
     def test_definition_at_the_end_of_a_file(self, repository):
         """Without what uses it, gen would leave it out."""
@@ -113,9 +102,8 @@ class TestHome:
         repository.write(ONE, text)
         assert "that nothing uses" in pull(repository, code=1)["refused"][0]["reason"]
         repository.write(ONE, text.replace("return x + config.width", "return last(x + config.width)"))
-        assert pull(repository, "--apply")["refused"] == []
+        home(repository)
         assert repository.read(NET).endswith("    return last(x + config.width)\n\n\ndef last(x):\n    return x\n")
-        repository.run("check")
 
     def test_no_edit_no_change(self, repository):
         assert pull(repository) == {"diff": "", "home": 0, "refused": [], "others": []}
@@ -126,10 +114,10 @@ class TestHome:
         monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
         repository.replace(ONE, "# up", "# upward")
         repository.replace(ONE, "for _ in range(config.depth):", "for _ in range(config.depth + 1):")
-        found = json.loads(repository.run("pull", "one_any", "--verdicts", "--json").stdout)
-        assert "packages" not in json.loads(repository.run("pull", "one_any", "--json").stdout)
+        found = pull(repository, "--verdicts")
+        assert "packages" not in pull(repository)
         assert "\nagainst what the fragments make now: " in repository.run("pull", "one_any", "--verdicts").stdout
-        repository.run("pull", "one_any", "--apply")
+        pull(repository, "--apply")
         after = json.loads(repository.run("diff", "--against", "HEAD", "--json", code=1).stdout)
         changed = [package for package in after["packages"] if package["files"]]
         assert [package["name"] for package in changed] == ["one_any", "two_any"]
@@ -139,7 +127,7 @@ class TestHome:
         repository.replace(ONE, "# up", "# upward")
         shown = repository.run("pull", "one_any").stdout
         assert "-    y = x * math.pi  # up\n+    y = x * math.pi  # upward\n" in shown
-        assert "also changes 1 line of two_any" in shown
+        assert "also changes two_any\n" in shown
         assert repository.git("status", "--short").split() == ["M", ONE]
 
 
@@ -147,21 +135,20 @@ class TestRefused:
     @pytest.mark.parametrize(
         ("path", "old", "new", "reason", "remedy"),
         [
-            (ONE, "x = x * 2", "x = x * 7", "a value that is filled in at fragments/model/net.py:32", "setting"),
+            (ONE, "x = x * 2", "x = x * 7", f'{NET}:32: x = x * setting("gain")', "setting"),
             (ONE, "import math", "import math\nimport os", "among the imports, which gen writes", "pull these with it"),
             (ONE, "y = y * y", "y = y*y", "gen formats with ruff", "y = y * y"),
             (ONE, "\n\n\ndef model", "\n\ndef model", "gen formats with ruff", "an empty line"),
-            (ONE, "return y + 0", "return y + no", "the fragments would not weave", "came from"),
+            (ONE, "return y + 0", "return y + no", "the fragments would not weave", "scale.result, which shows y, z"),
             (ONE, "return y + 0", "return y +", "the file is not valid Python", "Make it run"),
             (ONE, "# Fragments: model/net", "# Fragments: model/mine", "gen writes these lines itself", "leave"),
-            ("generated/one_any/README.md", "Made for", "Built for", "a template", "templates/README.md.jinja:3"),
-            ("generated/one_any/README.md", "you.\n", "you.\nMore.\n", "a template", "templates/README.md.jinja:3"),
+            (README, "you.\n", "you.\nMore.\n", "a template", TEMPLATE),
             ("generated/one_any/config.py", "The settings.", "Settings.", "package.toml:12, which is no", "by hand"),
         ],
     )
     def test_reason(self, repository, path, old, new, reason, remedy):
-        if path.endswith("README.md"):
-            repository.write("templates/README.md.jinja", "# {{ title }}\n\nMade for you.\n")
+        if path == README:
+            repository.write(TEMPLATE, "# {{ title }}\n\nMade for you.\n")
             repository.run("build", "--all")
             repository.commit("a template")
         repository.replace(path, old, new)
@@ -177,7 +164,7 @@ class TestRefused:
         repository.replace(ONE, "x = x * 2", "x = x * 7")
         repository.replace(ONE, '"nothing came out"', '"empty"')
         found = pull(repository, "--apply", code=1)
-        assert found["home"] == 2 and "filled" in found["refused"][0]["reason"]
+        assert found["home"] == 2 and len(found["refused"]) == 1
         assert "x = x * 7" in repository.read(ONE) and "# upward" in repository.read(ONE)
         assert "# upward" in repository.read(TWO) and '"empty"' in repository.read(TWO)
         states = json.loads(repository.run("check", "--json", code=1).stdout)["findings"]
@@ -198,20 +185,25 @@ class TestRefused:
         assert reasons == ["is gone", "no fragment made this file"]
         assert not (repository.root / ONE).exists() and repository.read("generated/one_any/mine.py") == "x = 1\n"
 
-    def test_other_package_was_edited_too(self, repository):
-        repository.replace(ONE, "# up", "# upward")
-        repository.replace(TWO, "x = x * 3", "x = x * 4")
+    @pytest.mark.parametrize(
+        ("edits", "said"),
+        [
+            ([(ONE, "# up", "# upward"), (TWO, "x = x * 3", "x = x * 4")], "two_any (model.py)"),
+            (  # two_any has a helper already
+                [
+                    (ONE, "def model(x", 'def helper(x):\n    """Mine."""\n    return x\n\n\ndef model(x'),
+                    (ONE, "    x = x * 2\n", "    x = helper(x) * 2\n"),
+                ],
+                "with these changes two_any cannot be woven",
+            ),
+        ],
+        ids=["edited", "broken"],
+    )
+    def test_other_package(self, repository, edits, said):
+        for edit in edits:
+            repository.replace(*edit)
         before = repository.git("diff")
-        said = repository.run("pull", "one_any", "--apply", code=2).stderr
-        assert "two_any (model.py)" in said and repository.git("diff") == before
-
-    def test_other_package_could_not_be_woven(self, repository):
-        """two_any has a helper already."""
-        repository.replace(ONE, "def model(x", 'def helper(x):\n    """Mine."""\n    return x\n\n\ndef model(x')
-        repository.replace(ONE, "    x = x * 2\n", "    x = helper(x) * 2\n")
-        before = repository.git("diff")
-        said = repository.run("pull", "one_any", "--apply", code=2).stderr
-        assert "with these changes two_any cannot be woven" in said and "helper" in said
+        assert said in repository.run("pull", "one_any", "--apply", code=2).stderr
         assert repository.git("diff") == before
 
     def test_fragments_changed_since(self, repository):
@@ -220,9 +212,8 @@ class TestRefused:
         said = repository.run("pull", "one_any", code=2).stderr
         assert "its fragments changed since it was built" in said and "gen update one_any" in said
         repository.run("update", "one_any")
-        assert pull(repository, "--apply")["refused"] == []
+        home(repository)
         assert "# upward" in repository.read(NET) and '"empty"' in repository.read(NET)
-        repository.run("check")
 
     def test_no_package(self, repository):
         assert "neither a package" in repository.run("pull", "three_any", code=2).stderr
@@ -238,7 +229,6 @@ class TestTogether:
         repository.write("templates/architectures/one.toml", only)
         repository.write("generated/packages.toml", '[[package]]\narchitecture = "one"\ntarget = "any"\n')
         repository.run("build", "--all")
-        repository.commit("a network alone")
         repository.replace(ONE, "    y = x * math.pi", f"    {name} = x * math.pi")
         repository.replace(ONE, "return y + 0", f"return {name} + 0")
         found = pull(repository, code=1)
@@ -256,12 +246,12 @@ class TestTogether:
     @pytest.mark.parametrize(
         "edits",
         [
-            # what gives the name is refused, as a value is filled in there
+            # the value of the name is refused, as a setting is filled in there
             [
                 ("    x = x * 2\n", '    x = {"up": x * 7}\n'),
                 ("return x + config.width", 'return x["up"] + config.width'),
             ],
-            # what reads it is refused
+            # the line that reads it is refused
             [("    return y + 0\n", '    return {"top": y}\n'), ("    x = x * 2\n", '    x = x["top"] * 7\n')],
             # one that belongs to one that belongs to the refused one
             [
@@ -270,10 +260,10 @@ class TestTogether:
                 ("    x = x * 2\n", "    x = nut = x * 7\n"),
             ],
         ],
-        ids=["giver", "reader", "chain"],
+        ids=["value", "reader", "chain"],
     )
     def test_edits_that_belong_together(self, repository, edits):
-        """They have a name that is new, so none of them goes home without the others; what has no part in it does."""
+        """They have a name that is new, so none of them goes home without the others; an edit without it does."""
         for old, new in edits:
             repository.replace(ONE, old, new)
         repository.replace(ONE, '"nothing came out"', '"empty"')

@@ -16,43 +16,35 @@ NET, MINE = "fragments/model/net.py", "fragments/model/mine.py"
 ARCHITECTURE = "templates/architectures/one.toml"
 LIBRARY = Path(__file__).resolve().parents[2]
 RECORDS = "gen.lock", "gen.map"
+ENTRY = '\n[[package]]\narchitecture = "{}"\ntarget = "{}"\n'
 
 
-def line(repository: Repository, text: str, path: str = ONE) -> str:
-    """The number of the one line that has a text."""
+def place(repository: Repository, text: str, path: str = ONE) -> str:
+    """The place of the one line that has a text."""
     (found,) = [n for n, line in enumerate(repository.read(path).split("\n"), 1) if text in line]
-    return str(found)
+    return f"{path}:{found}"
 
 
-def content(repository: Repository, name: str) -> dict[str, str]:
-    """The files of a package without what gen keeps of it: the records, and the fragments at the top of each file."""
-    found = {}
-    for path, data in repository.package(name).items():
-        lines = data.decode().split("\n")
-        first = next((n for n, line in enumerate(lines) if not line.startswith("#")), 0) if path.endswith(".py") else 0
-        found[path] = "\n".join(lines[first:])
-    return {path: text for path, text in found.items() if path not in RECORDS}
+def content(repository: Repository, name: str, heads: bool = True) -> dict[str, str]:
+    """The files of a package without gen's records, and without the fragments at the top of each file."""
+    files = {path: data.decode() for path, data in repository.package(name).items() if path not in RECORDS}
+    return files if heads else {path: re.sub(r"^(#.*\n)*", "", text) for path, text in files.items()}
 
 
-def check_apart(repository: Repository, package: str, *words: str, also: tuple[str, ...] = ()) -> dict:
+def check_apart(repository: Repository, package: str, *words: str, also: tuple[str, ...] = ()) -> None:
     """The edit of a package becomes a fragment; building from nothing gives the edit, and the other packages as before."""
     names = [path.name for path in (repository.root / "generated").iterdir() if path.is_dir() and path.name != package]
-    edited, others = content(repository, package), {name: repository.package(name) for name in names}
+    edited, others = content(repository, package, heads=False), {name: content(repository, name) for name in names}
     found = json.loads(repository.run("pull", package, "--as", MINE, "--json", "--apply", *words).stdout)
     assert (found["refused"], found["others"]) == ([], [])
+    repository.run("check", "--full")
     shutil.rmtree(repository.root / "generated" / package)
     repository.run("build", "--all")
-    assert content(repository, package) == edited
-    for name, before in others.items():
-        after = repository.package(name)
-        assert {p: d for p, d in after.items() if p not in RECORDS} == {
-            p: d for p, d in before.items() if p not in RECORDS
-        }
-    repository.run("check", "--full")
+    assert content(repository, package, heads=False) == edited
+    assert {name: content(repository, name) for name in names} == others
     changed = {line[3:] for line in repository.git("status", "--short", "-uall").splitlines()}
     file = f"templates/architectures/{package.rpartition('_')[0]}.toml"
     assert {path for path in changed if not path.startswith("generated/")} == {MINE, file, *also}
-    return found
 
 
 def check_error(repository: Repository, *words: str) -> str:
@@ -63,36 +55,49 @@ def check_error(repository: Repository, *words: str) -> str:
     return said
 
 
+def add_package(repository: Repository, architecture: str, target: str) -> None:
+    listed = repository.read("generated/packages.toml")
+    repository.write("generated/packages.toml", listed + ENTRY.format(architecture, target))
+    repository.run("build", "--all")
+    repository.commit(f"{architecture} {target}")
+
+
 class TestMiniature:
-    def test_statement_at_a_point(self, repository):
-        """It stands below what another fragment has there."""
-        repository.replace(ONE, "    y = y * y\n", "    y = y * y\n    y = y - math.e  # less\n")
-        check_apart(repository, "one_any", "--line", f"{ONE}:{line(repository, 'math.e')}", "--title", "Less of it")
+    @pytest.mark.parametrize(
+        ("old", "new", "splice"),
+        [
+            (  # below the statements of another fragment
+                "    y = y * y\n",
+                "    y = y * y\n    y = y - 9 * math.e  # less\n",
+                '@splice("scale.more", after="shift")\ndef _(y):\n    y = y - 9 * math.e  # less\n',
+            ),
+            (
+                "    y = y + 1\n",
+                "    y = y - 9\n    y = y + 1\n",
+                '@splice("scale.more", before="shift")\ndef _(y):\n    y = y - 9\n',
+            ),
+            # `z = y + 0` and `return z` were joined to one line
+            ("return y + 0", "return y + 9", '@splice("scale.result")\ndef _(y, z):\n    z = y + 9\n'),
+        ],
+    )
+    def test_splice(self, repository, old, new, splice):
+        repository.replace(ONE, old, new)
+        check_apart(repository, "one_any", "--line", place(repository, "9"), "--title", "Less of it")
+        imported = "import math\n\n" if "math" in new else ""
         assert repository.read(MINE) == (
-            '"""Less of it."""\n\nimport math\n\nfrom generator.language import splice\n\n\n'
-            '@splice("scale.more", after="shift")\ndef _(y):\n    y = y - math.e  # less\n'
+            f'"""Less of it."""\n\n{imported}from generator.language import splice\n\n\n{splice}'
         )
         assert 'fragments = ["model/net", "model/shift", "model/mine"]\n' in repository.read(ARCHITECTURE)
-
-    def test_statement_above_that_of_another_fragment(self, repository):
-        repository.replace(ONE, "    y = y + 1\n", "    y = y - 2\n    y = y + 1\n")
-        check_apart(repository, "one_any", "--line", line(repository, "y - 2"))
-        assert '@splice("scale.more", before="shift")\ndef _(y):\n    y = y - 2\n' in repository.read(MINE)
-
-    def test_statement_of_a_block(self, repository):
-        """`z = y + 0` and `return z` were joined to one line."""
-        repository.replace(ONE, "return y + 0", "return y + 7")
-        check_apart(repository, "one_any", "--line", line(repository, "y + 7"))
-        assert repository.read(MINE).endswith('@splice("scale.result")\ndef _(y, z):\n    z = y + 7\n')
 
     def test_around_a_block(self, repository):
         repository.replace(NET, "    return z\n", "    assert z\n    return z\n")
         repository.run("build", "--all")
         repository.commit("no line is joined")
         repository.replace(ONE, "    z = y + 0\n", "    if y > 1:\n        z = y + 0\n    else:\n        z = -y\n")
-        check_apart(repository, "one_any", "--line", line(repository, "if y > 1"))
+        check_apart(repository, "one_any", "--line", place(repository, "if y > 1"))
+        body = "    if y > 1:\n        proceed()\n    else:\n        z = -y\n"
         assert repository.read(MINE).endswith(
-            "def _(y, z):\n    if y > 1:\n        proceed()\n    else:\n        z = -y\n"
+            f'import proceed, splice\n\n\n@splice("scale.result")\ndef _(y, z):\n{body}'
         )
 
     def test_value_that_is_filled_in(self, repository):
@@ -103,8 +108,10 @@ class TestMiniature:
         repository.commit("a setting")
         repository.replace(ONE, "z = y + 2", "z = y + 7")
         (refused,) = json.loads(repository.run("pull", "one_any", "--json", code=1).stdout)["refused"]
-        offer = f"gen pull one_any --as fragments/model/NAME.py --line model.py:{line(repository, 'y + 7')}"
-        assert refused["remedy"].endswith(f"For this architecture alone: {offer}")
+        assert refused["remedy"].endswith(
+            "The nearest join point is scale.result, which shows y, z; for one architecture alone: "
+            f"gen pull one_any --as fragments/model/NAME.py --line {place(repository, 'y + 7').split('/')[-1]}"
+        )
         check_apart(repository, "one_any")
         assert "    z = y + 7\n" in repository.read(MINE)
 
@@ -112,13 +119,10 @@ class TestMiniature:
         repository.replace(ONE, "    y = y * y\n", "    y = y * y\n    y = y - 3\n")
         repository.replace(ONE, "# up", "# upward")
         repository.replace(ONE, "x = x * 2", "x = x * 7")
-        found = json.loads(
-            repository.run(
-                "pull", "one_any", "--as", MINE, "--line", line(repository, "y - 3"), "--apply", "--json", code=1
-            ).stdout
-        )
+        words = "--as", MINE, "--line", place(repository, "y - 3"), "--apply", "--json"
+        found = json.loads(repository.run("pull", "one_any", *words, code=1).stdout)
         assert (found["home"], [one["name"] for one in found["others"]]) == (2, ["two_any"])
-        assert "a value that is filled in" in found["refused"][0]["reason"]
+        assert "the weaver makes this line" in found["refused"][0]["reason"]
         assert "# upward" in repository.read(NET) and "y - 3" in repository.read(MINE)
         assert "# upward" in repository.read(TWO) and "y - 3" not in repository.read(TWO)
         assert "x = x * 7" in repository.read(ONE)
@@ -133,28 +137,19 @@ class TestMiniature:
         repository.run("build", "--all")
         repository.commit("a long list")
         repository.replace(ONE, "return y + 0", "return y + 7")
-        check_apart(repository, "one_any", "--line", line(repository, "y + 7"))
+        check_apart(repository, "one_any", "--line", place(repository, "y + 7"))
         assert repository.read(ARCHITECTURE) == text.replace('shift"  # ]\n', 'shift",  # ]\n    "model/mine",\n')
 
     def test_another_target_does_not_get_it(self, repository):
         repository.write("targets/far/target.toml", repository.read("targets/any/target.toml"))
-        entry = '\n[[package]]\narchitecture = "one"\ntarget = "far"\n'
-        repository.write("generated/packages.toml", repository.read("generated/packages.toml") + entry)
-        repository.run("build", "--all")
-        repository.commit("a target")
+        add_package(repository, "one", "far")
         repository.replace(ONE, "return y + 0", "return y + 7")
-        check_apart(repository, "one_any", "--line", line(repository, "y + 7"))
+        check_apart(repository, "one_any", "--line", place(repository, "y + 7"))
         assert repository.read(ARCHITECTURE).endswith('\n[targets.any]\nfragments = ["model/mine"]\n')
-
-    def test_architecture_without_a_package_that_would_get_it(self, repository):
-        repository.write("templates/architectures/heir.toml", 'base = "one"\ntitle = "Heir"\n')
-        repository.replace(ONE, "return y + 0", "return y + 7")
-        said = repository.run("pull", "one_any", "--as", MINE, "--line", line(repository, "y + 7")).stdout
-        assert "heir, built for the same, would get it too" in said and 'without = ["model/mine"]' in said
 
     def test_nothing_is_written_without_apply(self, repository):
         repository.replace(ONE, "return y + 0", "return y + 7")
-        shown = repository.run("pull", "one_any", "--as", MINE, "--line", line(repository, "y + 7")).stdout
+        shown = repository.run("pull", "one_any", "--as", MINE, "--line", place(repository, "y + 7")).stdout
         assert f"--- /dev/null\n+++ b/{MINE}\n" in shown and f"+++ b/{ARCHITECTURE}\n" in shown
         assert '+fragments = ["model/net", "model/shift", "model/mine"]\n' in shown
         assert repository.git("status", "--short").split() == ["M", ONE]
@@ -164,9 +159,8 @@ class TestRefused:
     @pytest.mark.parametrize(
         ("old", "new", "reason"),
         [
-            ("y = y * y", "y = y * x", "model/shift has it at the point scale.more, which holds no statements"),
-            ("y = y * y\n", "y = y * y\n    y = x + 9\n", "would read x, and the point scale.more shows y"),
-            ("y = y * y\n", "y = y * y\n    y = no + 9\n", "as a splice at scale.more it would not weave"),
+            ("y = y * y", "y = y * x", "it stands at no join point; the nearest is scale.result, which shows y, z"),
+            ("y = y * y\n", "y = y * y\n    y = x + 9\n", "at scale.more, which shows y, it would not weave: "),
             ("y = y * y\n", "y = y * y\n    y = y*9\n", "of model.py would be 'y = y * 9'"),
             ("y = y * y\n", "y = y * y\n    y = (9\n", "not valid Python"),
             ("x = x * 2", "x = x * 9", "it stands at no join point"),
@@ -174,45 +168,42 @@ class TestRefused:
     )
     def test_reason(self, repository, old, new, reason):
         repository.replace(ONE, old, new)
-        where = line(repository, "9" if "9" in new else "y * x")
+        where = place(repository, "9" if "9" in new else "y * x")
         assert reason in check_error(repository, "one_any", "--as", MINE, "--line", where)
 
     @pytest.mark.parametrize(
         ("words", "reason"),
         [
             (("--as", "mine.py"), "is not the path of a fragment"),
+            (("--as", ""), "is not the path of a fragment"),
             (("--as", "../fragments/model/mine.py"), "is not the path of a fragment"),
             (("--as", "fragments/model/__init__.py"), "is not the path of a fragment"),
             (("--as", "fragments/other/mine.py"), "no file of a package has fragments of other/"),
             (("--as", NET), "is there already"),
             (("--as", MINE, "--title", 'a "title"'), "is no title"),
-            (("--as", MINE, "--line", "3"), "was not edited"),
+            (("--as", MINE, "--line", "model.py:3"), "was not edited"),
             (("--as", MINE, "--line", "model.py"), "names no line"),
+            (("--as", MINE, "--line", "README.md:3"), "gen or a template makes this"),
             (("--as", MINE), "every edit can go to the fragments that it came from"),
             (("--line", "3"), "--line and --title are for a fragment"),
         ],
     )
     def test_words(self, repository, words, reason):
         repository.replace(ONE, "return y + 0", "return y + 7")
+        if "README.md:3" in words:
+            repository.replace("generated/one_any/README.md", "Made for", "Built for")
         assert reason in check_error(repository, "one_any", *words)
-
-    def test_line_of_a_template(self, repository):
-        repository.replace("generated/one_any/README.md", "Made for", "Built for")
-        assert "a template makes this file" in check_error(repository, "one_any", "--as", MINE, "--line", "README.md:3")
 
     def test_base_of_another_architecture(self, repository):
         repository.write("templates/architectures/heir.toml", 'base = "one"\ntitle = "Heir"\n')
-        entry = '\n[[package]]\narchitecture = "heir"\ntarget = "any"\n'
-        repository.write("generated/packages.toml", repository.read("generated/packages.toml") + entry)
-        repository.run("build", "--all")
-        repository.commit("an heir")
+        add_package(repository, "heir", "any")
         repository.replace(ONE, "return y + 0", "return y + 7")
-        said = check_error(repository, "one_any", "--as", MINE, "--line", line(repository, "y + 7"))
+        said = check_error(repository, "one_any", "--as", MINE, "--line", place(repository, "y + 7"))
         assert "heir_any would get it too: one is the base of heir" in said
         assert 'without = ["model/mine"] in templates/architectures/heir.toml' in said
         repository.replace(ONE, "return y + 7", "return y + 0")
-        repository.replace("generated/heir_any/model.py", "return y + 0", "return y + 7")
-        check_apart(repository, "heir_any", "--line", line(repository, "y + 7", "generated/heir_any/model.py"))
+        repository.replace(HEIR, "return y + 0", "return y + 7")
+        check_apart(repository, "heir_any", "--line", place(repository, "y + 7", HEIR))
         assert repository.read("templates/architectures/heir.toml").endswith('fragments = ["model/mine"]\n')
 
 
@@ -223,23 +214,16 @@ class TestProjectOfOnesOwn:
     def project(self, tmp_path, monkeypatch) -> Repository:
         Repository(tmp_path / "installed")
         monkeypatch.setattr("generator.disk.project.builtin_root", lambda: tmp_path / "installed")
-        made = Repository.__new__(Repository)
-        made.root = tmp_path / "mine"
-        made.write("gen.toml", "")
+        made = empty_project(tmp_path / "mine")
         made.write(
             "fragments/model/less.py",
             '"""Less."""\n\nfrom generator.language import splice\n\n\n'
             '@splice("scale.result")\ndef _(y, z):\n    z = y - 1  # less\n',
         )
         made.write("templates/architectures/heir.toml", 'base = "one"\ntitle = "Heir"\nfragments = ["model/less"]\n')
-        listed = [f'[[package]]\narchitecture = "{name}"\ntarget = "any"\n' for name in ("one", "heir")]
-        made.write("generated/packages.toml", "\n".join(listed))
+        made.write("generated/packages.toml", ENTRY.format("one", "any"))
         monkeypatch.chdir(made.root)
-        made.git("init", "-q", "-b", "main")
-        for key, value in (("user.name", "A"), ("user.email", "a@b.c")):
-            made.git("config", key, value)
-        made.run("build", "--all")
-        made.commit("start")
+        add_package(made, "heir", "any")
         return made
 
     def test_plain_pull_and_pull_as_agree(self, project):
@@ -249,10 +233,8 @@ class TestProjectOfOnesOwn:
         found = json.loads(project.run("pull", "heir_any", "--json", code=1).stdout)
         (one,) = found["refused"]
         assert found["home"] == 1, "of the project's own fragment"
-        assert "net.py:22, which is part of gen and not of this project" in one["reason"]
-        where = line(project, "y - 3", HEIR)
-        offer = f"gen pull heir_any --as fragments/model/NAME.py --line model.py:{where}"
-        assert one["remedy"].endswith(f"gen own heir_any. For this architecture alone: {offer}")
+        assert "fragments/model/net.py: is part of gen and not of this project" in one["reason"]
+        assert "gen own heir_any" in one["remedy"] and "gen pull heir_any --as fragments/model/NAME.py" in one["remedy"]
         check_apart(project, "heir_any", also=("fragments/model/less.py",))
         assert project.read(MINE).endswith('@splice("scale.more", before="shift")\ndef _(y):\n    y = y - 3\n')
 
@@ -261,89 +243,72 @@ class TestProjectOfOnesOwn:
         project.replace(ONE, "    y = y * y\n", "    y = y * y\n    y = y - 3\n")
         before = project.git("status", "--short")
         (one,) = json.loads(project.run("pull", "one_any", "--apply", "--json", code=1).stdout)["refused"]
-        said = check_error(project, "one_any", "--as", MINE)
+        said = " ".join(check_error(project, "one_any", "--as", MINE).split())
         assert "templates/architectures/one.toml: is part of gen and not of this project" in said
-        assert one["remedy"] in " ".join(said.split()) and project.git("status", "--short") == before
+        assert one["remedy"].split(" It came")[0] in said and project.git("status", "--short") == before
         title, base = re.search(r'(title = ".*?") and (base = ".*?") to', one["remedy"]).groups()
         project.git("checkout", "-q", ".")
         project.write("templates/architectures/my_one.toml", f"{title}\n{base}\n")
-        entry = '\n[[package]]\narchitecture = "my_one"\ntarget = "any"\n'
-        project.write("generated/packages.toml", project.read("generated/packages.toml") + entry)
-        project.run("build", "--all")
-        project.commit("of my own")
+        add_package(project, "my_one", "any")
         project.replace("generated/my_one_any/model.py", "    y = y * y\n", "    y = y * y\n    y = y - 3\n")
         check_apart(project, "my_one_any")
 
 
-@pytest.fixture(scope="module")
-def real(tmp_path_factory: pytest.TempPathFactory) -> Repository:
-    """The library itself, and three packages of it."""
+def empty_project(root: Path) -> Repository:
     made = Repository.__new__(Repository)
-    made.root = tmp_path_factory.mktemp("real")
-    for folder in ("fragments", "templates", "targets"):
-        shutil.copytree(LIBRARY / folder, made.root / folder, ignore=shutil.ignore_patterns("__pycache__"))
-    listed = [("llama3", "tpu"), ("llama3_lora", "tpu"), ("gpt2", "tpu")]
-    entries = (f'[[package]]\narchitecture = "{one}"\ntarget = "{other}"\n' for one, other in listed)
-    made.write("generated/packages.toml", "\n".join(entries))
+    made.root = root
     made.write("gen.toml", "")
     made.git("init", "-q", "-b", "main")
-    made.git("config", "user.name", "A")
-    made.git("config", "user.email", "a@b.c")
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("generator.disk.project.builtin_root", lambda: made.root)
-        patch.chdir(made.root)
-        made.run("build", "--all")
-        made.commit("start")
-        yield made
+    for key, value in (("user.name", "A"), ("user.email", "a@b.c")):
+        made.git("config", key, value)
+    return made
 
 
-@pytest.fixture
-def library(real: Repository) -> Repository:
-    """The same as it was built."""
-    yield real
-    real.git("checkout", "-q", ".")
-    real.git("clean", "-qfd")
+EXPECTED = '''\
+"""Mine."""
+
+import jax
+import jax.numpy as jnp
+from flax import nnx
+
+from generator.language import splice
+from generator.language.roles import attend
 
 
-LORA, ROTATION = "generated/llama3_lora_tpu/model.py", "        q, k = rotate(q, angles), rotate(k, angles)\n"
+@splice("Attention.parameters")
+def _(self):
+    self.tilt = nnx.Param(jnp.ones(()))
+
+
+@splice("Attention.attend")
+def _(self, q, k, v, context, segment_ids):
+    q = q * self.tilt[...]
+    context = attend(q, k, jnp.tanh(v), segment_ids)  # [B, T, N, H]
+
+
+@splice("FeedForward.activation")
+def _(gate, up, h):
+    h = jax.nn.gelu(gate) * up
+'''
 
 
 @pytest.mark.slow
-class TestLibrary:
-    def test_statement_after_rotation(self, library):
-        """Named, as plain pull would take it home to all packages with rotations."""
-        library.replace(LORA, ROTATION, f"{ROTATION}        q = q * q.shape[-1] ** -0.25\n")
-        check_apart(library, "llama3_lora_tpu", "--line", line(library, "-0.25", LORA))
-        assert library.read(MINE).endswith(
-            '@splice("Attention.heads", after="rope")\ndef _(q):\n    q = q * q.shape[-1] ** -0.25\n'
-        )
-
-    def test_other_activation_and_a_threaded_value(self, library):
-        """The line that several packages share changes in one; the attention of training gets `segment_ids`."""
-        library.replace(LORA, "h = jax.nn.silu(gate) * up", "h = jax.nn.gelu(gate) * up")
-        attend = "context = attend(q, k, v, segment_ids)  # [B, T, N, H]"
-        library.replace(LORA, attend, "context = attend(q, k, jnp.tanh(v), segment_ids)")
-        lines = [word for text in ("gelu", "tanh") for word in ("--line", line(library, text, LORA))]
-        check_apart(library, "llama3_lora_tpu", *lines)
-        assert library.read(MINE) == (
-            '"""Mine."""\n\nimport jax\nimport jax.numpy as jnp\n\nfrom generator.language import splice\n'
-            "from generator.language.roles import attend\n\n\n"
-            '@splice("Attention.attend", before="pages")\ndef _(q, k, v, context, segment_ids):\n'
-            "    context = attend(q, k, jnp.tanh(v), segment_ids)\n\n\n"
-            '@splice("FeedForward.activation")\ndef _(gate, up, h):\n    h = jax.nn.gelu(gate) * up\n'
-        )
-
-    def test_threaded_argument(self, library):
-        library.replace(LORA, "        k = self.key(x)", "        k = self.key(x + 1)")
-        text = library.read(LORA)
-        at = text.index("    def __call__", text.index("class Attention("))
-        library.write(LORA, text[:at] + text[at:].replace("pages: Pages | None,", "pages: Pages,", 1))
-        where = line(library, "pages: Pages,", LORA)
-        said = check_error(library, "llama3_lora_tpu", "--as", MINE, "--line", where)
-        assert "it stands at no join point" in said
-
-    def test_base(self, library):
-        path = "generated/llama3_tpu/model.py"
-        library.replace(path, ROTATION, f"{ROTATION}        q = q * 2\n")
-        said = check_error(library, "llama3_tpu", "--as", MINE, "--line", line(library, "q * 2", path))
-        assert "llama3_lora_tpu would get it too: llama3 is the base of llama3_lora" in said
+def test_library(tmp_path, monkeypatch):
+    """A new attribute and changed expressions, at points with other splices and with a value that is threaded."""
+    made, model = empty_project(tmp_path), "generated/llama3_lora_tpu/model.py"
+    for folder in ("fragments", "templates", "targets"):
+        shutil.copytree(LIBRARY / folder, made.root / folder, ignore=shutil.ignore_patterns("__pycache__"))
+    monkeypatch.setattr("generator.disk.project.builtin_root", lambda: made.root)
+    monkeypatch.chdir(made.root)
+    made.write("generated/packages.toml", "")
+    add_package(made, "llama3_lora", "tpu")
+    made.replace(model, "h = jax.nn.silu(gate) * up", "h = jax.nn.gelu(gate) * up")
+    made.replace(model, "context = attend(q, k, v, segment_ids)", "context = attend(q, k, jnp.tanh(v), segment_ids)")
+    rotation = "        q, k = rotate(q, angles), rotate(k, angles)\n"
+    made.replace(model, rotation, f"{rotation}        q = q * self.tilt[...]\n")
+    text = made.read(model)
+    out = next(line for line in text.split("\n") if 'self.out = Linear("BTNH' in line)
+    made.replace(model, out, f"{out}\n        self.tilt = nnx.Param(jnp.ones(()))")
+    texts = "gelu", "tanh", "self.tilt = ", "self.tilt[...]"
+    check_apart(made, "llama3_lora_tpu", *(word for one in texts for word in ("--line", place(made, one, model))))
+    assert made.read(MINE) == EXPECTED

@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from random_edits import RandomEdit, line_edit, statement_edit
+from random_edits import line_edit, statement_edit
 
 from generator.disk.project import Project
 from generator.package.package import Package
@@ -50,16 +50,26 @@ def packages() -> list[str]:
     return [c.name for c in project().packages()] if EXAMPLES > 100 else list(SOME)
 
 
-def pulled(package: Package, edited: Edited) -> Pulled:
-    return pull(package, edited, library(), lambda changed: weave(package.architecture, package.target, changed))
+def pulled(package: Package, texts: dict[str, str]) -> tuple[Edited, Pulled]:
+    """Pulls other texts of some files, and checks that what went home is made, and nothing else."""
+    edited = find_edits(package.files, {path: text.encode() for path, text in {**package.files, **texts}.items()})
+    result = pull(package, edited, library(), lambda other: weave(package.architecture, package.target, other))
+    built = weave(package.architecture, package.target, library().with_texts(result.texts)).files
+    home = {path: [hunk for hunk in result.home if hunk.path == path] for path in package.files}
+    assert built == {path: with_hunks(text, home[path]) for path, text in package.files.items()}
+    assert out_of_place(package, [h for h in edited.hunks if h.path in package.origins], result.texts) == []
+    assert bool(result.texts) == bool(result.home)
+    assert all(refusal.reason and refusal.remedy and refusal.line for refusal in result.refusals)
+    assert result.refusals or all(built[path] == text for path, text in texts.items())
+    return edited, result
 
 
-def with_hunks(package: Package, hunks: list[Hunk]) -> dict[str, str]:
-    """The files of a package with some hunks, made here from nothing but lines."""
-    files = {path: text.split("\n") for path, text in package.files.items()}
+def with_hunks(text: str, hunks: list[Hunk]) -> str:
+    """A text with some hunks, made here from nothing but lines."""
+    lines = text.split("\n")
     for hunk in sorted(hunks, key=lambda hunk: (hunk.start, hunk.stop), reverse=True):
-        files[hunk.path][hunk.start : hunk.stop] = hunk.lines
-    return {path: "\n".join(lines) for path, lines in files.items()}
+        lines[hunk.start : hunk.stop] = hunk.lines
+    return "\n".join(lines)
 
 
 def out_of_place(package: Package, hunks: list[Hunk], texts: dict[str, str]) -> list[str]:
@@ -74,16 +84,12 @@ def out_of_place(package: Package, hunks: list[Hunk], texts: dict[str, str]) -> 
     found = []
     for path, text in texts.items():
         before, after = library().files[path].split("\n"), text.split("\n")
-        body = ast.parse(library().files[path]).body
-        free = {
-            row
-            for node in body
-            for row in range(node.lineno, (node.end_lineno or 0) + 2)
-            if isinstance(node, ast.Import | ast.ImportFrom)
-        }
-        for node in body:
-            inside = {(path, row) for row in range(node.lineno, (node.end_lineno or 0) + 1)}
-            if isinstance(node, ast.FunctionDef) and node.decorator_list and inside & near:
+        free = set[int]()
+        for node in ast.parse(library().files[path]).body:
+            lines = range(node.lineno, (node.end_lineno or 0) + 1)
+            if isinstance(node, ast.Import | ast.ImportFrom):
+                free |= {*lines, lines.stop}
+            elif isinstance(node, ast.FunctionDef) and node.decorator_list and near & {(path, row) for row in lines}:
                 free.add(node.lineno)
         for kind, low, high, _, _ in SequenceMatcher(None, before, after, autojunk=False).get_opcodes():
             rows = range(low + 1, high + 1) if low < high else (low, low + 1)
@@ -91,26 +97,6 @@ def out_of_place(package: Package, hunks: list[Hunk], texts: dict[str, str]) -> 
             if kind != "equal" and not beside and not free.issuperset(rows):
                 found.append(f"{path}:{low + 1}")
     return found
-
-
-def check(package: Package, edit: RandomEdit) -> bool:
-    """The laws for one edit.
-
-    Returns:
-        Whether it went home.
-    """
-    disk: dict[str, bytes | str] = {path: text.encode() for path, text in package.files.items()}
-    disk[edit.path] = edit.text.encode()
-    edited = find_edits(package.files, disk)
-    result = pulled(package, edited)
-    built = weave(package.architecture, package.target, library().with_texts(result.texts)).files
-    assert built == with_hunks(package, result.home)  # what went home, and nothing else
-    if not result.refusals:
-        assert built[edit.path] == edit.text
-    assert all(refusal.reason and refusal.remedy and refusal.line for refusal in result.refusals)
-    assert out_of_place(package, edited.hunks, result.texts) == []
-    assert bool(result.texts) == bool(result.home)
-    return not result.refusals
 
 
 @pytest.mark.parametrize(("kind", "draw"), [("line", line_edit), ("statement", statement_edit)])
@@ -121,14 +107,14 @@ def test_pull_then_build_gives_the_edit_back(kind, draw, capsys):
     @given(st.sampled_from(packages()), st.integers(0, 2**32))
     def run(name, seed):
         edit = draw(woven(name), random.Random(seed))
-        counts[edit.kind, check(woven(name), edit)] += 1
+        _, result = pulled(woven(name), {edit.path: edit.text})
+        counts[edit.kind, not result.refusals] += 1
 
     run()
     home, total = sum(count for (_, is_home), count in counts.items() if is_home), counts.total()
-    with capsys.disabled():
-        if EXAMPLES > 100:
-            print(f"\n{kind}: {home} of {total} went home ({home / total:.1%}), {total - home} refused: {dict(counts)}")
     if EXAMPLES > 100:
+        with capsys.disabled():
+            print(f"\n{kind}: {home} of {total} went home ({home / total:.1%}): {dict(counts)}")
         assert home / total >= BARS[kind]
 
 
@@ -136,24 +122,15 @@ def test_pull_then_build_gives_the_edit_back(kind, draw, capsys):
 @given(st.sampled_from(packages()), st.integers(0, 2**32))
 def test_several_edits_at_once(name, seed):
     """Each line goes home or stays, whatever becomes of the others; one cannot go home at all."""
-    package, draw = woven(name), random.Random(seed)
-    disk: dict[str, bytes | str] = {path: text.encode() for path, text in package.files.items()}
-    for edit in [line_edit(package, draw) for _ in range(4)]:
-        disk[edit.path] = edit.text.encode()
-    disk["README.md"] = b"mine\n"
-    edited = find_edits(package.files, disk)
-    result = pulled(package, edited)
-    built = weave(package.architecture, package.target, library().with_texts(result.texts)).files
-    assert built == with_hunks(package, result.home)
+    draw = random.Random(seed)
+    edits = [line_edit(woven(name), draw) for _ in range(4)]
+    _, result = pulled(woven(name), {edit.path: edit.text for edit in edits} | {"README.md": "mine\n"})
     assert "README.md" in {refusal.path for refusal in result.refusals}
-    assert out_of_place(package, [hunk for hunk in edited.hunks if hunk.path != "README.md"], result.texts) == []
 
 
 @pytest.mark.parametrize("name", packages())
 def test_no_edit_no_change(name):
-    package = woven(name)
-    edited = find_edits(package.files, {path: text.encode() for path, text in package.files.items()})
-    result = pulled(package, edited)
+    edited, result = pulled(woven(name), {})
     assert (edited.hunks, result.texts, result.home, result.refusals) == ([], {}, [], [])
 
 
@@ -166,8 +143,6 @@ def test_line_that_is_woven_in_several_places():
     one, both = text.replace(old, f"{old}  # mine", 1), text.replace(old, f"{old}  # mine")
     other = both.replace("# mine", "# yours", 1)
     for after, home, reasons in ((one, 0, 1), (both, 2, 0), (other, 0, 2)):
-        disk: dict[str, bytes | str] = {path: text.encode() for path, text in package.files.items()}
-        disk["model.py"] = after.encode()
-        result = pulled(package, find_edits(package.files, disk))
+        _, result = pulled(package, {"model.py": after})
         assert (len(result.home), len(result.refusals)) == (home, reasons)
         assert all("is woven in 2 places" in refusal.reason for refusal in result.refusals)

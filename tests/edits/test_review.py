@@ -27,9 +27,6 @@ def notes(repository, code: int = 1) -> list[str]:
 
 
 class TestAnnotations:
-    def test_all_is_well(self, repository):
-        assert notes(repository, code=0) == []
-
     def test_stale_packages_are_told_once_at_the_fragment(self, repository):
         repository.replace(NET, "# up", "# upward")
         assert notes(repository) == [
