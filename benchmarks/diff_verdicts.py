@@ -13,7 +13,9 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests"))
 
-from programs.mutations import MUTATIONS, SAME, mutate, verdicts, workplace, wrong
+from programs.mutations import MUTATIONS, mutate, verdicts, workplace, wrong
+
+from generator.programs.verdicts import SAME
 
 
 def main(*words: str) -> None:

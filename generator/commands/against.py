@@ -1,39 +1,55 @@
-"""What the change since a revision means: for each package and entry point a verdict, by program."""
+"""Says what the change since a revision means: for each package and entry point a verdict, by program."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable
-from dataclasses import asdict, dataclass, field
-from typing import Any
+from collections.abc import Collection, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import asdict, dataclass, field, replace
+from os import cpu_count
+from typing import Any, NamedTuple
 
-from generator.code.hunks import hunks
+import click
+
 from generator.commands.causes import causes
-from generator.commands.changes import plain
+from generator.commands.console import complain, write_json
 from generator.commands.packages import Asked
-from generator.commands.woven import Files, Say, Sides, with_texts, woven_now
-from generator.disk.cache import cache_key, keep, prune, recall
+from generator.commands.woven import Files, Say, woven
+from generator.disk.cache import prune
 from generator.disk.git import packages_at
-from generator.disk.lock import LOCK, MAP, Combination, Fingerprints, generator_hash
+from generator.disk.lock import LOCK, MAP, Combination, Fingerprints, Lock, parse_lock
 from generator.disk.look import sha256
 from generator.disk.project import Project
 from generator.errors import LoomError, nearest
-from generator.programs.bytecode import same_code
-from generator.programs.facts import Version, facts_of, is_program, missing, tracer_key
-from generator.programs.host import untraced
-from generator.programs.results import run_both
 from generator.programs.verdicts import (
     ENTRIES,
-    HOST,
     OTHER_INTERFACE,
     SAME_PROGRAM,
     SAME_TEXT,
     UNDECIDED,
+    VERDICTS,
     Finding,
-    compare,
+    Version,
+    judge,
 )
 
 WHOLE = "package"  # the entry point of a package that only one side has
 UNKNOWN = "its text there is not committed, and this gen makes another of the sources there: gen build it at both"
+SHOWN = 6  # packages, sources or ranges of lines that a row names
+HEAD = "verdict", "of", "packages", "how it is known", "fragments"
+
+
+class Sides(NamedTuple):
+    """A package before and after.
+
+    Attributes:
+        before: its files, the map included, None where it was not there.
+        unknown: of the files that differ those whose text before is not known.
+    """
+
+    combination: Combination
+    before: Files | None
+    after: Files
+    unknown: Collection[str] = ()
 
 
 @dataclass
@@ -41,14 +57,12 @@ class Report:
     """What the change means for one package.
 
     Attributes:
-        change: the same for packages that changed alike, apart from their own names; '' where no text did.
-        files: whose text changed; those of the record that gen keeps are none.
+        files: whose text changed, without the lock and the map.
         causes: source -> its lines that made files change, '' for what no map covers.
         findings: one or more for each entry point.
     """
 
     name: str
-    change: str = ""
     files: list[str] = field(default_factory=list)
     causes: dict[str, list[int]] = field(default_factory=dict)
     findings: list[Finding] = field(default_factory=list)
@@ -57,30 +71,21 @@ class Report:
     def differs(self) -> bool:
         return any(finding.verdict not in (SAME_TEXT, SAME_PROGRAM) for finding in self.findings)
 
-
-@dataclass
-class _Change:
-    """A package whose text differs, on its way to a report."""
-
-    report: Report
-    before: Version
-    after: Version
-    programs: list[str]  # files of the program whose bytecode differs
-    key: str
+    def as_table(self) -> dict[str, Any]:
+        """Returns the report for JSON, which has no infinity."""
+        table = {**asdict(self), "differs": self.differs}
+        for finding in table["findings"]:
+            finding["numbers"] = {k: v if v < float("inf") else "infinite" for k, v in finding["numbers"].items()}
+        return table
 
 
 def against(
-    project: Project,
-    revision: str,
-    say: Say,
-    found: Callable[[list[Report]], None] = lambda _: None,
-    names: Collection[str] = (),
+    project: Project, revision: str, say: Say, names: Collection[str] = ()
 ) -> tuple[str, list[Report], list[LoomError]]:
     """Compares what weaving gives now with the packages that git has at a revision.
 
     Args:
         say: is told what goes on.
-        found: is given the reports of packages that changed alike, as soon as all of them are known.
         names: of the packages to compare; all by default.
 
     Returns:
@@ -88,156 +93,170 @@ def against(
     """
     commit, before = packages_at(project.generated, revision)
     listed = [it for it in project.packages() if not names or it.name in names]
+    gone = {name for name, files in before.items() if LOCK in files} - {it.name for it in listed}
     for name in names:
-        if name not in [it.name for it in listed] and LOCK not in before.get(name, {}):
+        if name not in gone and name not in [it.name for it in listed]:
             known = [it.name for it in project.packages()]
             raise LoomError(f"there is no package {name!r}, nor was at {revision}", None, nearest(name, known))
     prints = Fingerprints(project.roots)
-    asked = [Asked(project, combination, prints, project.generated) for combination in listed]
-    pairs: list[tuple[Combination, Files | None, Files]] = []
-    errors: list[LoomError] = []
-    for combination, after in zip(listed, woven_now(asked, say), strict=True):
-        if isinstance(after, LoomError):
-            errors += [after] if str(after) not in map(str, errors) else []
-        else:
-            pairs.append((combination, before.get(combination.name), after))
-    reports = compare_sides(with_texts(project, commit, pairs, prints, say), say, found)
-    gone = sorted(name for name, files in before.items() if LOCK in files and name not in {it.name for it in listed})
-    lost = [Report(name, "gone", findings=[Finding(WHOLE, OTHER_INTERFACE, "is no longer made")]) for name in gone]
-    if lost := [report for report in lost if not names or report.name in names]:
-        found(lost)
-    return commit, reports + lost, errors
+    asked = [Asked(project, it, prints, project.generated) for it in listed]
+    asked = [it for it in asked if not _is_current(it, before.get(it.combination.name, {}))]
+    now = list(zip(asked, woven(asked, say), strict=True))
+    errors = {str(files): files for _, files in now if isinstance(files, LoomError)}
+    sides = _sides([(it, files) for it, files in now if not isinstance(files, LoomError)], before, commit, say)
+    found = {it.name: Report(it.name, findings=_all(SAME_TEXT)) for it in listed}
+    found |= {report.name: report for report in compare_sides(sides, say)}
+    lost = [Finding(WHOLE, OTHER_INTERFACE, "is no longer made")]
+    found |= {name: Report(name, findings=lost) for name in sorted(gone) if not names or name in names}
+    for it, files in now:
+        if isinstance(files, LoomError):
+            del found[it.combination.name]
+    return commit, list(found.values()), list(errors.values())
 
 
-def compare_sides(
-    sides: Iterable[Sides], say: Say, found: Callable[[list[Report]], None] = lambda _: None
-) -> list[Report]:
-    """What the change of each package means; `found` as in `against`."""
-    generator = generator_hash((".",))  # what judges may be anywhere
-    changes = [_change(each, generator) for each in sides]
-    left = {change.report.name: change for change in changes}
+def _all(verdict: str, detail: str = "") -> list[Finding]:
+    return [Finding(entry, verdict, detail) for entry in ENTRIES]
 
-    def known(change: _Change) -> None:
-        """Tells of packages that changed alike once the last of them is known."""
-        del left[change.report.name]
-        if all(other.report.change != change.report.change for other in left.values()):
-            found([other.report for other in changes if other.report.change == change.report.change])
 
-    open_ = [change for change in changes if change.programs]
-    for change in changes:
-        if not change.programs:
-            known(change)
-    _trace(open_, say, known)
+def _lock(files: Files) -> Lock | None:
+    """Returns the lock among files, if it is as gen wrote it."""
+    try:
+        text = files[LOCK].decode()
+        lock = parse_lock(text)
+    except (KeyError, ValueError, RecursionError):
+        return None
+    return lock if lock.text == text else None
+
+
+def _is_current(asked: Asked, files: Files) -> bool:
+    """Tells whether the lock among files says that they are, or would be, what is woven now."""
+    lock = _lock(files)
+    if lock is None or lock.combination != asked.combination or asked.prints.changes(lock):
+        return False
+    return {path: sha256(data) for path, data in files.items() if path != LOCK} in ({}, lock.outputs)
+
+
+def _sides(now: list[tuple[Asked, Files]], before: dict[str, Files], commit: str, say: Say) -> list[Sides]:
+    """Returns the sides of packages; of those of which git has the lock alone, the text is woven at the commit."""
+    locks = {}
+    for asked, _ in now:
+        files = before.get(asked.combination.name, {})
+        if len(files) == 1 and (lock := _lock(files)):
+            locks[asked.combination] = lock
+    then = [replace(asked, combination=locks[it].combination) for asked, _ in now if (it := asked.combination) in locks]
+    made = dict(zip(locks, woven(then, say, commit), strict=True))
+    sides = []
+    for asked, after in now:
+        combination, unknown = asked.combination, set[str]()
+        old = before.get(combination.name)
+        if combination in locks:
+            texts = [it for it in (after, made[combination]) if not isinstance(it, LoomError)]
+            known = {sha256(data): data for files in texts for data in files.values()}
+            outputs = locks[combination].outputs
+            old = {path: known[digest] for path, digest in outputs.items() if digest in known}
+            unknown = outputs.keys() - old.keys() - {MAP}
+        sides.append(Sides(combination, old, after, unknown))
+    return sides
+
+
+def compare_sides(sides: Sequence[Sides], say: Say) -> list[Report]:
+    """Returns what the change of each package means."""
+    with ThreadPoolExecutor(max(1, (cpu_count() or 1) // 2)) as pool:
+        reports = list(pool.map(lambda each: _report(each, say), sides))
     prune()
-    return [change.report for change in changes]
+    return reports
 
 
-def _change(each: Sides, generator: str) -> _Change:
-    """What text and bytecode say; what they leave open is to be traced."""
+def _report(each: Sides, say: Say) -> Report:
     combination, before, after, unknown = each
-    name, report = combination.name, Report(combination.name)
-    sides = Version("before", name, before or {}), Version("after", name, after)
-    change = _Change(report, *sides, [], "")
+    report = Report(combination.name)
     if before is None:
-        report.change, report.findings = "new", [Finding(WHOLE, OTHER_INTERFACE, "is new")]
-        return change
+        report.findings = [Finding(WHOLE, OTHER_INTERFACE, "is new")]
+        return report
     paths = sorted((before.keys() | after.keys() | {*unknown}) - {LOCK, MAP})
     report.files = [path for path in paths if before.get(path) != after.get(path)]
-    if not report.files:
-        report.findings = [Finding(entry, SAME_TEXT) for entry in ENTRIES]
-        return change
-    if {*unknown} - {MAP}:
-        report.change, report.findings = "unknown", [Finding(entry, UNDECIDED, UNKNOWN) for entry in ENTRIES]
-        return change
-    report.change = _change_of_text(report.files, each)
-    hashes = [[path, sha256(files.get(path, b""))] for files in (before, after) for path in [*report.files, MAP]]
-    change.key = cache_key(hashes, generator, tracer_key(), [sha256(d) for d in sides[1].program.values()])
-    if (kept := recall("reports", change.key)) is not None:
-        report.causes = kept["causes"]
-        report.findings = [Finding(**finding) for finding in kept["findings"]]
-        return change
-    report.causes = causes(combination, before, after, report.files)
-    changed = [path for path in report.files if is_program(path)]
-    change.programs = [path for path in changed if not _same_code(path, before, after)]
-    if not change.programs:
-        verdict, detail = (SAME_PROGRAM, "the same bytecode") if changed else (SAME_TEXT, "of its programs")
-        report.findings = [Finding(entry, verdict, detail) for entry in ENTRIES]
-        _keep(change)
-    return change
+    if unknown:
+        report.findings = _all(UNDECIDED, UNKNOWN)
+    elif report.files:
+        report.causes = causes(combination, before, after, report.files)
+        report.findings = judge(Version(report.name, before), Version(report.name, after), say)
+    else:
+        report.findings = _all(SAME_TEXT)
+    return report
 
 
-def _change_of_text(paths: list[str], each: Sides) -> str:
-    """A hash of the lines that differ, without the package's own names."""
-    pairs = [(path, [_lines((files or {}).get(path, b"")) for files in (each.before, each.after)]) for path in paths]
-    body = [
-        line
-        for path, (old, new) in pairs
-        for hunk in hunks(old, new)
-        for line in (path, *(f"-{old[n]}" for n in hunk.before), *(f"+{new[n]}" for n in hunk.after))
+def show(project: Project, revision: str, in_json: bool, in_markdown: bool, names: Collection[str] = ()) -> int:
+    """Prints the verdicts, and returns the exit code; `names` as in `against`."""
+    commit, reports, errors = against(project, revision, lambda line: click.echo(line, err=True), names)
+    if in_json:
+        packages = [report.as_table() for report in reports]
+        write_json({"against": commit, "packages": packages, "errors": [str(error) for error in errors]})
+    else:
+        click.echo((markdown if in_markdown else plain)(commit[:10], reports, errors))
+    for error in errors if not in_json else []:
+        complain(error)
+    return 2 if errors else 1 if any(report.differs for report in reports) else 0
+
+
+def plain(before: str, reports: list[Report], errors: Sequence[LoomError] = ()) -> str:
+    """Returns the verdicts for people at a terminal; `before` says what the packages are compared with."""
+    lines = []
+    for verdict, entries, packages, why, sources in rows(reports):
+        lines += [f"{verdict}: {entries} of {packages}", *(f"  {line}" for line in (why, sources) if line), ""]
+    return "\n".join([*lines, _summary(before, reports, errors)])
+
+
+def markdown(before: str, reports: list[Report], errors: Sequence[LoomError]) -> str:
+    """Returns a comment for a review."""
+    lines = [f"**{_summary(before, reports, errors)}**", "", *(f"- error: {error}" for error in errors), ""]
+    cells = [HEAD, ("---",) * len(HEAD), *rows(reports)]
+    return "\n".join([*lines, *("| " + " | ".join(it.replace("|", "\\|") for it in row) + " |" for row in cells)])
+
+
+def rows(reports: list[Report]) -> list[tuple[str, ...]]:
+    """Returns each verdict with one reason once, the gravest first, in the columns of HEAD."""
+    single: dict[tuple, tuple[list[str], dict[str, float]]] = {}
+    for report in reports:
+        for finding in report.findings:
+            key = finding.verdict, finding.entry, finding.detail, _few(_places(report.causes))
+            packages, numbers = single.setdefault(key, ([], {}))
+            packages.append(report.name)
+            for name, value in finding.numbers.items():
+                numbers[name] = max(value, numbers.get(name, 0.0))
+    merged: dict[tuple, list[str]] = {}
+    for (verdict, entry, detail, sources), (packages, numbers) in single.items():
+        most = "up to " if len(packages) > 1 else ""
+        far = ", ".join(f"{name} {most}{value:.2g}" for name, value in numbers.items())
+        why = ": ".join(filter(None, (detail, far)))
+        count = f"{len(packages)} package{'' if len(packages) == 1 else 's'} ({_few(packages)})"
+        merged.setdefault((verdict, count, why, sources), []).append(entry)
+    gravest = sorted(merged.items(), key=lambda it: -VERDICTS.index(it[0][0]))
+    return [
+        (verdict, "all entry points" if set(entries) == set(ENTRIES) else ", ".join(entries), count, why, sources)
+        for (verdict, count, why, sources), entries in gravest
     ]
-    return sha256(plain(body or paths, each.combination).encode())
 
 
-def _lines(data: bytes) -> list[str]:
-    return data.decode("utf-8", "replace").splitlines()
+def _summary(before: str, reports: list[Report], errors: Sequence[LoomError]) -> str:
+    differ, text = (sum(bool(getattr(report, name)) for report in reports) for name in ("differs", "files"))
+    same = f"{differ} may be another" if differ else f"{'none of them' if errors else 'no package'} is another program"
+    same += "; packages that cannot be woven are left out" if errors else ""
+    count = f"{len(reports)} package{'' if len(reports) == 1 else 's'}"
+    return f"against {before}: {count}, {text} with another text; {same}"
 
 
-def _same_code(path: str, before: dict[str, bytes], after: dict[str, bytes]) -> bool:
-    if path not in before or path not in after:
-        return False
-    return same_code(*(files[path].decode("utf-8", "replace") for files in (before, after)))
+def _few(names: list[str]) -> str:
+    more = f", and {len(names) - SHOWN} more" if len(names) > SHOWN else ""
+    return ", ".join(names[:SHOWN]) + more
 
 
-def _keep(change: _Change) -> None:
-    report = change.report
-    if any(finding.verdict == UNDECIDED and finding.entry != HOST for finding in report.findings):
-        return  # for want of memory, time or a library, perhaps
-    keep("reports", change.key, {"causes": report.causes, "findings": [asdict(it) for it in report.findings]})
-
-
-def _trace(changes: list[_Change], say: Say, known: Callable[[_Change], None]) -> None:
-    """Adds the findings that text and bytecode leave open."""
-    if changes and (lacking := missing()):
-        remedy = "in a clone of Loomax, pip install -e '.[packages,serve]'"
-        for change in changes:
-            detail = f"text differs, and tracing needs {', '.join(lacking)}: {remedy}"
-            change.report.findings = [Finding(entry, UNDECIDED, detail) for entry in ENTRIES]
-            known(change)
-        return
-    if changes:
-        say(f"traces {len(changes)} packages, before and after the change")
-    facts: dict[tuple[str, str], dict[str, Any]] = {}
-    by_name = {change.report.name: change for change in changes}
-    for (side, name), said in facts_of([it for change in changes for it in (change.before, change.after)], say):
-        facts[side, name] = said
-        if ("before", name) in facts and ("after", name) in facts:
-            _decide(by_name[name], (facts["before", name], facts["after", name]), say)
-            known(by_name[name])
-
-
-def _decide(change: _Change, pair: tuple[dict[str, Any], dict[str, Any]], say: Say) -> None:
-    """Adds the findings of a package whose programs were traced."""
-    compared = compare(*pair)
-    findings = compared.findings
-    if compared.to_run:
-        say(f"runs {change.report.name}, before and after the change")
-        findings += run_both(change.before, change.after, compared.to_run)
-    findings += untraced(change.programs, change.before, change.after, pair)
-    order = [*ENTRIES, HOST]
-    change.report.findings = sorted(findings, key=lambda finding: order.index(finding.entry))
-    _keep(change)
-
-
-def as_json(commit: str, reports: list[Report], errors: list[LoomError]) -> dict[str, Any]:
-    """The reports in the words of the verdicts."""
-    packages = [report_table(report) for report in reports]
-    return {"against": commit, "packages": packages, "errors": [str(error) for error in errors]}
-
-
-def report_table(report: Report) -> dict[str, Any]:
-    """One report, for JSON."""
-    package = {**asdict(report), "differs": report.differs}
-    for finding in package["findings"]:
-        # JSON has no infinity
-        finding["numbers"] = {k: v if v < float("inf") else "infinite" for k, v in finding["numbers"].items()}
-    return package
+def _places(sources: dict[str, list[int]]) -> list[str]:
+    """Returns sources with their lines, those that follow each other as one range."""
+    found = []
+    for source, lines in sources.items():
+        starts = [line for line in lines if line - 1 not in lines]
+        ends = [line for line in lines if line + 1 not in lines]
+        ranges = [str(a) if a == b else f"{a}-{b}" for a, b in zip(starts, ends, strict=True)]
+        more = "..." if len(ranges) > SHOWN else ""
+        found += [f"{source}:{','.join(ranges[:SHOWN])}{more}".rstrip(":")] if source else []
+    return found

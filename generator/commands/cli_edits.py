@@ -48,13 +48,11 @@ def pull_(
     if verdicts and found.pulled.texts:
         reports = pull.verdicts(project, found, lambda line: click.echo(line, err=True))
     if as_json:
-        from generator.commands.against import report_table
-
         table = {"diff": found.diff(project), "home": len(found.pulled.home), "refused": refused}
         table |= {"others": [other._asdict() for other in found.others]}
-        write_json(table | ({"packages": [report_table(report) for report in reports]} if verdicts else {}))
+        write_json(table | ({"packages": [report.as_table() for report in reports]} if verdicts else {}))
     else:
-        from generator.commands.meaning import plain
+        from generator.commands.against import plain
 
         click.echo(found.diff(project), nl=False)
         click.echo("\n".join(pull.report(found)))

@@ -37,16 +37,16 @@ def loc_(as_json: bool, as_markdown: bool) -> None:
 def kept_packages(project: Project) -> list[MappedPackage]:
     """The packages that are kept and have been built; those that are not committed, and not there, are woven."""
     from generator.commands.packages import every_package
-    from generator.commands.woven import woven_now
+    from generator.commands.woven import woven
     from generator.disk.built import MappedPackage, WovenPackage
 
     kept = every_package(project)
     locks = [asked for asked in kept if asked.only_lock]
-    woven = dict(zip([asked.folder for asked in locks], woven_now(locks), strict=True))
+    texts = dict(zip([asked.folder for asked in locks], woven(locks), strict=True))
     result: list[MappedPackage] = []
     for asked in kept:
-        if asked.folder in woven:
-            files = woven[asked.folder]
+        if asked.folder in texts:
+            files = texts[asked.folder]
             if isinstance(files, LoomError):
                 raise files
             result.append(WovenPackage.of(asked.combination, files))

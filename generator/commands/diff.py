@@ -37,8 +37,8 @@ def command(
 
     With --against REF: the packages that git has at a revision, such as HEAD, and what the fragments make now. Each
     entry point of each package (training step, evaluation, ...) gets a verdict: same text, same program, equal values,
-    other numbers, other parameters, other layout, other interface, or undecided; docs/diff.md says how each is known.
-    They are printed as they are found; packages that changed alike are told as one.
+    other numbers, other parameters, other layout, other interface, host code changed, or undecided; docs/diff.md says
+    how each is known. Equal verdicts with the same reason are told once.
     """
     if before and not after:
         raise LoomError("diff needs two packages or none", remedy=f"Name the package to compare {before} with.")
@@ -50,9 +50,9 @@ def command(
         raise LoomError("--against takes no packages, and writes one format", remedy=remedy)
     project = Project.find()
     if revision is not None:
-        from generator.commands import meaning  # late: it imports what judges programs
+        from generator.commands.against import show  # late: it imports what judges programs
 
-        code = meaning.show(project, revision, as_json, as_markdown, names)
+        code = show(project, revision, as_json, as_markdown, names)
     elif before and after:
         code = _show_two(project, before, after, as_json)
     else:

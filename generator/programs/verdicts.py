@@ -1,39 +1,68 @@
-"""Verdicts: what the facts of two versions of a package say about each of its entry points."""
+"""Says what the change of a package means for each of its entry points, by tracing and running both versions."""
 
 from __future__ import annotations
 
+import importlib.metadata
+import importlib.util
+import json
+import os
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
-from typing import Any
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from generator.disk.cache import cache_key, keep, recall
+from generator.disk.look import sha256
+from generator.programs.sources import host_changes, same_code
 
 SAME_TEXT, SAME_PROGRAM, EQUAL_VALUES = "same text", "same program", "equal values"
 OTHER_NUMBERS, OTHER_PARAMETERS, OTHER_LAYOUT = "other numbers", "other parameters", "other layout"
-OTHER_INTERFACE, UNDECIDED = "other interface", "undecided"
-VERDICTS = (
-    SAME_TEXT,
-    SAME_PROGRAM,
-    EQUAL_VALUES,
-    OTHER_NUMBERS,
-    OTHER_PARAMETERS,
-    OTHER_LAYOUT,
-    OTHER_INTERFACE,
-    UNDECIDED,
-)
+OTHER_INTERFACE, HOST_CHANGED, UNDECIDED = "other interface", "host code changed", "undecided"
 TRAINING, EVALUATION, DECODING, INITIAL = "training step", "evaluation", "prefill and decode", "initial parameters"
-PROGRAMS = TRAINING, EVALUATION, DECODING, INITIAL
-CHECKPOINTS, INTERFACE = "parameters and checkpoint names", "configuration and command line"
 HOST = "code on the host"
-ENTRIES = (*PROGRAMS, CHECKPOINTS, INTERFACE)
+SAME = SAME_TEXT, SAME_PROGRAM
+OTHER = EQUAL_VALUES, OTHER_NUMBERS, OTHER_PARAMETERS, OTHER_LAYOUT, OTHER_INTERFACE
+VERDICTS = *SAME, *OTHER, HOST_CHANGED, UNDECIDED  # the gravest last
+ENTRIES = TRAINING, EVALUATION, DECODING, INITIAL
+MESH = "tiny on 8 devices"
 MOST = 6  # differences that a detail names
+BOUND = 1e-5  # of each array's largest number
+
+LIBRARIES = "jax", "jaxlib", "flax", "optax", "numpy"
+SCRATCH = "gen_diff_"  # begins the names of the folders that packages are traced in
+SECONDS = 900  # for each process
+ABSENT = {"undecided": "one side has no such program"}
+# to compile fast rather than well
+FLAGS = "--xla_force_host_platform_device_count=8 --xla_backend_optimization_level=0"
+FLAGS += " --xla_cpu_parallel_codegen_split_count=1"
+# what a package that is traced sees of the environment: no token, no key, no file of credentials (see SECURITY.md)
+KEPT = ("PATH", "LD_LIBRARY_PATH", "LANG", "LC_ALL", "LC_CTYPE", "TZ", "TMPDIR", "TEMP", "TMP", "SYSTEMROOT")
 
 Facts = dict[str, Any]
 
 
+class Version(NamedTuple):
+    """The files of a package before or after a change."""
+
+    name: str
+    files: dict[str, bytes]
+
+    @property
+    def program(self) -> dict[str, str]:
+        """The text of each module."""
+        paths = [path for path in self.files if path.endswith(".py") and not path.startswith("tests/")]
+        return {path: self.files[path].decode("utf-8", "replace") for path in sorted(paths)}
+
+
 @dataclass(frozen=True)
 class Finding:
-    """What is known about one entry point of a package.
+    """The verdict on one entry point of a package.
 
     Attributes:
-        verdict: one of VERDICTS.
         detail: how it is known, or what differs.
         numbers: how far results are apart, by what they are of.
     """
@@ -44,203 +73,168 @@ class Finding:
     numbers: dict[str, float] = field(default_factory=dict)
 
 
-@dataclass
-class Compared:
-    """What facts say alone, and what has to be run.
-
-    Attributes:
-        to_run: entry points whose programs differ -> the variants to run, until one gives other numbers.
-    """
-
-    findings: list[Finding]
-    to_run: dict[str, list[str]] = field(default_factory=dict)
-
-
-def compare(before: Facts, after: Facts) -> Compared:
-    """Gives the verdict of each entry point except those whose values have to be compared."""
-    for side, facts in (("before", before), ("after", after)):
-        if "undecided" in facts:
-            return Compared(
-                [Finding(entry, UNDECIDED, f"{side} the change, {facts['undecided']}") for entry in ENTRIES]
-            )
-    result = Compared([])
-    for entry in PROGRAMS:
-        _program(entry, before, after, result)
-    result.findings += _layout(before, after, result)
-    result.findings += [_checkpoints(before["parameters"], after["parameters"]), _interface(before, after)]
-    result.findings += [*_named_policies(before, after), *_device(before["device"], after["device"])]
-    other = {finding.entry for finding in result.findings if finding.verdict != SAME_PROGRAM}
-    result.findings = [it for it in result.findings if it.verdict != SAME_PROGRAM or it.entry not in other]
-    return result
-
-
-def _program(entry: str, before: Facts, after: Facts, result: Compared) -> None:
-    """Adds a finding about an entry point, or the run that it needs."""
-    variants = [name for name in before["variants"] if name in after["variants"]]
-    sides = before["programs"].get(entry, {}), after["programs"].get(entry, {})
-    differing, takes = [], set()
-    for variant in variants:
-        old, new = (side.get(variant, {}) for side in sides)
-        for part in sorted(old.keys() | new.keys()):
-            pair = [side.get(part, {"undecided": "there is no such program"}) for side in (old, new)]
-            if reason := _reason(pair):
-                result.findings.append(Finding(entry, UNDECIDED, f"{part}: {reason}"))
-                return
-            if pair[0]["digest"] != pair[1]["digest"]:
-                differing += [variant] if variant not in differing else []
-                takes |= set(_differences(pair[0]["takes"], pair[1]["takes"]))
-    if not differing:
-        lost = sorted(before["variants"].keys() ^ after["variants"].keys())
-        if lost or not variants:
-            result.findings.append(Finding(entry, UNDECIDED, f"only one side has the preset: {', '.join(lost)}"))
-        else:
-            result.findings.append(Finding(entry, SAME_PROGRAM, f"equal jaxprs: {'; '.join(variants)}"))
-    elif any(_trees_differ(before, after, variant) for variant in differing):
-        result.findings.append(Finding(entry, OTHER_PARAMETERS, f"see {CHECKPOINTS}"))
-    elif takes:
-        result.findings.append(Finding(entry, OTHER_INTERFACE, f"takes other arrays: {_few(sorted(takes))}"))
-    else:
-        tiny = [variant for variant in differing if variant.startswith("tiny")]
-        exact = [variant for variant in tiny if before["variants"][variant] == "float32"]
-        dtypes = {facts["variants"][variant] for facts in (before, after) for variant in tiny[:1]}
-        if not tiny:
-            reason = f"jaxprs differ at {', '.join(differing)} alone, which is too large to run"
-            result.findings.append(Finding(entry, UNDECIDED, reason))
-        elif len(dtypes) > 1:
-            result.findings.append(
-                Finding(entry, OTHER_NUMBERS, f"computes in another dtype: {', '.join(sorted(dtypes))}")
-            )
-        else:
-            result.to_run[entry] = exact[::-1] or tiny[:1]  # what has all switched on says most
-
-
-def _reason(pair: list[Facts]) -> str:
-    """Why one of two facts is not known."""
-    sides = zip(("before", "after"), pair, strict=True)
-    return "; ".join(f"{side} the change, {it['undecided']}" for side, it in sides if "undecided" in it)
-
-
-def _trees_differ(before: Facts, after: Facts, variant: str) -> bool:
-    pair = [facts["parameters"].get(variant, {}) for facts in (before, after)]
-    return any(pair[0].get(part) != pair[1].get(part) for part in ("model", "training"))
-
-
-def _layout(before: Facts, after: Facts, result: Compared) -> list[Finding]:
-    """How arrays lie on devices; where a program is another one, only what it says about that counts."""
-    pair = [before["layout"], after["layout"]]
-    if reason := _reason(pair):
-        return [Finding(TRAINING, UNDECIDED, f"on 8 devices: {reason}")]
-    old, new = pair
-    findings = []
-    same = {finding.entry for finding in result.findings if finding.verdict == SAME_PROGRAM}
-    if _trees_differ(before, after, "tiny"):
-        same = set()  # which take other arrays than before: that is said already
-    # and what is said of other arrays is something else
-    others = {finding.entry for finding in result.findings if finding.verdict in (OTHER_INTERFACE, OTHER_PARAMETERS)}
-    arrays = [
-        f"{name} {spec} -> {new['arrays'][name]}"
-        for name, spec in old["arrays"].items()
-        if new["arrays"].get(name, spec) != spec and not name.startswith("state.opt_state")
+def judge(before: Version, after: Version, say: Callable[[str], None]) -> list[Finding]:
+    """Returns a finding for each entry point, and one for changed code on the host; `say` is told what goes on."""
+    old, new = before.program, after.program
+    if old == new:
+        return [Finding(entry, SAME_TEXT, "of its programs") for entry in ENTRIES]
+    changed = [
+        path for path in {**old, **new} if path not in old or path not in new or not same_code(old[path], new[path])
     ]
-    for entry in (TRAINING, EVALUATION):
-        if old["mesh"] != new["mesh"]:
-            findings.append(Finding(entry, OTHER_LAYOUT, f"fits a mesh of {old['mesh']} -> {new['mesh']}"))
-        elif arrays:
-            findings.append(Finding(entry, OTHER_LAYOUT, _few(arrays)))
-        elif old["programs"][entry] != new["programs"][entry] and entry in same:
-            detail = (
-                "constraints or collectives"
-                if old["places"][entry] != new["places"][entry]
-                else "donated arrays, or the layout of results,"
-            )
-            findings.append(Finding(entry, OTHER_LAYOUT, f"{detail} on a mesh of {old['mesh']}"))
-        elif old["places"][entry] != new["places"][entry] and entry not in same | others:
-            findings.append(Finding(entry, OTHER_LAYOUT, f"constraints or collectives on a mesh of {old['mesh']}"))
-    return findings
+    if not changed:
+        return [Finding(entry, SAME_PROGRAM, "the same bytecode") for entry in ENTRIES]
+    libraries = [importlib.metadata.version(name) for name in LIBRARIES if importlib.util.find_spec(name)]
+    if len(libraries) < len(LIBRARIES):
+        detail = "tracing needs what packages need: in a clone of Loomax, pip install -e '.[packages,serve]'"
+        return [Finding(entry, UNDECIDED, detail) for entry in ENTRIES]
+    say(f"traces {before.name}, before and after the change")
+    with ThreadPoolExecutor(2) as pool:
+        facts = list(pool.map(lambda version: facts_of(version, libraries), (before, after)))
+    for side, found in zip(("before", "after"), facts, strict=True):
+        if "undecided" in found:
+            return [Finding(entry, UNDECIDED, f"{side} the change, {found['undecided']}") for entry in ENTRIES]
+    findings, to_run = _compare(*facts)
+    if to_run:
+        say(f"runs {before.name}, before and after the change")
+        findings += _compare_numbers(before, after, to_run)
+    traced = [set(found["traced"]) for found in facts]
+    names = [f"{path}: {name}" for path in changed for name in host_changes(path, old, new, traced)]
+    if names:
+        findings.append(Finding(HOST, HOST_CHANGED, f"in {_few(names)}"))
+    return sorted(findings, key=lambda finding: [*ENTRIES, HOST].index(finding.entry))
 
 
-def _named_policies(before: Facts, after: Facts) -> list[Finding]:
-    """What --remat can name: the programs that are traced have some of it."""
-    if reason := _reason([before["remat"], after["remat"]]):
-        return [Finding(TRAINING, UNDECIDED, f"parallel.REMAT: {reason}")]
-    if found := _differences(before["remat"], after["remat"]):
-        traced = {
-            "full",
-            *before["interface"].get("presets", {}).get("tiny", {}).get("remat", "").strip("'").split(","),
-        }
-        names = sorted({line.split(":")[0] for line in found} - traced)
-        if not names:
-            return []
-        return [Finding(TRAINING, UNDECIDED, f"what --remat {', '.join(names)} keeps differs, and is not traced")]
-    return []
+def facts_of(version: Version, libraries: list[str]) -> Facts:
+    """Returns what programs a version has, or why that is not known; it is kept for the next time."""
+    sources = [sha256(path.read_bytes()) for path in sorted(Path(__file__).parent.glob("*.py"))]
+    key = cache_key(version.name, version.program, sources, libraries, sys.version)
+    if (facts := recall("facts", key)) is None:
+        with tempfile.TemporaryDirectory(prefix=SCRATCH) as folder:
+            problem = run_module("trace", version, folder)
+            facts = {"undecided": problem} if problem else json.loads(Path(folder, "facts.json").read_bytes())
+        if "undecided" not in facts:  # for want of time or memory, perhaps
+            keep("facts", key, facts)
+    return facts
 
 
-def _device(before: Facts, after: Facts) -> list[Finding]:
-    """The steps that an engine takes: how many texts, of which lengths."""
-    if reason := _reason([before, after]):
-        return [Finding(DECODING, UNDECIDED, f"the device of an engine: {reason}")]
-    found = _differences(before, after)
-    return [Finding(DECODING, OTHER_INTERFACE, f"takes other steps: {_few(found)}")] if found else []
+def run_module(module: str, version: Version, folder: str, *words: str) -> str:
+    """Runs a module of this folder on a version in a process of its own.
+
+    Returns:
+        What went wrong, '' where nothing did.
+    """
+    folder = os.path.realpath(folder)
+    for path, text in version.program.items():
+        place = Path(folder, version.name, path)
+        place.parent.mkdir(parents=True, exist_ok=True)
+        place.write_text(text, encoding="utf-8")
+    clean = {name: os.environ[name] for name in KEPT if name in os.environ}
+    root = str(Path(__file__).resolve().parents[2])
+    clean |= {"JAX_PLATFORMS": "cpu", "XLA_FLAGS": FLAGS, "PYTHONPATH": root, "PYTHONHASHSEED": "0", "HOME": folder}
+    command = [sys.executable, "-P", "-m", f"generator.programs.{module}", folder, version.name, *words]
+    try:
+        ran = subprocess.run(
+            command, env=clean, cwd=folder, stdin=subprocess.DEVNULL, capture_output=True, timeout=SECONDS
+        )
+    except subprocess.TimeoutExpired:
+        return f"it took more than {SECONDS} seconds"
+    last = ran.stderr.decode("utf-8", "replace").strip().rpartition("\n")[2][:200]
+    return f"the process that traced it ended with code {ran.returncode}: {last}" if ran.returncode else ""
 
 
-def _checkpoints(before: Facts, after: Facts) -> Finding:
-    pairs = [(before[variant], after[variant]) for variant in before if variant in after]
-    for pair in pairs:
-        if reason := _reason(list(pair)):
-            return Finding(CHECKPOINTS, UNDECIDED, reason)
-    model = [line for old, new in pairs for line in _differences(old["model"], new["model"])]
-    training = [line for old, new in pairs for line in _differences(old["training"], new["training"])]
-    settings = [line for old, new in pairs[:1] for line in sorted({*old["settings"]} ^ {*new["settings"]})]
-    tiny = pairs[0]
-    tensors = _differences(*({name: row[0] for name, row in side["tensors"].items()} for side in tiny))
-    whole = all(
-        {f"model.{name}" for row in side["tensors"].values() for name in row[1]} == {*side["model"]} for side in tiny
-    )
-    if model:
-        loads = "load with conversion, by export and import" if whole and not tensors else "do not load"
-        return Finding(CHECKPOINTS, OTHER_PARAMETERS, f"old checkpoints {loads}: {_few(model)}")
-    if tensors:
-        return Finding(CHECKPOINTS, OTHER_PARAMETERS, f"Hugging Face checkpoints have other tensors: {_few(tensors)}")
-    if any(old["tensors"] != new["tensors"] for old, new in pairs):
-        return Finding(CHECKPOINTS, OTHER_PARAMETERS, "Hugging Face tensors hold other numbers of the parameters")
-    if settings:
-        return Finding(CHECKPOINTS, OTHER_PARAMETERS, f"config.json: {_few(settings)}")
-    if training:
-        detail = f"old checkpoints load as weights, and do not continue a run: {_few(training)}"
-        return Finding(CHECKPOINTS, OTHER_PARAMETERS, detail)
-    return Finding(CHECKPOINTS, SAME_PROGRAM, "the same names, shapes, dtypes and tensors")
+def _compare(before: Facts, after: Facts) -> tuple[list[Finding], dict[str, list[str]]]:
+    """Returns the findings that facts are enough for; the other entry points, with the variants to run."""
+    findings, to_run = list[Finding](), dict[str, list[str]]()
+    for entry in ENTRIES:
+        old, new = (facts["programs"].get(entry, {}) for facts in (before, after))
+        pairs = [(name, old.get(name, ABSENT), new.get(name, ABSENT)) for name in {**old, **new}]
+        reasons = [it["undecided"] for _, *pair in pairs for it in pair if "undecided" in it]
+        if reasons:
+            findings.append(Finding(entry, UNDECIDED, reasons[0]))
+            continue
+        differing = [(name.partition(":")[0], a, b) for name, a, b in pairs if a != b]
+        variants = list(dict.fromkeys(variant for variant, _, _ in differing))
+        takes = [line for _, a, b in differing for line in _differences(a["takes"], b["takes"])]
+        if not differing:
+            findings.append(Finding(entry, SAME_PROGRAM, "equal jaxprs" if pairs else "there is none"))
+        elif variants == [MESH]:
+            findings.append(Finding(entry, OTHER_LAYOUT, _few(takes) or "constraints or collectives on 8 devices"))
+        elif takes:
+            parameters = any(line.startswith(("['state']", "['model']")) for line in takes)
+            findings.append(Finding(entry, OTHER_PARAMETERS if parameters else OTHER_INTERFACE, _few(takes)))
+        elif entry == DECODING:
+            findings.append(Finding(entry, UNDECIDED, "jaxprs differ; steps of an engine are not run"))
+        elif tiny := [variant for variant in variants if variant.startswith("tiny") and variant != MESH]:
+            to_run[entry] = tiny
+        else:
+            detail = f"jaxprs differ at {', '.join(variants)} alone, which is too large to run"
+            findings.append(Finding(entry, UNDECIDED, detail))
+    return findings, to_run
 
 
-def _interface(before: Facts, after: Facts) -> Finding:
-    pair = [before["interface"], after["interface"]]
-    if reason := _reason(pair):
-        return Finding(INTERFACE, UNDECIDED, reason)
-    found = _differences(*(_flat("", side) for side in pair))
-    if found:
-        return Finding(INTERFACE, OTHER_INTERFACE, _few(found))
-    return Finding(INTERFACE, SAME_PROGRAM, "the same fields, defaults, presets, flags and exports")
-
-
-def _flat(prefix: str, value: Any) -> dict[str, str]:
-    if not isinstance(value, dict):
-        return {prefix: ", ".join(map(str, value)) if isinstance(value, list) else str(value)}
-    result: dict[str, str] = {}
-    for name, inner in value.items():
-        result |= _flat(f"{prefix}.{name}" if prefix else name, inner)
-    return result
-
-
-def _differences(before: Facts, after: Facts) -> list[str]:
-    """What two tables have otherwise."""
-    result = []
-    for name in [*before, *(name for name in after if name not in before)]:
-        if before.get(name) != after.get(name):
-            old, new = (str(side[name]) if name in side else "absent" for side in (before, after))
-            result.append(f"{name}: {old} -> {new}")
-    return result
+def _differences(before: dict[str, str], after: dict[str, str]) -> list[str]:
+    names = [name for name in {**before, **after} if before.get(name) != after.get(name)]
+    return [f"{name}: {before.get(name, 'absent')} -> {after.get(name, 'absent')}" for name in names]
 
 
 def _few(lines: list[str]) -> str:
     lines = list(dict.fromkeys(lines))
     more = f"; and {len(lines) - MOST} more" if len(lines) > MOST else ""
     return "; ".join(line[:160] for line in lines[:MOST]) + more
+
+
+def _compare_numbers(before: Version, after: Version, to_run: dict[str, list[str]]) -> list[Finding]:
+    """Runs entry points, each side in a process of its own, and compares what they give."""
+    import numpy as np  # late: where nothing is run, nothing needs it
+
+    def run(version: Version) -> tuple[str, dict[str, Any]]:
+        with tempfile.TemporaryDirectory(prefix=SCRATCH) as folder:
+            problem = run_module("values", version, folder, json.dumps(to_run))
+            if problem:
+                return problem, {}
+            with np.load(Path(folder, "values.npz")) as values:
+                return "", dict(values)
+
+    with ThreadPoolExecutor(2) as pool:
+        (problem, old), (other, new) = pool.map(run, (before, after))
+    if problem or other:
+        detail = f"jaxprs differ, and to compare results failed: {problem or other}"
+        return [Finding(entry, UNDECIDED, detail) for entry in to_run]
+    return [
+        _finding(entry, *({k: x for k, x in side.items() if k.startswith(f"{entry}/")} for side in (old, new)))
+        for entry in to_run
+    ]
+
+
+def _finding(entry: str, old: dict[str, Any], new: dict[str, Any]) -> Finding:
+    import numpy as np
+
+    if old.keys() != new.keys():
+        return Finding(entry, OTHER_NUMBERS, f"gives other arrays: {_few(sorted(old.keys() ^ new.keys()))}")
+    if not old or any(np.isnan(x).any() for x in old.values()):
+        return Finding(entry, UNDECIDED, "jaxprs differ, and results are no numbers")
+    numbers: dict[str, float] = {}
+    for name, x in old.items():
+        part = name.removeprefix(f"{entry}/").partition("[")[0].partition(".")[0]
+        numbers[part] = max(numbers.get(part, 0.0), distance(x, new[name]))
+    verdict = EQUAL_VALUES if max(numbers.values()) <= BOUND else OTHER_NUMBERS
+    return Finding(entry, verdict, "relative to the largest number of each array", numbers)
+
+
+def distance(old: Any, new: Any) -> float:
+    """Returns the largest difference relative to the largest number; of whole numbers the share that differs.
+
+    Infinite where shapes, dtypes, or what is finite differ.
+    """
+    import numpy as np
+
+    if old.shape != new.shape or old.dtype != new.dtype:
+        return float("inf")
+    if old.dtype.kind != "f" or not old.size:
+        return float(np.mean(old != new)) if old.size else 0.0
+    finite = np.isfinite(old)
+    if not np.array_equal(np.where(finite, 0, old), np.where(np.isfinite(new), 0, new), equal_nan=True):
+        return float("inf")
+    old, new = (np.where(finite, x, 0).astype(np.float64) for x in (old, new))
+    most, apart = np.abs(old).max(), np.abs(old - new).max()
+    return float(apart / most) if most else float(apart and np.inf)

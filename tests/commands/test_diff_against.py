@@ -62,28 +62,30 @@ def test_a_comment_is_the_same_program(repository):
     assert verdicts(found["plain_cpu"]) == {"same text"}, "it does not select the fragment"
     printed = repository.run("diff", "--against", "HEAD").stdout
     assert printed.startswith(
-        "llama_cpu: model.py changed\n  same program (the same computation): all entry points\n"
-        "    the same bytecode\n    fragments/model/rope.py:8\n\n"
-        "plain_cpu\n  same text (no file of the program differs): all entry points\n\n"
+        "same program: all entry points of 1 package (llama_cpu)\n  the same bytecode\n  fragments/model/rope.py:8\n\n"
+        "same text: all entry points of 1 package (plain_cpu)\n\n"
     )
 
 
-def test_verdicts_are_printed_as_they_are_found(repository, monkeypatch):
-    """What text and bytecode say is printed before anything is traced."""
-    change(repository, "fragments/train/loop.py", "    for", "    # all\n    for")
-    change(repository, ROPE, "angles", "angle")
-    printed = []
-    monkeypatch.setattr("generator.commands.meaning.click.echo", lambda line, err=False: printed.append(line))
-    repository.run("diff", "--against", "HEAD", code=1)
-    first = next(number for number, line in enumerate(printed) if line.startswith("plain_cpu: train.py changed\n"))
-    assert first < printed.index("traces 1 packages, before and after the change")
-
-
-def test_packages_that_changed_alike_are_told_as_one(repository):
+def test_equal_findings_are_told_once(repository):
     change(repository, "fragments/train/loop.py", "    for", "    # all\n    for")
     printed = repository.run("diff", "--against", "HEAD").stdout
-    assert printed.startswith("llama_cpu: train.py changed\n  and alike in 1 more: plain_cpu\n  same program (the same")
+    assert printed.startswith(
+        "same program: all entry points of 2 packages (llama_cpu, plain_cpu)\n  the same bytecode\n"
+    )
     assert "2 packages, 2 with another text; no package is another program\n" in printed
+    row = "| same program | all entry points | 2 packages (llama_cpu, plain_cpu) | the same bytecode | fragments/train/loop.py:5 |"
+    assert row in repository.run("diff", "--against", "HEAD", "--markdown").stdout
+
+
+def test_nothing_changed_weaves_nothing(repository):
+    """The locks at the revision say what weaving gives now, but not one that a hand changed."""
+    assert "weaves" not in repository.run("diff", "--against", "HEAD").stderr
+    lock = repository.generated / "llama_cpu/gen.lock"
+    lock.write_text(lock.read_text().replace('"version"', '"Version"'))
+    git(repository.root, "commit", "-qam", "an edit")
+    result = repository.run("diff", "--against", "HEAD")
+    assert "weaves 1 package" in result.stderr and "0 with another text" in result.stdout
 
 
 def test_of_one_package(repository):
@@ -92,16 +94,6 @@ def test_of_one_package(repository):
     error = repository.run("diff", "--against", "HEAD", "--package", "plane_cpu", code=2).stderr
     assert "there is no package 'plane_cpu', nor was at HEAD" in error and "plain_cpu" in error
     assert "--package needs --against" in repository.run("diff", "--package", "plain_cpu", code=2).stderr
-
-
-def test_a_local_that_is_renamed_is_the_same_program(repository):
-    change(
-        repository,
-        "fragments/train/loop.py",
-        "for step in range(steps):\n        yield step",
-        "for n in range(steps):\n        yield n",
-    )
-    assert {frozenset(verdicts(report)) for report in reports(repository, 0).values()} == {frozenset({"same program"})}
 
 
 def test_a_parameter_that_is_renamed_is_not_known_to_be_the_same(repository):
@@ -118,21 +110,11 @@ def test_code_that_cannot_be_traced_is_undecided(repository):
 
 
 def test_without_jax_text_and_bytecode_are_compared(repository, monkeypatch):
-    monkeypatch.setattr("generator.commands.against.missing", lambda: ["jax"])
+    monkeypatch.setattr("generator.programs.verdicts.LIBRARIES", ("no_such_library",))
     change(repository, ROPE, "x * angles", "x + angles")
     found = reports(repository, 1)
     assert verdicts(found["llama_cpu"]) == {"undecided"} and verdicts(found["plain_cpu"]) == {"same text"}
     assert "pip install -e '.[packages,serve]'" in found["llama_cpu"]["findings"][0]["detail"]
-
-
-def test_markdown(repository):
-    change(repository, "fragments/train/loop.py", "    for", "    # all\n    for")
-    printed = repository.run("diff", "--against", "HEAD", "--markdown").stdout
-    assert (
-        "| same program | all entry points | 2 packages (llama_cpu, plain_cpu) | the same bytecode | fragments/train/loop.py:5 |"
-        in printed
-    )
-    assert "- `train.py`: 2 packages" in printed
 
 
 def test_against_what_git_has_and_not_what_is_on_disk(repository):

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from generator.commands.cli import gen
-from generator.programs.facts import KEPT, SCRATCH, Version, run_module, write_files
+from generator.programs.verdicts import KEPT, SCRATCH, Version, run_module
 
 SECURITY = (Path(__file__).parents[2] / "SECURITY.md").read_text()
 EXECUTE = {"diff", "new", "parity", "pull"}  # `diff` and `pull` with an option alone
@@ -76,7 +76,7 @@ def test_what_is_said_to_execute_nothing_executes_nothing(repository, tmp_path):
     assert ran.exists(), "it would have been seen"
 
 
-@pytest.mark.parametrize("module", ["tracer", "values"])
+@pytest.mark.parametrize("module", ["trace", "values"])
 def test_fragments_that_run_see_no_secret(module, tmp_path, monkeypatch):
     """Nor the home folder and what is typed; gen's own environment may be read by /proc, which is said."""
     for name in SECRETS:
@@ -84,8 +84,8 @@ def test_fragments_that_run_see_no_secret(module, tmp_path, monkeypatch):
     monkeypatch.setenv("HOME", str(tmp_path / "home"))
     place, folder = tmp_path / "seen", tmp_path / f"{SCRATCH}1"
     code = f"PLACE = {str(place)!r}\n{LOOKS}"
-    write_files(Version("before", "taken", {"__init__.py": b"", "config.py": code.encode()}), str(folder))
-    run_module(module, str(folder), "taken", "{}")
+    version = Version("taken", {"__init__.py": b"", "config.py": code.encode()})
+    run_module(module, version, str(folder), *(["{}"] if module == "values" else []))
     seen = json.loads(place.read_text())
     assert seen["environment"].keys().isdisjoint(SECRETS)
     assert "secret-" not in json.dumps(seen)
