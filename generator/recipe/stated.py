@@ -140,8 +140,8 @@ def _additions(hf: dict[str, Statements], used: set[tuple[str, str]], fragment: 
 
 def _beside(hf: dict[str, Statements], made: Sequence[Fragment], recipe: Recipe) -> dict[str, list[Splice]]:
     """Returns splices of `unread` and `export` by the fragment that they follow: the last that their file selects."""
-    text = _standing_at(made, "hf.sizes") + _standing_at(made, "hf.structure")
-    read = set(re.findall(r"""yield ["'](.+?)["'], """, text))
+    standing = _standing_at(made, "hf.sizes") + _standing_at(made, "hf.structure")
+    read = set(re.findall(r"""yield ["'](.+?)["'], """, standing))
     lines: list[tuple[Origin, str, tuple[str, ...], str, tuple[object, ...]]] = [
         (origin, "hf.structure", (), "    yield {}, {}, {}\n", (key, table.value, table.select))
         for key, (table, origin) in hf["unread"].items()
@@ -274,9 +274,8 @@ def _tensor_error(stated: Sequence[str], own: Sequence[str], where: str) -> Loom
     if not _is_layout(layout):
         remedy = f"Write one like {own[1]}: the same names on both sides, in brackets only such as are neighbours."
         return LoomError(f"{layout!r} is no layout of a tensor", where, remedy)
-    numbers, axes = name.count("{}"), len(_axes(layout))
-    has, expected = own[0].count("{}"), own[0].count("{}") + len(_axes(own[1]))
-    if own[0] and (numbers + axes != expected or bool(numbers) != bool(has)):
+    numbers, axes, has = name.count("{}"), len(_axes(layout)), own[0].count("{}")
+    if own[0] and (numbers + axes != has + len(_axes(own[1])) or bool(numbers) != bool(has)):
         message = f"{name} has {numbers} {{}} and {layout!r} {axes} axes"
         return LoomError(message, where, f"The fragment has {own[0]} and {own[1]!r}: write as many {{}} and axes.")
     return None
@@ -295,8 +294,7 @@ def _is_layout(layout: str) -> bool:
     return (
         "".join(words).replace(" ", "") == right.replace(" ", "")
         and all(name.isidentifier() and name.strip("_") == name for name in axes)
-        and bool(axes)
-        and len({*axes}) == len(axes)
+        and 0 < len(axes) == len({*axes})
         and sorted(names) == sorted(axes)
         and all(f" {' '.join(group)} " in f" {' '.join(axes)} " for group in groups if len(group) > 1)
     )
