@@ -15,8 +15,10 @@ from families.weaving import LIBRARY, batch_of, woven
 from generator.commands.new import fit
 from generator.errors import LoomError
 
-SCOUT = PUBLISHED["meta-llama/Llama-4-Scout-17B-16E-Instruct"]
-MAVERICK = PUBLISHED["meta-llama/Llama-4-Maverick-17B-128E-Instruct"]
+# as they were pretrained, with a shorter context
+PRETRAINED = dict(max_position_embeddings=262144)
+SCOUT = PUBLISHED["meta-llama/Llama-4-Scout-17B-16E-Instruct"] | PRETRAINED
+MAVERICK = PUBLISHED["meta-llama/Llama-4-Maverick-17B-128E-Instruct"] | PRETRAINED
 
 
 def fitted(settings: dict) -> dict:
