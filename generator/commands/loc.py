@@ -37,7 +37,7 @@ class Lines(NamedTuple):
 
 def loc(project: Project, packages: list[MappedPackage]) -> list[Table]:
     """Counts the sources and the packages."""
-    sources = project.library().files
+    sources = read_sources(project)
     files = {package.name: _files_of(package) for package in packages}
     source = {kind: count(texts) for kind, texts in _by_kind(sources).items()}
     made = {name: count(texts) for name, texts in files.items()}
@@ -77,6 +77,20 @@ def loc(project: Project, packages: list[MappedPackage]) -> list[Table]:
             "Lines of code in all packages; a line is made by the fragment that its first character came from.",
         ),
     ]
+
+
+def read_sources(project: Project) -> dict[str, str]:
+    """Reads every source file: path -> text, without the library, which imports libcst."""
+    sources = {}
+    for root in project.roots:
+        for folder in ("fragments", "templates", "targets"):
+            for name in files_below(root / folder):
+                path = root / folder / name
+                try:
+                    sources[f"{folder}/{name}"] = path.read_bytes().decode("utf-8")
+                except UnicodeDecodeError:
+                    raise LoomError("is not UTF-8 text", project.show(path), "Move it out of the library.") from None
+    return dict(sorted(sources.items()))
 
 
 def count(texts: dict[str, str]) -> Lines:
