@@ -21,8 +21,12 @@ ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))
 
 from generator.code.hunks import hunks  # noqa: E402
-from generator.commands.cli_view import kept_packages  # noqa: E402
-from generator.commands.loc import code_lines, count, loc  # noqa: E402
+from generator.commands.loc import (  # noqa: E402
+    code_lines,
+    count,
+    kept_packages,
+    loc,
+)
 from generator.commands.tables import Table, markdown  # noqa: E402
 from generator.disk.project import Project  # noqa: E402
 from generator.errors import LoomError  # noqa: E402

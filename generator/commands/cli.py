@@ -32,25 +32,10 @@ SUMMARIES = {
     "update": "Merge what the fragments bring into a package that people own or edited.",
     "view": "Write a site that shows the packages.",
 }
-# commands that are in another module
-PLACES = {
-    "cost": "cli_runs:cost_",
-    "coverage": "cli_runs:coverage_",
-    "loc": "cli_view:loc_",
-    "merge": "cli_edits:merge_",
-    "new": "cli_checkpoints:new_",
-    "own": "cli_edits:own_",
-    "parity": "cli_checkpoints:parity_",
-    "pull": "cli_edits:pull_",
-    "trace": "cli_runs:trace_",
-    "update": "cli_edits:update_",
-    "view": "cli_view:view_",
-}
 
 
 @click.group(
     cls=LazyCommands,
-    places=PLACES,
     summaries=SUMMARIES,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
 )

@@ -6,6 +6,7 @@ import errno
 import importlib
 import json
 import signal
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -38,6 +39,11 @@ def progress(number: int, total: int, text: str) -> None:
         click.echo(f"[{number}/{total}] {text}", err=True)
 
 
+def note(texts: Iterable[str]) -> None:
+    for text in texts:
+        click.echo(f"note: {text}", err=True)
+
+
 def write_json(value: Any) -> None:
     click.echo(json.dumps(value, indent=2, ensure_ascii=False))
 
@@ -48,13 +54,12 @@ class LazyCommands(click.Group):
     A mistake ends with 2, Ctrl-C with 130. For an unknown command the nearest is named.
 
     Args:
-        places: name of a command -> module and name in it.
         summaries: name of a command -> its line in the help.
     """
 
-    def __init__(self, *args: Any, places: dict[str, str], summaries: dict[str, str], **options: Any):
+    def __init__(self, *args: Any, summaries: dict[str, str], **options: Any):
         super().__init__(*args, **options)
-        self.places, self.summaries = places, summaries
+        self.summaries = summaries
 
     def list_commands(self, ctx: click.Context | None) -> list[str]:
         return sorted(self.summaries)
@@ -62,8 +67,7 @@ class LazyCommands(click.Group):
     def get_command(self, ctx: click.Context | None, name: str) -> click.Command | None:
         if name not in self.summaries:
             return None
-        module, _, attribute = self.places.get(name, f"{name}:command").partition(":")
-        return getattr(importlib.import_module(f"generator.commands.{module}"), attribute)
+        return importlib.import_module(f"generator.commands.{name}").command
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         with formatter.section("Commands"):

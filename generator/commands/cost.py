@@ -3,14 +3,50 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from pathlib import Path
 
-from generator.commands.tables import Table
-from generator.running.cost import KEYS, Cost
+import click
+
+from generator.commands.console import AS_JSON, NO_ONE, PATH, note, write_json
+from generator.commands.tables import Table, plain
+from generator.disk.project import Project
+from generator.running.cost import KEYS, Cost, cost_of, cost_of_profile
+from generator.running.hlo import is_program, read_program
+from generator.running.origins import Origins
 
 NOTES = {
     "cycles": "Cycles: the compiler's estimates, of one run on one device; it makes none of what is in a kernel.",
     "nanoseconds": "As the profile has it, in all of its steps and on all of its devices.",
 }
+
+
+@click.command("cost", **NO_ONE)
+@click.argument("file", metavar="FILE", type=PATH)
+@AS_JSON
+def command(file: Path, as_json: bool) -> None:
+    """Say what a program costs by fragment: cycles or time, bytes between devices, calls of kernels.
+
+    FILE is the text of a compiled program (HLO): `python -m PACKAGE.compile --hlo FILE` writes it for TPUs that are not
+    here. Cycles are the compiler's estimates; only programs for TPUs have them. Or it is a profile of JAX, the
+    *.xplane.pb that training with --profile-steps writes: then the time is what was measured.
+    """
+    origins = Origins(Project.find())
+    if is_program(file):
+        cost = cost_of(read_program(file), origins)
+    else:
+        from generator.running.profile import read_profile  # imports JAX
+
+        cost = cost_of_profile(read_profile(file), origins)
+    if as_json:
+        write_json(as_data(cost))
+    else:
+        click.echo("\n\n".join(plain(table) for table in tables(cost)))
+    if not cost.spent.total():
+        note(["the program has no estimates of cycles: those for TPUs have them"])
+    if cost.guessed:
+        note([f"{cost.guessed} loops or branches do not say how often they run: see docs/running.md"])
+    note(f"{file}: {'; '.join(woven.notes)}" for file, woven in cost.woven.items() if woven.notes)
+    note(map(str, origins.problems.values()))
 
 
 def tables(cost: Cost) -> list[Table]:

@@ -10,8 +10,11 @@ import os
 from pathlib import Path
 from typing import NamedTuple
 
+import click
+
+from generator.commands.console import complain, exit_codes
 from generator.commands.packages import Asked, each_package
-from generator.commands.update import Conflict, Theirs, merge_files, write_text
+from generator.commands.update import Conflict, Theirs, describe, merge_files, write_text
 from generator.disk.built import BASE
 from generator.disk.git import git, has_marks, merge_texts, older_file, packages_at, top_of
 from generator.disk.lock import LOCK, LOCKS, MAP, Combination, parse_lock
@@ -23,6 +26,40 @@ from generator.recipe.library import FOLDERS
 
 HEADS = ("MERGE_HEAD", "CHERRY_PICK_HEAD", "REBASE_HEAD", "REVERT_HEAD")
 RECORDS = (LOCK, MAP, BASE)
+
+
+@click.command("merge", **exit_codes("1 something is left to decide"))
+@click.option(
+    "--driver", nargs=4, metavar="BASE OURS THEIRS PATH", help="What git runs for a file: see docs/editing.md."
+)
+def command(driver: tuple[str, str, str, str] | None) -> None:
+    """Finish a merge of git: weave the packages from the merged fragments.
+
+    Run it where git merge, rebase or cherry-pick has stopped. Fragments that conflict come first, and are named. What
+    was edited by hand in a package, on either side, is merged into what is woven. Then commit as git says.
+    """
+    project = Project.find()
+    if driver:
+        base, ours, theirs = map(Path, driver[:3])
+        raise click.exceptions.Exit(drive(project, base, ours, theirs, driver[3]))
+    results, left, failed = finish(project), False, False
+    for name, found in results:
+        if isinstance(found, LoomError):
+            complain(found)
+            failed = True
+            continue
+        for line in describe(found.conflicts, project.show(project.generated / name)):
+            click.echo(line)
+        left = left or bool(found.conflicts)
+        for path in found.edited:
+            click.echo(f"edited   {project.show(project.generated / name)}/{path}: the edit is kept; gen pull {name}")
+    for place in left_to_decide(project):
+        click.echo(f"conflict {place}: in a package that people own")
+        left = True
+    woven = sum(not isinstance(found, LoomError) for _, found in results)
+    click.echo(f"{woven} package{'' if woven == 1 else 's'} woven from the merged fragments")
+    if left or failed:
+        raise click.exceptions.Exit(2 if failed else 1)
 
 
 def drive(project: Project, base: Path, ours: Path, theirs: Path, path: str) -> int:

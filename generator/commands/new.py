@@ -5,14 +5,40 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import click
+
 from generator.checkpoint.draft import draft, nearest_family
 from generator.checkpoint.files import read_config, tensors_beside
 from generator.checkpoint.fit import fit
 from generator.checkpoint.problems import MOST, Unfit
+from generator.commands.console import NO_ONE, PATH
 from generator.disk.project import Project
 from generator.errors import LoomError, nearest, short
 from generator.recipe.library import Library, is_package_name
 from generator.recipe.recipe import lineage_of, said
+
+
+@click.command("new", **NO_ONE)
+@click.option("--from-hf", "config", metavar="FILE", required=True, type=PATH, help="config.json")
+@click.option("--target", metavar="T", required=True, help="What the package is to run on; see gen list.")
+@click.option("--name", metavar="NAME", required=True, help="Of the architecture.")
+@click.option("--ignore", metavar="SETTING", multiple=True, help="Of config.json: accept what no fragment covers.")
+@click.option("--as", "family", metavar="ARCH", default="", help="Start from this one, whatever the model_type.")
+def command(config: Path, target: str, name: str, ignore: tuple[str, ...], family: str) -> None:
+    """Write an architecture file for a checkpoint, from its config.json.
+
+    The family is chosen by model_type, and its structure (tied embeddings, which layers are sparse, ...) by the
+    settings; sizes become a preset. Settings that no fragment covers are an error that names all of them; --ignore
+    accepts one, and is written to the architecture file.
+
+    Where no architecture has the model_type, the nearest is named, with what differs from it: in settings and, where
+    the checkpoint or its model.safetensors.index.json is beside config.json, in tensors. --as ARCH writes the file all
+    the same, with these differences as comments to work through.
+    """
+    project = Project.find()
+    family, path, differences = new(project, config, target, name, ignore, family)
+    task = f"work through the {differences} differences that it lists, then " if differences else ""
+    click.echo(f"{project.show(path)}: as {family}; next: {task}gen build {name} --target={target}")
 
 
 def new(

@@ -8,7 +8,10 @@ from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
+import click
+
 from generator.code.hunks import hunks
+from generator.commands.console import NO_ONE
 from generator.commands.packages import Asked
 from generator.disk.built import BASE, MappedPackage, base_texts, dump_base, find_package, kept_base
 from generator.disk.git import has_marks, older_file
@@ -19,6 +22,17 @@ from generator.disk.write import replace_file, write_uncommitted
 from generator.errors import LoomError
 
 HEAD = "# The packages that are kept. by_hand: people edit it, and gen update takes in what the fragments bring.\n"
+
+
+@click.command("own", **NO_ONE)
+@click.argument("package", metavar="PACKAGE")
+def command(package: str) -> None:
+    """Declare that a package is edited by hand from now on.
+
+    Writes by_hand = true to packages.toml: gen check then counts the lines that were changed and does not fail, and gen
+    build leaves the package alone. The text that was woven stays in gen.base, for gen update to merge with.
+    """
+    click.echo(own(Project.find(), package))
 
 
 def find_kept(project: Project, word: str) -> MappedPackage:

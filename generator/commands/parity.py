@@ -12,8 +12,11 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import click
+
 from generator.checkpoint.files import read_config
-from generator.commands.tables import Table
+from generator.commands.console import AS_JSON, PATH, exit_codes, write_json
+from generator.commands.tables import Table, plain
 from generator.disk.project import Project
 from generator.errors import LoomError, printable, short
 from generator.weaver import weave
@@ -27,6 +30,43 @@ DEVICES = "--xla_force_host_platform_device_count=2"
 FIX = "Fix the fragment at that line; or, where it is built in, report it with this config.json."
 WHERE = "Splices at hf.sizes name settings, at hf.layer_tensors tensors; layers give shapes: fix those."
 UNREAD = (".bin", ".pt", ".pth", ".ckpt", ".h5", ".msgpack", ".gguf", ".npz")  # ends of files with weights
+
+
+@click.command("parity", **exit_codes("1 a comparison failed"))
+@click.argument("architecture", metavar="ARCH")
+@click.argument("folder", metavar="HF_DIR", type=PATH)
+@click.option("--target", metavar="T", default="cpu", show_default=True, help="What the package is woven for.")
+@click.option(
+    "--tokens", metavar="N", type=click.IntRange(16), default=64, show_default=True, help="In each of two rows."
+)
+@AS_JSON
+def command(architecture: str, folder: Path, target: str, tokens: int, as_json: bool) -> None:
+    """Compare a package with the model of transformers that it stands for.
+
+    HF_DIR is a folder that AutoModelForCausalLM of transformers loads; with its config.json alone, weights are random.
+    The package is woven to a temporary folder and loads the same checkpoint. Compared are logits, loss and the gradient
+    of each tensor, all in fp32; what an export gives back; greedy decoding with a cache; and, where there are two
+    devices and sizes divide, loss and gradients of training with --mesh-tensor 2. Nothing is made smaller. What was
+    compared is shown also where an error ends one of the comparisons.
+    """
+    try:
+        found = parity(Project.find(), architecture, folder, target, tokens, lambda line: click.echo(line, err=True))
+    except Stopped as error:
+        _write(error.found, as_json)
+        raise
+    _write(found, as_json)
+    if not all(row.holds for row in found):
+        raise click.exceptions.Exit(1)
+
+
+def _write(found: list[Compared], as_json: bool) -> None:
+    """Writes comparisons, and how many of them hold."""
+    held = sum(row.holds for row in found)
+    if as_json:
+        write_json([{**row._asdict(), "holds": row.holds} for row in found])
+    elif found:
+        click.echo(plain(table(found)))
+        click.echo(f"{held} of {len(found)} hold" if held < len(found) else f"all {held} hold")
 
 
 class Stopped(LoomError):

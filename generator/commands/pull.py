@@ -8,7 +8,10 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from generator.commands.against import Report, Sides, compare_sides
+import click
+
+from generator.commands.against import Report, Sides, compare_sides, plain
+from generator.commands.console import AS_JSON, complain, exit_codes, progress, write_json
 from generator.commands.findings import is_own, own_paths
 from generator.commands.packages import Asked, each_package
 from generator.commands.pull_as import find_named, of_gen, read_own, with_own
@@ -26,6 +29,61 @@ from generator.pull.edited import find_edits
 from generator.pull.offered import check_offers
 from generator.pull.pull import Pulled, pull
 from generator.recipe.library import Library
+
+
+@click.command("pull", **exit_codes("1 an edit was refused"))
+@click.argument("package", metavar="PACKAGE")
+@click.option("--apply", "applied", is_flag=True, help="Write the fragments, and build what they change.")
+@click.option(
+    "--as",
+    "own",
+    metavar="fragments/FOLDER/NAME.py",
+    help="Write a new fragment, which this architecture alone selects, for the edits that cannot go home.",
+)
+@click.option("--line", "lines", multiple=True, metavar="FILE:LINE", help="With --as: for this edit; repeatable.")
+@click.option("--title", default="", help="With --as: the first line of the fragment's docstring.")
+@click.option(
+    "--verdicts", "judged", is_flag=True, help="Say what it means for each package, as gen diff --against does."
+)
+@AS_JSON
+def command(
+    package: str, applied: bool, own: str | None, lines: tuple[str, ...], title: str, judged: bool, as_json: bool
+) -> None:
+    """Carry the edits of a package back to the fragments that its lines came from.
+
+    Shows the diff of the fragments, the other packages that they change, and the edits that cannot go home, each with
+    the reason. An edit goes home only if building then gives back exactly the edited package. An edit that is refused
+    stays in the package, which gen check then reports as edited.
+    """
+    if own is None and (lines or title):
+        raise LoomError("--line and --title are for a fragment", None, "Name it: --as fragments/FOLDER/NAME.py.")
+    project = Project.find()
+    found = find(project, package, own, title, lines)
+    rows = refused(found)
+    reports = []
+    if judged and found.pulled.texts:
+        reports = verdicts(project, found, lambda line: click.echo(line, err=True))
+    if as_json:
+        table = {"diff": found.diff(project), "home": len(found.pulled.home), "refused": rows}
+        table |= {"others": [other._asdict() for other in found.others]}
+        write_json(table | ({"packages": [report.as_table() for report in reports]} if judged else {}))
+    else:
+        click.echo(found.diff(project), nl=False)
+        click.echo("\n".join(report(found)))
+        if reports:
+            click.echo("\n" + plain("what the fragments make now", reports))
+    failed = False
+    results = apply(project, found) if applied and found.pulled.texts else []
+    for number, (name, result) in enumerate(results, 1):
+        if isinstance(result, LoomError):
+            complain(result)
+            failed = True
+        else:
+            done = "owned, left alone" if result is None else result.summary
+            done = f"{len(result.blocked)} edited, left as they are" if result and result.blocked else done
+            progress(number, len(results), f"{name}: {done}")
+    if failed or rows:
+        raise click.exceptions.Exit(2 if failed else 1)
 
 
 class Other(NamedTuple):

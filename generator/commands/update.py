@@ -7,6 +7,9 @@ from difflib import SequenceMatcher
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
+import click
+
+from generator.commands.console import AS_JSON, exit_codes, write_json
 from generator.commands.own import find_kept
 from generator.commands.packages import Asked
 from generator.disk.built import BASE, base_texts, dump_base
@@ -19,6 +22,31 @@ from generator.errors import LoomError
 
 if TYPE_CHECKING:
     from generator.code.traced import Origin
+
+
+@click.command("update", **exit_codes("1 there are conflicts"))
+@click.argument("package", metavar="PACKAGE")
+@AS_JSON
+def command(package: str, as_json: bool) -> None:
+    """Merge what the fragments bring into a package that people own, or that was edited.
+
+    The merge has three sides: the package, what was woven when it was last built or updated, and what is woven now.
+    Conflicts are left as git leaves them, each with the fragment and the commit that made the other side.
+    """
+    done = update(Project.find(), package)
+    if as_json:
+        write_json({**done._asdict(), "conflicts": [one._asdict() for one in done.conflicts]})
+    else:
+        for path in done.changed:
+            click.echo(f"merged   {done.shown}/{path}")
+        for line in describe(done.conflicts, done.shown):
+            click.echo(line)
+        if not done.changed:
+            click.echo(f"{done.shown}: the fragments bring nothing new")
+        elif done.tests:
+            click.echo(f"{'decide the conflicts, then ' if done.conflicts else ''}run its tests: {done.tests}")
+    if done.conflicts:
+        raise click.exceptions.Exit(1)
 
 
 class Conflict(NamedTuple):

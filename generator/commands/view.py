@@ -1,0 +1,34 @@
+"""`gen view`: writes a site that shows the packages beside their fragments."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from generator.commands.citation import title_and_citation
+from generator.commands.console import NO_ONE, PATH
+from generator.commands.loc import loc
+from generator.disk.built import built_packages
+from generator.disk.project import Project
+from generator.disk.write import check_site, write_site
+from generator.view.content import Content
+from generator.view.site import make_site
+
+
+@click.command("view", **NO_ONE)
+@click.option("--out", metavar="DIR", required=True, type=PATH, help="Put the site there.")
+def command(out: Path) -> None:
+    """Write a site that shows the packages: open DIR/index.html, no server is needed.
+
+    It has the matrix of packages and features; the files of each package, with the fragment, the feature and the
+    citation of every line and the other packages that have it; each fragment with all places where it is woven; any
+    two packages side by side; what gen loc counts, as plots; and a search. It shows what is on disk, and weaves
+    nothing. DIR is made, or holds an earlier site, which is replaced.
+    """
+    project = Project.find()
+    check_site(out)  # before the work
+    packages = built_packages(project)
+    library = {path: (text, *title_and_citation(path, text)) for path, text in project.library().files.items()}
+    files, size = write_site(out, make_site(Content(packages, library), loc(project, packages)))
+    click.echo(f"{project.show(out / 'index.html')}: {files} files, {size / 1e6:.1f} MB")
