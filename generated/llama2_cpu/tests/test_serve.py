@@ -46,8 +46,7 @@ def test_log_probabilities_equal_those_of_training(port):
     for prompt, choice in zip(prompts, choices, strict=True):
         tokens = choice["token_ids"]
         assert tokens[: len(prompt)] == prompt and len(tokens) == len(prompt) + 6
-        expected = logprobs(tokens)
-        found = choice["logprobs"]
+        expected, found = logprobs(tokens), choice["logprobs"]
         assert found["token_logprobs"][0] is found["top_logprobs"][0] is None
         given = expected[np.arange(len(tokens) - 1), tokens[1:]]
         np.testing.assert_allclose(found["token_logprobs"][1:], given, atol=1e-5)
@@ -212,8 +211,7 @@ def test_a_full_queue_says_to_come_again(port):
 
 
 def test_a_server_that_compiles_is_alive_and_not_ready(server):
-    assert server[2] == [200, 503, 503]
-    assert ask(server[1], "/ready")[0] == 200
+    assert server[2] == [200, 503, 503] and ask(server[1], "/ready")[0] == 200
 
 
 def test_wrong_keys_hosts_and_origins_are_refused(port):
