@@ -17,7 +17,7 @@ SUMMARIES = {
     "build": "Build the package of an architecture for a target.",
     "check": "Check that every package is what a build makes now.",
     "cost": "Say what a program costs by fragment.",
-    "coverage": "List the fragment lines that nothing executed in any package.",
+    "coverage": "Report the fragment lines that nothing executed in any package.",
     "diff": "Compare two packages, or show what a build would change, or what a change means.",
     "explain": "Say which fragment a generated line came from.",
     "list": "List the architectures, targets, fragments, parts and packages.",

@@ -9,7 +9,6 @@ import click
 from generator.commands.console import AS_JSON, PATH, exit_codes, note
 from generator.disk.project import Project
 from generator.errors import LoomError
-from generator.running.coverage import read_covered, report
 from generator.running.origins import Origins
 
 
@@ -30,6 +29,8 @@ def command(data: tuple[Path, ...], fail_under: float | None, html: Path | None,
     DATA are data files of coverage.py of runs of packages: of their tests, say. A line counts if it makes a statement
     in one of these packages.
     """
+    from generator.running.coverage import read_covered, report  # late: coverage.py may not be installed
+
     project = Project.find()
     origins = Origins(project)
     found = read_covered(list(data), origins)

@@ -15,15 +15,14 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from google.protobuf.empty_pb2 import Empty
-from google.protobuf.message import DecodeError
-from google.protobuf.unknown_fields import UnknownFieldSet
-
 from generator.disk.look import show
 from generator.errors import LoomError, short
 from generator.running.hlo import REMEDY, Program, parse
 
 try:
+    from google.protobuf.empty_pb2 import Empty
+    from google.protobuf.message import DecodeError
+    from google.protobuf.unknown_fields import UnknownFieldSet
     from jax.profiler import ProfileData
     from jaxlib.xla_client import hlo  # type: ignore[attr-defined]
 except ImportError:

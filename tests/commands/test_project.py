@@ -58,7 +58,7 @@ PACKAGE = '[[package]]\narchitecture = "a"\ntarget = "b"\n'
 @pytest.mark.parametrize(
     ("path", "text", "message"),
     [
-        ("gen.toml", "generatd = 'x'", ":1: unknown key 'generatd' in this settings\n  Did you mean generated?"),
+        ("gen.toml", "generatd = 'x'", ":1: unknown key generatd\n  Did you mean generated?"),
         ("gen.toml", "generated = 3", ":1: generated is 3, not a string"),
         ("gen.toml", "generated = ''", ":1: generated is empty"),
         ("gen.toml", "# fine\ngenerated = ", ":2: not valid TOML"),
@@ -66,18 +66,18 @@ PACKAGE = '[[package]]\narchitecture = "a"\ntarget = "b"\n'
         ("gen.toml", 'requires = "0.1"', ":1: requires is not a range of versions"),
         ("gen.toml", 'requires = ">=a"', ":1: requires is not a range of versions"),
         ("gen.toml", "\nrequires = 0.1", ":2: requires is 0.1, not a string"),
-        ("packages.toml", PACKAGE + "[[packag]]\n", ":4: unknown key 'packag' in this list\n  Did you mean package?"),
+        ("packages.toml", PACKAGE + "[[packag]]\n", ":4: unknown key packag\n  Did you mean package?"),
         (
             "packages.toml",
             PACKAGE + '[[package]]\narchitectur = "a"',
-            ":5: unknown key 'architectur' in this package\n  Did you mean architecture?",
+            ":5: unknown key package[1].architectur\n  Did you mean architecture?",
         ),
-        ("packages.toml", '[[package]]\narchitecture = "a"', ":1: this package has no target\n  Add target,"),
-        ("packages.toml", PACKAGE.replace('"a"', '"../a"'), ":2: architecture is '../a', not a name in Python"),
+        ("packages.toml", '[[package]]\narchitecture = "a"', ":1: package[0].target is missing\n  Add target, a string."),
+        ("packages.toml", PACKAGE.replace('"a"', '"../a"'), ":2: package[0].architecture is '../a', not a name in Python"),
         ("packages.toml", "package = 3", ":1: package is 3, not a list"),
         ("packages.toml", PACKAGE * 2, ":4: a_b is listed twice"),
-        ("packages.toml", PACKAGE + 'parts = "shift"', ":4: parts is 'shift', not a list"),
-        ("packages.toml", PACKAGE + 'committed = "no"', ":4: committed is 'no', not true or false"),
+        ("packages.toml", PACKAGE + 'parts = "shift"', ":4: package[0].parts is 'shift', not a list"),
+        ("packages.toml", PACKAGE + 'committed = "no"', ":4: package[0].committed is 'no', not true or false"),
         ("packages.toml", PACKAGE + "committed = false\nby_hand = true", ":1: by_hand and committed = false exclude"),
     ],
 )

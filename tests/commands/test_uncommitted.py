@@ -162,7 +162,7 @@ def test_commands_that_read_every_package(lean):
     counted = lean.run("loc", "--json").stdout
     lean.run("build", "two", "--target=any")
     assert lean.run("loc", "--json").stdout == counted
-    assert [one["name"] for one in json.loads(counted)["packages"]] == ["one_any", "two_any"]
+    assert [row["package"] for row in json.loads(counted)["Generated"]][:2] == ["one_any", "two_any"]
 
 
 def test_commands_that_need_the_text_say_how_to_make_it(lean):
@@ -174,7 +174,7 @@ def test_commands_that_need_the_text_say_how_to_make_it(lean):
 
 def test_pull_changes_its_lock(lean):
     lean.replace("generated/one_any/model.py", "y = x * math.pi", "y = 2 * x * math.pi")
-    assert "also changes 1 line of two_any" in lean.run("pull", "one_any", "--apply").stdout
+    assert "also changes two_any" in lean.run("pull", "one_any", "--apply").stdout
     assert not (lean.root / "generated/two_any").exists()
     assert states(lean, "--full", code=0) == []
 
