@@ -354,7 +354,9 @@ MUTATIONS = [
         "`before` means after",
         "tests/weave/test_order.py tests/weave/test_splice.py",
     ),
-    generator("weave/fill", "ast.Lt: op.lt", "ast.Lt: op.le", "a bound is off by one", "tests/weave/test_fill.py"),
+    generator(
+        "recipe/expressions", "ast.Lt: op.lt", "ast.Lt: op.le", "a bound is off by one", "tests/weave/test_fill.py"
+    ),
     generator(
         "weave/link",
         "if key in definitions:",
@@ -399,8 +401,8 @@ MUTATIONS = [
     ),
     generator(
         "disk/lock",
-        "broken = sealed and lock.text != text",
-        "broken = False",
+        "sealed = lock.text == text",
+        "sealed = True",
         "a lock that was edited is believed",
         "tests/commands/test_lock.py",
     ),
