@@ -1,4 +1,4 @@
-"""Compares Python sources: the same but for comments and names of locals, or else which functions differ."""
+"""Compares Python sources: the same except for comments and names of locals, or else which functions differ."""
 
 from __future__ import annotations
 

@@ -537,9 +537,9 @@ class TestRefused:
     @pytest.mark.parametrize(
         ("table", "reason"),
         [
-            ("[[layers]]\n[kinds.a]\n", "has no pattern"),
-            ('[[layers]]\npattern = ["a"]\nscale = 1\n[kinds.a]\n', "unknown key 'scale' in this group of layers"),
-            ('[[layers]]\npattern = ["a"]\n[kinds.a]\nscale = 1\n', "unknown key 'scale' in this kind of layer"),
+            ("[[layers]]\n[kinds.a]\n", "layers[0].pattern is missing"),
+            ('[[layers]]\npattern = ["a"]\nscale = 1\n[kinds.a]\n', "unknown key layers[0].scale"),
+            ('[[layers]]\npattern = ["a"]\n[kinds.a]\nscale = 1\n', "unknown key kinds.a.scale"),
         ],
     )
     def test_what_cannot_be_read(self, table, reason):
