@@ -46,8 +46,8 @@ def test_maverick_is_what_its_architecture_says():
     [
         (dict(layer_types=["full_attention"] * 48), "layer_types is"),
         (dict(no_rope_layers=[1] * 48), "attn_temperature_tuning is true"),
-        (dict(no_rope_layers=[0] * 48), "no layer is 'chunked' or 'dense_chunked'"),
-        (dict(moe_layers=[]), "moe_layers is \\[\\]: no layer is 'chunked' or 'full' then"),
+        (dict(no_rope_layers=[0] * 48), "model/scaled_rope requires rope, which is not selected"),
+        (dict(moe_layers=[]), "model/dense_layers requires shared_expert, which is not selected"),
         (dict(hidden_act="gelu"), 'hidden_act is "gelu"'),
     ],
 )
