@@ -273,8 +273,13 @@ def inner_parameters(*nodes: ast.AST) -> set[str]:
 
 
 def names_in(*nodes: ast.AST) -> set[str]:
-    """The names of all variables that are read or bound below, parameters among them."""
-    read = {node.id for node in walk(*nodes) if isinstance(node, ast.Name)}
+    """The names of all variables that are read, bound or declared below, parameters among them."""
+    read = set[str]()
+    for node in walk(*nodes):
+        if isinstance(node, ast.Name):
+            read.add(node.id)
+        elif isinstance(node, (ast.Global, ast.Nonlocal)):
+            read.update(node.names)
     return read | bound_names(*nodes) | inner_parameters(*nodes)
 
 

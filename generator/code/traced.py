@@ -2,7 +2,7 @@
 
 Weaving copies stretches of fragment source and inserts small ones. A `Traced` text keeps, for every stretch, the file
 and line that it was copied from, through slicing, joining and editing. So provenance never depends on the identity of
-tree nodes, which libcst's transformers do not keep.
+tree nodes.
 """
 
 from __future__ import annotations

@@ -7,8 +7,11 @@ there, so that every character outside the edit keeps its origin.
 from __future__ import annotations
 
 import ast
+import io
 import re
+import tokenize
 from collections.abc import Iterator
+from functools import cached_property
 
 from generator.code.memory import remembered
 from generator.code.traced import Traced, line_starts
@@ -68,6 +71,31 @@ class Tree:
             start = found.start(found.lastindex or 0) if found else start
         return start, start + len(name)
 
+    @cached_property
+    def _uncommented(self) -> str:
+        """The text with blanks in place of comments and of the backslashes that join lines."""
+        parts, end = list[str](), 0
+        for token in tokenize.generate_tokens(io.StringIO(self.text).readline):
+            if token.type == tokenize.COMMENT:
+                start = self._starts[token.start[0] - 1] + token.start[1]
+                parts += [self.text[end:start], " " * len(token.string)]
+                end = start + len(token.string)
+        return ("".join(parts) + self.text[end:]).replace("\\\n", " \n")
+
+    def with_parentheses(self, node: ast.AST, after: int = 0) -> tuple[int, int]:
+        """Offsets of an expression with the parentheses around it.
+
+        Args:
+            after: where the parenthesis of a call ends which has the expression as an argument.
+        """
+        start, end = self.span(node)
+        while re.match(r"\s*[)#\\]", self.text[end:]):  # most have none, and comments are looked for in others
+            before, rest = self._uncommented[after:start].rstrip(), self._uncommented[end:]
+            if not before.endswith("(") or not rest.lstrip().startswith(")"):
+                break
+            start, end = after + len(before) - 1, end + rest.index(")") + 1
+        return start, end
+
     def rows_in_strings(self) -> set[int]:
         """The lines, from 0, that begin inside a string: their leading blanks belong to the string."""
         rows = set[int]()
@@ -105,6 +133,7 @@ class Source:
             where = str(traced.origin_at(line_starts(self.text)[row])) if self.text else None
             raise LoomError(f"not valid Python: {error.msg}", where, "Fix the syntax of this line.") from None
         self.module, self.statements, self.span = self.tree.module, self.tree.statements, self.tree.span
+        self.with_parentheses = self.tree.with_parentheses
 
     def code(self, node: ast.AST) -> str:
         """The text of a node."""
@@ -134,15 +163,6 @@ class Source:
     def without_comments(self, statement: ast.AST) -> tuple[int, int]:
         """Offsets of the whole lines of a statement without the comments above it."""
         return self._line(self.span(statement)[0]), self.lines(statement)[1]
-
-    def with_parentheses(self, node: ast.AST) -> tuple[int, int]:
-        """Offsets of an expression, which no call has around it, with the parentheses around it."""
-        start, end = self.span(node)
-        while True:
-            before, after = self.text[:start].rstrip(), self.text[end:]
-            if not before.endswith("(") or not after.lstrip().startswith(")"):
-                return start, end
-            start, end = len(before) - 1, end + after.index(")") + 1
 
     def inserted(self, text: str, offset: int) -> Traced:
         """A text that comes from the line at an offset."""

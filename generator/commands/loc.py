@@ -117,7 +117,7 @@ def loc(project: Project, packages: list[MappedPackage]) -> list[Table]:
 
 
 def read_sources(project: Project) -> dict[str, str]:
-    """Reads every source file: path -> text, without the library, which imports libcst."""
+    """Reads every source file: path -> text, without the library, which imports all of weaving."""
     sources = {}
     for root in project.roots:
         for folder in ("fragments", "templates", "targets"):

@@ -65,7 +65,7 @@ def _weave(asked: Asked, commit: str) -> dict[str, str]:
 
 @lru_cache(maxsize=2)
 def _library_at(roots: tuple[Path, ...], commit: str) -> Library:
-    from generator.recipe.library import Library  # late: it imports libcst
+    from generator.recipe.library import Library  # late: it imports all of weaving
 
     files = {path.partition("/")[2]: data for path, data in _sources(roots, commit).items()}
     names = [it for it in files if it.endswith((".py", ".toml", ".jinja")) and not it.endswith("__init__.py")]

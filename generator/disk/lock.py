@@ -34,7 +34,7 @@ GENERATOR = Path(__file__).resolve().parents[1]
 LOCK = "gen.lock"
 LOCKS = "packages.lock"  # beside packages.toml: the locks of packages that are not committed, by name
 MAP = "gen.map"
-TOOLS = ("jinja2", "libcst", "pytokens", "ruff")
+TOOLS = ("jinja2", "pytokens", "ruff")
 # what else gen can do changes no package
 WEAVING = ("__init__.py", "code", "errors.py", "language", "package", "recipe", "thread", "weave", "weaver.py")
 REMEDY = "Build the package again with --force; what gen would overwrite is listed without it."

@@ -133,7 +133,7 @@ def builtin_root() -> Path:
 
 @lru_cache(maxsize=8)
 def _library(roots: tuple[Path, ...]) -> Library:
-    from generator.recipe.library import Library  # late: it imports libcst
+    from generator.recipe.library import Library  # late: it imports all of weaving
 
     return Library.read(roots)
 

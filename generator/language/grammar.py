@@ -10,7 +10,6 @@ import warnings
 from collections.abc import Iterator
 from itertools import pairwise
 
-from generator.code.syntax import own_nodes  # noqa: F401
 from generator.code.tree import FUNCTIONS, Function, Source, blocks, called, dotted, walk
 from generator.errors import LoomError
 

@@ -6,11 +6,10 @@ import ast
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 
-from generator.code import syntax
 from generator.code.literals import literal
 from generator.code.memory import remembered
 from generator.code.traced import Origin, Traced, line_starts
-from generator.code.tree import parse_ast
+from generator.code.tree import parse_ast, reindent
 from generator.errors import LoomError, nearest
 from generator.language.fragment import Fragment
 from generator.language.parts import Definition, Field
@@ -106,11 +105,11 @@ def config_class(recipe: Recipe, fields: list[Field]) -> Traced:
             groups.setdefault(_group(by_name[member.fragment], table.groups), []).append(member)
     for group, members in groups.items():
         parts.append(Traced.insert(f"\n    # {group}\n", members[0].text.origin_at(0)))
-        parts += [syntax.reindent(member.text, 4) for member in members]
+        parts += [reindent(member.text, 4) for member in members]
     for member in fields:
         if not member.is_field:
             parts.append(Traced.insert("\n", member.text.origin_at(0)))
-            parts.append(syntax.reindent(member.text, 4))
+            parts.append(reindent(member.text, 4))
     return Traced.join(parts)
 
 

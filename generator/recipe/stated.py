@@ -11,19 +11,16 @@
 
 from __future__ import annotations
 
+import ast
 import json
 import re
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-import libcst as cst
-
-from generator.code import syntax
 from generator.code.literals import literal
-from generator.code.names import as_block, unblocked
-from generator.code.syntax import Source
 from generator.code.traced import Edit, Origin, Traced
+from generator.code.tree import Source, called, walk
 from generator.errors import LoomError, nearest, short
 from generator.language.fragment import Fragment
 from generator.language.parts import Splice
@@ -88,9 +85,8 @@ class _Writer:
     def write(self, splice: Splice) -> Splice:
         for table in _TABLES:
             if self.hf[table] and splice.point.startswith("hf."):
-                source = as_block(splice.body)
-                if edits := self._edits(table, source):
-                    splice = replace(splice, body=unblocked(source.traced.edited(edits)))
+                if edits := self._edits(table, Source(splice.body)):
+                    splice = replace(splice, body=splice.body.edited(edits))
         return splice
 
     def _edits(self, table: str, source: Source) -> list[Edit]:
@@ -112,19 +108,17 @@ class _Writer:
         return edits
 
 
-def _places(table: str, source: Source) -> Iterator[tuple[str, list[cst.BaseExpression]]]:
+def _places(table: str, source: Source) -> Iterator[tuple[str, list[ast.expr]]]:
     """Yields, of statements of fragments, each key that a table may have, and the expressions that it stands for."""
-    for node in syntax.walk(source.module):
-        if table == "names" and isinstance(node, cst.SimpleString):
-            yield _text(node), [node]
-        elif table == "defaults" and isinstance(node, cst.Call) and source.code(node.func) in _READING:
-            key, *places = (argument.value for argument in node.args)
-            if places:
+    in_strings = {part for node in walk(source.module) if isinstance(node, ast.JoinedStr) for part in node.values}
+    for node in walk(source.module):
+        match node:
+            case ast.Constant(str(text)) if table == "names" and node not in in_strings:
+                yield text, [node]
+            case ast.Call(args=[key, *places]) if table == "defaults" and called(node) in _READING and places:
                 yield _text(key), places
-        elif table in ("tensors", "settings") and isinstance(node, cst.Yield) and isinstance(node.value, cst.Tuple):
-            key, *places = (element.value for element in node.value.elements)
-            if len(places) == 2:  # of a size it is one
-                yield _text(key), places[: 1 if table == "settings" else 2]
+            case ast.Yield(ast.Tuple([key, *places])) if table in ("tensors", "settings") and len(places) == 2:
+                yield _text(key), places[: 1 if table == "settings" else 2]  # of a size it is one
 
 
 def _additions(hf: dict[str, Statements], used: set[tuple[str, str]], fragment: str) -> Iterator[Splice]:
@@ -164,9 +158,9 @@ def _splice(
     return Splice(point, reads, body, (), (), optional=False, fragment=fragment, origin=origin)
 
 
-def _text(node: cst.CSTNode) -> str:
+def _text(node: ast.expr) -> str:
     """Returns what a plain string says, or nothing."""
-    return str(node.evaluated_value) if isinstance(node, cst.SimpleString) else ""
+    return node.value if isinstance(node, ast.Constant) and isinstance(node.value, str) else ""
 
 
 def _check_keys(hf: dict[str, Statements], recipe: Recipe) -> None:

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
+import ast
 import itertools
 
-import libcst as cst
-
-from generator.code import syntax
-from generator.code.names import variables
+from generator.code.bindings import names_in
 from generator.code.traced import Edit, Traced
+from generator.code.tree import expression, is_docstring, placeholder
 from generator.errors import LoomError
-from generator.thread.functions import Call, Function, asks, has_default
+from generator.thread.functions import Call, Function
 from generator.thread.outward import return_edits, target_edits
 from generator.thread.plan import Plan
 from generator.thread.provided import inlined, made, provider_order
@@ -56,13 +55,11 @@ def _insert(
 
 def _signature(plan: Plan, function: Function) -> list[Edit]:
     """Required parameters after the required ones, optional parameters last; marks go."""
-    source, params = function.source, function.node.params
-    own = [(source.span(parameter.name)[0], _parameter_end(function, parameter)) for parameter in params.params]
-    opening = source.text.index("(", source.span(function.node.name)[1]) + 1
+    source, args = function.source, function.node.args
     edits = [
-        Edit(_parameter_end(function, parameter), source.span(parameter.default)[1], Traced())
-        for parameter in function.parameters
-        if parameter.default and asks(parameter)
+        Edit(_parameter_end(function, parameter), source.with_parentheses(default)[1], Traced())
+        for parameter, default in function.defaults.items()
+        if function.asks(parameter)
     ]
     required, optional = plan.required(function.id), plan.optional(function.id)
     if not required and not optional:
@@ -73,27 +70,28 @@ def _signature(plan: Plan, function: Function) -> list[Edit]:
         (_written(plan, function, name, plan.values[name].literal(function.id) or "None"), optional[0])
         for name in optional
     ]
+    opening = source.text.index("(", source.tree.span_of_name(function.node, function.node.name)[1]) + 1
+    own = [(source.span(parameter)[0], _parameter_end(function, parameter)) for parameter in args.args]
     if not own:
-        more = function.parameters or params.star_kwarg
+        more = function.parameters or args.kwarg
         edits += _insert(plan, [], 0, first + last, opening)
         edits += [plan.insert(opening, ", ", (required or optional)[0])] if more else []
         return edits
-    edits += _insert(plan, own, sum(not has_default(parameter) for parameter in params.params), first, opening)
+    edits += _insert(plan, own, sum(not function.has_default(parameter) for parameter in args.args), first, opening)
     edits += _insert(plan, own, len(own), last, opening)
     return edits + _scanned_parameter(plan, function)
 
 
-def _parameter_end(function: Function, parameter: cst.Param) -> int:
-    """The offset where a parameter ends, without `=threaded()`: libcst's position of it ends with its name."""
-    last: cst.CSTNode = parameter.annotation.annotation if parameter.annotation else parameter.name
-    if parameter.default is not None and has_default(parameter):
-        last = parameter.default
-    return function.source.span(last)[1]
+def _parameter_end(function: Function, parameter: ast.arg) -> int:
+    """The offset where a parameter ends, without `=threaded()`."""
+    if function.has_default(parameter):
+        return function.source.with_parentheses(function.defaults[parameter])[1]
+    return function.source.span(parameter)[1]
 
 
 def _written(plan: Plan, function: Function, name: str, default: str = "") -> str:
     """A parameter as the signature has it: annotated where its own are."""
-    own = [parameter.annotation for parameter in function.parameters if parameter.name.value != "self"]
+    own = [parameter.annotation for parameter in function.parameters if parameter.arg != "self"]
     kind = plan.annotation(function.id, name) if any(own) or function.node.returns else ""
     kind = f"{kind} | None" if kind and default == "None" and "None" not in kind else kind
     given = f" = {default}" if default and kind else f"={default}" if default else ""
@@ -102,9 +100,9 @@ def _written(plan: Plan, function: Function, name: str, default: str = "") -> st
 
 def _check_signature(plan: Plan, function: Function, name: str) -> None:
     """New parameters have no place beside `*args` and `/`, nor beside `**kwargs` that calls give their name to."""
-    params = function.node.params
+    args = function.node.args
     starred = [c for c in plan.graph.callers(function.id) if c.starred or c.supplies(function, name)]
-    if params.posonly_params or isinstance(params.star_arg, cst.Param) or (params.star_kwarg and starred):
+    if args.posonlyargs or args.vararg or (args.kwarg and starred):
         message = f"{function.id} must take {name}, and its parameters leave no place for it"
         raise LoomError(message, function.where, "Write out its parameters, without * and /.")
 
@@ -116,15 +114,15 @@ def _scanned_parameter(plan: Plan, function: Function) -> list[Edit]:
         return []
     if len(function.parameters) != 2:
         message = f"{function.id} is scanned with {names[0]}, and does not take a carry and a layer"
-        raise LoomError(message, function.where, f"Write `def {function.node.name.value}(x, layer: Block):`.")
+        raise LoomError(message, function.where, f"Write `def {function.node.name}(x, layer: Block):`.")
     layer = function.parameters[1]
-    start, end = function.source.span(layer.name)[0], _parameter_end(function, layer)
+    start, end = function.source.span(layer)[0], _parameter_end(function, layer)
     return [plan.insert(start, _inputs(function), names[0], end)]
 
 
 def _inputs(function: Function) -> str:
     """A name for a layer and what is taken apart with it that the function has no other use for."""
-    used = {node.value for node in variables(function.node)}
+    used = names_in(function.node)
     numbered = (f"layer_inputs_{number}" for number in itertools.count(2))
     names = itertools.chain(("inputs", "scanned", "layer_inputs"), numbered)
     return next(name for name in names if name not in used)
@@ -133,7 +131,7 @@ def _inputs(function: Function) -> str:
 def _opening(plan: Plan, function: Function) -> list[Edit]:
     """What providers make at the top of a function, and the inputs of a scanned function taken apart."""
     source, scanned = function.source, plan.scanned(function.id)
-    first = next((s for s in syntax.body(function.node) if not syntax.is_docstring(s)), None)
+    first = next((statement for statement in function.node.body if not is_docstring(statement)), None)
     if first is None:
         return []
     offset, indent = source.lines(first)[0], " " * source.indent(first)
@@ -155,22 +153,23 @@ def _opening(plan: Plan, function: Function) -> list[Edit]:
 
 def _arguments(plan: Plan, call: Call) -> list[Edit]:
     """Adds arguments where the new parameters stand: by position as long as that is next, else by keyword."""
-    names, arguments = plan.passed(call), list(call.node.args)
+    names, node = plan.passed(call), call.node
     if not names:
         return []
     caller, callee = plan.graph.functions[call.caller], plan.graph.functions[call.callee]
     source = caller.source
-    _check_arguments(plan, call, names[0])
-    items = [source.span(argument.value) for argument in arguments]
-    opening = source.text.index("(", source.span(call.node.func)[1]) + 1
+    opening = source.text.index("(", source.with_parentheses(node.func)[1]) + 1
+    _check_arguments(plan, call, names[0], opening)
+    items = [source.with_parentheses(argument, opening) for argument in node.args]
+    items += [source.span(keyword) for keyword in node.keywords]
     order = _final_positions(plan, callee)
     required = [name for name in names if name in plan.required(callee.id)]
-    first_default = sum(not has_default(parameter) for parameter in callee.positional)
+    first_default = sum(not callee.has_default(parameter) for parameter in callee.positional)
     written = {name: plan.item(call, name) for name in names}
     for name in names:
         if written[name] == name and (path := inlined(plan, caller, name)):
             written[name] = path
-    edits, position, keyword = [], call.positional, any(argument.keyword or argument.star for argument in arguments)
+    edits, position, keyword = [], call.positional, bool(node.keywords)
     if required and call.positional > first_default:  # before the arguments that fill defaults by position
         edits += _insert(plan, items, first_default, [(written[name], required[0]) for name in required], opening)
         position, names = position + len(required), [name for name in names if name not in required]
@@ -184,23 +183,23 @@ def _arguments(plan: Plan, call: Call) -> list[Edit]:
     return edits + _insert(plan, items, len(items), added, opening)
 
 
-def _check_arguments(plan: Plan, call: Call, name: str) -> None:
-    arguments = call.node.args
-    generator = len(arguments) == 1 and isinstance(arguments[0].value, cst.GeneratorExp) and not arguments[0].value.lpar
-    if any(argument.star == "*" for argument in arguments) or generator:
-        what = "a generator" if generator else "*arguments"
+def _check_arguments(plan: Plan, call: Call, name: str, opening: int) -> None:
+    source, given = plan.graph.functions[call.caller].source, call.node.args
+    what = "*arguments" if call.positional < len(given) else ""
+    if given and isinstance(given[0], ast.GeneratorExp) and source.span(given[0])[0] < opening:
+        what = "a generator"
+    if what:
         message = f"{name} must be passed to {call.callee} here, after {what}"
-        where = plan.graph.functions[call.caller].source.where(call.node)
-        raise LoomError(message, where, "Write out the arguments of this call.")
+        raise LoomError(message, source.where(call.node), "Write out the arguments of this call.")
 
 
 def _final_positions(plan: Plan, function: Function) -> dict[str, int]:
     """The positional parameters of a function, once it takes what is threaded, with their positions."""
     own = function.positional
     names = [
-        *(p.name.value for p in own if not has_default(p)),
+        *(p.arg for p in own if not function.has_default(p)),
         *plan.required(function.id),
-        *(p.name.value for p in own if has_default(p)),
+        *(p.arg for p in own if function.has_default(p)),
         *plan.optional(function.id),
     ]
     return {name: position for position, name in enumerate(names)}
@@ -215,7 +214,7 @@ def _scan_inputs(plan: Plan, call: Call) -> list[Edit]:
     if call.positional < 3 or call.starred:
         remedy = "Write `jax.lax.scan(block, x, self.layers)`, these three by position."
         raise LoomError(f"{names[0]} must go into this scan", source.where(call.node), remedy)
-    start, end = source.span(call.node.args[2].value)
+    start, end = source.with_parentheses(call.node.args[2], source.span(call.node.args[1])[1])
     more = ", ".join(plan.item(call, name) for name in names)
     return [plan.insert(start, "(", names[0]), plan.insert(end, f", {more})", names[0])]
 
@@ -223,8 +222,7 @@ def _scan_inputs(plan: Plan, call: Call) -> list[Edit]:
 def _marks(function: Function) -> list[Edit]:
     """The lines of emit and receive go."""
     edits, source, marks = [], function.source, {call for _, call in marks_of(function)}
-    for statement in syntax.statements(function.node) if marks else ():
-        if syntax.expression(statement) in marks:
-            start = source.text.rfind("\n", 0, source.span(statement)[0]) + 1
-            edits.append(Edit(start, source.lines(statement)[1], syntax.placeholder(statement, source)))
+    for statement in function.statements if marks else ():
+        if expression(statement) in marks:
+            edits.append(Edit(*source.without_comments(statement), placeholder(statement, source)))
     return edits

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+import ast
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 
-import libcst as cst
-
-from generator.code import syntax
-from generator.code.syntax import Source
+from generator.code.tree import FUNCTIONS, Source, blocks, called, dotted, parameters, walk
+from generator.code.tree import Function as Node
 
 ASKED = "threaded"  # `segment_ids=threaded()`: a parameter that asks for a threaded value
 
@@ -28,26 +28,46 @@ class Function:
     key: str
     class_name: str
     owner: str
-    node: cst.FunctionDef
+    node: Node
     source: Source
     twice: bool = False
 
     @cached_property
-    def parameters(self) -> list[cst.Param]:
-        return syntax.parameters(self.node)
+    def parameters(self) -> list[ast.arg]:
+        return parameters(self.node)
 
     @cached_property
     def parameter_names(self) -> list[str]:
-        return [parameter.name.value for parameter in self.parameters]
+        return [parameter.arg for parameter in self.parameters]
 
     @cached_property
-    def own(self) -> list[cst.Param]:
-        return [*self.node.params.posonly_params, *self.node.params.params]
+    def defaults(self) -> dict[ast.arg, ast.expr]:
+        """Parameter -> its default, or `threaded()`."""
+        return defaults_of(self.node.args)
 
     @cached_property
-    def positional(self) -> list[cst.Param]:
+    def own(self) -> list[ast.arg]:
+        return [*self.node.args.posonlyargs, *self.node.args.args]
+
+    @cached_property
+    def positional(self) -> list[ast.arg]:
         """The parameters that a call may fill by position: without `self`."""
         return self.own[1:] if self.is_member and not self.decorated("staticmethod") else self.own
+
+    @cached_property
+    def nodes(self) -> tuple[ast.AST, ...]:
+        """The function and all below it."""
+        return (*walk(self.node),)
+
+    @cached_property
+    def own_nodes(self) -> tuple[ast.AST, ...]:
+        """The function and all below it but what functions, lambdas and classes in it hold."""
+        return (*walk(self.node, into=False),)
+
+    @cached_property
+    def statements(self) -> list[ast.stmt]:
+        """Its statements, those in if, for, while, with, try and match too; a nested function is one."""
+        return [*_statements(self.node)]
 
     @property
     def is_member(self) -> bool:
@@ -57,19 +77,26 @@ class Function:
     @property
     def is_dunder(self) -> bool:
         """Whether Python calls it by itself: `__len__`."""
-        name = self.node.name.value
+        name = self.node.name
         return self.is_member and name[:2] == name[-2:] == "__" and name != "__call__"
 
+    def asks(self, parameter: ast.arg) -> bool:
+        """Whether a parameter asks for a threaded value."""
+        return called(self.defaults.get(parameter)) == ASKED
+
+    def has_default(self, parameter: ast.arg) -> bool:
+        return parameter in self.defaults and not self.asks(parameter)
+
     def decorated(self, *words: str) -> bool:
-        return any(syntax.dotted(decorator.decorator) in words for decorator in self.node.decorators)
+        return any(dotted(decorator) in words for decorator in self.node.decorator_list)
 
     @property
     def result(self) -> str:
-        return self.source.code(self.node.returns.annotation) if self.node.returns else ""
+        return self.source.code(self.node.returns) if self.node.returns else ""
 
-    def is_by_host(self, node: cst.CSTNode) -> bool:
+    def is_by_host(self, node: ast.AST) -> bool:
         """Whether a node in it is of the fragment that defines it: not of a splice or a provider."""
-        paths = [self.source.traced.origin_at(self.source.span(n)[0]).path for n in (node, self.node.name)]
+        paths = [self.source.traced.origin_at(self.source.span(n)[0]).path for n in (node, self.node)]
         return paths[0] == paths[1]
 
     @property
@@ -87,57 +114,70 @@ class Call:
 
     caller: str
     callee: str
-    node: cst.Call
-    statement: syntax.Statement
+    node: ast.Call
+    statement: ast.stmt
     scan: bool
 
     def supplies(self, function: Function, name: str) -> bool:
         """Whether the call passes the parameter `name`, by keyword or by position."""
-        if any(argument.keyword and argument.keyword.value == name for argument in self.node.args):
+        if any(keyword.arg == name for keyword in self.node.keywords):
             return True
-        names = [parameter.name.value for parameter in function.positional]
+        names = [parameter.arg for parameter in function.positional]
         return name in names and names.index(name) < self.positional
 
     @property
     def positional(self) -> int:
-        return sum(1 for argument in self.node.args if not argument.keyword and not argument.star)
+        return sum(not isinstance(argument, ast.Starred) for argument in self.node.args)
 
     @property
     def starred(self) -> bool:
-        return any(argument.star for argument in self.node.args)
+        return self.positional < len(self.node.args) or any(keyword.arg is None for keyword in self.node.keywords)
 
 
-def asks(parameter: cst.Param) -> bool:
-    """Whether a parameter asks for a threaded value."""
-    return syntax.called(parameter.default) == ASKED
+def arguments(call: ast.Call) -> list[ast.expr]:
+    """What a call is given, by position, by keyword or with stars."""
+    own = [argument.value if isinstance(argument, ast.Starred) else argument for argument in call.args]
+    return own + [keyword.value for keyword in call.keywords]
 
 
-def has_default(parameter: cst.Param) -> bool:
-    return parameter.default is not None and not asks(parameter)
+def defaults_of(args: ast.arguments) -> dict[ast.arg, ast.expr]:
+    """Parameter -> its default."""
+    own = [*args.posonlyargs, *args.args]
+    pairs = [*zip(own[len(own) - len(args.defaults) :], args.defaults, strict=True)]
+    return dict(pairs) | {p: d for p, d in zip(args.kwonlyargs, args.kw_defaults, strict=True) if d is not None}
+
+
+def _statements(node: ast.AST) -> Iterator[ast.stmt]:
+    for block in blocks(node):
+        for statement in block:
+            yield statement
+            if not isinstance(statement, (*FUNCTIONS, ast.ClassDef)):
+                yield from _statements(statement)
 
 
 def read_functions(sources: dict[str, Source]) -> dict[str, Function]:
     """All functions by id; those of nested classes are not among them."""
     functions: dict[str, Function] = {}
     for key, source in sources.items():
-        for statement in source.module.body:
-            methods = syntax.body(statement) if isinstance(statement, cst.ClassDef) else [statement]
-            class_name = statement.name.value if isinstance(statement, cst.ClassDef) else ""
-            for member in methods:
-                if isinstance(member, cst.FunctionDef):
+        for statement in source.statements:
+            members, class_name = [statement], ""
+            if isinstance(statement, ast.ClassDef):
+                members, class_name = statement.body, statement.name
+            for member in members:
+                if isinstance(member, FUNCTIONS):
                     _read_function(functions, member, key, source, class_name, "")
     return functions
 
 
 def _read_function(
-    functions: dict[str, Function], node: cst.FunctionDef, key: str, source: Source, class_name: str, owner: str
+    functions: dict[str, Function], node: Node, key: str, source: Source, class_name: str, owner: str
 ) -> None:
     prefix = f"{owner or class_name}." if owner or class_name else prefix_of(key)
-    function = Function(f"{prefix}{node.name.value}", key, class_name, owner, node, source)
+    function = Function(f"{prefix}{node.name}", key, class_name, owner, node, source)
     function.twice = function.id in functions
     functions[function.id] = function
-    for statement in syntax.statements(node):
-        if isinstance(statement, cst.FunctionDef):
+    for statement in function.statements:
+        if isinstance(statement, FUNCTIONS):
             _read_function(functions, statement, key, source, class_name, function.id)
 
 

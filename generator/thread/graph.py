@@ -10,18 +10,16 @@ jax.lax.scan(block, x, layers)        what a scan is given, as such or in `jax.c
 
 from __future__ import annotations
 
+import ast
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from graphlib import CycleError, TopologicalSorter
 
-import libcst as cst
-
-from generator.code import syntax
-from generator.code.syntax import Source
+from generator.code.tree import FUNCTIONS, Source, called, children, dotted, walk
 from generator.errors import LoomError
 from generator.language.parts import Definition, Import
-from generator.thread.functions import Call, Function, read_functions
+from generator.thread.functions import Call, Function, arguments, read_functions
 from generator.thread.names import Names, targets_of
 
 _SCAN = "jax.lax.scan"
@@ -43,13 +41,13 @@ class Classes:
     def __init__(self, sources: Mapping[str, Source], functions: Mapping[str, Function], names: Names):
         self._functions = functions
         self.nodes = {
-            statement.name.value: (statement, key)
+            statement.name: (statement, key)
             for key, source in sources.items()
-            for statement in source.module.body
-            if isinstance(statement, cst.ClassDef)
+            for statement in source.statements
+            if isinstance(statement, ast.ClassDef)
         }
         bases = {
-            name: [word for base in node.bases if (word := syntax.dotted(base.value)) in self.nodes]
+            name: [word for base in node.bases if (word := dotted(base)) in self.nodes]
             for name, (node, _) in self.nodes.items()
         }
         try:
@@ -66,25 +64,27 @@ class Classes:
         self.stated: dict[tuple[str, str], str] = {}
         for name, (node, key) in self.nodes.items():
             self._read_class(name, node, sources[key])
-        self.assigned: dict[str, list[tuple[str, cst.Attribute, cst.BaseExpression | None]]] = {}
+        self.assigned: dict[str, list[tuple[str, ast.Attribute, ast.expr | None]]] = {}
         for key, text in names.texts.items():
             for target, value in text.assigned:
-                self.assigned.setdefault(target.attr.value, []).append((key, target, value))
+                self.assigned.setdefault(target.attr, []).append((key, target, value))
         self.attributes = frozenset((*self.assigned, *(attribute for _, attribute in self.stated)))
 
-    def _read_class(self, name: str, node: cst.ClassDef, source: Source) -> None:
-        for below in syntax.below(node, cst.AnnAssign, cst.Assign):
-            target = syntax.dotted(next(targets_of(below)))
+    def _read_class(self, name: str, node: ast.ClassDef, source: Source) -> None:
+        for below in walk(node):
+            if not isinstance(below, (ast.Assign, ast.AnnAssign)):
+                continue
+            target = dotted(targets_of(below)[0])
             if target == "self.config":
                 self.has_config.add(name)
-            if isinstance(below, cst.AnnAssign) and target.startswith("self."):
-                self.stated[name, target.removeprefix("self.")] = source.code(below.annotation.annotation)
-        for statement in map(syntax.simple, syntax.body(node)):
-            if isinstance(statement, cst.AnnAssign):
-                self.stated[name, syntax.dotted(statement.target)] = source.code(statement.annotation.annotation)
-            elif isinstance(statement, cst.Assign):
+            if isinstance(below, ast.AnnAssign) and target.startswith("self."):
+                self.stated[name, target.removeprefix("self.")] = source.code(below.annotation)
+        for statement in node.body:
+            if isinstance(statement, ast.AnnAssign):
+                self.stated[name, dotted(statement.target)] = source.code(statement.annotation)
+            elif isinstance(statement, ast.Assign):
                 for assigned in statement.targets:
-                    self.stated.setdefault((name, syntax.dotted(assigned.target)), "")
+                    self.stated.setdefault((name, dotted(assigned)), "")
 
     def lineage(self, name: str) -> list[str]:
         """A class and those that it inherits from."""
@@ -122,9 +122,9 @@ class Classes:
         related = {*self.lineage(name), *self.family(name)}
         kinds = set()
         for key, target, value in self.assigned.get(attribute, ()):
-            owner = key.rpartition(":")[2] if syntax.dotted(target.value) == "self" else ""
+            owner = key.rpartition(":")[2] if dotted(target.value) == "self" else ""
             if owner not in self.nodes or owner in related:
-                made = syntax.called(value)
+                made = called(value)
                 kinds.add(made if made in self.nodes else "")
         return kinds.pop() if len(kinds) == 1 else ""
 
@@ -141,9 +141,9 @@ class CallGraph:
         self.functions: dict[str, Function] = read_functions(self.sources)
         self.names = Names(self.sources, self.functions, imports)
         self.classes = Classes(self.sources, self.functions, self.names)
-        self._targets: dict[tuple[str, cst.CSTNode], str] = {}
+        self._targets: dict[tuple[str, ast.AST], str] = {}
         self.calls: list[Call] = []
-        self.followed: set[tuple[str, cst.CSTNode]] = set()
+        self.followed: set[tuple[str, ast.AST]] = set()
         for function in self.functions.values():
             self._read_calls(function)
         self._callers: dict[str, list[Call]] = {name: [] for name in self.functions}
@@ -181,83 +181,90 @@ class CallGraph:
             queue += new
         return found
 
-    def is_class(self, node: cst.CSTNode, key: str) -> bool:
+    def is_class(self, node: ast.AST, key: str) -> bool:
         definition = self.names.definition(node, key)
-        return bool(definition) and any(isinstance(s, cst.ClassDef) for s in self.sources[definition].module.body)
+        return bool(definition) and any(isinstance(s, ast.ClassDef) for s in self.sources[definition].statements)
 
-    def class_of(self, node: cst.CSTNode, key: str) -> str:
+    def class_of(self, node: ast.AST, key: str) -> str:
         """The class that `self`, an annotated name or an attribute of one is an instance of, else ''."""
-        if isinstance(node, cst.Attribute):
+        if isinstance(node, ast.Attribute):
             kind = self.class_of(node.value, key)
-            return self.classes.attribute(kind, node.attr.value) if kind else ""
-        if not isinstance(node, cst.Name) or not self.names.is_variable(node, key):
+            return self.classes.attribute(kind, node.attr) if kind else ""
+        if not isinstance(node, ast.Name):
             return ""
-        binding, host = self.names.binds(node, key), self.names.host(node, key)
+        variable = self.names.texts[key].of(node)
+        binding, host = self.names.binds(variable, key), self.names.host(variable, key)
         is_method = host and host.is_member and not host.decorated("staticmethod", "classmethod")
         if host and is_method and host.own and binding == host.own[:1]:
             return host.class_name
-        stated = self.names.annotations(self.names.texts[key].of(node), key) if host else []
+        stated = self.names.annotations(variable, key) if host else []
         kinds = {self.classes.named(annotation) for annotation in stated}
         for other in (other for other in binding if not getattr(other, "annotation", None)):
             kinds.add(self._class_of_result(other, key) if stated else "")
         return kinds.pop() if len(kinds) == 1 else ""
 
-    def _class_of_result(self, node: cst.CSTNode, key: str) -> str:
+    def _class_of_result(self, node: ast.AST, key: str) -> str:
         """The class that a function says it returns, of `model = function(...)`."""
-        call = node.value if isinstance(node, cst.Assign) else None
-        target = self.target(call.func, key) if isinstance(call, cst.Call) and isinstance(call.func, cst.Name) else ""
-        return self.classes.named(self.functions[target].result) if target else ""
+        match node:
+            case ast.Assign(value=ast.Call(ast.Name() as func)) if target := self.target(func, key):
+                return self.classes.named(self.functions[target].result)
+        return ""
 
-    def target(self, node: cst.BaseExpression, key: str) -> str:
+    def target(self, node: ast.AST, key: str) -> str:
         """The function that calling an expression calls for certain, else ''."""
         if (key, node) not in self._targets:
             self._targets[key, node] = self._target(node, key)
         return self._targets[key, node]
 
-    def _target(self, node: cst.BaseExpression, key: str) -> str:
+    def _target(self, node: ast.AST, key: str) -> str:
         if kind := self.class_of(node, key):
             return self.classes.method(kind, "__call__")
-        if isinstance(node, cst.Attribute):
-            kind, method = self.class_of(node.value, key), node.attr.value
+        if isinstance(node, ast.Attribute):
+            kind, method = self.class_of(node.value, key), node.attr
             return self.classes.method(kind, method) if kind and method not in self.classes.attributes else ""
         if self.is_class(node, key):
-            found = self.classes.methods(cst.ensure_type(node, cst.Name).value, "__init__")
+            found = self.classes.methods(dotted(node), "__init__")
             return next(iter(found)) if len(found) == 1 else ""
         function = self.names.function(node, key)
         return function.id if function else ""
 
-    def is_scan(self, call: cst.Call, key: str) -> bool:
-        return self.names.meaning(call.func, key) == _SCAN and bool(call.args)
-
-    def unwrapped(self, node: cst.BaseExpression, key: str) -> cst.BaseExpression:
+    def unwrapped(self, node: ast.expr, key: str) -> ast.expr:
         """`f` of `jax.checkpoint(f)`, or of `remat(f)` where `remat` is a partial of jax.checkpoint."""
-        while isinstance(node, cst.Call) and self._is_checkpoint(node.func, node.args[1:], key):
-            if not node.args or node.args[0].keyword or node.args[0].star:
+        while isinstance(node, ast.Call) and node.args and not isinstance(node.args[0], ast.Starred):
+            if not self._is_checkpoint(node.func, [*node.args[1:], *node.keywords], key):
                 break
-            node = node.args[0].value
+            node = node.args[0]
         return node
 
-    def _is_checkpoint(self, node: cst.BaseExpression, arguments: Sequence[cst.Arg], key: str) -> bool:
+    def _is_checkpoint(self, node: ast.AST, arguments: Sequence[ast.AST], key: str) -> bool:
         """Whether an expression is jax.checkpoint, or a local name for a partial of it."""
-        if isinstance(node, cst.Name) and self.names.is_variable(node, key):
-            binding = self.names.binds(node, key)
-            made = binding[0].value if len(binding) == 1 and isinstance(binding[0], cst.Assign) else None
-            if isinstance(made, cst.Call) and made.args and self.names.meaning(made.func, key) == "functools.partial":
-                node, arguments = made.args[0].value, [*made.args[1:], *arguments]
-        harmless = all(argument.keyword and argument.keyword.value in _HARMLESS for argument in arguments)
+        if isinstance(node, ast.Name):
+            match self.names.binds(self.names.texts[key].of(node), key):
+                case [ast.Assign(value=ast.Call(func, [wrapped, *rest], keywords))]:
+                    if self.names.meaning(func, key) == "functools.partial":
+                        node, arguments = wrapped, [*rest, *keywords, *arguments]
+        harmless = all(isinstance(it, ast.keyword) and it.arg in _HARMLESS for it in arguments)
         return harmless and self.names.meaning(node, key) in _CHECKPOINT
 
     def _read_calls(self, function: Function) -> None:
-        for statement in syntax.statements(function.node):
-            for node in () if isinstance(statement, cst.FunctionDef) else syntax.own_expressions(statement):
-                if type(node) is cst.Call:  # isinstance takes long for libcst's nodes
-                    scan = self.is_scan(node, function.key)
-                    called = self.unwrapped(scanned(node) if scan else node.func, function.key)
-                    if callee := self.target(called, function.key):
+        for statement in function.statements:
+            for node in () if isinstance(statement, FUNCTIONS) else _own_expressions(statement):
+                if isinstance(node, ast.Call):
+                    scan = bool(arguments(node)) and self.names.meaning(node.func, function.key) == _SCAN
+                    func = self.unwrapped(scanned(node) if scan else node.func, function.key)
+                    if callee := self.target(func, function.key):
                         self.calls.append(Call(function.id, callee, node, statement, scan))
-                        self.followed.add((function.key, called))
+                        self.followed.add((function.key, func))
 
 
-def scanned(call: cst.Call) -> cst.BaseExpression:
+def _own_expressions(node: ast.AST) -> Iterator[ast.AST]:
+    """The nodes of a statement, without those of the statements inside it."""
+    for child in children(node):
+        if not isinstance(child, ast.stmt):
+            yield child
+            yield from _own_expressions(child)
+
+
+def scanned(call: ast.Call) -> ast.expr:
     """The function that a scan is given."""
-    return next((a.value for a in call.args if a.keyword and a.keyword.value == "f"), call.args[0].value)
+    return next((keyword.value for keyword in call.keywords if keyword.arg == "f"), arguments(call)[0])

@@ -9,13 +9,13 @@ of a type such as Callable is what calls give it, and these are looked at.
 
 from __future__ import annotations
 
+import ast
 import re
 from collections.abc import Iterable, Iterator, Set
 
-import libcst as cst
-
-from generator.code import syntax
-from generator.language.grammar import own_nodes
+from generator.code.tree import called as called_name
+from generator.code.tree import children, dotted, walk
+from generator.thread.functions import arguments
 from generator.thread.graph import CallGraph
 
 ANYTHING = "*"  # in place of a class: a method whose name is computed
@@ -31,8 +31,7 @@ _CALLING = re.compile(
 _SENDING = re.compile(r"submit|map|starmap|apply|apply_async|imap")
 _PLACES = {"jax.lax.cond": (1, 2), "jax.lax.switch": (1,), "jax.lax.fori_loop": (2,), "jax.lax.while_loop": (0, 1)}
 _CALLED = re.compile(r"key|f|fun|func|function|fn|\w+_(fun|fn|func)|default_factory|target|callback|initializer|hook")
-_PLAIN = (cst.Comparison, cst.FormattedString, cst.SimpleString, cst.Integer, cst.Float)
-_Expression = tuple[cst.CSTNode, str, bool]  # an expression, the key of its definition, and whether it is called
+_Expression = tuple[ast.AST, str, bool]  # an expression, the key of its definition, and whether it is called
 
 
 class Instances:
@@ -55,11 +54,11 @@ class Instances:
         for (_, attribute), annotation in self.graph.classes.stated.items():
             if kind := self._stated(annotation):
                 self._attributes[attribute] = kind
-        values: list[tuple[str, str, cst.BaseExpression]] = []
+        values: list[tuple[str, str, ast.expr]] = []
         for key, text in self.names.texts.items():
-            values += [(attribute.attr.value, key, value) for attribute, value in text.kept]
+            values += [(attribute.attr, key, value) for attribute, value in text.kept]
             for (scope, name), found in text.values.items():
-                if scope and isinstance(scope.node, cst.ClassDef):
+                if scope and isinstance(scope.node, ast.ClassDef):
                     values += [(name, key, value) for value in found]
         before = -1
         while before < len(self._attributes):
@@ -68,15 +67,15 @@ class Instances:
                 if attribute not in self._attributes and (kind := self.kind(value, key)):
                     self._attributes[attribute] = kind
 
-    def called(self, keys: Iterable[str]) -> Iterator[tuple[str, cst.CSTNode, str]]:
+    def called(self, keys: Iterable[str]) -> Iterator[tuple[str, ast.AST, str]]:
         """Yields definition, expression and class of what is called and may be an instance, and is not followed."""
         for key in keys if self._active else ():
-            for node in syntax.below(self.graph.sources[key].module, cst.Call):
-                for expression in self._called_by(cst.ensure_type(node, cst.Call), key):
+            for node in (node for node in self.names.texts[key].nodes if isinstance(node, ast.Call)):
+                for expression in self._called_by(node, key):
                     if kind := self.kind(expression, key, called=True):
                         yield key, expression, kind
 
-    def kind(self, node: cst.CSTNode, key: str, called: bool = False) -> str:
+    def kind(self, node: ast.AST, key: str, called: bool = False) -> str:
         """The class that an expression may be an instance of, or may hold one of; else ''.
 
         Args:
@@ -84,7 +83,7 @@ class Instances:
         """
         queue: list[_Expression] = [(node, key, called)]
         seen: set[_Expression] = set()
-        exempt: set[cst.CSTNode] = set()  # parameters of what is called here, with arguments that are looked at
+        exempt: set[ast.AST] = set()  # parameters of what is called here, with arguments that are looked at
         while queue:
             expression = queue.pop()
             if expression not in seen:
@@ -95,77 +94,78 @@ class Instances:
                 queue += more
         return ""
 
-    def _look(
-        self, node: cst.CSTNode, key: str, called: bool, exempt: set[cst.CSTNode]
-    ) -> tuple[str, list[_Expression]]:
+    def _look(self, node: ast.AST, key: str, called: bool, exempt: set[ast.AST]) -> tuple[str, list[_Expression]]:
         """The class that an expression says, or the expressions that its value may come from."""
-        if type(node) in _PLAIN:
-            return "", []
-        if isinstance(node, cst.Name):
-            return self._look_at_name(node, key, called, exempt) if self.names.is_variable(node, key) else ("", [])
-        if isinstance(node, cst.Attribute):
-            if node.attr.value == "__class__":
-                return "", [(node.value, key, False)]
-            return "" if self.names.meaning(node, key) else self._kind_of_attribute(node, key), []
-        if isinstance(node, cst.Call):
-            return self._look_at_call(node, key, called, exempt)
-        if isinstance(node, cst.Lambda):
-            exempt.update(syntax.below(node.params, cst.Param))
-            return "", [] if called else [(node.body, key, False)]
-        children = (node.value,) if isinstance(node, cst.Subscript) else syntax.children(node)
-        return "", [(child, key, called) for child in children]
+        match node:
+            case ast.Compare() | ast.JoinedStr() | ast.Constant():
+                return "", []
+            case ast.Name():
+                return self._look_at_name(node, key, called, exempt)
+            case ast.Attribute(value, "__class__"):
+                return "", [(value, key, False)]
+            case ast.Attribute():
+                return "" if self.names.meaning(node, key) else self._kind_of_attribute(node, key), []
+            case ast.Call():
+                return self._look_at_call(node, key, called, exempt)
+            case ast.Lambda(args, body):
+                exempt.update(walk(args))
+                return "", [] if called else [(body, key, False)]
+            case ast.Subscript(value):
+                return "", [(value, key, called)]
+        return "", [(child, key, called) for child in children(node)]
 
     def _look_at_name(
-        self, name: cst.Name, key: str, called: bool, exempt: set[cst.CSTNode]
+        self, name: ast.Name, key: str, called: bool, exempt: set[ast.AST]
     ) -> tuple[str, list[_Expression]]:
         if self.graph.is_class(name, key):
-            return name.value if name.value in self.kinds else "", []
+            return name.id if name.id in self.kinds else "", []
         variable, there = self.names.texts[key].of(name), self.names.definition(name, key) or key
         stated = self.names.annotations(variable, key)
         if stated and not any(_ANY.search(annotation) for annotation in stated):
             return next((kind for annotation in stated if (kind := self._stated(annotation))), ""), []
-        parameter = next((node for node in self.names.binds(name, key) if isinstance(node, cst.Param)), None)
-        host = self.names.host(name, key)
+        parameter = next((node for node in self.names.binds(variable, key) if isinstance(node, ast.arg)), None)
+        host = self.names.host(variable, key)
         if parameter and host and host.is_member and parameter in host.own[:1]:
             return host.class_name if host.class_name in self.kinds else "", []
         if parameter and not stated and parameter not in exempt:
             return min(self.kinds, default=""), []
         return "", [(value, there, called) for value in self.names.texts[there].values.get(variable, ())]
 
-    def _kind_of_attribute(self, node: cst.Attribute, key: str) -> str:
-        kinds, attribute = self.graph.classes.lineage(self.graph.class_of(node.value, key)), node.attr.value
+    def _kind_of_attribute(self, node: ast.Attribute, key: str) -> str:
+        kinds, attribute = self.graph.classes.lineage(self.graph.class_of(node.value, key)), node.attr
         stated = [s for kind in kinds if (s := self.graph.classes.stated.get((kind, attribute)))]
         known = stated and not _ANY.search(stated[0])
         return self._stated(stated[0]) if known else self._attributes.get(attribute, "")
 
     def _look_at_call(
-        self, node: cst.Call, key: str, called: bool, exempt: set[cst.CSTNode]
+        self, node: ast.Call, key: str, called: bool, exempt: set[ast.AST]
     ) -> tuple[str, list[_Expression]]:
         """What a call gives: what its function says or returns, else something of what it got."""
         func, meaning = self.graph.unwrapped(node.func, key), self.names.meaning(node.func, key)
-        if meaning == "getattr" and len(node.args) > 1:
-            owner, name = (argument.value for argument in node.args[:2])
-            if isinstance(name, cst.SimpleString):
-                return self._attributes.get(str(name.evaluated_value), ""), []
+        given = arguments(node)
+        if meaning == "getattr" and len(given) > 1:
+            owner, name = given[:2]
+            if isinstance(name, ast.Constant) and isinstance(name.value, str):
+                return self._attributes.get(name.value, ""), []
             return "" if self.names.meaning(owner, key) or self.is_foreign(owner, key) else ANYTHING, []
         if self.graph.is_class(func, key):
             return "", [(func, key, False)]
         wraps = bool(called and _WRAPPING.fullmatch(meaning))
-        more: list[_Expression] = [(argument.value, key, wraps) for argument in node.args[: 1 if wraps else None]]
+        more: list[_Expression] = [(argument, key, wraps) for argument in given[: 1 if wraps else None]]
         if target := self.graph.target(func, key):
             function = self.graph.functions[target]
             if function.result and not _ANY.search(function.result):
                 return self._stated(function.result), []
             exempt.update(function.parameters)
-            results = [part for part in own_nodes(function.node) if isinstance(part, (cst.Return, cst.Yield))]
+            results = [part for part in function.own_nodes if isinstance(part, (ast.Return, ast.Yield, ast.YieldFrom))]
             more += [(part.value, function.key, called) for part in results if part.value]
         elif not meaning:
-            more.append((func.value if isinstance(func, cst.Attribute) else func, key, False))
+            more.append((func.value if isinstance(func, ast.Attribute) else func, key, False))
         return "", more
 
-    def is_foreign(self, node: cst.CSTNode, key: str) -> bool:
+    def is_foreign(self, node: ast.AST, key: str) -> bool:
         """Whether a name is annotated to be of no class of the package."""
-        if not isinstance(node, cst.Name) or not self.names.is_variable(node, key):
+        if not isinstance(node, ast.Name):
             return False
         stated = self.names.annotations(self.names.texts[key].of(node), key)
         return bool(stated) and not any(_ANY.search(a) or self.graph.classes.mentioned(a) for a in stated)
@@ -173,39 +173,42 @@ class Instances:
     def _stated(self, annotation: str) -> str:
         return min(self.graph.classes.mentioned(annotation) & self.kinds, default="")
 
-    def _called_by(self, node: cst.Call, key: str) -> Iterator[cst.BaseExpression]:
+    def _called_by(self, node: ast.Call, key: str) -> Iterator[ast.expr]:
         """What a call calls: the expression itself, and what a library calls of what it is given."""
         func, meaning = self.graph.unwrapped(node.func, key), self.names.meaning(node.func, key)
-        positional = [argument.value for argument in node.args if not argument.keyword]
+        positional, named = _given(node)
         if meaning == "setattr":
             yield from positional[2:]
         if (key, func) in self.graph.followed:
             yield from self._given_as_any(node, self.graph.target(func, key))
             return
-        made = self.graph.is_class(func, key) and syntax.dotted(func)
+        made = self.graph.is_class(func, key) and dotted(func)
         if not made or self.graph.classes.methods(made, "__init__"):
             yield func
-        sends = isinstance(node.func, cst.Attribute) and _SENDING.fullmatch(node.func.attr.value)
+        sends = isinstance(node.func, ast.Attribute) and _SENDING.fullmatch(node.func.attr)
         places = (0,) if sends or _CALLING.fullmatch(meaning) else _PLACES.get(meaning, ())
         found = [positional[place] for place in places if place < len(positional)]
-        if meaning or syntax.dotted(node.func).endswith(".sort"):
-            found += [a.value for a in node.args if a.keyword and _CALLED.fullmatch(a.keyword.value)]
+        if meaning or dotted(node.func).endswith(".sort"):
+            found += [value for name, value in named if _CALLED.fullmatch(name)]
         for argument in (self.graph.unwrapped(argument, key) for argument in found):
-            if not isinstance(argument, cst.Lambda) and (key, argument) not in self.graph.followed:
+            if not isinstance(argument, ast.Lambda) and (key, argument) not in self.graph.followed:
                 yield argument
 
-    def _given_as_any(self, node: cst.Call, target: str) -> Iterator[cst.BaseExpression]:
+    def _given_as_any(self, node: ast.Call, target: str) -> Iterator[ast.expr]:
         """The arguments for parameters that are called, and whose type does not say what they are."""
         function = self.graph.functions[target]
-        called = {syntax.called(inner) for inner in syntax.below(function.node, cst.Call)}
+        used = {called_name(inner) for inner in function.nodes}
         opaque = set()
         for parameter in function.parameters:
-            name = parameter.name.value
-            stated = function.source.code(parameter.annotation.annotation) if parameter.annotation else ""
-            if _ANY.search(stated) and (name in called or "Callable" in stated):
-                opaque.add(name)
-        names = [parameter.name.value for parameter in function.positional]
-        for number, argument in enumerate(node.args):
-            name = argument.keyword.value if argument.keyword else "".join(names[number : number + 1])
-            if name in opaque and not isinstance(argument.value, cst.Lambda):
-                yield argument.value
+            stated = function.source.code(parameter.annotation) if parameter.annotation else ""
+            if _ANY.search(stated) and (parameter.arg in used or "Callable" in stated):
+                opaque.add(parameter.arg)
+        positional, named = _given(node)
+        named += zip((parameter.arg for parameter in function.positional), positional, strict=False)
+        yield from (value for name, value in named if name in opaque and not isinstance(value, ast.Lambda))
+
+
+def _given(call: ast.Call) -> tuple[list[ast.expr], list[tuple[str, ast.expr]]]:
+    """The arguments of a call by position or with stars, and those by keyword."""
+    named = [(keyword.arg, keyword.value) for keyword in call.keywords if keyword.arg]
+    return [value for value in arguments(call) if not any(value is it for _, it in named)], named

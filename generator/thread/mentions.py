@@ -6,14 +6,12 @@ instance of a class has no name: whatever is called and may be an instance must 
 
 from __future__ import annotations
 
+import ast
 from collections.abc import Set
 
-import libcst as cst
-
-from generator.code import syntax
+from generator.code.tree import called, dotted
 from generator.errors import LoomError
-from generator.language.grammar import own_nodes
-from generator.thread.functions import Function
+from generator.thread.functions import Function, arguments
 from generator.thread.instances import Instances
 from generator.thread.plan import Plan
 
@@ -53,15 +51,15 @@ def _check_function(plan: Plan, function: Function, value: str) -> None:
     if function.twice:
         message = f"{function.id} is defined twice, and only one could be threaded"
         raise LoomError(message, function.where, "Rename one.")
-    if function.is_dunder and (function.node.name.value != "__init__" or plan.returned(function.id)):
+    if function.is_dunder and (function.node.name != "__init__" or plan.returned(function.id)):
         message = f"{function.id} must take or give {value}, and Python calls it by itself"
         raise LoomError(message, function.where, "Do this in an ordinary method.")
-    if plan.returned(function.id) and any(isinstance(node, cst.Yield) for node in own_nodes(function.node)):
+    if plan.returned(function.id) and any(isinstance(node, (ast.Yield, ast.YieldFrom)) for node in function.own_nodes):
         message = f"{function.id} must give {value}, and is a generator"
         raise LoomError(message, function.where, "Emit it in a function that returns.")
-    for decorator in (decorator.decorator for decorator in function.node.decorators):
+    for decorator in function.node.decorator_list:
         if not _is_plain(plan, decorator, function.key):
-            word = syntax.dotted(decorator) or syntax.called(decorator)
+            word = dotted(decorator) or called(decorator)
             message = (
                 f"{function.id} must take or give {value}, and is decorated with {word}, which threading cannot follow"
             )
@@ -69,12 +67,12 @@ def _check_function(plan: Plan, function: Function, value: str) -> None:
             raise LoomError(message, function.source.where(decorator), remedy)
 
 
-def _is_plain(plan: Plan, node: cst.BaseExpression, key: str) -> bool:
+def _is_plain(plan: Plan, node: ast.expr, key: str) -> bool:
     """Whether a decorator gives a function back, to be called in the same way: jax.jit, or a partial of it."""
     meaning = plan.graph.names.meaning
-    if isinstance(node, cst.Call) and node.args and meaning(node.func, key) == "functools.partial":
-        named = all(argument.keyword and argument.keyword.value in _NAMED for argument in node.args[1:])
-        return named and meaning(node.args[0].value, key) == "jax.jit"
+    match node:
+        case ast.Call(func, [wrapped], keywords) if meaning(func, key) == "functools.partial":
+            return all(keyword.arg in _NAMED for keyword in keywords) and meaning(wrapped, key) == "jax.jit"
     return meaning(node, key) in ("jax.jit", "staticmethod", "classmethod")
 
 
@@ -84,8 +82,8 @@ class _Mentions:
     def __init__(self, plan: Plan, changed: dict[str, str], within: Set[str] | None = None):
         self.graph, self.changed, self.within = plan.graph, changed, within
         functions = [plan.graph.functions[name] for name in changed]
-        self.words = {function.node.name.value for function in functions}
-        self.methods = {function.node.name.value for function in functions if function.is_member}
+        self.words = {function.node.name for function in functions}
+        self.methods = {function.node.name for function in functions if function.is_member}
         self.made = {  # class -> what changes, of what is called to make or to call an instance
             kind: min(found)
             for kind in plan.graph.classes.nodes
@@ -99,16 +97,16 @@ class _Mentions:
             keys = sorted({self.graph.functions[function].key for function in self.within})
         for key in keys:
             self._check_names(key)
-            module = self.graph.sources[key].module
-            for node in syntax.below(module, cst.Attribute, cst.Call, cst.ClassDef) if self.methods else ():
-                if isinstance(node, cst.Attribute):
-                    self._check_method(node, node.value, node.attr.value, key)
-                elif isinstance(node, cst.ClassDef):
-                    self._check_class(node, key)
-                elif isinstance(node, cst.Call) and self.graph.names.meaning(node.func, key) in _COMPUTED and node.args:
-                    owner, name = node.args[0].value, node.args[min(1, len(node.args) - 1)].value
-                    if isinstance(name, cst.SimpleString):
-                        self._check_method(node, owner, str(name.evaluated_value), key)
+            for node in self.graph.names.texts[key].nodes if self.methods else ():
+                match node:
+                    case ast.Attribute(owner, method):
+                        self._check_method(node, owner, method, key)
+                    case ast.ClassDef():
+                        self._check_class(node, key)
+                    case ast.Call() if self.graph.names.meaning(node.func, key) in _COMPUTED:
+                        match arguments(node):
+                            case [ast.Constant(str(method)) as owner] | [owner, ast.Constant(str(method)), *_]:
+                                self._check_method(node, owner, method, key)
         for key, expression, kind in self.instances.called(keys):
             found, kind = self.made.get(kind, min(self.changed)), kind if kind in self.made else "any class"
             self._refuse_instance(found, kind, expression, key, "")
@@ -116,13 +114,14 @@ class _Mentions:
     def _check_names(self, key: str) -> None:
         """Every name of a function that changes is that by which a call calls it."""
         names, text = self.graph.names, self.graph.names.texts[key]
-        for name in text.standing:
-            if name.value in self.words and (key, name) not in self.graph.followed:
-                found = [function.id for function in names.functions(name, key) if function.id in self.changed]
-                if found and not (name in text.binding and len(names.binds(name, key)) == 1):
-                    self._refuse(found[0], "is used here in a way that", name, key, _CALL.format(name.value))
+        for name, node, scope in text.scopes.occurrences:
+            if name in self.words and (key, node) not in self.graph.followed:
+                variable = text.seen(name, scope)
+                found = [function.id for function in names.functions(variable, key) if function.id in self.changed]
+                if found and not (node in text.binding and len(names.binds(variable, key)) == 1):
+                    self._refuse(found[0], "is used here in a way that", node, key, _CALL.format(name))
 
-    def _check_method(self, node: cst.CSTNode, owner: cst.BaseExpression, method: str, key: str) -> None:
+    def _check_method(self, node: ast.expr, owner: ast.expr, method: str, key: str) -> None:
         """An attribute with the name of a method that changes is followed, or that of something else."""
         if method not in self.methods or (key, node) in self.graph.followed:
             return
@@ -130,7 +129,7 @@ class _Mentions:
             return  # jnp.take
         found = {name for name in self.changed if name.endswith(f".{method}")}
         kinds = self.graph.classes.family(self.graph.class_of(owner, key))
-        if syntax.called(owner) == "super":
+        if called(owner) == "super":
             kinds = self.graph.classes.lineage(key.rpartition(":")[2])
         if kinds:
             found &= {f for kind in kinds for f in self._changed(kind, method)}
@@ -140,27 +139,26 @@ class _Mentions:
     def _changed(self, kind: str, method: str) -> set[str]:
         return self.graph.classes.methods(kind, method) & self.changed.keys()
 
-    def _check_class(self, node: cst.ClassDef, key: str) -> None:
+    def _check_class(self, node: ast.ClassDef, key: str) -> None:
         """Classes are what their names mean: they stand at the top, with decorators of libraries and bases by name."""
-        is_top = self.graph.classes.nodes.get(node.name.value, (None, ""))[0] is node
-        bases = [base.value for base in node.bases]
-        for place in (*(decorator.decorator for decorator in node.decorators), *bases):
+        is_top = self.graph.classes.nodes.get(node.name, (None, ""))[0] is node
+        for place in (*node.decorator_list, *node.bases):
             head = place
-            while isinstance(head, (cst.Call, cst.Subscript)):
-                head = head.func if isinstance(head, cst.Call) else head.value
-            is_plain = is_top and place in bases and self.graph.is_class(head, key)
+            while isinstance(head, (ast.Call, ast.Subscript)):
+                head = head.func if isinstance(head, ast.Call) else head.value
+            is_plain = is_top and place in node.bases and self.graph.is_class(head, key)
             if not is_plain and not self.graph.names.meaning(head, key):
                 changed = min(name for name in self.changed if self.graph.functions[name].is_member)
                 remedy = "Let the class stand at the top of the fragment, with its bases by their names."
                 self._refuse(changed, "this makes another class, which", place, key, remedy)
 
-    def _refuse_instance(self, function: str, kind: str, node: cst.CSTNode, key: str, method: str) -> None:
+    def _refuse_instance(self, function: str, kind: str, node: ast.AST, key: str, method: str) -> None:
         what = f"this may be an instance of {kind} that is used in a way that"
         remedy = f"Call it as `self.attribute{method}(...)`, or say the type of what has it: `layer: Block`."
         self._refuse(function, what, node, key, remedy)
 
-    def _refuse(self, function: str, what: str, node: cst.CSTNode, key: str, remedy: str) -> None:
+    def _refuse(self, function: str, what: str, node: ast.AST, key: str, remedy: str) -> None:
         hosts = [self.graph.functions[name] for name in self.within or ()]
-        if self.within is None or any(f.key == key and node in syntax.walk(f.node) for f in hosts):
+        if self.within is None or any(f.key == key and node in f.nodes for f in hosts):
             message = f"{function} must take or give {self.changed[function]}, and {what} threading cannot follow"
             raise LoomError(message, self.graph.sources[key].where(node), remedy)

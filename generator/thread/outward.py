@@ -6,13 +6,11 @@ A function returns what is carried beside its result: `return x` becomes `return
 
 from __future__ import annotations
 
-import libcst as cst
+import ast
 
-from generator.code import syntax
-from generator.code.syntax import Source
 from generator.code.traced import Edit
+from generator.code.tree import Source
 from generator.errors import LoomError
-from generator.language.grammar import own_nodes
 from generator.thread.functions import Call, Function
 from generator.thread.names import variables_of
 from generator.thread.plan import Plan
@@ -25,8 +23,8 @@ def return_edits(plan: Plan, function: Function) -> list[Edit]:
         return []
     source, edits, written = function.source, [], [plan.result(function.id, name) for name in names]
     scanned = _is_scanned(plan, function.id)
-    for node in own_nodes(function.node):
-        if not isinstance(node, cst.Return):
+    for node in function.own_nodes:
+        if not isinstance(node, ast.Return):
             continue
         if node.value is None:
             message = f"{function.id} returns nothing here, beside which {names[0]} could go"
@@ -43,7 +41,7 @@ def return_edits(plan: Plan, function: Function) -> list[Edit]:
         elif not _passes_through(plan, function, node.value):
             edits += _beside(plan, source, node.value, written, names[0])
     if function.node.returns is not None and not scanned:
-        start, end = source.span(function.node.returns.annotation)
+        start, end = source.with_parentheses(function.node.returns)
         kinds = ", ".join(plan.annotation(function.id, name) for name in names)
         edits += [plan.insert(start, "tuple[", names[0]), plan.insert(end, f", {kinds}]", names[0])]
     return edits
@@ -56,14 +54,17 @@ def target_edits(plan: Plan, call: Call) -> list[Edit]:
         return []
     caller = plan.graph.functions[call.caller]
     source, value, where = caller.source, plan.returned(call.callee)[0], caller.source.where(call.statement)
-    small, unused = syntax.simple(call.statement), set(names) == {"_"}
-    if isinstance(small, cst.Return) and small.value is call.node and _passes_through(plan, caller, call.node):
+    unused, target = set(names) == {"_"}, None
+    match call.statement:
+        case ast.Return(call.node) if _passes_through(plan, caller, call.node):
+            return []
+        case ast.Expr(call.node) if unused:
+            return []
+        case ast.Assign([only], call.node):
+            target = only
+    if unused and call.scan:
         return []
-    if unused and (call.scan or (isinstance(small, cst.Expr) and small.value is call.node)):
-        return []
-    taken = isinstance(small, cst.Assign) and small.value is call.node and len(small.targets) == 1
-    target = small.targets[0].target if isinstance(small, cst.Assign) and taken else None
-    if unused and target is None and not plan.graph.functions[call.callee].node.asynchronous:
+    if unused and target is None and not isinstance(plan.graph.functions[call.callee].node, ast.AsyncFunctionDef):
         return [plan.insert(source.span(call.node)[1], "[0]", value)]
     if "_" in names or call.scan:
         _check_unread(caller)
@@ -89,28 +90,41 @@ def _is_scanned(plan: Plan, function: str) -> bool:
 
 def _check_unread(function: Function) -> None:
     """`_` takes what a function has no use for, or gives way: it is no variable that is read."""
-    names = variables_of(function.source.module)
-    for name in syntax.below(function.node, cst.Name):
-        if isinstance(name, cst.Name) and name.value == "_" and name in names.standing and name not in names.binding:
+    binding = variables_of(function.source.tree).binding
+    for node in function.nodes:
+        if isinstance(node, ast.Name) and node.id == "_" and node not in binding:
             message = f"{function.id} reads _, which a threaded result would overwrite"
-            raise LoomError(message, function.source.where(name), "Give it a name.")
+            raise LoomError(message, function.source.where(node), "Give it a name.")
 
 
-def _second(node: cst.CSTNode, name: str) -> cst.CSTNode | None:
+def _second(node: ast.expr, name: str) -> ast.expr | None:
     """The second element of a pair, where it is that name."""
-    pair = isinstance(node, cst.Tuple) and len(node.elements) == 2 and syntax.dotted(node.elements[1].value) == name
-    return node.elements[1].value if isinstance(node, cst.Tuple) and pair else None
+    match node:
+        case ast.Tuple([_, (ast.Name() | ast.Constant(None)) as second]) if ast.unparse(second) == name:
+            return second
+    return None
 
 
-def _beside(plan: Plan, source: Source, node: cst.CSTNode, names: list[str], cause: str) -> list[Edit]:
+def _beside(plan: Plan, source: Source, node: ast.expr, names: list[str], cause: str) -> list[Edit]:
     """Edits that put names beside an expression or a target; `cause` is a value that they are there for."""
-    (start, end), more = source.span(node), ", ".join(names)
-    if isinstance(node, cst.Tuple) and not node.lpar:
+    (start, end), more = source.with_parentheses(node), ", ".join(names)
+    if isinstance(node, ast.Tuple) and not _is_closed(source.code(node)):
         return [plan.insert(start, "(", cause), plan.insert(end, f"), {more}", cause)]
     return [plan.insert(end, f", {more}", cause)]
 
 
-def _passes_through(plan: Plan, function: Function, value: cst.BaseExpression) -> bool:
+def _is_closed(pair: str) -> bool:
+    """Whether a tuple has parentheses around it: `(a, b)`, not `(a), (b)`."""
+    if not pair.startswith("("):
+        return False
+    try:
+        ast.parse(f"[{pair[1:-1]}\n]")
+    except SyntaxError:
+        return False
+    return True
+
+
+def _passes_through(plan: Plan, function: Function, value: ast.expr) -> bool:
     """`return f(x)` needs no change where f also returns just what this function does."""
     calls = [call for call in plan.graph.calls_of(function.id) if call.node is value]
     return any(plan.returned(call.callee) == plan.returned(function.id) for call in calls)

@@ -6,8 +6,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from graphlib import CycleError, TopologicalSorter
 
-from generator.code import syntax
 from generator.code.traced import Edit, Origin, Traced
+from generator.code.tree import dotted
 from generator.errors import LoomError
 from generator.language.parts import Provider
 from generator.thread.functions import Call
@@ -97,7 +97,7 @@ class Plan:
         """What a caller calls a value that a call gives."""
         if call not in self.values[name].split.get(call.caller, []):
             return name
-        whose = call.callee.split(".")[-1].removesuffix("_block") if call.scan else syntax.dotted(call.node.func)
+        whose = call.callee.split(".")[-1].removesuffix("_block") if call.scan else dotted(call.node.func)
         return f"{whose.split('.')[-1]}_{name}"
 
 
@@ -210,7 +210,7 @@ class _Planner:
             remedy = f'Write init = {{ {name} = "..." }} in the architecture, under [kinds.KIND] for each kind in its '
             remedy += f"[[layers]]; or provide {name} on the way from {function}."
             raise LoomError(message, str(need.origin), remedy)
-        if node.is_dunder or node.node.decorators:
+        if node.is_dunder or node.node.decorator_list:
             message = f"{function} must take {name}, and Python or a decorator calls it"
             raise LoomError(message, node.where, "Do this in an ordinary method, which is called by its name.")
         sites = ", ".join(f"{p.site} ({p.origin})" for p in value.providers.values())

@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
+import ast
 import re
 from graphlib import CycleError, TopologicalSorter
 
-import libcst as cst
-
-from generator.code import syntax
-from generator.code.names import as_block, variables
-from generator.code.scopes import scopes_of
+from generator.code.bindings import names_in, scopes_of
 from generator.code.traced import Traced
+from generator.code.tree import FUNCTIONS, Source, dotted, reindent, walk
 from generator.errors import LoomError
 from generator.language.parts import Provider
 from generator.thread.functions import Call, Function
-from generator.thread.names import root, targets_of
+from generator.thread.names import parts_of, root, targets_of
 from generator.thread.plan import Plan
 from generator.weave.adapt import replace_names
 
@@ -39,7 +37,7 @@ def made(plan: Plan, function: Function, provider: Provider, indent: str) -> Tra
     inner = indent + ("    " if provider.optional else "")
     parts = [Traced.insert(f"{indent}if {name} is None:\n", cause)] if provider.optional else []
     if provider.body.text:
-        parts.append(syntax.reindent(_in_names_of(plan, function, provider, provider.body), len(inner)))
+        parts.append(reindent(_in_names_of(plan, function, provider, provider.body), len(inner)))
     parts += [Traced.insert(f"{inner}{name} =", cause), _result(plan, function, provider), Traced.insert("\n", cause)]
     return Traced.join(parts)
 
@@ -63,8 +61,8 @@ def _in_names_of(plan: Plan, function: Function, provider: Provider, text: Trace
                 str(provider.origin),
                 f"It has {', '.join(sorted(known - {'self'}))}.",
             )
-    taken = {node.value for node in variables(function.node)} | known
-    own = scopes_of(as_block(provider.body).module).module.bound if provider.body.text else set()
+    taken = names_in(function.node) | known
+    own = scopes_of(Source(provider.body).tree).bound if provider.body.text else set()
     replaced |= {local: f"{provider.value}_{local}" for local in sorted(own - set(provider.reads)) if local in taken}
     _check_provider(provider, function, own)
     return replace_names(text, replaced)
@@ -77,9 +75,8 @@ def _check_provider(provider: Provider, function: Function, own: set[str]) -> No
         message = f"the provider of {provider.value} rebinds {rebound[0]}, which {provider.site} ({function.where}) has"
         raise LoomError(message, str(provider.origin), "Bind another name.")
     texts = [provider.body, Traced.insert(" ", provider.origin) + provider.result]
-    scopes = [scopes_of(as_block(text).module) for text in texts if text.text]
-    read = {name.value for scope in scopes for name, binder in scope.meant() if binder is None}
-    site = scopes_of(function.source.module).inner[function.node]
+    read = {name for text in texts if text.text for name in scopes_of(Source(text).tree).outside()}
+    site = scopes_of(function.source.tree).inner[function.node]
     for name in sorted((read - own - set(provider.reads)) & (site.bound | site.outer)):
         message = (
             f"the provider of {provider.value} uses {name}, which is a variable of {provider.site} ({function.where})"
@@ -95,7 +92,7 @@ def inlined(plan: Plan, function: Function, name: str) -> str:
         return ""
     calls = [call for call in plan.graph.calls_of(function.id) if call in plan.values[name].passes]
     readers = [plan.values[other].providers[function.id].reads for other in plan.provided(function.id)]
-    read = any(node.value == name for node in variables(function.node)) or any(name in reads for reads in readers)
+    read = name in names_in(function.node) or any(name in reads for reads in readers)
     if read or not calls or (len(calls) > 1 and "[" in text):
         return ""
     constant = all(_is_constant(plan, function, call, text) for call in calls)
@@ -105,27 +102,28 @@ def inlined(plan: Plan, function: Function, name: str) -> str:
 def _is_constant(plan: Plan, function: Function, call: Call, text: str) -> bool:
     """Whether an expression has the value at a call that it has at the top of the function, as far as one can see."""
     head, *parts = re.findall(r"\w+", text)
-    names, nodes = plan.graph.names.texts[function.key], syntax.walk(function.node)
+    names, nodes = plan.graph.names.texts[function.key], function.nodes
     variable = plan.graph.names.local(function, head)
     binding = names.bound.get(variable, [])
     shadowed = names.seen(head, names.around(call.node.func)) != variable
-    if shadowed or len(binding) > 1 or not all(isinstance(node, cst.Param) for node in binding):
+    if shadowed or len(binding) > 1 or not all(isinstance(node, ast.arg) for node in binding):
         return False
-    stored = {syntax.dotted(root(t)) for node in nodes for t in targets_of(node) if not isinstance(t, cst.Name)}
-    if parts and head in stored:
-        return False
+    for target in (part for node in nodes for whole in targets_of(node) for part in parts_of(whole) if parts):
+        other = isinstance(target, ast.Name) or (isinstance(target, ast.Attribute) and target.attr not in parts)
+        if not other and dotted(root(target)) == head:
+            return False
     if "[" in text:  # what has it otherwise may change it; and an f-string has no place for its quotes
-        items = {node.value for node in nodes if isinstance(node, cst.Subscript)}
-        others = {n for n in names.standing if n.value == head and names.of(n) == variable} - items - names.binding
-        quoted = any(isinstance(node, cst.FormattedString) and call.node in syntax.walk(node) for node in nodes)
-        if others or quoted:
+        items = {node.value for node in nodes if isinstance(node, ast.Subscript)}
+        found = {found.node for found in names.scopes.occurrences if names.of(found) == variable}
+        quoted = any(isinstance(node, ast.JoinedStr) and call.node in walk(node) for node in nodes)
+        if found - items - names.binding or quoted:
             return False
     assigned = [(key, target) for part in parts for key, target, _ in plan.graph.classes.assigned.get(part, ())]
     return "." not in text or all(_is_initial(plan, key, target) for key, target in assigned)
 
 
-def _is_initial(plan: Plan, key: str, target: cst.Attribute) -> bool:
+def _is_initial(plan: Plan, key: str, target: ast.Attribute) -> bool:
     """Whether an attribute is assigned where its object is made."""
     name, standing = target.value, plan.graph.names.texts[key].standing
-    around = standing[name].node if isinstance(name, cst.Name) and name in standing else None
-    return isinstance(around, cst.FunctionDef) and around.name.value == "__init__"
+    around = standing[name].node if isinstance(name, ast.Name) else None
+    return isinstance(around, FUNCTIONS) and around.name == "__init__"

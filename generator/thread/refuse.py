@@ -5,21 +5,16 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-import libcst as cst
-
-from generator.code import syntax
+from generator.code.bindings import COMPREHENSIONS, scopes_of
 from generator.code.flow import Flow
-from generator.code.scopes import scopes_of
 from generator.code.traced import Traced, line_starts
-from generator.code.tree import parse_ast
+from generator.code.tree import FUNCTIONS, dotted, parse_ast, walk
+from generator.code.tree import Function as Node
 from generator.errors import LoomError
-from generator.language.grammar import own_nodes
 from generator.thread.functions import Call, Function, prefix_of
 from generator.thread.mentions import check_mentions
 from generator.thread.plan import Plan
 from generator.thread.values import Value, is_own, marks_of
-
-_COMPREHENSIONS = (cst.ListComp, cst.SetComp, cst.DictComp, cst.GeneratorExp)
 
 
 def check_plan(plan: Plan) -> None:
@@ -47,13 +42,12 @@ def _check_name(plan: Plan, value: Value, function: Function) -> None:
         return
     names, text = plan.graph.names, plan.graph.names.texts[function.key]
     read = any(f"{other}.".startswith(f"{id}.") for other in (*value.readers, *value.receivers))
-    for node in syntax.below(function.node, cst.Name):
-        node = cst.ensure_type(node, cst.Name)
-        if node.value != name or not names.is_variable(node, function.key):
+    for found in text.scopes.occurrences:
+        if found.name != name or found.node not in function.nodes:
             continue
-        scope = text.of(node)[0]
+        node, (scope, _) = found.node, text.of(found)
         own = scope is text.scopes.inner[function.node] and node in text.binding and function.is_by_host(node)
-        if (own and (inward or outward)) or (scope is None and (not read or names.is_known(node, function.key))):
+        if (own and (inward or outward)) or (scope is None and (not read or names.is_known(found, function.key))):
             message = f"{id} must have the value {name}, and uses the name for something else here"
             remedy = f'Give that another name; or if it is the value, write `{name}=threaded()` or @provide("{id}").'
             raise LoomError(message, function.source.where(node), remedy)
@@ -88,17 +82,19 @@ def _check_emitted(plan: Plan, value: Value, function: Function) -> None:
     """What is emitted keeps its value until the function returns it: it is bound before, and not in a loop."""
     text, source = plan.graph.names.texts[function.key], function.source
     variable = plan.graph.names.local(function, value.name)
-    last = max((source.span(name)[0] for name in text.binding if text.of(name) == variable), default=0)
+    bindings = (found.node for found in text.scopes.occurrences if text.of(found) == variable)
+    last = max((source.span(node)[0] for node in bindings if node in text.binding), default=0)
     for mark in (mark for word, mark in marks_of(function) if word == "emit"):
         looped = _is_looped(function, mark)
-        if syntax.dotted(mark.args[0].value) == value.name and (looped or last > source.span(mark)[0]):
+        if dotted(mark.args[0]) == value.name and (looped or last > source.span(mark)[0]):
             message = f"{function.id} emits {value.name} and binds it again{', in a loop' if looped else ''}"
             raise LoomError(message, source.where(mark), "Emit it after that, or under another name.")
 
 
-def _is_looped(function: Function, node: cst.CSTNode) -> bool:
+def _is_looped(function: Function, node: ast.AST) -> bool:
     """Whether a loop of the function itself may come to a node again."""
-    return any(node in syntax.walk(loop) for loop in own_nodes(function.node) if isinstance(loop, (cst.For, cst.While)))
+    loops = (ast.For, ast.AsyncFor, ast.While)
+    return any(isinstance(loop, loops) and node in walk(loop) for loop in function.own_nodes)
 
 
 def _check_capture(plan: Plan, call: Call) -> None:
@@ -107,7 +103,7 @@ def _check_capture(plan: Plan, call: Call) -> None:
     text = plan.graph.names.texts[caller.key]
     for name in plan.passed(call):
         scope = text.seen(name, text.around(call.node.func))[0]
-        if scope and isinstance(scope.node, (cst.Lambda, *_COMPREHENSIONS)):
+        if scope and isinstance(scope.node, (ast.Lambda, *COMPREHENSIONS)):
             message = f"{call.callee} must be passed {name} here, where {name} is something else"
             raise LoomError(message, caller.source.where(call.node), "Rename the inner one.")
 
@@ -132,7 +128,7 @@ def _check_overwriting(plan: Plan, function: Function) -> None:
             elif function.id in plan.values[value].emitters:
                 message = f"{function.id} emits {name}, and {call.callee}, which it calls, gives {name} too"
                 remedy = "Emit one of them under another name."
-            elif name in scopes_of(function.source.module).inner[function.node].bound and not receives:
+            elif name in scopes_of(function.source.tree).inner[function.node].bound and not receives:
                 message = f"{call.callee} gives {name} here, and {function.id} has a variable {name} of its own"
             if message:
                 raise LoomError(message, where(call.node), remedy)
@@ -153,10 +149,10 @@ def check_result(plan: Plan, texts: dict[str, Traced]) -> None:
                 raise LoomError(message, plan.graph.functions[id].where, "Return a value at its end.")
 
 
-def _functions(parent: ast.AST, prefix: str) -> Iterator[tuple[str, ast.FunctionDef | ast.AsyncFunctionDef]]:
+def _functions(parent: ast.AST, prefix: str) -> Iterator[tuple[str, Node]]:
     """The functions of a text by id: not those of classes in functions."""
     for child in ast.iter_child_nodes(parent):
-        if isinstance(child, (ast.FunctionDef, ast.AsyncFunctionDef)):
+        if isinstance(child, FUNCTIONS):
             yield prefix + child.name, child
             yield from _functions(child, f"{prefix}{child.name}.")
         elif isinstance(child, ast.ClassDef) and isinstance(parent, ast.Module):

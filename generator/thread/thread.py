@@ -17,15 +17,12 @@ so does each caller, up to one that reads it; a scan stacks it over the layers.
 
 from __future__ import annotations
 
+import ast
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
-import libcst as cst
-
-from generator.code import syntax
-from generator.code.names import as_block
-from generator.code.syntax import Source
 from generator.code.traced import Origin
+from generator.code.tree import Source, called, dotted, walk
 from generator.language.parts import Definition, Import, Provider, Splice
 from generator.thread.carry import carry
 from generator.thread.graph import CallGraph
@@ -68,7 +65,7 @@ def threaded_names(
     names = {provider.value for provider in providers}
     for text in texts:
         if "emit(" in text.text or "receive(" in text.text:
-            for node in syntax.walk(as_block(text).module if text.text.startswith(" ") else Source(text).module):
-                if isinstance(node, cst.Call) and syntax.called(node) in ("emit", "receive"):
-                    names |= {syntax.dotted(argument.value) for argument in node.args}
+            for node in walk(Source(text).module):
+                if isinstance(node, ast.Call) and called(node) in ("emit", "receive"):
+                    names |= {dotted(argument) for argument in node.args}
     return frozenset(names)

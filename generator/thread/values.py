@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
+import ast
 import re
 from dataclasses import dataclass, field
 
-import libcst as cst
-
-from generator.code import syntax
 from generator.code.traced import Origin
+from generator.code.tree import called, expression
 from generator.errors import LoomError
 from generator.language.parts import Provider
-from generator.thread.functions import ASKED, Call, Function, asks, has_default
+from generator.thread.functions import ASKED, Call, Function
 from generator.thread.graph import CallGraph
 from generator.weave.adapt import Need
 
@@ -122,19 +121,21 @@ def read_values(
     return values
 
 
-def marks_of(function: Function) -> list[tuple[str, cst.Call]]:
+def marks_of(function: Function) -> list[tuple[str, ast.Call]]:
     """The emit and receive statements of a function itself, not of functions nested in it."""
     if "emit(" not in function.source.text and "receive(" not in function.source.text:
         return []
-    calls = [syntax.expression(statement) for statement in syntax.statements(function.node)]
-    return [(syntax.called(c), c) for c in calls if isinstance(c, cst.Call) and syntax.called(c) in ("emit", "receive")]
+    calls = [expression(statement) for statement in function.statements]
+    return [(called(c), c) for c in calls if isinstance(c, ast.Call) and called(c) in ("emit", "receive")]
 
 
-def _read_mark(values: dict[str, Value], graph: CallGraph, function: Function, word: str, call: cst.Call) -> None:
-    if len(call.args) != 1 or call.args[0].keyword or not isinstance(call.args[0].value, cst.Name):
-        remedy = f"Bind a local name, and write {word}(NAME)."
-        raise LoomError(f"{word}() takes one local name", function.source.where(call), remedy)
-    name = call.args[0].value.value
+def _read_mark(values: dict[str, Value], graph: CallGraph, function: Function, word: str, call: ast.Call) -> None:
+    match call:
+        case ast.Call(args=[ast.Name(name)], keywords=[]):
+            pass
+        case _:
+            remedy = f"Bind a local name, and write {word}(NAME)."
+            raise LoomError(f"{word}() takes one local name", function.source.where(call), remedy)
     origin = function.source.traced.origin_at(function.source.span(call)[0])
     value = values.setdefault(name, Value(name, origin))
     value.marked.setdefault(word, origin)
@@ -152,27 +153,26 @@ def is_own(function: Function, provider: Provider) -> bool:
 
 def read_asked(graph: CallGraph, values: dict[str, Value]) -> list[tuple[str, str]]:
     """Function and name of each parameter that asks for a value: `def attend(q, k, v, segment_ids=threaded())`."""
-    asked, defaults = [], set()
+    asked = []
+    defaults = {default for function in graph.functions.values() for default in function.defaults.values()}
     for function in graph.functions.values():
-        for parameter in filter(asks, function.parameters):
+        for parameter in filter(function.asks, function.parameters):
             _check_asked(function, parameter, values)
-            asked.append((function.id, parameter.name.value))
-            defaults.add(parameter.default)
-    for source in graph.sources.values():
-        for node in syntax.below(source.module, cst.Call) if f"{ASKED}(" in source.text else ():
-            if syntax.called(node) == ASKED and node not in defaults:
+            asked.append((function.id, parameter.arg))
+    for key, source in graph.sources.items():
+        for node in graph.names.texts[key].nodes if f"{ASKED}(" in source.text else ():
+            if called(node) == ASKED and node not in defaults:
                 remedy = "Let a function or a method have the parameter."
                 raise LoomError(f"{ASKED}() is the default of a function's parameter", source.where(node), remedy)
     return asked
 
 
-def _check_asked(function: Function, parameter: cst.Param, values: dict[str, Value]) -> None:
-    call, name = cst.ensure_type(parameter.default, cst.Call), parameter.name.value
+def _check_asked(function: Function, parameter: ast.arg, values: dict[str, Value]) -> None:
+    call, name, own = function.defaults[parameter], parameter.arg, function.node.args.args
     where, value = function.source.where(call), values.get(name)
-    if call.args:
+    if isinstance(call, ast.Call) and (call.args or call.keywords):
         raise LoomError(f"{ASKED}() takes nothing", where, f"Write `{name}={ASKED}()`.")
-    own = list(function.node.params.params)
-    if parameter in own and any(map(has_default, own[: own.index(parameter)])):
+    if parameter in own and any(map(function.has_default, own[: own.index(parameter)])):
         message = f"{name} has no default, and stands after a parameter that has one"
         raise LoomError(message, where, "Move it before that one.")
     if value is None or not (value.providers or value.given):
@@ -185,9 +185,9 @@ def check_calls(graph: CallGraph, asked: list[tuple[str, str]]) -> None:
     """No call leaves out a parameter that has no default, unless that asks for a value which is threaded."""
     for call in graph.calls:
         callee = graph.functions[call.callee]
-        for parameter in () if call.scan or call.starred else (*callee.positional, *callee.node.params.kwonly_params):
-            name = parameter.name.value
-            if parameter.default or (callee.id, name) in asked or call.supplies(callee, name):
+        for parameter in () if call.scan or call.starred else (*callee.positional, *callee.node.args.kwonlyargs):
+            name = parameter.arg
+            if callee.has_default(parameter) or (callee.id, name) in asked or call.supplies(callee, name):
                 continue
             where = graph.functions[call.caller].source.where(call.node)
             remedy = f"Pass it, or have it threaded: write `{name}={ASKED}()` at {callee.where}."

@@ -16,7 +16,7 @@ from generator.commands.cli import SUMMARIES, gen
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 HEAVY = {"ruff", "concurrent.futures", "generator.language.fragment", "generator.weave", "generator.weaver"}
-HEAVY |= {"importlib.metadata", "jinja2", "libcst", "packaging"}
+HEAVY |= {"importlib.metadata", "jinja2", "packaging"}
 
 # what `gen` does, with the built-in library and the weaver of the tests, then the modules that were imported
 RUN = """
