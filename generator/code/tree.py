@@ -24,6 +24,12 @@ _STRING = re.compile(
     r"""|'(?:\\.|[^'])*'|"(?:\\.|[^"])*")""",
     re.DOTALL,
 )
+_WITHOUT_CODE = frozenset({"arg", "attr", "ctx", "id", "kind", "op", "ops", "type_comment"})
+_HOLDERS = {  # a kind of node -> its fields that may hold code
+    kind: tuple(name for name in kind._fields if name not in _WITHOUT_CODE)
+    for kind in vars(ast).values()
+    if isinstance(kind, type) and issubclass(kind, ast.AST)
+}
 _VANISHING = frozenset({"point", "emit", "receive"})  # statements that may leave nothing
 Function = ast.FunctionDef | ast.AsyncFunctionDef
 FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
@@ -172,11 +178,11 @@ class Source:
 def children(node: ast.AST) -> list[ast.AST]:
     """The nodes right below that hold code, in the order of the grammar: operators and contexts are not among them."""
     found: list[ast.AST] = []
-    for name in node._fields:
+    for name in _HOLDERS[type(node)]:
         value = getattr(node, name, None)
         if isinstance(value, list):
-            found += [item for item in value if isinstance(item, ast.AST) and item._fields]
-        elif isinstance(value, ast.AST) and value._fields:
+            found += [item for item in value if isinstance(item, ast.AST)]
+        elif isinstance(value, ast.AST):
             found.append(value)
     return found
 

@@ -159,26 +159,29 @@ def read_functions(sources: dict[str, Source]) -> dict[str, Function]:
     """All functions by id; those of nested classes are not among them."""
     functions: dict[str, Function] = {}
     for key, source in sources.items():
-        for statement in source.statements:
-            members, class_name = [statement], ""
-            if isinstance(statement, ast.ClassDef):
-                members, class_name = statement.body, statement.name
-            for member in members:
-                if isinstance(member, FUNCTIONS):
-                    _read_function(functions, member, key, source, class_name, "")
+        for function in functions_in(key, source):
+            function.twice = function.id in functions
+            functions[function.id] = function
     return functions
 
 
-def _read_function(
-    functions: dict[str, Function], node: Node, key: str, source: Source, class_name: str, owner: str
-) -> None:
-    prefix = f"{owner or class_name}." if owner or class_name else prefix_of(key)
-    function = Function(f"{prefix}{node.name}", key, class_name, owner, node, source)
-    function.twice = function.id in functions
-    functions[function.id] = function
-    for statement in function.statements:
-        if isinstance(statement, FUNCTIONS):
-            _read_function(functions, statement, key, source, class_name, function.id)
+def functions_in(key: str, source: Source) -> Iterator[Function]:
+    """The functions of a definition."""
+    for statement in source.statements:
+        if isinstance(statement, ast.ClassDef):
+            yield from _functions(statement.body, f"{statement.name}.", key, statement.name, "", source)
+        else:
+            yield from _functions([statement], prefix_of(key), key, "", "", source)
+
+
+def _functions(
+    statements: list[ast.stmt], prefix: str, key: str, class_name: str, owner: str, source: Source
+) -> Iterator[Function]:
+    for node in statements:
+        if isinstance(node, FUNCTIONS):
+            function = Function(prefix + node.name, key, class_name, owner, node, source)
+            yield function
+            yield from _functions(function.statements, f"{function.id}.", key, class_name, function.id, source)
 
 
 def prefix_of(key: str) -> str:

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import ast
 import re
+from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from graphlib import CycleError, TopologicalSorter
@@ -20,7 +21,7 @@ from generator.code.tree import FUNCTIONS, Source, called, children, dotted, wal
 from generator.errors import LoomError
 from generator.language.parts import Definition, Import
 from generator.thread.functions import Call, Function, arguments, read_functions
-from generator.thread.names import Names, targets_of
+from generator.thread.names import Names
 
 _SCAN = "jax.lax.scan"
 _CHECKPOINT = ("jax.checkpoint", "jax.ad_checkpoint.checkpoint", "jax.remat", "flax.nnx.remat")
@@ -32,7 +33,6 @@ class Classes:
 
     Attributes:
         nodes: class -> its node and the key of its definition.
-        has_config: classes that keep their config as self.config.
         stated: class and attribute -> the annotation of the attribute, '' for one without.
         assigned: attribute -> key, target and value of each assignment, whatever it is an attribute of.
         attributes: the names of all attributes.
@@ -60,7 +60,6 @@ class Classes:
         for name in order:
             above = [kind for base in bases[name] for kind in self._lineages[base]]
             self._lineages[name] = list(dict.fromkeys([name, *above]))
-        self.has_config: set[str] = set()
         self.stated: dict[tuple[str, str], str] = {}
         for name, (node, key) in self.nodes.items():
             self._read_class(name, node, sources[key])
@@ -72,19 +71,16 @@ class Classes:
 
     def _read_class(self, name: str, node: ast.ClassDef, source: Source) -> None:
         for below in walk(node):
-            if not isinstance(below, (ast.Assign, ast.AnnAssign)):
-                continue
-            target = dotted(targets_of(below)[0])
-            if target == "self.config":
-                self.has_config.add(name)
-            if isinstance(below, ast.AnnAssign) and target.startswith("self."):
-                self.stated[name, target.removeprefix("self.")] = source.code(below.annotation)
+            match below:
+                case ast.AnnAssign(ast.Attribute(ast.Name("self"), attribute), annotation):
+                    self.stated[name, attribute] = source.code(annotation)
         for statement in node.body:
-            if isinstance(statement, ast.AnnAssign):
-                self.stated[name, dotted(statement.target)] = source.code(statement.annotation)
-            elif isinstance(statement, ast.Assign):
-                for assigned in statement.targets:
-                    self.stated.setdefault((name, dotted(assigned)), "")
+            match statement:
+                case ast.AnnAssign(target, annotation):
+                    self.stated[name, dotted(target)] = source.code(annotation)
+                case ast.Assign(targets):
+                    for assigned in targets:
+                        self.stated.setdefault((name, dotted(assigned)), "")
 
     def lineage(self, name: str) -> list[str]:
         """A class and those that it inherits from."""
@@ -144,13 +140,10 @@ class CallGraph:
         self._targets: dict[tuple[str, ast.AST], str] = {}
         self.calls: list[Call] = []
         self.followed: set[tuple[str, ast.AST]] = set()
+        self._callers: dict[str, list[Call]] = defaultdict(list)
+        self._calls: dict[str, list[Call]] = defaultdict(list)
         for function in self.functions.values():
             self._read_calls(function)
-        self._callers: dict[str, list[Call]] = {name: [] for name in self.functions}
-        self._calls: dict[str, list[Call]] = {name: [] for name in self.functions}
-        for call in self.calls:
-            self._callers[call.callee].append(call)
-            self._calls[call.caller].append(call)
 
     def callers(self, callee: str) -> list[Call]:
         return self._callers[callee]
@@ -213,6 +206,7 @@ class CallGraph:
     def target(self, node: ast.AST, key: str) -> str:
         """The function that calling an expression calls for certain, else ''."""
         if (key, node) not in self._targets:
+            self._targets[key, node] = ""  # what `x = x(1)` makes of x says no class
             self._targets[key, node] = self._target(node, key)
         return self._targets[key, node]
 
@@ -253,7 +247,10 @@ class CallGraph:
                     scan = bool(arguments(node)) and self.names.meaning(node.func, function.key) == _SCAN
                     func = self.unwrapped(scanned(node) if scan else node.func, function.key)
                     if callee := self.target(func, function.key):
-                        self.calls.append(Call(function.id, callee, node, statement, scan))
+                        call = Call(function.id, callee, node, statement, scan)
+                        self.calls.append(call)
+                        self._callers[callee].append(call)
+                        self._calls[function.id].append(call)
                         self.followed.add((function.key, func))
 
 

@@ -15,6 +15,8 @@ from generator.thread.functions import Function, arguments, defaults_of, prefix_
 
 Variable = tuple[Scope | None, str]  # None: known in the whole package
 _USUAL = {"nnx": "flax.nnx", "lax": "jax.lax", "partial": "functools.partial"}  # where no import says more
+_TARGETED = (ast.AnnAssign, ast.AugAssign, ast.NamedExpr, ast.For, ast.AsyncFor, ast.comprehension)
+_GIVING = (*_TARGETED, ast.Assign, ast.Delete, ast.withitem, ast.Match, ast.Call, ast.arguments)
 _CAPTURES = (ast.MatchAs, ast.MatchStar, ast.MatchMapping)
 _KEEPING = re.compile(r"append|add|extend|insert|update|set|put|push|register")  # methods that keep what they get
 
@@ -25,7 +27,7 @@ class Variables:
     Attributes:
         nodes: all of the text.
         scopes: of the text.
-        standing: each node that is or gives a name, and the scope in which this stands.
+        standing: each node that is or gives a name, and its occurrence.
         bound: what binds a variable: an assignment to it alone, its parameter, its function, and so on.
         values: expressions whose values a variable, or something in it, may have.
         binding: the nodes that bind names.
@@ -35,14 +37,14 @@ class Variables:
 
     def __init__(self, tree: Tree):
         self.nodes, self.scopes = (*walk(tree.module),), scopes_of(tree)
-        self.standing = {found.node: found.scope for found in self.scopes.occurrences}
+        self.standing = {found.node: found for found in self.scopes.occurrences}
         self.bound: dict[Variable, list[ast.AST]] = {}
         self.values: dict[Variable, list[ast.expr]] = {}
         self.binding: set[ast.AST] = set()
         self.assigned: list[tuple[ast.Attribute, ast.expr | None]] = []
         self.kept: list[tuple[ast.Attribute, ast.expr]] = []
         binders: dict[ast.AST, ast.AST] = {}  # target -> the node that assigns to it, or the tuple that it is a part of
-        for node in self.nodes:
+        for node in (node for node in self.nodes if isinstance(node, _GIVING)):
             for target in targets_of(node):
                 for part in parts_of(target):
                     binders[part] = node if part is target else target
@@ -58,11 +60,8 @@ class Variables:
             self.bound.setdefault(self.seen(imported(alias), scope), []).append(alias)
 
     def _keep(self, target: ast.AST, value: ast.expr) -> None:
-        match holder := root(target):
-            case ast.Name(id=str(name)) | ast.arg(arg=str(name)) | ast.MatchMapping(rest=str(name)):
-                self.values.setdefault(self.seen(name, self.standing[holder]), []).append(value)
-            case ast.MatchAs(name=str(name)) | ast.MatchStar(name=str(name)):
-                self.values.setdefault(self.seen(name, self.standing[holder]), []).append(value)
+        if (holder := root(target)) in self.standing:
+            self.values.setdefault(self.of(holder), []).append(value)
         while isinstance(target, (ast.Subscript, ast.Starred)):
             target = target.value
         if isinstance(target, ast.Attribute):
@@ -70,13 +69,12 @@ class Variables:
 
     def around(self, node: ast.AST) -> Scope:
         """The scope in which an expression stands."""
-        return next(self.standing[name] for name in walk(node) if name in self.standing)
+        return next(self.standing[name].scope for name in walk(node) if name in self.standing)
 
-    def of(self, name: ast.Name | Occurrence) -> Variable:
+    def of(self, name: ast.AST | Occurrence) -> Variable:
         """The variable that a name is."""
-        if isinstance(name, ast.Name):
-            return self.seen(name.id, self.standing[name])
-        return self.seen(name.name, name.scope)
+        found = name if isinstance(name, Occurrence) else self.standing[name]
+        return self.seen(found.name, found.scope)
 
     def seen(self, name: str, scope: Scope) -> Variable:
         """The variable that a name is where it stands in a scope."""
@@ -147,10 +145,10 @@ class Names:
         imports: Mapping[str, Mapping[str, Import]],
     ):
         self._sources, self._functions, self._imports = sources, functions, imports
-        self._imported: dict[str, dict[str, str]] = {}
         self._meanings: dict[tuple[str, ast.AST], str] = {}
         self.texts = {key: variables_of(source.tree) for key, source in sources.items()}
         self._nodes: dict[tuple[str, ast.AST], Function] = {(f.key, f.node): f for f in functions.values()}
+        self._imported = {key: self._read_imports(source) for key, source in sources.items()}
 
     def local(self, function: Function, name: str) -> Variable:
         """The variable that a name is in a function."""
@@ -211,15 +209,13 @@ class Names:
             head = head.value
         if not isinstance(head, ast.Name) or self.texts[key].of(head)[0] or self.definition(head, key):
             return ""
-        if key not in self._imported:
-            self._imported[key] = self._read_imports(key)
         word, dot, rest = dotted(node).partition(".")
         return self._imported[key].get(word, _USUAL.get(word, word)) + dot + rest
 
-    def _read_imports(self, key: str) -> dict[str, str]:
+    def _read_imports(self, source: Source) -> dict[str, str]:
         """What each name that the fragments of a definition import means; the first of those with one name."""
         meanings: dict[str, str] = {}
-        for path in self._sources[key].traced.paths():
+        for path in source.traced.paths():
             for found in self._imports.get(path, {}).values():
                 full = f"{found.module}.{found.name}" if found.name else found.module
                 whole = found.module.startswith(f"{found.alias}.")  # `import jax.numpy` binds `jax`

@@ -12,7 +12,6 @@ from generator.code.traced import Edit
 from generator.code.tree import Source
 from generator.errors import LoomError
 from generator.thread.functions import Call, Function
-from generator.thread.names import variables_of
 from generator.thread.plan import Plan
 
 
@@ -90,11 +89,11 @@ def _is_scanned(plan: Plan, function: str) -> bool:
 
 def _check_unread(function: Function) -> None:
     """`_` takes what a function has no use for, or gives way: it is no variable that is read."""
-    binding = variables_of(function.source.tree).binding
     for node in function.nodes:
-        if isinstance(node, ast.Name) and node.id == "_" and node not in binding:
-            message = f"{function.id} reads _, which a threaded result would overwrite"
-            raise LoomError(message, function.source.where(node), "Give it a name.")
+        match node:
+            case ast.Name("_", ast.Load()):
+                message = f"{function.id} reads _, which a threaded result would overwrite"
+                raise LoomError(message, function.source.where(node), "Give it a name.")
 
 
 def _second(node: ast.expr, name: str) -> ast.expr | None:

@@ -50,9 +50,11 @@ def _in_names_of(plan: Plan, function: Function, provider: Provider, text: Trace
     """The provider's text with `config` read from where the site has it, and every name checked."""
     known = {*function.parameter_names, *plan.required(function.id), *plan.optional(function.id)}
     known |= set(plan.provided(function.id)) | {"self"}
+    assigned = plan.graph.classes.assigned.get("config", ()) if function.class_name else ()
+    configs = [target for key, target, _ in assigned if key == function.key]
     replaced = {}
     for name in provider.reads:
-        if name == "config" and name not in known and function.class_name in plan.graph.classes.has_config:
+        if name == "config" and name not in known and "self.config" in map(dotted, configs):
             replaced[name] = "self.config"
         elif name not in known:
             raise LoomError(
@@ -125,5 +127,5 @@ def _is_constant(plan: Plan, function: Function, call: Call, text: str) -> bool:
 def _is_initial(plan: Plan, key: str, target: ast.Attribute) -> bool:
     """Whether an attribute is assigned where its object is made."""
     name, standing = target.value, plan.graph.names.texts[key].standing
-    around = standing[name].node if isinstance(name, ast.Name) else None
+    around = standing[name].scope.node if isinstance(name, ast.Name) else None
     return isinstance(around, FUNCTIONS) and around.name == "__init__"

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
 
 from generator.code.bindings import COMPREHENSIONS, scopes_of
 from generator.code.flow import Flow
-from generator.code.traced import Traced, line_starts
-from generator.code.tree import FUNCTIONS, dotted, parse_ast, walk
-from generator.code.tree import Function as Node
+from generator.code.traced import Traced
+from generator.code.tree import Source, dotted, walk
 from generator.errors import LoomError
-from generator.thread.functions import Call, Function, prefix_of
+from generator.thread.functions import Call, Function, functions_in
 from generator.thread.mentions import check_mentions
 from generator.thread.plan import Plan
 from generator.thread.values import Value, is_own, marks_of
@@ -137,25 +135,13 @@ def _check_overwriting(plan: Plan, function: Function) -> None:
 def check_result(plan: Plan, texts: dict[str, Traced]) -> None:
     """Refuses woven functions in which a threaded value may be read before it is there, or not returned."""
     for key, text in texts.items():
-        starts = line_starts(text.text)
-        for id, node in _functions(parse_ast(text.text), prefix_of(key)):
-            flow = Flow(node, plan.values)
+        source = Source(text)
+        for function in functions_in(key, source):
+            flow = Flow(function.node, plan.values)
             for name, line in flow.unbound:
-                message = f"{id} reads {name} here, and {name} may not have a value yet"
+                message = f"{function.id} reads {name} here, and {name} may not have a value yet"
                 remedy = "Bind it on every path before; a loop or a branch without else may be passed by."
-                raise LoomError(message, str(text.origin_at(starts[line - 1])), remedy)
-            if plan.returned(id) and not flow.ends:
-                message = f"{id} must return {plan.returned(id)[0]}, and may end without a return"
-                raise LoomError(message, plan.graph.functions[id].where, "Return a value at its end.")
-
-
-def _functions(parent: ast.AST, prefix: str) -> Iterator[tuple[str, Node]]:
-    """The functions of a text by id: not those of classes in functions."""
-    for child in ast.iter_child_nodes(parent):
-        if isinstance(child, FUNCTIONS):
-            yield prefix + child.name, child
-            yield from _functions(child, f"{prefix}{child.name}.")
-        elif isinstance(child, ast.ClassDef) and isinstance(parent, ast.Module):
-            yield from _functions(child, f"{child.name}.")
-        elif not isinstance(child, (ast.expr, ast.ClassDef)):
-            yield from _functions(child, prefix)
+                raise LoomError(message, str(text.origin_at(source.tree.offset(line, 0))), remedy)
+            if plan.returned(function.id) and not flow.ends:
+                message = f"{function.id} must return {plan.returned(function.id)[0]}, and may end without a return"
+                raise LoomError(message, plan.graph.functions[function.id].where, "Return a value at its end.")
