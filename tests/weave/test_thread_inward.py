@@ -49,6 +49,13 @@ PLACES = {  # what a host is before and after, and what site(1) gives
         "    return inner(\n        batch,  # first\n        2,\n        p,  # last\n    )\n",
         13,
     ),
+    "after parentheses with comments in them": (
+        'def inner(x, y=(\n    1  # )\n)):\n    point("here", x)\n    return x + y\n\n'
+        "def site(batch):\n    return inner(  # (\n        (  # (\n            batch  # )\n        )\n    )\n",
+        "def inner(\n    x,\n    p,\n    y=(\n        1  # )\n    ),\n):\n    x = x + p\n    return x + y\n\n\n"
+        f"{SITE}    return inner(  # (\n        (  # (\n            batch  # )\n        ),\n        p,\n    )\n",
+        12,
+    ),
     "of methods, by way of an attribute": (
         'class Base:\n    def act(self, x, scale=2):\n        point("here", x)\n        return self.scaled(x) * scale\n\n'
         "    @staticmethod\n    def scaled(x):\n        return x\n\n"

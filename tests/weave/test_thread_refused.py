@@ -75,6 +75,7 @@ class TestInstances:
                 WIDE + "def act(layer, x):\n    if x:\n        layer = Wide()\n    return layer(x)\n\n",
                 "act(Block(), batch)",
             ),
+            ("def act(layer: Block):\n    layer = layer(1)\n    return layer\n\n", "act(Block())"),
             ("BLOCKS = [Block()]\n\n", "BLOCKS[0](batch)"),
             ("class Wide(Block):\n    pass\n\n", "[Wide()][0](batch)"),
             (STACK.format("self.rest = [Block()]", "self.rest[0](x)"), "Stack().act(batch)"),
