@@ -54,6 +54,8 @@ def command(
     if (own and (everything or out or dry_run or force)) or (parts and everything):
         name = "--own" if own else "--with"
         raise LoomError(f"{name} goes with ARCH and --target alone", remedy="Leave the other options out.")
+    if "none" in parts and {*parts} != {"none"}:
+        raise LoomError("--with none leaves out all parts, and others are given", remedy="Leave one of the two out.")
     if architecture and target:
         given = tuple(sorted({*parts} - {"none"})) if parts else project.parts_of(f"{architecture}_{target}")
         combination = Combination(architecture, target, given)

@@ -52,6 +52,8 @@ def command(as_json: bool, full: bool, expect: Path | None, base: str | None, fo
     """
     if (expect or base is not None) and (not full or (expect and base is not None)):
         raise LoomError("--expect or --base goes with --full", remedy="Write gen check --full --base REV.")
+    if as_json and form == "github":
+        raise LoomError("--json and --format=github are two formats", remedy="Choose one.")
     project = Project.find()
     expected = by_file(expect) if expect else by_revision(project, base) if base is not None else None
     as_json = as_json or form == "json"

@@ -89,7 +89,8 @@ class LazyCommands(click.Group):
         except OSError as error:
             if error.errno == errno.EPIPE:  # `gen list | head`: click ends it quietly
                 raise
-            complain(LoomError(error.strerror or str(error), error.filename and str(error.filename)))
+            where = error.filename and str(error.filename)
+            complain(LoomError(error.strerror or str(error), where, "Give another path, or make room."))
         ctx.exit(2)
 
 

@@ -66,7 +66,9 @@ def command(place: str | None, fragment: str | None, as_json: bool) -> None:
 
     FILE:LINE gives the fragment, its line, the feature's title and its citation; FILE alone gives them for all lines.
     """
-    if bool(place) == bool(fragment):
+    if place and fragment:
+        raise LoomError("explain takes a file or --fragment, not both", remedy="Leave one of the two out.")
+    if not place and not fragment:
         raise LoomError("explain needs a file or --fragment", remedy="Write gen explain FILE:LINE.")
     if place:
         _explain_file(Project.find(), place, as_json)
@@ -134,7 +136,7 @@ def _split(word: str) -> tuple[Path, int | None]:
     if Path(word).exists() or not match:
         return Path(word), None
     if int(match[2]) == 0:
-        raise LoomError("lines count from 1", word)
+        raise LoomError("lines count from 1", word, "Give the number of a line.")
     return Path(match[1]), int(match[2])
 
 

@@ -219,8 +219,9 @@ def _woven_then(asked: Asked, side: Side, path: str) -> str:
     digest = side.outputs(asked.combination.name)[path]
     text = older_file(asked.folder, path, digest, side.revision)
     if text is None:
-        remedy = f"Merge it by hand: git show {side.revision}:./{path}"
-        raise LoomError(f"edited in {side.revision}, and what was woven there is not in git's history", path, remedy)
+        shown = show(asked.folder / path)
+        remedy = f"Merge it by hand: git show {side.revision}:./{shown}"
+        raise LoomError(f"edited in {side.revision}, and what was woven there is not in git's history", shown, remedy)
     return text
 
 

@@ -36,7 +36,7 @@ def points(library: Library, architecture: str | None = None) -> list[dict]:
         For each point its `name`, `fragment` and place (`at`), the local names (`shows`) and the expressions that it
         shows (`named`), whether it holds statements which a splice may replace or wrap (`wraps`), and the `splices`.
     """
-    chosen = _selected(library, architecture) if architecture else library.everything
+    chosen = _selected(library, architecture) if architecture is not None else library.everything
     splices: dict[str, list[dict]] = {}
     for fragment in chosen:
         for splice in fragment.splices:

@@ -126,8 +126,8 @@ def find_edits(woven: dict[str, str], found: dict[str, bytes | str]) -> Edited:
             refusals.append(Refusal(path, 0, "is not UTF-8 text", "Write it as UTF-8."))
             continue
         if "\r" in now and "\r" not in text:
-            reason = "its lines end in \\r\\n, and gen ends lines in \\n"
-            refusals.append(Refusal(path, 0, reason, "Give it its line ends."))
+            reason = "has carriage returns, and gen ends lines in \\n"
+            refusals.append(Refusal(path, 0, reason, "Take them out."))
             now = re.sub(r"\r\n?", "\n", now)
         if now != text:
             texts[path] = now

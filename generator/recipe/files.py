@@ -29,5 +29,6 @@ def read_text(path: Path, shown: str, remedy: str = "Make it a file of UTF-8 tex
         raise LoomError("begins with a byte order mark", shown, "Save it as UTF-8 without one.")
     try:
         return data.decode("utf-8")
-    except UnicodeDecodeError:
-        raise LoomError("is not UTF-8 text", shown, remedy) from None
+    except UnicodeDecodeError as error:
+        line = data.count(b"\n", 0, error.start) + 1
+        raise LoomError("is not UTF-8 text", f"{shown}:{line}", remedy) from None

@@ -77,6 +77,7 @@ def adapt(splice: Splice, point: Point, names: HostNames, threaded: frozenset[st
     _check_free(splice, point, scopes.outside() - reads, names)
     _check_rebound(splice, point, scopes.bound)
     _check_yield(splice, point, body)
+    _check_hidden(splice, point, body)
     mine = {name for name, fragment in names.shared.items() if fragment == splice.fragment}
     there = {*point.named, *point.shown, *mine, *({"self"} if point.in_method else ())}
     for name in splice.reads:
@@ -212,6 +213,21 @@ def _check_yield(splice: Splice, point: Point, body: Source) -> None:
         if not generates and not re.search("Iterator|Generator|Iterable", annotation):
             message = f"yields, which would make a generator of the host at {point.where}"
             raise _error(splice, message, "Annotate the host as `-> Iterator[...]` if it is one.")
+
+
+def _check_hidden(splice: Splice, point: Point, body: Source) -> None:
+    """A splice may not take a name away from the host, nor look names up: its own may be others there."""
+    for node in walk(body.module):
+        if isinstance(node, ast.Delete):
+            gone = {target.id for target in node.targets if isinstance(target, ast.Name)} & {*splice.reads}
+            if gone:
+                message = f"deletes {min(gone)}, which the host at {point.where} may read"
+                raise _error(splice, message, "Bind it to another value, or leave it.")
+        elif isinstance(node, ast.Call):
+            by_name = ("locals", "exec", "eval", *(() if node.args else ("vars", "dir")))
+            if (name := called(node)) in by_name and isinstance(node.func, ast.Name):
+                message = f"calls {name}, which looks names up that may be others in the host at {point.where}"
+                raise _error(splice, message, "Name the variables themselves.")
 
 
 def _fresh(names: set[str], splice: Splice, taken: set[str]) -> dict[str, str]:

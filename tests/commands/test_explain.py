@@ -106,7 +106,7 @@ class TestFragment:
         (["--fragment", "ropes"], "Did you mean rope"),
         (["--fragment", "loop"], "Say which: data/loop or train/loop."),
         ([], "explain needs a file or --fragment"),
-        ([MODEL, "--fragment", "rope"], "explain needs a file or --fragment"),
+        ([MODEL, "--fragment", "rope"], "explain takes a file or --fragment, not both"),
     ],
 )
 def test_mistakes(built, words, message):

@@ -62,7 +62,7 @@ PACKAGE = '[[package]]\narchitecture = "a"\ntarget = "b"\n'
         ("gen.toml", "generated = 3", ":1: generated is 3, not a string"),
         ("gen.toml", "generated = ''", ":1: generated is empty"),
         ("gen.toml", "# fine\ngenerated = ", ":2: not valid TOML"),
-        ("gen.toml", b"\xff\xfe\0", ": is not UTF-8 text"),
+        ("gen.toml", b"\xff\xfe\0", ":1: is not UTF-8 text"),
         ("gen.toml", 'requires = "0.1"', ":1: requires is not a range of versions"),
         ("gen.toml", 'requires = ">=a"', ":1: requires is not a range of versions"),
         ("gen.toml", "\nrequires = 0.1", ":2: requires is 0.1, not a string"),
