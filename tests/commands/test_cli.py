@@ -113,7 +113,7 @@ def test_file_that_may_not_be_read_is_no_traceback(workshop, monkeypatch):
 
     monkeypatch.setattr("generator.commands.packages.weave", fail)
     result = workshop.run("build", "llama", "--target=cpu", code=2)
-    assert result.stderr == "error: fragments/model/rope.py: Permission denied\n"
+    assert result.stderr == "error: fragments/model/rope.py: Permission denied\n  Give another path, or make room.\n"
 
 
 @pytest.mark.parametrize("words", ["--help", "list", "check", "build llama --target=cpu", "build --all", "diff", "loc"])

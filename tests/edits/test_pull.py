@@ -175,7 +175,7 @@ class TestRefused:
         data = repository.read(ONE).replace("# up", "# upward").replace("\n", "\r\n").encode()
         (repository.root / ONE).write_bytes(data)
         found = pull(repository, "--apply", code=1)
-        assert found["home"] == 1 and "lines end" in found["refused"][0]["reason"]
+        assert found["home"] == 1 and "carriage returns" in found["refused"][0]["reason"]
         assert "# upward" in repository.read(NET) and (repository.root / ONE).read_bytes() == data
 
     def test_files_gone_and_new(self, repository):
