@@ -37,7 +37,7 @@ class Unfit(LoomError):
 
 
 def unread(package: Readers, hf: dict[str, Any], family: str, shown: str) -> list[Problem]:
-    """Returns the settings that a package cannot read: other structures, then sizes that are not there."""
+    """Returns the settings that a package cannot read: unsupported structures first, then missing sizes."""
     problems = []
     for setting, woven, choice in package.structure(hf, shown):
         if hf.get(setting) != woven:

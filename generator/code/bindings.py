@@ -202,7 +202,7 @@ def free_names(text: str) -> tuple[str, ...]:
 
 
 def _names_in_quotes(annotation: str) -> list[tuple[int, str]]:
-    """The names in an annotation in quotes, and where they stand in it; none in what is no type."""
+    """Returns the names in a quoted annotation with their offsets; nothing if it cannot be parsed as a type."""
     try:
         tree = ast.parse(annotation, mode="eval")
     except (SyntaxError, ValueError):

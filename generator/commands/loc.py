@@ -229,7 +229,7 @@ def _architecture_rows(sources: dict[str, str], kept: list[str]) -> list[tuple]:
     order = dict.fromkeys(name for last in (*kept, *known) for name in _lineage(last, sources))
     common = [parse_toml(sources[path], path) for path in sources if path.endswith("/target.toml")]
     package = parse_toml(sources.get(PACKAGE, ""), PACKAGE)
-    common.append(package | {"structure": []})  # rules for all families select what is no family's own
+    common.append(package | {"structure": []})  # its rules hold for all families
     seen = {name for data in common for name in _selected(data)}
     rows = []
     for name in order:

@@ -255,7 +255,7 @@ def _check_order(order: Statements, recipe: Recipe) -> None:
 
 
 def _tensor_error(stated: Sequence[str], own: Sequence[str], where: str) -> LoomError | None:
-    """Returns the error of what is no name of a tensor, or no layout in which a parameter is a view of it.
+    """Returns the error for a bad tensor name, or for a layout that cannot give the parameter as a view of the tensor.
 
     Args:
         stated: the name, and perhaps the layout.
