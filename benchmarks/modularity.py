@@ -27,7 +27,7 @@ from generator.commands.loc import (  # noqa: E402
     kept_packages,
     loc,
 )
-from generator.commands.tables import Table, markdown  # noqa: E402
+from generator.commands.tables import Table, format_markdown  # noqa: E402
 from generator.disk.project import Project  # noqa: E402
 from generator.errors import LoomError  # noqa: E402
 from generator.language.fragment import Fragment  # noqa: E402
@@ -203,9 +203,9 @@ def main() -> None:
     before, rest = page.split(MARK)
     tables, _, features = rest.partition(f"**{TOUCHES}**")
     if "--features" in sys.argv[1:]:
-        features = markdown(touched(project, FEATURES)).removeprefix(f"**{TOUCHES}**") + "\n"
+        features = format_markdown(touched(project, FEATURES)).removeprefix(f"**{TOUCHES}**") + "\n"
     else:
-        tables = "".join(f"{markdown(table)}\n\n\n" for table in counted(project))[:-1]
+        tables = "".join(f"{format_markdown(table)}\n\n\n" for table in counted(project))[:-1]
     PAGE.write_text(f"{before}{MARK}{tables}**{TOUCHES}**{features}")
 
 

@@ -155,7 +155,7 @@ def workshop(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Workshop:
     made = Workshop(tmp_path)
     monkeypatch.setattr("generator.disk.project.builtin_root", lambda: made.builtin)
     monkeypatch.setattr("generator.disk.project.Project.library", lambda project: Files(project.roots))
-    monkeypatch.setattr("generator.commands.packages.weave", weave_files)
+    monkeypatch.setattr("generator.commands.packages.weave_package", weave_files)
     monkeypatch.chdir(made.root)
     return made
 

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from generator.code.format import format_python
-from generator.code.sourcemap import decode, dump, encode, load, segments
+from generator.code.sourcemap import decode, encode, format_map, parse_map, segments
 from generator.code.traced import Origin, Traced
 from generator.errors import LoomError
 
@@ -120,7 +120,7 @@ MODEL = [
 class TestFile:
     def test_text(self):
         """One file a line, sorted by path; `about` says what it is."""
-        text = dump({"train.py": [[(0, Origin(B, 1))]], "model.py": MODEL, "tests/__init__.py": []})
+        text = format_map({"train.py": [[(0, Origin(B, 1))]], "model.py": MODEL, "tests/__init__.py": []})
         assert text.splitlines()[2:] == [
             '"files": {',
             '"model.py": {"version":3,"file":"model.py","sources":["fragments/a.py","fragments/b.py"],"names":[],'
@@ -135,10 +135,10 @@ class TestFile:
 
     def test_does_not_depend_on_the_order_of_files(self):
         files = {"b.py": MODEL, "a.py": [[(0, Origin(A, 1))]]}
-        assert dump(files) == dump(dict(reversed(files.items())))
+        assert format_map(files) == format_map(dict(reversed(files.items())))
 
     def test_no_files(self):
-        assert load(dump({})) == {}
+        assert parse_map(format_map({})) == {}
 
     def test_woven_and_formatted(self):
         source = (
@@ -149,14 +149,14 @@ class TestFile:
             [(0, Origin(A, 4)), (9, Origin(A, 5)), (10, Origin(B, 7)), (13, Origin(A, 5))],
             [(0, Origin(A, 6))],
         ]
-        assert load(dump({"f.py": lines})) == {"f.py": lines}
+        assert parse_map(format_map({"f.py": lines})) == {"f.py": lines}
 
     origins = st.builds(Origin, st.sampled_from([A, B, "fragments/é.py"]), st.integers(1, 10**6))
     lines = st.lists(st.lists(st.tuples(st.integers(0, 200), origins), min_size=1))
 
     @given(st.dictionaries(st.text(), lines))
     def test_round_trip(self, files):
-        assert load(dump(files)) == files
+        assert parse_map(format_map(files)) == files
 
     @pytest.mark.parametrize(
         "text",
@@ -168,6 +168,6 @@ class TestFile:
     )
     def test_not_a_map(self, text):
         with pytest.raises(LoomError, match="not a map") as caught:
-            load(text)
+            parse_map(text)
         assert caught.value.where == "gen.map"
         assert caught.value.remedy

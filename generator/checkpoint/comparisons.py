@@ -71,7 +71,7 @@ def as_torch(tokens: np.ndarray) -> Any:
     return torch.from_numpy(np.asarray(tokens)).long()
 
 
-def compare(
+def compare_models(
     package: SimpleNamespace, loaded: tuple[Any, Any], reference: Any, scratch: Path, length: int
 ) -> tuple[list[Compared], dict[str, Exception]]:
     """Returns all of them; and by their names, the errors that ended some of them.

@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import Any, NamedTuple
 
 from generator.checkpoint.files import INDEX
-from generator.checkpoint.fit import Fitted, settle
+from generator.checkpoint.fit import FittedFamily, settle
 from generator.checkpoint.layers import NoKind
 from generator.checkpoint.problems import unknown
 from generator.checkpoint.readers import MissingSetting, Readers
@@ -124,7 +124,7 @@ def _comments(family: str, differences: list[str]) -> str:
     return "".join(f"# {printable(line)}".rstrip() + "\n" for line in [*lines, ""])
 
 
-def _other_tensors(fitted: Fitted, tensors: set[str]) -> list[str]:
+def _other_tensors(fitted: FittedFamily, tensors: set[str]) -> list[str]:
     if not tensors:
         return [f"tensors were not compared: there is neither {INDEX} nor a safetensors file beside config.json"]
     ours = fitted.package.tensors()

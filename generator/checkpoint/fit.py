@@ -24,7 +24,7 @@ from generator.weaver import weave
 
 
 @dataclass
-class Choice:
+class FamilyChoice:
     """The content of an architecture file for a checkpoint, beside its sizes.
 
     Attributes:
@@ -128,7 +128,7 @@ class Choice:
 
 
 @dataclass(frozen=True)
-class Fitted:
+class FittedFamily:
     """A family's package, structured as a checkpoint asks for as far as rules know how.
 
     Attributes:
@@ -140,7 +140,7 @@ class Fitted:
     """
 
     tables: dict[str, Any]
-    choice: Choice
+    choice: FamilyChoice
     package: Readers
     full: dict[str, Any]
     recipe: Recipe
@@ -182,9 +182,9 @@ def fit(
 
 def settle(
     library: Library, family: str, target: str, hf: dict[str, Any], name: str, shown: str, ignored: Iterable[str] = ()
-) -> Fitted:
+) -> FittedFamily:
     """Asks a family's package what it cannot read, and follows the rules for that, until none is left to follow."""
-    choice = Choice(select(family, target, library))
+    choice = FamilyChoice(select(family, target, library))
     if ignored:
         choice.settings["ignored"] = sorted({*ignored_by(choice.base), *ignored})
     for _ in range(30):  # a rule may bring the need of another
@@ -211,11 +211,13 @@ def settle(
         ):
             choice.take(pattern, recipe.pattern.every)
             continue
-        return Fitted(tables, choice, package, full, recipe, problems)
+        return FittedFamily(tables, choice, package, full, recipe, problems)
     raise LoomError("the rules of this family contradict each other", _path(family), "Fix one of them.")
 
 
-def complete(choice: Choice, library: Library, target: str, name: str, title: str) -> tuple[dict[str, Any], Recipe]:
+def complete(
+    choice: FamilyChoice, library: Library, target: str, name: str, title: str
+) -> tuple[dict[str, Any], Recipe]:
     """Returns the tables of an architecture file for what was chosen so far, and what they select.
 
     Presets of the family that lack a field which was added are left out.

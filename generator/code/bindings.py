@@ -7,9 +7,9 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from generator.code.memory import remembered
+from generator.code.caching import cached
 from generator.code.traced import Edit
-from generator.code.tree import FUNCTIONS, Source, Tree, children, parse, walk
+from generator.code.tree import FUNCTIONS, TracedTree, Tree, children, parse, walk
 
 COMPREHENSIONS = (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
 _BINDING = frozenset(
@@ -183,12 +183,12 @@ class Scopes:
         self.occurrences.append(Occurrence(name, node, scope))
 
 
-@remembered
+@cached
 def scopes_of(tree: Tree) -> Scopes:
     return Scopes(tree.module)
 
 
-@remembered
+@cached
 def free_names(text: str) -> tuple[str, ...]:
     """The global names that statements read, builtins too, in order of their first use."""
     scopes = scopes_of(parse(text))
@@ -210,7 +210,7 @@ def _names_in_quotes(annotation: str) -> list[tuple[int, str]]:
     return [(node.col_offset, node.id) for node in ast.walk(tree) if isinstance(node, ast.Name)]
 
 
-def rename(source: Source, new: Callable[[str], str | None]) -> list[Edit]:
+def rename(source: TracedTree, new: Callable[[str], str | None]) -> list[Edit]:
     """Edits that give other names to what a text reads from outside, or binds at its top; in quoted annotations too.
 
     Args:

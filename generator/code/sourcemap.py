@@ -52,7 +52,7 @@ def segments(text: Traced) -> Lines:
     return lines
 
 
-def dump(origins: dict[str, Lines]) -> str:
+def format_map(origins: dict[str, Lines]) -> str:
     """The text of `gen.map`: a JSON object with a source map for each woven file, a line each, sorted by path.
 
     Args:
@@ -78,7 +78,7 @@ def _dump_file(path: str, lines: Lines) -> str:
     return json.dumps(record, separators=(",", ":"))
 
 
-def load(text: str) -> dict[str, Lines]:
+def parse_map(text: str) -> dict[str, Lines]:
     """What was dumped as this text."""
     try:
         return {path: _load_file(record) for path, record in json.loads(text)["files"].items()}

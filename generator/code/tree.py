@@ -13,7 +13,7 @@ import tokenize
 from collections.abc import Iterator
 from functools import cached_property
 
-from generator.code.memory import remembered
+from generator.code.caching import cached
 from generator.code.traced import Traced, line_starts
 from generator.errors import LoomError
 
@@ -117,7 +117,7 @@ class Tree:
         return rows
 
 
-@remembered
+@cached
 def parse(text: str) -> Tree:
     """The tree of a text.
 
@@ -127,7 +127,7 @@ def parse(text: str) -> Tree:
     return Tree(text)
 
 
-class Source:
+class TracedTree:
     """A traced text and its tree."""
 
     def __init__(self, traced: Traced):
@@ -201,26 +201,26 @@ def walk(*nodes: ast.AST, into: bool = True) -> Iterator[ast.AST]:
         queue += reversed(below if into else [child for child in below if not isinstance(child, SCOPES)])
 
 
-def dotted(node: ast.AST | None) -> str:
+def dotted_name(node: ast.AST | None) -> str:
     """`a.b.c` of a name or an attribute chain, else ''."""
     if isinstance(node, ast.Attribute):
-        base = dotted(node.value)
+        base = dotted_name(node.value)
         return f"{base}.{node.attr}" if base else ""
     return node.id if isinstance(node, ast.Name) else ""
 
 
-def called(node: ast.AST | None) -> str:
+def called_name(node: ast.AST | None) -> str:
     """The dotted name that a call calls, or '' where it is not a call of a name."""
-    return dotted(node.func) if isinstance(node, ast.Call) else ""
+    return dotted_name(node.func) if isinstance(node, ast.Call) else ""
 
 
-def expression(statement: ast.AST) -> ast.expr | None:
+def statement_expression(statement: ast.AST) -> ast.expr | None:
     """The expression of an expression statement, else None."""
     return statement.value if isinstance(statement, ast.Expr) else None
 
 
 def is_docstring(statement: ast.AST) -> bool:
-    value = expression(statement)
+    value = statement_expression(statement)
     return isinstance(value, ast.Constant) and isinstance(value.value, str)
 
 
@@ -241,11 +241,11 @@ def blocks(node: ast.AST) -> Iterator[list[ast.stmt]]:
                     yield from blocks(clause)
 
 
-def placeholder(statement: ast.AST, source: Source) -> Traced:
+def placeholder(statement: ast.AST, source: TracedTree) -> Traced:
     """What stays of a statement that goes: `pass` where its block holds nothing else, so that the block stays one."""
     for block in (block for node in walk(source.module) for block in blocks(node) if statement in block):
         index = block.index(statement)  # type: ignore[arg-type]
-        stays = index or any(called(expression(other)) not in _VANISHING for other in block[index + 1 :])
+        stays = index or any(called_name(statement_expression(other)) not in _VANISHING for other in block[index + 1 :])
         text = "" if stays else " " * source.indent(statement) + "pass\n"
         return source.inserted(text, source.span(statement)[0])
     return Traced()
@@ -260,7 +260,7 @@ def reindent(traced: Traced, width: int) -> Traced:
     present = len(first) - len(first.lstrip(" "))
     if present == width:
         return traced
-    strings = Source(traced).tree.rows_in_strings() if re.search(r"\"\"\"|'''|\\\n", traced.text) else ()
+    strings = TracedTree(traced).tree.rows_in_strings() if re.search(r"\"\"\"|'''|\\\n", traced.text) else ()
     parts = []
     for row, line in enumerate(lines):
         if row not in strings and line.text.strip():
@@ -271,6 +271,6 @@ def reindent(traced: Traced, width: int) -> Traced:
     return Traced.join(parts)
 
 
-def parse_ast(text: str) -> ast.Module:
+def module_of(text: str) -> ast.Module:
     """Python's own tree of a text."""
     return parse(text).module

@@ -12,12 +12,12 @@ import click
 
 from generator.commands.causes import causes
 from generator.commands.console import complain, write_json
-from generator.commands.packages import Asked
+from generator.commands.packages import PackageBuilder
 from generator.commands.woven import Files, Say, woven
 from generator.disk.cache import prune
+from generator.disk.files import sha256
 from generator.disk.git import packages_at
 from generator.disk.lock import LOCK, MAP, Combination, Fingerprints, Lock, parse_lock
-from generator.disk.look import sha256
 from generator.disk.project import Project
 from generator.errors import LoomError, nearest
 from generator.programs.verdicts import (
@@ -27,8 +27,8 @@ from generator.programs.verdicts import (
     SAME_TEXT,
     UNDECIDED,
     VERDICTS,
-    Finding,
-    Version,
+    EntryVerdict,
+    PackageFiles,
     judge,
 )
 
@@ -38,7 +38,7 @@ SHOWN = 6  # packages, sources or ranges of lines that a row names
 HEAD = "verdict", "of", "packages", "how it is known", "fragments"
 
 
-class Sides(NamedTuple):
+class PackagePair(NamedTuple):
     """A package before and after.
 
     Attributes:
@@ -65,7 +65,7 @@ class Report:
     name: str
     files: list[str] = field(default_factory=list)
     causes: dict[str, list[int]] = field(default_factory=dict)
-    findings: list[Finding] = field(default_factory=list)
+    findings: list[EntryVerdict] = field(default_factory=list)
 
     @property
     def differs(self) -> bool:
@@ -99,14 +99,14 @@ def against(
             known = [it.name for it in project.packages()]
             raise LoomError(f"there is no package {name!r}, nor was at {revision}", None, nearest(name, known))
     prints = Fingerprints(project.roots)
-    asked = [Asked(project, it, prints, project.generated) for it in listed]
-    asked = [it for it in asked if not _is_current(it, before.get(it.combination.name, {}))]
-    now = list(zip(asked, woven(asked, say), strict=True))
+    builder = [PackageBuilder(project, it, prints, project.generated) for it in listed]
+    builder = [it for it in builder if not _is_current(it, before.get(it.combination.name, {}))]
+    now = list(zip(builder, woven(builder, say), strict=True))
     errors = {str(files): files for _, files in now if isinstance(files, LoomError)}
     sides = _sides([(it, files) for it, files in now if not isinstance(files, LoomError)], before, commit, say)
     found = {it.name: Report(it.name, findings=_all(SAME_TEXT)) for it in listed}
     found |= {report.name: report for report in compare_sides(sides, say)}
-    lost = [Finding(WHOLE, OTHER_INTERFACE, "is no longer made")]
+    lost = [EntryVerdict(WHOLE, OTHER_INTERFACE, "is no longer made")]
     found |= {name: Report(name, findings=lost) for name in sorted(gone) if not names or name in names}
     for it, files in now:
         if isinstance(files, LoomError):
@@ -114,8 +114,8 @@ def against(
     return commit, list(found.values()), list(errors.values())
 
 
-def _all(verdict: str, detail: str = "") -> list[Finding]:
-    return [Finding(entry, verdict, detail) for entry in ENTRIES]
+def _all(verdict: str, detail: str = "") -> list[EntryVerdict]:
+    return [EntryVerdict(entry, verdict, detail) for entry in ENTRIES]
 
 
 def _lock(files: Files) -> Lock | None:
@@ -128,26 +128,32 @@ def _lock(files: Files) -> Lock | None:
     return lock if lock.text == text else None
 
 
-def _is_current(asked: Asked, files: Files) -> bool:
+def _is_current(builder: PackageBuilder, files: Files) -> bool:
     """Tells whether the lock among files says that they are, or would be, what is woven now."""
     lock = _lock(files)
-    if lock is None or lock.combination != asked.combination or asked.prints.changes(lock):
+    if lock is None or lock.combination != builder.combination or builder.prints.changes(lock):
         return False
     return {path: sha256(data) for path, data in files.items() if path != LOCK} in ({}, lock.outputs)
 
 
-def _sides(now: list[tuple[Asked, Files]], before: dict[str, Files], commit: str, say: Say) -> list[Sides]:
+def _sides(
+    now: list[tuple[PackageBuilder, Files]], before: dict[str, Files], commit: str, say: Say
+) -> list[PackagePair]:
     """Returns the sides of packages; of those of which git has the lock alone, the text is woven at the commit."""
     locks = {}
-    for asked, _ in now:
-        files = before.get(asked.combination.name, {})
+    for builder, _ in now:
+        files = before.get(builder.combination.name, {})
         if len(files) == 1 and (lock := _lock(files)):
-            locks[asked.combination] = lock
-    then = [replace(asked, combination=locks[it].combination) for asked, _ in now if (it := asked.combination) in locks]
+            locks[builder.combination] = lock
+    then = [
+        replace(builder, combination=locks[it].combination)
+        for builder, _ in now
+        if (it := builder.combination) in locks
+    ]
     made = dict(zip(locks, woven(then, say, commit), strict=True))
     sides = []
-    for asked, after in now:
-        combination, unknown = asked.combination, set[str]()
+    for builder, after in now:
+        combination, unknown = builder.combination, set[str]()
         old = before.get(combination.name)
         if combination in locks:
             texts = [it for it in (after, made[combination]) if not isinstance(it, LoomError)]
@@ -155,11 +161,11 @@ def _sides(now: list[tuple[Asked, Files]], before: dict[str, Files], commit: str
             outputs = locks[combination].outputs
             old = {path: known[digest] for path, digest in outputs.items() if digest in known}
             unknown = outputs.keys() - old.keys() - {MAP}
-        sides.append(Sides(combination, old, after, unknown))
+        sides.append(PackagePair(combination, old, after, unknown))
     return sides
 
 
-def compare_sides(sides: Sequence[Sides], say: Say) -> list[Report]:
+def compare_sides(sides: Sequence[PackagePair], say: Say) -> list[Report]:
     """Returns what the change of each package means."""
     with ThreadPoolExecutor(max(1, (cpu_count() or 1) // 2)) as pool:
         reports = list(pool.map(lambda each: _report(each, say), sides))
@@ -167,11 +173,11 @@ def compare_sides(sides: Sequence[Sides], say: Say) -> list[Report]:
     return reports
 
 
-def _report(each: Sides, say: Say) -> Report:
+def _report(each: PackagePair, say: Say) -> Report:
     combination, before, after, unknown = each
     report = Report(combination.name)
     if before is None:
-        report.findings = [Finding(WHOLE, OTHER_INTERFACE, "is new")]
+        report.findings = [EntryVerdict(WHOLE, OTHER_INTERFACE, "is new")]
         return report
     paths = sorted((before.keys() | after.keys() | {*unknown}) - {LOCK, MAP})
     report.files = [path for path in paths if before.get(path) != after.get(path)]
@@ -179,26 +185,28 @@ def _report(each: Sides, say: Say) -> Report:
         report.findings = _all(UNDECIDED, UNKNOWN)
     elif report.files:
         report.causes = causes(combination, before, after, report.files)
-        report.findings = judge(Version(report.name, before), Version(report.name, after), say)
+        report.findings = judge(PackageFiles(report.name, before), PackageFiles(report.name, after), say)
     else:
         report.findings = _all(SAME_TEXT)
     return report
 
 
-def show(project: Project, revision: str, in_json: bool, in_markdown: bool, names: Collection[str] = ()) -> int:
+def print_reports(
+    project: Project, revision: str, in_json: bool, in_markdown: bool, names: Collection[str] = ()
+) -> int:
     """Prints the verdicts, and returns the exit code; `names` as in `against`."""
     commit, reports, errors = against(project, revision, lambda line: click.echo(line, err=True), names)
     if in_json:
         packages = [report.as_table() for report in reports]
         write_json({"against": commit, "packages": packages, "errors": [str(error) for error in errors]})
     else:
-        click.echo((markdown if in_markdown else plain)(commit[:10], reports, errors))
+        click.echo((format_markdown if in_markdown else format_text)(commit[:10], reports, errors))
     for error in errors if not in_json else []:
         complain(error)
     return 2 if errors else 1 if any(report.differs for report in reports) else 0
 
 
-def plain(before: str, reports: list[Report], errors: Sequence[LoomError] = ()) -> str:
+def format_text(before: str, reports: list[Report], errors: Sequence[LoomError] = ()) -> str:
     """Returns the verdicts for people at a terminal; `before` says what the packages are compared with."""
     lines = []
     for verdict, entries, packages, why, sources in rows(reports):
@@ -206,7 +214,7 @@ def plain(before: str, reports: list[Report], errors: Sequence[LoomError] = ()) 
     return "\n".join([*lines, _summary(before, reports, errors)])
 
 
-def markdown(before: str, reports: list[Report], errors: Sequence[LoomError]) -> str:
+def format_markdown(before: str, reports: list[Report], errors: Sequence[LoomError]) -> str:
     """Returns a comment for a review."""
     lines = [f"**{_summary(before, reports, errors)}**", "", *(f"- error: {error}" for error in errors), ""]
     cells = [HEAD, ("---",) * len(HEAD), *rows(reports)]

@@ -8,9 +8,9 @@ import click
 
 from generator.commands.console import NO_ONE, PATH, complain, progress
 from generator.commands.own import start
-from generator.commands.packages import Asked, each_package
+from generator.commands.packages import PackageBuilder, each_package
+from generator.disk.files import display_path
 from generator.disk.lock import Combination, Fingerprints
-from generator.disk.look import show
 from generator.disk.project import PACKAGES, Project
 from generator.disk.status import PackageStatus
 from generator.disk.write import write_uncommitted
@@ -69,15 +69,15 @@ def command(
 
 def _build_one(project: Project, combination: Combination, out: Path | None, force: bool, dry_run: bool) -> None:
     """Builds a package, and says how to list it where it is not listed."""
-    asked = Asked(project, combination, Fingerprints(project.roots), out or project.generated)
-    _report(asked.build(force, dry_run), combination.command, out, force, dry_run)
+    builder = PackageBuilder(project, combination, Fingerprints(project.roots), out or project.generated)
+    _report(builder.build(force, dry_run), combination.command, out, force, dry_run)
     if out:
         return
     if not dry_run:
         write_uncommitted(project)
     listed = project.listed()
     if listed is not None and combination not in listed:
-        path = show(project.generated / PACKAGES)
+        path = display_path(project.generated / PACKAGES)
         click.echo(f"note: {combination.name} is not in {path} like this; to keep it, write", err=True)
         click.echo(combination.entry, err=True, nl=False)
 
@@ -87,8 +87,10 @@ def _build_all(project: Project, out: Path | None, force: bool, dry_run: bool) -
     total, good = len(project.packages()), True
     if not total:
         remedy = f"Build one with gen build ARCH --target=T, or list some in {PACKAGES}."
-        raise LoomError("there is no package to build", show(project.generated), remedy)
-    for number, (name, built) in enumerate(each_package(Asked.build, project, force, dry_run, True, out=out), 1):
+        raise LoomError("there is no package to build", display_path(project.generated), remedy)
+    for number, (name, built) in enumerate(
+        each_package(PackageBuilder.build, project, force, dry_run, True, out=out), 1
+    ):
         try:
             if isinstance(built, LoomError):
                 raise built

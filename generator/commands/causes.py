@@ -10,7 +10,7 @@ from generator.disk.lock import MAP, Combination
 
 
 @dataclass
-class Piece:
+class FileChange:
     """Lines of one file that one source makes differ; line numbers count from 1."""
 
     path: str
@@ -23,7 +23,7 @@ class Cause:
     """A source file and what it makes differ; `source` is '' for files that no line map covers."""
 
     source: str
-    pieces: list[Piece] = field(default_factory=list)
+    pieces: list[FileChange] = field(default_factory=list)
 
     @property
     def removed(self) -> int:
@@ -34,7 +34,7 @@ class Cause:
         return sum(len(piece.added) for piece in self.pieces)
 
 
-def compare(before: MappedPackage, after: MappedPackage) -> list[Cause]:
+def group_changes(before: MappedPackage, after: MappedPackage) -> list[Cause]:
     """Finds the differences from one package to another.
 
     Returns:
@@ -65,23 +65,23 @@ def causes(
     return {source: sorted(lines) for source, lines in sorted(found.items())}
 
 
-def compare_file(path: str, before: MappedPackage, after: MappedPackage) -> list[tuple[str, Piece]]:
+def compare_file(path: str, before: MappedPackage, after: MappedPackage) -> list[tuple[str, FileChange]]:
     """Finds the differences of one file, by source."""
     old = before.lines(path) if path in before.lock.outputs else []
     new = after.lines(path) if path in after.lock.outputs else []
     old_origins = before.origins_of(path) if old else []
     new_origins = after.origins_of(path) if new else []
-    result: list[tuple[str, Piece]] = []
+    result: list[tuple[str, FileChange]] = []
     for hunk in hunks(_comparable(old, before), _comparable(new, after)):
         removed = [old_origins[number] if old_origins else [] for number in hunk.before]
         added = [new_origins[number] if new_origins else [] for number in hunk.after]
-        pieces: dict[str, Piece] = {}
+        pieces: dict[str, FileChange] = {}
         for number, source in zip(hunk.before, sources_of(removed, added), strict=True):
             if number >= _header_length(old):
-                pieces.setdefault(source, Piece(path)).removed.append((number + 1, old[number]))
+                pieces.setdefault(source, FileChange(path)).removed.append((number + 1, old[number]))
         for number, source in zip(hunk.after, sources_of(added, removed), strict=True):
             if number >= _header_length(new):
-                pieces.setdefault(source, Piece(path)).added.append((number + 1, new[number]))
+                pieces.setdefault(source, FileChange(path)).added.append((number + 1, new[number]))
         result += pieces.items()
     return result
 

@@ -8,10 +8,10 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from generator.code.hunks import hunks
-from generator.commands.packages import Asked, each_package
+from generator.commands.packages import PackageBuilder, each_package
 from generator.commands.woven import woven_before
+from generator.disk.files import kind_of
 from generator.disk.lock import LOCK, LOCKS, MAP, Combination
-from generator.disk.look import kind_of
 from generator.disk.project import Project
 from generator.disk.status import CHANGED
 from generator.errors import LoomError
@@ -20,7 +20,7 @@ CONTEXT = 3
 
 
 @dataclass
-class Change:
+class PendingChange:
     """A difference that a build would make.
 
     Attributes:
@@ -44,7 +44,7 @@ class Difference(NamedTuple):
 
 def pending(
     project: Project, report: Callable[[int, int, str], None] | None = None
-) -> tuple[list[Change], list[LoomError]]:
+) -> tuple[list[PendingChange], list[LoomError]]:
     """Compares the packages on disk with those that a build would make.
 
     Args:
@@ -53,32 +53,32 @@ def pending(
     Returns:
         The changes in the order of packages, paths and lines, and the errors that kept a package from being woven.
     """
-    changes: dict[str, Change] = {}
+    changes: dict[str, PendingChange] = {}
     errors = []
     for name, result in each_package(package_changes, project, report=report):
         if isinstance(result, LoomError):
             errors.append(result)
             continue
         for key, text, place in result:
-            change = changes.setdefault(key, Change(text))
+            change = changes.setdefault(key, PendingChange(text))
             change.places.append(place)
             if name not in change.packages:
                 change.packages.append(name)
     return list(changes.values()), errors
 
 
-def package_changes(asked: Asked) -> list[Difference]:
+def package_changes(builder: PackageBuilder) -> list[Difference]:
     """Compares one package on disk with that of a build."""
-    if asked.by_hand:
+    if builder.by_hand:
         return []
-    folder, found = asked.folder, asked.status()
+    folder, found = builder.folder, builder.status()
     if not found.differs:
         return []
     is_new = not found.unchanged and (not found.only_lock or found.write == [LOCK])
     if is_new and all(kind_of(folder / path) == "" for path in found.write):
         return [Difference("new package", "a build would make this package", found.shown)]
-    made, result = found.made or asked.woven(), list[Difference]()
-    texts = woven_before(asked) if found.only_lock else {}
+    made, result = found.made or builder.woven(), list[Difference]()
+    texts = woven_before(builder) if found.only_lock else {}
     for path, _, _, reason in found.files:
         shown = f"{found.shown}/{path}"
         if path in found.remove:
@@ -87,7 +87,7 @@ def package_changes(asked: Asked) -> list[Difference]:
             kind = "file" if path in texts else kind_of(folder / path)
             if kind == "file":
                 before = texts[path] if path in texts else (folder / path).read_bytes()
-                result += _file_changes(before, made[path], asked.combination, shown)
+                result += _file_changes(before, made[path], builder.combination, shown)
             elif kind:
                 said = f"a build would put a file in the place of this {kind}"
                 result.append(Difference(f"{kind} {path}", said, shown))
@@ -109,12 +109,12 @@ def _file_changes(old: bytes, new: bytes, combination: Combination, shown: str) 
         lines = [f" {line}" for line in before[max(removed.start - CONTEXT, 0) : removed.start]]
         body = [f"-{before[number]}" for number in removed] + [f"+{after[number]}" for number in added]
         tail = [f" {line}" for line in before[removed.stop : removed.stop + CONTEXT]]
-        yield Difference(plain(body, combination), "\n".join(lines + body + tail), f"{shown}:{removed.start + 1}")
+        yield Difference(format_text(body, combination), "\n".join(lines + body + tail), f"{shown}:{removed.start + 1}")
     if not found:
         yield Difference(shown, "a build would change the ends of lines or the end of the file", shown)
 
 
-def plain(body: list[str], combination: Combination) -> str:
+def format_text(body: list[str], combination: Combination) -> str:
     """The changed lines, with the package's own names taken out, so that a change of every header is one change."""
     text = "\n".join(body)
     for word, blank in ((combination.name, "\0p"), (combination.architecture, "\0a"), (combination.target, "\0t")):

@@ -19,13 +19,13 @@ from generator.commands.findings import (
     Finding,
     advise_own,
     check_package,
-    is_own,
+    is_listed,
     own_paths,
 )
 from generator.commands.packages import each_package
-from generator.disk.git import surprises, uncommitted
+from generator.disk.files import display_path, is_cache, kind_of
+from generator.disk.git import index_faults, uncommitted
 from generator.disk.lock import LOCKS, read_lock, read_locks
-from generator.disk.look import is_cache, kind_of, show
 from generator.disk.project import PACKAGES, SETTINGS, Project
 from generator.disk.status import EDITED, FOREIGN, MISSING, ORPHAN, STALE
 from generator.disk.write import IGNORE, ignored_now, ignored_wanted, is_own_ignored
@@ -109,11 +109,13 @@ def check(
     findings += [finding for finding in _find_surprises(project, own, full) if finding.path not in told]
     findings += [Finding(UNCHECKED, *what) for what in (unchecked(project, expected) if expected else ())]
     reason = f"is named as not gen's in {PACKAGES} (own): not checked"
-    findings += [Finding(OWN, path.split("/")[0], show(project.generated / path), reason) for path in own]
+    findings += [Finding(OWN, path.split("/")[0], display_path(project.generated / path), reason) for path in own]
     if full and (paths := uncommitted(project.generated)):
         more = f"and {len(paths) - 1} more differ" if len(paths) > 1 else "differs"
         reason = f"{more} from the last commit: what is on disk was checked, not what is committed"
-        findings.append(Finding(UNCOMMITTED, paths[0].split("/")[0], show(project.generated / paths[0]), reason))
+        findings.append(
+            Finding(UNCOMMITTED, paths[0].split("/")[0], display_path(project.generated / paths[0]), reason)
+        )
     return sorted(findings, key=lambda finding: (finding.package, finding.path)), errors
 
 
@@ -124,31 +126,31 @@ def _nothing_to_check(project: Project) -> LoomError:
     if project.generated.is_dir():
         reason = "has no package that gen made"
     remedy = f"Build one with gen build ARCH --target=T, list it in {PACKAGES}, or {correct}."
-    return LoomError(f"{reason}: nothing was checked", show(project.generated), remedy)
+    return LoomError(f"{reason}: nothing was checked", display_path(project.generated), remedy)
 
 
 def _find_surprises(project: Project, own: list[str], full: bool) -> Iterator[Finding]:
     """Finds what git has of the packages that does not show on disk."""
     by_hand = {combination.name: combination in project.by_hand() for combination in project.packages()}
     at_root = project.generated.resolve() == project.root
-    for path, hidden, reason, fix in surprises(project.generated, full):
+    for path, hidden, reason, fix in index_faults(project.generated, full):
         package = path.split("/")[0]
-        if is_own(path, own) or by_hand.get(package, at_root) or (path == IGNORE and is_own_ignored(project)):
+        if is_listed(path, own) or by_hand.get(package, at_root) or (path == IGNORE and is_own_ignored(project)):
             continue
-        yield Finding(FOREIGN if hidden else EDITED, package, show(project.generated / path), reason, fix)
+        yield Finding(FOREIGN if hidden else EDITED, package, display_path(project.generated / path), reason, fix)
 
 
 def _check_ignored(project: Project) -> Iterator[Finding]:
     """Checks that git passes over what is not committed, and has locks of nothing else."""
     if (now := ignored_now(project)) != ignored_wanted(project):
         reason = f"does not say which packages of {PACKAGES} have committed = false"
-        shown = show(project.generated / IGNORE)
+        shown = display_path(project.generated / IGNORE)
         yield Finding(STALE if now else MISSING, IGNORE, shown, reason, "gen build --all")
     with suppress(LoomError):  # of a file that cannot be read each package tells
         names = {combination.name for combination in project.uncommitted()}
         if more := sorted(read_locks(project.generated).keys() - names):
             reason = f"has the lock of {more[0]}, which is not a package with committed = false"
-            yield Finding(ORPHAN, LOCKS, show(project.generated / LOCKS), reason, "gen build --all")
+            yield Finding(ORPHAN, LOCKS, display_path(project.generated / LOCKS), reason, "gen build --all")
 
 
 def _find_strangers(project: Project, own: list[str]) -> Iterator[Finding]:
@@ -157,10 +159,10 @@ def _find_strangers(project: Project, own: list[str]) -> Iterator[Finding]:
     if project.generated.resolve() == project.root:  # a project of one's own, whose other files are nobody's concern
         return
     for name in os.listdir(project.generated) if project.generated.is_dir() else ():
-        if name in names or is_cache(name) or is_own(name, own):
+        if name in names or is_cache(name) or is_listed(name, own):
             continue
         state, reason = FOREIGN, "is not a package that is kept here"
         with suppress(LoomError):
             if read_lock(project.generated / name).combination.name == name:
                 state, reason = ORPHAN, f"{PACKAGES} does not list this package"
-        yield Finding(state, name, show(project.generated / name), f"{reason}; {advise_own(name)}")
+        yield Finding(state, name, display_path(project.generated / name), f"{reason}; {advise_own(name)}")

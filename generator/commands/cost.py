@@ -8,7 +8,7 @@ from pathlib import Path
 import click
 
 from generator.commands.console import AS_JSON, NO_ONE, PATH, note, write_json
-from generator.commands.tables import Table, plain
+from generator.commands.tables import Table, format_text
 from generator.disk.project import Project
 from generator.running.cost import KEYS, Cost, cost_of, cost_of_profile
 from generator.running.hlo import is_program, read_program
@@ -40,7 +40,7 @@ def command(file: Path, as_json: bool) -> None:
     if as_json:
         write_json(as_data(cost))
     else:
-        click.echo("\n\n".join(plain(table) for table in tables(cost)))
+        click.echo("\n\n".join(format_text(table) for table in tables(cost)))
     if not cost.spent.total():
         note(["the program has no estimates of cycles: those for TPUs have them"])
     if cost.guessed:

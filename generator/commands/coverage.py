@@ -29,7 +29,7 @@ def command(data: tuple[Path, ...], fail_under: float | None, html: Path | None,
     DATA are data files of coverage.py of runs of packages: of their tests, say. A line counts if it makes a statement
     in one of these packages.
     """
-    from generator.running.coverage import read_covered, report  # late: coverage.py may not be installed
+    from generator.running.coverage import read_covered, write_report  # late: coverage.py may not be installed
 
     project = Project.find()
     origins = Origins(project)
@@ -37,7 +37,7 @@ def command(data: tuple[Path, ...], fail_under: float | None, html: Path | None,
     if not found.lines:
         remedy = "Run them from the folder of the packages, on packages as they were woven."
         raise LoomError("the data are of no woven file", str(data[0]), remedy)
-    percent = report(found, origins, html, as_json)
+    percent = write_report(found, origins, html, as_json)
     sources = (path for path in project.library().files if path.startswith("fragments/") and path.endswith(".py"))
     note(f"{path} is in no package of the data" for path in sorted(sources) if path not in found.sources)
     note(f"{len(set(files))} files do not count, as they {why}: {files[0]}" for why, files in found.ignored.items())

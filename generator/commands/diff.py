@@ -6,7 +6,7 @@ from dataclasses import asdict
 
 import click
 
-from generator.commands.causes import Cause, compare
+from generator.commands.causes import Cause, group_changes
 from generator.commands.changes import pending
 from generator.commands.citation import title_and_citation
 from generator.commands.console import AS_JSON, complain, exit_codes, progress, write_json
@@ -50,9 +50,9 @@ def command(
         raise LoomError("--against takes no packages, and writes one format", remedy=remedy)
     project = Project.find()
     if revision is not None:
-        from generator.commands.against import show  # late: it imports what judges programs
+        from generator.commands.against import print_reports  # late: it imports what judges programs
 
-        code = show(project, revision, as_json, as_markdown, names)
+        code = print_reports(project, revision, as_json, as_markdown, names)
     elif before and after:
         code = _show_two(project, before, after, as_json)
     else:
@@ -64,7 +64,7 @@ def command(
 def _show_two(project: Project, before: str, after: str, as_json: bool) -> int:
     """Prints the differences of two packages, and returns the exit code."""
     packages = find_package(project, before), find_package(project, after)
-    causes = compare(*packages)
+    causes = group_changes(*packages)
     for package in packages:
         for path in package.lock.outputs:
             if (package.folder / path).is_file() and package.edited(path):

@@ -6,9 +6,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
+from generator.disk.files import display_path, read_plain_file
 from generator.disk.git import find_commit, git, split_paths
 from generator.disk.lock import LOCK
-from generator.disk.look import read_text, show
 from generator.disk.project import PACKAGES, SETTINGS, Project, read_listed, read_settings
 from generator.errors import LoomError
 
@@ -30,8 +30,8 @@ class Expected(NamedTuple):
 def by_file(path: Path) -> Expected:
     """Reads what a file like packages.toml lists."""
     if not path.exists():
-        raise LoomError("is not there", show(path), "Name a file such as packages.toml.")
-    return _listed(read_text(path), show(path))
+        raise LoomError("is not there", display_path(path), "Name a file such as packages.toml.")
+    return _listed(read_plain_file(path), display_path(path))
 
 
 def by_revision(project: Project, revision: str) -> Expected:
@@ -59,13 +59,13 @@ def unchecked(project: Project, expected: Expected) -> Iterator[tuple[str, str, 
     generated = project.settings.generated
     if expected.generated not in (None, generated):
         reason = f"names {generated} as the folder of the packages, and not {expected.generated}"
-        yield "", show(project.root / SETTINGS), reason
+        yield "", display_path(project.root / SETTINGS), reason
     by_hand = {c.name for c in project.by_hand()}
     names = {c.name for c in project.packages()} - by_hand
     for name in expected.packages:
         if name not in names:
             why = "is owned by people now (by_hand)" if name in by_hand else f"is not in {PACKAGES} any more"
-            yield name, show(project.generated / name), f"{why}, so that no check looks at it"
+            yield name, display_path(project.generated / name), f"{why}, so that no check looks at it"
     for path in project.own():
         if path not in expected.own:
-            yield "", show(project.generated / path), f"is new among what {PACKAGES} names as not gen's (own)"
+            yield "", display_path(project.generated / path), f"is new among what {PACKAGES} names as not gen's (own)"

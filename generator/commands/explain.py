@@ -14,15 +14,15 @@ import click
 from generator.commands.citation import title_and_citation
 from generator.commands.console import AS_JSON, NO_ONE, write_json
 from generator.disk.built import MappedPackage, Segments, built_packages, is_locked
+from generator.disk.files import display_path
 from generator.disk.lock import LOCK
-from generator.disk.look import show
 from generator.disk.project import Project
 from generator.errors import LoomError, nearest
 
 CONTEXT = 2
 
 
-class Stretch(NamedTuple):
+class Segment(NamedTuple):
     """Generated text and its source; line numbers count from 1.
 
     Attributes:
@@ -43,7 +43,7 @@ class Stretch(NamedTuple):
 
 
 @dataclass
-class Place:
+class FragmentLines:
     """Where lines of a fragment stand, the same in one or more packages.
 
     Attributes:
@@ -105,7 +105,7 @@ def _explain_file(project: Project, word: str, as_json: bool) -> None:
     click.echo("\n".join(_line_text(stretches) if line or len(stretches) == 1 else _file_text(stretches)))
 
 
-def _line_text(stretches: list[Stretch]) -> Iterator[str]:
+def _line_text(stretches: list[Segment]) -> Iterator[str]:
     if not stretches:
         yield "this line was written since the file was built"
     for stretch in stretches:
@@ -117,7 +117,7 @@ def _line_text(stretches: list[Stretch]) -> Iterator[str]:
             yield f"  source:  {stretch.citation}"
 
 
-def _file_text(stretches: list[Stretch]) -> Iterator[str]:
+def _file_text(stretches: list[Segment]) -> Iterator[str]:
     width = max(len(_range(stretch.first, stretch.last)) for stretch in stretches)
     for s in stretches:
         source = f"{s.source}:{_range(s.source_first, s.source_last)}"
@@ -148,7 +148,9 @@ def _package_of(project: Project, file: Path) -> tuple[MappedPackage, str]:
             for folder in place.parents:
                 if (folder / LOCK).is_file():
                     return MappedPackage.read(folder), place.relative_to(folder).as_posix()
-            raise LoomError("is not in a package that gen built", show(place), f"No folder above it has a {LOCK}.")
+            raise LoomError(
+                "is not in a package that gen built", display_path(place), f"No folder above it has a {LOCK}."
+            )
     for folder in (Path(os.path.abspath(place)) for place in (*file.parents, *(project.generated / file).parents)):
         if is_locked(project, folder):
             MappedPackage.read(folder).check_there()
@@ -156,20 +158,20 @@ def _package_of(project: Project, file: Path) -> tuple[MappedPackage, str]:
     raise LoomError(message, str(file), "Give the path of a file in a package, like PATH/model.py:12.")
 
 
-def line_stretches(line: int, text: str, segments: Segments, texts: dict[str, str]) -> list[Stretch]:
+def line_stretches(line: int, text: str, segments: Segments, texts: dict[str, str]) -> list[Segment]:
     """Each part of a line that has a source of its own."""
     starts = [column for column, _ in segments]
     ends = [*starts[1:], len(text)][: len(starts)]
-    result: list[Stretch] = []
+    result: list[Segment] = []
     for (start, origin), end in zip(segments, ends, strict=True):
         part = text[start:end].strip()
         if part or len(segments) == 1:
             said = title_and_citation(origin.path, texts.get(origin.path, ""))
-            result.append(Stretch(line, line, part, origin.path, origin.line, origin.line, *said))
+            result.append(Segment(line, line, part, origin.path, origin.line, origin.line, *said))
     return result
 
 
-def _file_stretches(origins: list[Segments], texts: dict[str, str]) -> list[Stretch]:
+def _file_stretches(origins: list[Segments], texts: dict[str, str]) -> list[Segment]:
     """Runs of lines whose first character comes from the same source, going on in it or staying on a line."""
     runs: list[list] = []
     for number, segments in enumerate(origins, 1):
@@ -182,7 +184,7 @@ def _file_stretches(origins: list[Segments], texts: dict[str, str]) -> list[Stre
         else:
             runs.append([number, number, path, line, line])
     said = {run[2]: title_and_citation(run[2], texts.get(run[2], "")) for run in runs}
-    return [Stretch(first, last, "", path, low, high, *said[path]) for first, last, path, low, high in runs]
+    return [Segment(first, last, "", path, low, high, *said[path]) for first, last, path, low, high in runs]
 
 
 def _explain_fragment(project: Project, word: str, as_json: bool) -> None:
@@ -221,16 +223,16 @@ def _find_fragment(project: Project, word: str) -> str:
     return names[found[0]]
 
 
-def _find_places(packages: list[MappedPackage], source: str) -> list[Place]:
+def _find_places(packages: list[MappedPackage], source: str) -> list[FragmentLines]:
     """Finds where the lines of a source stand, with the lines around them; the same text in packages is one place."""
-    places: dict[tuple, Place] = {}
+    places: dict[tuple, FragmentLines] = {}
     for package in packages:
         for path, origins in package.origins.items():
             lines = package.lines(path)
             own = [any(origin.path == source for _, origin in segments) for segments in origins[: len(lines)]]
             for low, high in _regions(own):
                 shown = [(own[n] and bool(lines[n].strip()), lines[n]) for n in range(low, high)]
-                place = places.setdefault((path, *shown), Place(path, shown))
+                place = places.setdefault((path, *shown), FragmentLines(path, shown))
                 first = next(n for n in range(low, high) if own[n])
                 place.at.append(f"{package.shown}/{path}:{first + 1}")
     return sorted(places.values(), key=lambda place: place.path)

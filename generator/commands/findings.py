@@ -10,9 +10,9 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from generator.commands.own import count_changes, find_conflicts
-from generator.commands.packages import Asked
+from generator.commands.packages import PackageBuilder
+from generator.disk.files import GONE, display_path, kind_of
 from generator.disk.lock import LOCK, LOCKS, Combination, read_lock, read_locks
-from generator.disk.look import GONE, kind_of, show
 from generator.disk.project import PACKAGES, Project
 from generator.disk.status import EDITED, FOREIGN, MISSING, ORPHAN, RECORDS, STALE, WINDOWS, PackageStatus
 from generator.errors import LoomError
@@ -39,36 +39,36 @@ class Finding(NamedTuple):
     command: str = ""
 
 
-def check_package(asked: Asked, own: list[str], full: bool) -> list[Finding]:
+def check_package(builder: PackageBuilder, own: list[str], full: bool) -> list[Finding]:
     """Checks one package.
 
     Args:
         own: the paths that packages.toml names as not gen's.
         full: weave it again, whatever its lock says.
     """
-    name, build, shown = asked.combination.name, asked.combination.command, show(asked.folder)
-    if not kind_of(asked.folder) and not asked.only_lock:
+    name, build, shown = builder.combination.name, builder.combination.command, display_path(builder.folder)
+    if not kind_of(builder.folder) and not builder.only_lock:
         return [Finding(MISSING, name, shown, "this package was never built, or is gone", build)]
-    if asked.by_hand:
-        return _check_owned(asked, shown)
-    if asked.combination in asked.project.by_hand():
+    if builder.by_hand:
+        return _check_owned(builder, shown)
+    if builder.combination in builder.project.by_hand():
         reason = "is gone, and says what the edits of this package began from: take it back from git"
         return [Finding(MISSING, name, f"{shown}/{LOCK}", reason, f"git restore {shown}/{LOCK}")]
-    if gone := _lost_sources(asked.project, asked.combination):
+    if gone := _lost_sources(builder.project, builder.combination):
         return [Finding(ORPHAN, name, shown, gone)]
-    found = asked.status(full)
+    found = builder.status(full)
     findings = list[Finding]()
-    if asked.uncommitted and not found.only_lock:
-        findings, found = _check_uncommitted(asked, found)
+    if builder.uncommitted and not found.only_lock:
+        findings, found = _check_uncommitted(builder, found)
     windows = [file for file in found.files if file.reason == WINDOWS]
     if windows and all(file.reason == WINDOWS for file in found.blocked):
         found = replace(found, files=[file for file in found.files if file not in windows])
-        findings.append(_of_windows(asked, f"{shown}/{windows[0].path}", len(windows)))
+        findings.append(_of_windows(builder, f"{shown}/{windows[0].path}", len(windows)))
     for file in found.files:
         path, state, reason = file.path, file.state, file.reason
         command = f"{build} --force" if file.is_work else build
         if state == FOREIGN:
-            if is_own(f"{name}/{path}", own):
+            if is_listed(f"{name}/{path}", own):
                 continue
             reason, command = f"{reason}; {advise_own(f'{name}/{path}')}", ""
         elif path == LOCK and state == (MISSING if found.only_lock else EDITED):
@@ -82,27 +82,27 @@ def check_package(asked: Asked, own: list[str], full: bool) -> list[Finding]:
             reason = f"{reason}: {_few(found.reasons)}"
         if state:
             findings.append(Finding(state, name, found.place(path), reason, command))
-    return [*findings, *_odd_files(asked, [file.path for file in found.files if file.wanted and not file.state])]
+    return [*findings, *_odd_files(builder, [file.path for file in found.files if file.wanted and not file.state])]
 
 
-def _check_owned(asked: Asked, shown: str) -> list[Finding]:
+def _check_owned(builder: PackageBuilder, shown: str) -> list[Finding]:
     """Checks a package that people own; that it differs is no fault, but a conflict that was left in it is."""
-    name = asked.combination.name
+    name = builder.combination.name
     try:
-        lines, files = count_changes(asked.folder, asked.combination)
-        left = list(find_conflicts(asked.folder, asked.combination))
+        lines, files = count_changes(builder.folder, builder.combination)
+        left = list(find_conflicts(builder.folder, builder.combination))
     except LoomError as error:
         return [Finding(EDITED, name, error.where or shown, error.message, error.remedy or "")]
     many = f"{lines} line{'' if lines == 1 else 's'} changed in {files} file{'' if files == 1 else 's'}"
-    late = f"; since then {_few(reasons)}" if (reasons := asked.reasons()) else ""
+    late = f"; since then {_few(reasons)}" if (reasons := builder.reasons()) else ""
     reason = "a conflict was left at line {}: decide it, and take the marks out"
     conflicts = [Finding(EDITED, name, f"{shown}/{path}", reason.format(line)) for path, line in left]
     return [*conflicts, Finding(OWNED, name, shown, f"{many}{late}", f"gen update {name}" if late else "")]
 
 
-def _check_uncommitted(asked: Asked, found: PackageStatus) -> tuple[list[Finding], PackageStatus]:
+def _check_uncommitted(builder: PackageBuilder, found: PackageStatus) -> tuple[list[Finding], PackageStatus]:
     """Checks a package that is not committed and is there, in part or whole; the second value is left to tell."""
-    name, build, place = asked.combination.name, asked.combination.command, asked.project.generated
+    name, build, place = builder.combination.name, builder.combination.command, builder.project.generated
     if gone := [file for file in found.files if file.state == MISSING and file.path not in RECORDS]:
         count = sum(file.wanted and file.path not in RECORDS for file in found.files)
         reason = f"{len(gone)} of the {count} files of this package are gone; all of them, or none, should be there"
@@ -111,34 +111,36 @@ def _check_uncommitted(asked: Asked, found: PackageStatus) -> tuple[list[Finding
     if found.differs:
         return [], found
     with suppress(LoomError):
-        if read_locks(place).get(name) == read_lock(asked.folder, asked.combination).text:
+        if read_locks(place).get(name) == read_lock(builder.folder, builder.combination).text:
             return [], found
-    return [Finding(STALE, name, show(place / LOCKS), f"has not the lock of the files of {name}", build)], found
+    return [Finding(STALE, name, display_path(place / LOCKS), f"has not the lock of the files of {name}", build)], found
 
 
-def _of_windows(asked: Asked, first: str, count: int) -> Finding:
+def _of_windows(builder: PackageBuilder, first: str, count: int) -> Finding:
     reason = f"{WINDOWS}, and {count - 1} other files too; with the line '* text=auto eol=lf' in .gitattributes, this "
     reason += "checks out again what git has, of the sources too (commit your changes first):"
-    sources = [asked.project.root / name for name in ("fragments", "templates", "targets")]
-    places = [asked.project.generated, *(place for place in sources if place.is_dir())]
-    folders = " ".join(shlex.quote(show(place)) for place in places)
+    sources = [builder.project.root / name for name in ("fragments", "templates", "targets")]
+    places = [builder.project.generated, *(place for place in sources if place.is_dir())]
+    folders = " ".join(shlex.quote(display_path(place)) for place in places)
     fix = f"git ls-files -z {folders} | xargs -0 rm -f && git checkout -- {folders}"
-    return Finding(EDITED, asked.combination.name, first, reason, fix)
+    return Finding(EDITED, builder.combination.name, first, reason, fix)
 
 
-def _odd_files(asked: Asked, paths: list[str]) -> Iterator[Finding]:
+def _odd_files(builder: PackageBuilder, paths: list[str]) -> Iterator[Finding]:
     """Files of the right content with another mode, and compiled ones that Python runs in place of a module."""
-    name = asked.combination.name
-    paths = [path for path in paths if kind_of(asked.folder / path)]  # a lock may stand for them
-    run = [path for path in paths if (asked.folder / path).lstat().st_mode & 0o111]
+    name = builder.combination.name
+    paths = [path for path in paths if kind_of(builder.folder / path)]  # a lock may stand for them
+    run = [path for path in paths if (builder.folder / path).lstat().st_mode & 0o111]
     for path in run if len(run) < len(paths) else ():  # a disk without modes says so of all
-        shown = show(asked.folder / path)
+        shown = display_path(builder.folder / path)
         yield Finding(EDITED, name, shown, "is executable, which gen makes no file", f"chmod 644 {shlex.quote(shown)}")
-    for compiled in sorted(asked.folder.rglob("__pycache__/*.pyc")):
+    for compiled in sorted(builder.folder.rglob("__pycache__/*.pyc")):
         with suppress(OSError), compiled.open("rb") as file:
             if int.from_bytes(file.read(8)[4:], "little") & 0b11 == 0b01:  # PEP 552: a hash that is not checked
                 reason = "runs in place of its module, whatever that says: its hash is not checked"
-                yield Finding(FOREIGN, name, show(compiled), reason, f"rm {shlex.quote(show(compiled))}")
+                yield Finding(
+                    FOREIGN, name, display_path(compiled), reason, f"rm {shlex.quote(display_path(compiled))}"
+                )
 
 
 def _few(reasons: list[str]) -> str:
@@ -162,14 +164,14 @@ def advise_own(path: str) -> str:
     return f"remove it, or name it in {PACKAGES}: own = [{json.dumps(path, ensure_ascii=False)}]"
 
 
-def is_own(path: str, own: list[str]) -> bool:
+def is_listed(path: str, own: list[str]) -> bool:
     """Whether a path below the output folder is one that packages.toml names as not gen's."""
     return any(f"{path}/".startswith(f"{entry}/") for entry in own)
 
 
 def own_paths(project: Project) -> list[str]:
     """The paths that packages.toml names as not gen's; one that is not there, or that gen makes, is an error."""
-    shown = show(project.generated / PACKAGES)
+    shown = display_path(project.generated / PACKAGES)
     made = [PACKAGES, LOCKS]
     for name in (combination.name for combination in project.packages()):
         made += [name, f"{name}/{LOCK}"]

@@ -10,7 +10,7 @@ from generator.code.hunks import hunks
 from generator.code.traced import Origin
 from generator.commands.findings import NO_FAULT, Finding
 from generator.commands.packages import every_package
-from generator.disk.look import kind_of, show
+from generator.disk.files import display_path, kind_of
 from generator.disk.project import Project
 from generator.disk.status import EDITED, RECORDS, STALE
 from generator.errors import LoomError, printable
@@ -33,7 +33,7 @@ class Sources:
             if finding.package not in self.woven:
                 self.woven[finding.package] = asked.package()
             package = self.woven[finding.package]
-            path = finding.path.removeprefix(f"{show(asked.folder)}/")
+            path = finding.path.removeprefix(f"{display_path(asked.folder)}/")
             if path in package.files and kind_of(asked.folder / path) == "file":
                 text = (asked.folder / path).read_bytes().decode(errors="replace")
                 for old, new in hunks(package.files[path].split("\n"), text.split("\n")):
@@ -62,7 +62,7 @@ def annotate(project: Project, findings: list[Finding], errors: list[LoomError])
         text = f"{one.reason}{from_}" + (f"\n{one.command}" if one.command else "")
         yield _line(one.path, line, one.state, text, "notice" if one.state in NO_FAULT else "error")
     for (path, line), places in stale.items():
-        shown = next((show(root / path) for root in project.roots if (root / path).is_file()), path)
+        shown = next((display_path(root / path) for root in project.roots if (root / path).is_file()), path)
         yield _line(shown, line, STALE, f"not built yet: {', '.join(places)}\ngen build --all")
     for one in late:
         if one.package not in explained:

@@ -8,10 +8,10 @@ import click
 
 from generator.commands.citation import title_and_citation
 from generator.commands.console import AS_JSON, NO_ONE, write_json
-from generator.commands.tables import Table, plain
+from generator.commands.tables import Table, format_text
 from generator.disk.built import MappedPackage
+from generator.disk.files import files_below, read_plain_file
 from generator.disk.lock import LOCK
-from generator.disk.look import files_below, read_text
 from generator.disk.project import Project
 from generator.errors import LoomError
 from generator.recipe.toml import parse_toml
@@ -29,7 +29,7 @@ PLACES = {
 def command(as_json: bool) -> None:
     """List the architectures, targets, fragments, parts and packages."""
     found = listing(Project.find())
-    write_json(found) if as_json else click.echo("\n\n".join(plain(table) for table in tables(found)))
+    write_json(found) if as_json else click.echo("\n\n".join(format_text(table) for table in tables(found)))
 
 
 def listing(project: Project) -> dict[str, list[dict]]:
@@ -40,7 +40,7 @@ def listing(project: Project) -> dict[str, list[dict]]:
         entries = [_entry(place, name, suffix) for place, name in paths if _is_source(name, suffix)]
         found[kind] = sorted(entries, key=lambda entry: entry["name"])
     files = [root / PACKAGE_FILE for root in project.roots if (root / PACKAGE_FILE).is_file()]
-    parts = [item for path in files for item in parse_toml(read_text(path), str(path)).get("parts", {}).items()]
+    parts = [item for path in files for item in parse_toml(read_plain_file(path), str(path)).get("parts", {}).items()]
     found["parts"] = [{"name": name, "title": str(part.get("title", ""))} for name, part in parts]
     found["packages"] = [
         {
@@ -68,7 +68,7 @@ def _is_source(name: str, suffix: str) -> bool:
 
 
 def _entry(folder: Path, name: str, suffix: str) -> dict:
-    title, citation = title_and_citation(name, read_text(folder / name, "Save it as UTF-8."))
+    title, citation = title_and_citation(name, read_plain_file(folder / name, "Save it as UTF-8."))
     return {"name": name.removesuffix(suffix), "title": title, "citation": citation}
 
 

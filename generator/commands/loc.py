@@ -15,11 +15,11 @@ import click
 
 from generator.commands.console import AS_JSON, NO_ONE, write_json
 from generator.commands.packages import every_package
-from generator.commands.tables import Table, as_data, markdown, plain
+from generator.commands.tables import Table, as_data, format_markdown, format_text
 from generator.commands.woven import woven
 from generator.disk.built import MappedPackage, WovenPackage
+from generator.disk.files import files_below
 from generator.disk.lock import LOCK, MAP
-from generator.disk.look import files_below
 from generator.disk.project import Project
 from generator.errors import LoomError
 from generator.recipe.toml import parse_toml
@@ -44,7 +44,7 @@ def command(as_json: bool, as_markdown: bool) -> None:
     if as_json:
         write_json({table.title: as_data(table) for table in tables})
     else:
-        click.echo("\n\n".join((markdown if as_markdown else plain)(table) for table in tables))
+        click.echo("\n\n".join((format_markdown if as_markdown else format_text)(table) for table in tables))
 
 
 def kept_packages(project: Project) -> list[MappedPackage]:
@@ -126,7 +126,9 @@ def read_sources(project: Project) -> dict[str, str]:
                 try:
                     sources[f"{folder}/{name}"] = path.read_bytes().decode("utf-8")
                 except UnicodeDecodeError:
-                    raise LoomError("is not UTF-8 text", project.show(path), "Move it out of the library.") from None
+                    raise LoomError(
+                        "is not UTF-8 text", project.display_path(path), "Move it out of the library."
+                    ) from None
     return dict(sorted(sources.items()))
 
 

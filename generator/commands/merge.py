@@ -13,12 +13,12 @@ from typing import NamedTuple
 import click
 
 from generator.commands.console import complain, exit_codes
-from generator.commands.packages import Asked, each_package
-from generator.commands.update import Conflict, Theirs, describe, merge_files, write_text
+from generator.commands.packages import PackageBuilder, each_package
+from generator.commands.update import Conflict, WovenSide, describe, merge_files, write_text
 from generator.disk.built import BASE
+from generator.disk.files import display_path, kind_of, sha256
 from generator.disk.git import git, has_marks, merge_texts, older_file, packages_at, top_of
 from generator.disk.lock import LOCK, LOCKS, MAP, Combination, parse_lock
-from generator.disk.look import kind_of, sha256, show
 from generator.disk.project import PACKAGES, Project
 from generator.disk.write import IGNORE, write_package, write_records, write_uncommitted
 from generator.errors import LoomError
@@ -48,11 +48,13 @@ def command(driver: tuple[str, str, str, str] | None) -> None:
             complain(found)
             failed = True
             continue
-        for line in describe(found.conflicts, project.show(project.generated / name)):
+        for line in describe(found.conflicts, project.display_path(project.generated / name)):
             click.echo(line)
         left = left or bool(found.conflicts)
         for path in found.edited:
-            click.echo(f"edited   {project.show(project.generated / name)}/{path}: the edit is kept; gen pull {name}")
+            click.echo(
+                f"edited   {project.display_path(project.generated / name)}/{path}: the edit is kept; gen pull {name}"
+            )
     for place in left_to_decide(project):
         click.echo(f"conflict {place}: in a package that people own")
         left = True
@@ -85,7 +87,7 @@ def drive(project: Project, base: Path, ours: Path, theirs: Path, path: str) -> 
     return int(merged.conflicts > 0)
 
 
-class Side(NamedTuple):
+class MergeSide(NamedTuple):
     """The packages as one side of a merge has them: name -> path -> bytes."""
 
     revision: str
@@ -109,7 +111,7 @@ class Side(NamedTuple):
         return None if data is None else data.decode()
 
 
-class Finished(NamedTuple):
+class MergeResult(NamedTuple):
     """A package after a merge.
 
     Attributes:
@@ -124,7 +126,7 @@ class Finished(NamedTuple):
     gone: list[str]
 
 
-def finish(project: Project) -> list[tuple[str, Finished | LoomError]]:
+def finish(project: Project) -> list[tuple[str, MergeResult | LoomError]]:
     """Weaves every package from the merged fragments, and tells git that their files are merged.
 
     Returns:
@@ -134,16 +136,16 @@ def finish(project: Project) -> list[tuple[str, Finished | LoomError]]:
     others = [word for word in HEADS if git(top, "rev-parse", "-q", "--verify", word, code=None)]
     if not others:
         remedy = "Run it after git merge has stopped; gen build --all weaves at any time."
-        raise LoomError("no merge is going on", show(top), remedy)
+        raise LoomError("no merge is going on", display_path(top), remedy)
     _check_sources(project)
-    sides = [Side(revision, packages_at(project.generated, revision)[1]) for revision in ("HEAD", others[0])]
+    sides = [MergeSide(revision, packages_at(project.generated, revision)[1]) for revision in ("HEAD", others[0])]
     unmerged = _unmerged(project)
     changed = set(git(project.generated, "diff", "--name-only", "-z", "--relative").decode().split("\0"))
     for combination in project.by_hand():
         _keep_records(project, combination, sides[0], unmerged)
     result = []
     for name, found in each_package(finish_package, project, sides, changed - unmerged):
-        if isinstance(found, Finished):
+        if isinstance(found, MergeResult):
             _tell_git(project, name, found)
         if found is not None:
             result.append((name, found))
@@ -153,52 +155,54 @@ def finish(project: Project) -> list[tuple[str, Finished | LoomError]]:
     return result
 
 
-def finish_package(asked: Asked, sides: list[Side], changed: set[str]) -> Finished | None:
+def finish_package(builder: PackageBuilder, sides: list[MergeSide], changed: set[str]) -> MergeResult | None:
     """Weaves a package and lays what was edited on either side on top; None for one that people own."""
-    if asked.by_hand:
+    if builder.by_hand:
         return None
-    if asked.combination in asked.project.uncommitted():
-        return _finish_uncommitted(asked, sides)
-    made, name = asked.woven(), asked.combination.name
+    if builder.combination in builder.project.uncommitted():
+        return _finish_uncommitted(builder, sides)
+    made, name = builder.woven(), builder.combination.name
     for path in sorted(changed):
         inside = path.removeprefix(f"{name}/")
-        if inside in made and inside != path and (asked.folder / inside).read_bytes() != made[inside]:
-            raise LoomError("was edited since the merge began", f"{show(asked.folder)}/{inside}", "Stash or commit it.")
+        if inside in made and inside != path and (builder.folder / inside).read_bytes() != made[inside]:
+            raise LoomError(
+                "was edited since the merge began", f"{display_path(builder.folder)}/{inside}", "Stash or commit it."
+            )
     woven = {path: data.decode() for path, data in made.items() if path not in (LOCK, MAP)}
     merged: dict[str, str | None] = dict(woven)
     conflicts: list[Conflict] = []
     editor = f"edited in {sides[0].revision}"
     for side in sides:
         edited = side.edited(name)
-        base = {path: _woven_then(asked, side, path) for path in edited}
+        base = {path: _woven_then(builder, side, path) for path in edited}
         now = {path: text for path in edited if (text := merged.get(path)) is not None}
-        theirs = Theirs(now, woven, made[MAP].decode(), editor=editor)
+        theirs = WovenSide(now, woven, made[MAP].decode(), editor=editor)
         ours = {path: side.text(name, path) for path in edited}
         done, more = merge_files(ours, base, theirs, f"edited in {side.revision}")
         merged |= done
         conflicts += [one for one in more if one not in conflicts]
-    write_package(asked.folder, asked.combination, made, force=True)
+    write_package(builder.folder, builder.combination, made, force=True)
     edits = [path for path in merged if merged[path] != woven.get(path)]
     for path in edits:
-        write_text(asked.folder, path, merged[path])
-    write_records(asked.folder, made)
+        write_text(builder.folder, path, merged[path])
+    write_records(builder.folder, made)
     known = {path for side in sides for path in side.outputs(name)}
     gone = [path for path in sorted(known - made.keys()) if path not in edits]
     for path in gone:
-        if sha256(_bytes(asked.folder / path)) in [side.outputs(name).get(path) for side in sides]:
-            write_text(asked.folder, path, None)
-    return Finished(edits, conflicts, sorted(made), gone)
+        if sha256(_bytes(builder.folder / path)) in [side.outputs(name).get(path) for side in sides]:
+            write_text(builder.folder, path, None)
+    return MergeResult(edits, conflicts, sorted(made), gone)
 
 
-def _finish_uncommitted(asked: Asked, sides: list[Side]) -> Finished:
+def _finish_uncommitted(builder: PackageBuilder, sides: list[MergeSide]) -> MergeResult:
     """Builds a package that is not committed; files of it that a side has committed stay on disk alone."""
-    found = asked.build(lock_is_enough=True)
+    found = builder.build(lock_is_enough=True)
     if found and found.blocked:
         first = found.blocked[0]
-        remedy = f"Keep your change in a fragment, or give it up: {asked.combination.command} --force"
+        remedy = f"Keep your change in a fragment, or give it up: {builder.combination.command} --force"
         raise LoomError(first.reason, f"{found.shown}/{first.path}", remedy)
-    name = asked.combination.name
-    return Finished([], [], [], sorted({path for side in sides for path in [LOCK, MAP, *side.outputs(name)]}))
+    name = builder.combination.name
+    return MergeResult([], [], [], sorted({path for side in sides for path in [LOCK, MAP, *side.outputs(name)]}))
 
 
 def left_to_decide(project: Project) -> list[str]:
@@ -206,7 +210,7 @@ def left_to_decide(project: Project) -> list[str]:
     names = [combination.name for combination in project.by_hand()]
     paths = _unmerged(project)
     places = [project.generated / path for path in sorted(paths) if path.split("/")[0] in names]
-    return [f"{show(place)}:{_line_of_marks(place) or 1}" for place in places]
+    return [f"{display_path(place)}:{_line_of_marks(place) or 1}" for place in places]
 
 
 def _unmerged(project: Project) -> set[str]:
@@ -214,12 +218,12 @@ def _unmerged(project: Project) -> set[str]:
     return set(filter(None, said.split("\0")))
 
 
-def _woven_then(asked: Asked, side: Side, path: str) -> str:
+def _woven_then(builder: PackageBuilder, side: MergeSide, path: str) -> str:
     """Finds what had been woven where a side has an edited file."""
-    digest = side.outputs(asked.combination.name)[path]
-    text = older_file(asked.folder, path, digest, side.revision)
+    digest = side.outputs(builder.combination.name)[path]
+    text = older_file(builder.folder, path, digest, side.revision)
     if text is None:
-        shown = show(asked.folder / path)
+        shown = display_path(builder.folder / path)
         remedy = f"Merge it by hand: git show {side.revision}:./{shown}"
         raise LoomError(f"edited in {side.revision}, and what was woven there is not in git's history", shown, remedy)
     return text
@@ -227,12 +231,12 @@ def _woven_then(asked: Asked, side: Side, path: str) -> str:
 
 def _check_sources(project: Project) -> None:
     """Refuses to weave fragments that are not merged."""
-    left = [show(place) for place in [project.generated / PACKAGES] if _line_of_marks(place)]
+    left = [display_path(place) for place in [project.generated / PACKAGES] if _line_of_marks(place)]
     for root in project.roots:
         for folder in FOLDERS:
             for place in sorted((root / folder).rglob("*.*")):
                 if line := _line_of_marks(place):
-                    left.append(f"{show(place)}:{line}")
+                    left.append(f"{display_path(place)}:{line}")
     if left:
         remedy = "Decide them, then run gen merge again."
         raise LoomError(f"the fragments themselves conflict: {', '.join(left)}", left[0], remedy)
@@ -246,7 +250,7 @@ def _bytes(place: Path) -> bytes:
     return place.read_bytes() if kind_of(place) == "file" else b""
 
 
-def _keep_records(project: Project, combination: Combination, ours: Side, unmerged: set[str]) -> None:
+def _keep_records(project: Project, combination: Combination, ours: MergeSide, unmerged: set[str]) -> None:
     """Takes our side of the records of a package that people own; gen update renews them."""
     files = ours.packages.get(combination.name, {})
     for name in RECORDS:
@@ -256,7 +260,7 @@ def _keep_records(project: Project, combination: Combination, ours: Side, unmerg
             git(project.generated, "add", "--", path)
 
 
-def _tell_git(project: Project, name: str, found: Finished) -> None:
+def _tell_git(project: Project, name: str, found: MergeResult) -> None:
     left = {conflict.path for conflict in found.conflicts}
     paths = [f"{name}/{path}" for path in found.files if path not in left and kind_of(project.generated / name / path)]
     git(project.generated, "add", "--", *paths)

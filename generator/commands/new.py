@@ -38,7 +38,7 @@ def command(config: Path, target: str, name: str, ignore: tuple[str, ...], famil
     project = Project.find()
     family, path, differences = new(project, config, target, name, ignore, family)
     task = f"work through the {differences} differences that it lists, then " if differences else ""
-    click.echo(f"{project.show(path)}: as {family}; next: {task}gen build {name} --target={target}")
+    click.echo(f"{project.display_path(path)}: as {family}; next: {task}gen build {name} --target={target}")
 
 
 def new(
@@ -57,7 +57,7 @@ def new(
     """
     if config_path.is_dir():
         config_path /= "config.json"
-    shown = project.show(config_path)
+    shown = project.display_path(config_path)
     hf, library = read_config(config_path, shown), project.library()
     if not is_package_name(name) or name != name.lower():
         remedy = "Use small letters, digits and _, and no word of Python."

@@ -12,11 +12,11 @@ import click
 
 from generator.code.hunks import hunks
 from generator.commands.console import NO_ONE
-from generator.commands.packages import Asked
+from generator.commands.packages import PackageBuilder
 from generator.disk.built import BASE, MappedPackage, base_texts, dump_base, find_package, kept_base
+from generator.disk.files import display_path, kind_of, read_plain_file, sha256
 from generator.disk.git import has_marks, older_file
 from generator.disk.lock import MAP, Combination, Fingerprints, read_lock
-from generator.disk.look import kind_of, read_text, sha256, show
 from generator.disk.project import PACKAGES, SETTINGS, Project
 from generator.disk.write import replace_file, write_uncommitted
 from generator.errors import LoomError
@@ -40,7 +40,7 @@ def find_kept(project: Project, word: str) -> MappedPackage:
     built = find_package(project, word)
     place = project.generated / built.name
     if not place.is_dir() or not built.folder.samefile(place) or built.lock.combination not in project.packages():
-        remedy = f"Name one of {show(project.generated)}; gen list shows them."
+        remedy = f"Name one of {display_path(project.generated)}; gen list shows them."
         raise LoomError("is not a package that is kept in this project", built.shown, remedy)
     return MappedPackage(place, built.lock)
 
@@ -55,17 +55,17 @@ def own(project: Project, word: str) -> str:
     combination = built.lock.combination
     if combination in project.by_hand():
         return f"{built.shown}: is owned already"
-    asked = Asked(project, combination, Fingerprints(project.roots), project.generated)
-    texts = base_texts(built.folder, built.lock, lambda: asked.package().files)
+    builder = PackageBuilder(project, combination, Fingerprints(project.roots), project.generated)
+    texts = base_texts(built.folder, built.lock, lambda: builder.package().files)
     path = project.generated / PACKAGES
-    listed = read_text(path) if kind_of(path) else HEAD + "".join(each.entry for each in project.packages())
-    text = _declare(listed, combination, show(path))
+    listed = read_plain_file(path) if kind_of(path) else HEAD + "".join(each.entry for each in project.packages())
+    text = _declare(listed, combination, display_path(path))
     replace_file(built.folder, BASE, dump_base({name: text.encode() for name, text in texts.items()}))
     replace_file(project.generated, PACKAGES, text.encode())
     write_uncommitted(replace(project))  # which reads the list anew
     return (
         f"{built.shown}: yours to edit; gen build leaves it alone, and gen update {built.name} takes in what the "
-        f"fragments bring\ncommit {show(path)} and {built.shown}/{BASE} with it"
+        f"fragments bring\ncommit {display_path(path)} and {built.shown}/{BASE} with it"
     )
 
 
@@ -77,30 +77,31 @@ def start(project: Project, combination: Combination, folder: Path) -> str:
     """
     for name in (SETTINGS, PACKAGES, combination.name):
         if kind_of(folder / name):
-            raise LoomError("is there already", show(folder / name), "Name a folder that has none.")
+            raise LoomError("is there already", display_path(folder / name), "Name a folder that has none.")
     sources = [root / name for root in project.roots for name in ("fragments", "templates", "targets")]
     for taken in (project.generated, *sources):
         if Path(os.path.abspath(folder)).is_relative_to(os.path.abspath(taken)):
             raise LoomError(
-                f"lies in {show(taken)}, where gen looks for this project's own", show(folder), "Name another."
+                f"lies in {display_path(taken)}, where gen looks for this project's own",
+                display_path(folder),
+                "Name another.",
             )
-    asked = Asked(project, combination, Fingerprints(project.roots), folder)
-    files = asked.woven()
-    asked.build()
+    builder = PackageBuilder(project, combination, Fingerprints(project.roots), folder)
+    files = builder.woven()
+    builder.build()
     replace_file(folder / combination.name, BASE, dump_base(files))
     replace_file(folder, SETTINGS, b'# gen finds the project by this file: gen check, gen update\ngenerated = "."\n')
     replace_file(folder, PACKAGES, _declare(HEAD + combination.entry, combination, PACKAGES).encode())
-    return (
-        f"{show(folder)}: {combination.name} is yours to edit; in {show(folder)}, gen update takes in what gen brings"
-    )
+    shown = display_path(folder)
+    return f"{shown}: {combination.name} is yours to edit; in {shown}, gen update takes in what gen brings"
 
 
 def _declare(text: str, combination: Combination, shown: str) -> str:
     """Marks a package in packages.toml, with every other line as it is."""
     parts = re.split(r"(?m)^(?=\s*\[\[package\]\])", text)
-    asked = {"architecture": combination.architecture, "target": combination.target}
+    builder = {"architecture": combination.architecture, "target": combination.target}
     for number, part in enumerate(parts):
-        if dict(re.findall(r"(?m)^\s*(architecture|target)\s*=\s*[\"'](\w+)[\"']", part)) == asked:
+        if dict(re.findall(r"(?m)^\s*(architecture|target)\s*=\s*[\"'](\w+)[\"']", part)) == builder:
             # committed: what people edit is committed
             part = re.sub(r"(?m)^\s*(by_hand|committed)\s*=\s*false.*\n?", "", part)
             part = re.sub(r"(?m)^(\s*target\s*=.*\n?)", lambda line: f"{line[0].rstrip()}\nby_hand = true\n", part)

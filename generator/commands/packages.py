@@ -8,11 +8,11 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from generator.disk.files import display_path, entries_below, kind_of, sha256
 from generator.disk.lock import LOCK, Combination, Fingerprints, read_lock, with_records
-from generator.disk.look import entries_below, kind_of, sha256, show
 from generator.disk.parallel import in_parallel
 from generator.disk.project import PACKAGES, Project
-from generator.disk.status import JOURNAL, PackageStatus, check_folder, compare
+from generator.disk.status import JOURNAL, PackageStatus, check_folder, compare_with_disk
 from generator.disk.write import write_lock, write_package
 from generator.errors import LoomError
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from generator.recipe.library import Library
 
 
-def weave(architecture: str, target: str, library: Library, parts: tuple[str, ...]) -> Package:
+def weave_package(architecture: str, target: str, library: Library, parts: tuple[str, ...]) -> Package:
     """Weaves in memory; imported late, because the libraries behind it take most of a short command's time."""
     from generator.weaver import weave as run
 
@@ -29,7 +29,7 @@ def weave(architecture: str, target: str, library: Library, parts: tuple[str, ..
 
 
 @dataclass(frozen=True)
-class Asked:
+class PackageBuilder:
     """A package that a command asks for.
 
     Attributes:
@@ -66,11 +66,11 @@ class Asked:
         """Weaves it now, or from another library."""
         architecture, target, parts = self.combination
         try:
-            return weave(architecture, target, library or self.project.library(), parts)
+            return weave_package(architecture, target, library or self.project.library(), parts)
         except LoomError as error:
             if error.where or self.combination not in (self.project.listed() or ()):
                 raise
-            raise LoomError(error.message, show(self.project.generated / PACKAGES), error.remedy) from None
+            raise LoomError(error.message, display_path(self.project.generated / PACKAGES), error.remedy) from None
 
     def woven(self) -> dict[str, bytes]:
         """The bytes of all files, the map and the lock included."""
@@ -87,7 +87,7 @@ class Asked:
         reasons = self.reasons()
         made = self.woven() if full or reasons else None
         wanted = _hashes(made) if made else read_lock(self.folder, self.combination).files
-        found = compare(self.folder, self.combination, wanted, self.only_lock and not whole)
+        found = compare_with_disk(self.folder, self.combination, wanted, self.only_lock and not whole)
         return replace(found, reasons=reasons, made=made)
 
     @property
@@ -148,10 +148,12 @@ def _hashes(files: dict[str, bytes]) -> dict[str, str]:
     return {path: sha256(data) for path, data in files.items()}
 
 
-def every_package(project: Project, out: Path | None = None) -> list[Asked]:
+def every_package(project: Project, out: Path | None = None) -> list[PackageBuilder]:
     """The packages that are kept, in the project's folder or in another one."""
     prints = Fingerprints(project.roots)
-    return [Asked(project, combination, prints, out or project.generated) for combination in project.packages()]
+    return [
+        PackageBuilder(project, combination, prints, out or project.generated) for combination in project.packages()
+    ]
 
 
 def each_package(
@@ -160,7 +162,7 @@ def each_package(
     """Does something to every package that is kept, those that need weaving in parallel.
 
     Args:
-        job: called with an `Asked` and the options.
+        job: called with an `PackageBuilder` and the options.
         full: whether all are woven.
         out: the folder that they are in; the project's by default.
         report: called for each package that had to be woven, with its number, how many there are, and its name.
@@ -169,9 +171,9 @@ def each_package(
         For each its name, and what the job returned or the LoomError that it raised.
     """
     packages = every_package(project, out)
-    heavy = [full or bool(asked.reasons()) for asked in packages]
-    results = in_parallel(job, [(asked, *options) for asked in packages], heavy)
-    for number, (asked, slow, result) in enumerate(zip(packages, heavy, results, strict=True), 1):
+    heavy = [full or bool(builder.reasons()) for builder in packages]
+    results = in_parallel(job, [(builder, *options) for builder in packages], heavy)
+    for number, (builder, slow, result) in enumerate(zip(packages, heavy, results, strict=True), 1):
         if slow and report:
-            report(number, len(packages), asked.combination.name)
-        yield asked.combination.name, result
+            report(number, len(packages), builder.combination.name)
+        yield builder.combination.name, result

@@ -16,7 +16,7 @@ import click
 
 from generator.checkpoint.files import read_config
 from generator.commands.console import AS_JSON, PATH, exit_codes, write_json
-from generator.commands.tables import Table, plain
+from generator.commands.tables import Table, format_text
 from generator.disk.project import Project
 from generator.errors import LoomError, printable, short
 from generator.weaver import weave
@@ -65,7 +65,7 @@ def _write(found: list[Compared], as_json: bool) -> None:
     if as_json:
         write_json([{**row._asdict(), "holds": row.holds} for row in found])
     elif found:
-        click.echo(plain(table(found)))
+        click.echo(format_text(parity_table(found)))
         click.echo(f"{held} of {len(found)} hold" if held < len(found) else f"all {held} hold")
 
 
@@ -93,12 +93,12 @@ def parity(
     if missing := [name for name in NEEDED if importlib.util.find_spec(name) is None]:
         remedy = "Install what is missing: in a clone of Loomax, pip install -e '.[packages]' torch transformers"
         raise LoomError(f"gen parity needs {', '.join(missing)}", None, remedy)
-    shown = project.show(folder)
+    shown = project.display_path(folder)
     if not (folder / "config.json").exists():
         lacking = folder / "config.json" if folder.is_dir() else folder
         reason = "is not a folder" if folder.is_file() else "is not there"
-        raise LoomError(reason, project.show(lacking), "Give a folder with config.json.")
-    hf = read_config(folder / "config.json", project.show(folder / "config.json"))
+        raise LoomError(reason, project.display_path(lacking), "Give a folder with config.json.")
+    hf = read_config(folder / "config.json", project.display_path(folder / "config.json"))
     if hf.get("quantization_config"):
         remedy = "Load it with transformers, which dequantizes, save it to another folder, and give that one."
         raise LoomError("its tensors are quantized, and parity compares in fp32", shown, remedy)
@@ -110,7 +110,7 @@ def parity(
         if "jax" not in sys.modules and "device_count" not in os.environ.get("XLA_FLAGS", ""):
             os.environ["XLA_FLAGS"] = f"{os.environ.get('XLA_FLAGS', '')} {DEVICES}"
     # late, as torch and jax take seconds
-    from generator.checkpoint.comparisons import SHARDS, compare, load_package
+    from generator.checkpoint.comparisons import SHARDS, compare_models, load_package
     from generator.checkpoint.reference import count_parameters, load_reference
 
     with tempfile.TemporaryDirectory(prefix="gen_parity_") as name:
@@ -141,7 +141,7 @@ def parity(
             raise LoomError(f"{woven.name} does not load it:\n  {listed}", shown, WHERE if unsaid else None) from None
         except Exception as error:
             raise Stopped(f"{woven.name} does not load it: {_reason(error, woven)}", shown, WHERE, []) from None
-        found, errors = compare(package, loaded, reference, scratch, length)
+        found, errors = compare_models(package, loaded, reference, scratch, length)
     if not any(row.what.startswith("--mesh") for row in found) and f"--mesh-tensor {SHARDS}" not in errors:
         say(f"note: --mesh-tensor {SHARDS} was not tried: sizes do not divide by it, or there is one device")
     if errors:
@@ -181,7 +181,7 @@ def _bytes(count: float) -> str:
     return f"{count / 1e9:,.0f} GB" if count > 1e10 else f"{count / 1e6:,.0f} MB"
 
 
-def table(found: list[Compared]) -> Table:
+def parity_table(found: list[Compared]) -> Table:
     """Returns the comparisons for people."""
     rows = [(row.what, f"{row.difference:.2g}", f"{row.bound:.2g}", "ok" if row.holds else "FAILED") for row in found]
     note = "Gradients: relative to the norm of the tensor's; of all layers the largest."

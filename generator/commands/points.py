@@ -8,7 +8,7 @@ import click
 
 from generator.code.traced import Traced
 from generator.commands.console import AS_JSON, NO_ONE, write_json
-from generator.commands.tables import Table, plain
+from generator.commands.tables import Table, format_text
 from generator.disk.project import Project
 from generator.errors import LoomError, nearest
 from generator.language.fragment import Fragment
@@ -23,7 +23,7 @@ from generator.weave.points import Point, find_points
 def command(architecture: str | None, as_json: bool) -> None:
     """List the join points: place, names that a splice sees there, and the fragments that splice."""
     found = points(Project.find().library(), architecture)
-    write_json(found) if as_json else click.echo(plain(table(found)))
+    write_json(found) if as_json else click.echo(format_text(points_table(found)))
 
 
 def points(library: Library, architecture: str | None = None) -> list[dict]:
@@ -79,7 +79,7 @@ def _points(fragment: Fragment) -> Iterator[Point]:
             yield from find_points("_", Traced.insert("def _():\n", splice.origin) + splice.body).values()
 
 
-def table(entries: Iterable[dict]) -> Table:
+def points_table(entries: Iterable[dict]) -> Table:
     """The points for people: a block point in `with` is marked, and a splice that may be left out too."""
     rows = [
         (

@@ -10,21 +10,21 @@ from typing import Any, NamedTuple
 
 import click
 
-from generator.commands.against import Report, Sides, compare_sides, plain
+from generator.commands.against import PackagePair, Report, compare_sides, format_text
 from generator.commands.console import AS_JSON, complain, exit_codes, progress, write_json
-from generator.commands.findings import is_own, own_paths
-from generator.commands.packages import Asked, each_package
+from generator.commands.findings import is_listed, own_paths
+from generator.commands.packages import PackageBuilder, each_package
 from generator.commands.pull_as import find_named, of_gen, read_own, with_own
 from generator.disk.built import BASE, dump_base, find_package
+from generator.disk.files import display_path, entries_below, kind_of, read_plain_file, sha256
 from generator.disk.lock import LOCK, MAP, Combination, Fingerprints, with_records
-from generator.disk.look import entries_below, kind_of, read_text, sha256, show
 from generator.disk.parallel import in_parallel
 from generator.disk.project import Project
-from generator.disk.status import compare
+from generator.disk.status import compare_with_disk
 from generator.disk.write import replace_file, write_records
 from generator.errors import LoomError
 from generator.package.package import Package
-from generator.pull.apart import Own, without_head
+from generator.pull.apart import NewFragment, without_head
 from generator.pull.edited import find_edits
 from generator.pull.offered import check_offers
 from generator.pull.pull import Pulled, pull
@@ -58,7 +58,7 @@ def command(
     if own is None and (lines or title):
         raise LoomError("--line and --title are for a fragment", None, "Name it: --as fragments/FOLDER/NAME.py.")
     project = Project.find()
-    found = find(project, package, own, title, lines)
+    found = plan_pull(project, package, own, title, lines)
     rows = refused(found)
     reports = []
     if judged and found.pulled.texts:
@@ -66,14 +66,14 @@ def command(
     if as_json:
         table = {"diff": found.diff(project), "home": len(found.pulled.home), "refused": rows}
         table |= {"others": [other._asdict() for other in found.others]}
-        write_json(table | ({"packages": [report.as_table() for report in reports]} if judged else {}))
+        write_json(table | ({"packages": [describe.as_table() for describe in reports]} if judged else {}))
     else:
         click.echo(found.diff(project), nl=False)
-        click.echo("\n".join(report(found)))
+        click.echo("\n".join(describe(found)))
         if reports:
-            click.echo("\n" + plain("what the fragments make now", reports))
+            click.echo("\n" + format_text("what the fragments make now", reports))
     failed = False
-    results = apply(project, found) if applied and found.pulled.texts else []
+    results = apply_plan(project, found) if applied and found.pulled.texts else []
     for number, (name, result) in enumerate(results, 1):
         if isinstance(result, LoomError):
             complain(result)
@@ -86,7 +86,7 @@ def command(
         raise click.exceptions.Exit(2 if failed else 1)
 
 
-class Other(NamedTuple):
+class ChangedPackage(NamedTuple):
     """Another package that the changed fragments change.
 
     Attributes:
@@ -99,13 +99,13 @@ class Other(NamedTuple):
     edited: tuple[str, ...]
 
 
-class Found(NamedTuple):
+class PullPlan(NamedTuple):
     """What a pull does, before anything is written."""
 
-    asked: Asked
+    builder: PackageBuilder
     pulled: Pulled
-    others: list[Other]
-    own: Own | None = None
+    others: list[ChangedPackage]
+    own: NewFragment | None = None
 
     def diff(self, project: Project) -> str:
         """Gives the unified diff of the fragments."""
@@ -116,7 +116,9 @@ class Found(NamedTuple):
         return "".join(f"{line}\n" for line in lines)
 
 
-def find(project: Project, word: str, path: str | None = None, title: str = "", lines: tuple[str, ...] = ()) -> Found:
+def plan_pull(
+    project: Project, word: str, path: str | None = None, title: str = "", lines: tuple[str, ...] = ()
+) -> PullPlan:
     """Finds what pulling a package would do.
 
     Args:
@@ -126,50 +128,50 @@ def find(project: Project, word: str, path: str | None = None, title: str = "", 
     """
     built = find_package(project, word)
     combination = built.lock.combination
-    asked = Asked(project, combination, Fingerprints(project.roots), built.folder.resolve().parent)
+    builder = PackageBuilder(project, combination, Fingerprints(project.roots), built.folder.resolve().parent)
     if combination.name not in (built.folder.name, built.folder.resolve().name):
         raise LoomError(
             f"is a copy of {combination.name}", built.shown, f"Give the folder the name {combination.name}."
         )
-    package = asked.package()
+    package = builder.package()
     late = [path for path, text in package.files.items() if sha256(text.encode()) != built.lock.outputs.get(path)]
     if late or built.lock.outputs.keys() - package.files.keys() - {MAP}:
         remedy = f"Take in what they bring: gen update {word}; then pull again."
         raise LoomError("its fragments changed since it was built", f"{built.shown}/{(late or [LOCK])[0]}", remedy)
-    there, before = _on_disk(asked), project.library()
+    there, before = _on_disk(builder), project.library()
     edited = find_edits(package.files, there)
     own = read_own(project, combination, path, title) if path is not None else None
-    named = find_named(lines, edited, asked.folder) if own else []
+    named = find_named(lines, edited, builder.folder) if own else []
 
     def weave(library: Library) -> Package:
         for path, text in library.files.items():
             if text != before.files[path] and not (project.root / path).is_file():
                 raise LoomError("is part of gen and not of this project", path, _keep(project, combination))
-        made = asked.package(library)
+        made = builder.package(library)
         check_offers(before, library)
         return made
 
     pulled = pull(package, edited._replace(hunks=[h for h in edited.hunks if h not in named]), before, weave)
     others = _others(project, combination, pulled.texts) if pulled.texts else []
     if own is None:
-        return Found(asked, pulled, others)
-    apart = with_own(asked, pulled, there, own, named)
-    plain = {path: before.files[path] for path in apart.texts if path in before.files} | pulled.texts
-    known = _others(project, combination, plain)
+        return PullPlan(builder, pulled, others)
+    apart = with_own(builder, pulled, there, own, named)
+    format_text = {path: before.files[path] for path in apart.texts if path in before.files} | pulled.texts
+    known = _others(project, combination, format_text)
     if changed := [other.name for other in _others(project, combination, apart.texts) if other not in known]:
         remedy = "Write the fragment by hand, and select it where it is for."
         raise LoomError(f"it would change {', '.join(changed)} too", own.path, remedy)
-    return Found(asked, apart, others, own)
+    return PullPlan(builder, apart, others, own)
 
 
-def _on_disk(asked: Asked) -> dict[str, bytes | str]:
+def _on_disk(builder: PackageBuilder) -> dict[str, bytes | str]:
     """What is in the folder of a package, without what gen keeps there for itself and what is named as one's own."""
-    own = own_paths(asked.project)
+    own = own_paths(builder.project)
     found: dict[str, bytes | str] = {}
-    for path in entries_below(asked.folder):
-        kind = kind_of(asked.folder / path)
-        if path not in (LOCK, MAP, BASE) and not is_own(f"{asked.combination.name}/{path}", own):
-            found[path] = (asked.folder / path).read_bytes() if kind == "file" else kind
+    for path in entries_below(builder.folder):
+        kind = kind_of(builder.folder / path)
+        if path not in (LOCK, MAP, BASE) and not is_listed(f"{builder.combination.name}/{path}", own):
+            found[path] = (builder.folder / path).read_bytes() if kind == "file" else kind
     return found
 
 
@@ -180,14 +182,14 @@ def _keep(project: Project, combination: Combination) -> str:
     return of_gen(combination)
 
 
-def _others(project: Project, combination: Combination, texts: dict[str, str]) -> list[Other]:
+def _others(project: Project, combination: Combination, texts: dict[str, str]) -> list[ChangedPackage]:
     """Finds the other packages that change with these texts of sources."""
     prints = Fingerprints(project.roots)
     kept = [c for c in project.packages() if c != combination and c not in project.by_hand()]
-    asked = [one for c in kept if (one := Asked(project, c, prints, project.generated)).uses(texts)]
+    builder = [one for c in kept if (one := PackageBuilder(project, c, prints, project.generated)).uses(texts)]
     result = []
     for one, other in zip(
-        asked, in_parallel(_other, [(one, texts) for one in asked], [True] * len(asked)), strict=True
+        builder, in_parallel(_other, [(one, texts) for one in builder], [True] * len(builder)), strict=True
     ):
         if isinstance(other, LoomError):
             remedy = f"Change the fragments by hand so that both can be woven. {other.remedy or ''}".strip()
@@ -198,18 +200,20 @@ def _others(project: Project, combination: Combination, texts: dict[str, str]) -
     return result
 
 
-def _other(asked: Asked, texts: dict[str, str]) -> Other | None:
+def _other(builder: PackageBuilder, texts: dict[str, str]) -> ChangedPackage | None:
     """Compares another package with what a build would then make; None where nothing changes."""
-    if not kind_of(asked.folder) and not asked.only_lock:
+    if not kind_of(builder.folder) and not builder.only_lock:
         return None
-    made = asked.package(asked.project.library().with_texts(texts)).files
+    made = builder.package(builder.project.library().with_texts(texts)).files
     wanted = {path: sha256(text.encode()) for path, text in made.items()}
-    found = compare(asked.folder, asked.combination, wanted, asked.only_lock)
+    found = compare_with_disk(builder.folder, builder.combination, wanted, builder.only_lock)
     files = tuple(path for path in [*found.write, *found.remove] if path not in (LOCK, MAP))
-    return Other(asked.combination.name, files, tuple(file.path for file in found.blocked)) if files else None
+    return (
+        ChangedPackage(builder.combination.name, files, tuple(file.path for file in found.blocked)) if files else None
+    )
 
 
-def apply(project: Project, found: Found) -> list[tuple[str, Any]]:
+def apply_plan(project: Project, found: PullPlan) -> list[tuple[str, Any]]:
     """Writes the fragments, then builds: the package itself keeps the edits that did not go home.
 
     Returns:
@@ -222,17 +226,19 @@ def apply(project: Project, found: Found) -> list[tuple[str, Any]]:
     for path, text in found.pulled.texts.items():
         _write(project.root / path, text)
     project.forget_library()
-    asked = Asked(project, found.asked.combination, Fingerprints(project.roots), found.asked.out)
-    made = asked.woven()
+    builder = PackageBuilder(project, found.builder.combination, Fingerprints(project.roots), found.builder.out)
+    made = builder.woven()
     left = {refusal.path for refusal in found.pulled.refusals}
     for path in found.pulled.package.origins.keys() - left if found.own else ():
         text = made[path].decode()
-        if without_head(read_text(asked.folder / path)) == without_head(text):  # the comments there name the fragment
-            replace_file(asked.folder, path, made[path])
-    if asked.by_hand:  # what is merged next comes on top of this
-        replace_file(asked.folder, BASE, dump_base(made))
-    write_records(asked.folder, made)
-    return list(each_package(Asked.build, project, False, False, True))
+        if without_head(read_plain_file(builder.folder / path)) == without_head(
+            text
+        ):  # the comments there name the fragment
+            replace_file(builder.folder, path, made[path])
+    if builder.by_hand:  # what is merged next comes on top of this
+        replace_file(builder.folder, BASE, dump_base(made))
+    write_records(builder.folder, made)
+    return list(each_package(PackageBuilder.build, project, False, False, True))
 
 
 def _write(path: Path, text: str) -> None:
@@ -246,25 +252,25 @@ def _write(path: Path, text: str) -> None:
     os.replace(scratch, path)
 
 
-def refused(found: Found) -> list[dict[str, str]]:
+def refused(found: PullPlan) -> list[dict[str, str]]:
     """Gives the refusals, each with its place."""
     rows = []
     for path, line, reason, remedy in found.pulled.refusals:
-        place = f"{show(found.asked.folder)}/{path}" + (f":{line}" if line else "")
+        place = f"{display_path(found.builder.folder)}/{path}" + (f":{line}" if line else "")
         rows.append({"place": place, "reason": reason, "remedy": remedy})
     return rows
 
 
-def report(found: Found) -> list[str]:
+def describe(found: PullPlan) -> list[str]:
     """Gives the lines that a person reads below the diff."""
-    shown, home, refusals = show(found.asked.folder), len(found.pulled.home), refused(found)
+    shown, home, refusals = display_path(found.builder.folder), len(found.pulled.home), refused(found)
     if not home and not refusals:
         return [f"{shown}: no edits"]
     count = sum(path.startswith("fragments/") for path in found.pulled.texts)
     to = f", to {count} fragment{'' if count == 1 else 's'}" if count else ""
     lines = [f"{shown}: {home} of {home + len(refusals)} edits go home{to}"]
     if own := found.own:
-        file = f"templates/architectures/{found.asked.combination.architecture}.toml"
+        file = f"templates/architectures/{found.builder.combination.architecture}.toml"
         table = f"[{'.'.join(own.table)}] of {file}" if own.table else file
         lines.append(f"{own.path} is new: {table} selects it, and no other package changes for it")
     if found.others:
@@ -277,23 +283,23 @@ def report(found: Found) -> list[str]:
     return lines
 
 
-def verdicts(project: Project, found: Found, say: Callable[[str], None]) -> list[Report]:
+def verdicts(project: Project, found: PullPlan, say: Callable[[str], None]) -> list[Report]:
     """Reports what the pull means for each package that it changes, the edited one too, by program."""
-    edited = found.asked.combination
+    edited = found.builder.combination
     names = {edited.name, *(other.name for other in found.others)}
     prints = Fingerprints(project.roots)
     listed = dict.fromkeys([*project.packages(), edited])  # which need not be in the list
-    changed = [Asked(project, each, prints, project.generated) for each in listed if each.name in names]
-    rows = [(asked, found.pulled.texts) for asked in changed]
+    changed = [PackageBuilder(project, each, prints, project.generated) for each in listed if each.name in names]
+    rows = [(builder, found.pulled.texts) for builder in changed]
     sides = []
-    for asked, woven in zip(changed, in_parallel(_sides, rows, [True] * len(rows)), strict=True):
+    for builder, woven in zip(changed, in_parallel(_sides, rows, [True] * len(rows)), strict=True):
         if isinstance(woven, LoomError):
             raise woven
-        sides.append(Sides(asked.combination, *woven))
+        sides.append(PackagePair(builder.combination, *woven))
     return compare_sides(sides, say)
 
 
-def _sides(asked: Asked, texts: dict[str, str]) -> tuple[dict[str, bytes], dict[str, bytes]]:
+def _sides(builder: PackageBuilder, texts: dict[str, str]) -> tuple[dict[str, bytes], dict[str, bytes]]:
     """The files of a package as its fragments make it now, and with other texts of some."""
-    changed = asked.package(asked.project.library().with_texts(texts))
-    return asked.woven(), with_records(changed, asked.prints)
+    changed = builder.package(builder.project.library().with_texts(texts))
+    return builder.woven(), with_records(changed, builder.prints)

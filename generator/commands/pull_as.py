@@ -5,16 +5,16 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from generator.commands.packages import Asked
+from generator.commands.packages import PackageBuilder
+from generator.disk.files import display_path, kind_of
 from generator.disk.lock import Combination
-from generator.disk.look import kind_of, show
 from generator.disk.project import Project
 from generator.errors import LoomError
-from generator.pull.apart import Own, Search
+from generator.pull.apart import NewFragment, SpliceSearch
 from generator.pull.edited import Edited, Hunk, find_edits
 from generator.pull.pull import Pulled
 from generator.recipe.recipe import PACKAGE_FILE, lineage_of
-from generator.recipe.schema import Package as PackageFile
+from generator.recipe.schema import PackageToml as PackageFile
 from generator.recipe.toml import Toml
 
 _PATH = re.compile(r"fragments/([a-z_]\w*)/([a-z_]\w*)\.py", re.ASCII)
@@ -25,7 +25,7 @@ OF_GEN = (
 )
 
 
-def read_own(project: Project, combination: Combination, path: str, title: str) -> Own:
+def read_own(project: Project, combination: Combination, path: str, title: str) -> NewFragment:
     """Checks the path and the title of a new fragment, and finds where the architecture's file selects it."""
     match = _PATH.fullmatch(path)
     if match is None or match[2] == "__init__":
@@ -39,7 +39,7 @@ def read_own(project: Project, combination: Combination, path: str, title: str) 
     title = (title or match[2].strip("_").replace("_", " ").capitalize()).strip()
     if not title or not title.isprintable() or re.search(r'["\\]', title):
         raise LoomError("is no title", repr(title), "Write --title in one line, without quotes and backslashes.")
-    return Own(path, title + "." * (title[-1] not in ".!?"), _table(project, combination, path))
+    return NewFragment(path, title + "." * (title[-1] not in ".!?"), _table(project, combination, path))
 
 
 def _table(project: Project, combination: Combination, path: str) -> tuple[str, ...]:
@@ -76,19 +76,23 @@ def find_named(lines: tuple[str, ...], edited: Edited, folder: Path) -> list[Hun
     """Finds the edits at lines that someone named, each as FILE:LINE or LINE."""
     found: list[Hunk] = []
     for line in lines:
-        path, _, number = line.removeprefix(f"{show(folder)}/").removeprefix(f"{folder.name}/").rpartition(":")
+        path, _, number = line.removeprefix(f"{display_path(folder)}/").removeprefix(f"{folder.name}/").rpartition(":")
         path = path or (next(iter(edited.texts)) if len(edited.texts) == 1 else "")
         if not path or not number.isdecimal():
             raise LoomError("names no line", f"--line {line}", "Write FILE:LINE, as gen pull shows it.")
         hunk = next((hunk for hunk in edited.hunks if (path, int(number)) in hunk.places), None)
         if hunk is None:
             places = ", ".join(f"{h.path}:{h.at}" for h in edited.hunks[:10]) or "nowhere"
-            raise LoomError("was not edited", f"{show(folder)}/{path}:{number}", f"The edits stand at {places}.")
+            raise LoomError(
+                "was not edited", f"{display_path(folder)}/{path}:{number}", f"The edits stand at {places}."
+            )
         found.append(hunk)
     return found
 
 
-def with_own(asked: Asked, pulled: Pulled, found: dict[str, bytes | str], own: Own, named: list[Hunk]) -> Pulled:
+def with_own(
+    builder: PackageBuilder, pulled: Pulled, found: dict[str, bytes | str], own: NewFragment, named: list[Hunk]
+) -> Pulled:
     """Adds a fragment for the edits that were named, or else for those that cannot go home.
 
     Args:
@@ -96,11 +100,11 @@ def with_own(asked: Asked, pulled: Pulled, found: dict[str, bytes | str], own: O
     """
     edited = find_edits(pulled.package.files, found)
     places = {place for hunk in named for place in hunk.places}
-    library = asked.project.library().with_texts(pulled.texts)
-    search = Search(pulled.package, edited, library, asked.package, own)
+    library = builder.project.library().with_texts(pulled.texts)
+    search = SpliceSearch(pulled.package, edited, library, builder.package, own)
     apart = search.find([hunk for hunk in edited.hunks if not places or places & hunk.places])
     if not apart.made or (places and apart.reasons):
-        shown = show(asked.folder)
+        shown = display_path(builder.folder)
         reasons = "; ".join(f"{shown}/{hunk.path}:{hunk.at}: {why}" for hunk, why in apart.reasons.items())
         remedy = "Change the fragments by hand, or keep the edit in the package: gen own."
         if not apart.reasons:

@@ -21,7 +21,7 @@ class Table(NamedTuple):
     note: str = ""
 
 
-def plain(table: Table) -> str:
+def format_text(table: Table) -> str:
     """A table as aligned text, with its title above and its note below."""
     cells = [table.heads, *([_cell(value) for value in row] for row in table.rows)]
     widths = [max(len(row[column]) for row in cells) for column in range(len(table.heads))]
@@ -33,7 +33,7 @@ def plain(table: Table) -> str:
     return "\n".join(lines + ([f"  {table.note}"] if table.note else []))
 
 
-def markdown(table: Table) -> str:
+def format_markdown(table: Table) -> str:
     """A table in Markdown, with its title above and its note below."""
     rule = ["---:" if side else "---" for side in _numeric(table)]
     rows = [table.heads, rule, *([_cell(value).replace("|", "\\|") for value in row] for row in table.rows)]

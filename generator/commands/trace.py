@@ -9,7 +9,7 @@ import click
 from generator.commands.console import NO_ONE, PATH, note
 from generator.disk.project import Project
 from generator.running.origins import Origins
-from generator.running.trace import annotate
+from generator.running.trace import annotate_traceback
 
 
 @click.command("trace", **NO_ONE)
@@ -22,7 +22,7 @@ def command(file: Path | None) -> None:
     """
     origins = Origins(Project.find())
     with click.open_file(str(file or "-"), "rb") as lines, click.open_file("-", "wb") as out:
-        for line in annotate(lines, origins):
+        for line in annotate_traceback(lines, origins):
             out.write(line)
             out.flush()  # a log may go on for days
     note(map(str, origins.problems.values()))

@@ -11,11 +11,11 @@ import click
 
 from generator.commands.console import AS_JSON, exit_codes, write_json
 from generator.commands.own import find_kept
-from generator.commands.packages import Asked
+from generator.commands.packages import PackageBuilder
 from generator.disk.built import BASE, base_texts, dump_base
+from generator.disk.files import display_path, kind_of, read_plain_file
 from generator.disk.git import MARKS, has_marks, last_commit, merge_texts
 from generator.disk.lock import LOCK, MAP, Fingerprints
-from generator.disk.look import kind_of, read_text, show
 from generator.disk.project import Project
 from generator.disk.write import replace_file, write_records
 from generator.errors import LoomError
@@ -66,7 +66,7 @@ class Conflict(NamedTuple):
     commits: tuple[str, ...] = ()
 
 
-class Updated(NamedTuple):
+class UpdateResult(NamedTuple):
     """The result of an update."""
 
     shown: str
@@ -75,7 +75,7 @@ class Updated(NamedTuple):
     tests: str
 
 
-class Theirs(NamedTuple):
+class WovenSide(NamedTuple):
     """The side of a merge that gen wove.
 
     Attributes:
@@ -93,19 +93,19 @@ class Theirs(NamedTuple):
     editor: str = ""
 
 
-def update(project: Project, word: str) -> Updated:
+def update(project: Project, word: str) -> UpdateResult:
     """Merges into a package, owned or only edited, what is woven now; the base is what was woven then."""
     built = find_kept(project, word)
-    made = Asked(project, built.lock.combination, Fingerprints(project.roots), project.generated).woven()
+    made = PackageBuilder(project, built.lock.combination, Fingerprints(project.roots), project.generated).woven()
     new = {path: data.decode() for path, data in made.items() if path not in (LOCK, MAP)}
     base = base_texts(built.folder, built.lock, lambda: new)
     now: dict[str, str | None] = {}
     for path in sorted(base.keys() | new.keys()):
-        now[path] = read_text(built.folder / path) if kind_of(built.folder / path) else None
+        now[path] = read_plain_file(built.folder / path) if kind_of(built.folder / path) else None
         if line := has_marks(now[path] or ""):
             remedy = "Decide it, take the marks out, then update."
             raise LoomError("a conflict was left here", f"{built.shown}/{path}:{line}", remedy)
-    theirs = Theirs(new, new, made[MAP].decode(), project.roots)
+    theirs = WovenSide(new, new, made[MAP].decode(), project.roots)
     merged, conflicts = merge_files(now, base, theirs, built.name)
     changed = [path for path in merged if merged[path] != now.get(path)]
     for path in changed:
@@ -115,12 +115,12 @@ def update(project: Project, word: str) -> Updated:
         replace_file(built.folder, BASE, dump_base(made))
     write_records(built.folder, made)
     has_tests = any(path.startswith("tests/") for path in new)
-    tests = f"cd {show(project.generated)} && python -m pytest {built.name}" if has_tests else ""
-    return Updated(built.shown, changed, conflicts, tests)
+    tests = f"cd {display_path(project.generated)} && python -m pytest {built.name}" if has_tests else ""
+    return UpdateResult(built.shown, changed, conflicts, tests)
 
 
 def merge_files(
-    ours: dict[str, str | None], base: dict[str, str], theirs: Theirs, name: str
+    ours: dict[str, str | None], base: dict[str, str], theirs: WovenSide, name: str
 ) -> tuple[dict[str, str | None], list[Conflict]]:
     """Merges the files of a package three-way; a file that is to be gone becomes None.
 
@@ -159,11 +159,11 @@ def _ends_in_crlf(text: str | None) -> bool:
     return text is not None and text.count("\n") == text.count("\r\n") > 0
 
 
-def _name_sources(path: str, text: str, theirs: Theirs) -> tuple[str, list[Conflict]]:
+def _name_sources(path: str, text: str, theirs: WovenSide) -> tuple[str, list[Conflict]]:
     """Writes the fragments and their commits at the end of each conflict."""
-    from generator.code.sourcemap import load
+    from generator.code.sourcemap import parse_map
 
-    origins, lines, conflicts = load(theirs.mapping).get(path, []), text.split("\n"), []
+    origins, lines, conflicts = parse_map(theirs.mapping).get(path, []), text.split("\n"), []
     woven = theirs.woven.get(path, theirs.files[path]).split("\n")
     for start, end, rows in _find_conflicts(lines, woven):
         found = dict.fromkeys(origin for row in rows if row < len(origins) for _, origin in origins[row])

@@ -31,4 +31,4 @@ def command(out: Path) -> None:
     packages = built_packages(project)
     library = {path: (text, *title_and_citation(path, text)) for path, text in project.library().files.items()}
     files, size = write_site(out, make_site(Content(packages, library), loc(project, packages)))
-    click.echo(f"{project.show(out / 'index.html')}: {files} files, {size / 1e6:.1f} MB")
+    click.echo(f"{project.display_path(out / 'index.html')}: {files} files, {size / 1e6:.1f} MB")

@@ -7,11 +7,11 @@ from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from generator.commands.packages import Asked
-from generator.disk.cache import cache_key, keep, recall
+from generator.commands.packages import PackageBuilder
+from generator.disk.cache import cache_key, load, store
+from generator.disk.files import files_below, sha256
 from generator.disk.git import git, sources_at
 from generator.disk.lock import LOCK, read_lock, with_records
-from generator.disk.look import files_below, sha256
 from generator.disk.parallel import in_parallel
 from generator.errors import LoomError
 
@@ -23,33 +23,33 @@ Files = dict[str, bytes]  # path in the package -> bytes; the map is among them,
 Say = Callable[[str], None]
 
 
-def woven(asked: Sequence[Asked], say: Say = lambda _: None, commit: str = "") -> list[Files | LoomError]:
+def woven(builders: Sequence[PackageBuilder], say: Say = lambda _: None, commit: str = "") -> list[Files | LoomError]:
     """Returns the files of packages as this gen weaves them from the sources of now, or of a commit."""
-    if not asked:
+    if not builders:
         return []
-    roots, prints = asked[0].project.roots, asked[0].prints
+    roots, prints = builders[0].project.roots, builders[0].prints
     hashes = {path: sha256(data) for path, data in _sources(roots, commit).items()}
-    keys = [cache_key(hashes, prints.generator, prints.tools, it.combination) for it in asked]
-    known = {key: recall("woven", key) for key in keys}
-    waiting = {key: (it, commit) for key, it in zip(keys, asked, strict=True) if known[key] is None}
+    keys = [cache_key(hashes, prints.generator, prints.tools, it.combination) for it in builders]
+    known = {key: load("woven", key) for key in keys}
+    waiting = {key: (it, commit) for key, it in zip(keys, builders, strict=True) if known[key] is None}
     if waiting:
         say(f"weaves {len(waiting)} package{'' if len(waiting) == 1 else 's'}")
     made = in_parallel(_weave, list(waiting.values()), [True] * len(waiting))
     for key, texts in zip(waiting, made, strict=True):
         known[key] = texts
         if not isinstance(texts, LoomError):
-            keep("woven", key, texts)
+            store("woven", key, texts)
     found = [known[key] for key in keys]
     return [it if isinstance(it, LoomError) else {path: text.encode() for path, text in it.items()} for it in found]
 
 
-def woven_before(asked: Asked) -> Files:
+def woven_before(builder: PackageBuilder) -> Files:
     """Returns those files that the lock on disk names and that the sources of the last commit make."""
-    place = next(folder for folder in (asked.folder, *asked.folder.parents) if folder.is_dir())
+    place = next(folder for folder in (builder.folder, *builder.folder.parents) if folder.is_dir())
     commit = git(place, "rev-parse", "--verify", "--quiet", "HEAD", code=None).decode().strip()
     try:
-        outputs = read_lock(asked.folder, asked.combination).outputs
-        files = woven([asked], commit=commit)[0] if commit else {}
+        outputs = read_lock(builder.folder, builder.combination).outputs
+        files = woven([builder], commit=commit)[0] if commit else {}
     except LoomError:
         return {}
     if isinstance(files, LoomError):
@@ -57,9 +57,9 @@ def woven_before(asked: Asked) -> Files:
     return {path: data for path, data in files.items() if sha256(data) == outputs.get(path)}
 
 
-def _weave(asked: Asked, commit: str) -> dict[str, str]:
-    package = asked.package(_library_at(asked.project.roots, commit) if commit else None)
-    files = with_records(package, asked.prints)
+def _weave(builder: PackageBuilder, commit: str) -> dict[str, str]:
+    package = builder.package(_library_at(builder.project.roots, commit) if commit else None)
+    files = with_records(package, builder.prints)
     return {path: data.decode() for path, data in files.items() if path != LOCK}
 
 

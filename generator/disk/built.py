@@ -15,9 +15,9 @@ from functools import cached_property
 from pathlib import Path
 
 from generator.code.traced import Origin
+from generator.disk.files import display_path, kind_of, read_plain_file, sha256
 from generator.disk.git import older_file
 from generator.disk.lock import LOCK, MAP, Combination, Lock, read_lock
-from generator.disk.look import kind_of, read_text, sha256, show
 from generator.disk.project import Project
 from generator.errors import LoomError, nearest
 
@@ -40,7 +40,7 @@ class MappedPackage:
     @property
     def shown(self) -> str:
         """How messages name the folder."""
-        return show(self.folder)
+        return display_path(self.folder)
 
     @property
     def name(self) -> str:
@@ -49,19 +49,19 @@ class MappedPackage:
     @cached_property
     def origins(self) -> dict[str, list[Segments]]:
         """For each woven Python file, for each line its segments."""
-        from generator.code.sourcemap import load  # late: most commands need no map
+        from generator.code.sourcemap import parse_map  # late: most commands need no map
 
         remedy = f"Build the package again: {self.lock.combination.command}"
-        text = read_text(self.folder / MAP, remedy)
+        text = read_plain_file(self.folder / MAP, remedy)
         if sha256(text.encode()) == self.lock.outputs.get(MAP):
             with suppress(LoomError, RecursionError):  # with a hash that a hand put in
-                return load(text)
-        raise LoomError("is not the map that was built", show(self.folder / MAP), remedy)
+                return parse_map(text)
+        raise LoomError("is not the map that was built", display_path(self.folder / MAP), remedy)
 
     def lines(self, path: str) -> list[str]:
         """The lines of a file of the package."""
         remedy = f"Build the package again: {self.lock.combination.command} --force"
-        return read_text(self.folder / path, remedy).splitlines()
+        return read_plain_file(self.folder / path, remedy).splitlines()
 
     def origins_of(self, path: str) -> list[Segments]:
         """The segments of each line of a file as it is on disk; none for a file that is no woven Python.
@@ -102,10 +102,10 @@ class WovenPackage(MappedPackage):
     @cached_property
     def origins(self) -> dict[str, list[Segments]]:
         """As of a package on disk; without a map that can be read its lines have none."""
-        from generator.code.sourcemap import load
+        from generator.code.sourcemap import parse_map
 
         with suppress(LoomError, RecursionError, KeyError, UnicodeDecodeError):
-            return load(self.files[MAP].decode())
+            return parse_map(self.files[MAP].decode())
         return {}
 
     def lines(self, path: str) -> list[str]:
@@ -124,7 +124,9 @@ def find_package(project: Project, word: str) -> MappedPackage:
         if is_locked(project, folder):
             return MappedPackage.read(folder).check_there()
     if (folder := project.generated / word).is_dir() and word in [package.name for package in project.packages()]:
-        raise LoomError(f"has no {LOCK}", show(folder), f"Take it back from git: git restore {show(folder / LOCK)}")
+        raise LoomError(
+            f"has no {LOCK}", display_path(folder), f"Take it back from git: git restore {display_path(folder / LOCK)}"
+        )
     names = [folder.name for folder in project.locked_folders()]
     raise LoomError(f"{word} is neither a package nor the folder of one", remedy=nearest(word, names))
 
@@ -135,7 +137,7 @@ def built_packages(project: Project) -> list[MappedPackage]:
     found = [package for folder in folders if folder.is_dir() and (package := MappedPackage.read(folder)).is_there]
     if not found:
         remedy = "Build one: gen build ARCH --target=T"
-        raise LoomError("no package has been built", show(project.generated), remedy)
+        raise LoomError("no package has been built", display_path(project.generated), remedy)
     return found
 
 
@@ -150,7 +152,7 @@ def kept_base(folder: Path) -> dict[str, str]:
     if kind_of(folder / BASE) != "file":
         return {}
     try:
-        files = json.loads(read_text(folder / BASE))["files"]
+        files = json.loads(read_plain_file(folder / BASE))["files"]
         return {path: text for path, text in files.items() if isinstance(text, str)}
     except (ValueError, KeyError, TypeError, AttributeError):
         return {}
@@ -179,6 +181,8 @@ def base_texts(folder: Path, lock: Lock, weave: Callable[[], dict[str, str]]) ->
         if text is None:
             remedy = f"Take {BASE} back as gen wrote it, fetch the whole history of git, or merge by hand: "
             remedy += "gen build --out DIR makes what is woven now."
-            raise LoomError(f"what was woven here is found nowhere, in {BASE} neither", show(folder / path), remedy)
+            raise LoomError(
+                f"what was woven here is found nowhere, in {BASE} neither", display_path(folder / path), remedy
+            )
         found[path] = text
     return found

@@ -13,7 +13,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from generator.disk.look import sha256
+from generator.disk.files import sha256
 
 MOST_BYTES = 256 * 2**20  # the oldest entries go first
 
@@ -29,7 +29,7 @@ def cache_key(*parts: Any) -> str:
     return sha256(json.dumps(parts, sort_keys=True).encode())
 
 
-def recall(kind: str, key: str) -> Any:
+def load(kind: str, key: str) -> Any:
     """The JSON value that was kept, or None."""
     path = cache_folder() / kind / key
     with suppress(OSError, ValueError, zlib.error):  # zlib checks a sum of its own
@@ -39,7 +39,7 @@ def recall(kind: str, key: str) -> Any:
     return None
 
 
-def keep(kind: str, key: str, value: Any) -> None:
+def store(kind: str, key: str, value: Any) -> None:
     """Keeps a JSON value. A reader sees all of it or nothing."""
     with suppress(OSError):
         folder = cache_folder() / kind

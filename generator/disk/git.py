@@ -12,8 +12,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
+from generator.disk.files import display_path, is_cache, sha256
 from generator.disk.lock import LOCK, LOCKS, split_locks
-from generator.disk.look import is_cache, sha256, show
 from generator.errors import LoomError
 
 MARKS = ("<<<<<<< ", "||||||| ", ">>>>>>> ")
@@ -121,7 +121,7 @@ def top_of(folder: Path) -> Path:
     """The root of the repository around a folder."""
     top = os.fsdecode(git(folder, "rev-parse", "--show-toplevel", code=None)).rstrip("\n")
     if not os.path.isabs(top):
-        raise LoomError("is in no git repository", show(folder), "Run it in a repository.")
+        raise LoomError("is in no git repository", display_path(folder), "Run it in a repository.")
     return Path(top)
 
 
@@ -131,7 +131,7 @@ def find_commit(folder: Path, revision: str) -> str:
     found = git(folder, "rev-parse", "--verify", "--quiet", "--end-of-options", named, code=None).decode().strip()
     if not found:
         remedy = "Name a commit, a branch or a tag, or fetch it; git log and git branch list them."
-        raise LoomError(f"there is no revision {revision!r}", show(folder), remedy)
+        raise LoomError(f"there is no revision {revision!r}", display_path(folder), remedy)
     return found
 
 
@@ -193,7 +193,7 @@ def _read(folder: Path, blobs: Iterable[bytes]) -> dict[bytes, bytes]:
     return contents
 
 
-def surprises(folder: Path, staged: bool) -> Iterator[Surprise]:
+def index_faults(folder: Path, staged: bool) -> Iterator[Surprise]:
     """Finds surprises among the files that git tracks below a folder; none where no repository holds it.
 
     Args:
@@ -206,7 +206,7 @@ def surprises(folder: Path, staged: bool) -> Iterator[Surprise]:
     for entry in split_paths(git(folder, "ls-files", "-z", "--stage", "-v")):
         about, _, path = entry.partition("\t")
         tag, mode, blob = about.split(" ")[:3]
-        shown = shlex.quote(show(folder / path))
+        shown = shlex.quote(display_path(folder / path))
         if any(map(is_cache, path.split("/"))):
             reason = "is tracked by git, and has the name of a cache or of a hidden file, which nobody looks at"
             yield Surprise(path, True, reason, f"git rm --cached -- {shown}")
@@ -222,7 +222,7 @@ def surprises(folder: Path, staged: bool) -> Iterator[Surprise]:
             reason = "has other bytes in git than on disk, by an attribute (filter, ident, working-tree-encoding)"
             yield Surprise(path, False, reason, f"git check-attr -a -- {shown}")
     for path in sorted(changed.intersection(split_paths(git(folder, "diff", "--cached", *names)))) if staged else ():
-        fix = f"git add -- {shlex.quote(show(folder / path))}"
+        fix = f"git add -- {shlex.quote(display_path(folder / path))}"
         yield Surprise(path, False, "is staged with another content than on disk", fix)
 
 

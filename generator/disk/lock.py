@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Annotated, NamedTuple
 import msgspec
 
 from generator import __version__
-from generator.disk.look import check_inside, read_text, sha256, show
+from generator.disk.files import check_inside, display_path, read_plain_file, sha256
 from generator.errors import LoomError
 
 if TYPE_CHECKING:
@@ -148,10 +148,10 @@ class Fingerprints:
 
 def with_records(package: Package, prints: Fingerprints) -> dict[str, bytes]:
     """The bytes of all files of a woven package, its map and its lock included."""
-    from generator.code.sourcemap import dump  # late, as it takes libraries that short commands do without
+    from generator.code.sourcemap import format_map  # late, as it takes libraries that short commands do without
 
     files = {path: text.encode() for path, text in package.files.items()}
-    files[MAP] = dump(package.origins).encode()
+    files[MAP] = format_map(package.origins).encode()
     outputs = {path: sha256(data) for path, data in files.items()}
     lock = Lock(
         package.architecture, package.target, prints.generator, prints.tools, package.inputs, outputs, package.parts
@@ -189,9 +189,9 @@ def read_lock(folder: Path, asked: Combination | None = None, name: str = LOCK) 
     """
     place = folder / name
     if name == LOCK and not os.path.lexists(place) and (text := read_locks(folder.parent).get(folder.name)):
-        where = show(folder.parent / LOCKS)
+        where = display_path(folder.parent / LOCKS)
     else:
-        text, where = read_text(place, REMEDY), show(place)
+        text, where = read_plain_file(place, REMEDY), display_path(place)
     try:
         lock = parse_lock(text)
         sealed = lock.text == text
@@ -223,10 +223,10 @@ def read_locks(generated: Path) -> dict[str, str]:
     if not os.path.lexists(place):
         return {}
     try:
-        return split_locks(read_text(place))
+        return split_locks(read_plain_file(place))
     except (ValueError, RecursionError) as error:
         remedy = "Build all packages: gen build --all"
-        raise LoomError(f"is not as gen wrote it: {error}", show(place), remedy) from None
+        raise LoomError(f"is not as gen wrote it: {error}", display_path(place), remedy) from None
 
 
 @lru_cache(maxsize=4)

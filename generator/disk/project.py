@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from generator import __version__
+from generator.disk.files import check_inside, display_path, read_plain_file
 from generator.disk.lock import LOCK, Combination, read_lock
-from generator.disk.look import check_inside, read_text, show
 from generator.errors import LoomError
 from generator.recipe.schema import PackageList, Settings
 from generator.recipe.toml import Toml
@@ -22,7 +22,7 @@ SETTINGS = "gen.toml"
 PACKAGES = "packages.toml"
 
 
-class Listed(NamedTuple):
+class PackageListing(NamedTuple):
     """What packages.toml says; as in `Project`."""
 
     packages: list[Combination]
@@ -60,12 +60,12 @@ class Project:
         root = next((folder for folder in (start, *start.parents) if os.path.lexists(folder / SETTINGS)), start)
         roots = (builtin,) if root == builtin else (builtin, root)
         text = _text(root / SETTINGS)
-        settings = read_settings(text or "", show(root / SETTINGS))
+        settings = read_settings(text or "", display_path(root / SETTINGS))
         return cls(roots, root, _output_folder(root, settings.generated), settings)
 
-    def show(self, path: Path) -> str:
+    def display_path(self, path: Path) -> str:
         """A path as messages and commands give it."""
-        return show(path)
+        return display_path(path)
 
     def packages(self) -> list[Combination]:
         """The packages that are kept: those of packages.toml or, where there is none, those that have been built."""
@@ -89,9 +89,9 @@ class Project:
         return [] if self._list is None else self._list.uncommitted
 
     @cached_property
-    def _list(self) -> Listed | None:
+    def _list(self) -> PackageListing | None:
         text = _text(self.generated / PACKAGES)
-        return None if text is None else read_listed(text, show(self.generated / PACKAGES))
+        return None if text is None else read_listed(text, display_path(self.generated / PACKAGES))
 
     def parts_of(self, name: str) -> tuple[str, ...]:
         """The parts of a package: those that are listed, or that it was built with; none where that is not known."""
@@ -141,7 +141,7 @@ def _library(roots: tuple[Path, ...]) -> Library:
 def _output_folder(root: Path, name: str) -> Path:
     """The folder of the packages, which may be anywhere, but not behind a link inside the project."""
     folder = root / name
-    shown = show(folder)
+    shown = display_path(folder)
     if os.path.lexists(folder) and not folder.is_dir():
         raise LoomError("is a file where gen needs a folder", shown, f"Move it, or name another in {SETTINGS}.")
     inside = Path(os.path.abspath(folder)).is_relative_to(root)
@@ -172,7 +172,7 @@ def read_settings(text: str, shown: str) -> Settings:
     return settings
 
 
-def read_listed(text: str, shown: str) -> Listed:
+def read_listed(text: str, shown: str) -> PackageListing:
     """Reads the text of a packages.toml."""
     file = Toml(shown, text, PackageList)
     for number, path in enumerate(file.data.own):
@@ -181,7 +181,7 @@ def read_listed(text: str, shown: str) -> Listed:
         except ValueError as error:
             remedy = "Write it from this folder, with forward slashes."
             raise LoomError(f"own: {error}", str(file.origin("own", number)), remedy) from None
-    listed = Listed([], list(file.data.own), [], [])
+    listed = PackageListing([], list(file.data.own), [], [])
     for number, entry in enumerate(file.data.package):
         combination = Combination(entry.architecture, entry.target, tuple(sorted({*entry.parts})))
         where = str(file.origin("package", number))
@@ -204,5 +204,5 @@ def _text(path: Path) -> str | None:
         return None
     if path.is_symlink() and not path.exists():
         remedy = "Put the file there, or remove the link."
-        raise LoomError(f"is a symbolic link to {os.readlink(path)}, which is not there", show(path), remedy)
-    return read_text(Path(os.path.realpath(path)))
+        raise LoomError(f"is a symbolic link to {os.readlink(path)}, which is not there", display_path(path), remedy)
+    return read_plain_file(Path(os.path.realpath(path)))

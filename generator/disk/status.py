@@ -12,8 +12,8 @@ from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 from typing import NamedTuple
 
+from generator.disk.files import display_path, entries_below, kind_of, sha256
 from generator.disk.lock import LOCK, LOCKS, MAP, Combination, read_lock
-from generator.disk.look import entries_below, kind_of, sha256, show
 from generator.errors import LoomError
 
 JOURNAL = ".gen.pending"
@@ -100,7 +100,9 @@ class PackageStatus:
         return "lock written" if self.only_lock else f"{len(self.write)} written{removed}, {self.unchanged} unchanged"
 
 
-def compare(folder: Path, asked: Combination, wanted: dict[str, str], only_lock: bool = False) -> PackageStatus:
+def compare_with_disk(
+    folder: Path, asked: Combination, wanted: dict[str, str], only_lock: bool = False
+) -> PackageStatus:
     """Compares every file of the package in a folder with what a build makes.
 
     Args:
@@ -130,7 +132,7 @@ def compare(folder: Path, asked: Combination, wanted: dict[str, str], only_lock:
         if path == LOCK and kind_of(folder / JOURNAL):
             state, reason = STALE, "a build was cut short"
         files.append(FileStatus(path, path in wanted, state, reason))
-    return PackageStatus(show(folder), files, only_lock=only_lock)
+    return PackageStatus(display_path(folder), files, only_lock=only_lock)
 
 
 def _judge(path: str, digest: str | None, wanted: str | None, owned: set[str] | None) -> tuple[str, str]:
@@ -162,7 +164,7 @@ def _digest(path: Path, line_end: bytes = b"\n") -> str | None:
     """
     kind = kind_of(path)
     if kind == "folder":
-        raise LoomError("is a folder where gen makes a file", show(path), "Move it away.")
+        raise LoomError("is a folder where gen makes a file", display_path(path), "Move it away.")
     return sha256(path.read_bytes().replace(line_end, b"\n")) if kind == "file" else kind or None
 
 
@@ -172,10 +174,10 @@ def check_folder(folder: Path) -> None:
     check_is_folder(folder, " of its own", remedy)
     for place in folder.parents:
         if place.exists() and not place.is_dir():
-            raise LoomError("is a file where gen needs a folder", show(place), remedy)
+            raise LoomError("is a file where gen needs a folder", display_path(place), remedy)
 
 
 def check_is_folder(place: Path, kind: str, remedy: str) -> None:
     """Refuses what is neither a folder nor missing: a link is not followed."""
     if (found := kind_of(place)) not in ("", "folder"):
-        raise LoomError(f"is a {found} where gen needs a folder{kind}", show(place), remedy)
+        raise LoomError(f"is a {found} where gen needs a folder{kind}", display_path(place), remedy)

@@ -12,10 +12,10 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
+from generator.disk.files import check_inside, display_path, kind_of, read_plain_file, sha256
 from generator.disk.lock import LOCK, LOCKS, MAP, Combination, join_locks, read_locks
-from generator.disk.look import check_inside, kind_of, read_text, sha256, show
 from generator.disk.project import Project
-from generator.disk.status import JOURNAL, PackageStatus, compare
+from generator.disk.status import JOURNAL, PackageStatus, compare_with_disk
 from generator.errors import LoomError
 
 SCRATCH = ".gen.tmp"
@@ -40,7 +40,7 @@ def write_package(folder: Path, asked: Combination, files: dict[str, bytes], for
     with _explain_errors(folder, remedy):
         folder.mkdir(parents=True, exist_ok=True)
         with alone(folder):
-            found = compare(folder, asked, {path: sha256(data) for path, data in files.items()})
+            found = compare_with_disk(folder, asked, {path: sha256(data) for path, data in files.items()})
             if found.differs and (force or not found.blocked):
                 _apply(folder, found, files)
             return found
@@ -105,14 +105,14 @@ def _explain_errors(folder: Path, remedy: str) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        where = show(Path(error.filename or folder))
+        where = display_path(Path(error.filename or folder))
         raise LoomError(f"cannot be written: {error.strerror}", where, remedy) from None
 
 
 def ignored_now(project: Project) -> list[str]:
     """The lines of .gitignore beside the packages."""
     path = project.generated / IGNORE
-    return read_text(path).splitlines() if kind_of(path) else []
+    return read_plain_file(path).splitlines() if kind_of(path) else []
 
 
 def ignored_wanted(project: Project) -> list[str]:
@@ -175,10 +175,10 @@ def write_site(folder: Path, files: Iterable[tuple[str, str]]) -> tuple[int, int
         for path, data in made.items():
             for parent in (folder / path).relative_to(folder).parents[:-1]:
                 if kind_of(folder / parent) not in ("", "folder"):
-                    raise LoomError("is in the way of a folder of the site", show(folder / parent), "Move it.")
+                    raise LoomError("is in the way of a folder of the site", display_path(folder / parent), "Move it.")
             if (kind := kind_of(folder / path)) and not (path in before and kind == "file"):
                 message = "is in the way of a page, and gen view did not make it"
-                raise LoomError(message, show(folder / path), "Move it.")
+                raise LoomError(message, display_path(folder / path), "Move it.")
             (folder / path).parent.mkdir(parents=True, exist_ok=True)
             (folder / path).write_bytes(data)
         for path in before - made.keys():
@@ -191,19 +191,19 @@ def write_site(folder: Path, files: Iterable[tuple[str, str]]) -> tuple[int, int
 def check_site(folder: Path) -> set[str]:
     """The files of the site in a folder, none where it is empty or missing; an error where it is anything else."""
     if (folder / SITE).is_file():
-        paths = set(read_text(folder / SITE).removeprefix(_ABOUT_SITE).splitlines())
+        paths = set(read_plain_file(folder / SITE).removeprefix(_ABOUT_SITE).splitlines())
         try:
             for path in paths:
                 check_inside(path)
         except ValueError as error:
             remedy = "Remove the folder, or name another with --out."
-            raise LoomError(f"is not as gen view wrote it: {error}", show(folder / SITE), remedy) from None
+            raise LoomError(f"is not as gen view wrote it: {error}", display_path(folder / SITE), remedy) from None
         return paths
     if os.path.lexists(folder) and not folder.is_dir():
-        raise LoomError("is not a folder", show(folder), "Name another with --out.")
+        raise LoomError("is not a folder", display_path(folder), "Name another with --out.")
     if folder.is_dir() and any(folder.iterdir()):
         remedy = "Name an empty or a new folder with --out, or empty this one."
-        raise LoomError("holds something other than a site of gen view", show(folder), remedy)
+        raise LoomError("holds something other than a site of gen view", display_path(folder), remedy)
     return set()
 
 

@@ -10,9 +10,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from generator.code.bindings import imported
-from generator.code.memory import remembered
+from generator.code.caching import cached
 from generator.code.traced import Traced
-from generator.code.tree import FUNCTIONS, Source, called, is_docstring
+from generator.code.tree import FUNCTIONS, TracedTree, called_name, is_docstring
 from generator.errors import LoomError
 from generator.language.grammar import check_decorators, check_python, check_style
 from generator.language.marked import literal_of, mark, read_provider, read_splices
@@ -77,7 +77,7 @@ class _Parts:
     alike: list[tuple[str, ...]] = field(default_factory=list)
 
 
-@remembered
+@cached
 def parse_fragment(path: str, text: str) -> Fragment:
     """Reads a fragment.
 
@@ -89,7 +89,7 @@ def parse_fragment(path: str, text: str) -> Fragment:
     check_python(text, path)
     name, parts = path.removeprefix("fragments/").removesuffix(".py"), _Parts()
     try:
-        source = Source(Traced.copy(text, path))
+        source = TracedTree(Traced.copy(text, path))
         check_style(source)
         _check_roles(source)
         for node in source.module.body:
@@ -102,7 +102,7 @@ def parse_fragment(path: str, text: str) -> Fragment:
     return Fragment(name=name, path=path, title=title, citation=citation, **found)
 
 
-def _check_roles(source: Source) -> None:
+def _check_roles(source: TracedTree) -> None:
     """Refuses a role that is imported and not used: one of the two is misspelt, and the weaver links what is used."""
     words = Counter(re.findall(r"\w+", source.text))
     for node in source.module.body:
@@ -120,14 +120,14 @@ def _docstring(module: ast.Module) -> tuple[str, str]:
     return paragraphs[0].rstrip("."), "; ".join(citations).rstrip(".")
 
 
-def _read(node: ast.stmt, source: Source, fragment: str, parts: _Parts) -> None:
+def _read(node: ast.stmt, source: TracedTree, fragment: str, parts: _Parts) -> None:
     """Reads a statement at the top."""
     value = node.value if isinstance(node, ast.Expr) else None
     if isinstance(value, ast.Constant) and isinstance(value.value, (str, bytes)):
         return
     if isinstance(node, (ast.Import, ast.ImportFrom)):
         _read_import(node, source, parts)
-    elif isinstance(value, ast.Call) and called(value) in _DECLARATIONS:
+    elif isinstance(value, ast.Call) and called_name(value) in _DECLARATIONS:
         _read_declaration(value, source, parts)
     elif isinstance(node, FUNCTIONS) and (call := mark(node, "splice")):
         parts.splices += read_splices(node, call, source, fragment)
@@ -144,9 +144,9 @@ def _read(node: ast.stmt, source: Source, fragment: str, parts: _Parts) -> None:
         raise LoomError(message, source.where(node), "Move this statement into a function.")
 
 
-def _read_declaration(call: ast.Call, source: Source, parts: _Parts) -> None:
+def _read_declaration(call: ast.Call, source: TracedTree, parts: _Parts) -> None:
     """Names of fragments, or a pair of strings."""
-    word = called(call)
+    word = called_name(call)
     part, takes, example = _DECLARATIONS[word]
     strings = tuple(value for argument in call.args if isinstance(value := literal_of(argument), str))
     if len(strings) < len(call.args) + len(call.keywords) or (takes is _PAIR and len(strings) != 2):
@@ -165,7 +165,7 @@ def _defined(node: ast.stmt) -> str:
     return "__main__" if any(isinstance(part, ast.Name) and part.id == "__name__" for part in test) else ""
 
 
-def _read_import(node: ast.Import | ast.ImportFrom, source: Source, parts: _Parts) -> None:
+def _read_import(node: ast.Import | ast.ImportFrom, source: TracedTree, parts: _Parts) -> None:
     """The weaver's own words, roles and other fragments are linked by name and leave no import behind."""
     origin = source.traced.origin_at(source.span(node)[0])
     if isinstance(node, ast.ImportFrom):
@@ -184,7 +184,7 @@ def _read_import(node: ast.Import | ast.ImportFrom, source: Source, parts: _Part
             parts.imports[alias.asname or alias.name] = Import(alias.name, "", imported(alias), origin)
 
 
-def _read_fields(node: ast.ClassDef, source: Source, fragment: str) -> list[Field]:
+def _read_fields(node: ast.ClassDef, source: TracedTree, fragment: str) -> list[Field]:
     fields = []
     for statement in (statement for statement in node.body if not is_docstring(statement)):
         match statement:

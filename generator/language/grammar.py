@@ -10,7 +10,7 @@ import warnings
 from collections.abc import Iterator
 from itertools import pairwise
 
-from generator.code.tree import FUNCTIONS, Function, Source, blocks, called, dotted, walk
+from generator.code.tree import FUNCTIONS, Function, TracedTree, blocks, called_name, dotted_name, walk
 from generator.errors import LoomError
 
 WORDS = frozenset({"point", "proceed", "emit", "receive", "setting"})  # they stand in statements
@@ -33,7 +33,7 @@ def check_python(text: str, path: str) -> None:
             raise LoomError("nested too deeply", path, "Write it flatter.") from None
 
 
-def check_style(source: Source) -> None:
+def check_style(source: TracedTree) -> None:
     """Refuses tabs, statements that share a line with another or with the header of their block, and some imports."""
     lines = source.text.split("\n")
     for row, line in enumerate(lines):
@@ -86,14 +86,14 @@ def _check_import(node: ast.Import | ast.ImportFrom, where: str) -> None:
         raise LoomError("an import under another name", where, "Fragments link by name: drop the `as`.")
 
 
-def check_decorators(node: Function | ast.ClassDef, source: Source, woven: bool) -> None:
+def check_decorators(node: Function | ast.ClassDef, source: TracedTree, woven: bool) -> None:
     """Refuses marks that would be taken for ordinary decorators, and decorators beside a mark.
 
     Args:
         woven: whether it is a function that is read as a splice or a provider.
     """
     for decorator in node.decorator_list:
-        name = dotted(decorator) or called(decorator)
+        name = dotted_name(decorator) or called_name(decorator)
         if not woven and name.split(".")[-1] in _DECORATORS:
             remedy = 'Write it as @splice("HOST.PLACE") or @provide("SITE") on a function at the top of the fragment.'
             raise LoomError(f"@{name} cannot be read", source.where(decorator), remedy)
@@ -102,7 +102,7 @@ def check_decorators(node: Function | ast.ClassDef, source: Source, woven: bool)
         raise LoomError("a splice or a provider has one decorator", source.where(node), remedy)
 
 
-def check_woven_function(function: Function, source: Source, word: str) -> None:
+def check_woven_function(function: Function, source: TracedTree, word: str) -> None:
     """Refuses a splice or provider whose statements would mean something else in their host.
 
     Args:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from typing import Any
 
-from generator.code.tree import Function, Source, called, is_docstring, parameters
+from generator.code.tree import Function, TracedTree, called_name, is_docstring, parameters
 from generator.errors import LoomError
 from generator.language.grammar import check_decorators, check_woven_function
 from generator.language.parts import Provider, Splice
@@ -22,10 +22,10 @@ def literal_of(node: ast.AST) -> object:
 def mark(function: Function, word: str) -> ast.Call | None:
     """The decorator of that name."""
     calls = (node for node in function.decorator_list if isinstance(node, ast.Call))
-    return next((call for call in calls if called(call) == word), None)
+    return next((call for call in calls if called_name(call) == word), None)
 
 
-def _options(call: ast.Call, source: Source, known: dict[str, type], places: int) -> tuple[list[str], dict]:
+def _options(call: ast.Call, source: TracedTree, known: dict[str, type], places: int) -> tuple[list[str], dict]:
     """The first arguments of a mark, at most so many places, and its keywords, all literals of the known types."""
     given: list[tuple[str, type | None, ast.expr]] = [
         ("", str if number < places else None, argument) for number, argument in enumerate(call.args)
@@ -36,18 +36,18 @@ def _options(call: ast.Call, source: Source, known: dict[str, type], places: int
         value = literal_of(argument)
         if kind is None or not isinstance(value, kind):
             remedy = f"Give the name as a string, then any of {', '.join(known)} as literals."
-            raise LoomError(f"cannot read this argument of {called(call)}()", source.where(argument), remedy)
+            raise LoomError(f"cannot read this argument of {called_name(call)}()", source.where(argument), remedy)
         if word:
             options[word] = value
         else:
             names.append(str(value))
     if not all(names) or not names:
-        remedy = f'Write @{called(call)}("HOST.PLACE").'
-        raise LoomError(f"{called(call)}() does not say where", source.where(call), remedy)
+        remedy = f'Write @{called_name(call)}("HOST.PLACE").'
+        raise LoomError(f"{called_name(call)}() does not say where", source.where(call), remedy)
     return names, options
 
 
-def read_splices(function: Function, call: ast.Call, source: Source, fragment: str) -> list[Splice]:
+def read_splices(function: Function, call: ast.Call, source: TracedTree, fragment: str) -> list[Splice]:
     """A splice for each place that the function is marked with."""
     check_decorators(function, source, woven=True)
     names, options = _options(call, source, {"before": str, "after": str, "optional": bool}, places=len(call.args))
@@ -71,7 +71,7 @@ def read_splices(function: Function, call: ast.Call, source: Source, fragment: s
     ]
 
 
-def read_provider(function: Function, call: ast.Call, source: Source, fragment: str) -> Provider:
+def read_provider(function: Function, call: ast.Call, source: TracedTree, fragment: str) -> Provider:
     """The provider that a function is marked as."""
     check_decorators(function, source, woven=True)
     (site,), options = _options(call, source, {"optional": bool, "per_layer": bool}, places=1)

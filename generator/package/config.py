@@ -6,10 +6,10 @@ import ast
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 
+from generator.code.caching import cached
 from generator.code.literals import literal
-from generator.code.memory import remembered
 from generator.code.traced import Origin, Traced, line_starts
-from generator.code.tree import parse_ast, reindent
+from generator.code.tree import module_of, reindent
 from generator.errors import LoomError, nearest
 from generator.language.fragment import Fragment
 from generator.language.parts import Definition, Field
@@ -67,10 +67,10 @@ def check_fields(
                 raise LoomError(message, str(origin), remedy, candidates=[fragment.name for fragment in could])
 
 
-@remembered
+@cached
 def _read_members(text: str) -> tuple[tuple[str, int], ...]:
     """Returns the members of `config` that a definition reads, each with its line."""
-    nodes = ast.walk(parse_ast(text)) if "config." in text else ()
+    nodes = ast.walk(module_of(text)) if "config." in text else ()
     return tuple(
         (node.attr, node.lineno) for node in nodes if isinstance(node, ast.Attribute) and _is_config(node.value)
     )

@@ -10,10 +10,10 @@ from graphlib import CycleError, TopologicalSorter
 from itertools import pairwise
 
 from generator import __version__
+from generator.code.caching import cached
 from generator.code.format import format_python
-from generator.code.memory import remembered
 from generator.code.traced import Origin, Traced
-from generator.code.tree import parse_ast
+from generator.code.tree import module_of
 from generator.errors import LoomError, short
 from generator.language.fragment import Fragment
 from generator.language.parts import Definition, Field, Import
@@ -21,7 +21,7 @@ from generator.package.config import architecture_value, config_class, presets_v
 from generator.package.imports import import_block, reading_case
 from generator.package.templating import render_text
 from generator.recipe.recipe import Recipe
-from generator.weave.link import Linked, Linker, origin_of, reachable
+from generator.weave.link import Linker, References, origin_of, reachable
 
 CONFIG = "config.py"
 
@@ -69,7 +69,7 @@ class _Links:
         self.files |= dict.fromkeys(self.made, CONFIG)
         ambient = Import("dataclasses", "", "dataclasses", recipe.package_file.origin("config", "documentation"))
         self._linker = Linker(definitions, recipe.fragments, lambda: recipe.library.everything, extra, (ambient,))
-        self._found: dict[str, Linked] = {}
+        self._found: dict[str, References] = {}
         self.exports = [extra.get(name, name) for name in recipe.package_file.data.exports]
         for name in self.exports:
             if name not in self.texts:
@@ -78,7 +78,7 @@ class _Links:
         own = [key for key in definitions if key.endswith(":__main__") or key.startswith("tests/")]
         self.reached = reachable([*self.exports, *own], self.of)
 
-    def of(self, key: str) -> Linked:
+    def of(self, key: str) -> References:
         if key not in self._found:
             self._found[key] = self._linker.link(self.texts[key], self.files[key])
         return self._found[key]
@@ -171,11 +171,11 @@ def _after(needs: Callable[[str], Iterable[str]], names: list[str]) -> list[str]
     return list(ordered)
 
 
-@remembered
+@cached
 def _names_at_once(text: str) -> frozenset[str]:
     """Returns the names that a definition needs when it is made: annotations, defaults, decorators, bases."""
     names: set[str] = set()
-    queue: list[ast.AST] = [parse_ast(text)]
+    queue: list[ast.AST] = [module_of(text)]
     while queue:
         node = queue.pop()
         if isinstance(node, ast.Name):

@@ -8,8 +8,8 @@ import tomllib
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from generator.code.caching import cached
 from generator.code.literals import literal
-from generator.code.memory import remembered
 from generator.code.traced import Traced, line_starts
 from generator.errors import LoomError, short
 from generator.language.grammar import check_python
@@ -116,7 +116,7 @@ def check_files(files: Mapping[str, str], woven: Mapping[str, Traced], templates
                 raise LoomError(message, templates[path], "Fix the template, or what it is given.") from None
 
 
-@remembered
+@cached
 def _wrong_line(text: str) -> int:
     """Returns the line at which a text is no Python, 0 where it is one; packages have most texts in common."""
     try:

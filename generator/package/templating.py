@@ -12,7 +12,7 @@ from typing import Any
 import jinja2
 from jinja2.sandbox import ImmutableSandboxedEnvironment
 
-from generator.code.memory import remembered
+from generator.code.caching import cached
 from generator.errors import LoomError, short
 from generator.recipe.recipe import Recipe
 
@@ -39,7 +39,7 @@ _ENVIRONMENT = _Environment(
 )
 
 
-@remembered
+@cached
 def _template(text: str) -> jinja2.Template:
     return _ENVIRONMENT.from_string(text)
 

@@ -20,7 +20,7 @@ MACHINE = {"default_backend", "platform", "device_kind", "memory_stats", "proces
 
 
 @dataclass
-class Source:
+class Definitions:
     """The definitions of a module.
 
     Attributes:
@@ -88,8 +88,8 @@ def functions_of(tree: ast.Module) -> Iterator[tuple[str, Function]]:
             yield from ((f"{node.name}.{it.name}", it) for it in node.body if isinstance(it, FUNCTIONS))
 
 
-def _read(text: str) -> Source:
-    tree, source = _parse(text), Source()
+def _read(text: str) -> Definitions:
+    tree, source = _parse(text), Definitions()
     for name, function in functions_of(tree):
         source.functions.setdefault(name, []).append(function)
     for node in tree.body:

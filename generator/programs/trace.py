@@ -39,11 +39,11 @@ STEPS = {  # of an engine: tokens of each sequence, whether all are scored, how 
     "decode, int8": (1, False, 0, True),
 }
 MESHES = (2, 2, 2), (2, 4, 1), (1, 8, 1)
-ran: set[tuple[str, bool]] = set()  # what `note` was told
+ran: set[tuple[str, bool]] = set()  # what `record` was told
 paused = False
 
 
-def note(place: str, value: Any = True) -> Any:
+def record(place: str, value: Any = True) -> Any:
     """Records that a place ran, or which way a test came out there."""
     if not paused:
         ran.add((place, bool(value)))
@@ -51,7 +51,7 @@ def note(place: str, value: Any = True) -> Any:
 
 
 @contextmanager
-def unnoted() -> Iterator[None]:
+def without_recording() -> Iterator[None]:
     """Records nothing, for what has to run before a program can be traced, and is in none."""
     global paused
     before, paused = paused, True
@@ -61,8 +61,8 @@ def unnoted() -> Iterator[None]:
         paused = before
 
 
-class _Noting(ast.NodeTransformer):
-    """Puts a call of `note` before each statement of a function, and around each test.
+class _Recorder(ast.NodeTransformer):
+    """Puts a call of `record` before each statement of a function, and around each test.
 
     Attributes:
         places: what has to be recorded where all of the function runs.
@@ -75,7 +75,7 @@ class _Noting(ast.NodeTransformer):
     def _call(self, *test: ast.expr) -> ast.expr:
         place = f"{self.name}:{len(self.places)}"
         self.places |= {(place, True), (place, False)} if test else {(place, True)}
-        return ast.Call(ast.Name("__note__", ast.Load()), [ast.Constant(place), *test], [])
+        return ast.Call(ast.Name("__record__", ast.Load()), [ast.Constant(place), *test], [])
 
     def generic_visit(self, node: ast.AST) -> ast.AST:
         super().generic_visit(node)
@@ -95,15 +95,15 @@ class _Noting(ast.NodeTransformer):
         return node
 
 
-def add_notes(folder: Path) -> dict[str, set[tuple[str, bool]]]:
+def instrument(folder: Path) -> dict[str, set[tuple[str, bool]]]:
     """Rewrites the modules of a folder so that functions tell what of them runs: `path:function` -> its places."""
-    builtins.__note__ = note  # type: ignore[attr-defined]
+    builtins.__record__ = record  # type: ignore[attr-defined]
     found: dict[str, set[tuple[str, bool]]] = {}
     for path in folder.rglob("*.py"):
         tree = ast.parse(path.read_bytes())
         for name, function in functions_of(tree):
             key = f"{path.relative_to(folder).as_posix()}:{name}"
-            noting = _Noting(f"{key}:{function.lineno}")
+            noting = _Recorder(f"{key}:{function.lineno}")
             noting.visit(function)
             found.setdefault(key, set()).update(noting.places)
         path.write_text(ast.unparse(tree), encoding="utf-8")
@@ -129,9 +129,9 @@ class Program(NamedTuple):
     arguments: dict[str, Any]
 
 
-def load(name: str) -> SimpleNamespace:
+def import_package(name: str) -> SimpleNamespace:
     """Imports the modules that have the entry points; a package that does not serve has no engine."""
-    with unnoted():
+    with without_recording():
         there = [module for module in MODULES if module != "engine" or importlib.util.find_spec(f"{name}.engine")]
         return SimpleNamespace(**{module: importlib.import_module(f"{name}.{module}") for module in there})
 
@@ -143,7 +143,7 @@ def variants(package: SimpleNamespace) -> dict[str, Any]:
     """
     presets = package.config.PRESETS
     tiny = presets["tiny"]
-    with unnoted():
+    with without_recording():
         sizes = {name: sum(x.size for x in jax.tree.leaves(_model(package, it))) for name, it in presets.items()}
         largest = max(sizes, key=lambda name: sizes[name])
         changes = {"dtype": "float32", "accumulation": 2, "remat": "full", "logits_per_chunk": 100 * tiny.vocab_size}
@@ -180,7 +180,7 @@ def _model(package: SimpleNamespace, config: Any) -> Any:
 def programs(package: SimpleNamespace, config: Any, mesh: Any = None) -> Iterator[Program]:
     """Yields all of them for one Config; on a mesh of several devices training and evaluation alone."""
     state = package.parallel.abstract(lambda: package.train.new_state(config), mesh)
-    with unnoted():
+    with without_recording():
         one = package.parallel.make_mesh(1, 1, 1, jax.devices()[:1])
     batch = package.data.abstract_batch(config, mesh or one)
     if mesh is None:
@@ -212,7 +212,7 @@ def _engine_step(
         calls.append(arguments)
         return real(*arguments)
 
-    with mock.patch.object(package.engine, "Device", kept), unnoted():
+    with mock.patch.object(package.engine, "Device", kept), without_recording():
         empty = package.engine.Engine(config, None, set(), sizes).device
         step = empty.nothing(ROWS, empty.widths[-1])
     if drafts:
@@ -220,7 +220,7 @@ def _engine_step(
     ((_, _, *rest),) = calls
 
     def function(model: Any, arrays: dict[str, Any], step: Any) -> Any:
-        with unnoted():
+        with without_recording():
             device = real(config, model, *rest)
         device.key, device.value, device.slots = arrays["key"], arrays["value"], arrays["slots"]
         output = device.run(step, tokens, whole)
@@ -234,7 +234,7 @@ def _engine_step(
 def _eight_devices(package: SimpleNamespace, config: Any) -> Any:
     """Returns a mesh of 8 devices that the arrays of a Config divide over."""
     for sizes in MESHES:
-        with unnoted():
+        with without_recording():
             mesh = package.parallel.make_mesh(*sizes)
         try:
             package.parallel.abstract(lambda: package.train.new_state(config), mesh)
@@ -247,7 +247,7 @@ def _eight_devices(package: SimpleNamespace, config: Any) -> Any:
 
 def trace(name: str) -> dict[str, Any]:
     """Returns the facts of one package."""
-    package = load(name)
+    package = import_package(name)
     configs, found = variants(package), dict[str, Any]()
     mesh = _eight_devices(package, configs["tiny"])
     for variant, config, on in [*((name, it, None) for name, it in configs.items()), (MESH, configs["tiny"], mesh)]:
@@ -278,7 +278,7 @@ def main(folder: str, name: str) -> None:
     """Writes facts.json into the folder."""
     sys.path.insert(0, folder)
     sys.dont_write_bytecode = True
-    places = guarded(lambda: add_notes(Path(folder, name)))
+    places = guarded(lambda: instrument(Path(folder, name)))
     facts = places if "undecided" in places else guarded(lambda: trace(name))
     facts["traced"] = sorted(key for key, needed in places.items() if needed <= ran)
     Path(folder, "facts.json").write_text(json.dumps(facts))

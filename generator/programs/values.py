@@ -17,7 +17,7 @@ from typing import Any
 import jax
 import numpy as np
 
-from generator.programs.trace import load, programs, variants
+from generator.programs.trace import import_package, programs, variants
 from generator.programs.verdicts import TRAINING
 
 LENGTH = 256  # of a sequence
@@ -32,7 +32,7 @@ def main(folder: str, name: str, request: str) -> None:
         request: entry point -> the variants to run, as JSON; those in fp32 are run, or else the first.
     """
     sys.path.insert(0, folder)
-    package, arrays = load(name), dict[str, np.ndarray]()
+    package, arrays = import_package(name), dict[str, np.ndarray]()
     configs = variants(package)
     for entry, asked in json.loads(request).items():
         for variant in [variant for variant in asked if configs[variant].dtype == "float32"] or asked[:1]:
@@ -64,7 +64,7 @@ def run(package: SimpleNamespace, config: Any, entry: str) -> dict[str, np.ndarr
             if program.entry != entry:
                 continue
             function = jax.jit(program.function)
-            arguments = {name: fill(name, x, config, EARLY) for name, x in program.arguments.items()}
+            arguments = {name: fill_leaves(name, x, config, EARLY) for name, x in program.arguments.items()}
             add(program.part, function(*arguments.values()))
             if entry == TRAINING:
                 model, batch = arguments["state"].model, arguments["batch"]
@@ -74,12 +74,14 @@ def run(package: SimpleNamespace, config: Any, entry: str) -> dict[str, np.ndarr
                 add("gradients", gradients)
                 nothing = batch | {"weights": np.zeros_like(batch["weights"])}
                 add("step of no targets", function(arguments["state"], nothing))
-                late = fill("state", program.arguments["state"], config, int(LATE * getattr(config, "steps", 1000)))
+                late = fill_leaves(
+                    "state", program.arguments["state"], config, int(LATE * getattr(config, "steps", 1000))
+                )
                 add("step later", function(late, batch))
     return result
 
 
-def fill(name: str, tree: Any, config: Any, done: int) -> Any:
+def fill_leaves(name: str, tree: Any, config: Any, done: int) -> Any:
     """Returns the arrays of an argument, after so many steps."""
     return jax.tree_util.tree_map_with_path(
         lambda path, x: numbers(f"{name}{jax.tree_util.keystr(path)}", x, config, done), tree

@@ -15,8 +15,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from generator.disk.cache import cache_key, keep, recall
-from generator.disk.look import sha256
+from generator.disk.cache import cache_key, load, store
+from generator.disk.files import sha256
 from generator.programs.sources import host_changes, same_code
 
 SAME_TEXT, SAME_PROGRAM, EQUAL_VALUES = "same text", "same program", "equal values"
@@ -45,7 +45,7 @@ KEPT = ("PATH", "LD_LIBRARY_PATH", "LANG", "LC_ALL", "LC_CTYPE", "TZ", "TMPDIR",
 Facts = dict[str, Any]
 
 
-class Version(NamedTuple):
+class PackageFiles(NamedTuple):
     """The files of a package before or after a change."""
 
     name: str
@@ -59,7 +59,7 @@ class Version(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Finding:
+class EntryVerdict:
     """The verdict on one entry point of a package.
 
     Attributes:
@@ -73,26 +73,26 @@ class Finding:
     numbers: dict[str, float] = field(default_factory=dict)
 
 
-def judge(before: Version, after: Version, say: Callable[[str], None]) -> list[Finding]:
+def judge(before: PackageFiles, after: PackageFiles, say: Callable[[str], None]) -> list[EntryVerdict]:
     """Returns a finding for each entry point, and one for changed code on the host; `say` is told what goes on."""
     old, new = before.program, after.program
     if old == new:
-        return [Finding(entry, SAME_TEXT, "of its programs") for entry in ENTRIES]
+        return [EntryVerdict(entry, SAME_TEXT, "of its programs") for entry in ENTRIES]
     changed = [
         path for path in {**old, **new} if path not in old or path not in new or not same_code(old[path], new[path])
     ]
     if not changed:
-        return [Finding(entry, SAME_PROGRAM, "the same bytecode") for entry in ENTRIES]
+        return [EntryVerdict(entry, SAME_PROGRAM, "the same bytecode") for entry in ENTRIES]
     libraries = [importlib.metadata.version(name) for name in LIBRARIES if importlib.util.find_spec(name)]
     if len(libraries) < len(LIBRARIES):
         detail = "tracing needs what packages need: in a clone of Loomax, pip install -e '.[packages,serve]'"
-        return [Finding(entry, UNDECIDED, detail) for entry in ENTRIES]
+        return [EntryVerdict(entry, UNDECIDED, detail) for entry in ENTRIES]
     say(f"traces {before.name}, before and after the change")
     with ThreadPoolExecutor(2) as pool:
         facts = list(pool.map(lambda version: facts_of(version, libraries), (before, after)))
     for side, found in zip(("before", "after"), facts, strict=True):
         if "undecided" in found:
-            return [Finding(entry, UNDECIDED, f"{side} the change, {found['undecided']}") for entry in ENTRIES]
+            return [EntryVerdict(entry, UNDECIDED, f"{side} the change, {found['undecided']}") for entry in ENTRIES]
     findings, to_run = _compare(*facts)
     if to_run:
         say(f"runs {before.name}, before and after the change")
@@ -100,24 +100,24 @@ def judge(before: Version, after: Version, say: Callable[[str], None]) -> list[F
     traced = [set(found["traced"]) for found in facts]
     names = [f"{path}: {name}" for path in changed for name in host_changes(path, old, new, traced)]
     if names:
-        findings.append(Finding(HOST, HOST_CHANGED, f"in {_few(names)}"))
+        findings.append(EntryVerdict(HOST, HOST_CHANGED, f"in {_few(names)}"))
     return sorted(findings, key=lambda finding: [*ENTRIES, HOST].index(finding.entry))
 
 
-def facts_of(version: Version, libraries: list[str]) -> Facts:
+def facts_of(version: PackageFiles, libraries: list[str]) -> Facts:
     """Returns what programs a version has, or why that is not known; it is kept for the next time."""
     sources = [sha256(path.read_bytes()) for path in sorted(Path(__file__).parent.glob("*.py"))]
     key = cache_key(version.name, version.program, sources, libraries, sys.version)
-    if (facts := recall("facts", key)) is None:
+    if (facts := load("facts", key)) is None:
         with tempfile.TemporaryDirectory(prefix=SCRATCH) as folder:
             problem = run_module("trace", version, folder)
             facts = {"undecided": problem} if problem else json.loads(Path(folder, "facts.json").read_bytes())
         if "undecided" not in facts:  # for want of time or memory, perhaps
-            keep("facts", key, facts)
+            store("facts", key, facts)
     return facts
 
 
-def run_module(module: str, version: Version, folder: str, *words: str) -> str:
+def run_module(module: str, version: PackageFiles, folder: str, *words: str) -> str:
     """Runs a module of this folder on a version in a process of its own.
 
     Returns:
@@ -142,33 +142,33 @@ def run_module(module: str, version: Version, folder: str, *words: str) -> str:
     return f"the process that traced it ended with code {ran.returncode}: {last}" if ran.returncode else ""
 
 
-def _compare(before: Facts, after: Facts) -> tuple[list[Finding], dict[str, list[str]]]:
+def _compare(before: Facts, after: Facts) -> tuple[list[EntryVerdict], dict[str, list[str]]]:
     """Returns the findings that facts are enough for; the other entry points, with the variants to run."""
-    findings, to_run = list[Finding](), dict[str, list[str]]()
+    findings, to_run = list[EntryVerdict](), dict[str, list[str]]()
     for entry in ENTRIES:
         old, new = (facts["programs"].get(entry, {}) for facts in (before, after))
         pairs = [(name, old.get(name, ABSENT), new.get(name, ABSENT)) for name in {**old, **new}]
         reasons = [it["undecided"] for _, *pair in pairs for it in pair if "undecided" in it]
         if reasons:
-            findings.append(Finding(entry, UNDECIDED, reasons[0]))
+            findings.append(EntryVerdict(entry, UNDECIDED, reasons[0]))
             continue
         differing = [(name.partition(":")[0], a, b) for name, a, b in pairs if a != b]
         variants = list(dict.fromkeys(variant for variant, _, _ in differing))
         takes = [line for _, a, b in differing for line in _differences(a["takes"], b["takes"])]
         if not differing:
-            findings.append(Finding(entry, SAME_PROGRAM, "equal jaxprs" if pairs else "there is none"))
+            findings.append(EntryVerdict(entry, SAME_PROGRAM, "equal jaxprs" if pairs else "there is none"))
         elif variants == [MESH]:
-            findings.append(Finding(entry, OTHER_LAYOUT, _few(takes) or "constraints or collectives on 8 devices"))
+            findings.append(EntryVerdict(entry, OTHER_LAYOUT, _few(takes) or "constraints or collectives on 8 devices"))
         elif takes:
             parameters = any(line.startswith(("['state']", "['model']")) for line in takes)
-            findings.append(Finding(entry, OTHER_PARAMETERS if parameters else OTHER_INTERFACE, _few(takes)))
+            findings.append(EntryVerdict(entry, OTHER_PARAMETERS if parameters else OTHER_INTERFACE, _few(takes)))
         elif entry == DECODING:
-            findings.append(Finding(entry, UNDECIDED, "jaxprs differ; steps of an engine are not run"))
+            findings.append(EntryVerdict(entry, UNDECIDED, "jaxprs differ; steps of an engine are not run"))
         elif tiny := [variant for variant in variants if variant.startswith("tiny") and variant != MESH]:
             to_run[entry] = tiny
         else:
             detail = f"jaxprs differ at {', '.join(variants)} alone, which is too large to run"
-            findings.append(Finding(entry, UNDECIDED, detail))
+            findings.append(EntryVerdict(entry, UNDECIDED, detail))
     return findings, to_run
 
 
@@ -183,11 +183,11 @@ def _few(lines: list[str]) -> str:
     return "; ".join(line[:160] for line in lines[:MOST]) + more
 
 
-def _compare_numbers(before: Version, after: Version, to_run: dict[str, list[str]]) -> list[Finding]:
+def _compare_numbers(before: PackageFiles, after: PackageFiles, to_run: dict[str, list[str]]) -> list[EntryVerdict]:
     """Runs entry points, each side in a process of its own, and compares what they give."""
     import numpy as np  # late: where nothing is run, nothing needs it
 
-    def run(version: Version) -> tuple[str, dict[str, Any]]:
+    def run(version: PackageFiles) -> tuple[str, dict[str, Any]]:
         with tempfile.TemporaryDirectory(prefix=SCRATCH) as folder:
             problem = run_module("values", version, folder, json.dumps(to_run))
             if problem:
@@ -199,26 +199,26 @@ def _compare_numbers(before: Version, after: Version, to_run: dict[str, list[str
         (problem, old), (other, new) = pool.map(run, (before, after))
     if problem or other:
         detail = f"jaxprs differ, and to compare results failed: {problem or other}"
-        return [Finding(entry, UNDECIDED, detail) for entry in to_run]
+        return [EntryVerdict(entry, UNDECIDED, detail) for entry in to_run]
     return [
         _finding(entry, *({k: x for k, x in side.items() if k.startswith(f"{entry}/")} for side in (old, new)))
         for entry in to_run
     ]
 
 
-def _finding(entry: str, old: dict[str, Any], new: dict[str, Any]) -> Finding:
+def _finding(entry: str, old: dict[str, Any], new: dict[str, Any]) -> EntryVerdict:
     import numpy as np
 
     if old.keys() != new.keys():
-        return Finding(entry, OTHER_NUMBERS, f"gives other arrays: {_few(sorted(old.keys() ^ new.keys()))}")
+        return EntryVerdict(entry, OTHER_NUMBERS, f"gives other arrays: {_few(sorted(old.keys() ^ new.keys()))}")
     if not old or any(np.isnan(x).any() for x in old.values()):
-        return Finding(entry, UNDECIDED, "jaxprs differ, and results are no numbers")
+        return EntryVerdict(entry, UNDECIDED, "jaxprs differ, and results are no numbers")
     numbers: dict[str, float] = {}
     for name, x in old.items():
         part = name.removeprefix(f"{entry}/").partition("[")[0].partition(".")[0]
         numbers[part] = max(numbers.get(part, 0.0), distance(x, new[name]))
     verdict = EQUAL_VALUES if max(numbers.values()) <= BOUND else OTHER_NUMBERS
-    return Finding(entry, verdict, "relative to the largest number of each array", numbers)
+    return EntryVerdict(entry, verdict, "relative to the largest number of each array", numbers)
 
 
 def distance(old: Any, new: Any) -> float:

@@ -15,10 +15,10 @@ from typing import NamedTuple
 from generator.code.ruff import run_ruff
 from generator.code.traced import Traced
 from generator.package.package import Package
-from generator.pull.edited import Edited, Hunk, apply
+from generator.pull.edited import Edited, Hunk, apply_replacements
 from generator.pull.joins import Join, joins_around, peers_of
 from generator.pull.names import completed, names_of
-from generator.pull.sources import Woven, indent, shifted
+from generator.pull.sources import PackageSources, indent, shifted
 from generator.pull.trial import Outcome, Trials, Weave
 from generator.recipe.library import Library
 from generator.recipe.tomledit import with_name
@@ -27,7 +27,7 @@ _HEAD = re.compile(r"(#.*\n)*")  # the comments at the top of a file, in which g
 _WORDS = {word: f"from generator.language import {word}" for word in ("proceed", "splice")}
 
 
-class Own(NamedTuple):
+class NewFragment(NamedTuple):
     """The fragment to write.
 
     Attributes:
@@ -42,7 +42,7 @@ class Own(NamedTuple):
 
 
 @dataclass
-class Apart:
+class FoundFragment:
     """The fragment that was found.
 
     Attributes:
@@ -75,7 +75,7 @@ class _Graft(NamedTuple):
         return f'@splice("{self.join.name}"{self.order})\ndef _({", ".join(asked)}):\n{body}\n'
 
 
-class Search:
+class SpliceSearch:
     """Looks for the splices that make edits.
 
     Args:
@@ -83,14 +83,14 @@ class Search:
         weave: weaves the package from a library.
     """
 
-    def __init__(self, package: Package, edited: Edited, library: Library, weave: Weave, own: Own):
+    def __init__(self, package: Package, edited: Edited, library: Library, weave: Weave, own: NewFragment):
         self._edited, self._library, self._own = edited, library, own
-        self._woven = Woven(package, library.files)
+        self._woven = PackageSources(package, library.files)
         self._trials = Trials(self._woven, edited, library, lambda changed: _with_heads(weave(changed), package.files))
 
-    def find(self, wanted: list[Hunk]) -> Apart:
+    def find(self, wanted: list[Hunk]) -> FoundFragment:
         """Finds a fragment with as many of these hunks as can be."""
-        found, grafts, best = Apart(), list[_Graft](), None
+        found, grafts, best = FoundFragment(), list[_Graft](), None
         for hunk in wanted:
             if not any(hunk in graft.hunks for graft in grafts):
                 more, outcome, why = self._add(grafts, hunk, wanted)
@@ -149,7 +149,7 @@ class Search:
         return {self._own.path: text, file: selecting}
 
 
-def _beside(woven: Woven, join: Join, hunk: Hunk, wanted: list[Hunk]) -> _Graft | None:
+def _beside(woven: PackageSources, join: Join, hunk: Hunk, wanted: list[Hunk]) -> _Graft | None:
     """The statements that a hunk adds at a point."""
     old, new = woven.lines[hunk.path][hunk.start : hunk.stop], list(hunk.lines)
     if old and (name := _returned(woven, hunk.path, hunk.stop - 1)):
@@ -163,7 +163,7 @@ def _beside(woven: Woven, join: Join, hunk: Hunk, wanted: list[Hunk]) -> _Graft 
     return _Graft(join, added, [hunk])
 
 
-def _within(woven: Woven, join: Join, hunk: Hunk, wanted: list[Hunk]) -> _Graft | None:
+def _within(woven: PackageSources, join: Join, hunk: Hunk, wanted: list[Hunk]) -> _Graft | None:
     """The host's statements of a block with hunks made: `proceed()` where they stay together."""
     path = hunk.path
     lines = {(join.path, line) for line in join.lines}
@@ -175,7 +175,7 @@ def _within(woven: Woven, join: Join, hunk: Hunk, wanted: list[Hunk]) -> _Graft 
     hunks = [one for one in wanted if one.path == path and start <= one.start and one.stop <= stop]
     moved = [one._replace(start=one.start - start, stop=one.stop - start) for one in hunks]
     old = woven.lines[path][start:stop]
-    new = apply("\n".join(old), moved).split("\n")
+    new = apply_replacements("\n".join(old), moved).split("\n")
     if name := _returned(woven, path, stop - 1):
         old, new = ([line for line in _named(lines, name) if line.strip() != f"return {name}"] for lines in (old, new))
     for at in range(len(new) - len(old) + 1):
@@ -186,7 +186,7 @@ def _within(woven: Woven, join: Join, hunk: Hunk, wanted: list[Hunk]) -> _Graft 
     return _Graft(join, new, hunks) if hunk in hunks and _is_python(new) else None
 
 
-def _returned(woven: Woven, path: str, row: int) -> str:
+def _returned(woven: PackageSources, path: str, row: int) -> str:
     """The name of a value that a fragment binds and then returns, where weaving made one `return` of the two."""
     if not woven.lines[path][row].lstrip().startswith("return "):
         return ""

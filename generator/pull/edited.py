@@ -10,7 +10,7 @@ from typing import NamedTuple
 from generator.code.hunks import hunks
 
 
-class Change(NamedTuple):
+class Replacement(NamedTuple):
     """Lines of a file that are replaced.
 
     Attributes:
@@ -22,7 +22,7 @@ class Change(NamedTuple):
     stop: int
     lines: tuple[str, ...]
 
-    def overlaps(self, other: Change) -> bool:
+    def overlaps(self, other: Replacement) -> bool:
         """Tells whether the two cannot both be made, or are one."""
         if self.path != other.path:
             return False
@@ -95,7 +95,7 @@ class Edited(NamedTuple):
     texts: dict[str, str]
 
 
-def apply(text: str, changes: Iterable[Change | Hunk]) -> str:
+def apply_replacements(text: str, changes: Iterable[Replacement | Hunk]) -> str:
     """Makes changes of one text."""
     lines = text.split("\n")
     for change in sorted(changes, key=lambda change: (change.start, change.stop), reverse=True):
@@ -164,7 +164,7 @@ def fits(
         must, may = ([hunk for hunk in some if hunk.path == path] for some in (needed, optional))
         differences = {hunk[:4] for hunk in _hunks(path, woven[path], made[path])} if may else set()
         choices: tuple[list[Hunk], ...] = [], may, [hunk for hunk in may if hunk[:4] in differences]
-        wanted = [apply(woven[path], [*must, *choice]) for choice in choices]
+        wanted = [apply_replacements(woven[path], [*must, *choice]) for choice in choices]
         if made[path] not in wanted:
             return came, path, max(_first_difference(made[path], text) for text in wanted)
         came.update(choices[wanted.index(made[path])])

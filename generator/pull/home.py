@@ -9,8 +9,8 @@ from itertools import groupby, pairwise
 from typing import NamedTuple
 
 from generator.code.traced import Origin
-from generator.pull.edited import Change, Hunk
-from generator.pull.sources import Woven, indent, shifted
+from generator.pull.edited import Hunk, Replacement
+from generator.pull.sources import PackageSources, indent, shifted
 
 _WORD = re.compile(r"\w+|[^\w\s]")
 
@@ -33,16 +33,16 @@ class _Unplaced(Exception):
     """An edit has no place in the sources."""
 
 
-def candidates(woven: Woven, hunk: Hunk) -> list[list[Change]]:
+def candidates(woven: PackageSources, hunk: Hunk) -> list[list[Replacement]]:
     """Finds ways to make a hunk."""
-    ways: list[Callable[[], list[Change]]]
+    ways: list[Callable[[], list[Replacement]]]
     if hunk.start == hunk.stop:
         ways = [lambda: _insert(woven, hunk, below=True), lambda: _insert(woven, hunk, below=False)]
     else:
         ways = [lambda: _replace_block(woven, hunk)]
         ways += [lambda: _replace_tokens(woven, hunk), lambda: _replace_tokens(woven, hunk, after=True)]
         ways += [] if hunk.lines else [lambda: _delete(woven, hunk)]
-    found: list[list[Change]] = []
+    found: list[list[Replacement]] = []
     for way in ways:
         try:
             changes = list(dict.fromkeys(way()))
@@ -53,7 +53,7 @@ def candidates(woven: Woven, hunk: Hunk) -> list[list[Change]]:
     return found
 
 
-def _replace_block(woven: Woven, hunk: Hunk) -> list[Change]:
+def _replace_block(woven: PackageSources, hunk: Hunk) -> list[Replacement]:
     """Replaces lines that are copies of lines which stand together in one fragment."""
     sources = [woven.copied(hunk.path, row) for row in range(hunk.start, hunk.stop)]
     if sources[0] is None or sources != [(sources[0][0], sources[0][1] + n) for n in range(len(sources))]:
@@ -63,10 +63,10 @@ def _replace_block(woven: Woven, hunk: Hunk) -> list[Change]:
     moves = {indent(there) - indent(here) for here, there in pairs if here.strip()}
     if len(moves) > 1:
         raise _Unplaced
-    return [Change(path, first, first + len(sources), shifted(hunk.lines, moves.pop() if moves else 0))]
+    return [Replacement(path, first, first + len(sources), shifted(hunk.lines, moves.pop() if moves else 0))]
 
 
-def _insert(woven: Woven, hunk: Hunk, below: bool) -> list[Change]:
+def _insert(woven: PackageSources, hunk: Hunk, below: bool) -> list[Replacement]:
     """Inserts lines below the source of the row before, or above that of the row after."""
     lines, row = woven.lines[hunk.path], hunk.start - 1 if below else hunk.start
     if source := woven.copied(hunk.path, row):
@@ -81,7 +81,7 @@ def _insert(woven: Woven, hunk: Hunk, below: bool) -> list[Change]:
     beside = woven.copied(hunk.path, row)
     there = woven.source(path)[beside[1] if beside and beside[0] == path else number]
     by = indent(there) - indent(lines[row]) if there.strip() else 0
-    return [Change(path, number + below, number + below, shifted(hunk.lines, by))]
+    return [Replacement(path, number + below, number + below, shifted(hunk.lines, by))]
 
 
 class _Tokens:
@@ -92,7 +92,7 @@ class _Tokens:
         renamed: names that weaving changed -> those in the sources.
     """
 
-    def __init__(self, woven: Woven, hunk: Hunk):
+    def __init__(self, woven: PackageSources, hunk: Hunk):
         before = "\n".join(woven.lines[hunk.path][hunk.start : hunk.stop])
         self.text = "\n".join(hunk.lines)
         self.old, self.new = _tokens(before), _tokens(self.text)
@@ -108,15 +108,15 @@ class _Tokens:
                 self.renamed[self.old[i].text] = there[k][1].text
 
 
-def _delete(woven: Woven, hunk: Hunk) -> list[Change]:
+def _delete(woven: PackageSources, hunk: Hunk) -> list[Replacement]:
     """Deletes the source lines whose first tokens are gone, also where they are not copied."""
     homes = [home for home in _Tokens(woven, hunk).homes if home]
     gone = {home.origin: home.token.start for home in reversed(homes)}
     origins = [origin for origin, start in gone.items() if start == indent(woven.text_at(origin))]
-    return [Change(origin.path, origin.line - 1, origin.line, ()) for origin in origins]
+    return [Replacement(origin.path, origin.line - 1, origin.line, ()) for origin in origins]
 
 
-def _replace_tokens(woven: Woven, hunk: Hunk, after: bool = False) -> list[Change]:
+def _replace_tokens(woven: PackageSources, hunk: Hunk, after: bool = False) -> list[Replacement]:
     """Changes the source tokens of the tokens that changed.
 
     This serves where a line is no copy: a value was threaded through it, a setting filled, a name changed, or ruff
@@ -175,9 +175,9 @@ def _runs(homes: list[_Home | None]) -> list[list[_Home]]:
     return [list(run) for _, run in groupby(placed, key=lambda home: home.origin)]
 
 
-def _changed(woven: Woven, origin: Origin, edits: list[tuple[int, int, str]], by: int) -> Change:
+def _changed(woven: PackageSources, origin: Origin, edits: list[tuple[int, int, str]], by: int) -> Replacement:
     line = woven.text_at(origin)
     for start, end, text in sorted(edits, reverse=True):
         line = line[:start] + text + line[end:]
     first, *others = [part.rstrip() for part in line.split("\n")]
-    return Change(origin.path, origin.line - 1, origin.line, (first, *shifted(others, by)) if line.strip() else ())
+    return Replacement(origin.path, origin.line - 1, origin.line, (first, *shifted(others, by)) if line.strip() else ())

@@ -7,7 +7,7 @@ from functools import lru_cache
 from typing import NamedTuple
 
 from generator.pull.edited import Hunk
-from generator.pull.sources import Woven
+from generator.pull.sources import PackageSources
 
 _DEFINITIONS = (ast.FunctionDef, ast.ClassDef)
 
@@ -44,7 +44,7 @@ class Peer(NamedTuple):
     rebound: frozenset[str]
 
 
-def joins_around(woven: Woven, hunk: Hunk) -> list[Join]:
+def joins_around(woven: PackageSources, hunk: Hunk) -> list[Join]:
     """Finds the join points in the function or class around a hunk, the nearest first."""
     path = hunk.path
     if path not in woven.package.origins:

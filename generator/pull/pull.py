@@ -12,10 +12,10 @@ from dataclasses import dataclass, replace
 from itertools import combinations
 
 from generator.package.package import Package
-from generator.pull.edited import Change, Edited, Hunk, Refusal
+from generator.pull.edited import Edited, Hunk, Refusal, Replacement
 from generator.pull.home import candidates
 from generator.pull.reasons import refuse
-from generator.pull.sources import Woven
+from generator.pull.sources import PackageSources
 from generator.pull.trial import Outcome, Trials, Weave
 from generator.recipe.library import Library
 
@@ -46,14 +46,14 @@ class _Group:
     """
 
     hunks: list[Hunk]
-    ways: list[list[list[Change]]]
+    ways: list[list[list[Replacement]]]
     failed: Outcome | None = None
 
     @property
     def count(self) -> int:
         return max(map(len, self.ways))
 
-    def changes(self, number: int) -> set[Change]:
+    def changes(self, number: int) -> set[Replacement]:
         """The changes of all its hunks by their candidates of this number, or else their last ones."""
         return {change for ways in self.ways for change in ways[min(number, len(ways) - 1)]}
 
@@ -69,7 +69,7 @@ def pull(package: Package, edited: Edited, library: Library, weave: Weave) -> Pu
         package: as it is woven now.
         weave: weaves the package from a library; its errors are reasons for refusals.
     """
-    woven = Woven(package, library.files)
+    woven = PackageSources(package, library.files)
 
     def search(edited: Edited) -> Pulled:
         return _pull(woven, edited, Trials(woven, edited, library, weave))
@@ -91,7 +91,7 @@ def pull(package: Package, edited: Edited, library: Library, weave: Weave) -> Pu
     return replace(found, refusals=[*found.refusals, *refusals])
 
 
-def _torn(woven: Woven, edited: Edited, found: Pulled, torn: list[Hunk]) -> dict[Hunk, tuple[Hunk, str]]:
+def _torn(woven: PackageSources, edited: Edited, found: Pulled, torn: list[Hunk]) -> dict[Hunk, tuple[Hunk, str]]:
     """Finds the edits that go home without one that they belong to, each with that one and the names that tell it.
 
     Such names are new in the package, or gone from it, and both edits have them.
@@ -117,7 +117,7 @@ def _words(texts: Iterable[str]) -> set[str]:
     return {word for line in lines for word in re.findall(r"[^\W\d]\w*", line)}
 
 
-def _pull(woven: Woven, edited: Edited, trials: Trials) -> Pulled:
+def _pull(woven: PackageSources, edited: Edited, trials: Trials) -> Pulled:
     ways = {hunk: candidates(woven, hunk) for hunk in edited.hunks if not woven.is_made_by_gen(hunk)}
     groups = _grouped({hunk: found for hunk, found in ways.items() if found})
     best, accepted = _search(trials, groups)
@@ -130,7 +130,7 @@ def _pull(woven: Woven, edited: Edited, trials: Trials) -> Pulled:
     return Pulled(best.texts, best.package or woven.package, home, [*edited.refusals, *refusals])
 
 
-def _grouped(ways: dict[Hunk, list[list[Change]]]) -> list[_Group]:
+def _grouped(ways: dict[Hunk, list[list[Replacement]]]) -> list[_Group]:
     groups: list[_Group] = []
     for hunk, found in ways.items():
         joined = _Group([hunk], [found])
@@ -144,7 +144,7 @@ def _grouped(ways: dict[Hunk, list[list[Change]]]) -> list[_Group]:
 def _search(trials: Trials, groups: list[_Group]) -> tuple[Outcome, list[_Group]]:
     """Finds the largest set of groups that goes home, as far as one after the other finds it."""
     accepted: list[_Group] = []
-    changes: set[Change] = set()
+    changes: set[Replacement] = set()
     best = trials.weave({}, [])
 
     def attempt(more: list[_Group]) -> bool:

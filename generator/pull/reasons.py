@@ -10,13 +10,13 @@ from generator.code.traced import Origin, Traced
 from generator.errors import LoomError, short
 from generator.pull.edited import Edited, Hunk, Refusal
 from generator.pull.joins import joins_around
-from generator.pull.sources import Woven
+from generator.pull.sources import PackageSources
 from generator.pull.trial import Outcome
 
 _Why = tuple[str, str] | None  # the reason and the remedy
 
 
-def refuse(woven: Woven, edited: Edited, hunk: Hunk, failed: Outcome | None) -> Refusal:
+def refuse(woven: PackageSources, edited: Edited, hunk: Hunk, failed: Outcome | None) -> Refusal:
     """Says why an edit stays.
 
     Args:
@@ -42,7 +42,7 @@ def refuse(woven: Woven, edited: Edited, hunk: Hunk, failed: Outcome | None) -> 
     return Refusal(hunk.path, hunk.at, reason, remedy)
 
 
-def _find_maker(woven: Woven, hunk: Hunk) -> _Why:
+def _find_maker(woven: PackageSources, hunk: Hunk) -> _Why:
     """Finds the template, the TOML file or the part of gen that makes lines, where no fragment does."""
     segments = woven.package.origins.get(hunk.path)
     if segments is None:
@@ -78,7 +78,7 @@ def _find_fault(text: str, hunk: Hunk) -> _Why:
     return None
 
 
-def _find_places(woven: Woven, hunk: Hunk) -> _Why:
+def _find_places(woven: PackageSources, hunk: Hunk) -> _Why:
     """Finds the other places of a source line that is woven more than once."""
     for row in hunk.rows:
         source = woven.copied(hunk.path, row) if woven.lines[hunk.path][row].strip() else None
@@ -88,7 +88,7 @@ def _find_places(woven: Woven, hunk: Hunk) -> _Why:
     return None
 
 
-def _find_sources(woven: Woven, hunk: Hunk, origins: list[Origin]) -> _Why:
+def _find_sources(woven: PackageSources, hunk: Hunk, origins: list[Origin]) -> _Why:
     """Finds the sources of a line that the weaver writes in the place of a fragment's."""
     if not origins or any(woven.copied(hunk.path, row) for row in hunk.rows):
         return None

@@ -19,7 +19,7 @@ def shifted(lines: Sequence[str], by: int) -> tuple[str, ...]:
     return tuple(" " * by + line[max(min(-by, indent(line)), 0) :] if line.strip() else line for line in lines)
 
 
-class Woven:
+class PackageSources:
     """A package and the texts that it is woven from.
 
     Attributes:

@@ -9,9 +9,9 @@ from generator.code.ruff import run_ruff
 from generator.code.traced import Traced
 from generator.errors import LoomError, short
 from generator.package.package import Package
-from generator.pull.edited import Change, Edited, Hunk, apply, fits
+from generator.pull.edited import Edited, Hunk, Replacement, apply_replacements, fits
 from generator.pull.names import completed, imports_of
-from generator.pull.sources import Woven
+from generator.pull.sources import PackageSources
 from generator.recipe.library import Library
 
 Weave = Callable[[Library], Package]
@@ -58,19 +58,19 @@ class Trials:
         names: the imports that fragments need for names of the package.
     """
 
-    def __init__(self, woven: Woven, edited: Edited, library: Library, weave: Weave):
+    def __init__(self, woven: PackageSources, edited: Edited, library: Library, weave: Weave):
         self._woven, self._library, self._weave = woven, library, weave
         self.optional = [hunk for hunk in edited.hunks if woven.is_made_by_gen(hunk)]
         python = [text for path, text in edited.texts.items() if path in woven.package.origins]
         self.names = imports_of([*python, *(woven.package.files[path] for path in woven.package.origins)])
         self._made: dict[frozenset[tuple[str, str]], Package | LoomError] = {}
 
-    def make(self, changes: set[Change], hunks: list[Hunk]) -> Outcome:
+    def make(self, changes: set[Replacement], hunks: list[Hunk]) -> Outcome:
         """Weaves with these changes; it holds where the package then has these hunks, and nothing else."""
         texts = {}
         for path in sorted({change.path for change in changes}):
             before = self._woven.texts[path]
-            after = apply(before, [change for change in changes if change.path == path])
+            after = apply_replacements(before, [change for change in changes if change.path == path])
             texts[path] = completed(before, after, self.names)
         return self.weave(texts, hunks)
 

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from itertools import pairwise
 from typing import Any
 
-from generator.code.memory import remembered
+from generator.code.caching import cached
 
 _COMPARISONS: dict[type, Callable[[Any, Any], Any]] = {
     **{ast.Eq: op.eq, ast.NotEq: op.ne, ast.Lt: op.lt, ast.LtE: op.le, ast.Gt: op.gt, ast.GtE: op.ge},
@@ -22,7 +22,7 @@ _ARITHMETIC: dict[type, Callable[[Any, Any], Any]] = {
 _FUNCTIONS: dict[str, Callable[..., Any]] = {"len": len, "max": max, "min": min, "range": range}
 
 
-@remembered
+@cached
 def _parsed(text: str) -> ast.expr:
     return ast.parse(text.strip(), mode="eval").body
 

@@ -10,13 +10,13 @@ from collections.abc import Collection, Iterable
 
 from generator.errors import LoomError, nearest
 from generator.recipe.library import Library
-from generator.recipe.schema import Package
+from generator.recipe.schema import PackageToml
 from generator.recipe.toml import Toml
 
 ALL = "all"
 
 
-def chosen_parts(asked: Collection[str], file: Toml[Package]) -> tuple[str, ...]:
+def chosen_parts(asked: Collection[str], file: Toml[PackageToml]) -> tuple[str, ...]:
     """Returns the parts asked for, "all" for every one, and those that they need, in the order of the file."""
     parts = file.data.parts
     ahead, found = [name for name in asked if name != ALL], set(parts if ALL in asked else ())
@@ -30,18 +30,18 @@ def chosen_parts(asked: Collection[str], file: Toml[Package]) -> tuple[str, ...]
     return tuple(name for name in parts if name in found)
 
 
-def fragments_of(names: Iterable[str], file: Toml[Package]) -> set[str]:
+def fragments_of(names: Iterable[str], file: Toml[PackageToml]) -> set[str]:
     """Returns the fragments and folders that some parts list."""
     return {entry for name in names for entry in file.data.parts[name].fragments}
 
 
-def left_out(chosen: Collection[str], parts: Collection[str], file: Toml[Package]) -> list[str]:
+def left_out(chosen: Collection[str], parts: Collection[str], file: Toml[PackageToml]) -> list[str]:
     """Returns the fragments that belong only to parts which a package does not have."""
     gone = fragments_of(file.data.parts.keys() - set(parts), file) - fragments_of(parts, file)
     return [name for name in chosen if name in gone or name.split("/")[0] in gone]
 
 
-def check_parts(file: Toml[Package], library: Library) -> None:
+def check_parts(file: Toml[PackageToml], library: Library) -> None:
     """Parts list what there is, and need parts."""
     known = {*library.fragments(), *(name.split("/")[0] for name in library.fragments())}
     for name, part in file.data.parts.items():

@@ -26,12 +26,12 @@ from itertools import accumulate, groupby, pairwise
 from generator.code.traced import Origin
 from generator.errors import LoomError, nearest, short
 from generator.recipe.expressions import is_count
-from generator.recipe.schema import Architecture, GroupTable, KindTable, Package
+from generator.recipe.schema import ArchitectureToml, GroupTable, KindTable, PackageToml
 from generator.recipe.toml import Toml
 
 ALL = "config.layers"  # how many layers a model has
 KEYS = "fragments", "absent", "where", "init", "call"  # of a kind
-AnyFile = Toml[Architecture] | Toml[Package]
+AnyFile = Toml[ArchitectureToml] | Toml[PackageToml]
 
 
 @dataclass(frozen=True)
@@ -181,7 +181,7 @@ def factor(expression: str) -> str:
     return f"({expression})" if "+" in expression or "-" in expression else expression
 
 
-def read_pattern(files: Iterable[Toml[Architecture]]) -> Pattern:
+def read_pattern(files: Iterable[Toml[ArchitectureToml]]) -> Pattern:
     """Returns the pattern that an architecture or the nearest of its bases gives; without one all layers are alike.
 
     Args:

@@ -14,11 +14,11 @@ from generator.recipe.library import Library
 from generator.recipe.parts import ALL, check_parts, chosen_parts, left_out
 from generator.recipe.pattern import Pattern, read_pattern
 from generator.recipe.rules import Neutral, Rule, read_neutral, read_rules
-from generator.recipe.schema import Architecture, Package, Target
+from generator.recipe.schema import ArchitectureToml, PackageToml, TargetToml
 from generator.recipe.toml import AnyFile, Toml
 
 PACKAGE_FILE = "templates/package.toml"
-Lineage = tuple[Toml[Architecture], ...]
+Lineage = tuple[Toml[ArchitectureToml], ...]
 Chosen = dict[str, tuple[Fragment, Origin]]  # fragment -> with the line that selects it
 Presets = dict[str, dict[str, tuple[object, Origin]]]
 
@@ -43,8 +43,8 @@ class Recipe:
     target: str
     library: Library
     lineage: Lineage
-    target_file: Toml[Target]
-    package_file: Toml[Package]
+    target_file: Toml[TargetToml]
+    package_file: Toml[PackageToml]
     fragments: tuple[Fragment, ...]
     left_out: tuple[Fragment, ...]
     settings: dict[str, object]
@@ -59,7 +59,7 @@ class Recipe:
         return f"{self.architecture}_{self.target}"
 
     @property
-    def architecture_file(self) -> Toml[Architecture]:
+    def architecture_file(self) -> Toml[ArchitectureToml]:
         return self.lineage[-1]
 
     def said(self, key: str) -> str:
@@ -102,8 +102,8 @@ def select(
     if target not in library.targets():
         raise LoomError(f"unknown target {target!r}", None, nearest(target, library.targets()))
     lineage = lineage_of(architecture, library)
-    target_file = Toml.read(library.files, f"targets/{target}/target.toml", Target)
-    package_file = Toml.read(library.files, PACKAGE_FILE, Package)
+    target_file = Toml.read(library.files, f"targets/{target}/target.toml", TargetToml)
+    package_file = Toml.read(library.files, PACKAGE_FILE, PackageToml)
     pattern = read_pattern(lineage)
     check_parts(package_file, library)
     parts = chosen_parts(parts, package_file)
@@ -161,7 +161,7 @@ def said(lineage: Lineage, key: str) -> str:
 
 def lineage_of(architecture: str, library: Library) -> Lineage:
     """Returns the file of an architecture after those of its bases."""
-    files = [Toml.read(library.files, f"templates/architectures/{architecture}.toml", Architecture)]
+    files = [Toml.read(library.files, f"templates/architectures/{architecture}.toml", ArchitectureToml)]
     names = [architecture]
     while base := files[0].data.base:
         where = str(files[0].origin("base"))
@@ -170,7 +170,7 @@ def lineage_of(architecture: str, library: Library) -> Lineage:
         if base not in library.architectures():
             raise LoomError(f"unknown architecture {base!r}", where, nearest(base, library.architectures()))
         names.append(base)
-        files.insert(0, Toml.read(library.files, f"templates/architectures/{base}.toml", Architecture))
+        files.insert(0, Toml.read(library.files, f"templates/architectures/{base}.toml", ArchitectureToml))
     return tuple(files)
 
 
@@ -204,7 +204,7 @@ def _chosen(files: tuple[AnyFile, ...], pattern: Pattern, target: str, library: 
     return chosen
 
 
-def _compatible(chosen: Chosen, package_file: Toml[Package]) -> Chosen:
+def _compatible(chosen: Chosen, package_file: Toml[PackageToml]) -> Chosen:
     """Leaves out what the package file selects for every package and what the others do not go together with."""
     names = _names(chosen)
     common = package_file.data.fragments
@@ -270,7 +270,7 @@ def _fields(fragments: Iterable[Fragment]) -> set[str]:
     return {member.name for fragment in fragments for member in fragment.fields if member.is_field}
 
 
-def _presets(lineage: Lineage, target: Toml[Target], left_out: set[str]) -> Presets:
+def _presets(lineage: Lineage, target: Toml[TargetToml], left_out: set[str]) -> Presets:
     """Returns the presets of the architecture and its bases, with those of the same name of the target on top.
 
     Args:

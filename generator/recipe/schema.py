@@ -6,7 +6,7 @@ from keyword import kwlist
 from types import MappingProxyType
 from typing import Annotated, Any
 
-from generator.recipe.typed import Shape, Table
+from generator.recipe.typed import Shape, TomlTable
 
 NOT_GIVEN: Any = object()  # TOML has no null, so that any value can be one that is asked for
 EMPTY: Any = MappingProxyType({})
@@ -26,7 +26,7 @@ SomeNames = Annotated[Names, Shape("a list of one or more")]
 Presets = dict[Name, dict[str, Any]]
 
 
-class KindTable(Table):
+class KindTable(TomlTable):
     """`[kinds.NAME]`: a kind of layer."""
 
     where: str = ""
@@ -36,7 +36,7 @@ class KindTable(Table):
     call: dict[Identifier, str] = EMPTY
 
 
-class GroupTable(Table):
+class GroupTable(TomlTable):
     """`[[layers]]`: layers that are scanned together."""
 
     pattern: tuple[str, ...]
@@ -44,14 +44,14 @@ class GroupTable(Table):
     count: str = ""
 
 
-class UnreadTable(Table):
+class UnreadTable(TomlTable):
     """`[hf.unread]` NAME: the value that a setting must have, or null, and what to select for another one."""
 
     value: Any = None
     select: Line
 
 
-class CheckpointTable(Table):
+class CheckpointTable(TomlTable):
     """`[hf]`: what a family's checkpoints and their config.json say otherwise than fragments do."""
 
     tensors: dict[str, str | tuple[str, str]] = EMPTY
@@ -62,7 +62,7 @@ class CheckpointTable(Table):
     export: dict[str, Any] = EMPTY
 
 
-class RuleTable(Table):
+class RuleTable(TomlTable):
     """`[[structure]]`: what a checkpoint chooses by a setting."""
 
     setting: str | Names
@@ -78,21 +78,21 @@ class RuleTable(Table):
     hf: CheckpointTable = CheckpointTable()
 
 
-class NeutralTable(Table):
+class NeutralTable(TomlTable):
     """`[[neutral]]`: settings of checkpoints that change nothing."""
 
     settings: Names
     where: str = "True"
 
 
-class ChangeTable(Table):
+class ChangeTable(TomlTable):
     """`[targets.NAME]`: what an architecture changes for a target."""
 
     fragments: Names = ()
     without: Names = ()
 
 
-class PartTable(Table):
+class PartTable(TomlTable):
     """`[parts.NAME]`: what a package can do besides training, where it is asked for.
 
     Attributes:
@@ -108,21 +108,21 @@ class PartTable(Table):
     files: tuple[Output, ...] = ()
 
 
-class ConfigTable(Table):
+class ConfigTable(TomlTable):
     """`[config]`: the docstring of Config, and headings over its fields by folder of the fragment."""
 
     documentation: Line
     groups: dict[str, Line] = EMPTY
 
 
-class File(Table):
+class SourceToml(TomlTable):
     """Keys that each of the files may have."""
 
     fragments: Names = ()
     settings: dict[str, Any] = EMPTY
 
 
-class Architecture(File):
+class ArchitectureToml(SourceToml):
     """`templates/architectures/NAME.toml`."""
 
     title: Line
@@ -142,7 +142,7 @@ class Architecture(File):
     neutral: tuple[NeutralTable, ...] = ()
 
 
-class Target(File):
+class TargetToml(SourceToml):
     """`targets/NAME/target.toml`."""
 
     title: Line
@@ -152,7 +152,7 @@ class Target(File):
     templates: dict[Output, str] = EMPTY
 
 
-class Package(File):
+class PackageToml(SourceToml):
     """`templates/package.toml`."""
 
     exports: SomeNames
@@ -167,7 +167,7 @@ class Package(File):
     neutral: tuple[NeutralTable, ...] = ()
 
 
-class Entry(Table):
+class Entry(TomlTable):
     """`[[package]]` of packages.toml."""
 
     architecture: Identifier
@@ -177,14 +177,14 @@ class Entry(Table):
     committed: bool = True
 
 
-class PackageList(Table):
+class PackageList(TomlTable):
     """packages.toml: the packages that are kept, and the paths beside and in them that are not gen's."""
 
     package: tuple[Entry, ...] = ()
     own: Names = ()
 
 
-class Settings(Table):
+class Settings(TomlTable):
     """gen.toml: the folder of the packages, and the versions of gen that a project is for."""
 
     generated: Line = "generated"

@@ -20,7 +20,7 @@ from typing import Any
 
 from generator.code.literals import literal
 from generator.code.traced import Edit, Origin, Traced
-from generator.code.tree import Source, called, walk
+from generator.code.tree import TracedTree, called_name, walk
 from generator.errors import LoomError, nearest, short
 from generator.language.fragment import Fragment
 from generator.language.parts import Splice
@@ -85,11 +85,11 @@ class _Writer:
     def write(self, splice: Splice) -> Splice:
         for table in _TABLES:
             if self.hf[table] and splice.point.startswith("hf."):
-                if edits := self._edits(table, Source(splice.body)):
+                if edits := self._edits(table, TracedTree(splice.body)):
                     splice = replace(splice, body=splice.body.edited(edits))
         return splice
 
-    def _edits(self, table: str, source: Source) -> list[Edit]:
+    def _edits(self, table: str, source: TracedTree) -> list[Edit]:
         edits, end = list[Edit](), 0
         for key, places in _places(table, source):
             if key not in self.hf[table] or source.span(places[0])[0] < end:  # the default of a default went with it
@@ -108,14 +108,14 @@ class _Writer:
         return edits
 
 
-def _places(table: str, source: Source) -> Iterator[tuple[str, list[ast.expr]]]:
+def _places(table: str, source: TracedTree) -> Iterator[tuple[str, list[ast.expr]]]:
     """Yields, of statements of fragments, each key that a table may have, and the expressions that it stands for."""
     in_strings = {part for node in walk(source.module) if isinstance(node, ast.JoinedStr) for part in node.values}
     for node in walk(source.module):
         match node:
             case ast.Constant(str(text)) if table == "names" and node not in in_strings:
                 yield text, [node]
-            case ast.Call(args=[key, *places]) if table == "defaults" and called(node) in _READING and places:
+            case ast.Call(args=[key, *places]) if table == "defaults" and called_name(node) in _READING and places:
                 yield _text(key), places
             case ast.Yield(ast.Tuple([key, *places])) if table in ("tensors", "settings") and len(places) == 2:
                 yield _text(key), places[: 1 if table == "settings" else 2]  # of a size it is one

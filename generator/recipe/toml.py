@@ -11,7 +11,7 @@ from typing import Any, Generic
 
 import tomli_w
 
-from generator.code.memory import remembered
+from generator.code.caching import cached
 from generator.code.traced import Origin
 from generator.errors import LoomError
 from generator.recipe.typed import AnyTable, read_table
@@ -86,7 +86,7 @@ class Toml(Generic[AnyTable]):
 AnyFile = Toml[Any]
 
 
-@remembered
+@cached
 def _read(path: str, text: str, kind: Any) -> AnyFile:
     """Returns a file, whose tables are made once: most architectures have bases in common."""
     return Toml(path, text, kind)
@@ -109,7 +109,7 @@ def toml_text(tables: dict[str, Any], path: str) -> str:
     return text
 
 
-@remembered
+@cached
 def lines_of(text: str) -> dict[tuple[str | int, ...], int]:
     """Returns the keys and places that lead to each value of a TOML text -> the line on which it stands, or begins."""
     found: dict[tuple[str | int, ...], int] = {}

@@ -27,14 +27,14 @@ _WORDS: dict[Any, str] = {
 }
 
 
-class Table:
+class TomlTable:
     """A table that has the keys that its class declares, and no others; one without a default must be there."""
 
     def __init__(self, **values: Any):
         self.__dict__.update(values)
 
 
-AnyTable = TypeVar("AnyTable", bound=Table)
+AnyTable = TypeVar("AnyTable", bound=TomlTable)
 
 
 @dataclass(frozen=True)
@@ -133,7 +133,7 @@ def _read(kind: Any, value: Any, keys: Keys) -> Any:
     return value
 
 
-def _read_table(kind: Any, table: dict[str, Any], keys: Keys) -> Table:
+def _read_table(kind: Any, table: dict[str, Any], keys: Keys) -> TomlTable:
     types = _types(kind)
     for key in table:
         if key not in types:
@@ -165,7 +165,7 @@ def _is_like(kind: Any, value: object) -> bool:
 
 
 def _is_table(kind: Any) -> bool:
-    return isinstance(kind, type) and issubclass(kind, Table)
+    return isinstance(kind, type) and issubclass(kind, TomlTable)
 
 
 def _base(kind: Any) -> Any:

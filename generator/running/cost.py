@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING
 
 from generator.code.traced import Origin
 from generator.errors import LoomError
-from generator.running.hlo import Instruction, Program
-from generator.running.origins import Origins, Woven
+from generator.running.hlo import HloModule, Instruction
+from generator.running.origins import Origins, WovenFile
 
 if TYPE_CHECKING:
     from generator.running.profile import Profile  # which needs JAX
@@ -46,10 +46,10 @@ class Cost:
     within: Counter[str] = field(default_factory=Counter)
     kernels: Counter[tuple[Origin, str]] = field(default_factory=Counter)
     links: dict[tuple[str, ...], tuple[int, Origin]] = field(default_factory=dict)
-    woven: dict[str, Woven] = field(default_factory=dict)
+    woven: dict[str, WovenFile] = field(default_factory=dict)
     guessed: int = 0
 
-    def add(self, program: Program, ran: dict[str, tuple[int, int]], origins: Origins) -> None:
+    def add(self, program: HloModule, ran: dict[str, tuple[int, int]], origins: Origins) -> None:
         """Adds what a program costs: instruction -> how often it ran, and what was spent in it."""
         sources: dict[str, set[str]] = {}  # of all that is in a computation, and in its fusions
         for name in _callees_first(program):
@@ -70,7 +70,7 @@ class Cost:
                     key = (program.name, *each.link)
                     self.links[key] = max(self.links.get(key, (0, place)), (times * each.sent, place))
 
-    def _place(self, instruction: Instruction, program: Program, origins: Origins) -> Origin:
+    def _place(self, instruction: Instruction, program: HloModule, origins: Origins) -> Origin:
         """Finds the source line of the innermost frame in a package; of a fusion that has none, of its root's."""
         for frame in instruction.frames:
             woven = origins.find(frame.file)
@@ -98,7 +98,7 @@ class Cost:
         return {source: row for source, row in sorted(rows.items(), key=lambda it: -it[1]["spent"]) if row.total()}
 
 
-def cost_of(program: Program, origins: Origins) -> Cost:
+def cost_of(program: HloModule, origins: Origins) -> Cost:
     """Estimates what one run of a program costs."""
     ran: dict[str, tuple[int, int]] = {}
     runs, timed = Counter({program.entry: 1}), Counter({program.entry: 1})  # of a fusion the inside is not timed
@@ -127,7 +127,7 @@ def cost_of_profile(profile: Profile, origins: Origins) -> Cost:
     return cost
 
 
-def _callees_first(program: Program) -> list[str]:
+def _callees_first(program: HloModule) -> list[str]:
     """Orders the computations, each before all that call it."""
     calls = {name: {callee for each in body for callee in each.calls} for name, body in program.computations.items()}
     if unknown := set().union(*calls.values()) - set(calls):

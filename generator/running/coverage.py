@@ -13,7 +13,7 @@ from functools import cache
 from pathlib import Path
 
 from generator.disk.built import MappedPackage
-from generator.disk.look import show
+from generator.disk.files import display_path
 from generator.errors import LoomError, short
 from generator.running.origins import Origins
 
@@ -27,7 +27,7 @@ STALE = "were woven from fragments that have changed since"
 
 
 @dataclass
-class Covered:
+class CoveredFragments:
     """What data say of fragments.
 
     Attributes:
@@ -41,11 +41,11 @@ class Covered:
     ignored: dict[str, list[str]] = field(default_factory=lambda: defaultdict(list))
 
 
-def read_covered(paths: list[Path], origins: Origins) -> Covered:
+def read_covered(paths: list[Path], origins: Origins) -> CoveredFragments:
     """Reads the fragment lines of all packages that data files of coverage.py are of."""
     executed: dict[Path, set[int]] = defaultdict(set)
     packages: dict[Path, MappedPackage] = {}
-    result = Covered()
+    result = CoveredFragments()
     for data in map(_read, paths):
         for measured in data.measured_files():
             if (woven := origins.find(measured)) is None or woven.notes:
@@ -73,7 +73,7 @@ def read_covered(paths: list[Path], origins: Origins) -> Covered:
     return result
 
 
-def report(found: Covered, origins: Origins, html: Path | None, as_json: bool) -> float:
+def write_report(found: CoveredFragments, origins: Origins, html: Path | None, as_json: bool) -> float:
     """Writes coverage.py's reports of fragments, and returns how many percent of their lines were executed."""
     plugin = _Fragments({str(_file(origins, path)): (path, lines) for path, lines in sorted(found.lines.items())})
     coverage = Coverage(data_file=None, config_file=False, plugins=[lambda registry: registry.add_file_tracer(plugin)])
@@ -131,4 +131,6 @@ def _read(path: Path) -> CoverageData:
             return data
     except (CoverageException, sqlite3.Error) as error:
         reason = short(str(error))
-    raise LoomError(f"is not data of coverage.py: {reason}", show(path), "Give a .coverage file of coverage.py.")
+    raise LoomError(
+        f"is not data of coverage.py: {reason}", display_path(path), "Give a .coverage file of coverage.py."
+    )

@@ -8,7 +8,7 @@ from math import prod
 from pathlib import Path
 from typing import NamedTuple
 
-from generator.disk.look import show
+from generator.disk.files import display_path
 from generator.errors import LoomError, short
 
 COMPUTATION = re.compile(r"(ENTRY )?%?([\w.-]+) \(.*\) -> .*\{$")
@@ -60,7 +60,7 @@ class Instruction:
 
 
 @dataclass
-class Program:
+class HloModule:
     """A compiled program.
 
     Attributes:
@@ -87,24 +87,24 @@ def is_program(path: Path) -> bool:
         return file.read(9) == b"HloModule"
 
 
-def read_program(path: Path) -> Program:
+def read_program(path: Path) -> HloModule:
     """Reads the program in a file."""
     try:
-        program = parse(path.read_bytes().decode("utf-8"))
+        program = parse_hlo(path.read_bytes().decode("utf-8"))
     except (ValueError, KeyError) as error:  # also what is not UTF-8
         detail = f"it does not define {error.args[0]}" if isinstance(error, KeyError) else str(error)
-        raise LoomError(f"cannot be read as HLO: {short(detail)}", show(path), REMEDY) from None
-    program.shown = show(path)
+        raise LoomError(f"cannot be read as HLO: {short(detail)}", display_path(path), REMEDY) from None
+    program.shown = display_path(path)
     return program
 
 
-def parse(text: str) -> Program:
+def parse_hlo(text: str) -> HloModule:
     """Reads the text of a program.
 
     Raises:
         ValueError, KeyError: it is not whole.
     """
-    program, tables, bodies = Program(), dict[str, dict[int, str]](), dict[str, list[str]]()
+    program, tables, bodies = HloModule(), dict[str, dict[int, str]](), dict[str, list[str]]()
     name, table = "", dict[int, str]()
     for line in text.split("\n"):
         if not name and line.endswith("{") and (start := COMPUTATION.match(line)):

@@ -17,7 +17,7 @@ from generator.disk.project import Project
 from generator.errors import LoomError
 
 
-class Woven(NamedTuple):
+class WovenFile(NamedTuple):
     """A woven file that a run named.
 
     Attributes:
@@ -52,9 +52,9 @@ class Origins:
         self.problems: dict[Path, LoomError] = {}
         self._fingerprints = Fingerprints(project.roots)
         self._packages: dict[Path, MappedPackage | None] = {}
-        self._found: dict[str, Woven | None] = {}
+        self._found: dict[str, WovenFile | None] = {}
 
-    def find(self, recorded: str) -> Woven | None:
+    def find(self, recorded: str) -> WovenFile | None:
         """Finds the woven file of a path as a run recorded it; None for a file of no package."""
         if recorded not in self._found:
             place = Path(os.path.abspath(recorded))
@@ -71,13 +71,13 @@ class Origins:
             return ""
         return f"{source} {'changed since it was woven' if now else 'is not in this project'}"
 
-    def _inside(self, place: Path) -> Woven | None:
+    def _inside(self, place: Path) -> WovenFile | None:
         for folder in place.parents:
             if os.path.isfile(folder / LOCK):
                 return self._woven(folder, place.relative_to(folder).as_posix(), ())
         return None
 
-    def _by_name(self, place: Path, there: bool) -> Woven | None:
+    def _by_name(self, place: Path, there: bool) -> WovenFile | None:
         """Finds the file of the same package name and path in generated/."""
         generated, parts = self.project.generated, place.parts
         for start in range(len(parts) - 2, 0, -1):
@@ -86,11 +86,11 @@ class Origins:
                 if there and place.read_bytes() == (folder / path).read_bytes():
                     return self._woven(folder, path, ())
                 why = "has no gen.map and another text" if there else "is not there"
-                shown = self.project.show(folder / path)
+                shown = self.project.display_path(folder / path)
                 return self._woven(folder, path, (f"the file {why}, so this is of {shown}: lines may be off",))
         return None
 
-    def _woven(self, folder: Path, path: str, notes: tuple[str, ...]) -> Woven | None:
+    def _woven(self, folder: Path, path: str, notes: tuple[str, ...]) -> WovenFile | None:
         if folder not in self._packages:
             self._packages[folder] = None
             try:
@@ -103,4 +103,4 @@ class Origins:
             return None
         if found.edited(path):
             notes += ("the file was edited since it was woven: lines may be off",)
-        return Woven(found, path, notes)
+        return WovenFile(found, path, notes)

@@ -15,9 +15,9 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from generator.disk.look import show
+from generator.disk.files import display_path
 from generator.errors import LoomError, short
-from generator.running.hlo import REMEDY, Program, parse
+from generator.running.hlo import REMEDY, HloModule, parse_hlo
 
 try:
     from google.protobuf.empty_pb2 import Empty
@@ -40,7 +40,7 @@ class Profile:
             without what ran inside of it; on all devices.
     """
 
-    programs: dict[str, Program] = field(default_factory=dict)
+    programs: dict[str, HloModule] = field(default_factory=dict)
     ran: dict[str, dict[str, tuple[int, int]]] = field(default_factory=lambda: defaultdict(dict))
 
 
@@ -62,14 +62,16 @@ def read_profile(path: Path) -> Profile:
     except (DecodeError, ValueError):
         modules = {}
     if not modules:
-        raise LoomError("is neither the text of an HLO module nor a whole profile with programs", show(path), remedy)
+        raise LoomError(
+            "is neither the text of an HLO module nor a whole profile with programs", display_path(path), remedy
+        )
     try:
         for name, module in modules.items():
             text = hlo.HloModule.from_serialized_hlo_module_proto(module).to_string()
-            profile.programs[name] = replace(parse(text), name=name, shown=show(path))
+            profile.programs[name] = replace(parse_hlo(text), name=name, shown=display_path(path))
         planes = list(ProfileData.from_serialized_xspace(data).planes)
     except Exception as error:  # whatever XLA makes of other bytes
-        raise LoomError(f"cannot be read as a profile: {short(str(error))}", show(path), remedy) from None
+        raise LoomError(f"cannot be read as a profile: {short(str(error))}", display_path(path), remedy) from None
     # Python 3.12 warns of a type of JAX's reader, which aborts where warnings are errors
     with warnings.catch_warnings(action="ignore", category=DeprecationWarning):
         for plane, line in ((each, line) for each in planes for line in each.lines):
@@ -77,7 +79,7 @@ def read_profile(path: Path) -> Profile:
                 spans = _spans(plane, line, profile.programs)
                 _add(profile, sorted(spans, key=lambda span: (span.begin, -span.end)))
     if not profile.ran:
-        raise LoomError("is a profile in which no instruction of a program ran", show(path))
+        raise LoomError("is a profile in which no instruction of a program ran", display_path(path))
     return profile
 
 
@@ -87,7 +89,7 @@ def _counts(plane: str, line: str) -> bool:
     return line == "XLA Ops" or not plane.startswith("/device:TPU")
 
 
-def _spans(plane: Any, line: Any, programs: dict[str, Program]) -> Iterator[Span]:
+def _spans(plane: Any, line: Any, programs: dict[str, HloModule]) -> Iterator[Span]:
     """Yields the instructions of a line, with their programs, '' for one that the profile does not hold."""
     modules = sorted((m.start_ns, m.name) for other in plane.lines if other.name == "XLA Modules" for m in other.events)
     for event in line.events:

@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
-from generator.running.origins import Origins, Woven
+from generator.running.origins import Origins, WovenFile
 
 COLOUR = re.compile(r"\x1b\[[0-9;]*m")
 FRAME = re.compile(r'^(.*?)File "([^"]+)", line (\d{1,9})(?!\d)')
@@ -22,13 +22,13 @@ class _Frame(NamedTuple):
     """A frame whose line below is still to be written."""
 
     prefix: str
-    woven: Woven
+    woven: WovenFile
     line: int
     end: bytes
     of_python: bool  # whether its source text follows
 
 
-def annotate(lines: Iterable[bytes], origins: Origins) -> Iterator[bytes]:
+def annotate_traceback(lines: Iterable[bytes], origins: Origins) -> Iterator[bytes]:
     """Yields the lines, and below each frame of a package a line with its source; at most one line is held back."""
     last: _Frame | None = None
     for line in lines:

@@ -7,7 +7,7 @@ import itertools
 
 from generator.code.bindings import names_in
 from generator.code.traced import Edit, Traced
-from generator.code.tree import expression, is_docstring, placeholder
+from generator.code.tree import is_docstring, placeholder, statement_expression
 from generator.errors import LoomError
 from generator.thread.functions import Call, Function
 from generator.thread.outward import return_edits, target_edits
@@ -223,6 +223,6 @@ def _marks(function: Function) -> list[Edit]:
     """The lines of emit and receive go."""
     edits, source, marks = [], function.source, {call for _, call in marks_of(function)}
     for statement in function.statements if marks else ():
-        if expression(statement) in marks:
+        if statement_expression(statement) in marks:
             edits.append(Edit(*source.without_comments(statement), placeholder(statement, source)))
     return edits

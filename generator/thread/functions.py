@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 
-from generator.code.tree import FUNCTIONS, Source, blocks, called, dotted, parameters, walk
+from generator.code.tree import FUNCTIONS, TracedTree, blocks, called_name, dotted_name, parameters, walk
 from generator.code.tree import Function as Node
 
 ASKED = "threaded"  # `segment_ids=threaded()`: a parameter that asks for a threaded value
@@ -29,7 +29,7 @@ class Function:
     class_name: str
     owner: str
     node: Node
-    source: Source
+    source: TracedTree
     twice: bool = False
 
     @cached_property
@@ -82,13 +82,13 @@ class Function:
 
     def asks(self, parameter: ast.arg) -> bool:
         """Whether a parameter asks for a threaded value."""
-        return called(self.defaults.get(parameter)) == ASKED
+        return called_name(self.defaults.get(parameter)) == ASKED
 
     def has_default(self, parameter: ast.arg) -> bool:
         return parameter in self.defaults and not self.asks(parameter)
 
     def decorated(self, *words: str) -> bool:
-        return any(dotted(decorator) in words for decorator in self.node.decorator_list)
+        return any(dotted_name(decorator) in words for decorator in self.node.decorator_list)
 
     @property
     def result(self) -> str:
@@ -155,7 +155,7 @@ def _statements(node: ast.AST) -> Iterator[ast.stmt]:
                 yield from _statements(statement)
 
 
-def read_functions(sources: dict[str, Source]) -> dict[str, Function]:
+def read_functions(sources: dict[str, TracedTree]) -> dict[str, Function]:
     """All functions by id; those of nested classes are not among them."""
     functions: dict[str, Function] = {}
     for key, source in sources.items():
@@ -165,7 +165,7 @@ def read_functions(sources: dict[str, Source]) -> dict[str, Function]:
     return functions
 
 
-def functions_in(key: str, source: Source) -> Iterator[Function]:
+def functions_in(key: str, source: TracedTree) -> Iterator[Function]:
     """The functions of a definition."""
     for statement in source.statements:
         if isinstance(statement, ast.ClassDef):
@@ -175,7 +175,7 @@ def functions_in(key: str, source: Source) -> Iterator[Function]:
 
 
 def _functions(
-    statements: list[ast.stmt], prefix: str, key: str, class_name: str, owner: str, source: Source
+    statements: list[ast.stmt], prefix: str, key: str, class_name: str, owner: str, source: TracedTree
 ) -> Iterator[Function]:
     for node in statements:
         if isinstance(node, FUNCTIONS):

@@ -17,7 +17,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from graphlib import CycleError, TopologicalSorter
 
-from generator.code.tree import FUNCTIONS, Source, called, children, dotted, walk
+from generator.code.tree import FUNCTIONS, TracedTree, called_name, children, dotted_name, walk
 from generator.errors import LoomError
 from generator.language.parts import Definition, Import
 from generator.thread.functions import Call, Function, arguments, read_functions
@@ -38,7 +38,7 @@ class Classes:
         attributes: the names of all attributes.
     """
 
-    def __init__(self, sources: Mapping[str, Source], functions: Mapping[str, Function], names: Names):
+    def __init__(self, sources: Mapping[str, TracedTree], functions: Mapping[str, Function], names: Names):
         self._functions = functions
         self.nodes = {
             statement.name: (statement, key)
@@ -47,7 +47,7 @@ class Classes:
             if isinstance(statement, ast.ClassDef)
         }
         bases = {
-            name: [word for base in node.bases if (word := dotted(base)) in self.nodes]
+            name: [word for base in node.bases if (word := dotted_name(base)) in self.nodes]
             for name, (node, _) in self.nodes.items()
         }
         try:
@@ -69,7 +69,7 @@ class Classes:
                 self.assigned.setdefault(target.attr, []).append((key, target, value))
         self.attributes = frozenset((*self.assigned, *(attribute for _, attribute in self.stated)))
 
-    def _read_class(self, name: str, node: ast.ClassDef, source: Source) -> None:
+    def _read_class(self, name: str, node: ast.ClassDef, source: TracedTree) -> None:
         for below in walk(node):
             match below:
                 case ast.AnnAssign(ast.Attribute(ast.Name("self"), attribute), annotation):
@@ -77,10 +77,10 @@ class Classes:
         for statement in node.body:
             match statement:
                 case ast.AnnAssign(target, annotation):
-                    self.stated[name, dotted(target)] = source.code(annotation)
+                    self.stated[name, dotted_name(target)] = source.code(annotation)
                 case ast.Assign(targets):
                     for assigned in targets:
-                        self.stated.setdefault((name, dotted(assigned)), "")
+                        self.stated.setdefault((name, dotted_name(assigned)), "")
 
     def lineage(self, name: str) -> list[str]:
         """A class and those that it inherits from."""
@@ -118,9 +118,9 @@ class Classes:
         related = {*self.lineage(name), *self.family(name)}
         kinds = set()
         for key, target, value in self.assigned.get(attribute, ()):
-            owner = key.rpartition(":")[2] if dotted(target.value) == "self" else ""
+            owner = key.rpartition(":")[2] if dotted_name(target.value) == "self" else ""
             if owner not in self.nodes or owner in related:
-                made = called(value)
+                made = called_name(value)
                 kinds.add(made if made in self.nodes else "")
         return kinds.pop() if len(kinds) == 1 else ""
 
@@ -133,7 +133,7 @@ class CallGraph:
     """
 
     def __init__(self, definitions: dict[str, Definition], imports: Mapping[str, Mapping[str, Import]]):
-        self.sources = {key: Source(definition.text) for key, definition in definitions.items()}
+        self.sources = {key: TracedTree(definition.text) for key, definition in definitions.items()}
         self.functions: dict[str, Function] = read_functions(self.sources)
         self.names = Names(self.sources, self.functions, imports)
         self.classes = Classes(self.sources, self.functions, self.names)
@@ -217,7 +217,7 @@ class CallGraph:
             kind, method = self.class_of(node.value, key), node.attr
             return self.classes.method(kind, method) if kind and method not in self.classes.attributes else ""
         if self.is_class(node, key):
-            found = self.classes.methods(dotted(node), "__init__")
+            found = self.classes.methods(dotted_name(node), "__init__")
             return next(iter(found)) if len(found) == 1 else ""
         function = self.names.function(node, key)
         return function.id if function else ""

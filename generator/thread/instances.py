@@ -13,8 +13,7 @@ import ast
 import re
 from collections.abc import Iterable, Iterator, Set
 
-from generator.code.tree import called as called_name
-from generator.code.tree import children, dotted, walk
+from generator.code.tree import called_name, children, dotted_name, walk
 from generator.thread.functions import arguments
 from generator.thread.graph import CallGraph
 
@@ -182,13 +181,13 @@ class Instances:
         if (key, func) in self.graph.followed:
             yield from self._given_as_any(node, self.graph.target(func, key))
             return
-        made = self.graph.is_class(func, key) and dotted(func)
+        made = self.graph.is_class(func, key) and dotted_name(func)
         if not made or self.graph.classes.methods(made, "__init__"):
             yield func
         sends = isinstance(node.func, ast.Attribute) and _SENDING.fullmatch(node.func.attr)
         places = (0,) if sends or _CALLING.fullmatch(meaning) else _PLACES.get(meaning, ())
         found = [positional[place] for place in places if place < len(positional)]
-        if meaning or dotted(node.func).endswith(".sort"):
+        if meaning or dotted_name(node.func).endswith(".sort"):
             found += [value for name, value in named if _CALLED.fullmatch(name)]
         for argument in (self.graph.unwrapped(argument, key) for argument in found):
             if not isinstance(argument, ast.Lambda) and (key, argument) not in self.graph.followed:

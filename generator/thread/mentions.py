@@ -9,7 +9,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Set
 
-from generator.code.tree import called, dotted
+from generator.code.tree import called_name, dotted_name
 from generator.errors import LoomError
 from generator.thread.functions import Function, arguments
 from generator.thread.instances import Instances
@@ -59,7 +59,7 @@ def _check_function(plan: Plan, function: Function, value: str) -> None:
         raise LoomError(message, function.where, "Emit it in a function that returns.")
     for decorator in function.node.decorator_list:
         if not _is_plain(plan, decorator, function.key):
-            word = dotted(decorator) or called(decorator)
+            word = dotted_name(decorator) or called_name(decorator)
             message = (
                 f"{function.id} must take or give {value}, and is decorated with {word}, which threading cannot follow"
             )
@@ -129,7 +129,7 @@ class _Mentions:
             return  # jnp.take
         found = {name for name in self.changed if name.endswith(f".{method}")}
         kinds = self.graph.classes.family(self.graph.class_of(owner, key))
-        if called(owner) == "super":
+        if called_name(owner) == "super":
             kinds = self.graph.classes.lineage(key.rpartition(":")[2])
         if kinds:
             found &= {f for kind in kinds for f in self._changed(kind, method)}

@@ -8,8 +8,8 @@ import re
 from collections.abc import Iterator, Mapping
 
 from generator.code.bindings import Occurrence, Scope, imported, scopes_of
-from generator.code.memory import remembered
-from generator.code.tree import Source, Tree, dotted, walk
+from generator.code.caching import cached
+from generator.code.tree import TracedTree, Tree, dotted_name, walk
 from generator.language.parts import Import
 from generator.thread.functions import Function, arguments, defaults_of, prefix_of
 
@@ -124,7 +124,7 @@ def _values(node: ast.AST) -> Iterator[tuple[ast.AST, ast.expr]]:
             yield from ((part, value) for target in targets_of(node) if value for part in parts_of(target))
 
 
-@remembered
+@cached
 def variables_of(tree: Tree) -> Variables:
     return Variables(tree)
 
@@ -140,7 +140,7 @@ class Names:
 
     def __init__(
         self,
-        sources: dict[str, Source],
+        sources: dict[str, TracedTree],
         functions: dict[str, Function],
         imports: Mapping[str, Mapping[str, Import]],
     ):
@@ -209,10 +209,10 @@ class Names:
             head = head.value
         if not isinstance(head, ast.Name) or self.texts[key].of(head)[0] or self.definition(head, key):
             return ""
-        word, dot, rest = dotted(node).partition(".")
+        word, dot, rest = dotted_name(node).partition(".")
         return self._imported[key].get(word, _USUAL.get(word, word)) + dot + rest
 
-    def _read_imports(self, source: Source) -> dict[str, str]:
+    def _read_imports(self, source: TracedTree) -> dict[str, str]:
         """What each name that the fragments of a definition import means; the first of those with one name."""
         meanings: dict[str, str] = {}
         for path in source.traced.paths():

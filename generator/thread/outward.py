@@ -9,7 +9,7 @@ from __future__ import annotations
 import ast
 
 from generator.code.traced import Edit
-from generator.code.tree import Source
+from generator.code.tree import TracedTree
 from generator.errors import LoomError
 from generator.thread.functions import Call, Function
 from generator.thread.plan import Plan
@@ -104,7 +104,7 @@ def _second(node: ast.expr, name: str) -> ast.expr | None:
     return None
 
 
-def _beside(plan: Plan, source: Source, node: ast.expr, names: list[str], cause: str) -> list[Edit]:
+def _beside(plan: Plan, source: TracedTree, node: ast.expr, names: list[str], cause: str) -> list[Edit]:
     """Edits that put names beside an expression or a target; `cause` is a value that they are there for."""
     (start, end), more = source.with_parentheses(node), ", ".join(names)
     if isinstance(node, ast.Tuple) and not _is_closed(source.code(node)):

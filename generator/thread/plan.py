@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from graphlib import CycleError, TopologicalSorter
 
 from generator.code.traced import Edit, Origin, Traced
-from generator.code.tree import dotted
+from generator.code.tree import dotted_name
 from generator.errors import LoomError
 from generator.language.parts import Provider
 from generator.thread.functions import Call
@@ -97,7 +97,7 @@ class Plan:
         """What a caller calls a value that a call gives."""
         if call not in self.values[name].split.get(call.caller, []):
             return name
-        whose = call.callee.split(".")[-1].removesuffix("_block") if call.scan else dotted(call.node.func)
+        whose = call.callee.split(".")[-1].removesuffix("_block") if call.scan else dotted_name(call.node.func)
         return f"{whose.split('.')[-1]}_{name}"
 
 

@@ -8,7 +8,7 @@ from graphlib import CycleError, TopologicalSorter
 
 from generator.code.bindings import names_in, scopes_of
 from generator.code.traced import Traced
-from generator.code.tree import FUNCTIONS, Source, dotted, reindent, walk
+from generator.code.tree import FUNCTIONS, TracedTree, dotted_name, reindent, walk
 from generator.errors import LoomError
 from generator.language.parts import Provider
 from generator.thread.functions import Call, Function
@@ -54,7 +54,7 @@ def _in_names_of(plan: Plan, function: Function, provider: Provider, text: Trace
     configs = [target for key, target, _ in assigned if key == function.key]
     replaced = {}
     for name in provider.reads:
-        if name == "config" and name not in known and "self.config" in map(dotted, configs):
+        if name == "config" and name not in known and "self.config" in map(dotted_name, configs):
             replaced[name] = "self.config"
         elif name not in known:
             raise LoomError(
@@ -64,7 +64,7 @@ def _in_names_of(plan: Plan, function: Function, provider: Provider, text: Trace
                 f"It has {', '.join(sorted(known - {'self'}))}.",
             )
     taken = names_in(function.node) | known
-    own = scopes_of(Source(provider.body).tree).bound if provider.body.text else set()
+    own = scopes_of(TracedTree(provider.body).tree).bound if provider.body.text else set()
     replaced |= {local: f"{provider.value}_{local}" for local in sorted(own - set(provider.reads)) if local in taken}
     _check_provider(provider, function, own)
     return replace_names(text, replaced)
@@ -77,7 +77,7 @@ def _check_provider(provider: Provider, function: Function, own: set[str]) -> No
         message = f"the provider of {provider.value} rebinds {rebound[0]}, which {provider.site} ({function.where}) has"
         raise LoomError(message, str(provider.origin), "Bind another name.")
     texts = [provider.body, Traced.insert(" ", provider.origin) + provider.result]
-    read = {name for text in texts if text.text for name in scopes_of(Source(text).tree).outside()}
+    read = {name for text in texts if text.text for name in scopes_of(TracedTree(text).tree).outside()}
     site = scopes_of(function.source.tree).inner[function.node]
     for name in sorted((read - own - set(provider.reads)) & (site.bound | site.outer)):
         message = (
@@ -112,7 +112,7 @@ def _is_constant(plan: Plan, function: Function, call: Call, text: str) -> bool:
         return False
     for target in (part for node in nodes for whole in targets_of(node) for part in parts_of(whole) if parts):
         other = isinstance(target, ast.Name) or (isinstance(target, ast.Attribute) and target.attr not in parts)
-        if not other and dotted(root(target)) == head:
+        if not other and dotted_name(root(target)) == head:
             return False
     if "[" in text:  # what has it otherwise may change it; and an f-string has no place for its quotes
         items = {node.value for node in nodes if isinstance(node, ast.Subscript)}

@@ -7,7 +7,7 @@ import ast
 from generator.code.bindings import COMPREHENSIONS, scopes_of
 from generator.code.flow import Flow
 from generator.code.traced import Traced
-from generator.code.tree import Source, dotted, walk
+from generator.code.tree import TracedTree, dotted_name, walk
 from generator.errors import LoomError
 from generator.thread.functions import Call, Function, functions_in
 from generator.thread.mentions import check_mentions
@@ -84,7 +84,7 @@ def _check_emitted(plan: Plan, value: Value, function: Function) -> None:
     last = max((source.span(node)[0] for node in bindings if node in text.binding), default=0)
     for mark in (mark for word, mark in marks_of(function) if word == "emit"):
         looped = _is_looped(function, mark)
-        if dotted(mark.args[0]) == value.name and (looped or last > source.span(mark)[0]):
+        if dotted_name(mark.args[0]) == value.name and (looped or last > source.span(mark)[0]):
             message = f"{function.id} emits {value.name} and binds it again{', in a loop' if looped else ''}"
             raise LoomError(message, source.where(mark), "Emit it after that, or under another name.")
 
@@ -135,7 +135,7 @@ def _check_overwriting(plan: Plan, function: Function) -> None:
 def check_result(plan: Plan, texts: dict[str, Traced]) -> None:
     """Refuses woven functions in which a threaded value may be read before it is there, or not returned."""
     for key, text in texts.items():
-        source = Source(text)
+        source = TracedTree(text)
         for function in functions_in(key, source):
             flow = Flow(function.node, plan.values)
             for name, line in flow.unbound:

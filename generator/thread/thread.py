@@ -22,7 +22,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
 from generator.code.traced import Origin
-from generator.code.tree import Source, called, dotted, walk
+from generator.code.tree import TracedTree, called_name, dotted_name, walk
 from generator.language.parts import Definition, Import, Provider, Splice
 from generator.thread.carry import carry
 from generator.thread.graph import CallGraph
@@ -65,7 +65,7 @@ def threaded_names(
     names = {provider.value for provider in providers}
     for text in texts:
         if "emit(" in text.text or "receive(" in text.text:
-            for node in walk(Source(text).module):
-                if isinstance(node, ast.Call) and called(node) in ("emit", "receive"):
-                    names |= {dotted(argument) for argument in node.args}
+            for node in walk(TracedTree(text).module):
+                if isinstance(node, ast.Call) and called_name(node) in ("emit", "receive"):
+                    names |= {dotted_name(argument) for argument in node.args}
     return frozenset(names)

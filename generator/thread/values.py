@@ -7,7 +7,7 @@ import re
 from dataclasses import dataclass, field
 
 from generator.code.traced import Origin
-from generator.code.tree import called, expression
+from generator.code.tree import called_name, statement_expression
 from generator.errors import LoomError
 from generator.language.parts import Provider
 from generator.thread.functions import ASKED, Call, Function
@@ -125,8 +125,8 @@ def marks_of(function: Function) -> list[tuple[str, ast.Call]]:
     """The emit and receive statements of a function itself, not of functions nested in it."""
     if "emit(" not in function.source.text and "receive(" not in function.source.text:
         return []
-    calls = [expression(statement) for statement in function.statements]
-    return [(called(c), c) for c in calls if isinstance(c, ast.Call) and called(c) in ("emit", "receive")]
+    calls = [statement_expression(statement) for statement in function.statements]
+    return [(called_name(c), c) for c in calls if isinstance(c, ast.Call) and called_name(c) in ("emit", "receive")]
 
 
 def _read_mark(values: dict[str, Value], graph: CallGraph, function: Function, word: str, call: ast.Call) -> None:
@@ -161,7 +161,7 @@ def read_asked(graph: CallGraph, values: dict[str, Value]) -> list[tuple[str, st
             asked.append((function.id, parameter.arg))
     for key, source in graph.sources.items():
         for node in graph.names.texts[key].nodes if f"{ASKED}(" in source.text else ():
-            if called(node) == ASKED and node not in defaults:
+            if called_name(node) == ASKED and node not in defaults:
                 remedy = "Let a function or a method have the parameter."
                 raise LoomError(f"{ASKED}() is the default of a function's parameter", source.where(node), remedy)
     return asked

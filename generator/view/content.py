@@ -18,7 +18,7 @@ from generator.disk.lock import LOCK, MAP
 _HUE = 137.508  # degrees: neighbours in the list of sources get colours that are far apart
 
 
-class Source(NamedTuple):
+class SourceFile(NamedTuple):
     """A fragment, an architecture, a target or a template, with its title and citation."""
 
     number: int
@@ -48,7 +48,7 @@ class Source(NamedTuple):
 
 
 @dataclass
-class Version:
+class FileVersion:
     """A file as it is in one or more packages, which differ in lines that name the package or its architecture alone.
 
     Attributes:
@@ -107,12 +107,12 @@ class Version:
         return found
 
 
-class Stretch(NamedTuple):
+class SharedLines(NamedTuple):
     """Lines that a source has a part in, the same in one or more versions of a file."""
 
     path: str
     lines: list[str]
-    at: list[tuple[Version, int, list[str]]]  # the version, the number of the first of them, and the packages
+    at: list[tuple[FileVersion, int, list[str]]]  # the version, the number of the first of them, and the packages
 
 
 class Content:
@@ -127,9 +127,9 @@ class Content:
         self.packages = packages
         self.names = [package.name for package in packages]
         self.architectures = {p.name: f"templates/architectures/{p.lock.architecture}.toml" for p in packages}
-        self.files: dict[str, dict[str, Version]] = {}  # package -> path -> version
+        self.files: dict[str, dict[str, FileVersion]] = {}  # package -> path -> version
         self.edited: dict[str, list[str]] = {}
-        found: dict[tuple, Version] = {}
+        found: dict[tuple, FileVersion] = {}
         for package in packages:
             paths = [path for path in package.lock.outputs if path not in (LOCK, MAP)]
             self.files[package.name] = {path: self._version(package, path, found) for path in paths}
@@ -139,7 +139,7 @@ class Content:
         named = {origin.path for version in self.versions for line in version.segments for _, origin in line}
         paths = sorted(named | set(self.architectures.values()) | library.keys())
         self.sources = {
-            path: Source(number, path, *library.get(path, ("", "", ""))) for number, path in enumerate(paths)
+            path: SourceFile(number, path, *library.get(path, ("", "", ""))) for number, path in enumerate(paths)
         }
 
     @property
@@ -150,7 +150,7 @@ class Content:
     def package_lines(self) -> int:
         return sum(len(version.lines) * len(version.packages) for version in self.versions)
 
-    def _version(self, package: MappedPackage, path: str, found: dict[tuple, Version]) -> Version:
+    def _version(self, package: MappedPackage, path: str, found: dict[tuple, FileVersion]) -> FileVersion:
         """Returns the version of a file, and adds this package to those that have it."""
         lines, segments = package.lines(path), package.origins_of(path)
         if not segments:
@@ -166,15 +166,15 @@ class Content:
             for line in segments
         )
         key = path, re.sub(header, "\0", "\n".join(lines)), compared
-        version = found.setdefault(key, Version(path, lines, segments))
+        version = found.setdefault(key, FileVersion(path, lines, segments))
         version.packages[package.name] = architecture
         pairs = enumerate(zip(lines, version.lines, strict=True), 1)
         version.own[package.name] = {number: line for number, (line, first) in pairs if line != first}
         return version
 
-    def stretches(self) -> dict[str, list[Stretch]]:
+    def stretches(self) -> dict[str, list[SharedLines]]:
         """Returns for each source the lines that it has a part in."""
-        found: dict[str, dict[tuple, Stretch]] = defaultdict(dict)
+        found: dict[str, dict[tuple, SharedLines]] = defaultdict(dict)
         for version in self.versions:
             for source, numbers in version.lines_by_source().items():
                 having: dict[str, list[str]] = defaultdict(list)
@@ -186,7 +186,9 @@ class Content:
                         own = version.own[names[0]]
                         lines = [own.get(n, version.lines[n - 1]) for n in range(first, last + 1)]
                         key = (version.path, *lines)
-                        found[real].setdefault(key, Stretch(version.path, lines, [])).at.append((version, first, names))
+                        found[real].setdefault(key, SharedLines(version.path, lines, [])).at.append(
+                            (version, first, names)
+                        )
         return {source: list(stretches.values()) for source, stretches in found.items()}
 
     def counts(self) -> dict[str, dict[str, int]]:

@@ -12,7 +12,7 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
 from generator import __version__
-from generator.view.content import Content, Source
+from generator.view.content import Content, SourceFile
 from generator.view.highlight import highlight
 
 _HERE = Path(__file__).parent
@@ -111,10 +111,10 @@ def _contents(content: Content) -> tuple[list[list], dict[str, dict[str, dict]]]
     return lines, files
 
 
-def _matrix(content: Content, counts: dict[str, dict[str, int]]) -> list[tuple[str, list[Source]]]:
+def _matrix(content: Content, counts: dict[str, dict[str, int]]) -> list[tuple[str, list[SourceFile]]]:
     """Groups the fragments: those that tell packages apart, by folder, and those that every package has."""
-    groups: dict[str, list[Source]] = {}
-    everywhere: list[Source] = []
+    groups: dict[str, list[SourceFile]] = {}
+    everywhere: list[SourceFile] = []
     for source in content.sources.values():
         if source.is_fragment and (having := counts.get(source.path)):
             group = groups.setdefault(source.name.split("/")[0], [])

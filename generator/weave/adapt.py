@@ -21,7 +21,7 @@ from generator.code.bindings import (
     scopes_of,
 )
 from generator.code.traced import Edit, Origin, Traced
-from generator.code.tree import SCOPES, Function, Source, blocks, called, dotted, walk
+from generator.code.tree import SCOPES, Function, TracedTree, blocks, called_name, dotted_name, walk
 from generator.errors import LoomError
 from generator.language.parts import Splice
 from generator.weave.points import Point
@@ -58,7 +58,7 @@ class HostNames:
         """The names of a host that gets these splices."""
         taken = names_in(host) | shared.keys()
         for splice in splices:
-            taken |= scopes_of(Source(splice.body).tree).outside() - set(splice.reads)
+            taken |= scopes_of(TracedTree(splice.body).tree).outside() - set(splice.reads)
         bound = bound_names(host) | inner_parameters(host) | shared.keys()
         return cls(taken, bound, dict(shared))
 
@@ -71,7 +71,7 @@ def adapt(splice: Splice, point: Point, names: HostNames, threaded: frozenset[st
         threaded: every name that is carried through functions, which no splice may have for its own.
         needs: what the splice reads beyond what the point shows is added.
     """
-    body = Source(splice.body)
+    body = TracedTree(splice.body)
     scopes, reads = scopes_of(body.tree), set(splice.reads)
     captured = _check_shown(splice, point, body)
     _check_free(splice, point, scopes.outside() - reads, names)
@@ -84,8 +84,8 @@ def adapt(splice: Splice, point: Point, names: HostNames, threaded: frozenset[st
         if name not in there:
             needs.append(Need(point.function, name, splice.fragment, splice.origin, point.name, point.where))
     own = scopes.bound - reads - mine
-    calls = [node for node in walk(body.module) if isinstance(node, ast.Call) and called(node) == "emit"]
-    emitted = own & {dotted(argument) for call in calls for argument in call.args}
+    calls = [node for node in walk(body.module) if isinstance(node, ast.Call) and called_name(node) == "emit"]
+    emitted = own & {dotted_name(argument) for call in calls for argument in call.args}
     clashes = own & (names.taken | threaded - emitted)
     for name in sorted(clashes & emitted):
         message = f"emits {name}, which is also a name in the host at {point.where}"
@@ -102,7 +102,7 @@ def as_fields(splice: Splice, point: Point, host: ast.ClassDef) -> Traced:
     """The fields that a splice adds to a class: under their own names, by which others know them."""
     if splice.reads:
         raise _error(splice, f"reads {splice.reads[0]} among the fields of a class, at {point.where}", "Drop it.")
-    bound = scopes_of(Source(splice.body).tree).bound
+    bound = scopes_of(TracedTree(splice.body).tree).bound
     if twice := sorted(bound & scopes_of(point.source.tree).inner[host].bound):
         raise _error(splice, f"defines {twice[0]}, which the class at {point.where} has", "Give it another name.")
     return splice.body
@@ -114,7 +114,7 @@ def replace_names(text: Traced, replaced: Mapping[str, str], looped: Mapping[str
     Args:
         looped: other names for the variables of comprehensions.
     """
-    body, edits = Source(text), []
+    body, edits = TracedTree(text), []
     scopes = scopes_of(body.tree)
     for alias, scope in scopes.imports:
         if (name := imported(alias)) in replaced and scope is scopes.module:
@@ -145,7 +145,7 @@ def _error(splice: Splice, message: str, remedy: str) -> LoomError:
     return LoomError(f"{splice.fragment} {message}", str(splice.origin), remedy)
 
 
-def _check_shown(splice: Splice, point: Point, body: Source) -> set[str]:
+def _check_shown(splice: Splice, point: Point, body: TracedTree) -> set[str]:
     """An expression that the point shows is read anew at each use, so nothing in it may change.
 
     Returns:
@@ -171,7 +171,7 @@ def _check_shown(splice: Splice, point: Point, body: Source) -> set[str]:
     return captured
 
 
-def _changed_before(name: str, body: Source, candidates: set[str]) -> set[str]:
+def _changed_before(name: str, body: TracedTree, candidates: set[str]) -> set[str]:
     """Those names that a statement rebinds before `name` is read, or in one compound statement with a read."""
     changed, found = set[str](), set[str]()
     for statement in body.statements:
@@ -203,7 +203,7 @@ def _check_rebound(splice: Splice, point: Point, bound: set[str]) -> None:
         raise _error(splice, message, "Bind another name, or show a variable of the function.")
 
 
-def _check_yield(splice: Splice, point: Point, body: Source) -> None:
+def _check_yield(splice: Splice, point: Point, body: TracedTree) -> None:
     """A yield makes its function a generator: the host must be one."""
     host = point.hosts[-1]
     annotation = ast.unparse(host.returns) if host.returns else ""
@@ -215,7 +215,7 @@ def _check_yield(splice: Splice, point: Point, body: Source) -> None:
             raise _error(splice, message, "Annotate the host as `-> Iterator[...]` if it is one.")
 
 
-def _check_hidden(splice: Splice, point: Point, body: Source) -> None:
+def _check_hidden(splice: Splice, point: Point, body: TracedTree) -> None:
     """A splice may not take a name away from the host, nor look names up: its own may be others there."""
     for node in walk(body.module):
         if isinstance(node, ast.Delete):
@@ -225,7 +225,7 @@ def _check_hidden(splice: Splice, point: Point, body: Source) -> None:
                 raise _error(splice, message, "Bind it to another value, or leave it.")
         elif isinstance(node, ast.Call):
             by_name = ("locals", "exec", "eval", *(() if node.args else ("vars", "dir")))
-            if (name := called(node)) in by_name and isinstance(node.func, ast.Name):
+            if (name := called_name(node)) in by_name and isinstance(node.func, ast.Name):
                 message = f"calls {name}, which looks names up that may be others in the host at {point.where}"
                 raise _error(splice, message, "Name the variables themselves.")
 

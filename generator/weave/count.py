@@ -16,7 +16,7 @@ from collections.abc import Collection, Mapping
 
 from generator.code.bindings import in_place, scopes_of
 from generator.code.traced import Edit, Traced
-from generator.code.tree import Source, dotted, parameters
+from generator.code.tree import TracedTree, dotted_name, parameters
 from generator.errors import LoomError, nearest
 from generator.recipe.pattern import Kind, Pattern, factor
 
@@ -36,7 +36,7 @@ def count_layers(text: Traced, fragment: str, pattern: Pattern) -> Traced:
     """
     if f"{WORD}." not in text.text:
         return text
-    source, edits = Source(text), list[Edit]()
+    source, edits = TracedTree(text), list[Edit]()
     words = unbound(WORD, source)
 
     def visit(node: ast.AST, parent: ast.AST) -> None:
@@ -53,12 +53,12 @@ def count_layers(text: Traced, fragment: str, pattern: Pattern) -> Traced:
     return text.edited(edits)
 
 
-def unbound(name: str, source: Source) -> set[ast.AST]:
+def unbound(name: str, source: TracedTree) -> set[ast.AST]:
     """Where a text reads a name that it does not bind itself."""
     return {found.node for found in scopes_of(source.tree).occurrences if found.name == name and not found.binder}
 
 
-def _counted(node: ast.AST, member: str, source: Source, pattern: Pattern, having: list[Kind]) -> str:
+def _counted(node: ast.AST, member: str, source: TracedTree, pattern: Pattern, having: list[Kind]) -> str:
     if member in _CALLED and isinstance(node, ast.Call):
         if member == "sum":
             return _sum({kind.name: _applied(node, kind.init, source) for kind in having}, pattern)
@@ -95,7 +95,7 @@ def _sum(summands: dict[str, str], pattern: Pattern) -> str:
     return f"({joined})" if len(terms) > 1 or joined != factor(joined) else joined
 
 
-def _applied(call: ast.Call, members: dict[str, str], source: Source) -> str:
+def _applied(call: ast.Call, members: dict[str, str], source: TracedTree) -> str:
     """The body of the lambda that a call is given, with expressions in place of the members of its parameter."""
     match call:
         case ast.Call(args=[ast.Lambda(args=ast.arguments(defaults=[])) as function], keywords=[]) if (
@@ -106,13 +106,13 @@ def _applied(call: ast.Call, members: dict[str, str], source: Source) -> str:
             edits = member_edits(source, function.body, nodes, members, _GIVE_IT)
             moved = [Edit(one - start, other - start, new) for one, other, new in edits]
             return source.traced[start:end].edited(moved).text
-    word = dotted(call.func)
+    word = dotted_name(call.func)
     remedy = f"Write {word}(lambda {_CALLED[word.rpartition('.')[2]]}: ...)."
     raise LoomError(f"{word}() takes a function of one argument", source.where(call), remedy)
 
 
 def member_edits(
-    source: Source, root: ast.AST, nodes: Collection[ast.AST], members: Mapping[str, str], advice: str = ""
+    source: TracedTree, root: ast.AST, nodes: Collection[ast.AST], members: Mapping[str, str], advice: str = ""
 ) -> list[Edit]:
     """Edits that put expressions in place of the members of what stands for a layer or a group.
 
@@ -130,11 +130,11 @@ def member_edits(
             edits.append(Edit(start, end, source.inserted(in_place(members[member.attr], node, parent), start)))
         elif member or node in nodes:
             if advice and member:
-                message = f"{dotted(node)} is read here, and some kind of layer is made without {member.attr!r}"
+                message = f"{dotted_name(node)} is read here, and some kind of layer is made without {member.attr!r}"
                 raise LoomError(message, source.where(node), advice.format(member.attr))
-            known = ", ".join(f"{dotted(member.value if member else node)}.{name}" for name in members)
+            known = ", ".join(f"{dotted_name(member.value if member else node)}.{name}" for name in members)
             remedy = f"Say one of {known}." if known else "Say what layers are made with, as layer.window."
-            raise LoomError(f"{dotted(node)} cannot be read here", source.where(node), remedy)
+            raise LoomError(f"{dotted_name(node)} cannot be read here", source.where(node), remedy)
         else:
             for child in ast.iter_child_nodes(node):
                 visit(child, node)

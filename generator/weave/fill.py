@@ -13,7 +13,7 @@ import ast
 
 from generator.code.literals import literal
 from generator.code.traced import Edit, Traced
-from generator.code.tree import Source, called, placeholder, reindent, walk
+from generator.code.tree import TracedTree, called_name, placeholder, reindent, walk
 from generator.errors import LoomError, nearest
 from generator.recipe.expressions import evaluate
 
@@ -27,11 +27,11 @@ def fill(text: Traced, settings: dict[str, object]) -> Traced:
         text: Python statements, indented or not.
         settings: name -> a string, number, boolean or list of them.
     """
-    edits = _edits((source := Source(text)).module, source, settings) if "setting(" in text.text else []
+    edits = _edits((source := TracedTree(text)).module, source, settings) if "setting(" in text.text else []
     return fill(text.edited(edits), settings) if edits else text
 
 
-def _edits(node: ast.AST, source: Source, settings: dict[str, object]) -> list[Edit]:
+def _edits(node: ast.AST, source: TracedTree, settings: dict[str, object]) -> list[Edit]:
     """Outermost edits only: what stands inside a decided branch is filled in the next round."""
     if isinstance(node, ast.If) and _is_decided(node.test):
         return [_decide(node, source, settings)]
@@ -40,12 +40,12 @@ def _edits(node: ast.AST, source: Source, settings: dict[str, object]) -> list[E
         return [Edit(*source.span(node), source.traced[slice(*source.with_parentheses(chosen))])]
     if isinstance(node, ast.FormattedValue) and (edit := _number(node, source, settings)):
         return [edit]
-    if isinstance(node, ast.Call) and called(node) == "setting":
+    if isinstance(node, ast.Call) and called_name(node) == "setting":
         return [_literal(node, source, settings)]
     return [edit for child in ast.iter_child_nodes(node) for edit in _edits(child, source, settings)]
 
 
-def _literal(call: ast.Call, source: Source, settings: dict[str, object]) -> Edit:
+def _literal(call: ast.Call, source: TracedTree, settings: dict[str, object]) -> Edit:
     start, end = source.span(call)
     quote = "'" if "'" in source.code(call) else '"'  # as the name has it: it may stand in an f-string
     text = literal(settings[_name(call, source, settings)], source.where(call), quote)
@@ -54,9 +54,9 @@ def _literal(call: ast.Call, source: Source, settings: dict[str, object]) -> Edi
     return Edit(start, end, source.inserted(text if alone else f"({text})", start))
 
 
-def _number(node: ast.FormattedValue, source: Source, settings: dict[str, object]) -> Edit | None:
+def _number(node: ast.FormattedValue, source: TracedTree, settings: dict[str, object]) -> Edit | None:
     """The edit of `{setting("n")}` in an f-string, where that is a number as it stands."""
-    if called(node.value) != "setting" or not isinstance(node.value, ast.Call):
+    if called_name(node.value) != "setting" or not isinstance(node.value, ast.Call):
         return None
     value = settings[_name(node.value, source, settings)]
     start, end = source.span(node.value)
@@ -66,7 +66,7 @@ def _number(node: ast.FormattedValue, source: Source, settings: dict[str, object
     return Edit(start, close + 1, source.inserted(str(value), start))
 
 
-def _name(call: ast.Call, source: Source, settings: dict[str, object]) -> str:
+def _name(call: ast.Call, source: TracedTree, settings: dict[str, object]) -> str:
     """The setting that a call asks for; there is one of that name."""
     match call:
         case ast.Call(args=[ast.Constant(str(name))], keywords=[]):
@@ -82,7 +82,7 @@ def _is_decided(test: ast.expr) -> bool:
     return {node.id for node in walk(test) if isinstance(node, ast.Name)} == {"setting"}
 
 
-def _decide(node: ast.If, source: Source, settings: dict[str, object]) -> Edit:
+def _decide(node: ast.If, source: TracedTree, settings: dict[str, object]) -> Edit:
     """The statements of the branch that holds, in place of the whole statement."""
     first, (start, end) = source.span(node)[0], source.without_comments(node)
     is_elif, block = source.text.startswith("elif", first), list[ast.stmt]()
@@ -108,7 +108,7 @@ def _decide(node: ast.If, source: Source, settings: dict[str, object]) -> Edit:
     return Edit(start, end, reindent(inside, source.indent(node)))
 
 
-def _holds(test: ast.expr, source: Source, settings: dict[str, object]) -> bool:
+def _holds(test: ast.expr, source: TracedTree, settings: dict[str, object]) -> bool:
     """Evaluates a test over settings and literals."""
     start, end = source.span(test)
     edits = [Edit(one - start, other - start, new) for one, other, new in _edits(test, source, settings)]

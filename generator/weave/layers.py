@@ -17,7 +17,7 @@ from dataclasses import dataclass, replace
 
 from generator.code.bindings import rename, scopes_of
 from generator.code.traced import Edit, Origin, Traced
-from generator.code.tree import FUNCTIONS, Source, dotted, parameters, parse, reindent, walk
+from generator.code.tree import FUNCTIONS, TracedTree, dotted_name, parameters, parse, reindent, walk
 from generator.errors import LoomError
 from generator.language.parts import Definition
 from generator.recipe.pattern import Group, Kind, Pattern
@@ -45,7 +45,7 @@ def write_out(
     carried = frozenset(threaded)
     periodic = [group for group in pattern.groups if group.period > 1]
     for key, definition in definitions.items():
-        while place := _first(Source(woven[key].text)) if f"{WORD}." in woven[key].text.text else None:
+        while place := _first(TracedTree(woven[key].text)) if f"{WORD}." in woven[key].text.text else None:
             if place.member == "period" and not periodic:  # the class of a period, which nothing has
                 del woven[key]
                 break
@@ -97,7 +97,7 @@ class _Place:
     node: ast.AST
     function: str
     config: str
-    source: Source
+    source: TracedTree
 
     @property
     def where(self) -> str:
@@ -121,7 +121,7 @@ class _Copy:
     prefix: str = ""
 
 
-def _first(source: Source) -> _Place | None:
+def _first(source: TracedTree) -> _Place | None:
     """The first place that is not written out yet."""
     words = unbound(WORD, source)
     for statement in source.statements if words else ():
@@ -178,8 +178,8 @@ def _repeated(place: _Place, copies: list[_Copy]) -> tuple[Traced, list[tuple[Or
         said = {n for n in walk(source.module) if isinstance(n, ast.Attribute) and n.value in words}
         edits, reads = _edits(source, {n for n in said if n.attr == "last"}, copy)
         return source.traced.edited(edits), [(copy.origin, name) for name in reads]
-    block, written, every = Source(source.traced[slice(*source.lines(loop.body[0], loop.body[-1]))]), [], []
-    nodes = unbound(dotted(loop.target), block)
+    block, written, every = TracedTree(source.traced[slice(*source.lines(loop.body[0], loop.body[-1]))]), [], []
+    nodes = unbound(dotted_name(loop.target), block)
     for copy in copies:
         edits, reads = _edits(block, nodes, copy)
         written.append(reindent(block.traced.edited(edits), source.indent(loop)))
@@ -187,7 +187,7 @@ def _repeated(place: _Place, copies: list[_Copy]) -> tuple[Traced, list[tuple[Or
     return source.traced.edited([Edit(*source.without_comments(loop), Traced.join(written))]), every
 
 
-def _edits(source: Source, nodes: Collection[ast.AST], copy: _Copy) -> tuple[list[Edit], list[str]]:
+def _edits(source: TracedTree, nodes: Collection[ast.AST], copy: _Copy) -> tuple[list[Edit], list[str]]:
     """What changes in one copy, and the names that its layers are given."""
     edits, reads = member_edits(source, source.module, nodes, copy.members), list[str]()
     scopes = {found.node: found.scope for found in scopes_of(source.tree).occurrences}

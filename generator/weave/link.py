@@ -74,7 +74,7 @@ def origin_of(text: Traced, name: str) -> Origin:
 
 
 @dataclass(frozen=True)
-class Linked:
+class References:
     """What a definition uses.
 
     Attributes:
@@ -108,7 +108,7 @@ class Linker:
         self.definitions, self._others, self._extra, self._ambient = definitions, others, extra, ambient
         self._by_path = {fragment.path: fragment for fragment in fragments}
 
-    def link(self, text: Traced, file: str) -> Linked:
+    def link(self, text: Traced, file: str) -> References:
         """What a text in `file` uses."""
         uses, imports = [], []
         imported = self._imports(text)
@@ -124,7 +124,7 @@ class Linker:
                 imports += found
             elif name not in _BUILTINS:
                 self._undefined(name, text)
-        return Linked(tuple(uses), tuple(imports))
+        return References(tuple(uses), tuple(imports))
 
     def _imports(self, text: Traced) -> dict[str, list[Import]]:
         """The imports of the text's own fragments, by the names that they bind."""
@@ -155,7 +155,7 @@ class Linker:
         raise LoomError(message, str(origin), remedy, candidates=[fragment.name for fragment in could])
 
 
-def reachable(roots: Iterable[str], linked: Callable[[str], Linked]) -> list[str]:
+def reachable(roots: Iterable[str], linked: Callable[[str], References]) -> list[str]:
     """The keys that the roots reach, each after what it uses."""
     order: list[str] = []
     seen: set[str] = set()

@@ -6,7 +6,7 @@ from graphlib import CycleError, TopologicalSorter
 from itertools import combinations, permutations
 
 from generator.code.bindings import bound_names
-from generator.code.tree import Source
+from generator.code.tree import TracedTree
 from generator.errors import LoomError
 from generator.language.parts import Splice
 
@@ -72,4 +72,4 @@ def _before(index: int, follows: dict[int, set[int]]) -> set[int]:
 
 def rebound_names(splice: Splice) -> set[str]:
     """The names of its host that a splice rebinds."""
-    return bound_names(Source(splice.body).module, comprehensions=False) & set(splice.reads)
+    return bound_names(TracedTree(splice.body).module, comprehensions=False) & set(splice.reads)

@@ -7,9 +7,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from generator.code.bindings import bound_names, names_in
-from generator.code.memory import remembered
+from generator.code.caching import cached
 from generator.code.traced import Traced
-from generator.code.tree import FUNCTIONS, Function, Source, blocks, called, expression
+from generator.code.tree import FUNCTIONS, Function, TracedTree, blocks, called_name, statement_expression
 from generator.errors import LoomError
 
 
@@ -33,7 +33,7 @@ class Point:
     owner: ast.ClassDef | None
     key: str
     statement: ast.stmt
-    source: Source
+    source: TracedTree
 
     @property
     def where(self) -> str:
@@ -59,12 +59,12 @@ class Point:
         return names_in(ast.parse(self.named[keyword].strip(), mode="eval"))
 
 
-@remembered
+@cached
 def find_points(key: str, text: Traced) -> dict[str, Point]:
     """The join points of one definition by name."""
     points: dict[str, Point] = {}
     if "point(" in text.text:
-        source = Source(text)
+        source = TracedTree(text)
         prefix = key.rsplit(":", 1)[0] + ":" if ":" in key else ""
         for point in _points_in(source.module, prefix, (), None, key, source):
             if point.name in points:
@@ -75,7 +75,7 @@ def find_points(key: str, text: Traced) -> dict[str, Point]:
 
 
 def _points_in(
-    node: ast.AST, name: str, hosts: tuple[Function, ...], owner: ast.ClassDef | None, key: str, source: Source
+    node: ast.AST, name: str, hosts: tuple[Function, ...], owner: ast.ClassDef | None, key: str, source: TracedTree
 ) -> Iterator[Point]:
     for child in (statement for block in blocks(node) for statement in block):
         if isinstance(child, (*FUNCTIONS, ast.ClassDef)):
@@ -94,10 +94,10 @@ def _points_in(
         yield from _points_in(child, name, hosts, owner, key, source)
 
 
-def _point_call(statement: ast.stmt, source: Source) -> ast.Call | None:
+def _point_call(statement: ast.stmt, source: TracedTree) -> ast.Call | None:
     items = [item.context_expr for item in statement.items] if isinstance(statement, ast.With) else []
-    for call in (expression(statement), *items):
-        if isinstance(call, ast.Call) and called(call) == "point":
+    for call in (statement_expression(statement), *items):
+        if isinstance(call, ast.Call) and called_name(call) == "point":
             if isinstance(statement, ast.With) and (len(items) > 1 or statement.items[0].optional_vars):
                 remedy = "Write `with point(...):` alone, and other `with` statements around or inside it."
                 raise LoomError("a point shares its `with`", source.where(statement), remedy)
@@ -112,7 +112,7 @@ def _read_point(
     hosts: tuple[Function, ...],
     owner: ast.ClassDef | None,
     key: str,
-    source: Source,
+    source: TracedTree,
 ) -> Point:
     where, first = source.where(statement), call.args[0] if call.args else None
     name = first.value if isinstance(first, ast.Constant) else None

@@ -22,7 +22,7 @@ from collections.abc import Iterable
 from generator.code.bindings import bound_names, inner_parameters, scopes_of
 from generator.code.flow import Flow
 from generator.code.traced import Traced
-from generator.code.tree import FUNCTIONS, Source, parse, walk
+from generator.code.tree import FUNCTIONS, TracedTree, parse, walk
 from generator.errors import LoomError
 from generator.language.parts import Splice
 from generator.weave.points import Point
@@ -40,7 +40,7 @@ def shared_in(points: Iterable[Point], by_point: dict[str, list[Splice]]) -> Sha
     placed = [(point, splice) for point in points for splice in by_point.get(point.name, ())]
     asked = [(p, s, name) for p, s in placed for name in s.reads if name not in {*p.shown, *p.named, "self"}]
     for point, splice in [it for it in placed if asked and it[0].hosts]:
-        bound = scopes_of(Source(splice.body).tree).bound - set(splice.reads)
+        bound = scopes_of(TracedTree(splice.body).tree).bound - set(splice.reads)
         for name in sorted(bound):
             readers = [other for p, other, read in asked if read == name and p.hosts[: len(point.hosts)] == point.hosts]
             if not any(other.fragment == splice.fragment for other in readers):

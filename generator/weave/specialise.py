@@ -16,7 +16,7 @@ from dataclasses import dataclass, replace
 
 from generator.code.bindings import free_names, rename
 from generator.code.traced import Traced
-from generator.code.tree import Source
+from generator.code.tree import TracedTree
 from generator.language.fragment import Fragment
 from generator.language.parts import Definition, Provider
 from generator.recipe.pattern import Kind
@@ -29,7 +29,7 @@ ROOT = "Block"  # the class of a layer
 
 
 @dataclass(frozen=True)
-class Specialised:
+class WovenKinds:
     """What was woven: definitions, needs and providers, and kind of layer -> the name of its class."""
 
     definitions: dict[str, Definition]
@@ -38,7 +38,7 @@ class Specialised:
     blocks: dict[str, str]
 
 
-def specialise(recipe: Recipe, providers: list[Provider], weave: Weave) -> Specialised:
+def specialise(recipe: Recipe, providers: list[Provider], weave: Weave) -> WovenKinds:
     """Weaves a recipe whose layers are of several kinds.
 
     Args:
@@ -47,7 +47,7 @@ def specialise(recipe: Recipe, providers: list[Provider], weave: Weave) -> Speci
     kinds = list(recipe.pattern.kinds.values())
     special = {name for kind in kinds for name in kind.fragments}
     if not special:
-        return Specialised(
+        return WovenKinds(
             *weave(list(recipe.fragments), frozenset()), providers, dict.fromkeys(recipe.pattern.kinds, ROOT)
         )
     each = {kind.name: weave(_of_kind(recipe, kind, special), frozenset()) for kind in kinds}
@@ -79,7 +79,7 @@ def specialise(recipe: Recipe, providers: list[Provider], weave: Weave) -> Speci
         for site in dict.fromkeys(places(provider.site, kind.name) for kind in recipe.pattern.having(provider.fragment))
     ]
     blocks = {kind: names[kind].get(ROOT, ROOT) for kind in recipe.pattern.kinds}
-    return Specialised(definitions, needs, sites, blocks)
+    return WovenKinds(definitions, needs, sites, blocks)
 
 
 def _of_kind(recipe: Recipe, kind: Kind, special: set[str]) -> list[Fragment]:
@@ -135,4 +135,4 @@ def _renamed(text: Traced, renamed: dict[str, str]) -> Traced:
     """A definition with other names in place of some definitions', its own too."""
     if not any(name in text.text for name in renamed):
         return text
-    return text.edited(rename(Source(text), renamed.get))
+    return text.edited(rename(TracedTree(text), renamed.get))

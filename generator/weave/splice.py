@@ -18,20 +18,20 @@ from dataclasses import replace
 from typing import cast
 
 from generator.code.bindings import bound_by, bound_names, scopes_of
+from generator.code.caching import cached
 from generator.code.flow import Flow
-from generator.code.memory import remembered
 from generator.code.traced import Edit, Traced
 from generator.code.tree import (
     SCOPES,
     Function,
-    Source,
-    called,
-    dotted,
-    expression,
+    TracedTree,
+    called_name,
+    dotted_name,
     parameters,
     parse,
     placeholder,
     reindent,
+    statement_expression,
     walk,
 )
 from generator.errors import LoomError, nearest
@@ -95,7 +95,7 @@ def weave_splices(
     return woven, needs
 
 
-@remembered
+@cached
 def _spliced(
     key: str,
     text: Traced,
@@ -162,12 +162,12 @@ def _returned(point: Point, inside: Traced, start: int, end: int) -> Edit | None
     index = block.index(point.statement) if point.statement in block else len(block)
     if index + 1 >= len(block) or (inside.text and not point.is_block) or len(inside.text.strip().splitlines()) > 1:
         return None
-    before = Source(inside) if inside.text else source
+    before = TracedTree(inside) if inside.text else source
     first, last = (before.statements[0] if inside.text else block[index - 1]), block[index + 1]
     if not (index or inside.text) or not isinstance(first, ast.Assign) or not isinstance(last, ast.Return):
         return None
     name, value = first.targets[0], last.value
-    if len(first.targets) > 1 or not isinstance(name, ast.Name) or dotted(value) != name.id:
+    if len(first.targets) > 1 or not isinstance(name, ast.Name) or dotted_name(value) != name.id:
         return None
     scopes = scopes_of(source.tree)
     scope = scopes.inner[point.hosts[-1]]
@@ -217,9 +217,9 @@ def _proceeds(splice: Splice, body: Traced, point: Point) -> bool:
     """Whether a splice says `proceed()`; it must be a statement of its own, and the point one with statements."""
     if "proceed(" not in body.text:
         return False
-    nodes = list(walk(Source(body).module))
-    said = [node for node in nodes if called(node) == "proceed"]
-    alone = {node for node in nodes if expression(node) in said}
+    nodes = list(walk(TracedTree(body).module))
+    said = [node for node in nodes if called_name(node) == "proceed"]
+    alone = {node for node in nodes if statement_expression(node) in said}
     if said and not point.is_block:
         message = f"says proceed(), and the point {point.name!r} ({point.where}) holds no statements"
         remedy = "Drop proceed(): there is nothing to wrap. The points that gen points marks `with` hold statements."
@@ -266,6 +266,6 @@ def _check_bound(point: Point, inside: Traced, splices: list[Splice]) -> None:
 
 def _wrap(body: Traced, inside: Traced) -> Traced:
     """A splice at a block point, its `proceed()` replaced by the statements of the host."""
-    source = Source(body)
-    said = [node for node in walk(source.module) if called(expression(node)) == "proceed"]
+    source = TracedTree(body)
+    said = [node for node in walk(source.module) if called_name(statement_expression(node)) == "proceed"]
     return body.edited(Edit(*source.without_comments(node), reindent(inside, source.indent(node))) for node in said)

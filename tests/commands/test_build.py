@@ -33,7 +33,7 @@ os.sched_getaffinity = lambda process: {0, 1}
 def weave(*_):
     os.write(1, f"{os.getpid()}\\n".encode())
     time.sleep(1000)
-generator.commands.packages.weave = weave
+generator.commands.packages.weave_package = weave
 from generator.commands.cli import gen
 sys.argv += ["build", "--all"]
 gen()
@@ -49,7 +49,7 @@ def woven(workshop, monkeypatch):
         names.append(f"{architecture}_{target}")
         return weave_files(architecture, target, *others)
 
-    monkeypatch.setattr("generator.commands.packages.weave", weave)
+    monkeypatch.setattr("generator.commands.packages.weave_package", weave)
     return names
 
 
@@ -94,7 +94,7 @@ class TestWriting:
             del package.files["docs/README.md"]
             return package
 
-        monkeypatch.setattr("generator.commands.packages.weave", weave)
+        monkeypatch.setattr("generator.commands.packages.weave_package", weave)
         built.source("fragments/train/loop.py", "x = 1\n")
         built.run(*BUILD)
         assert not (built.generated / "llama_cpu/docs").exists()
@@ -321,7 +321,7 @@ class TestAll:
         parent.stdout.close()
 
     def test_process_that_is_killed_is_an_error(self, workshop, monkeypatch):
-        monkeypatch.setattr("generator.commands.packages.weave", lambda *_: os.kill(os.getpid(), 9))
+        monkeypatch.setattr("generator.commands.packages.weave_package", lambda *_: os.kill(os.getpid(), 9))
         workshop.list_packages("llama_cpu", "plain_cpu")
         assert "a process that weaves was killed" in workshop.run("build", "--all", code=2).stderr
 

@@ -31,7 +31,7 @@ def no_weaving(monkeypatch):
     def refuse(*arguments):
         raise AssertionError("check wove a package")
 
-    monkeypatch.setattr("generator.commands.packages.weave", refuse)
+    monkeypatch.setattr("generator.commands.packages.weave_package", refuse)
 
 
 def weave_more(*arguments):
@@ -143,7 +143,7 @@ class TestTheGeneratorChanged:
         monkeypatch.setattr("generator.disk.lock.generator_hash", lambda: "0" * 64)
         assert findings(built) == [("stale", f"{PLACE}/gen.lock", BUILD)], "where it makes the same"
         assert "the files are right, but the lock is not" in built.run("check", code=1).stdout
-        monkeypatch.setattr("generator.commands.packages.weave", weave_more)
+        monkeypatch.setattr("generator.commands.packages.weave_package", weave_more)
         said = "model.py: a build would change this file: the generator's own source changed"
         assert said in built.run("check", code=1).stdout
 
@@ -154,7 +154,7 @@ class TestTheGeneratorChanged:
 
     def test_full_check_finds_output_that_varies(self, built, monkeypatch):
         built.run("check", "--full")
-        monkeypatch.setattr("generator.commands.packages.weave", weave_more)
+        monkeypatch.setattr("generator.commands.packages.weave_package", weave_more)
         built.run("check")
         assert ("stale", f"{PLACE}/model.py", BUILD) in findings(built, "--full")
 

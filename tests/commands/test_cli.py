@@ -44,8 +44,8 @@ from generator.disk import project
 signal.signal(2, signal.default_int_handler)
 project.builtin_root = Path.cwd
 os.sched_getaffinity = lambda process: {0, 1}
-weave = packages.weave
-packages.weave = lambda name, *more: (name != "one" and time.sleep(60)) or weave(name, *more)
+weave = packages.weave_package
+packages.weave_package = lambda name, *more: (name != "one" and time.sleep(60)) or weave(name, *more)
 main()
 """
 
@@ -111,7 +111,7 @@ def test_file_that_may_not_be_read_is_no_traceback(workshop, monkeypatch):
     def fail(*arguments):
         raise PermissionError(13, "Permission denied", "fragments/model/rope.py")
 
-    monkeypatch.setattr("generator.commands.packages.weave", fail)
+    monkeypatch.setattr("generator.commands.packages.weave_package", fail)
     result = workshop.run("build", "llama", "--target=cpu", code=2)
     assert result.stderr == "error: fragments/model/rope.py: Permission denied\n  Give another path, or make room.\n"
 

@@ -83,7 +83,7 @@ class TestLines:
             package.origins["model.py"] += [[(0, attention)], [(0, Origin(ROPE, 8)), (5, attention), (8, loop)]]
             return package
 
-        monkeypatch.setattr("generator.commands.packages.weave", weave)
+        monkeypatch.setattr("generator.commands.packages.weave_package", weave)
         workshop.build("llama_cpu")
         found = lines_of(workshop, measure(workshop, ROTATE, "data"))
         assert found[ATTENTION] == ([7], [8]), "its statement was not run"

@@ -89,7 +89,7 @@ class TestOfABuild:
 
         monkeypatch.setattr("generator.disk.lock.generator_hash", lambda: "0" * 64)
         assert "a build would renew gen.lock and no other file" in workshop.run("diff", code=1).stdout
-        monkeypatch.setattr("generator.commands.packages.weave", weave)
+        monkeypatch.setattr("generator.commands.packages.weave_package", weave)
         assert "(6 places in 2 packages)" in workshop.run("diff", code=1).stdout
 
     def test_whole_files_packages_edits_and_mistakes(self, workshop):

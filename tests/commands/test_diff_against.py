@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from generator.disk.cache import cache_folder, keep, prune, recall
+from generator.disk.cache import cache_folder, load, prune, store
 from generator.programs.verdicts import ENTRIES
 
 ROPE = "fragments/model/rope.py"
@@ -160,7 +160,7 @@ def test_no_repository(workshop):
 def test_second_time_weaves_nothing(repository, monkeypatch):
     change(repository, ROPE, "    return x", "    # turned\n    return x")
     first = repository.run("diff", "--against", "HEAD").stdout
-    monkeypatch.setattr("generator.commands.packages.weave", None)
+    monkeypatch.setattr("generator.commands.packages.weave_package", None)
     assert repository.run("diff", "--against", "HEAD").stdout == first
 
 
@@ -171,27 +171,27 @@ class TestCache:
 
     @pytest.mark.parametrize("damage", [b"", b"half", b"0" * 64 + b"\n{}"])
     def test_what_is_damaged_is_not_believed(self, damage):
-        keep("facts", "a", {"x": 1})
-        assert recall("facts", "a") == {"x": 1}
+        store("facts", "a", {"x": 1})
+        assert load("facts", "a") == {"x": 1}
         whole = (cache_folder() / "facts/a").read_bytes()
         (cache_folder() / "facts/a").write_bytes(damage or whole[:-3])
-        assert recall("facts", "a") is None
+        assert load("facts", "a") is None
 
     def test_many_at_a_time(self):
         with ThreadPoolExecutor(8) as pool:
-            found = pool.map(lambda n: (keep("facts", "a", [n] * 10_000), recall("facts", "a"))[1], range(200))
+            found = pool.map(lambda n: (store("facts", "a", [n] * 10_000), load("facts", "a"))[1], range(200))
             assert all(len(set(value)) == 1 for value in found), "never half of one"
         assert [path.name for path in (cache_folder() / "facts").iterdir()] == ["a"]
 
     def test_a_folder_that_may_not_be_written_is_no_error(self, tmp_path, monkeypatch):
         (tmp_path / "file").write_text("")
         monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "file"))
-        keep("facts", "a", 1)
-        assert recall("facts", "a") is None
+        store("facts", "a", 1)
+        assert load("facts", "a") is None
         prune()
 
     def test_the_oldest_go(self, monkeypatch):
         monkeypatch.setattr("generator.disk.cache.MOST_BYTES", 0)
-        keep("facts", "a", 1)
+        store("facts", "a", 1)
         prune()
-        assert recall("facts", "a") is None
+        assert load("facts", "a") is None

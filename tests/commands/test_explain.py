@@ -78,7 +78,7 @@ class TestFragment:
             package.origins["train.py"][3].append((9, Origin("fragments/model/rope.py", 3)))
             return package
 
-        monkeypatch.setattr("generator.commands.packages.weave", weave)
+        monkeypatch.setattr("generator.commands.packages.weave_package", weave)
         workshop.build("llama_cpu")
         assert "\n  | def loop(steps):\n" in workshop.run("explain", "--fragment", "rope").stdout
         found = json.loads(workshop.run("explain", "--fragment", "loop", "--json").stdout)

@@ -233,7 +233,7 @@ def quick(monkeypatch):
             made[key] = weave(architecture, target, library, parts=parts)
         return made[key]
 
-    monkeypatch.setattr("generator.commands.packages.weave", once)
+    monkeypatch.setattr("generator.commands.packages.weave_package", once)
     monkeypatch.setattr("os.sched_getaffinity", lambda process: {0}, raising=False)
 
 

@@ -8,7 +8,7 @@ from textwrap import dedent
 import pytest
 
 from generator.commands.loc import Lines, count
-from generator.commands.tables import Table, markdown, plain
+from generator.commands.tables import Table, format_markdown, format_text
 
 
 @pytest.mark.parametrize(
@@ -127,7 +127,7 @@ def test_what_an_architecture_adds(workshop):
 
 def test_tables():
     table = Table("Title", ("name", "lines"), [("a|b", 1200), ("c", None), ("d", 3)], "Note.")
-    assert plain(table) == "Title\n  name  lines\n  a|b   1,200\n  c         -\n  d         3\n  Note."
-    assert markdown(table) == (
+    assert format_text(table) == "Title\n  name  lines\n  a|b   1,200\n  c         -\n  d         3\n  Note."
+    assert format_markdown(table) == (
         "**Title**\n\n| name | lines |\n| --- | ---: |\n| a\\|b | 1,200 |\n| c | - |\n| d | 3 |\n\nNote."
     )

@@ -311,7 +311,7 @@ def test_what_a_source_says_is_never_run(tmp_path, monkeypatch, driver):
     path = workshop.builtin / "templates/architectures/plain.toml"
     path.write_text(path.read_text().replace('"model/attention"', f'"model/attention", "{name}"'))
     monkeypatch.setattr("generator.disk.project.Project.library", lambda project: Files(project.roots))
-    monkeypatch.setattr("generator.commands.packages.weave", weave_files)
+    monkeypatch.setattr("generator.commands.packages.weave_package", weave_files)
     workshop.build("plain_cpu", "llama_cpu")
     workshop.run("view", "--out", "site")
     site = Site(workshop.root / "site", driver)

@@ -8,7 +8,7 @@ import pytest
 from miniature import files
 
 from benchmarks import modularity
-from generator.commands.tables import markdown
+from generator.commands.tables import format_markdown
 from generator.disk.project import Project, builtin_root
 from generator.recipe.library import Library
 from generator.recipe.recipe import select
@@ -53,12 +53,12 @@ BASE = {"model/model": MODEL, "model/relu": RELU}
 
 def test_tables_are_those_of_today():
     for table in modularity.counted(PROJECT):
-        assert markdown(table) in PAGE, f"{table.title}: run `make modularity`"
+        assert format_markdown(table) in PAGE, f"{table.title}: run `make modularity`"
 
 
 @pytest.mark.slow
 def test_the_table_of_features_is_that_of_today():
-    assert markdown(modularity.touched(PROJECT, modularity.FEATURES)) in PAGE, "run `make features`"
+    assert format_markdown(modularity.touched(PROJECT, modularity.FEATURES)) in PAGE, "run `make features`"
 
 
 @pytest.mark.parametrize(

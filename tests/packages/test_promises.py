@@ -140,7 +140,7 @@ class TestReading:
 
 @every_package
 def test_every_line_has_an_origin_and_copied_lines_are_their_source(package):
-    origins = sourcemap.load((package / "gen.map").read_text())
+    origins = sourcemap.parse_map((package / "gen.map").read_text())
     sources = Library.read([ROOT]).files
     assert origins.keys() == {p.relative_to(package).as_posix() for p in package.rglob("*.py")}
     same = total = 0

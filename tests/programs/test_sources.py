@@ -9,7 +9,7 @@ import random
 import pytest
 
 from generator.programs.sources import functions_of, host_changes, same_code
-from generator.programs.trace import add_notes, ran
+from generator.programs.trace import instrument, ran
 
 # moved from one block to another: every statement, and their order, stays as it is
 MOVED = {
@@ -130,7 +130,7 @@ BODIES = [
 def test_a_function_of_which_all_ran(body, arguments, whole, tmp_path):
     (tmp_path / "a.py").write_text(f'"""A module."""\n\ndef f(x):\n    """A function."""\n    {body}\n')
     ran.clear()
-    ((name, places),) = add_notes(tmp_path).items()
+    ((name, places),) = instrument(tmp_path).items()
     scope: dict = {}
     exec((tmp_path / "a.py").read_text(), scope)
     for argument in arguments:

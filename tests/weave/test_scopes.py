@@ -11,7 +11,7 @@ from test_layers import BLOCK, MODEL, OFFSET, PATTERN, PERIOD, WINDOW, model
 
 from generator.code.bindings import free_names, rename, scopes_of
 from generator.code.traced import Origin, Traced
-from generator.code.tree import Source, reindent
+from generator.code.tree import TracedTree, reindent
 
 BLOCK = BLOCK.replace(
     "# in all", "# in all\n        dense_layers: int = 1  # of them\n        layers_each: int = 1  # of nothing"
@@ -65,7 +65,7 @@ def _globals_by_python(text: str) -> set[str]:
 
 @pytest.mark.parametrize("text", TEXTS.values(), ids=TEXTS)
 def test_names_from_outside_are_those_of_pythons_own_table(text):
-    scopes = scopes_of(Source(Traced.copy(text, "x.py")).tree)
+    scopes = scopes_of(TracedTree(Traced.copy(text, "x.py")).tree)
     outside = {it.name for it in scopes.occurrences if it.binder in (None, *[scopes.module] * ("global" in text))}
     assert outside - set(dir(builtins)) - {"f", "A"} == _globals_by_python(text)
     assert {*free_names(text)} - set(dir(builtins)) - {"f", "A"} <= _globals_by_python(text) | {"R"}
@@ -75,14 +75,14 @@ def test_names_from_outside_are_those_of_pythons_own_table(text):
 def test_each_name_stands_where_the_tree_says(text):
     """Above the names, letters that are wider in UTF-8 than in the text."""
     text = f"'\u00e9\u00df'; é = 1\n{text}".replace("return ", "'\u00e9'; return ")
-    source = Source(Traced.copy(text, "x.py"))
+    source = TracedTree(Traced.copy(text, "x.py"))
     for found in scopes_of(source.tree).occurrences:
         start, end = source.tree.span_of_name(found.node, found.name)
         assert text[start:end] == found.name
 
 
 def test_equal_texts_share_a_tree_and_keep_their_origins():
-    one, other = (Source(Traced.insert("x = 1\n", Origin(path, 7))) for path in ("one.py", "other.py"))
+    one, other = (TracedTree(Traced.insert("x = 1\n", Origin(path, 7))) for path in ("one.py", "other.py"))
     assert one.module is other.module
     assert (one.where(one.module.body[0]), other.where(other.module.body[0])) == ("one.py:7", "other.py:7")
 
@@ -99,7 +99,7 @@ def test_a_name_from_outside_is_renamed_where_it_is_meant_and_nowhere_else():
         "def f(a: 'mask | None', b: mask = mask):\n    def g(mask):\n        return mask\n"
         "    return x.mask, g(mask=mask), [mask for mask in b], mask\n"
     )
-    source = Source(Traced.copy(text, "x.py"))
+    source = TracedTree(Traced.copy(text, "x.py"))
     edits = rename(source, {"mask": "local_mask"}.get)
     assert source.traced.edited(edits).text == (
         "def f(a: 'local_mask | None', b: local_mask = local_mask):\n    def g(mask):\n        return mask\n"

@@ -6,4 +6,4 @@ from functools import lru_cache
 
 # For functions of what never changes: of texts, of trees, and of what fragments say. Their results depend on nothing
 # else, and nothing changes them. What was not asked for in a long time is forgotten.
-remembered = lru_cache(maxsize=1 << 19)
+cached = lru_cache(maxsize=1 << 19)

@@ -32,16 +32,16 @@ def kind_of(path: Path) -> str:
     return kinds.get(stat.S_IFMT(mode), "pipe, socket or device")
 
 
-def show(path: Path) -> str:
+def display_path(path: Path) -> str:
     """A path as messages give it: from the working directory or from the root, whichever is shorter."""
     return min(os.path.relpath(path), os.path.abspath(path), key=len)
 
 
-def read_text(path: Path, remedy: str = "Make it a file of UTF-8 text that you may read.") -> str:
+def read_plain_file(path: Path, remedy: str = "Make it a file of UTF-8 text that you may read.") -> str:
     """The text of a plain file, with the line ends that it has."""
     if (kind := kind_of(path)) != "file":
-        raise LoomError(f"is a {kind}, not a file" if kind else GONE, show(path), remedy)
-    return files.read_text(path, show(path), remedy)
+        raise LoomError(f"is a {kind}, not a file" if kind else GONE, display_path(path), remedy)
+    return files.read_text(path, display_path(path), remedy)
 
 
 def is_cache(name: str) -> bool:
