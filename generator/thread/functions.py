@@ -1,4 +1,4 @@
-"""The functions of a package's definitions, and the calls of them."""
+"""The functions of a package's definitions, and the calls between them."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from functools import cached_property
 from generator.code.tree import FUNCTIONS, TracedTree, blocks, called_name, dotted_name, parameters, walk
 from generator.code.tree import Function as Node
 
-ASKED = "threaded"  # `segment_ids=threaded()`: a parameter that asks for a threaded value
+REQUEST = "threaded"  # `segment_ids=threaded()`: a parameter that requests a threaded value
 
 
 @dataclass
@@ -19,9 +19,9 @@ class Function:
 
     Attributes:
         id: `loss`, `Decoder.hidden`, `Decoder.hidden.block`.
-        key: of the definition that holds it.
+        key: the definition that contains it.
         owner: id of the enclosing function of a nested one, else ''.
-        twice: whether another function has the same id.
+        is_duplicate: whether another function has the same id.
     """
 
     id: str
@@ -30,7 +30,7 @@ class Function:
     owner: str
     node: Node
     source: TracedTree
-    twice: bool = False
+    is_duplicate: bool = False
 
     @cached_property
     def parameters(self) -> list[ast.arg]:
@@ -43,30 +43,33 @@ class Function:
     @cached_property
     def defaults(self) -> dict[ast.arg, ast.expr]:
         """Parameter -> its default, or `threaded()`."""
-        return defaults_of(self.node.args)
+        return read_defaults(self.node.args)
 
     @cached_property
-    def own(self) -> list[ast.arg]:
-        return [*self.node.args.posonlyargs, *self.node.args.args]
+    def receiver(self) -> ast.arg | None:
+        """The parameter `self` of a method, or `cls`."""
+        own = [*self.node.args.posonlyargs, *self.node.args.args]
+        return own[0] if own and self.is_member and not self.has_decorator("staticmethod") else None
 
     @cached_property
     def positional(self) -> list[ast.arg]:
         """The parameters that a call may fill by position: without `self`."""
-        return self.own[1:] if self.is_member and not self.decorated("staticmethod") else self.own
+        own = [*self.node.args.posonlyargs, *self.node.args.args]
+        return own[1:] if self.receiver else own
 
     @cached_property
     def nodes(self) -> tuple[ast.AST, ...]:
-        """The function and all below it."""
+        """The function and all nodes below it."""
         return (*walk(self.node),)
 
     @cached_property
     def own_nodes(self) -> tuple[ast.AST, ...]:
-        """The function and all below it but what functions, lambdas and classes in it hold."""
+        """The function and the nodes below it, without the contents of nested functions, lambdas and classes."""
         return (*walk(self.node, into=False),)
 
     @cached_property
     def statements(self) -> list[ast.stmt]:
-        """Its statements, those in if, for, while, with, try and match too; a nested function is one."""
+        """Its statements, with those of its blocks; a nested function is one statement."""
         return [*_statements(self.node)]
 
     @property
@@ -76,26 +79,26 @@ class Function:
 
     @property
     def is_dunder(self) -> bool:
-        """Whether Python calls it by itself: `__len__`."""
+        """Whether Python calls it implicitly: `__len__`."""
         name = self.node.name
         return self.is_member and name[:2] == name[-2:] == "__" and name != "__call__"
 
-    def asks(self, parameter: ast.arg) -> bool:
-        """Whether a parameter asks for a threaded value."""
-        return called_name(self.defaults.get(parameter)) == ASKED
+    def requests(self, parameter: ast.arg) -> bool:
+        """Returns whether a parameter requests a threaded value."""
+        return called_name(self.defaults.get(parameter)) == REQUEST
 
     def has_default(self, parameter: ast.arg) -> bool:
-        return parameter in self.defaults and not self.asks(parameter)
+        return parameter in self.defaults and not self.requests(parameter)
 
-    def decorated(self, *words: str) -> bool:
-        return any(dotted_name(decorator) in words for decorator in self.node.decorator_list)
+    def has_decorator(self, *names: str) -> bool:
+        return any(dotted_name(decorator) in names for decorator in self.node.decorator_list)
 
     @property
-    def result(self) -> str:
+    def return_type(self) -> str:
         return self.source.code(self.node.returns) if self.node.returns else ""
 
-    def is_by_host(self, node: ast.AST) -> bool:
-        """Whether a node in it is of the fragment that defines it: not of a splice or a provider."""
+    def is_from_host(self, node: ast.AST) -> bool:
+        """Returns whether the fragment that defines the function wrote a node in it: not a splice or a provider."""
         paths = [self.source.traced.origin_at(self.source.span(n)[0]).path for n in (node, self.node)]
         return paths[0] == paths[1]
 
@@ -106,44 +109,43 @@ class Function:
 
 @dataclass(eq=False)
 class Call:
-    """One call of `callee` inside `caller`.
+    """A call of `callee` inside `caller`.
 
     Attributes:
-        scan: whether jax.lax.scan calls it, once a layer.
+        is_scan: whether jax.lax.scan calls it, once for each layer.
     """
 
     caller: str
     callee: str
     node: ast.Call
     statement: ast.stmt
-    scan: bool
+    is_scan: bool
 
     def supplies(self, function: Function, name: str) -> bool:
-        """Whether the call passes the parameter `name`, by keyword or by position."""
+        """Returns whether the call passes the parameter `name`, by keyword or by position."""
         if any(keyword.arg == name for keyword in self.node.keywords):
             return True
-        names = [parameter.arg for parameter in function.positional]
-        return name in names and names.index(name) < self.positional
+        return name in [parameter.arg for parameter in function.positional[: self.positional_count]]
 
     @property
-    def positional(self) -> int:
+    def positional_count(self) -> int:
         return sum(not isinstance(argument, ast.Starred) for argument in self.node.args)
 
     @property
-    def starred(self) -> bool:
-        return self.positional < len(self.node.args) or any(keyword.arg is None for keyword in self.node.keywords)
+    def has_stars(self) -> bool:
+        return self.positional_count < len(self.node.args) or any(k.arg is None for k in self.node.keywords)
 
 
 def arguments(call: ast.Call) -> list[ast.expr]:
-    """What a call is given, by position, by keyword or with stars."""
-    own = [argument.value if isinstance(argument, ast.Starred) else argument for argument in call.args]
-    return own + [keyword.value for keyword in call.keywords]
+    """Returns the arguments of a call: by position, by keyword or with stars."""
+    positional = [argument.value if isinstance(argument, ast.Starred) else argument for argument in call.args]
+    return positional + [keyword.value for keyword in call.keywords]
 
 
-def defaults_of(args: ast.arguments) -> dict[ast.arg, ast.expr]:
-    """Parameter -> its default."""
-    own = [*args.posonlyargs, *args.args]
-    pairs = [*zip(own[len(own) - len(args.defaults) :], args.defaults, strict=True)]
+def read_defaults(args: ast.arguments) -> dict[ast.arg, ast.expr]:
+    """Returns parameter -> its default."""
+    positional = [*args.posonlyargs, *args.args]
+    pairs = [*zip(positional[len(positional) - len(args.defaults) :], args.defaults, strict=True)]
     return dict(pairs) | {p: d for p, d in zip(args.kwonlyargs, args.kw_defaults, strict=True) if d is not None}
 
 
@@ -156,22 +158,22 @@ def _statements(node: ast.AST) -> Iterator[ast.stmt]:
 
 
 def read_functions(sources: dict[str, TracedTree]) -> dict[str, Function]:
-    """All functions by id; those of nested classes are not among them."""
+    """Returns all functions by id, without those of nested classes."""
     functions: dict[str, Function] = {}
     for key, source in sources.items():
         for function in functions_in(key, source):
-            function.twice = function.id in functions
+            function.is_duplicate = function.id in functions
             functions[function.id] = function
     return functions
 
 
 def functions_in(key: str, source: TracedTree) -> Iterator[Function]:
-    """The functions of a definition."""
+    """Yields the functions of a definition."""
     for statement in source.statements:
         if isinstance(statement, ast.ClassDef):
             yield from _functions(statement.body, f"{statement.name}.", key, statement.name, "", source)
         else:
-            yield from _functions([statement], prefix_of(key), key, "", "", source)
+            yield from _functions([statement], module_prefix(key), key, "", "", source)
 
 
 def _functions(
@@ -184,6 +186,6 @@ def _functions(
             yield from _functions(function.statements, f"{function.id}.", key, class_name, function.id, source)
 
 
-def prefix_of(key: str) -> str:
-    """`generate.py:` of the definition `generate.py:main`, which other modules do not see."""
+def module_prefix(key: str) -> str:
+    """Returns `generate.py:` for the definition `generate.py:main`, which other modules do not see."""
     return key.rpartition(":")[0] + ":" if ":" in key else ""

@@ -1,6 +1,6 @@
 """Edits for values that travel outward: returns, the results of calls and scans, and annotations.
 
-A function returns what is carried beside its result: `return x` becomes `return x, cache`, and `x = f(y)` becomes
+A function returns a value beside its result: `return x` becomes `return x, cache`, and `x = f(y)` becomes
 `x, cache = f(y)`. The result stays one element: `return a, b` becomes `return (a, b), cache`.
 """
 
@@ -16,29 +16,28 @@ from generator.thread.plan import Plan
 
 
 def return_edits(plan: Plan, function: Function) -> list[Edit]:
-    """`return x` becomes `return x, name`; in a scanned function the None of `return x, None` gives way."""
-    names = plan.returned(function.id)
+    """Returns edits that make `return x` into `return x, name`; in a scanned function they replace the None."""
+    names = plan.functions[function.id].returned
     if not names:
         return []
-    source, edits, written = function.source, [], [plan.result(function.id, name) for name in names]
+    source, edits, results = function.source, [], [plan.result(function.id, name) for name in names]
     scanned = _is_scanned(plan, function.id)
     for node in function.own_nodes:
         if not isinstance(node, ast.Return):
             continue
         if node.value is None:
-            message = f"{function.id} returns nothing here, beside which {names[0]} could go"
+            message = f"{function.id} must also return {names[0]}, and returns nothing here"
             raise LoomError(message, source.where(node), "Return a value.")
         if scanned:
             last = _second(node.value, "None")
             if last is None:
-                message = (
-                    f"{function.id} is scanned and must also give {names[0]}, and does not end in `return carry, None`"
-                )
-                raise LoomError(message, source.where(node), "Write `return x, None`.")
+                message = f"{function.id} is scanned and must also return {names[0]}, "
+                remedy = "Write `return x, None`."
+                raise LoomError(f"{message}and does not end in `return carry, None`", source.where(node), remedy)
             start, end = source.span(last)
-            edits.append(plan.insert(start, _pack(written), names[0], end))
+            edits.append(plan.insert(start, _pack(results), names[0], end))
         elif not _passes_through(plan, function, node.value):
-            edits += _beside(plan, source, node.value, written, names[0])
+            edits += _beside(plan, source, node.value, results, names[0])
     if function.node.returns is not None and not scanned:
         start, end = source.with_parentheses(function.node.returns)
         kinds = ", ".join(plan.annotation(function.id, name) for name in names)
@@ -46,49 +45,50 @@ def return_edits(plan: Plan, function: Function) -> list[Edit]:
     return edits
 
 
-def target_edits(plan: Plan, call: Call) -> list[Edit]:
-    """`x = f(x)` becomes `x, name = f(x)`; where the name has no use here, `f(x)[0]` does as well."""
+def result_edits(plan: Plan, call: Call) -> list[Edit]:
+    """Returns edits that make `x = f(x)` into `x, name = f(x)`, or into `f(x)[0]` where the value is not used."""
     names = plan.result_names(call)
     if not names:
         return []
     caller = plan.graph.functions[call.caller]
-    source, value, where = caller.source, plan.returned(call.callee)[0], caller.source.where(call.statement)
-    unused, target = set(names) == {"_"}, None
+    source, returned = caller.source, plan.functions[call.callee].returned
+    value, where = returned[0], source.where(call.statement)
+    is_unused, target = set(names) == {"_"}, None
     match call.statement:
         case ast.Return(call.node) if _passes_through(plan, caller, call.node):
             return []
-        case ast.Expr(call.node) if unused:
+        case ast.Expr(call.node) if is_unused:
             return []
         case ast.Assign([only], call.node):
             target = only
-    if unused and call.scan:
+    if is_unused and call.is_scan:
         return []
-    if unused and target is None and not isinstance(plan.graph.functions[call.callee].node, ast.AsyncFunctionDef):
+    if is_unused and target is None and not isinstance(plan.graph.functions[call.callee].node, ast.AsyncFunctionDef):
         return [plan.insert(source.span(call.node)[1], "[0]", value)]
-    if "_" in names or call.scan:
+    if "_" in names or call.is_scan:
         _check_unread(caller)
     if target is None:
-        message = f"{call.callee} also returns {', '.join(plan.returned(call.callee))}, and its result has no name here"
+        message = f"{call.callee} also returns {', '.join(returned)}, and its result has no name here"
         raise LoomError(message, where, "Write the call as a statement of its own: `name = call(...)`.")
-    if call.scan:
+    if call.is_scan:
         last = _second(target, "_")
         if last is None:
-            message = f"this scan also gives {', '.join(names)}, and its result is not taken as `carry, _ = ...`"
+            message = f"this scan also returns {', '.join(names)}, and its result is not assigned to `carry, _`"
             raise LoomError(message, where, "Write `x, _ = jax.lax.scan(...)`.")
         start, end = source.span(last)
         return [plan.insert(start, _pack(names), value, end)]
     if _is_scanned(plan, call.callee):
-        message = f"{call.callee} must also give {value}, and is called here as well as scanned"
+        message = f"{call.callee} must also return {value}, and is called here as well as scanned"
         raise LoomError(message, where, "Nest a function of its own in the scan.")
     return _beside(plan, source, target, names, value)
 
 
 def _is_scanned(plan: Plan, function: str) -> bool:
-    return any(call.scan for call in plan.graph.callers(function))
+    return any(call.is_scan for call in plan.graph.callers[function])
 
 
 def _check_unread(function: Function) -> None:
-    """`_` takes what a function has no use for, or gives way: it is no variable that is read."""
+    """Refuses a function that reads `_`, to which unused values are assigned."""
     for node in function.nodes:
         match node:
             case ast.Name("_", ast.Load()):
@@ -97,7 +97,7 @@ def _check_unread(function: Function) -> None:
 
 
 def _second(node: ast.expr, name: str) -> ast.expr | None:
-    """The second element of a pair, where it is that name."""
+    """Returns the second element of a pair if it is that name, else None."""
     match node:
         case ast.Tuple([_, (ast.Name() | ast.Constant(None)) as second]) if ast.unparse(second) == name:
             return second
@@ -105,28 +105,17 @@ def _second(node: ast.expr, name: str) -> ast.expr | None:
 
 
 def _beside(plan: Plan, source: TracedTree, node: ast.expr, names: list[str], cause: str) -> list[Edit]:
-    """Edits that put names beside an expression or a target; `cause` is a value that they are there for."""
+    """Returns edits that put names beside an expression or a target, because of the value `cause`."""
     (start, end), more = source.with_parentheses(node), ", ".join(names)
-    if isinstance(node, ast.Tuple) and not _is_closed(source.code(node)):
+    if isinstance(node, ast.Tuple) and node.elts and source.with_parentheses(node.elts[0])[0] == start:
         return [plan.insert(start, "(", cause), plan.insert(end, f"), {more}", cause)]
     return [plan.insert(end, f", {more}", cause)]
 
 
-def _is_closed(pair: str) -> bool:
-    """Whether a tuple has parentheses around it: `(a, b)`, not `(a), (b)`."""
-    if not pair.startswith("("):
-        return False
-    try:
-        ast.parse(f"[{pair[1:-1]}\n]")
-    except SyntaxError:
-        return False
-    return True
-
-
 def _passes_through(plan: Plan, function: Function, value: ast.expr) -> bool:
-    """`return f(x)` needs no change where f also returns just what this function does."""
-    calls = [call for call in plan.graph.calls_of(function.id) if call.node is value]
-    return any(plan.returned(call.callee) == plan.returned(function.id) for call in calls)
+    """Returns whether `return f(x)` needs no change, as f returns the same values as this function."""
+    callees = [call.callee for call in plan.graph.calls_of[function.id] if call.node is value]
+    return any(plan.functions[callee].returned == plan.functions[function.id].returned for callee in callees)
 
 
 def _pack(names: list[str]) -> str:

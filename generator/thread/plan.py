@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from graphlib import CycleError, TopologicalSorter
 
 from generator.code.traced import Edit, Origin, Traced
@@ -12,48 +12,53 @@ from generator.errors import LoomError
 from generator.language.parts import Provider
 from generator.thread.functions import Call
 from generator.thread.graph import CallGraph
-from generator.thread.values import Value, check_calls, read_asked, read_values
+from generator.thread.values import Value, check_calls, read_requests, read_values
 from generator.weave.adapt import Need
+
+
+@dataclass(frozen=True)
+class FunctionPlan:
+    """The names of the values that threading adds to a function, in the order of the values.
+
+    Attributes:
+        required: new parameters.
+        optional: new parameters with a default.
+        provided: values that providers make in it.
+        scanned: values that it takes apart, as the function of a scan.
+        returned: values that it also returns.
+    """
+
+    required: list[str]
+    optional: list[str]
+    provided: list[str]
+    scanned: list[str]
+    returned: list[str]
 
 
 @dataclass
 class Plan:
-    """What threading adds, function by function and call by call. Names are in order of the values."""
+    """The changes that threading makes, function by function and call by call.
+
+    Attributes:
+        requests: function and parameter that requests a value.
+        functions: the plan of each function.
+    """
 
     graph: CallGraph
     values: dict[str, Value]
-    asked: list[tuple[str, str]]  # function and parameter that asks for a value
-
-    def required(self, function: str) -> list[str]:
-        """The parameters that a function gets."""
-        return [name for name, value in self.values.items() if value.takes.get(function) is False]
-
-    def optional(self, function: str) -> list[str]:
-        """The parameters with a default that a function gets."""
-        return [name for name, value in self.values.items() if value.takes.get(function)]
-
-    def provided(self, function: str) -> list[str]:
-        """What providers make in a function."""
-        return [name for name, value in self.values.items() if function in value.sites]
-
-    def scanned(self, function: str) -> list[str]:
-        """What a scanned function takes apart."""
-        return [name for name, value in self.values.items() if function in value.scanned]
+    requests: list[tuple[str, str]]
+    functions: dict[str, FunctionPlan] = field(default_factory=dict)
 
     def passed(self, call: Call) -> list[str]:
-        """The arguments that a call gets."""
+        """Returns the values that a call passes."""
         return [name for name, value in self.values.items() if call in value.passes]
 
-    def returned(self, function: str) -> list[str]:
-        """What a function also returns."""
-        return [name for name, value in self.values.items() if function in value.returns]
-
     def insert(self, offset: int, text: str, name: str, end: int | None = None) -> Edit:
-        """Puts in text that is there for a value."""
+        """Returns an edit that inserts text because of a value."""
         return Edit(offset, offset if end is None else end, Traced.insert(text, self.values[name].origin))
 
     def annotation(self, function: str, name: str) -> str:
-        """The type that a value has in a function."""
+        """Returns the type that a value has in a function."""
         kind, depth = self.values[name].annotation, self._depth(function, name)
         if not depth:
             return kind
@@ -61,152 +66,157 @@ class Plan:
         return "tuple[" * depth + inner + ", ...]" * depth + kind[len(inner) :]
 
     def _depth(self, function: str, name: str) -> int:
-        """How many tuples are around the value of a layer in a function."""
-        carrying = [call for call in self.graph.calls_of(function) if self.values[name].is_carried(call)]
+        """Returns how many tuples are around the value of a layer in a function."""
+        carrying = [call for call in self.graph.calls_of[function] if self.values[name].is_carried(call)]
         below = max((self._depth(call.callee, name) for call in carrying), default=0)
         return below + (function in self.values[name].split)
 
     def is_stacked(self, call: Call, name: str) -> bool:
-        """Whether what a call gives for a value came through scans over layers."""
+        """Returns whether a scan over layers stacked the value that a call returns."""
         returns = self.values[name].returns
-        inner = [c for c in self.graph.calls_of(call.callee) if c.callee in returns]
-        return call.callee in returns and (call.scan or any(self.is_stacked(c, name) for c in inner))
+        inner = [c for c in self.graph.calls_of[call.callee] if c.callee in returns]
+        return call.callee in returns and (call.is_scan or any(self.is_stacked(c, name) for c in inner))
 
-    def item(self, call: Call, name: str) -> str:
-        """A value as a call takes it: one of a tuple, where each of several calls has its own."""
+    def argument(self, call: Call, name: str) -> str:
+        """Returns a value as a call takes it: an item of a tuple where each of several calls has its own."""
         calls = self.values[name].split.get(call.caller, [])
         return f"{name}[{calls.index(call)}]" if call in calls and self.values[name].per_layer else name
 
     def result_names(self, call: Call) -> list[str]:
-        """The name that a caller has for each value that the callee also returns, `_` where it has no use for it."""
+        """Returns the caller's name for each value that the callee also returns, `_` for one that it does not use."""
         names = []
-        for name in self.returned(call.callee):
+        for name in self.functions[call.callee].returned:
             value = self.values[name]
-            used = call.caller in value.returns or call.caller in value.receivers
-            names.append(self._result_name(call, name) if used else "_")
+            is_used = call.caller in value.returns or call.caller in value.receivers
+            names.append(self._result_name(call, name) if is_used else "_")
         return names
 
     def result(self, function: str, name: str) -> str:
-        """What a function returns for a value."""
+        """Returns the expression that a function returns for a value."""
         value = self.values[name]
         calls = [call for call in value.split.get(function, []) if call.callee in value.returns]
         names = "".join(f"{self._result_name(call, name)}, " for call in calls)
         return f"({names.removesuffix(' ' if len(calls) == 1 else ', ')})" if calls else name
 
     def _result_name(self, call: Call, name: str) -> str:
-        """What a caller calls a value that a call gives."""
         if call not in self.values[name].split.get(call.caller, []):
             return name
-        whose = call.callee.split(".")[-1].removesuffix("_block") if call.scan else dotted_name(call.node.func)
-        return f"{whose.split('.')[-1]}_{name}"
+        prefix = call.callee.removesuffix("_block") if call.is_scan else dotted_name(call.node.func)
+        return f"{prefix.split('.')[-1]}_{name}"
 
 
 def make_plan(
     graph: CallGraph,
     providers: list[Provider],
     needs: list[Need],
-    several: Iterable[str] = (),
-    given: dict[str, Origin] | None = None,
+    multi_layer: Iterable[str] = (),
+    layer_arguments: dict[str, Origin] | None = None,
 ) -> Plan:
     """Decides who takes, passes and returns what.
 
     Args:
-        several: functions that call several layers, in which a value of each layer becomes a tuple of them.
-        given: names that layers of some kind are made or called with.
+        multi_layer: functions that call several layers, in which a value of each layer becomes a tuple of them.
+        layer_arguments: names that layers of some kind are made or called with.
     """
-    values = read_values(graph, providers, needs, given or {})
-    plan = Plan(graph, values, read_asked(graph, values))
-    planner = _Planner(plan)
-    check_calls(graph, plan.asked)
+    values = read_values(graph, providers, needs, layer_arguments or {})
+    plan = Plan(graph, values, read_requests(graph, values))
+    check_calls(graph, plan.requests)
     for need in needs:
         value = values[need.name]
         if need.function not in graph.functions:
             message = f"{need.fragment} reads {need.name!r} in {need.function}, to which no value can be carried"
             raise LoomError(message, str(need.origin), "Put the point into a function or a method of the package.")
-        if value.providers or value.given:
-            planner.take(need.function, value, False, need)
+        if value.providers or value.is_layer_argument:
+            _Inward(plan, need).take(need.function, value, False)
         elif need.function not in value.receivers:
             value.receivers.append(need.function)
-    for function, name in plan.asked:
-        planner.ask_callers(function, values[name], False, None)
+    for function, name in plan.requests:
+        _Inward(plan, None).ask_callers(function, values[name], False)
     for value in values.values():
         _plan_outward(graph, value)
-    _check_circles(plan)
+    _check_recursion(plan)
     for caller in graph.functions:
         for value in values.values():
-            calls = [call for call in graph.calls_of(caller) if value.is_carried(call)]
-            if len(calls) > 1 and (caller in several or all(plan.is_stacked(call, value.name) for call in calls)):
+            calls = [call for call in graph.calls_of[caller] if value.is_carried(call)]
+            if len(calls) > 1 and (caller in multi_layer or all(plan.is_stacked(call, value.name) for call in calls)):
                 value.split[caller] = calls
+    for id in graph.functions:
+        plan.functions[id] = FunctionPlan(
+            required=[name for name, value in values.items() if value.takes.get(id) is False],
+            optional=[name for name, value in values.items() if value.takes.get(id)],
+            provided=[name for name, value in values.items() if id in value.sites],
+            scanned=[name for name, value in values.items() if id in value.scanned],
+            returned=[name for name, value in values.items() if id in value.returns],
+        )
     return plan
 
 
-class _Planner:
-    """Walks outward from each need."""
+class _Inward:
+    """Walks outward from a need, or from a parameter that requests a value, to where the value is known."""
 
-    def __init__(self, plan: Plan):
-        self.graph, self._asked = plan.graph, plan.asked
-        self._values = plan.values
+    def __init__(self, plan: Plan, need: Need | None):
+        self.graph, self._requests, self._values, self._need = plan.graph, plan.requests, plan.values, need
 
-    def take(self, function: str, value: Value, optional: bool, need: Need | None) -> None:
+    def take(self, function: str, value: Value, optional: bool) -> None:
         """Makes a value known inside a function: by its provider, from the function around it, or as a parameter.
 
         Args:
-            optional: whether the function can do without; its callers may then leave out the parameter.
+            optional: whether the function works without it; then its callers may omit the parameter.
         """
-        node, taken = self.graph.functions[function], value.takes.get(function)
-        if (function, value.name) in self._asked or taken is False or (taken and optional):
+        node, has_default = self.graph.functions[function], value.takes.get(function)
+        if (function, value.name) in self._requests or has_default is False or (has_default and optional):
             return
         if function in value.providers:
-            self._provide(function, value, need)
+            self._provide(function, value)
             return
         value.visible.add(function)
-        if node.owner and taken is None:  # a nested function sees what its enclosing function has
-            if value.per_layer and any(call.scan for call in self.graph.callers(function)):
+        if node.owner and has_default is None:  # a nested function sees the variables of its enclosing function
+            if value.per_layer and any(call.is_scan for call in self.graph.callers[function]):
                 value.scanned.add(function)
-            self.take(node.owner, value, optional, need)
+            self.take(node.owner, value, optional)
             return
         value.takes[function] = optional
-        self.ask_callers(function, value, optional, need)
+        self.ask_callers(function, value, optional)
 
-    def _provide(self, function: str, value: Value, need: Need | None) -> None:
+    def _provide(self, function: str, value: Value) -> None:
         provider = value.providers[function]
         if function in value.sites:
             return
         value.sites.add(function)
-        for read in provider.reads:
-            if read in self._values:
-                self.take(function, self._values[read], False, need)
+        for name in provider.reads:
+            if name in self._values:
+                self.take(function, self._values[name], False)
         if provider.optional:
             value.takes[function] = True
-            self.ask_callers(function, value, True, need)
+            self.ask_callers(function, value, True)
 
-    def ask_callers(self, function: str, value: Value, optional: bool, need: Need | None) -> None:
-        """Has each call of a function pass a value; a call that can do without it passes it where it is at hand."""
-        callee, calls = self.graph.functions[function], self.graph.callers(function)
+    def ask_callers(self, function: str, value: Value, optional: bool) -> None:
+        """Lets each call of a function pass a value; where it is optional, only the calls whose caller can have it."""
+        callee, calls = self.graph.functions[function], self.graph.callers[function]
         if not calls and not optional and value.name not in callee.parameter_names:
-            self._refuse_missing(function, value, need)
+            self._refuse_missing(function, value)
         for call in calls:
             if call.supplies(callee, value.name):
                 continue
-            if call.scan:
+            if call.is_scan:
                 if value.name not in callee.parameter_names and not optional:
                     where = self.graph.functions[call.caller].source.where(call.node)
                     remedy = f"Scan a function that is nested in {call.caller}, and call {call.callee} there."
                     raise LoomError(f"a scan cannot pass {value.name} to {call.callee} ({callee.where})", where, remedy)
             elif not optional or self._is_available(call.caller, value):
-                self.take(call.caller, value, optional, need)
+                self.take(call.caller, value, optional)
                 value.passes.add(call)
 
     def _is_available(self, function: str, value: Value) -> bool:
-        """Whether a function or any function further out has the value."""
-        outer = self.graph.reach([function], inward=False)
-        return any(f in value.takes or f in value.providers or (f, value.name) in self._asked for f in outer)
+        """Returns whether a function or any function further out has the value."""
+        outer = self.graph.reachable([function], inward=False)
+        return any(f in value.takes or f in value.providers or (f, value.name) in self._requests for f in outer)
 
-    def _refuse_missing(self, function: str, value: Value, need: Need | None) -> None:
-        node, name = self.graph.functions[function], value.name
+    def _refuse_missing(self, function: str, value: Value) -> None:
+        node, name, need = self.graph.functions[function], value.name, self._need
         if need and need.function.endswith(".__init__"):
-            made = need.function.removesuffix(".__init__")
-            message = f"{need.fragment} needs {name!r} where {made} is made, and no kind of layer gives it"
+            kind = need.function.removesuffix(".__init__")
+            message = f"{need.fragment} needs {name!r} where {kind} is made, and no kind of layer gives it"
             remedy = f'Write init = {{ {name} = "..." }} in the architecture, under [kinds.KIND] for each kind in its '
             remedy += f"[[layers]]; or provide {name} on the way from {function}."
             raise LoomError(message, str(need.origin), remedy)
@@ -224,28 +234,26 @@ class _Planner:
 
 def _plan_outward(graph: CallGraph, value: Value) -> None:
     """Lets every function on the way from an emitter to a receiver return the value."""
-    if not value.emitters:
+    if bool(value.emitters) != bool(value.receivers):
+        message, remedy = f"nobody reads {value.name!r}, which is emitted here", "Select a fragment that reads it, or "
+        remedy += f"write receive({value.name}) further out."
         if value.receivers:
-            where = str(value.marked.get("receive", value.origin))
-            remedy = f"Select a fragment that says emit({value.name})."
-            raise LoomError(f"nobody emits {value.name!r}, which is received here", where, remedy)
-        return
-    if not value.receivers:
-        where = str(value.marked["emit"])
-        remedy = f"Select a fragment that reads it, or write receive({value.name}) further out."
-        raise LoomError(f"nobody reads {value.name!r}, which is emitted here", where, remedy)
-    out = graph.reach(value.emitters, inward=False) & graph.reach(value.receivers, inward=True)
+            message = f"nobody emits {value.name!r}, which is received here"
+            remedy = f"Select a fragment with emit({value.name})."
+        where = value.marks.get("receive" if value.receivers else "emit", value.origin)
+        raise LoomError(message, str(where), remedy)
+    out = graph.reachable(value.emitters, inward=False) & graph.reachable(value.receivers, inward=True)
     value.returns = out - {*value.receivers}
     for receiver in value.receivers:
-        if not any(call.callee in out for call in graph.calls_of(receiver)):
+        if not any(call.callee in out for call in graph.calls_of[receiver]):
             reader = graph.functions[receiver]
-            call = "Call what emits it by its name, as `self.attribute`, or by a type on the way: `layer: Block`."
-            remedy = f"Read it in {reader.owner}, and pass it on." if reader.owner else call
+            remedy = "Call what emits it by its name, as `self.attribute`, or by a type on the way: `layer: Block`."
+            remedy = f"Read it in {reader.owner}, and pass it on." if reader.owner else remedy
             raise LoomError(f"no call here leads to where {value.name!r} is emitted", reader.where, remedy)
 
 
-def _check_circles(plan: Plan) -> None:
-    """A function that calls itself has no one place for what it carries outward, or for the slice of a layer."""
+def _check_recursion(plan: Plan) -> None:
+    """Refuses a value that goes outward, or a slice of a layer, through a function that calls itself."""
     for name, value in plan.values.items():
         steps: dict[str, set[str]] = {}
         for call in plan.graph.calls:
@@ -254,6 +262,6 @@ def _check_circles(plan: Plan) -> None:
         try:
             TopologicalSorter(steps).prepare()
         except CycleError as error:
-            circle = error.args[1]
-            message = f"{name} is carried through {' -> '.join(circle)}, which calls itself"
-            raise LoomError(message, plan.graph.functions[circle[0]].where, "Write a loop or a scan.") from None
+            cycle = error.args[1]
+            message = f"{name} is carried through {' -> '.join(cycle)}, which calls itself"
+            raise LoomError(message, plan.graph.functions[cycle[0]].where, "Write a loop or a scan.") from None

@@ -1,4 +1,4 @@
-"""What providers make at their sites: statements there, or an expression where it is passed on."""
+"""The code of providers at their sites: statements, or an expression in the place of the argument."""
 
 from __future__ import annotations
 
@@ -12,66 +12,62 @@ from generator.code.tree import FUNCTIONS, TracedTree, dotted_name, reindent, wa
 from generator.errors import LoomError
 from generator.language.parts import Provider
 from generator.thread.functions import Call, Function
-from generator.thread.names import parts_of, root, targets_of
 from generator.thread.plan import Plan
 from generator.weave.adapt import replace_names
 
-_PATH = re.compile(r"[\w.]+(\[[\w\"']+\])*")  # a name, an attribute or an item: as short as a name of its own
+_PATH = re.compile(r"""None|(?P<head>\w+)(\.(?P<attribute>\w+)|\[(?P<item>["']\w+["'])\])""")
 
 
 def provider_order(plan: Plan, function: Function) -> list[str]:
-    """The values that providers make in a function; those that a provider reads come before its own."""
-    names = plan.provided(function.id)
+    """Returns the values that providers make in a function, each after those that its provider reads."""
+    names = plan.functions[function.id].provided
     reads = {name: set(plan.values[name].providers[function.id].reads) & set(names) - {name} for name in names}
     try:
         return [*TopologicalSorter(reads).static_order()]
     except CycleError as error:
-        circle = sorted(set(error.args[1]))
-        origin = plan.values[circle[0]].origin
-        raise LoomError(f"{' and '.join(circle)} are made from each other", str(origin), "Break the circle.") from None
+        cycle = sorted(set(error.args[1]))
+        origin = plan.values[cycle[0]].origin
+        raise LoomError(f"{' and '.join(cycle)} are made from each other", str(origin), "Break the cycle.") from None
 
 
-def made(plan: Plan, function: Function, provider: Provider, indent: str) -> Traced:
-    """`name = result`, or `if name is None: name = result` where callers may hand it in."""
+def provider_statements(plan: Plan, function: Function, provider: Provider, indent: str) -> Traced:
+    """Returns `name = result`, or `if name is None: name = result` where callers may pass the value."""
     name, cause = provider.value, provider.origin
     inner = indent + ("    " if provider.optional else "")
     parts = [Traced.insert(f"{indent}if {name} is None:\n", cause)] if provider.optional else []
     if provider.body.text:
-        parts.append(reindent(_in_names_of(plan, function, provider, provider.body), len(inner)))
+        parts.append(reindent(_adapt(plan, function, provider, provider.body), len(inner)))
     parts += [Traced.insert(f"{inner}{name} =", cause), _result(plan, function, provider), Traced.insert("\n", cause)]
     return Traced.join(parts)
 
 
 def _result(plan: Plan, function: Function, provider: Provider) -> Traced:
-    return _in_names_of(plan, function, provider, Traced.insert(" ", provider.origin) + provider.result)
+    return _adapt(plan, function, provider, Traced.insert(" ", provider.origin) + provider.result)
 
 
-def _in_names_of(plan: Plan, function: Function, provider: Provider, text: Traced) -> Traced:
-    """The provider's text with `config` read from where the site has it, and every name checked."""
-    known = {*function.parameter_names, *plan.required(function.id), *plan.optional(function.id)}
-    known |= set(plan.provided(function.id)) | {"self"}
+def _adapt(plan: Plan, function: Function, provider: Provider, text: Traced) -> Traced:
+    """Returns a provider's text in the names of its site: `self.config` for `config`, and no local of the site."""
+    change = plan.functions[function.id]
+    known = {"self", *function.parameter_names, *change.required, *change.optional, *change.provided}
     assigned = plan.graph.classes.assigned.get("config", ()) if function.class_name else ()
-    configs = [target for key, target, _ in assigned if key == function.key]
+    configs = {dotted_name(target) for key, target, _ in assigned if key == function.key}
     replaced = {}
     for name in provider.reads:
-        if name == "config" and name not in known and "self.config" in map(dotted_name, configs):
+        if name == "config" and name not in known and "self.config" in configs:
             replaced[name] = "self.config"
         elif name not in known:
-            raise LoomError(
-                f"the provider of {provider.value} reads {name!r}, which {provider.site} "
-                f"({function.where}) does not have",
-                str(provider.origin),
-                f"It has {', '.join(sorted(known - {'self'}))}.",
-            )
-    taken = names_in(function.node) | known
+            message = f"the provider of {provider.value} reads {name!r}, which {provider.site} "
+            remedy = f"It has {', '.join(sorted(known - {'self'}))}."
+            raise LoomError(f"{message}({function.where}) does not have", str(provider.origin), remedy)
+    used = names_in(function.node) | known
     own = scopes_of(TracedTree(provider.body).tree).bound if provider.body.text else set()
-    replaced |= {local: f"{provider.value}_{local}" for local in sorted(own - set(provider.reads)) if local in taken}
-    _check_provider(provider, function, own)
+    replaced |= {local: f"{provider.value}_{local}" for local in sorted(own - set(provider.reads)) if local in used}
+    _check_hygiene(provider, function, own)
     return replace_names(text, replaced)
 
 
-def _check_provider(provider: Provider, function: Function, own: set[str]) -> None:
-    """What a provider binds stays its own, and what it takes from its module is no variable of the site."""
+def _check_hygiene(provider: Provider, function: Function, own: set[str]) -> None:
+    """Refuses a provider that rebinds a variable of its site, or whose module names are variables there."""
     rebound = sorted(own & set(provider.reads))
     if rebound:
         message = f"the provider of {provider.value} rebinds {rebound[0]}, which {provider.site} ({function.where}) has"
@@ -87,45 +83,39 @@ def _check_provider(provider: Provider, function: Function, own: set[str]) -> No
 
 
 def inlined(plan: Plan, function: Function, name: str) -> str:
-    """The expression of a value that is only passed on, made by a name or an attribute, or for one call by an item."""
+    """Returns the expression that calls pass in place of a value's name, else ''.
+
+    It is None, `self.window` or `batch["k"]`, is the same at the calls as at the top of the function, and the function
+    uses the value for nothing else. An item is passed by one call only.
+    """
     provider = plan.values[name].providers.get(function.id)
     text = provider.result.text.split("#")[0].strip() if provider else ""
-    if provider is None or provider.optional or provider.body.text or not _PATH.fullmatch(text):
+    if provider is None or provider.optional or provider.body.text or not (path := _PATH.fullmatch(text)):
         return ""
-    calls = [call for call in plan.graph.calls_of(function.id) if call in plan.values[name].passes]
-    readers = [plan.values[other].providers[function.id].reads for other in plan.provided(function.id)]
-    read = name in names_in(function.node) or any(name in reads for reads in readers)
-    if read or not calls or (len(calls) > 1 and "[" in text):
+    calls = [call for call in plan.graph.calls_of[function.id] if call in plan.values[name].passes]
+    reads = {read for n in plan.functions[function.id].provided for read in plan.values[n].providers[function.id].reads}
+    if name in names_in(function.node) | reads or not calls or (len(calls) > 1 and path["item"]):
         return ""
-    constant = all(_is_constant(plan, function, call, text) for call in calls)
-    return _result(plan, function, provider).text.split("#")[0].strip() if constant else ""
+    is_constant = text == "None" or _is_constant(plan, function, calls, path)
+    return _result(plan, function, provider).text.split("#")[0].strip() if is_constant else ""
 
 
-def _is_constant(plan: Plan, function: Function, call: Call, text: str) -> bool:
-    """Whether an expression has the value at a call that it has at the top of the function, as far as one can see."""
-    head, *parts = re.findall(r"\w+", text)
-    names, nodes = plan.graph.names.texts[function.key], function.nodes
+def _is_constant(plan: Plan, function: Function, calls: list[Call], path: re.Match[str]) -> bool:
+    """Returns whether a path certainly has the same value at some calls as at the top of the function."""
+    head, text, nodes = path["head"], plan.graph.names.texts[function.key], function.nodes
     variable = plan.graph.names.local(function, head)
-    binding = names.bound.get(variable, [])
-    shadowed = names.seen(head, names.around(call.node.func)) != variable
-    if shadowed or len(binding) > 1 or not all(isinstance(node, ast.arg) for node in binding):
+    is_shadowed = any(text.lookup(head, text.scope_of(call.node.func)) != variable for call in calls)
+    if is_shadowed or not all(isinstance(node, ast.arg) for node in text.bindings.get(variable, [])):
         return False
-    for target in (part for node in nodes for whole in targets_of(node) for part in parts_of(whole) if parts):
-        other = isinstance(target, ast.Name) or (isinstance(target, ast.Attribute) and target.attr not in parts)
-        if not other and dotted_name(root(target)) == head:
+    if path["item"]:  # another reference to the container may change it, and an f-string has no place for the quotes
+        items = {n.value for n in nodes if isinstance(n, ast.Subscript) and isinstance(n.ctx, ast.Load)}
+        uses = {occurrence.node for occurrence in text.scopes.occurrences if text.variable(occurrence) == variable}
+        strings = [node for node in nodes if isinstance(node, ast.JoinedStr)]
+        return uses <= items | text.binding_nodes and not any(calls[0].node in walk(string) for string in strings)
+    for key, target, _ in plan.graph.classes.assigned.get(path["attribute"], ()):  # only where objects are made
+        name, occurrences = target.value, plan.graph.names.texts[key].occurrences
+        scope = occurrences[name].scope.node if isinstance(name, ast.Name) else None
+        is_made = isinstance(scope, FUNCTIONS) and scope.name == "__init__"
+        if not is_made or (scope is function.node and dotted_name(name) == head):
             return False
-    if "[" in text:  # what has it otherwise may change it; and an f-string has no place for its quotes
-        items = {node.value for node in nodes if isinstance(node, ast.Subscript)}
-        found = {found.node for found in names.scopes.occurrences if names.of(found) == variable}
-        quoted = any(isinstance(node, ast.JoinedStr) and call.node in walk(node) for node in nodes)
-        if found - items - names.binding or quoted:
-            return False
-    assigned = [(key, target) for part in parts for key, target, _ in plan.graph.classes.assigned.get(part, ())]
-    return "." not in text or all(_is_initial(plan, key, target) for key, target in assigned)
-
-
-def _is_initial(plan: Plan, key: str, target: ast.Attribute) -> bool:
-    """Whether an attribute is assigned where its object is made."""
-    name, standing = target.value, plan.graph.names.texts[key].standing
-    around = standing[name].scope.node if isinstance(name, ast.Name) else None
-    return isinstance(around, FUNCTIONS) and around.name == "__init__"
+    return True

@@ -1,4 +1,4 @@
-"""Refuses to thread where the result could be wrong without a word."""
+"""Refuses plans and woven functions that could be wrong silently."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from generator.errors import LoomError
 from generator.thread.functions import Call, Function, functions_in
 from generator.thread.mentions import check_mentions
 from generator.thread.plan import Plan
-from generator.thread.values import Value, is_own, marks_of
+from generator.thread.values import Value, find_marks, is_own_parameter
 
 
 def check_plan(plan: Plan) -> None:
-    """Refuses a plan that the edits could not carry out rightly."""
+    """Refuses a plan that the edits could not carry out correctly."""
     for value in plan.values.values():
         for function in plan.graph.functions.values():
             _check_name(plan, value, function)
@@ -32,27 +32,28 @@ def check_plan(plan: Plan) -> None:
 
 
 def _check_name(plan: Plan, value: Value, function: Function) -> None:
-    """Where a function has a value, its host has no other use for the name: no variable, no definition, no import."""
+    """Refuses a function that has a value and uses its name for a variable, a definition or an import."""
     id, name = function.id, value.name
-    inward = id in value.visible or (id in value.sites and not is_own(function, value.providers[id]))
+    inward = id in value.visible or (id in value.sites and not is_own_parameter(function, value.providers[id]))
     outward = (id in value.returns and id not in value.emitters) or (id in value.receivers and not value.providers)
     if not (inward or outward or id in value.receivers):
         return
     names, text = plan.graph.names, plan.graph.names.texts[function.key]
-    read = any(f"{other}.".startswith(f"{id}.") for other in (*value.readers, *value.receivers))
-    for found in text.scopes.occurrences:
-        if found.name != name or found.node not in function.nodes:
+    is_read = any(f"{other}.".startswith(f"{id}.") for other in (*value.readers, *value.receivers))
+    for occurrence in text.scopes.occurrences:
+        if occurrence.name != name or occurrence.node not in function.nodes:
             continue
-        node, (scope, _) = found.node, text.of(found)
-        own = scope is text.scopes.inner[function.node] and node in text.binding and function.is_by_host(node)
-        if (own and (inward or outward)) or (scope is None and (not read or names.is_known(found, function.key))):
+        node, (scope, _) = occurrence.node, text.variable(occurrence)
+        is_own = scope is text.scopes.inner[function.node] and node in text.binding_nodes
+        is_other = scope is None and (not is_read or names.is_global(occurrence, function.key))
+        if is_other or (is_own and function.is_from_host(node) and (inward or outward)):
             message = f"{id} must have the value {name}, and uses the name for something else here"
             remedy = f'Give that another name; or if it is the value, write `{name}=threaded()` or @provide("{id}").'
             raise LoomError(message, function.source.where(node), remedy)
 
 
 def _check_layers(plan: Plan, value: Value) -> None:
-    """A value with a slice for each layer is taken apart by one scan on its way, and whole or a slice in a function."""
+    """Refuses a value per layer unless one scan takes it apart, and each function has it whole or a slice of it."""
     whole = [site for site, provider in value.providers.items() if provider.per_layer and site in value.sites]
     if value.per_layer and (False in value.takes.values() or value.passes) and not value.scanned:
         provider = next(iter(value.providers.values()))
@@ -60,88 +61,92 @@ def _check_layers(plan: Plan, value: Value) -> None:
         raise LoomError(message, str(provider.origin), "Drop per_layer=True, or scan the layers with jax.lax.scan.")
     queue, slices = [(site, False) for site in whole], dict[str, bool]()
     while queue:
-        id, slice = queue.pop()
+        id, is_slice = queue.pop()
         function = plan.graph.functions[id]
-        if slices.setdefault(id, slice) != slice or (not slice and id not in whole and id in value.readers):
+        if slices.setdefault(id, is_slice) != is_slice or (not is_slice and id not in whole and id in value.readers):
             message = f"{id} takes {value.name} of all layers here, and of one layer in a scan"
             raise LoomError(message, function.where, "Let it be called in the scan over layers alone.")
         for inner in (inner for inner in plan.graph.functions.values() if inner.owner == id):
-            taken = inner.id in value.scanned
-            if taken and (slice or not all(call.scan for call in plan.graph.callers(inner.id))):
+            is_scanned = inner.id in value.scanned
+            if is_scanned and (is_slice or not all(call.is_scan for call in plan.graph.callers[inner.id])):
                 message = f"{inner.id} takes {value.name} apart, in a scan inside a scan or called without one"
                 raise LoomError(message, inner.where, "Scan over the layers once, and call the function there alone.")
-            queue += [(inner.id, slice or taken)] if inner.id not in slices else []
-        for call in plan.graph.calls_of(id):
-            if call in value.passes and call not in value.split.get(id, ()) and slices.get(call.callee) != slice:
-                queue.append((call.callee, slice))
+            queue += [(inner.id, is_slice or is_scanned)] if inner.id not in slices else []
+        for call in plan.graph.calls_of[id]:
+            if call in value.passes and call not in value.split.get(id, ()) and slices.get(call.callee) != is_slice:
+                queue.append((call.callee, is_slice))
 
 
 def _check_emitted(plan: Plan, value: Value, function: Function) -> None:
-    """What is emitted keeps its value until the function returns it: it is bound before, and not in a loop."""
+    """Refuses a value that is emitted in a loop, or bound again after that."""
     text, source = plan.graph.names.texts[function.key], function.source
     variable = plan.graph.names.local(function, value.name)
-    bindings = (found.node for found in text.scopes.occurrences if text.of(found) == variable)
-    last = max((source.span(node)[0] for node in bindings if node in text.binding), default=0)
-    for mark in (mark for word, mark in marks_of(function) if word == "emit"):
-        looped = _is_looped(function, mark)
-        if dotted_name(mark.args[0]) == value.name and (looped or last > source.span(mark)[0]):
-            message = f"{function.id} emits {value.name} and binds it again{', in a loop' if looped else ''}"
+    bindings = (o.node for o in text.scopes.occurrences if text.variable(o) == variable)
+    last = max((source.span(node)[0] for node in bindings if node in text.binding_nodes), default=0)
+    for mark in find_marks(function, "emit"):
+        is_looped = _is_looped(function, mark)
+        if dotted_name(mark.args[0]) == value.name and (is_looped or last > source.span(mark)[0]):
+            message = f"{function.id} emits {value.name} and binds it again{', in a loop' if is_looped else ''}"
             raise LoomError(message, source.where(mark), "Emit it after that, or under another name.")
 
 
 def _is_looped(function: Function, node: ast.AST) -> bool:
-    """Whether a loop of the function itself may come to a node again."""
+    """Returns whether a loop of the function itself contains a node."""
     loops = (ast.For, ast.AsyncFor, ast.While)
     return any(isinstance(loop, loops) and node in walk(loop) for loop in function.own_nodes)
 
 
 def _check_capture(plan: Plan, call: Call) -> None:
-    """A lambda or a comprehension around a call must not have the name of what is passed."""
+    """Refuses to pass a value by a name that a lambda or a comprehension around the call binds."""
     caller = plan.graph.functions[call.caller]
     text = plan.graph.names.texts[caller.key]
     for name in plan.passed(call):
-        scope = text.seen(name, text.around(call.node.func))[0]
+        scope = text.lookup(name, text.scope_of(call.node.func))[0]
         if scope and isinstance(scope.node, (ast.Lambda, *COMPREHENSIONS)):
             message = f"{call.callee} must be passed {name} here, where {name} is something else"
             raise LoomError(message, caller.source.where(call.node), "Rename the inner one.")
 
 
 def _check_overwriting(plan: Plan, function: Function) -> None:
-    """What a call carries outward is kept: no second call, no loop and no variable of the host overwrites it."""
-    carrying: dict[str, Call] = {}
+    """Refuses a returned value that a second call, a loop or a variable of the host overwrites."""
+    first_calls: dict[str, Call] = {}
     where = function.source.where
-    for call in plan.graph.calls_of(function.id):
-        for value, name in zip(plan.returned(call.callee), plan.result_names(call), strict=True):
+    for call in plan.graph.calls_of[function.id]:
+        for value, name in zip(plan.functions[call.callee].returned, plan.result_names(call), strict=True):
             if name == "_":
                 continue
             message, remedy = "", "Rename the variable."
-            receives = function.id in plan.values[value].receivers
-            first = carrying.setdefault(name, call)
+            is_received = function.id in plan.values[value].receivers
+            first = first_calls.setdefault(name, call)
             if first is not call:
-                message = f"two calls in {function.id} give {name}, here and at {where(first.node)}: one would be lost"
+                message = (
+                    f"two calls in {function.id} return {name}, here and at {where(first.node)}: one would be lost"
+                )
                 remedy = f"Call once, or receive {name} in a function around one of the calls."
             elif _is_looped(function, call.node):
-                message = f"{call.callee} gives {name} in each round of a loop: all but the last would be lost"
+                message = f"{call.callee} returns {name} in each round of a loop: all but the last would be lost"
                 remedy = f"Scan with jax.lax.scan, or write receive({name}) in a function that the loop calls."
             elif function.id in plan.values[value].emitters:
-                message = f"{function.id} emits {name}, and {call.callee}, which it calls, gives {name} too"
+                message = f"{function.id} emits {name}, and {call.callee}, which it calls, returns {name} too"
                 remedy = "Emit one of them under another name."
-            elif name in scopes_of(function.source.tree).inner[function.node].bound and not receives:
-                message = f"{call.callee} gives {name} here, and {function.id} has a variable {name} of its own"
+            elif name in scopes_of(function.source.tree).inner[function.node].bound and not is_received:
+                message = f"{call.callee} returns {name} here, and {function.id} has a variable {name} of its own"
             if message:
                 raise LoomError(message, where(call.node), remedy)
 
 
 def check_result(plan: Plan, texts: dict[str, Traced]) -> None:
-    """Refuses woven functions in which a threaded value may be read before it is there, or not returned."""
+    """Refuses woven functions that may read a threaded value before it is assigned, or not return it."""
     for key, text in texts.items():
         source = TracedTree(text)
         for function in functions_in(key, source):
             flow = Flow(function.node, plan.values)
             for name, line in flow.unbound:
                 message = f"{function.id} reads {name} here, and {name} may not have a value yet"
-                remedy = "Bind it on every path before; a loop or a branch without else may be passed by."
+                remedy = "Bind it on every path before: a loop or a branch without else may be skipped."
                 raise LoomError(message, str(text.origin_at(source.tree.offset(line, 0))), remedy)
-            if plan.returned(function.id) and not flow.ends:
-                message = f"{function.id} must return {plan.returned(function.id)[0]}, and may end without a return"
+            is_new = function.id not in plan.functions  # a provider brings it
+            returned = [] if is_new else plan.functions[function.id].returned
+            if returned and not flow.ends:
+                message = f"{function.id} must return {returned[0]}, and may end without a return"
                 raise LoomError(message, plan.graph.functions[function.id].where, "Return a value at its end.")

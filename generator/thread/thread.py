@@ -11,8 +11,8 @@ before: `loss` provides segment_ids, a splice in Attention reads it        after
                 return x, None                                          return x, None
 
 Inward, a function that needs a value takes it as a parameter, and so does each of its callers, up to one that has it:
-the site of a provider, or a parameter that asks for it. Outward, a function returns the value beside its result, and
-so does each caller, up to one that reads it; a scan stacks it over the layers.
+the site of a provider, or a function with a parameter that requests it. Outward, a function returns the value beside
+its result, and so does each caller, up to one that reads it; a scan stacks it over the layers.
 """
 
 from __future__ import annotations
@@ -36,21 +36,21 @@ def thread(
     providers: Iterable[Provider],
     needs: Iterable[Need],
     imports: Mapping[str, Mapping[str, Import]],
-    several: Iterable[str] = (),
-    given: dict[str, Origin] | None = None,
+    multi_layer: Iterable[str] = (),
+    layer_arguments: dict[str, Origin] | None = None,
 ) -> dict[str, Definition]:
-    """Threads every value that splices and signatures ask for.
+    """Threads every value that splices and signatures request.
 
     Args:
         definitions: key -> definition, spliced.
-        providers: of the selected fragments, in order of selection.
-        needs: what splices read beyond what their points show.
+        providers: the providers of the selected fragments, in order of selection.
+        needs: the names that splices read and their points do not show.
         imports: path of a fragment -> what it imports, by the name that it binds.
-        several: functions that call several layers, in which a value of each layer becomes a tuple of them.
-        given: names that layers of some kind are made or called with.
+        multi_layer: functions that call several layers, in which a value of each layer becomes a tuple of them.
+        layer_arguments: names that layers of some kind are made or called with.
     """
     graph = CallGraph(definitions, imports)
-    plan = make_plan(graph, list(providers), list(needs), several, given)
+    plan = make_plan(graph, list(providers), list(needs), multi_layer, layer_arguments)
     check_plan(plan)
     texts = carry(plan)
     check_result(plan, texts)
@@ -60,7 +60,7 @@ def thread(
 def threaded_names(
     definitions: Iterable[Definition], splices: Iterable[Splice], providers: Iterable[Provider]
 ) -> frozenset[str]:
-    """Every name that is provided, emitted or received: no splice may have it for its own."""
+    """Returns every name that is provided, emitted or received: no splice may use it for a variable of its own."""
     texts = [*(definition.text for definition in definitions), *(splice.body for splice in splices)]
     names = {provider.value for provider in providers}
     for text in texts:

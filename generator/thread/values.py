@@ -1,4 +1,4 @@
-"""The values that are threaded: provided by fragments, emitted by functions, and asked for by parameters."""
+"""The values that are threaded: provided by fragments, emitted by functions, and requested by parameters."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from generator.code.traced import Origin
 from generator.code.tree import called_name, statement_expression
 from generator.errors import LoomError
 from generator.language.parts import Provider
-from generator.thread.functions import ASKED, Call, Function
+from generator.thread.functions import REQUEST, Call, Function
 from generator.thread.graph import CallGraph
 from generator.weave.adapt import Need
 
@@ -19,10 +19,18 @@ _LITERAL = re.compile(r"True|False|-?\d+(\.\d+)?")
 
 @dataclass
 class Value:
-    """A threaded value, provided, emitted or both, and how it flows.
+    """A threaded value, provided, emitted or both, and its flow. Functions are ids.
 
     Attributes:
-        takes: function -> whether callers may leave out the parameter by which it takes the value.
+        origin: the line of a fragment that introduces it.
+        providers: site -> its provider.
+        emitters: functions that emit it.
+        receivers: functions that receive it.
+        is_layer_argument: whether layers of some kind are made or called with it.
+        emitted_type: the annotation in an emitter: `router_loss: Array = ...`.
+        readers: functions in which splices read it.
+        marks: `emit` and `receive` -> the first line with this mark.
+        takes: function -> whether callers may omit the parameter by which it takes the value.
         sites: the functions in which a provider makes it.
         scanned: nested functions that take it apart over layers.
         passes: the calls that pass it.
@@ -32,14 +40,14 @@ class Value:
     """
 
     name: str
-    origin: Origin  # the fragment line that causes it
-    providers: dict[str, Provider] = field(default_factory=dict)  # site -> provider
-    emitters: list[str] = field(default_factory=list)  # ids of functions
+    origin: Origin
+    providers: dict[str, Provider] = field(default_factory=dict)
+    emitters: list[str] = field(default_factory=list)
     receivers: list[str] = field(default_factory=list)
-    given: bool = False  # whether layers of some kind are made or called with it
-    emitted: str = ""  # the type that an emitter gives it: `router_loss: Array = ...`
-    readers: set[str] = field(default_factory=set)  # ids of functions in which splices read it
-    marked: dict[str, Origin] = field(default_factory=dict)  # emit, receive -> the first line that says so
+    is_layer_argument: bool = False
+    emitted_type: str = ""
+    readers: set[str] = field(default_factory=set)
+    marks: dict[str, Origin] = field(default_factory=dict)
     takes: dict[str, bool] = field(default_factory=dict)
     sites: set[str] = field(default_factory=set)
     scanned: set[str] = field(default_factory=set)
@@ -50,8 +58,8 @@ class Value:
 
     @property
     def annotation(self) -> str:
-        """The type on the way; None is one of its values where providers fall back to None, and to nothing else."""
-        kind = next((p.annotation for p in self.providers.values() if p.annotation), self.emitted or "Array")
+        """The type on the way, with `| None` where every optional provider falls back to None."""
+        kind = next((p.annotation for p in self.providers.values() if p.annotation), self.emitted_type or "Array")
         return f"{kind} | None" if self._fallbacks == {"None"} and "None" not in kind else kind
 
     @property
@@ -59,7 +67,7 @@ class Value:
         return {p.result.text.strip() for p in self.providers.values() if p.optional}
 
     def literal(self, site: str) -> str:
-        """What it is at a site whose callers do not have it, where None or a literal of all sites can be a default."""
+        """Returns the fallback of a site if it can be a default: None, or the same literal at all sites; else ''."""
         provider = self.providers.get(site)
         text = provider.result.text.strip() if provider and provider.optional and not provider.body.text else ""
         return text if text == "None" or (_LITERAL.fullmatch(text) and len(self._fallbacks) == 1) else ""
@@ -69,18 +77,18 @@ class Value:
         return any(provider.per_layer for provider in self.providers.values())
 
     def is_carried(self, call: Call) -> bool:
-        """Whether a call takes or gives the value of a layer, or gives what is emitted."""
-        slices = self.per_layer and (call in self.passes or (call.scan and call.callee in self.scanned))
-        return slices or call.callee in self.returns
+        """Returns whether a call takes or returns the value of a layer, or returns an emitted value."""
+        is_slice = self.per_layer and (call in self.passes or (call.is_scan and call.callee in self.scanned))
+        return is_slice or call.callee in self.returns
 
 
 def read_values(
-    graph: CallGraph, providers: list[Provider], needs: list[Need], given: dict[str, Origin]
+    graph: CallGraph, providers: list[Provider], needs: list[Need], layer_arguments: dict[str, Origin]
 ) -> dict[str, Value]:
-    """All threaded values by name.
+    """Returns all threaded values by name.
 
     Args:
-        given: names that layers of some kind are made or called with.
+        layer_arguments: names that layers of some kind are made or called with.
     """
     values: dict[str, Value] = {}
     for provider in providers:
@@ -93,18 +101,15 @@ def read_values(
             )
         value = values.setdefault(provider.value, Value(provider.value, provider.origin))
         if first := value.providers.get(provider.site):
-            raise LoomError(
-                f"{first.fragment} ({first.origin}) and {provider.fragment} both provide {provider.value} "
-                f"at {provider.site}",
-                str(provider.origin),
-                "Remove one of them, or exclude one fragment from the other.",
-            )
+            message = f"{first.fragment} ({first.origin}) and {provider.fragment} both provide {provider.value} "
+            remedy = "Remove one of them, or exclude one fragment from the other."
+            raise LoomError(f"{message}at {provider.site}", str(provider.origin), remedy)
         value.providers[provider.site] = provider
-    for name, origin in given.items():
-        values.setdefault(name, Value(name, origin)).given = True
+    for name, origin in layer_arguments.items():
+        values.setdefault(name, Value(name, origin)).is_layer_argument = True
     for function in graph.functions.values():
-        for word, call in marks_of(function):
-            _read_mark(values, graph, function, word, call)
+        for mark in find_marks(function):
+            _read_mark(values, graph, function, mark)
     for need in needs:
         if need.name not in values:
             raise LoomError(
@@ -121,74 +126,78 @@ def read_values(
     return values
 
 
-def marks_of(function: Function) -> list[tuple[str, ast.Call]]:
-    """The emit and receive statements of a function itself, not of functions nested in it."""
+def find_marks(function: Function, word: str = "") -> list[ast.Call]:
+    """Returns the emit and receive statements of a function, or one kind of them, without those of nested functions."""
     if "emit(" not in function.source.text and "receive(" not in function.source.text:
         return []
-    calls = [statement_expression(statement) for statement in function.statements]
-    return [(called_name(c), c) for c in calls if isinstance(c, ast.Call) and called_name(c) in ("emit", "receive")]
+    words = (word,) if word else ("emit", "receive")
+    calls = map(statement_expression, function.statements)
+    return [call for call in calls if isinstance(call, ast.Call) and called_name(call) in words]
 
 
-def _read_mark(values: dict[str, Value], graph: CallGraph, function: Function, word: str, call: ast.Call) -> None:
-    match call:
+def _read_mark(values: dict[str, Value], graph: CallGraph, function: Function, mark: ast.Call) -> None:
+    word = called_name(mark)
+    match mark:
         case ast.Call(args=[ast.Name(name)], keywords=[]):
             pass
         case _:
             remedy = f"Bind a local name, and write {word}(NAME)."
-            raise LoomError(f"{word}() takes one local name", function.source.where(call), remedy)
-    origin = function.source.traced.origin_at(function.source.span(call)[0])
+            raise LoomError(f"{word}() takes one local name", function.source.where(mark), remedy)
+    origin = function.source.traced.origin_at(function.source.span(mark)[0])
     value = values.setdefault(name, Value(name, origin))
-    value.marked.setdefault(word, origin)
-    if word == "emit":
-        stated = graph.names.annotations(graph.names.local(function, name), function.key)
-        value.emitted = value.emitted or next(iter(stated), "")
-    (value.emitters if word == "emit" else value.receivers).append(function.id)
+    value.marks.setdefault(word, origin)
+    if word == "receive":
+        value.receivers.append(function.id)
+        return
+    value.emitters.append(function.id)
+    annotations = graph.names.annotations(graph.names.local(function, name), function.key)
+    value.emitted_type = value.emitted_type or next(iter(annotations), "")
 
 
-def is_own(function: Function, provider: Provider) -> bool:
-    """Whether the value is a parameter of the site, under its own name."""
+def is_own_parameter(function: Function, provider: Provider) -> bool:
+    """Returns whether a provider returns a parameter of its site with the name of the value."""
     name = provider.value
     return not provider.body.text and provider.result.text.strip() == name and name in function.parameter_names
 
 
-def read_asked(graph: CallGraph, values: dict[str, Value]) -> list[tuple[str, str]]:
-    """Function and name of each parameter that asks for a value: `def attend(q, k, v, segment_ids=threaded())`."""
-    asked = []
+def read_requests(graph: CallGraph, values: dict[str, Value]) -> list[tuple[str, str]]:
+    """Returns function and name of each parameter that requests a value: `def attend(q, segment_ids=threaded())`."""
+    requests = []
     defaults = {default for function in graph.functions.values() for default in function.defaults.values()}
     for function in graph.functions.values():
-        for parameter in filter(function.asks, function.parameters):
-            _check_asked(function, parameter, values)
-            asked.append((function.id, parameter.arg))
+        for parameter in filter(function.requests, function.parameters):
+            _check_request(function, parameter, values)
+            requests.append((function.id, parameter.arg))
     for key, source in graph.sources.items():
-        for node in graph.names.texts[key].nodes if f"{ASKED}(" in source.text else ():
-            if called_name(node) == ASKED and node not in defaults:
+        for node in graph.names.texts[key].nodes if f"{REQUEST}(" in source.text else ():
+            if called_name(node) == REQUEST and node not in defaults:
                 remedy = "Let a function or a method have the parameter."
-                raise LoomError(f"{ASKED}() is the default of a function's parameter", source.where(node), remedy)
-    return asked
+                raise LoomError(f"{REQUEST}() is the default of a function's parameter", source.where(node), remedy)
+    return requests
 
 
-def _check_asked(function: Function, parameter: ast.arg, values: dict[str, Value]) -> None:
-    call, name, own = function.defaults[parameter], parameter.arg, function.node.args.args
+def _check_request(function: Function, parameter: ast.arg, values: dict[str, Value]) -> None:
+    call, name, positional = function.defaults[parameter], parameter.arg, function.node.args.args
     where, value = function.source.where(call), values.get(name)
     if isinstance(call, ast.Call) and (call.args or call.keywords):
-        raise LoomError(f"{ASKED}() takes nothing", where, f"Write `{name}={ASKED}()`.")
-    if parameter in own and any(map(function.has_default, own[: own.index(parameter)])):
-        message = f"{name} has no default, and stands after a parameter that has one"
+        raise LoomError(f"{REQUEST}() takes no arguments", where, f"Write `{name}={REQUEST}()`.")
+    if parameter in positional and any(map(function.has_default, positional[: positional.index(parameter)])):
+        message = f"{name} has no default, and follows a parameter that has one"
         raise LoomError(message, where, "Move it before that one.")
-    if value is None or not (value.providers or value.given):
-        message = f"{function.id} asks for {name}, which no selected fragment provides"
-        remedy = f'Select a fragment that has it, or write @provide("SITE") def {name}(...).'
+    if value is None or not (value.providers or value.is_layer_argument):
+        message = f"{function.id} requests {name}, which no selected fragment provides"
+        remedy = f'Select a fragment that provides it, or write @provide("SITE") def {name}(...).'
         raise LoomError(message, function.where, remedy)
 
 
-def check_calls(graph: CallGraph, asked: list[tuple[str, str]]) -> None:
-    """No call leaves out a parameter that has no default, unless that asks for a value which is threaded."""
+def check_calls(graph: CallGraph, requests: list[tuple[str, str]]) -> None:
+    """Refuses calls that omit a parameter without a default, unless it requests a threaded value."""
     for call in graph.calls:
         callee = graph.functions[call.callee]
-        for parameter in () if call.scan or call.starred else (*callee.positional, *callee.node.args.kwonlyargs):
+        for parameter in () if call.is_scan or call.has_stars else (*callee.positional, *callee.node.args.kwonlyargs):
             name = parameter.arg
-            if callee.has_default(parameter) or (callee.id, name) in asked or call.supplies(callee, name):
+            if callee.has_default(parameter) or (callee.id, name) in requests or call.supplies(callee, name):
                 continue
             where = graph.functions[call.caller].source.where(call.node)
-            remedy = f"Pass it, or have it threaded: write `{name}={ASKED}()` at {callee.where}."
-            raise LoomError(f"this call of {callee.id} leaves out {name}", where, remedy)
+            remedy = f"Pass it, or have it threaded: write `{name}={REQUEST}()` at {callee.where}."
+            raise LoomError(f"this call of {callee.id} omits {name}", where, remedy)

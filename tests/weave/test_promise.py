@@ -341,12 +341,12 @@ def test_a_result_that_others_see_keeps_its_name(inner, then, block):
         (
             "def f(x):\n    point('out', x)\n    yield x\n    return x\n\ndef site(batch):\n    y = f(batch)\n    point('read', y)\n"
             "    return y\n",
-            "refused: f must give c, and is a generator",
+            "refused: f must return c, and is a generator",
         ),
         (
             "class B:\n    def __init__(self, x):\n        point('out', x)\n        return None\n\ndef site(batch):\n"
             "    y = B(batch)\n    point('read', y)\n    return y\n",
-            "refused: Python calls it by itself",
+            "refused: Python calls it implicitly",
         ),
         # B12
         *(
@@ -359,7 +359,7 @@ def test_a_result_that_others_see_keeps_its_name(inner, then, block):
                 ),
                 (
                     "match batch:\n        case 1:\n            y = f(batch)\n        case _:\n            y = f(2)",
-                    "refused: two calls in site give c",
+                    "refused: two calls in site return c",
                 ),
             ]
         ),
@@ -586,7 +586,7 @@ def test_a_provider_above_a_global():
         (
             "class A:\n    def __len__(self):\n        x = 1\n        point('here', x)\n        return x\n\ndef site(batch):\n    a: A = A()\n"
             "    return a.__len__() + len(a)\n",
-            "refused: Python calls it by itself",
+            "refused: Python calls it implicitly",
         ),
         # B9
         (

@@ -270,12 +270,12 @@ class TestDeclaredParameters:
     @pytest.mark.parametrize(
         ("head", "call", "expected"),
         [
-            ("pad(q, p)", "pad(x)", "this call of pad leaves out p"),
-            ("pad(q, width)", "pad(x)", "this call of pad leaves out width"),
-            ("pad(q, *, width)", "pad(q=x)", "this call of pad leaves out width"),
-            ("pad(q, width=threaded())", "pad(x)", "pad asks for width, which no selected fragment provides"),
-            ("pad(q, y=1, p=threaded())", "pad(x)", "p has no default, and stands after a parameter that has one"),
-            ("pad(q, p=threaded(1))", "pad(x)", "threaded() takes nothing"),
+            ("pad(q, p)", "pad(x)", "this call of pad omits p"),
+            ("pad(q, width)", "pad(x)", "this call of pad omits width"),
+            ("pad(q, *, width)", "pad(q=x)", "this call of pad omits width"),
+            ("pad(q, width=threaded())", "pad(x)", "pad requests width, which no selected fragment provides"),
+            ("pad(q, y=1, p=threaded())", "pad(x)", "p has no default, and follows a parameter that has one"),
+            ("pad(q, p=threaded(1))", "pad(x)", "threaded() takes no arguments"),
             ("pad(q, p=[threaded()])", "pad(x)", "threaded() is the default of a function's parameter"),
         ],
     )

@@ -16,8 +16,8 @@ AGAIN = 'class Again:\n    def again(self, x):\n        point("here", x)\n      
 STACK = "class Stack:\n    def __init__(self):\n        {}\n\n    def act(self, x):\n        return {}\n\n"
 SITE = "def site(batch):\n    return {}\n"
 LOST = "threading cannot follow"
-USED = f"inner must take or give p, and is used here in a way that {LOST}"
-FOLLOW = f"Block.__call__ must take or give p, and this may be an instance of Block that is used in a way that {LOST}"
+USED = f"inner must take or return p, and is used here in a way that {LOST}"
+FOLLOW = f"Block.__call__ must take or return p, and this may be an instance of Block that is used in a way that {LOST}"
 NAMED = "{} must have the value {}, and uses the name for something else here"
 
 
@@ -107,7 +107,7 @@ class TestInstances:
             "def f():\n    class Wide(Block):\n        pass\n\n",
         ):
             text = message(refused(host=HEAD + BLOCK + made + SITE.format("1") + self.OTHER, value=self.PROVIDED))
-            assert text == f"Block.__call__ must take or give p, and this makes another class, which {LOST}"
+            assert text == f"Block.__call__ must take or return p, and this makes another class, which {LOST}"
 
     def test_what_says_its_class_is_followed(self):
         host = "def act(layer: Block, x):\n    return layer(x)\n\n" + SITE.format(
@@ -181,7 +181,7 @@ class TestFunctions:
         host = f"def twice(f):\n    return lambda x: f(f(x))\n\n@{decorator}\n{INNER}" + SITE.format("inner(batch)")
         assert (
             message(refused(host=HEAD + host, value=VALUE))
-            == f"inner must take or give p, and is decorated with {word}, which {LOST}"
+            == f"inner must take or return p, and is decorated with {word}, which {LOST}"
         )
 
     @pytest.mark.parametrize(
@@ -323,15 +323,15 @@ class TestOutward:
         [
             (
                 INNER + END.format("y = inner(x)\n    y = inner(y)"),
-                "two calls in site give aux, here and at fragments/model/host.py:6: one would be lost",
+                "two calls in site return aux, here and at fragments/model/host.py:6: one would be lost",
             ),
             (
                 INNER + END.format("if x:\n        y = inner(x)\n    else:\n        y = inner(5)"),
-                "two calls in site give aux, here and at fragments/model/host.py:7: one would be lost",
+                "two calls in site return aux, here and at fragments/model/host.py:7: one would be lost",
             ),
             (
                 INNER + END.format("for _ in range(2):\n        y = inner(x)"),
-                "inner gives aux in each round of a loop: all but the last would be lost",
+                "inner returns aux in each round of a loop: all but the last would be lost",
             ),
             (
                 INNER + END.format("if x:\n        y = inner(x)\n    else:\n        y = 0"),
@@ -349,7 +349,7 @@ class TestOutward:
             ),
             (
                 INNER.replace("return x", "return") + END.format("y = inner(x)"),
-                "inner returns nothing here, beside which aux could go",
+                "inner must also return aux, and returns nothing here",
             ),
             (INNER + END.format("y = jax.value_and_grad(inner)(x)"), "no call here leads to where 'aux' is emitted"),
             (INNER + END.format("y = 1"), "no call here leads to where 'aux' is emitted"),
@@ -366,11 +366,11 @@ class TestOutward:
             ),
             (
                 INNER + END.format(BLOCK_OF_SCAN.format("z", "y, _")),
-                "site.block is scanned and must also give aux, and does not end in `return carry, None`",
+                "site.block is scanned and must also return aux, and does not end in `return carry, None`",
             ),
             (
                 INNER + END.format(BLOCK_OF_SCAN.format("None", "y")),
-                "this scan also gives aux, and its result is not taken as `carry, _ = ...`",
+                "this scan also returns aux, and its result is not assigned to `carry, _`",
             ),
             (
                 INNER.replace("    return", "    if x > 3:\n        return x\n    y = inner(x + 1)\n    return")
