@@ -1,12 +1,14 @@
-"""Programs made up at random are woven rightly or refused: what is woven, is run, and compared with what it means.
+"""Programs are woven correctly or refused: each form of a call by itself, and programs made up at random.
 
-What it means is said by an interpreter that weaves nothing: there a value is a global, which each function that
-provides it sets while it runs, and a point is a statement that reads it. RANDOM_PROGRAMS=500 tries that many.
+Woven programs are run, and compared with an interpreter that weaves nothing: there a value is a global, which each
+function that provides it sets while it runs, and a point is a statement that reads it. RANDOM_PROGRAMS=500 tries that
+many.
 """
 
 from __future__ import annotations
 
 import contextlib
+import functools
 import os
 import re
 from collections import Counter
@@ -63,6 +65,8 @@ FUNCTION = [  # how a function N is called with {x}; the first eight are followe
     *("jax.jit({f}, static_argnums=(1,))({x}, 5)", "jax.jit({f}, **{{}})({x})", "sorted([{x}], key={f})[0]"),
     *("({f} if {x} else {f})({x})", "apply({f}, {x})", "apply(f={f}, x={x})", "jax.checkpoint(f={f})({x})"),
     *("jax.checkpoint({f}, static_argnums=(1,))({x}, 5)", "jax.checkpoint(jax.checkpoint({f}))({x})"),
+    *("functools.partial(jax.jit, {f})()({x})", "(lambda checkpoint: checkpoint({f})({x}))(lambda f: f)"),
+    *("saved({f})({x})", "twice({f})({x})", "scan({f}, {x}, 5)", "checkpoint({f}, {x})", "TABLE[1]({x}) + {f}({x})"),
 ]
 INSTANCE = [  # how an instance {i} of the class {k} is called; the first six are followed, where it says its class
     *("{i}({x})", "{i}(x={x})", "{i}.act({x})", "typed{k}({i}, {x})", "sum({i}(v) for v in [{x}])", "{i}({x}, y=5)"),
@@ -75,6 +79,11 @@ INSTANCE = [  # how an instance {i} of the class {k} is called; the first six ar
     *("jax.lax.cond(True, {i}, {i}, {x})", "given({i})({x})", "given(given)({i})({x})", "(lambda: {i})()({x})"),
     *("[(lambda v: c(v))({x}) for c in (lambda: [{i}])()][0]", "(c := {i})({x})", "jax.jit(lambda: {i})()({x})"),
     *("listed{k}([{i}], {x})", "jax.jit(given)({i})({x})", "jax.jit(called)({i}, {x})", "kept{k}({i}).held({x})"),
+    *("functools.reduce(lambda v, c: c(v), [{i}], {x})", "jax.vmap(lambda v: {i})({x})({x})", "heir{k}({x})"),
+    *("({i} if {x} else None)({x})", "getattr(Holder({i}), 'held')({x})", "getattr(Holder({i}), 'he' + 'ld')({x})"),
+    *("list(map([{i}][0].act, [{x}]))[0]", "[c({x}) for c in yielded({i})][0]", "apply(*[{i}, {x}])"),
+    *("apply(**dict(f={i}, x={x}))", "default{k}({x})", "rebound{k}({i}, {x})", "rest{k}([{i}]).held[0]({x})"),
+    *("placed({i}, {x})", "apply({i}.act, {x})", "[{i}.act][0]({x})", "jax.vmap({i}.act)({x})"),
 ]
 SHAPES = [  # statements around a call; {c} is the call with {x} as its argument, {f} a name of what is called
     *("z = {c}", "z = {c}\nz = z + {c}", "if x > 2:\n    z = {c}\nelse:\n    z = 1", "for v in [1, 2]:\n    z = {c}"),
@@ -97,6 +106,17 @@ SHAPES = [  # statements around a call; {c} is the call with {x} as its argument
     *("z = (lambda {f}: {f}(x))(abs)", "z = [{f}(x) for {f} in [abs]][0]", "with quiet(abs) as {f}:\n    z = {f}(x)"),
     *("class K:\n    def go(self, v):\n        return {c}\nz = K().go(x)", "class K:\n    held = {f}\nz = K.held(x)"),
     *("def inner(v, step={f}):\n    return step(v)\nz = inner(x)", "x = x + 100\nz = {c}", "x, z = 7, 1\nz = {c}"),
+    *("for step in [{f}]:\n    z = step(x)", "step = abs\nfor step in [{f}]:\n    z = step(x)"),
+    *("steps = {{}}\nsteps['a'] = {f}\nz = steps['a'](x)", "steps = []\nsteps.append({f})\nz = steps.pop()(x)"),
+    *("step = jax.checkpoint\nz = step({f})(x)", "step = jax.jit\nfor step in [abs]:\n    pass\nz = step({f})(x)"),
+    *("step = lambda: {f}\nz = step()(x)", "match [{f}]:\n    case [step]:\n        z = step(x)"),
+    *("step = None\ndef choose():\n    nonlocal step\n    step = {f}\nchoose()\nz = step(x)", "z = ({f} := abs)(x)"),
+    *("from builtins import abs as {f}\nz = {f}(x)", "match abs:\n    case {f}:\n        z = {f}(x)"),
+    *(
+        "class {f}:\n    def __new__(cls, v):\n        return v\nz = {f}(x)",
+        "def inner(v={c}):\n    return v\nz = inner()",
+    ),
+    *("if x > 2:\n    def inner(v):\n        return {c}\nelse:\n    def inner(v):\n        return v\nz = inner(x)",),
     *("z = x\nif x > 2:\n    p = 3\n    z = {c}", "p = 4\nz = {c}", "z = max({c}, -99)", "z = [{c}, 2][0]"),
 ]
 functions = st.one_of(*[st.sampled_from(FUNCTION[:8])] * 3, st.sampled_from(FUNCTION))
@@ -104,7 +124,7 @@ instances = st.one_of(*[st.sampled_from(INSTANCE[:6])] * 3, st.sampled_from(INST
 shapes = st.one_of(st.sampled_from(SHAPES[:5]), st.sampled_from(SHAPES))
 plain = st.sampled_from([True, True, False])  # whether there is a call by name as well
 owners = st.sampled_from(["held", "held", "self", "C()", "untyped"])  # what an instance is, where it is called
-HEAD = "import jax\nfrom generator.language import point\n\n"
+HEAD = "import functools\nimport jax\nfrom generator.language import point\n\n"
 HELPERS = {  # functions that call what they are given, or give it back; a program has those that it uses
     "apply": "def apply(f, x):\n    return f(x)\n\n",
     "Holder": "class Holder:\n    def __init__(self, held):\n        self.held = held\n\n"
@@ -113,11 +133,23 @@ HELPERS = {  # functions that call what they are given, or give it back; a progr
     "anything": "def anything(thing: object, x):\n    return thing(x)\n\n",
     "stored": "def stored(thing):\n    things = []\n    things.append(thing)\n    return things\n\n",
     "given": "def given(thing):\n    return thing\n\n",
+    "yielded": "def yielded(thing):\n    yield thing\n\n",
+    "saved": "def saved(f):\n    return jax.checkpoint(f)\n\n",
+    "twice": "def twice(f):\n    return lambda x: f(x) + f(x)\n\n",
+    "scan": "def scan(f, x, y):\n    return f(x, y)\n\n",
+    "checkpoint": "def checkpoint(f, x):\n    return f(x)\n\n",
+    "placed": "class Shelf:\n    pass\n\ndef placed(thing, x):\n    shelf = Shelf()\n    setattr(shelf, 'one', thing)\n"
+    "    return getattr(shelf, 'o' + 'ne')(x)\n\n",
+    "TABLE": "TABLE = {1: abs}\n\n",
 }
-TYPED = {  # those that say its class
+TYPED = {  # those that declare its class
     "typed": "def typed{k}(thing: C{k}, x):\n    return thing(x)\n\n",
     "listed": "def listed{k}(things: list[C{k}], x):\n    return things[0](x)\n\n",
     "kept": "class kept{k}:\n    held: C{k}\n\n    def __init__(self, held: C{k}):\n        self.held = held\n\n",
+    "rest": "class rest{k}:\n    held: list[C{k}]\n\n    def __init__(self, held):\n        self.held = held\n\n",
+    "rebound": "def rebound{k}(thing: C{k}, x):\n    thing = thing(x)\n    return thing\n\n",
+    "default": "def default{k}(x, f=None):\n    f = f or C{k}()\n    return f(x)\n\n",
+    "heir": "def heir{k}(x):\n    class Heir(C{k}):\n        pass\n    return Heir()(x)\n\n",
 }
 
 
@@ -195,7 +227,7 @@ def host_of(program: dict) -> str:
             text += f"class C{number}:\n" + re.sub("^(?=.)", "    ", method + "\n" + again, flags=re.M) + "\n"
         else:
             text += f"def f{number}(x, y=1):\n{body}\n"
-    used = [helper for word, helper in HELPERS.items() if re.search(rf"\b{word}\b", text)]
+    used = [helper for word, helper in HELPERS.items() if re.search(rf"(?<!\.)\b{word}\b", text)]
     used += [t.format(k=k) for word, t in TYPED.items() for k in range(1, 5) if f"{word}{k}(" in text]
     return HEAD + "".join(used) + text
 
@@ -219,7 +251,7 @@ def flat(aux) -> int:
 
 
 def meaning(program: dict, x: int) -> int:
-    """What the program gives, said without weaving."""
+    """Returns what the program gives, found without weaving."""
     text, stack, emitted = host_of(program), [], []
     for number, node in enumerate(program["nodes"]):
         read = "x = x + stack[-1]" if node["reads"] else "pass"
@@ -261,30 +293,57 @@ def meaning(program: dict, x: int) -> int:
 
 
 def run(text: str, names: dict) -> dict:
-    names |= {"jax": JAX, "quiet": contextlib.nullcontext, "flat": flat}
+    names |= {"jax": JAX, "functools": functools, "quiet": contextlib.nullcontext, "flat": flat}
     lines = [line for line in text.split("\n") if not line.startswith(("import jax", "from generator"))]
     exec("\n".join(lines), names)
     return names
 
 
-@common
-@given(programs())
-def test_threaded_or_refused(program):
-    host, features = host_of(program), features_of(program)
+def outcome(program: dict) -> str:
+    """Returns `woven` or the message of the error. What is woven gives what the program means."""
     try:
-        texts = operate(host=host, features=features)
+        texts = operate(host=host_of(program), features=features_of(program))
     except LoomError as error:
-        outcomes[re.sub(r"\S*\d\S*|'.*?'", "_", error.message)] += 1
         assert error.where and error.remedy
-        return
-    outcomes["woven"] += 1
+        return error.message
     woven = "\n".join(text.text for text in texts.values())
     for x in (1, 50):
         try:
             expected = meaning(program, x)
         except (TypeError, NameError):  # it does not run by itself, where a name is shadowed before it is bound
-            reject()
+            return "does not run"
         assert run(woven, {})["f0"](x) == expected, woven
+    return "woven"
+
+
+@common
+@given(programs())
+def test_threaded_or_refused(program):
+    result = outcome(program)
+    if result == "does not run":
+        reject()
+    outcomes[re.sub(r"\S*\d\S*|'.*?'", "_", result)] += 1
+
+
+NODE = {"class": False, "reads": True, "provides": False, "made": "x * 7", "recursive": False, "calls": []}
+CALLS = {False: "{f}({x})", True: "{i}({x})"}
+FORMS = [(False, form, SHAPES[0]) for form in FUNCTION] + [(True, form, SHAPES[0]) for form in INSTANCE]
+
+
+@pytest.mark.parametrize(
+    ("is_class", "form", "shape"), [*FORMS, *((kind, CALLS[kind], shape) for shape in SHAPES for kind in CALLS)]
+)
+def test_each_form(is_class, form, shape):
+    """Function 2 calls 1, which reads p, in this form; 0 provides p, and calls both as well as a method of 1."""
+    forms = [(1, CALLS[is_class]), (2, CALLS[False])] + [(1, "{i}.act({x})")] * is_class
+    first = {**NODE, "calls": [(k, f, f, SHAPES[0], False, "held") for k, f in forms], "provides": True, "reads": False}
+    last = {**NODE, "calls": [(1, form, form, shape, False, "held")], "reads": False}
+    result = outcome({"nodes": [first, {**NODE, "class": is_class}, last], "emits": None})
+    if form in (*FUNCTION[:8], *INSTANCE[:6]) and shape in SHAPES[:5]:
+        assert result == "woven"
+    else:
+        reasons = "woven|does not run|threading cannot follow|uses the name for something else|must be passed"
+        assert re.search(reasons, result), result
 
 
 def test_enough_of_them_are_woven():

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import re
-
 import pytest
 from miniature import VALUE, message, refused, run, woven
 
@@ -11,9 +9,6 @@ IMPORTS = "import functools, jax\nfrom jax import checkpoint, lax\nfrom flax imp
 HEAD = IMPORTS.replace("functools, jax", "functools\nimport jax") + "from generator.language import point\n\n"
 INNER = 'def inner(x):\n    point("here", x)\n    return x\n\n'
 BLOCK = 'class Block:\n    def __call__(self, x):\n        point("here", x)\n        return x\n\n'
-WIDE = "class Wide:\n    def __call__(self, x):\n        return x\n\n"
-AGAIN = 'class Again:\n    def again(self, x):\n        point("here", x)\n        return x\n\n'
-STACK = "class Stack:\n    def __init__(self):\n        {}\n\n    def act(self, x):\n        return {}\n\n"
 SITE = "def site(batch):\n    return {}\n"
 LOST = "threading cannot follow"
 USED = f"inner must take or return p, and is used here in a way that {LOST}"
@@ -22,84 +17,21 @@ NAMED = "{} must have the value {}, and uses the name for something else here"
 
 
 class TestInstances:
-    """An instance has no name: whatever is called and may be one, must say its class, however it is spelled."""
+    """An instance has no name: whatever is called and may be one, must declare its class."""
 
     OTHER = "\ndef other(batch: Block):\n    return batch(1)\n"  # calls the method by its type
     PROVIDED = VALUE + '\n    @provide("other")\n    def p(batch):\n        return 1\n'
 
-    @pytest.mark.parametrize(
-        "expression",
-        [
-            "[Block(), Block()][0](batch)",
-            "[layer(batch) for layer in (Block(),)]",
-            "jax.vmap(Block())(batch)",
-            "jax.tree.map(Block(), batch)",
-            "jax.lax.cond(batch > 0, Block(), abs, batch)",
-            "list(map(Block(), batch))",
-            "(Block() if batch else None)(batch)",
-            "functools.reduce(lambda x, layer: layer(x), [Block()], batch)",
-            "(lambda layer: layer(batch))(Block())",
-            "jax.vmap(lambda key: Block())(batch)(batch)",
-        ],
-    )
-    def test_in_an_expression(self, expression):
-        assert message(refused(host=HEAD + BLOCK + SITE.format(expression) + self.OTHER, value=self.PROVIDED)) == FOLLOW
-
-    @pytest.mark.parametrize(
-        "body",
-        [
-            "for layer in [Block()]:\n        batch = layer(batch)\n    return batch",
-            "layers = {}\n    layers['a'] = Block()\n    return layers['a'](batch)",
-            "layers = []\n    layers.append(Block())\n    return layers.pop()(batch)",
-            "make = lambda: Block()\n    return make()(batch)",
-            "match [Block()]:\n        case [layer]:\n            return layer(batch)",
-            "layer = None\n    def choose():\n        nonlocal layer\n        layer = Block()\n    choose()\n    return layer(batch)",
-            "layer = Wide()\n    for layer in [Block()]:\n        batch = layer(batch)\n    return batch",
-        ],
-    )
-    def test_in_a_variable(self, body):
-        host = f"{HEAD}{BLOCK}{WIDE}def site(batch):\n    {body}\n{self.OTHER}"
+    def test_message(self):
+        host = f"{HEAD}{BLOCK}BLOCKS = [Block()]\n\n" + SITE.format("BLOCKS[0](batch)") + self.OTHER
         assert message(refused(host=host, value=self.PROVIDED)) == FOLLOW
-
-    @pytest.mark.parametrize(
-        ("definitions", "expression"),
-        [
-            ("def apply(f, x):\n    return f(x)\n\n", "apply(Block(), batch)"),
-            ("def make():\n    return [Block()]\n\n", "make()[0](batch)"),
-            ("def layers():\n    yield Block()\n\n", "[layer(batch) for layer in layers()]"),
-            ("def act(rest: list[Block], x):\n    return rest[0](x)\n\n", "act([], batch)"),
-            ("def act(x, f=Block()):\n    return f(x)\n\n", "act(batch)"),
-            ("def act(f, x):\n    return f(x)\n\n", "act(*[Block(), batch])"),
-            ("def act(f, x):\n    return f(x)\n\n", "act(**{'f': Block(), 'x': batch})"),
-            (
-                WIDE + "def act(layer, x):\n    if x:\n        layer = Wide()\n    return layer(x)\n\n",
-                "act(Block(), batch)",
-            ),
-            ("def act(layer: Block):\n    layer = layer(1)\n    return layer\n\n", "act(Block())"),
-            ("BLOCKS = [Block()]\n\n", "BLOCKS[0](batch)"),
-            ("class Wide(Block):\n    pass\n\n", "[Wide()][0](batch)"),
-            (STACK.format("self.rest = [Block()]", "self.rest[0](x)"), "Stack().act(batch)"),
-            (STACK.format("setattr(self, 'one', Block())", "getattr(self, 'o' + 'ne')(x)"), "Stack().act(batch)"),
-            (STACK.format("self.one = Block()", "getattr(self, 'one')(x)"), "Stack().act(batch)"),
-            (STACK.format("self.block = Block()", "jax.vmap(self.block)(x)"), "Stack().act(batch)"),
-            (
-                "class Stack:\n    rest: list[Block]\n\n    def act(self, x):\n        return self.rest[0](x)\n\n",
-                "Stack().act(batch)",
-            ),
-        ],
-    )
-    def test_by_way_of_a_definition(self, definitions, expression):
-        host = HEAD + BLOCK + definitions + SITE.format(expression) + self.OTHER
-        text = message(refused(host=host, value=self.PROVIDED))
-        assert re.sub("instance of (Wide|any class)", "instance of Block", text) == FOLLOW
-
-    @pytest.mark.parametrize(
-        "use", ["jax.vmap(block.again)(batch)", "[block.again][0](batch)", "list(map([block][0].again, batch))"]
-    )
-    def test_bound_methods(self, use):
-        host = f"{HEAD}{AGAIN}def site(batch):\n    block: Again = Again()\n    return block.again(batch), {use}\n"
+        again = BLOCK.replace("Block", "Again").replace("__call__", "again")
+        host = f"{HEAD}{again}def site(batch):\n    block: Again = Again()\n    return [block.again][0](batch)\n"
         expected = FOLLOW.replace("Block.__call__", "Again.again").replace("of Block", "of Again")
-        assert message(refused(host=host, value=VALUE)) == expected
+        assert (
+            message(refused(host=host + "\ndef other(batch: Again):\n    return batch.again(1)\n", value=self.PROVIDED))
+            == expected
+        )
 
     def test_a_class_that_a_decorator_or_a_function_makes(self):
         for made in (
@@ -136,45 +68,14 @@ class TestFunctions:
         host = f"def site(batch):\n    save = functools.partial(jax.checkpoint, prevent_cse=False)\n    return {wrapped}(batch)\n"
         assert run(IMPORTS + woven(host=HEAD + INNER + host, value=VALUE))["site"](1.0) == 11
 
-    @pytest.mark.parametrize(
-        ("definitions", "use"),
-        [
-            ("", "jax.grad(inner)(batch)"),
-            ("", "list(map(inner, [batch]))"),
-            ("", "(lambda checkpoint: checkpoint(inner)(batch))(lambda f: f)"),
-            ("", "functools.partial(jax.jit, inner)()(batch)"),
-            ("TABLE = {1: inner}\n\n", "TABLE[1](batch)"),
-            ("def save(f):\n    return jax.checkpoint(f)\n\n", "save(inner)(batch)"),
-            ("def grad(f):\n    return lambda x: f(x) + f(x)\n\n", "grad(inner)(batch)"),
-            ("def checkpoint(f, x):\n    return f(x)\n\n", "checkpoint(inner, batch)"),
-            ("def scan(f, x, y):\n    return f(x, y)\n\n", "scan(inner, batch, 1)"),
-            (
-                "def twice(f):\n    return f\n\n@twice\ndef save(f):\n    return jax.checkpoint(f)\n\n",
-                "save(inner)(batch)",
-            ),
-        ],
-    )
-    def test_refused(self, definitions, use):
-        imports = HEAD.replace("from jax import checkpoint, lax", "from jax import lax")
-        host = f"{imports}{INNER}{definitions}def site(batch):\n    return inner(batch), {use}\n"
-        assert message(refused(host=host, value=VALUE)) == USED
-
-    @pytest.mark.parametrize(
-        "lines",
-        [
-            "save = jax.checkpoint",
-            "save = jax.jit",
-            "save = lambda f: f",
-            "save = jax.jit\n    for save in [abs]:\n        pass",
-        ],
-    )
-    def test_a_name_of_a_wrapper_is_not_followed(self, lines):
-        host = f"{HEAD}{INNER}def site(batch):\n    {lines}\n    return inner(batch), save(inner)(batch)\n"
-        assert message(refused(host=host, value=VALUE)) == USED
+    def test_message(self):
+        assert (
+            message(refused(host=HEAD + INNER + SITE.format("inner(1), jax.grad(inner)(batch)"), value=VALUE)) == USED
+        )
 
     @pytest.mark.parametrize(
         ("decorator", "word"),
-        [(word, word) for word in ("functools.cache", "twice", "property", "jax.custom_jvp")]
+        [(word, word) for word in ("functools.cache", "twice", "property", "jax.grad")]
         + [("functools.partial(jax.jit, static_argnums=(1,))", "functools.partial")],
     )
     def test_a_decorator_that_may_do_anything(self, decorator, word):
