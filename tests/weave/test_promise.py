@@ -96,54 +96,22 @@ FOLLOW = "refused: threading cannot follow"
 OF_IT = "refused: is used here in a way that threading cannot follow"
 
 
-@pytest.mark.parametrize(
-    ("decorator", "expected"),
-    [
-        ("functools.partial(jax.jit, static_argnames='y')", 11),
-        ("jax.jit", 11),
-    ],
-)
-def test_decorators(decorator, expected):
-    check(f"@{decorator}\n{INNER.strip()}\n\ndef site(batch):\n    return inner(batch)\n", PROVIDED, expected)
+HOLDER = "class O:\n    def __init__(self):\n        self.f = Block()\n    def go(self, x):\n        return self.f(x)\n"
 
 
 @pytest.mark.parametrize(
-    ("host", "expected"),
+    ("more", "last", "expected"),
     [
-        (
-            BLOCK
-            + "class O:\n    def __init__(self, x):\n        self.f = Block()\n        if x:\n            self.f = abs\n"
-            "    def go(self, x):\n        return self.f(x)\n\ndef other(x):\n    o: O = O(x)\n    return o.go(x)\n",
-            FOLLOW,
-        ),
-        (
-            BLOCK
-            + "class O:\n    def __init__(self):\n        self.f = Block()\n    def go(self, x):\n        return self.f(x)\n"
-            "\ndef other(x):\n    o: O = O()\n    o.f = abs\n    return o.go(x)\n",
-            FOLLOW,
-        ),
-        (
-            BLOCK
-            + "class O:\n    def __init__(self):\n        self.f = Block()\n    def go(self, x):\n        return self.f(x)\n"
-            "\nclass P(O):\n    def __init__(self):\n        self.f = abs\n\ndef other(x):\n    return P().go(x)\n",
-            FOLLOW,
-        ),
-        (
-            BLOCK + "class O:\n    def __init__(self):\n        self.f = Block()\n    def go(self, x, others):\n"
-            "        return [self.f(x) for self in others]\n\ndef other(x):\n    return O().go(x, [O()])[0]\n",
-            FOLLOW,
-        ),
-        (
-            BLOCK
-            + "class Plain:\n    def __call__(self, *x):\n        return sum(x)\n\ndef other(x):\n    Block = Plain\n"
-            "    b = Block()\n    return b(x)\n",
-            12,
-        ),
+        ("    def set(self):\n        self.f = abs\n", "o.go(x)", FOLLOW),
+        ("def put(o):\n    o.f = abs\n", "o.go(x)", FOLLOW),
+        ("class P(O):\n    def __init__(self):\n        self.f = abs\n", "o.go(x) + P().go(x)", FOLLOW),
+        ("    def all(self, x):\n        return [self.f(x) for self in [O()]]\n", "o.go(x) + o.all(x)[0]", FOLLOW),
+        ("def f(x):\n    Block = dict\n    b = Block()\n    return len(b) + x\n", "o.go(x) + f(x)", 23),
     ],
 )
-def test_what_may_be_several_things(host, expected):
-    """A3"""
-    check(f"{host}\ndef site(batch):\n    return use(Block(), batch) + other(batch)\n", PROVIDED, expected)
+def test_what_may_be_several_things(more, last, expected):
+    site = "\ndef site(batch):\n    return use(Block(), batch) + other(batch)\n\ndef other(x):\n    o: O = O()\n"
+    check(f"{BLOCK}{HOLDER}{more}{site}    return {last}\n", PROVIDED, expected)
 
 
 ASKED = '@provide("site")\ndef p(batch):\n    return batch * 10\n'
@@ -177,7 +145,6 @@ OPTIONAL = PROVIDED + '@provide("inner", optional=True)\ndef p(x):\n    return 0
     ],
 )
 def test_values_that_a_function_can_do_without(host, value, expected):
-    """A4"""
     check(host, value, expected)
 
 
@@ -199,7 +166,6 @@ ITEM = PROVIDED.replace("batch * 10", 'batch["k"]')
     ],
 )
 def test_a_provider_gives_its_value_at_the_top(body, value, argument, expected):
-    """A5, C2"""
     check(f"{INNER}\ndef site(batch):\n{body}", value, expected, argument)
 
 
@@ -235,7 +201,6 @@ def test_an_attribute_that_changes_before_it_is_passed():
 )
 @pytest.mark.parametrize("block", [False, True])
 def test_a_result_that_others_see_keeps_its_name(inner, then, block):
-    """A6"""
     inner = inner.format('point("there")')
     if block:
         name = "LAST" if "LAST" in inner else "x"
@@ -248,59 +213,30 @@ def test_a_result_that_others_see_keeps_its_name(inner, then, block):
 @pytest.mark.parametrize(
     ("host", "expected"),
     [
-        # A7
-        (
-            OUT + "def g(x):\n    _ = 5\n    y = f(x)\n    return y + _\n\ndef m(x):\n    y = f(x)\n"
-            '    point("read", y)\n    return y\n\ndef site(batch):\n    return m(batch), g(batch)\n',
-            "refused: g reads _, which a threaded result would overwrite",
-        ),
-        # A8
-        (
-            "def f(x):\n    c = x * 100\n    emit(c)\n    c = 7\n    return x + c\n",
-            "refused: f emits c and binds it again",
-        ),
-        ("def f(x):\n    c = x * 100\n    emit(c)\n    return x + (c := 7)\n", "refused: f emits c and binds it again"),
-        (
-            "def f(x):\n    c = x * 100\n    emit(c)\n    c += 1\n    return x\n",
-            "refused: f emits c and binds it again",
-        ),
-        ("def f(x):\n    for c in [1, 2]:\n        emit(c)\n    return x\n", "refused: binds it again, in a loop"),
-        (
-            "def f(x):\n    if x:\n        c = 1\n        emit(c)\n    else:\n        c = 2\n        emit(c)\n    return x\n",
-            "refused: f emits c and binds it again",
-        ),
-        (
-            OUT + 'def site(batch):\n    y = f(batch)\n    c = 3\n    point("read", y)\n    return y\n',
-            "refused: site must have the value c, and uses the name for something else here",
-        ),
-        (
-            OUT + "def site(batch):\n    y = f(batch)\n    c = 3\n    receive(c)\n    return y + c\n",
-            "refused: site must have the value c, and uses the name for something else here",
-        ),
-        (
-            "def c():\n    return 1\n" + OUT + "def site(batch):\n    y = f(batch)\n    z = c()\n    point('read', y)\n"
-            "    return y + z\n",
-            "refused: site must have the value c, and uses the name for something else here",
-        ),
-        # A13
-        (
-            "class Block:\n    def f(self, x):\n        point('out', x)\n        return x\n\ndef site(batch):\n    b: Block = Block()\n"
-            "    y = b.f(batch)\n    point('read', y)\n    class K:\n        def go(self):\n            return b.f(2)\n"
-            "    return y, K().go()\n",
-            FOLLOW,
-        ),
-        # B10, B11
-        (
-            "def f(x):\n    point('out', x)\n    yield x\n    return x\n\ndef site(batch):\n    y = f(batch)\n    point('read', y)\n"
-            "    return y\n",
-            "refused: f must return c, and is a generator",
-        ),
-        (
+        *{
+            f"{OUT}def g(x):\n    _ = 5\n    y = f(x)\n    return y + _\n\ndef m(x):\n    y = f(x)\n"
+            '    point("read", y)\n    return y\n\ndef site(batch):\n    return m(batch), g(batch)\n': "refused: g reads _, which a threaded result would overwrite",
+            "def f(x):\n    c = x * 100\n    emit(c)\n    c = 7\n    return x + c\n": "refused: f emits c and binds it again",
+            "def f(x):\n    c = x * 100\n    emit(c)\n    return x + (c := 7)\n": "refused: f emits c and binds it again",
+            "def f(x):\n    c = x * 100\n    emit(c)\n    c += 1\n    return x\n": "refused: f emits c and binds it again",
+            "def f(x):\n    for c in [1, 2]:\n        emit(c)\n    return x\n": "refused: binds it again, in a loop",
+            "def f(x):\n    if x:\n        c = 1\n        emit(c)\n    else:\n        c = 2\n        emit(c)\n"
+            "    return x\n": "refused: f emits c and binds it again",
+            f"{OUT}def site(batch):\n    y = f(batch)\n    c = 3\n    receive(c)\n    return y + c\n": "refused: site must have the value c, and uses the name for something else here",
+            f"def c():\n    return 1\n{OUT}def site(batch):\n    y = f(batch)\n    z = c()\n    point('read', y)\n"
+            "    return y + z\n": "refused: site must have the value c, and uses the name for something else here",
+            "class Block:\n    def f(self, x):\n        point('out', x)\n        return x\n\ndef site(batch):\n"
+            "    b: Block = Block()\n    y = b.f(batch)\n    point('read', y)\n    class K:\n        def go(self):\n"
+            "            return b.f(2)\n    return y, K().go()\n": FOLLOW,
+            "def f(x):\n    point('out', x)\n    yield x\n    return x\n\ndef site(batch):\n    y = f(batch)\n"
+            "    point('read', y)\n    return y\n": "refused: f must return c, and is a generator",
             "class B:\n    def __init__(self, x):\n        point('out', x)\n        return None\n\ndef site(batch):\n"
-            "    y = B(batch)\n    point('read', y)\n    return y\n",
-            "refused: Python calls it implicitly",
-        ),
-        # B12
+            "    y = B(batch)\n    point('read', y)\n    return y\n": "refused: Python calls it implicitly",
+            f"{OUT}def site(batch):\n    y = 0\n    try:\n        y = f(batch)\n    finally:\n"
+            "        point('read', y)\n    return y\n": "refused: c may not have a value yet",
+            OUT.replace("return x + 1", "while True:\n        return x + 1")
+            + "def site(batch):\n    y = f(batch)\n    point('read', y)\n    return y\n": 102,
+        }.items(),
         *(
             (OUT + f"def site(batch):\n    y = 0\n    {way}\n    point('read', y)\n    return y\n", expected)
             for way, expected in [
@@ -309,22 +245,7 @@ def test_a_result_that_others_see_keeps_its_name(inner, then, block):
                     "try:\n        y = f(batch)\n    except* ValueError:\n        pass",
                     "refused: c may not have a value yet",
                 ),
-                (
-                    "match batch:\n        case 1:\n            y = f(batch)\n        case _:\n            y = f(2)",
-                    "refused: two calls in site return c",
-                ),
             ]
-        ),
-        (
-            OUT
-            + "def site(batch):\n    y = 0\n    try:\n        y = f(batch)\n    finally:\n        point('read', y)\n    return y\n",
-            "refused: c may not have a value yet",
-        ),
-        # D3
-        (
-            OUT.replace("return x + 1", "while True:\n        return x + 1")
-            + "def site(batch):\n    y = f(batch)\n    point('read', y)\n    return y\n",
-            102,
         ),
     ],
 )
@@ -338,13 +259,15 @@ def test_outward(host, expected):
 TWICE = '@splice("here")\ndef _(x):\n    for _ in range(2):\n        proceed()\n'
 LOOP = 'def site(batch):\n    x = 0\n    for i in [1, 2, 3]:\n        with point("here", x):\n            if i == 2:\n'
 LOOP += "                {}\n            x = x + i\n        x = x + 100\n    return x\n"
+MODULE = 'X = 0\n\ndef site(batch):\n    point("here", X)\n    return X\n'
+NESTED = 'def site(batch):\n    x = 0\n    {}\n        point("here", x)\n    return x\n'
+METHOD = 'class B:\n    {}def go({}x):\n        point("here", x)\n        return x\n\ndef site(batch):\n    return B().go(1)\n'
 HELD = 'def site(batch):\n    x = batch\n    with point("here", x):\n        y = x + 1\n    return y\n'
 
 
 @pytest.mark.parametrize(
     ("host", "body", "expected"),
     [
-        # A9, B14
         (LOOP.format("break"), "for _ in range(2):\n    proceed()", "refused: the statements at"),
         (LOOP.format("continue"), "for _ in range(2):\n    proceed()", "refused: the statements at"),
         (LOOP.format("break"), "if x >= 0:\n    proceed()", 101),
@@ -354,65 +277,29 @@ HELD = 'def site(batch):\n    x = batch\n    with point("here", x):\n        y =
         (HELD, "z = [proceed() for _ in [1]]", "refused: says proceed() inside a statement"),
         (HELD, "proceed(); x = 1", "refused: several statements on a line"),
         (HELD, "class K:\n    proceed()", "refused: says proceed() in a function or class of its own"),
-        # A10
         ("", "match x:\n    case int(real=real):\n        x = x + real", 5),
         ("", "real = 1\nmatch x:\n    case int(real=number):\n        x = x + number + real", 6),
         ("", 'real = 1\nx = f"{real=}"', "refused: cannot be written in this f-string"),
         ("", "from math import pi as real\nx = x + (real > 3)", "refused: real is imported here"),
         ("", "class K:\n    real = 2\nx = x + K.real", 6),
         ("", "def g(real):\n    return real\nreal = 2\nx = x + g(real=real)", 6),
-        # A11, C1, D1
-        ('def site(batch):\n    x = batch\n    point("here", x, size={x})\n    return x\n', 'x = f"{size}"', "{1}"),
-        (
-            'def site(batch):\n    x = batch\n    point("here", x, size={"a": x})\n    return x\n',
-            'x = f"{size}"',
-            "refused: cannot be written in this f-string",
-        ),
-        (
-            'def site(batch):\n    x = batch\n    point("here", x, size=x\n        .real)\n    return x\n',
-            "x = x + size",
-            2,
-        ),
-        (
-            'def site(batch):\n    x = batch\n    point("here", x, size=x + 1)\n    return x\n',
-            "g = lambda: size\nx = 100\nx = g()",
-            "refused: model/value binds x, and reads size",
-        ),
-        # B13, B18
-        (
-            'X = 0\n\ndef site(batch):\n    point("here", X)\n    return X\n',
-            "X = X + 1",
-            "refused: rebinds X, which is no variable",
-        ),
-        (
-            'def site(batch):\n    x = 0\n    def g():\n        point("here", x)\n    g()\n    return x\n',
-            "x = x + 1",
-            "refused: rebinds x, which is no variable of g",
-        ),
-        (
-            'def site(batch):\n    class K:\n        x = 1\n        point("here", x)\n    return K.x\n',
-            "x = 2",
-            "refused: a class in a function can have no points",
-        ),
-        # B17
-        (
-            'class B:\n    def go(self, x):\n        point("here", x)\n        return x\n\ndef site(batch):\n    return B().go(batch)\n',
-            "x = __other(x)",
-            "refused: uses __other, which means another name in a class",
-        ),
-        # no self
-        (
-            'class B:\n    @staticmethod\n    def go(x):\n        point("here", x)\n        return x\n\ndef site(batch):\n    return B.go(1)\n',
-            "x = self.k",
-            "refused: reads 'self'",
-        ),
+        (", size={x}", 'x = f"{size}"', "{1}"),
+        (', size={"a": x}', 'x = f"{size}"', "refused: cannot be written in this f-string"),
+        (", size=x\n        .real", "x = x + size", 2),
+        (", size=x + 1", "g = lambda: size\nx = 100\nx = g()", "refused: model/value binds x, and reads size"),
+        (MODULE, "X = X + 1", "refused: rebinds X, which is no variable"),
+        (NESTED.format("def g():"), "x = x + 1", "refused: rebinds x, which is no variable of g"),
+        (NESTED.format("class K:"), "x = 2", "refused: a class in a function can have no points"),
+        (METHOD.format("", "self, "), "x = __other(x)", "refused: uses __other, which means another name in a class"),
+        (METHOD.format("@staticmethod\n    ", ""), "x = self.k", "refused: reads 'self'"),
     ],
 )
 def test_splices(host, body, expected):
-    host = (
-        host
-        or 'def site(batch):\n    real = 3\n    x = batch\n    point("here", x)\n    return x + real if x != f"{x}" else x\n'
-    )
+    """A splice keeps its names, its statements and the values of the point apart from those of its host."""
+    if not host:
+        host = 'def site(batch):\n    real = 3\n    x = batch\n    point("here", x)\n    return x + real if x != f"{x}" else x\n'
+    elif host.startswith(","):
+        host = f'def site(batch):\n    x = batch\n    point("here", x{host})\n    return x\n'
     reads = [name for name in ("self", "x", "X", "size", "y") if name in body and (name != "y" or "y =" in body)]
     value = f'@splice("here")\ndef _({", ".join(reads)}):\n' + "".join(f"    {line}\n" for line in body.split("\n"))
     check(host, value, expected)
@@ -427,7 +314,6 @@ def test_splices(host, body, expected):
     ],
 )
 def test_a_provider_in_a_site_that_has_its_names(provider, expected):
-    """A10, B16"""
     value = PROVIDED.replace("    return batch * 10", provider)
     check(f"{INNER}\ndef site(batch):\n    q = 4\n    return inner(batch) + q\n", value, expected)
 
@@ -440,36 +326,44 @@ def test_a_provider_above_a_global():
 @pytest.mark.parametrize(
     ("host", "expected"),
     [
-        # A12
-        (
-            "def inner(x, **kw):\n    point('here', x)\n    return x, kw\n\ndef site(batch):\n    return inner(1, p=3)\n",
-            "refused: leave no place for it",
-        ),
-        (
-            "def inner(x, **kw):\n    point('here', x)\n    return x, kw\n\ndef site(batch):\n    return inner(1, **{'p': 3})\n",
-            "refused: leave no place for it",
-        ),
-        # B1
-        (
-            BLOCK
-            + "class O:\n    def __init__(self):\n        self.block = Block()\n    @property\n    def size(self):\n"
-            "        return self.block(1)\n    @size.setter\n    def size(self, v):\n        pass\n\ndef site(batch):\n"
-            "    return use(Block(), batch) + O().size\n",
-            FOLLOW,
-        ),
-        (
-            INNER
-            + "def site(batch):\n    class K:\n        def go(self, x):\n            return inner(x)\n    return inner(1) + K().go(1)\n",
-            OF_IT,
-        ),
-        (
-            BLOCK + "class K:\n    block = Block()\n    f = lambda self, x: self.block(x)\n\ndef site(batch):\n"
-            "    return use(Block(), batch) + K().f(1)\n",
-            FOLLOW,
-        ),
-        (INNER + "T = inner(1)\n\ndef site(batch):\n    return inner(batch)\n", OF_IT),
-        (BLOCK + "BLOCK = Block()\nT = BLOCK(1)\n\ndef site(batch):\n    return use(Block(), batch)\n", FOLLOW),
-        # B2, B4, B5
+        *{
+            "def inner(x, **kw):\n    point('here', x)\n    return x, kw\n\ndef site(batch):\n"
+            "    return inner(1, p=3)\n": "refused: leave no place for it",
+            "def inner(x, **kw):\n    point('here', x)\n    return x, kw\n\ndef site(batch):\n"
+            "    return inner(1, **{'p': 3})\n": "refused: leave no place for it",
+            f"{BLOCK}class O:\n    def __init__(self):\n        self.block = Block()\n    @property\n"
+            "    def size(self):\n        return self.block(1)\n    @size.setter\n    def size(self, v):\n"
+            "        pass\n\ndef site(batch):\n    return use(Block(), batch) + O().size\n": FOLLOW,
+            f"{INNER}def site(batch):\n    class K:\n        def go(self, x):\n            return inner(x)\n"
+            "    return inner(1) + K().go(1)\n": OF_IT,
+            f"{BLOCK}class K:\n    block = Block()\n    f = lambda self, x: self.block(x)\n\ndef site(batch):\n"
+            "    return use(Block(), batch) + K().f(1)\n": FOLLOW,
+            f"{INNER}T = inner(1)\n\ndef site(batch):\n    return inner(batch)\n": OF_IT,
+            f"{BLOCK}BLOCK = Block()\nT = BLOCK(1)\n\ndef site(batch):\n    return use(Block(), batch)\n": FOLLOW,
+            f"{STEP}def site(batch):\n    b: Block = Block()\n    return b.step(batch) + Block.step(b, 1)\n": FOLLOW,
+            f"{STEP}class S(Block):\n    run = Block.step\n\ndef site(batch):\n    s: S = S()\n"
+            "    return s.run(1) + s.step(batch)\n": FOLLOW,
+            f"{STEP}    __call__ = step\n\ndef site(batch):\n    b: Block = Block()\n    return b(1) + b.step(batch)\n": OF_IT,
+            f"{BLOCK}class S(Block):\n    def __call__(self, x):\n        return x\n\ndef site(batch):\n"
+            "    return use(S(), batch)\n": "refused: called by nobody",
+            f"class A(B):\n    pass\n\nclass B(A):\n    pass\n{INNER}def site(batch):\n    return inner(batch)\n": "refused: inherit from each other",
+            "class A:\n    def __len__(self):\n        x = 1\n        point('here', x)\n        return x\n\n"
+            "def site(batch):\n    a: A = A()\n    return a.__len__() + len(a)\n": "refused: Python calls it implicitly",
+            f"{BLOCK}def site(batch):\n    block = Block()\n"
+            "    return use(block, 1) + pool().submit(block, 1).result()\n": FOLLOW,
+            f"{STEP}class Proxy:\n    def __init__(self, inner):\n        self.inner = inner\n"
+            "    def __getattr__(self, name):\n        return getattr(self.inner, name)\n\ndef site(batch):\n"
+            "    proxy = Proxy(Block())\n    b: Block = Block()\n    return proxy.step(1) + b.step(batch)\n": FOLLOW,
+            f"{STEP}Base = Block\n\nclass S(Base):\n    pass\n\ndef site(batch):\n    s: S = S()\n"
+            "    b: Block = Block()\n    return b.step(1) + s.step(batch)\n": FOLLOW,
+            "def p(x):\n    return x + 1000\n\ndef inner(x):\n    point('here', x)\n    return p(x)\n\n"
+            "def site(batch):\n    return inner(batch)\n": "refused: inner must have the value p, and uses the name for something else here",
+            "class E(Exception):\n    K = 5\n    def __init__(self, x):\n        point('here', x)\n"
+            "        self.x = x\n\ndef site(batch):\n    try:\n        raise E(batch)\n    except E as e:\n"
+            "        match e:\n            case E(x=y):\n                return y + E.K\n": 16,
+            "class A:\n    @property\n    def size(self):\n        x = 1\n        point('here', x)\n"
+            "        return x\n\ndef site(batch):\n    return A().size\n": "refused: Python or a decorator calls it",
+        }.items(),
         *(
             (
                 STEP.replace("    def step(self, x)", f"    @{kind}\n    def step({first}x)")
@@ -478,17 +372,6 @@ def test_a_provider_above_a_global():
             )
             for kind, first in [("classmethod", "cls, "), ("staticmethod", "")]
         ),
-        (STEP + "def site(batch):\n    b: Block = Block()\n    return b.step(batch) + Block.step(b, 1)\n", FOLLOW),
-        (
-            STEP
-            + "class S(Block):\n    run = Block.step\n\ndef site(batch):\n    s: S = S()\n    return s.run(1) + s.step(batch)\n",
-            FOLLOW,
-        ),
-        (
-            STEP + "    __call__ = step\n\ndef site(batch):\n    b: Block = Block()\n    return b(1) + b.step(batch)\n",
-            OF_IT,
-        ),
-        # B3
         *(
             (
                 "class B:\n    def __init__(self, x):\n        point('here', x)\n        self.x = x\n    @classmethod\n"
@@ -498,12 +381,6 @@ def test_a_provider_above_a_global():
                 FOLLOW,
             )
             for made in ("B.make(1)", "B(1).copy()", "B(1).again()")
-        ),
-        # B6, B7
-        (
-            BLOCK
-            + "class S(Block):\n    def __call__(self, x):\n        return x\n\ndef site(batch):\n    return use(S(), batch)\n",
-            "refused: called by nobody",
         ),
         *(
             (
@@ -518,51 +395,6 @@ def test_a_provider_above_a_global():
                 ("    pass\n", "refused: called by nobody"),
                 ("    def step(self, x):\n        return super().step(x)\n", "refused: called by nobody"),
             ]
-        ),
-        (
-            "class A(B):\n    pass\n\nclass B(A):\n    pass\n" + INNER + "def site(batch):\n    return inner(batch)\n",
-            "refused: inherit from each other",
-        ),
-        # B8
-        (
-            "class A:\n    def __len__(self):\n        x = 1\n        point('here', x)\n        return x\n\ndef site(batch):\n    a: A = A()\n"
-            "    return a.__len__() + len(a)\n",
-            "refused: Python calls it implicitly",
-        ),
-        # B9
-        (
-            BLOCK
-            + "def site(batch):\n    block = Block()\n    return use(block, 1) + pool().submit(block, 1).result()\n",
-            FOLLOW,
-        ),
-        (
-            STEP
-            + "class Proxy:\n    def __init__(self, inner):\n        self.inner = inner\n    def __getattr__(self, name):\n"
-            "        return getattr(self.inner, name)\n\ndef site(batch):\n    proxy = Proxy(Block())\n    b: Block = Block()\n"
-            "    return proxy.step(1) + b.step(batch)\n",
-            FOLLOW,
-        ),
-        (
-            STEP
-            + "Base = Block\n\nclass S(Base):\n    pass\n\ndef site(batch):\n    s: S = S()\n    b: Block = Block()\n"
-            "    return b.step(1) + s.step(batch)\n",
-            FOLLOW,
-        ),
-        # B15
-        (
-            "def p(x):\n    return x + 1000\n\ndef inner(x):\n    point('here', x)\n    return p(x)\n\ndef site(batch):\n    return inner(batch)\n",
-            "refused: inner must have the value p, and uses the name for something else here",
-        ),
-        # D5, D6
-        (
-            "class E(Exception):\n    K = 5\n    def __init__(self, x):\n        point('here', x)\n        self.x = x\n\ndef site(batch):\n"
-            "    try:\n        raise E(batch)\n    except E as e:\n        match e:\n            case E(x=y):\n                return y + E.K\n",
-            16,
-        ),
-        (
-            "class A:\n    @property\n    def size(self):\n        x = 1\n        point('here', x)\n        return x\n\ndef site(batch):\n"
-            "    return A().size\n",
-            "refused: Python or a decorator calls it",
         ),
     ],
 )
@@ -610,7 +442,6 @@ SLICED = PROVIDED.replace('"site"', '"site", per_layer=True').replace("batch * 1
     ],
 )
 def test_a_value_with_a_slice_for_each_layer(body, expected, monkeypatch):
-    """A14"""
     scan = staticmethod(
         lambda f, x, xs: functools.reduce(lambda carry, i: (f(carry[0], i)[0], None), zip(*xs, strict=True), (x, None))
     )

@@ -9,85 +9,82 @@ PROVIDER = VALUE.split("    @splice")[0]
 SITE = "def site(batch):\n    p = batch * 10\n"
 INNER = 'def inner(x):\n    point("here", x)\n    return x\n\n'
 
-PLACES = {  # what a host is before and after, and what site(1) gives
-    "before defaults": (
-        'def inner(x, y=5):\n    point("here", x)\n    return x + y\n\n'
-        "def site(batch):\n    return inner(batch), inner(batch, 6), inner(batch, y=7), inner(y=8, x=batch)\n",
-        "def inner(x, p, y=5):\n    x = x + p\n    return x + y\n\n\n"
-        + SITE
-        + "    return inner(batch, p), inner(batch, p, 6), inner(batch, y=7, p=p), inner(y=8, x=batch, p=p)\n",
+PLACES = [  # parameters and arguments, before and after, and what site(1) gives
+    (
+        "x, y=5",
+        "x, p, y=5",
+        "return inner(batch), inner(batch, 6), inner(batch, y=7), inner(y=8, x=batch)",
+        "return inner(batch, p), inner(batch, p, 6), inner(batch, y=7, p=p), inner(y=8, x=batch, p=p)",
         (16, 17, 18, 19),
     ),
-    "before the first one, which has a default": (
-        'def inner(x=5):\n    point("here", x)\n    return x\n\ndef site(batch):\n    return inner(), inner(1), inner(x=2)\n',
-        f"def inner(p, x=5):\n    x = x + p\n    return x\n\n\n{SITE}    return inner(p), inner(p, 1), inner(x=2, p=p)\n",
+    (
+        "x=5",
+        "p, x=5",
+        "return inner(), inner(1), inner(x=2)",
+        "return inner(p), inner(p, 1), inner(x=2, p=p)",
         (15, 11, 12),
     ),
-    "before keyword-only ones": (
-        'def inner(*, x, y=1):\n    point("here", x)\n    return x + y\n\n'
-        "def site(batch):\n    return inner(x=batch, y=2)\n",
-        f"def inner(p, *, x, y=1):\n    x = x + p\n    return x + y\n\n\n{SITE}    return inner(x=batch, y=2, p=p)\n",
-        13,
-    ),
-    "of functions without any": (
-        'def constant():\n    x = 1\n    point("here", x)\n    return x\n\n'
-        "def site(batch):\n    return (constant()), [constant() for _ in range(2)]\n",
-        f"def constant(p):\n    x = 1\n    x = x + p\n    return x\n\n\n{SITE}"
-        "    return (constant(p)), [constant(p) for _ in range(2)]\n",
+    ("*, x, y=1", "p, *, x, y=1", "return inner(x=batch, y=2)", "return inner(x=batch, y=2, p=p)", 13),
+    (
+        "",
+        "p",
+        "return (inner()), [inner() for _ in range(2)]",
+        "return (inner(p)), [inner(p) for _ in range(2)]",
         (11, [11, 11]),
     ),
-    "after a tuple, which stays one argument": (
-        'def inner(pair):\n    x = pair[0]\n    point("here", x)\n    return x\n\n'
-        "def site(batch):\n    return inner((batch, 2))\n",
-        f"def inner(pair, p):\n    x = pair[0]\n    x = x + p\n    return x\n\n\n{SITE}    return inner((batch, 2), p)\n",
-        11,
-    ),
-    "on lines of a long call": (
-        'def inner(x, y):\n    point("here", x)\n    return x + y\n\n'
-        "def site(batch):\n    return inner(\n        batch,  # first\n        2,  # last\n    )\n",
-        f"def inner(x, y, p):\n    x = x + p\n    return x + y\n\n\n{SITE}"
-        "    return inner(\n        batch,  # first\n        2,\n        p,  # last\n    )\n",
+    ("pair", "pair, p", "return inner((batch, 2))", "return inner((batch, 2), p)", 11),  # the tuple is one argument
+    (
+        "x, y",
+        "x, y, p",
+        "return inner(\n        batch,  # first\n        2,  # last\n    )",
+        "return inner(\n        batch,  # first\n        2,\n        p,  # last\n    )",
         13,
     ),
-    "after parentheses with comments in them": (
-        'def inner(x, y=(\n    1  # )\n)):\n    point("here", x)\n    return x + y\n\n'
-        "def site(batch):\n    return inner(  # (\n        (  # (\n            batch  # )\n        )\n    )\n",
-        "def inner(\n    x,\n    p,\n    y=(\n        1  # )\n    ),\n):\n    x = x + p\n    return x + y\n\n\n"
-        f"{SITE}    return inner(  # (\n        (  # (\n            batch  # )\n        ),\n        p,\n    )\n",
+    (
+        "x, y=(\n    1  # )\n)",
+        "\n    x,\n    p,\n    y=(\n        1  # )\n    ),\n",
+        "return inner(  # (\n        (  # (\n            batch  # )\n        )\n    )",
+        "return inner(  # (\n        (  # (\n            batch  # )\n        ),\n        p,\n    )",
         12,
     ),
-    "of methods, by way of an attribute": (
-        'class Base:\n    def act(self, x, scale=2):\n        point("here", x)\n        return self.scaled(x) * scale\n\n'
-        "    @staticmethod\n    def scaled(x):\n        return x\n\n"
-        "class Model(Base):\n    pass\n\n"
-        "class Outer:\n    model: Model\n\n    def __init__(self):\n        self.model = Model()\n\n"
-        "    def run(self, x):\n        return self.model.act(x, 3)\n\n"
-        "def site(batch):\n    outer: Outer = Outer()\n    return outer.run((batch))\n",
-        "class Base:\n    def act(self, x, p, scale=2):\n        x = x + p\n        return self.scaled(x) * scale\n\n"
-        "    @staticmethod\n    def scaled(x):\n        return x\n\n\n"
-        "class Model(Base):\n    pass\n\n\n"
-        "class Outer:\n    model: Model\n\n    def __init__(self):\n        self.model = Model()\n\n"
-        "    def run(self, x, p):\n        return self.model.act(x, p, 3)\n\n\n"
-        f"{SITE}    outer: Outer = Outer()\n    return outer.run((batch), p)\n",
-        33,
-    ),
-    "not of a nested function, which sees what is around it": (
-        'def outer(batch):\n    def inner(x):\n        point("here", x)\n        return x\n\n    if batch:\n'
-        "        y = inner(batch)\n    return [inner(z) for z in (batch, y)]\n\n"
-        "def site(batch):\n    return outer(batch)\n",
-        "def outer(batch, p):\n    def inner(x):\n        x = x + p\n        return x\n\n    if batch:\n"
-        f"        y = inner(batch)\n    return [inner(z) for z in (batch, y)]\n\n\n{SITE}    return outer(batch, p)\n",
-        [11, 21],
-    ),
-}
+]
 
 
-@pytest.mark.parametrize("place", PLACES)
-def test_parameters_stand(place):
-    before, after, result = PLACES[place]
-    text = woven(host=before, value=VALUE)
-    assert text == after
+@pytest.mark.parametrize(("parameters", "woven_parameters", "calls", "woven_calls", "result"), PLACES)
+def test_parameters_stand(parameters, woven_parameters, calls, woven_calls, result):
+    first = {"": "    x = 1\n", "pair": "    x = pair[0]\n"}.get(parameters, "")
+    last = "    return x + y\n" if "y" in parameters else "    return x\n"
+    host = f'def inner({parameters}):\n{first}    point("here", x)\n{last}\ndef site(batch):\n    {calls}\n'
+    text = woven(host=host, value=VALUE)
+    assert text == f"def inner({woven_parameters}):\n{first}    x = x + p\n{last}\n\n{SITE}    {woven_calls}\n"
     assert run(text)["site"](1) == result
+
+
+def test_parameters_of_methods_and_nested_functions():
+    """A method gets one, by way of an attribute; a nested function sees what is around it."""
+    host = (
+        'class Base:\n    def act(self, x, scale=2):\n        point("here", x)\n        return self.scaled(x) * scale\n\n'
+        "    @staticmethod\n    def scaled(x):\n        return x\n\n\nclass Model(Base):\n    pass\n\n\n"
+        "class Outer:\n    model: Model\n\n    def __init__(self):\n        self.model = Model()\n\n"
+        "    def run(self, x):\n        def inner(x):\n            return self.model.act(x, 3)\n\n"
+        "        return [inner(y) for y in (x, inner(x))]\n\n\n"
+        "def site(batch):\n    outer: Outer = Outer()\n    return outer.run((batch))\n"
+    )
+    edits = [
+        ("act(self, x, ", "act(self, x, p, "),
+        ('point("here", x)', "x = x + p"),
+        ("run(self, x)", "run(self, x, p)"),
+    ]
+    edits += [
+        ("act(x, 3)", "act(x, p, 3)"),
+        ("(batch):\n", "(batch):\n    p = batch * 10\n"),
+        ("((batch))", "((batch), p)"),
+    ]
+    text = woven(host=host, value=VALUE)
+    for old, new in edits:
+        host = host.replace(old, new)
+    assert text == host
+    assert run(text)["site"](1) == [33, 129]
 
 
 class TestAnnotations:

@@ -19,19 +19,22 @@ NAMED = "{} must have the value {}, and uses the name for something else here"
 class TestInstances:
     """An instance has no name: whatever is called and may be one, must declare its class."""
 
-    OTHER = "\ndef other(batch: Block):\n    return batch(1)\n"  # calls the method by its type
+    OTHER = "\ndef other(batch: Block):\n    batch(1)\n"  # calls the method by its type
     PROVIDED = VALUE + '\n    @provide("other")\n    def p(batch):\n        return 1\n'
 
-    def test_message(self):
-        host = f"{HEAD}{BLOCK}BLOCKS = [Block()]\n\n" + SITE.format("BLOCKS[0](batch)") + self.OTHER
-        assert message(refused(host=host, value=self.PROVIDED)) == FOLLOW
-        again = BLOCK.replace("Block", "Again").replace("__call__", "again")
-        host = f"{HEAD}{again}def site(batch):\n    block: Again = Again()\n    return [block.again][0](batch)\n"
-        expected = FOLLOW.replace("Block.__call__", "Again.again").replace("of Block", "of Again")
-        assert (
-            message(refused(host=host + "\ndef other(batch: Again):\n    return batch.again(1)\n", value=self.PROVIDED))
-            == expected
-        )
+    @pytest.mark.parametrize(
+        ("definitions", "use", "expected"),
+        [
+            ("", "jax.vmap(Block())(batch)", FOLLOW),
+            ("BLOCKS = [Block()]\n\n", "BLOCKS[0](batch)", FOLLOW),
+            ("class Wide(Block):\n    pass\n\n", "[Wide()][0](batch)", FOLLOW.replace("of Block", "of Wide")),
+            ("", "[Block().again][0](batch)", FOLLOW.replace("Block.__call__", "Block.again")),
+        ],
+    )
+    def test_message(self, definitions, use, expected):
+        again = "    def again(self, x):\n        return self(x)\n\n"
+        host = f"{HEAD}{BLOCK[:-1]}{again}{definitions}{SITE.format(use)}{self.OTHER}    return batch.again(1)\n"
+        assert message(refused(host=host, value=self.PROVIDED)) == expected
 
     def test_a_class_that_a_decorator_or_a_function_makes(self):
         for made in (
@@ -68,10 +71,14 @@ class TestFunctions:
         host = f"def site(batch):\n    save = functools.partial(jax.checkpoint, prevent_cse=False)\n    return {wrapped}(batch)\n"
         assert run(IMPORTS + woven(host=HEAD + INNER + host, value=VALUE))["site"](1.0) == 11
 
+    @pytest.mark.parametrize("decorator", ["jax.jit", "functools.partial(jax.jit, static_argnames='x')"])
+    def test_decorators_that_are_followed(self, decorator):
+        text = woven(host=f"{HEAD}@{decorator}\n{INNER}{SITE.format('inner(batch)')}", value=VALUE)
+        assert run(IMPORTS + text)["site"](1) == 11
+
     def test_message(self):
-        assert (
-            message(refused(host=HEAD + INNER + SITE.format("inner(1), jax.grad(inner)(batch)"), value=VALUE)) == USED
-        )
+        host = HEAD + INNER + SITE.format("inner(1), jax.grad(inner)(batch)")
+        assert message(refused(host=host, value=VALUE)) == USED
 
     @pytest.mark.parametrize(
         ("decorator", "word"),
@@ -87,26 +94,20 @@ class TestFunctions:
 
     @pytest.mark.parametrize(
         ("host", "expected"),
-        [
-            (
-                INNER + SITE.format("map(inner, [batch])"),
-                "model/value needs 'p', and inner (fragments/model/host.py:1), which is called by nobody, does not have it",
-            ),
-            (INNER + SITE.format("inner(*[batch])"), "p must be passed to inner here, after *arguments"),
-            (INNER + SITE.format("inner(x for x in batch)"), "p must be passed to inner here, after a generator"),
-            (
-                INNER.replace("(x)", "(x, *rest)", 1) + SITE.format("inner(batch)"),
-                "inner must take p, and its parameters leave no place for it",
-            ),
-            (
-                INNER.replace("(x)", "(x, /)", 1) + SITE.format("inner(batch)"),
-                "inner must take p, and its parameters leave no place for it",
-            ),
-            (
-                INNER + SITE.format("jax.lax.scan(inner, 0, batch)"),
-                "a scan cannot pass p to inner (fragments/model/host.py:1)",
-            ),
-        ],
+        {
+            INNER
+            + SITE.format(
+                "map(inner, [batch])"
+            ): "model/value needs 'p', and inner (fragments/model/host.py:1), which is called by nobody, does not have it",
+            INNER + SITE.format("inner(*[batch])"): "p must be passed to inner here, after *arguments",
+            INNER + SITE.format("inner(x for x in batch)"): "p must be passed to inner here, after a generator",
+            INNER.replace("(x)", "(x, *rest)", 1)
+            + SITE.format("inner(batch)"): "inner must take p, and its parameters leave no place for it",
+            INNER.replace("(x)", "(x, /)", 1)
+            + SITE.format("inner(batch)"): "inner must take p, and its parameters leave no place for it",
+            INNER
+            + SITE.format("jax.lax.scan(inner, 0, batch)"): "a scan cannot pass p to inner (fragments/model/host.py:1)",
+        }.items(),
     )
     def test_no_place(self, host, expected):
         assert message(refused(host=host, value=VALUE)) == expected
@@ -119,15 +120,15 @@ class TestNames:
 
     @pytest.mark.parametrize(
         ("host", "function"),
-        [
-            (BETWEEN.format("(x):\n    p = 2\n    return inner(x)"), "between"),
-            (BETWEEN.format("(x):\n    if x:\n        p = 2\n    return inner(x)"), "between"),
-            (BETWEEN.format("(x, p=2):\n    return inner(x)"), "between"),
-            (BETWEEN.format("(x):\n    return inner(x) + p(x)"), "between"),
-            (INNER.replace("(x)", "(x, p=2)", 1) + SITE.format("inner(batch)"), "inner"),
-            (INNER + SITE.format("inner(batch)").replace("return", "p = 3\n    return"), "site"),
-            (INNER + "def site(batch):\n    def own(p):\n        return inner(p)\n    return own(batch)\n", "site.own"),
-        ],
+        {
+            BETWEEN.format("(x):\n    p = 2\n    return inner(x)"): "between",
+            BETWEEN.format("(x):\n    if x:\n        p = 2\n    return inner(x)"): "between",
+            BETWEEN.format("(x, p=2):\n    return inner(x)"): "between",
+            BETWEEN.format("(x):\n    return inner(x) + p(x)"): "between",
+            INNER.replace("(x)", "(x, p=2)", 1) + SITE.format("inner(batch)"): "inner",
+            INNER + SITE.format("inner(batch)").replace("return", "p = 3\n    return"): "site",
+            f"{INNER}def site(batch):\n    def own(p):\n        return inner(p)\n    return own(batch)\n": "site.own",
+        }.items(),
     )
     def test_inward(self, host, function):
         assert message(refused(host=host, value=VALUE)) == NAMED.format(function, "p")
@@ -153,46 +154,20 @@ class TestProviders:
 
     @pytest.mark.parametrize(
         ("provider", "expected"),
-        [
-            (
-                '@provide("place")\ndef p(batch):\n    return 1\n',
-                "model/value provides p at 'place', which no selected fragment has",
-            ),
-            (
-                '@provide("site")\ndef p(tokens):\n    return tokens\n',
-                "the provider of p reads 'tokens', which site (fragments/model/host.py:5) does not have",
-            ),
-            (
-                '@provide("site")\ndef p(batch):\n    batch = 1\n    return batch\n',
-                "the provider of p rebinds batch, which site (fragments/model/host.py:5) has",
-            ),
-            (
-                '@provide("site")\ndef p():\n    return batch\n',
-                "the provider of p uses batch, which is a variable of site (fragments/model/host.py:5)",
-            ),
-            ('@provide("site")\ndef p(batch):\n    pass\n', "the provider of p does not end in `return VALUE`"),
-            (
-                '@provide("site")\ndef p(batch):\n    if batch:\n        return 1\n    return 2\n',
-                "a provider cannot return here: its host would return",
-            ),
-            (
-                '@provide("site", per_layer=True)\ndef p(batch):\n    return batch\n',
-                "p has a slice for each layer, and no scan over layers is on the way from site",
-            ),
-            (
-                '@provide("site")\ndef p(r):\n    return r\n\n@provide("site")\ndef r(p):\n    return p\n',
-                "p and r are made from each other",
-            ),
-            (
-                2 * '@provide("site")\ndef p():\n    return 1\n\n',
-                "model/value (fragments/model/value.py:2) and model/value both provide p at site",
-            ),
-            (
-                "",
-                "model/value reads 'p', which the point 'here' (fragments/model/host.py:2) does not show and no "
-                "selected fragment provides or emits",
-            ),
-        ],
+        {
+            '@provide("place")\ndef p(batch):\n    return 1\n': "model/value provides p at 'place', which no selected fragment has",
+            '@provide("site")\ndef p(tokens):\n    return tokens\n': "the provider of p reads 'tokens', which site (fragments/model/host.py:5) does not have",
+            '@provide("site")\ndef p(batch):\n    batch = 1\n    return batch\n': "the provider of p rebinds batch, which site (fragments/model/host.py:5) has",
+            '@provide("site")\ndef p():\n    return batch\n': "the provider of p uses batch, which is a variable of site (fragments/model/host.py:5)",
+            '@provide("site")\ndef p(batch):\n    pass\n': "the provider of p does not end in `return VALUE`",
+            '@provide("site")\ndef p(batch):\n    if batch:\n        return 1\n    return 2\n': "a provider cannot return here: its host would return",
+            '@provide("site", per_layer=True)\ndef p(batch):\n    return batch\n': "p has a slice for each layer, and no scan over layers is on the way from site",
+            '@provide("site")\ndef p(r):\n    return r\n\n@provide("site")\ndef r(p):\n    return p\n': "p and r are made from each other",
+            2
+            * '@provide("site")\ndef p():\n    return 1\n\n': "model/value (fragments/model/value.py:2) and model/value both provide p at site",
+            "": "model/value reads 'p', which the point 'here' (fragments/model/host.py:2) does not show and no "
+            "selected fragment provides or emits",
+        }.items(),
     )
     def test_message(self, provider, expected):
         value = provider + '@splice("here")\ndef _(x, p):\n    x = x + p\n'
@@ -213,6 +188,7 @@ class TestProviders:
 EMIT = '@splice("here")\ndef _(x):\n    aux = x * 100\n    emit(aux)\n\n'
 OUTWARD = EMIT + '@splice("end")\ndef _(y, aux):\n    y = y + aux\n'
 END = 'def site(x):\n    {}\n    point("end", y)\n    return y\n\n'
+LATE = "{} reads aux here, and aux may not have a value yet"
 BLOCK_OF_SCAN = "def block(c, z):\n        c = inner(c)\n        return c, {}\n    {} = jax.lax.scan(block, x, x)"
 
 
@@ -220,77 +196,50 @@ class TestOutward:
     """A value on its way out: every one emitted is kept."""
 
     @pytest.mark.parametrize(
-        ("host", "expected"),
-        [
-            (
-                INNER + END.format("y = inner(x)\n    y = inner(y)"),
-                "two calls in site return aux, here and at fragments/model/host.py:6: one would be lost",
-            ),
-            (
-                INNER + END.format("if x:\n        y = inner(x)\n    else:\n        y = inner(5)"),
-                "two calls in site return aux, here and at fragments/model/host.py:7: one would be lost",
-            ),
-            (
-                INNER + END.format("for _ in range(2):\n        y = inner(x)"),
-                "inner returns aux in each round of a loop: all but the last would be lost",
-            ),
-            (
-                INNER + END.format("if x:\n        y = inner(x)\n    else:\n        y = 0"),
-                "site reads aux here, and aux may not have a value yet",
-            ),
-            (INNER + END.format("y = inner(x) + 1"), "inner also returns aux, and its result has no name here"),
-            (
-                INNER.replace("    point", "    if x > 5:\n        return x\n    point") + END.format("y = inner(x)"),
-                "inner reads aux here, and aux may not have a value yet",
-            ),
-            (
-                "def inner(x):\n    if x > 5:\n        point('here', x)\n        return x\n\n"
-                + END.format("y = inner(x)"),
-                "inner must return aux, and may end without a return",
-            ),
-            (
-                INNER.replace("return x", "return") + END.format("y = inner(x)"),
-                "inner must also return aux, and returns nothing here",
-            ),
-            (INNER + END.format("y = jax.value_and_grad(inner)(x)"), "no call here leads to where 'aux' is emitted"),
-            (INNER + END.format("y = 1"), "no call here leads to where 'aux' is emitted"),
-            (INNER + END.format("aux = 1\n    y = inner(x)"), NAMED.format("site", "aux")),
-            (
-                INNER
-                + "def between(x):\n    aux = 1\n    z = inner(x)\n    return z\n\n"
-                + END.format("y = between(x)"),
-                NAMED.format("between", "aux"),
-            ),
-            (
-                INNER + "def between(x, aux):\n    z = inner(x)\n    return z\n\n" + END.format("y = between(x, 1)"),
-                NAMED.format("between", "aux"),
-            ),
-            (
-                INNER + END.format(BLOCK_OF_SCAN.format("z", "y, _")),
-                "site.block is scanned and must also return aux, and does not end in `return carry, None`",
-            ),
-            (
-                INNER + END.format(BLOCK_OF_SCAN.format("None", "y")),
-                "this scan also returns aux, and its result is not assigned to `carry, _`",
-            ),
-            (
-                INNER.replace("    return", "    if x > 3:\n        return x\n    y = inner(x + 1)\n    return")
-                + END.format("y = inner(x)"),
-                "aux is carried through inner -> inner, which calls itself",
-            ),
-        ],
+        ("body", "expected"),
+        {
+            "y = inner(x)\n    y = inner(y)": "two calls in site return aux, here and at fragments/model/host.py:6: one would be lost",
+            "if x:\n        y = inner(x)\n    else:\n        y = inner(5)": "two calls in site return aux, here and at fragments/model/host.py:7: one would be lost",
+            "for _ in range(2):\n        y = inner(x)": "inner returns aux in each round of a loop: all but the last would be lost",
+            "if x:\n        y = inner(x)\n    else:\n        y = 0": LATE.format("site"),
+            "y = inner(x) + 1": "inner also returns aux, and its result has no name here",
+            "y = jax.value_and_grad(inner)(x)": "no call here leads to where 'aux' is emitted",
+            "y = 1": "no call here leads to where 'aux' is emitted",
+            "aux = 1\n    y = inner(x)": NAMED.format("site", "aux"),
+            BLOCK_OF_SCAN.format(
+                "z", "y, _"
+            ): "site.block is scanned and must also return aux, and does not end in `return carry, None`",
+            BLOCK_OF_SCAN.format(
+                "None", "y"
+            ): "this scan also returns aux, and its result is not assigned to `carry, _`",
+        }.items(),
     )
-    def test_message(self, host, expected):
-        assert message(refused(host=HEAD.split("import functools")[0] + host, value=OUTWARD)) == expected
+    def test_site(self, body, expected):
+        assert message(refused(host=INNER + END.format(body), value=OUTWARD)) == expected
 
-    def test_what_is_emitted_is_not_bound_again(self):
-        for body in ("aux = x\n    emit(aux)\n    aux = 2", "for aux in [1, 2]:\n        emit(aux)"):
-            text = message(
-                refused(
-                    host=f"def inner(x):\n    {body}\n    return x\n\n" + END.format("y = inner(x)\n    receive(aux)")
-                )
-            )
-            assert text.startswith("inner emits aux and binds it again")
+    @pytest.mark.parametrize(
+        ("inner", "expected"),
+        {
+            ("    point", "    if x > 5:\n        return x\n    point"): LATE.format("inner"),
+            (
+                '    point("here", x)\n',
+                "    if x > 5:\n        point('here', x)\n    ",
+            ): "inner must return aux, and may end without a return",
+            ("return x", "return"): "inner must also return aux, and returns nothing here",
+            (
+                "    return",
+                "    if x > 3:\n        return x\n    y = inner(x + 1)\n    return",
+            ): "aux is carried through inner -> inner, which calls itself",
+        }.items(),
+    )
+    def test_emitter(self, inner, expected):
+        host = INNER.replace(*inner) + END.format("y = inner(x)")
+        assert message(refused(host=host, value=OUTWARD)) == expected
+
+    @pytest.mark.parametrize(("head", "call"), [("(x):\n    aux = 1", "between(x)"), ("(x, aux):", "between(x, 1)")])
+    def test_between(self, head, call):
+        host = f"{INNER}def between{head}\n    z = inner(x)\n    return z\n\n" + END.format(f"y = {call}")
+        assert message(refused(host=host, value=OUTWARD)) == NAMED.format("between", "aux")
 
     def test_calls_of_which_the_value_has_no_use(self):
         """Callers that no value comes to drop it, in whatever expression the call stands."""
