@@ -35,6 +35,7 @@ _CALLBACKS = re.compile(
     r"key|f|fun|func|function|fn|\w+_(fun|fn|func)|default_factory|target|callback|initializer|hook"
 )
 _Expression = tuple[ast.AST, str, bool]  # an expression, the key of its definition, and whether it is called
+_Sources = Iterator[str | _Expression]  # classes, and expressions
 
 
 class Instances:
@@ -79,7 +80,7 @@ class Instances:
                     queue.append(found)
         return ""
 
-    def _sources(self, node: ast.AST, key: str, called: bool, seen: set[object]) -> Iterator[str | _Expression]:
+    def _sources(self, node: ast.AST, key: str, called: bool, seen: set[object]) -> _Sources:
         """Yields the classes that an expression declares, and the expressions from which its value may come.
 
         Args:
@@ -89,6 +90,8 @@ class Instances:
         match node:
             case ast.Compare() | ast.JoinedStr() | ast.Constant():
                 pass
+            case ast.Name() if self.graph.is_class(node, key):
+                yield from {node.id} & self.kinds
             case ast.Name():
                 yield from self._sources_of_name(node, key, called, seen)
             case ast.Attribute(value, "__class__"):
@@ -107,12 +110,7 @@ class Instances:
             case _:
                 yield from ((child, key, called) for child in children(node))
 
-    def _sources_of_name(
-        self, name: ast.Name, key: str, called: bool, seen: set[object]
-    ) -> Iterator[str | _Expression]:
-        if self.graph.is_class(name, key):
-            yield from {name.id} & self.kinds
-            return
+    def _sources_of_name(self, name: ast.Name, key: str, called: bool, seen: set[object]) -> _Sources:
         variable, definition = self.names.texts[key].variable(name), self.names.definition(name, key) or key
         annotations = self.names.annotations(variable, key)
         if annotations and not any(map(_ANY.search, annotations)):
@@ -121,7 +119,7 @@ class Instances:
         bindings = self.names.bindings(variable, key)
         parameter = next((node for node in bindings if isinstance(node, (ast.arg, *CAPTURES))), None)
         host = self.names.host(variable, key)
-        if parameter and host and host.is_member and parameter is host.receiver:
+        if parameter and host and parameter is host.receiver:
             yield from {host.class_name} & self.kinds
             return
         if parameter and not annotations and parameter not in seen:
@@ -129,7 +127,7 @@ class Instances:
         for value in self.names.texts[definition].values.get(variable, ()):
             yield value, definition, called
 
-    def _sources_of_attribute(self, owner: ast.expr, attribute: str, key: str) -> Iterator[str | _Expression]:
+    def _sources_of_attribute(self, owner: ast.expr, attribute: str, key: str) -> _Sources:
         annotations = self.graph.classes.annotations
         kinds = self.graph.classes.lineage(self.graph.class_of(owner, key))
         annotation = next(filter(None, (annotations.get((kind, attribute)) for kind in kinds)), "")
@@ -139,19 +137,13 @@ class Instances:
             yield from self._kinds_in(self._annotations[attribute])
             yield from self._values[attribute]
 
-    def _sources_of_result(
-        self, node: ast.Call, key: str, called: bool, seen: set[object]
-    ) -> Iterator[str | _Expression]:
+    def _sources_of_result(self, node: ast.Call, key: str, called: bool, seen: set[object]) -> _Sources:
         """Yields the sources of a call's result: as its function declares or returns it, else all that it is passed."""
         func, meaning = self.graph.unwrap_checkpoint(node.func, key), self.names.meaning(node.func, key)
-        if meaning == "getattr":
-            yield ANY_CLASS
+        if meaning == "getattr" or self.graph.is_class(func, key):
+            yield ANY_CLASS if meaning else (func, key, False)
             return
-        if self.graph.is_class(func, key):
-            yield func, key, False
-            return
-        callee = self.graph.resolve_callee(func, key)
-        if callee:
+        if callee := self.graph.resolve_callee(func, key):
             function = self.graph.functions[callee]
             if function.return_type and not _ANY.search(function.return_type):
                 yield from self._kinds_in([function.return_type])
