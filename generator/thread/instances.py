@@ -14,7 +14,7 @@ import re
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Set
 
-from generator.code.tree import called_name, children, dotted_name, walk
+from generator.code.tree import called_name, children, dotted_name
 from generator.thread.functions import arguments
 from generator.thread.graph import CallGraph
 from generator.thread.names import CAPTURES
@@ -70,22 +70,21 @@ class Instances:
 
     def _find_class(self, expression: _Expression) -> str:
         """Returns a class of which an expression may be an instance or hold one, `any class`, or '' for none."""
-        queue, seen = [expression], set[object]()
+        queue, seen = [expression], set[_Expression]()
         while queue:
             if (source := queue.pop()) not in seen:
                 seen.add(source)
-                for found in self._sources(*source, seen):
+                for found in self._sources(*source):
                     if isinstance(found, str):
                         return found
                     queue.append(found)
         return ""
 
-    def _sources(self, node: ast.AST, key: str, called: bool, seen: set[object]) -> _Sources:
+    def _sources(self, node: ast.AST, key: str, called: bool) -> _Sources:
         """Yields the classes that an expression declares, and the expressions from which its value may come.
 
         Args:
             called: whether it is called: then the result of a lambda does not matter.
-            seen: the expressions that were visited, and the parameters whose arguments are.
         """
         match node:
             case ast.Compare() | ast.JoinedStr() | ast.Constant():
@@ -93,16 +92,15 @@ class Instances:
             case ast.Name() if self.graph.is_class(node, key):
                 yield from {node.id} & self.kinds
             case ast.Name():
-                yield from self._sources_of_name(node, key, called, seen)
+                yield from self._sources_of_name(node, key, called)
             case ast.Attribute(value, "__class__"):
                 yield value, key, False
             case ast.Attribute(owner, attribute):
                 if not self.names.meaning(node, key):
                     yield from self._sources_of_attribute(owner, attribute, key)
             case ast.Call():
-                yield from self._sources_of_result(node, key, called, seen)
-            case ast.Lambda(args, body):
-                seen.update(walk(args))
+                yield from self._sources_of_result(node, key, called)
+            case ast.Lambda(body=body):
                 if not called:
                     yield body, key, False
             case ast.Subscript(value):
@@ -110,7 +108,7 @@ class Instances:
             case _:
                 yield from ((child, key, called) for child in children(node))
 
-    def _sources_of_name(self, name: ast.Name, key: str, called: bool, seen: set[object]) -> _Sources:
+    def _sources_of_name(self, name: ast.Name, key: str, called: bool) -> _Sources:
         variable, definition = self.names.texts[key].variable(name), self.names.definition(name, key) or key
         annotations = self.names.annotations(variable, key)
         if annotations and not any(map(_ANY.search, annotations)):
@@ -122,7 +120,7 @@ class Instances:
         if parameter and host and parameter is host.receiver:
             yield from {host.class_name} & self.kinds
             return
-        if parameter and not annotations and parameter not in seen:
+        if parameter and not annotations:
             yield from sorted(self.kinds)
         for value in self.names.texts[definition].values.get(variable, ()):
             yield value, definition, called
@@ -137,7 +135,7 @@ class Instances:
             yield from self._kinds_in(self._annotations[attribute])
             yield from self._values[attribute]
 
-    def _sources_of_result(self, node: ast.Call, key: str, called: bool, seen: set[object]) -> _Sources:
+    def _sources_of_result(self, node: ast.Call, key: str, called: bool) -> _Sources:
         """Yields the sources of a call's result: as its function declares or returns it, else all that it is passed."""
         func, meaning = self.graph.unwrap_checkpoint(node.func, key), self.names.meaning(node.func, key)
         if meaning == "getattr" or self.graph.is_class(func, key):
@@ -148,7 +146,6 @@ class Instances:
             if function.return_type and not _ANY.search(function.return_type):
                 yield from self._kinds_in([function.return_type])
                 return
-            seen.update(function.parameters)
             results = [part for part in function.own_nodes if isinstance(part, (ast.Return, ast.Yield, ast.YieldFrom))]
             yield from ((part.value, function.key, called) for part in results if part.value)
         elif not meaning:

@@ -14,14 +14,14 @@ from generator.disk.project import Project
 ROOT = Path(__file__).resolve().parents[2]
 WEAVE = """
 import hashlib, json, sys
-from generator.code.sourcemap import dump
+from generator.code.sourcemap import format_map
 from generator.disk.project import Project
 from generator.weaver import weave
 
 project = Project.find()
 for name in sys.argv[1:]:
     package = weave(*name.rsplit("_", 1), project.library())
-    woven = json.dumps([package.files, dump(package.origins), package.inputs])
+    woven = json.dumps([package.files, format_map(package.origins), package.inputs])
     print(json.dumps([name, hashlib.sha256(woven.encode()).hexdigest()]))
 """
 NAMES = [combination.name for combination in Project.find(ROOT).packages()]

@@ -93,6 +93,7 @@ def check(host: str, value: str, expected: object, argument: object = 1) -> None
 
 
 FOLLOW = "refused: threading cannot follow"
+NAMED = "refused: must have the value {}, and uses the name for something else here"
 OF_IT = "refused: is used here in a way that threading cannot follow"
 
 
@@ -215,16 +216,18 @@ def test_a_result_that_others_see_keeps_its_name(inner, then, block):
     [
         *{
             f"{OUT}def g(x):\n    _ = 5\n    y = f(x)\n    return y + _\n\ndef m(x):\n    y = f(x)\n"
-            '    point("read", y)\n    return y\n\ndef site(batch):\n    return m(batch), g(batch)\n': "refused: g reads _, which a threaded result would overwrite",
+            '    point("read", y)\n    return y\n\ndef site(batch):\n    return m(batch), g(batch)\n': "refused: g reads _, which",
             "def f(x):\n    c = x * 100\n    emit(c)\n    c = 7\n    return x + c\n": "refused: f emits c and binds it again",
             "def f(x):\n    c = x * 100\n    emit(c)\n    return x + (c := 7)\n": "refused: f emits c and binds it again",
             "def f(x):\n    c = x * 100\n    emit(c)\n    c += 1\n    return x\n": "refused: f emits c and binds it again",
             "def f(x):\n    for c in [1, 2]:\n        emit(c)\n    return x\n": "refused: binds it again, in a loop",
             "def f(x):\n    if x:\n        c = 1\n        emit(c)\n    else:\n        c = 2\n        emit(c)\n"
             "    return x\n": "refused: f emits c and binds it again",
-            f"{OUT}def site(batch):\n    y = f(batch)\n    c = 3\n    receive(c)\n    return y + c\n": "refused: site must have the value c, and uses the name for something else here",
+            f"{OUT}def site(batch):\n    y = f(batch)\n    c = 3\n    receive(c)\n    return y + c\n": NAMED.format(
+                "c"
+            ),
             f"def c():\n    return 1\n{OUT}def site(batch):\n    y = f(batch)\n    z = c()\n    point('read', y)\n"
-            "    return y + z\n": "refused: site must have the value c, and uses the name for something else here",
+            "    return y + z\n": NAMED.format("c"),
             "class Block:\n    def f(self, x):\n        point('out', x)\n        return x\n\ndef site(batch):\n"
             "    b: Block = Block()\n    y = b.f(batch)\n    point('read', y)\n    class K:\n        def go(self):\n"
             "            return b.f(2)\n    return y, K().go()\n": FOLLOW,
@@ -357,7 +360,7 @@ def test_a_provider_above_a_global():
             f"{STEP}Base = Block\n\nclass S(Base):\n    pass\n\ndef site(batch):\n    s: S = S()\n"
             "    b: Block = Block()\n    return b.step(1) + s.step(batch)\n": FOLLOW,
             "def p(x):\n    return x + 1000\n\ndef inner(x):\n    point('here', x)\n    return p(x)\n\n"
-            "def site(batch):\n    return inner(batch)\n": "refused: inner must have the value p, and uses the name for something else here",
+            "def site(batch):\n    return inner(batch)\n": NAMED.format("p"),
             "class E(Exception):\n    K = 5\n    def __init__(self, x):\n        point('here', x)\n"
             "        self.x = x\n\ndef site(batch):\n    try:\n        raise E(batch)\n    except E as e:\n"
             "        match e:\n            case E(x=y):\n                return y + E.K\n": 16,

@@ -93,23 +93,23 @@ class TestFunctions:
         )
 
     @pytest.mark.parametrize(
-        ("host", "expected"),
-        {
-            INNER
-            + SITE.format(
-                "map(inner, [batch])"
-            ): "model/value needs 'p', and inner (fragments/model/host.py:1), which is called by nobody, does not have it",
-            INNER + SITE.format("inner(*[batch])"): "p must be passed to inner here, after *arguments",
-            INNER + SITE.format("inner(x for x in batch)"): "p must be passed to inner here, after a generator",
-            INNER.replace("(x)", "(x, *rest)", 1)
-            + SITE.format("inner(batch)"): "inner must take p, and its parameters leave no place for it",
-            INNER.replace("(x)", "(x, /)", 1)
-            + SITE.format("inner(batch)"): "inner must take p, and its parameters leave no place for it",
-            INNER
-            + SITE.format("jax.lax.scan(inner, 0, batch)"): "a scan cannot pass p to inner (fragments/model/host.py:1)",
-        }.items(),
+        ("parameters", "use", "expected"),
+        [
+            (
+                "(x)",
+                "map(inner, [batch])",
+                "model/value needs 'p', and inner (fragments/model/host.py:1), which is called by "
+                "nobody, does not have it",
+            ),
+            ("(x)", "inner(*[batch])", "p must be passed to inner here, after *arguments"),
+            ("(x)", "inner(x for x in batch)", "p must be passed to inner here, after a generator"),
+            ("(x, *rest)", "inner(batch)", "inner must take p, and its parameters leave no place for it"),
+            ("(x, /)", "inner(batch)", "inner must take p, and its parameters leave no place for it"),
+            ("(x)", "jax.lax.scan(inner, 0, batch)", "a scan cannot pass p to inner (fragments/model/host.py:1)"),
+        ],
     )
-    def test_no_place(self, host, expected):
+    def test_no_place(self, parameters, use, expected):
+        host = INNER.replace("(x)", parameters, 1) + SITE.format(use)
         assert message(refused(host=host, value=VALUE)) == expected
 
 
@@ -152,26 +152,48 @@ class TestNames:
 class TestProviders:
     """A provider has what its site has."""
 
+    AT = "site (fragments/model/host.py:5)"
+
     @pytest.mark.parametrize(
         ("provider", "expected"),
-        {
-            '@provide("place")\ndef p(batch):\n    return 1\n': "model/value provides p at 'place', which no selected fragment has",
-            '@provide("site")\ndef p(tokens):\n    return tokens\n': "the provider of p reads 'tokens', which site (fragments/model/host.py:5) does not have",
-            '@provide("site")\ndef p(batch):\n    batch = 1\n    return batch\n': "the provider of p rebinds batch, which site (fragments/model/host.py:5) has",
-            '@provide("site")\ndef p():\n    return batch\n': "the provider of p uses batch, which is a variable of site (fragments/model/host.py:5)",
-            '@provide("site")\ndef p(batch):\n    pass\n': "the provider of p does not end in `return VALUE`",
-            '@provide("site")\ndef p(batch):\n    if batch:\n        return 1\n    return 2\n': "a provider cannot return here: its host would return",
-            '@provide("site", per_layer=True)\ndef p(batch):\n    return batch\n': "p has a slice for each layer, and no scan over layers is on the way from site",
-            '@provide("site")\ndef p(r):\n    return r\n\n@provide("site")\ndef r(p):\n    return p\n': "p and r are made from each other",
-            2
-            * '@provide("site")\ndef p():\n    return 1\n\n': "model/value (fragments/model/value.py:2) and model/value both provide p at site",
-            "": "model/value reads 'p', which the point 'here' (fragments/model/host.py:2) does not show and no "
-            "selected fragment provides or emits",
-        }.items(),
+        [
+            ("(tokens):\n    return tokens\n", f"the provider of p reads 'tokens', which {AT} does not have"),
+            ("(batch):\n    batch = 1\n    return batch\n", f"the provider of p rebinds batch, which {AT} has"),
+            ("():\n    return batch\n", f"the provider of p uses batch, which is a variable of {AT}"),
+            ("(batch):\n    pass\n", "the provider of p does not end in `return VALUE`"),
+            (
+                "(batch):\n    if batch:\n        return 1\n    return 2\n",
+                "a provider cannot return here: its host would return",
+            ),
+            ('(r):\n    return r\n\n@provide("site")\ndef r(p):\n    return p\n', "p and r are made from each other"),
+            (
+                '():\n    return 1\n\n@provide("site")\ndef p():\n    return 1\n',
+                "model/value (fragments/model/value.py:2) and model/value both provide p at site",
+            ),
+        ],
     )
     def test_message(self, provider, expected):
-        value = provider + '@splice("here")\ndef _(x, p):\n    x = x + p\n'
+        value = f'@provide("site")\ndef p{provider}@splice("here")\ndef _(x, p):\n    x = x + p\n'
         assert message(refused(host=INNER + SITE.format("inner(batch)"), value=value)) == expected
+
+    @pytest.mark.parametrize(
+        ("provider", "expected"),
+        [
+            ('@provide("place")\ndef p(b):\n    return 1\n', "provides p at 'place', which no selected fragment has"),
+            (
+                "",
+                "reads 'p', which the point 'here' (fragments/model/host.py:2) does not show and no selected fragment "
+                "provides or emits",
+            ),
+            (
+                '@provide("site", per_layer=True)\ndef p(batch):\n    return batch\n',
+                "p has a slice for each layer, and no scan over layers is on the way from site",
+            ),
+        ],
+    )
+    def test_no_site(self, provider, expected):
+        value = provider + '@splice("here")\ndef _(x, p):\n    x = x + p\n'
+        assert message(refused(host=INNER + SITE.format("inner(batch)"), value=value)).endswith(expected)
 
     def test_a_value_of_all_layers_where_another_function_has_that_of_one(self):
         scan = "    def body(x, i):\n        return inner(x), i\n\n    x, _ = jax.lax.scan(body, batch, [0, 1])\n"
@@ -188,8 +210,11 @@ class TestProviders:
 EMIT = '@splice("here")\ndef _(x):\n    aux = x * 100\n    emit(aux)\n\n'
 OUTWARD = EMIT + '@splice("end")\ndef _(y, aux):\n    y = y + aux\n'
 END = 'def site(x):\n    {}\n    point("end", y)\n    return y\n\n'
+TWO = "two calls in site return aux, here and at fragments/model/host.py:{}: one would be lost"
+LOOPED = "inner returns aux in each round of a loop: all but the last would be lost"
+UNSCANNED = "site.block is scanned and must also return aux, and does not end in `return carry, None`"
 LATE = "{} reads aux here, and aux may not have a value yet"
-BLOCK_OF_SCAN = "def block(c, z):\n        c = inner(c)\n        return c, {}\n    {} = jax.lax.scan(block, x, x)"
+SCANNED = "def block(c, z):\n        c = inner(c)\n        return c, {}\n    {} = jax.lax.scan(block, x, x)"
 
 
 class TestOutward:
@@ -198,20 +223,16 @@ class TestOutward:
     @pytest.mark.parametrize(
         ("body", "expected"),
         {
-            "y = inner(x)\n    y = inner(y)": "two calls in site return aux, here and at fragments/model/host.py:6: one would be lost",
-            "if x:\n        y = inner(x)\n    else:\n        y = inner(5)": "two calls in site return aux, here and at fragments/model/host.py:7: one would be lost",
-            "for _ in range(2):\n        y = inner(x)": "inner returns aux in each round of a loop: all but the last would be lost",
+            "y = inner(x)\n    y = inner(y)": TWO.format(6),
+            "if x:\n        y = inner(x)\n    else:\n        y = inner(5)": TWO.format(7),
+            "for _ in range(2):\n        y = inner(x)": LOOPED,
             "if x:\n        y = inner(x)\n    else:\n        y = 0": LATE.format("site"),
             "y = inner(x) + 1": "inner also returns aux, and its result has no name here",
             "y = jax.value_and_grad(inner)(x)": "no call here leads to where 'aux' is emitted",
             "y = 1": "no call here leads to where 'aux' is emitted",
             "aux = 1\n    y = inner(x)": NAMED.format("site", "aux"),
-            BLOCK_OF_SCAN.format(
-                "z", "y, _"
-            ): "site.block is scanned and must also return aux, and does not end in `return carry, None`",
-            BLOCK_OF_SCAN.format(
-                "None", "y"
-            ): "this scan also returns aux, and its result is not assigned to `carry, _`",
+            SCANNED.format("z", "y, _"): UNSCANNED,
+            SCANNED.format("None", "y"): "this scan also returns aux, and its result is not assigned to `carry, _`",
         }.items(),
     )
     def test_site(self, body, expected):
@@ -250,7 +271,8 @@ class TestOutward:
 
     @pytest.mark.parametrize(
         ("result", "target", "use"),
-        [("x, 1", "y, z", "y"), ("(x, 1)", "(y, z)", "y"), ("x, 1", "pair", "pair[0]"), ("[x, 1]", "[y, z]", "y")],
+        [("x, 1", "y, z", "y"), ("(x, 1)", "(y, z)", "y"), ("x, 1", "pair", "pair[0]"), ("[x, 1]", "[y, z]", "y")]
+        + [("(x), (1)", "(y), (z)", "y"), ("((x), 1)", "((y), z)", "y")],
     )
     def test_results_that_are_tuples_stay_one(self, result, target, use):
         host = INNER.replace("return x", f"return {result}") + f"def site(x):\n    {target} = inner(x)\n"
