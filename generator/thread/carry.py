@@ -91,10 +91,10 @@ def _end_of_parameter(function: Function, parameter: ast.arg) -> int:
 def _parameter(plan: Plan, function: Function, name: str, default: str = "") -> str:
     """Returns a parameter as the signature has it: annotated where the others are."""
     annotations = [parameter.annotation for parameter in function.parameters if parameter.arg != "self"]
-    kind = plan.annotation(function.id, name) if any(annotations) or function.node.returns else ""
-    kind = f"{kind} | None" if kind and default == "None" and "None" not in kind else kind
-    suffix = f" = {default}" if default and kind else f"={default}" if default else ""
-    return f"{name}: {kind}{suffix}" if kind else f"{name}{suffix}"
+    type_name = plan.annotation(function.id, name) if any(annotations) or function.node.returns else ""
+    type_name = f"{type_name} | None" if type_name and default == "None" and "None" not in type_name else type_name
+    suffix = f" = {default}" if default and type_name else f"={default}" if default else ""
+    return f"{name}: {type_name}{suffix}" if type_name else f"{name}{suffix}"
 
 
 def _scanned_parameter_edits(plan: Plan, function: Function) -> list[Edit]:

@@ -57,7 +57,7 @@ class Classes:
             raise LoomError(message, sources[key].where(start), "Remove one of the bases.") from None
         self._lineages: dict[str, list[str]] = {}
         for name in order:
-            ancestors = [kind for base in bases[name] for kind in self._lineages[base]]
+            ancestors = [cls for base in bases[name] for cls in self._lineages[base]]
             self._lineages[name] = list(dict.fromkeys([name, *ancestors]))
         self.annotations: dict[tuple[str, str], str] = {}
         for name, (node, key) in self.nodes.items():
@@ -84,18 +84,18 @@ class Classes:
 
     def family(self, name: str) -> list[str]:
         """Returns a class and its descendants."""
-        return [kind for kind, lineage in self._lineages.items() if name in lineage]
+        return [cls for cls, lineage in self._lineages.items() if name in lineage]
 
     def methods(self, name: str, method: str) -> set[str]:
         """Returns the functions that a method of a class may be: its own and those of its ancestors."""
-        return {id for kind in self.lineage(name) if (id := f"{kind}.{method}") in self._functions}
+        return {id for cls in self.lineage(name) if (id := f"{cls}.{method}") in self._functions}
 
     def resolve_method(self, name: str, method: str) -> str:
         """Returns the one function that a method of every instance of a class is, else ''."""
-        kinds = self.family(name)
-        methods = {id for kind in kinds for id in self.methods(kind, method)}
+        classes = self.family(name)
+        methods = {id for cls in classes for id in self.methods(cls, method)}
         is_computed = any(
-            self.methods(kind, dunder) for kind in kinds for dunder in ("__getattr__", "__getattribute__")
+            self.methods(cls, dunder) for cls in classes for dunder in ("__getattr__", "__getattribute__")
         )
         return methods.pop() if len(methods) == 1 and not is_computed else ""
 
@@ -110,16 +110,16 @@ class Classes:
 
     def class_of_attribute(self, name: str, attribute: str) -> str:
         """Returns the class of an attribute, by its annotation or by every `self.attribute = Class(...)`; else ''."""
-        for kind in self.lineage(name):
-            if (kind, attribute) in self.annotations:
-                return self.annotated(self.annotations[kind, attribute])
+        for class_name in self.lineage(name):
+            if (class_name, attribute) in self.annotations:
+                return self.annotated(self.annotations[class_name, attribute])
         related = {*self.lineage(name), *self.family(name)}
-        kinds = set()
+        classes = set()
         for key, target, value in self.assigned.get(attribute, ()):
             owner = key.rpartition(":")[2] if dotted_name(target.value) == "self" else ""
             if owner not in self.nodes or owner in related:
-                kinds.add(self.annotated(called_name(value)))
-        return kinds.pop() if len(kinds) == 1 else ""
+                classes.add(self.annotated(called_name(value)))
+        return classes.pop() if len(classes) == 1 else ""
 
 
 class CallGraph:
@@ -169,8 +169,8 @@ class CallGraph:
     def class_of(self, node: ast.AST, key: str) -> str:
         """Returns the class of `self`, an annotated name or an attribute of one, else ''."""
         if isinstance(node, ast.Attribute):
-            kind = self.class_of(node.value, key)
-            return self.classes.class_of_attribute(kind, node.attr) if kind else ""
+            class_name = self.class_of(node.value, key)
+            return self.classes.class_of_attribute(class_name, node.attr) if class_name else ""
         if not isinstance(node, ast.Name):
             return ""
         variable = self.names.texts[key].variable(node)
@@ -178,11 +178,11 @@ class CallGraph:
         if host and bindings == [host.receiver] and not host.has_decorator("classmethod"):
             return host.class_name
         annotations = self.names.annotations(variable, key) if host else []
-        kinds = {self.classes.annotated(annotation) for annotation in annotations}
+        classes = {self.classes.annotated(annotation) for annotation in annotations}
         for binding in bindings if annotations else ():
             if not getattr(binding, "annotation", None):
-                kinds.add(self._class_of_result(binding, key))
-        return kinds.pop() if len(kinds) == 1 else ""
+                classes.add(self._class_of_result(binding, key))
+        return classes.pop() if len(classes) == 1 else ""
 
     def _class_of_result(self, node: ast.AST, key: str) -> str:
         """Returns the class of `model = function(...)`, by the function's return type, else ''."""
@@ -199,11 +199,11 @@ class CallGraph:
         return self._callees[key, node]
 
     def _resolve_callee(self, node: ast.AST, key: str) -> str:
-        if kind := self.class_of(node, key):
-            return self.classes.resolve_method(kind, "__call__")
+        if class_name := self.class_of(node, key):
+            return self.classes.resolve_method(class_name, "__call__")
         if isinstance(node, ast.Attribute):
-            kind, method = self.class_of(node.value, key), node.attr
-            return self.classes.resolve_method(kind, method) if kind and method not in self.classes.attributes else ""
+            owner, method = self.class_of(node.value, key), node.attr
+            return self.classes.resolve_method(owner, method) if owner and method not in self.classes.attributes else ""
         if self.is_class(node, key):
             makers = self.classes.methods(dotted_name(node), "__init__")
             return makers.pop() if len(makers) == 1 else ""

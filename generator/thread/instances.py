@@ -42,13 +42,13 @@ class Instances:
     """Resolves the classes of which an expression may be an instance.
 
     Args:
-        kinds: the classes that matter.
+        classes: the classes that matter.
         methods: whether methods matter too, of whatever class, where their names are computed.
     """
 
-    def __init__(self, graph: CallGraph, kinds: Set[str], methods: bool):
-        self.graph, self.names, self.kinds = graph, graph.names, kinds
-        self._is_needed = bool(kinds) or methods
+    def __init__(self, graph: CallGraph, classes: Set[str], methods: bool):
+        self.graph, self.names, self.classes = graph, graph.names, classes
+        self._is_needed = bool(classes) or methods
         self._annotations: dict[str, list[str]] = defaultdict(list)  # attribute -> its annotations in all classes
         self._values: dict[str, list[_Expression]] = defaultdict(list)  # attribute -> its values in all classes
         for (_, attribute), annotation in graph.classes.annotations.items():
@@ -65,8 +65,8 @@ class Instances:
         for key in keys if self._is_needed else ():
             for node in (node for node in self.names.texts[key].nodes if isinstance(node, ast.Call)):
                 for expression in self._called_by(node, key):
-                    if kind := self._find_class((expression, key, True)):
-                        yield key, expression, kind
+                    if class_name := self._find_class((expression, key, True)):
+                        yield key, expression, class_name
 
     def _find_class(self, expression: _Expression) -> str:
         """Returns a class of which an expression may be an instance or hold one, `any class`, or '' for none."""
@@ -90,7 +90,7 @@ class Instances:
             case ast.Compare() | ast.JoinedStr() | ast.Constant():
                 pass
             case ast.Name() if self.graph.is_class(node, key):
-                yield from {node.id} & self.kinds
+                yield from {node.id} & self.classes
             case ast.Name():
                 yield from self._sources_of_name(node, key, called)
             case ast.Attribute(value, "__class__"):
@@ -112,27 +112,27 @@ class Instances:
         variable, definition = self.names.texts[key].variable(name), self.names.definition(name, key) or key
         annotations = self.names.annotations(variable, key)
         if annotations and not any(map(_ANY.search, annotations)):
-            yield from self._kinds_in(annotations)
+            yield from self._classes_in(annotations)
             return
         bindings = self.names.bindings(variable, key)
         parameter = next((node for node in bindings if isinstance(node, (ast.arg, *CAPTURES))), None)
         host = self.names.host(variable, key)
         if parameter and host and parameter is host.receiver:
-            yield from {host.class_name} & self.kinds
+            yield from {host.class_name} & self.classes
             return
         if parameter and not annotations:
-            yield from sorted(self.kinds)
+            yield from sorted(self.classes)
         for value in self.names.texts[definition].values.get(variable, ()):
             yield value, definition, called
 
     def _sources_of_attribute(self, owner: ast.expr, attribute: str, key: str) -> _Sources:
         annotations = self.graph.classes.annotations
-        kinds = self.graph.classes.lineage(self.graph.class_of(owner, key))
-        annotation = next(filter(None, (annotations.get((kind, attribute)) for kind in kinds)), "")
+        classes = self.graph.classes.lineage(self.graph.class_of(owner, key))
+        annotation = next(filter(None, (annotations.get((class_name, attribute)) for class_name in classes)), "")
         if annotation and not _ANY.search(annotation):
-            yield from self._kinds_in([annotation])
+            yield from self._classes_in([annotation])
         else:
-            yield from self._kinds_in(self._annotations[attribute])
+            yield from self._classes_in(self._annotations[attribute])
             yield from self._values[attribute]
 
     def _sources_of_result(self, node: ast.Call, key: str, called: bool) -> _Sources:
@@ -144,7 +144,7 @@ class Instances:
         if callee := self.graph.resolve_callee(func, key):
             function = self.graph.functions[callee]
             if function.return_type and not _ANY.search(function.return_type):
-                yield from self._kinds_in([function.return_type])
+                yield from self._classes_in([function.return_type])
                 return
             results = [part for part in function.own_nodes if isinstance(part, (ast.Return, ast.Yield, ast.YieldFrom))]
             yield from ((part.value, function.key, called) for part in results if part.value)
@@ -159,9 +159,9 @@ class Instances:
         is_typed = annotations and not any(_ANY.search(a) or self.graph.classes.classes_in(a) for a in annotations)
         return bool(is_typed or self.names.meaning(node, key))
 
-    def _kinds_in(self, annotations: Iterable[str]) -> Iterator[str]:
+    def _classes_in(self, annotations: Iterable[str]) -> Iterator[str]:
         for annotation in annotations:
-            yield from sorted(self.graph.classes.classes_in(annotation) & self.kinds)
+            yield from sorted(self.graph.classes.classes_in(annotation) & self.classes)
 
     def _called_by(self, node: ast.Call, key: str) -> Iterator[ast.expr]:
         """Yields what a call calls: the expression itself, and the arguments that a library calls."""

@@ -83,9 +83,9 @@ class _Mentions:
         self.names = {function.node.name for function in functions}
         self.methods = {function.node.name for function in functions if function.is_member}
         self.classes = {  # class -> the function that changes where the class or its instances are called
-            kind: min(methods)
-            for kind in plan.graph.classes.nodes
-            if (methods := self._changed_methods(kind, "__call__") or self._changed_methods(kind, "__init__"))
+            cls: min(methods)
+            for cls in plan.graph.classes.nodes
+            if (methods := self._changed_methods(cls, "__call__") or self._changed_methods(cls, "__init__"))
         }
         self.instances = Instances(self.graph, self.classes.keys(), bool(self.methods))
 
@@ -105,8 +105,8 @@ class _Mentions:
                         match arguments(node):
                             case [ast.Constant(str(method)) as owner] | [owner, ast.Constant(str(method)), *_]:
                                 self._check_method(node, owner, method, key)
-        for key, expression, kind in self.instances.find_calls(keys):
-            self._refuse_instance(self.classes.get(kind, min(self.changed)), kind, expression, key, "")
+        for key, expression, class_name in self.instances.find_calls(keys):
+            self._refuse_instance(self.classes.get(class_name, min(self.changed)), class_name, expression, key, "")
 
     def _check_names(self, key: str) -> None:
         """Refuses a name of a function that changes unless a followed call calls it."""
@@ -124,16 +124,16 @@ class _Mentions:
         if is_followed or self.instances.is_foreign(owner, key):  # jnp.take
             return
         functions = {name for name in self.changed if name.endswith(f".{method}")}
-        kinds = self.graph.classes.family(self.graph.class_of(owner, key))
+        classes = self.graph.classes.family(self.graph.class_of(owner, key))
         if called_name(owner) == "super":
-            kinds = self.graph.classes.lineage(key.rpartition(":")[2])
-        if kinds:
-            functions &= {f for kind in kinds for f in self._changed_methods(kind, method)}
+            classes = self.graph.classes.lineage(key.rpartition(":")[2])
+        if classes:
+            functions &= {f for class_name in classes for f in self._changed_methods(class_name, method)}
         for name in sorted(functions):
             self._refuse_instance(name, name.split(".")[0], node, key, f".{method}")
 
-    def _changed_methods(self, kind: str, method: str) -> set[str]:
-        return self.graph.classes.methods(kind, method) & self.changed.keys()
+    def _changed_methods(self, class_name: str, method: str) -> set[str]:
+        return self.graph.classes.methods(class_name, method) & self.changed.keys()
 
     def _check_class(self, node: ast.ClassDef, key: str) -> None:
         """Refuses a class that its name may not mean: nested, or with a decorator or a base of the package's own."""
@@ -148,8 +148,8 @@ class _Mentions:
                 remedy = "Let the class stand at the top of the fragment, with its bases by their names."
                 self._refuse(changed, "this makes another class, which", expression, key, remedy)
 
-    def _refuse_instance(self, function: str, kind: str, node: ast.AST, key: str, method: str) -> None:
-        problem = f"this may be an instance of {kind} that is used in a way that"
+    def _refuse_instance(self, function: str, class_name: str, node: ast.AST, key: str, method: str) -> None:
+        problem = f"this may be an instance of {class_name} that is used in a way that"
         remedy = f"Call it as `self.attribute{method}(...)`, or declare the type of its variable: `layer: Block`."
         self._refuse(function, problem, node, key, remedy)
 

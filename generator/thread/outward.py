@@ -29,7 +29,7 @@ def return_edits(plan: Plan, function: Function) -> list[Edit]:
             message = f"{function.id} must also return {names[0]}, and returns nothing here"
             raise LoomError(message, source.where(node), "Return a value.")
         if scanned:
-            last = _second(node.value, "None")
+            last = _second_element(node.value, "None")
             if last is None:
                 message = f"{function.id} is scanned and must also return {names[0]}, "
                 remedy = "Write `return x, None`."
@@ -37,11 +37,11 @@ def return_edits(plan: Plan, function: Function) -> list[Edit]:
             start, end = source.span(last)
             edits.append(plan.insert(start, _pack(results), names[0], end))
         elif not _passes_through(plan, function, node.value):
-            edits += _beside(plan, source, node.value, results, names[0])
+            edits += _append(plan, source, node.value, results, names[0])
     if function.node.returns is not None and not scanned:
         start, end = source.with_parentheses(function.node.returns)
-        kinds = ", ".join(plan.annotation(function.id, name) for name in names)
-        edits += [plan.insert(start, "tuple[", names[0]), plan.insert(end, f", {kinds}]", names[0])]
+        types = ", ".join(plan.annotation(function.id, name) for name in names)
+        edits += [plan.insert(start, "tuple[", names[0]), plan.insert(end, f", {types}]", names[0])]
     return edits
 
 
@@ -71,7 +71,7 @@ def result_edits(plan: Plan, call: Call) -> list[Edit]:
         message = f"{call.callee} also returns {', '.join(returned)}, and its result has no name here"
         raise LoomError(message, where, "Write the call as a statement of its own: `name = call(...)`.")
     if call.is_scan:
-        last = _second(target, "_")
+        last = _second_element(target, "_")
         if last is None:
             message = f"this scan also returns {', '.join(names)}, and its result is not assigned to `carry, _`"
             raise LoomError(message, where, "Write `x, _ = jax.lax.scan(...)`.")
@@ -80,7 +80,7 @@ def result_edits(plan: Plan, call: Call) -> list[Edit]:
     if _is_scanned(plan, call.callee):
         message = f"{call.callee} must also return {value}, and is called here as well as scanned"
         raise LoomError(message, where, "Nest a function of its own in the scan.")
-    return _beside(plan, source, target, names, value)
+    return _append(plan, source, target, names, value)
 
 
 def _is_scanned(plan: Plan, function: str) -> bool:
@@ -96,7 +96,7 @@ def _check_unread(function: Function) -> None:
                 raise LoomError(message, function.source.where(node), "Give it a name.")
 
 
-def _second(node: ast.expr, name: str) -> ast.expr | None:
+def _second_element(node: ast.expr, name: str) -> ast.expr | None:
     """Returns the second element of a pair if it is that name, else None."""
     match node:
         case ast.Tuple([_, (ast.Name() | ast.Constant(None)) as second]) if ast.unparse(second) == name:
@@ -104,7 +104,7 @@ def _second(node: ast.expr, name: str) -> ast.expr | None:
     return None
 
 
-def _beside(plan: Plan, source: TracedTree, node: ast.expr, names: list[str], cause: str) -> list[Edit]:
+def _append(plan: Plan, source: TracedTree, node: ast.expr, names: list[str], cause: str) -> list[Edit]:
     """Returns edits that put names beside an expression or a target, because of the value `cause`."""
     (start, end), more = source.with_parentheses(node), ", ".join(names)
     if isinstance(node, ast.Tuple) and node.elts and source.with_parentheses(node.elts[0])[0] == start:

@@ -59,11 +59,11 @@ class Plan:
 
     def annotation(self, function: str, name: str) -> str:
         """Returns the type that a value has in a function."""
-        kind, depth = self.values[name].annotation, self._depth(function, name)
+        type_name, depth = self.values[name].annotation, self._depth(function, name)
         if not depth:
-            return kind
-        inner = kind.removesuffix(" | None")
-        return "tuple[" * depth + inner + ", ...]" * depth + kind[len(inner) :]
+            return type_name
+        inner = type_name.removesuffix(" | None")
+        return "tuple[" * depth + inner + ", ...]" * depth + type_name[len(inner) :]
 
     def _depth(self, function: str, name: str) -> int:
         """Returns how many tuples are around the value of a layer in a function."""
@@ -127,11 +127,11 @@ def make_plan(
             message = f"{need.fragment} reads {need.name!r} in {need.function}, to which no value can be carried"
             raise LoomError(message, str(need.origin), "Put the point into a function or a method of the package.")
         if value.providers or value.is_layer_argument:
-            _Inward(plan, need).take(need.function, value, False)
+            _InwardPlanner(plan, need).take(need.function, value, False)
         elif need.function not in value.receivers:
             value.receivers.append(need.function)
     for function, name in plan.requests:
-        _Inward(plan, None).ask_callers(function, values[name], False)
+        _InwardPlanner(plan, None).ask_callers(function, values[name], False)
     for value in values.values():
         _plan_outward(graph, value)
     _check_recursion(plan)
@@ -151,7 +151,7 @@ def make_plan(
     return plan
 
 
-class _Inward:
+class _InwardPlanner:
     """Walks outward from a need, or from a parameter that requests a value, to where the value is known."""
 
     def __init__(self, plan: Plan, need: Need | None):
@@ -215,8 +215,8 @@ class _Inward:
     def _refuse_missing(self, function: str, value: Value) -> None:
         node, name, need = self.graph.functions[function], value.name, self._need
         if need and need.function.endswith(".__init__"):
-            kind = need.function.removesuffix(".__init__")
-            message = f"{need.fragment} needs {name!r} where {kind} is made, and no kind of layer gives it"
+            class_name = need.function.removesuffix(".__init__")
+            message = f"{need.fragment} needs {name!r} where {class_name} is made, and no kind of layer gives it"
             remedy = f'Write init = {{ {name} = "..." }} in the architecture, under [kinds.KIND] for each kind in its '
             remedy += f"[[layers]]; or provide {name} on the way from {function}."
             raise LoomError(message, str(need.origin), remedy)

@@ -59,8 +59,8 @@ class Value:
     @property
     def annotation(self) -> str:
         """The type on the way, with `| None` where every optional provider falls back to None."""
-        kind = next((p.annotation for p in self.providers.values() if p.annotation), self.emitted_type or "Array")
-        return f"{kind} | None" if self._fallbacks == {"None"} and "None" not in kind else kind
+        type_name = next((p.annotation for p in self.providers.values() if p.annotation), self.emitted_type or "Array")
+        return f"{type_name} | None" if self._fallbacks == {"None"} and "None" not in type_name else type_name
 
     @property
     def _fallbacks(self) -> set[str]:

@@ -44,12 +44,6 @@ class TestInstances:
             text = message(refused(host=HEAD + BLOCK + made + SITE.format("1") + self.OTHER, value=self.PROVIDED))
             assert text == f"Block.__call__ must take or return p, and this makes another class, which {LOST}"
 
-    def test_what_says_its_class_is_followed(self):
-        host = "def act(layer: Block, x):\n    return layer(x)\n\n" + SITE.format(
-            "sum([act(b, batch) for b in [Block(), Block()]])"
-        )
-        assert run(IMPORTS + woven(host=HEAD + BLOCK + host, value=VALUE))["site"](1) == 22
-
     def test_what_is_called_says_what_it_is(self):
         host = (
             f"{HEAD}{BLOCK}def act(f: Callable, x):\n    return f(x)\n\ndef site(batch):\n    block: Block = Block()\n"
@@ -271,8 +265,10 @@ class TestOutward:
 
     @pytest.mark.parametrize(
         ("result", "target", "use"),
-        [("x, 1", "y, z", "y"), ("(x, 1)", "(y, z)", "y"), ("x, 1", "pair", "pair[0]"), ("[x, 1]", "[y, z]", "y")]
-        + [("(x), (1)", "(y), (z)", "y"), ("((x), 1)", "((y), z)", "y")],
+        [
+            *(("x, 1", "y, z", "y"), ("(x, 1)", "(y, z)", "y"), ("(x), (1)", "(y), (z)", "y")),
+            *(("((x), 1)", "((y), z)", "y"), ("x, 1", "pair", "pair[0]"), ("[x, 1]", "[y, z]", "y")),
+        ],
     )
     def test_results_that_are_tuples_stay_one(self, result, target, use):
         host = INNER.replace("return x", f"return {result}") + f"def site(x):\n    {target} = inner(x)\n"
