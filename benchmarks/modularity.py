@@ -22,10 +22,10 @@ sys.path.insert(0, str(ROOT))
 
 from generator.code.hunks import hunks  # noqa: E402
 from generator.commands.loc import (  # noqa: E402
-    code_lines,
-    count,
-    kept_packages,
-    loc,
+    count_all,
+    count_files,
+    find_code_lines,
+    load_packages,
 )
 from generator.commands.tables import Table, format_markdown  # noqa: E402
 from generator.disk.project import Project  # noqa: E402
@@ -48,7 +48,7 @@ SHORTEST = 4  # lines that are a restatement
 
 def counted(project: Project) -> list[Table]:
     """The tables of gen loc without the longest, and the lines that fragments restate."""
-    tables = [table for table in loc(project, kept_packages(project)) if table.title != "What a fragment makes"]
+    tables = [table for table in count_all(project, load_packages(project)) if table.title != "What a fragment makes"]
     sources = project.library().files
     return [*tables, restated({path: text for path, text in sources.items() if path.startswith("fragments/")})]
 
@@ -79,7 +79,7 @@ def _bare_lines(path: str, text: str) -> list[tuple[int, str]]:
     nodes = [node for node in ast.walk(ast.parse(text)) if isinstance(node, (ast.Import, ast.ImportFrom))]
     imports = {number for node in nodes for number in range(node.lineno, node.end_lineno + 1)}
     lines, found = text.splitlines(), []
-    for number in code_lines(path, text):
+    for number in find_code_lines(path, text):
         code, mark, _ = lines[number - 1].partition("#")
         line = lines[number - 1] if mark and ("'" in code or '"' in code) else code  # it may stand in a string
         found += [] if number in imports else [(number, "".join(line.split()))]
@@ -118,7 +118,7 @@ def touched_by(feature: str, recipes: list[Recipe], library: Library) -> tuple:
             generated += _missing(own, other) if having else _missing(other, own)
             compared += 1
     path = f"fragments/{feature}.py"
-    code, selecting = count({path: library.files[path]}).code, max(_selecting(feature, recipes)) if having else 1
+    code, selecting = count_files({path: library.files[path]}).code, max(_selecting(feature, recipes)) if having else 1
     woven = (compared, 0) if having else (0, compared)
     return feature, code, 0 if compared else None, selecting, len(having), *woven, generated
 

@@ -1,6 +1,7 @@
-"""What a user of gen can meet: one exception, always with a place, a reason and a remedy.
+"""The one exception that a user of gen meets: it states a place, what is wrong and what to do.
 
-Any function of the generator may raise it, for what a user has written; docstrings name only other exceptions.
+Any function of the generator may raise it for a mistake in what a user has written. Docstrings list other exceptions
+only.
 """
 
 from __future__ import annotations
@@ -13,11 +14,11 @@ class LoomError(Exception):
     """A mistake in a fragment, an architecture, a target or a command line.
 
     Args:
-        message: what is wrong.
-        where: `path` or `path:line` of the place to change, or None where there is no file (a command line).
-        remedy: what to do about it.
-        dependent: the fragment that asks for what is not selected; without it the error would be gone.
-        candidates: fragments any of which would give what is missing.
+        message: states what is wrong.
+        where: `path` or `path:line` of the place to change; None if there is no file, as for a command line.
+        remedy: states what to do about it.
+        dependent: names the fragment that needs something unselected; without that fragment there is no error.
+        candidates: name the fragments any one of which would provide what is missing.
     """
 
     def __init__(
@@ -40,17 +41,17 @@ class LoomError(Exception):
 
 
 def printable(text: str) -> str:
-    """A text in which what moves a cursor, or turns the direction of reading, is written as Python does."""
+    """Escapes characters that move the cursor or change the direction of text, as Python writes them."""
     return "".join(c if c.isprintable() else ascii(c)[1:-1] for c in text)
 
 
 def short(text: str, most: int = 100) -> str:
-    """A value as messages give it: of a long one the start."""
+    """Truncates a value for a message."""
     return text if len(text) <= most else f"{text[:most]}…"
 
 
 def nearest(name: str, known: Iterable[str]) -> str:
-    """A remedy that names the known names most like `name`, or all of them where none is alike."""
+    """Returns a remedy that suggests the known names closest to `name`, or lists all if none is close."""
     names = sorted(known)
     close = difflib.get_close_matches(name, names, n=3, cutoff=0.5)
     if not names:

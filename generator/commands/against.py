@@ -10,14 +10,14 @@ from typing import Any, NamedTuple
 
 import click
 
-from generator.commands.causes import causes
+from generator.commands.cached_weave import Files, Say, weave_cached
+from generator.commands.causes import find_cause_lines
 from generator.commands.console import complain, write_json
 from generator.commands.packages import PackageBuilder
-from generator.commands.woven import Files, Say, woven
 from generator.disk.cache import prune
 from generator.disk.files import sha256
-from generator.disk.git import packages_at
-from generator.disk.lock import LOCK, MAP, Combination, Fingerprints, Lock, parse_lock
+from generator.disk.git import read_packages_at
+from generator.disk.lock import LOCK, MAP, Combination, InputDigests, Lock, parse_lock
 from generator.disk.project import Project
 from generator.errors import LoomError, nearest
 from generator.programs.verdicts import (
@@ -91,17 +91,17 @@ def against(
     Returns:
         The commit, a report for each package by its place in the list, and the errors of those that cannot be woven.
     """
-    commit, before = packages_at(project.generated, revision)
+    commit, before = read_packages_at(project.generated, revision)
     listed = [it for it in project.packages() if not names or it.name in names]
     gone = {name for name, files in before.items() if LOCK in files} - {it.name for it in listed}
     for name in names:
         if name not in gone and name not in [it.name for it in listed]:
             known = [it.name for it in project.packages()]
             raise LoomError(f"there is no package {name!r}, nor was at {revision}", None, nearest(name, known))
-    prints = Fingerprints(project.roots)
+    prints = InputDigests(project.roots)
     builder = [PackageBuilder(project, it, prints, project.generated) for it in listed]
     builder = [it for it in builder if not _is_current(it, before.get(it.combination.name, {}))]
-    now = list(zip(builder, woven(builder, say), strict=True))
+    now = list(zip(builder, weave_cached(builder, say), strict=True))
     errors = {str(files): files for _, files in now if isinstance(files, LoomError)}
     sides = _sides([(it, files) for it, files in now if not isinstance(files, LoomError)], before, commit, say)
     found = {it.name: Report(it.name, findings=_all(SAME_TEXT)) for it in listed}
@@ -131,7 +131,7 @@ def _lock(files: Files) -> Lock | None:
 def _is_current(builder: PackageBuilder, files: Files) -> bool:
     """Tells whether the lock among files says that they are, or would be, what is woven now."""
     lock = _lock(files)
-    if lock is None or lock.combination != builder.combination or builder.prints.changes(lock):
+    if lock is None or lock.combination != builder.combination or builder.digests.find_changes(lock):
         return False
     return {path: sha256(data) for path, data in files.items() if path != LOCK} in ({}, lock.outputs)
 
@@ -150,7 +150,7 @@ def _sides(
         for builder, _ in now
         if (it := builder.combination) in locks
     ]
-    made = dict(zip(locks, woven(then, say, commit), strict=True))
+    made = dict(zip(locks, weave_cached(then, say, commit), strict=True))
     sides = []
     for builder, after in now:
         combination, unknown = builder.combination, set[str]()
@@ -184,7 +184,7 @@ def _report(each: PackagePair, say: Say) -> Report:
     if unknown:
         report.findings = _all(UNDECIDED, UNKNOWN)
     elif report.files:
-        report.causes = causes(combination, before, after, report.files)
+        report.causes = find_cause_lines(combination, before, after, report.files)
         report.findings = judge(PackageFiles(report.name, before), PackageFiles(report.name, after), say)
     else:
         report.findings = _all(SAME_TEXT)

@@ -1,4 +1,4 @@
-"""Finds what a build would change now, each difference once however many packages it occurs in."""
+"""Finds what a build would change, and reports each difference once for all packages that have it."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from generator.code.hunks import hunks
-from generator.commands.packages import PackageBuilder, each_package
-from generator.commands.woven import woven_before
+from generator.commands.cached_weave import recover_locked_files
+from generator.commands.packages import PackageBuilder, map_packages
 from generator.disk.files import kind_of
 from generator.disk.lock import LOCK, LOCKS, MAP, Combination
 from generator.disk.project import Project
@@ -21,11 +21,11 @@ CONTEXT = 3
 
 @dataclass
 class PendingChange:
-    """A difference that a build would make.
+    """A change that a build would make.
 
     Attributes:
-        text: the first of the places, as a unified diff without its head, or a sentence for a whole file.
-        places: `path:line`, or `path` for a whole file, of every place where it would be made.
+        text: a unified diff of the first place, without its header, or a sentence about a whole file.
+        places: each is `path:line`, or `path` of a whole file.
         packages: the packages of those places.
     """
 
@@ -35,31 +35,31 @@ class PendingChange:
 
 
 class Difference(NamedTuple):
-    """A difference in one package; `key` is the same for the same difference elsewhere."""
+    """A difference in one package; equal differences of several packages have the same key."""
 
     key: str
     text: str
     place: str
 
 
-def pending(
+def find_pending_changes(
     project: Project, report: Callable[[int, int, str], None] | None = None
 ) -> tuple[list[PendingChange], list[LoomError]]:
-    """Compares the packages on disk with those that a build would make.
+    """Compares the packages on disk with a build.
 
     Args:
-        report: as in `check`.
+        report: as in `map_packages`.
 
     Returns:
-        The changes in the order of packages, paths and lines, and the errors that kept a package from being woven.
+        The changes in the order of packages, paths and lines, and the errors of packages that cannot be woven.
     """
     changes: dict[str, PendingChange] = {}
     errors = []
-    for name, result in each_package(package_changes, project, report=report):
-        if isinstance(result, LoomError):
-            errors.append(result)
+    for name, differences in map_packages(compare_package, project, report=report):
+        if isinstance(differences, LoomError):
+            errors.append(differences)
             continue
-        for key, text, place in result:
+        for key, text, place in differences:
             change = changes.setdefault(key, PendingChange(text))
             change.places.append(place)
             if name not in change.packages:
@@ -67,55 +67,55 @@ def pending(
     return list(changes.values()), errors
 
 
-def package_changes(builder: PackageBuilder) -> list[Difference]:
-    """Compares one package on disk with that of a build."""
-    if builder.by_hand:
+def compare_package(builder: PackageBuilder) -> list[Difference]:
+    """Compares one package on disk with a build; one that people own has no differences."""
+    if builder.is_owned:
         return []
-    folder, found = builder.folder, builder.status()
-    if not found.differs:
+    folder, status = builder.folder, builder.compare()
+    if not status.differs:
         return []
-    is_new = not found.unchanged and (not found.only_lock or found.write == [LOCK])
-    if is_new and all(kind_of(folder / path) == "" for path in found.write):
-        return [Difference("new package", "a build would make this package", found.shown)]
-    made, result = found.made or builder.woven(), list[Difference]()
-    texts = woven_before(builder) if found.only_lock else {}
-    for path, _, _, reason in found.files:
-        shown = f"{found.shown}/{path}"
-        if path in found.remove:
-            result.append(Difference(f"gone {path}", "a build would remove this file", shown))
-        elif path in found.write and path not in (LOCK, MAP):
-            kind = "file" if path in texts else kind_of(folder / path)
+    is_new = not status.unchanged and (not status.is_lock_only or status.to_write == [LOCK])
+    if is_new and all(kind_of(folder / path) == "" for path in status.to_write):
+        return [Difference("new package", "a build would make this package", status.label)]
+    outputs, differences = status.outputs or builder.weave_files(), list[Difference]()
+    before = recover_locked_files(builder) if status.is_lock_only else {}
+    for path, _, _, reason in status.files:
+        label = f"{status.label}/{path}"
+        if path in status.to_remove:
+            differences.append(Difference(f"gone {path}", "a build would remove this file", label))
+        elif path in status.to_write and path not in (LOCK, MAP):
+            kind = "file" if path in before else kind_of(folder / path)
             if kind == "file":
-                before = texts[path] if path in texts else (folder / path).read_bytes()
-                result += _file_changes(before, made[path], builder.combination, shown)
+                old = before[path] if path in before else (folder / path).read_bytes()
+                differences += _compare_file(old, outputs[path], builder.combination, label)
             elif kind:
-                said = f"a build would put a file in the place of this {kind}"
-                result.append(Difference(f"{kind} {path}", said, shown))
-            elif found.only_lock and reason == CHANGED:
-                said = f"{reason}, whose text is not here; built before and after the change, gen diff A B compares it"
-                result.append(Difference(f"other {path}", said, shown))
+                text = f"a build would put a file in the place of this {kind}"
+                differences.append(Difference(f"{kind} {path}", text, label))
+            elif status.is_lock_only and reason == CHANGED:
+                text = f"{reason}, whose text is not here; built before and after the change, gen diff A B compares it"
+                differences.append(Difference(f"other {path}", text, label))
             else:
-                result.append(Difference(f"new {path}", "a build would add this file", shown))
-    if not result:
-        names = " and ".join(LOCKS if found.only_lock and path == LOCK else path for path in found.write)
-        result.append(Difference(names, f"a build would renew {names} and no other file", found.shown))
-    return result
+                differences.append(Difference(f"new {path}", "a build would add this file", label))
+    if not differences:
+        names = " and ".join(LOCKS if status.is_lock_only and path == LOCK else path for path in status.to_write)
+        differences.append(Difference(names, f"a build would renew {names} and no other file", status.label))
+    return differences
 
 
-def _file_changes(old: bytes, new: bytes, combination: Combination, shown: str) -> Iterator[Difference]:
+def _compare_file(old: bytes, new: bytes, combination: Combination, label: str) -> Iterator[Difference]:
     before, after = old.decode("utf-8", "replace").splitlines(), new.decode().splitlines()
     found = hunks(before, after)
     for removed, added in found:
-        lines = [f" {line}" for line in before[max(removed.start - CONTEXT, 0) : removed.start]]
+        head = [f" {line}" for line in before[max(removed.start - CONTEXT, 0) : removed.start]]
         body = [f"-{before[number]}" for number in removed] + [f"+{after[number]}" for number in added]
         tail = [f" {line}" for line in before[removed.stop : removed.stop + CONTEXT]]
-        yield Difference(format_text(body, combination), "\n".join(lines + body + tail), f"{shown}:{removed.start + 1}")
+        yield Difference(_blank_names(body, combination), "\n".join(head + body + tail), f"{label}:{removed.start + 1}")
     if not found:
-        yield Difference(shown, "a build would change the ends of lines or the end of the file", shown)
+        yield Difference(label, "a build would change the ends of lines or the end of the file", label)
 
 
-def format_text(body: list[str], combination: Combination) -> str:
-    """The changed lines, with the package's own names taken out, so that a change of every header is one change."""
+def _blank_names(body: list[str], combination: Combination) -> str:
+    """Replaces the names of the package in changed lines, so that a change of every header is one change."""
     text = "\n".join(body)
     for word, blank in ((combination.name, "\0p"), (combination.architecture, "\0a"), (combination.target, "\0t")):
         text = re.sub(rf"\b{re.escape(word)}\b", blank, text)

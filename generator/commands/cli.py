@@ -1,4 +1,4 @@
-"""The command line: `gen COMMAND` is `command` of generator/commands/COMMAND.py, which is imported when it runs."""
+"""The command line: `gen COMMAND` runs `command` of generator/commands/COMMAND.py, which is then imported."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ SUMMARIES = {
 )
 @click.version_option(__version__, prog_name="gen", message="%(prog)s %(version)s")
 def gen() -> None:
-    """Weaves fragments into plain training packages, and says of every line where it came from.
+    """Weaves fragments into plain training packages, and names the source of every line.
 
     Fragments, templates and targets come with gen. Those beside the gen.toml that is found upward from the working
     directory take part too. Packages are built in generated/, or in the folder that gen.toml names as `generated`.
@@ -53,10 +53,10 @@ def gen() -> None:
 
 def main() -> None:
     """Runs the console command `gen`."""
-    gc.disable()  # a command ends soon, and the collector would look for circles in trees, which have none
+    gc.disable()  # a command ends soon, and syntax trees have no cycles to collect
     if not sys.flags.utf8_mode:
         for stream in (sys.stdout, sys.stderr):
-            if isinstance(stream, TextIOWrapper):  # a source may hold what the terminal's encoding does not
+            if isinstance(stream, TextIOWrapper):  # a source may have characters that the terminal cannot encode
                 stream.reconfigure(errors="replace")
     try:
         os.getcwd()

@@ -1,4 +1,4 @@
-"""Gives every command its exit codes, its options and its way to print."""
+"""Provides the exit codes, options and output of all commands."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ EXIT_CODES = "Exit codes: 0 all is well; {one}; 2 a mistake in the sources, the 
 
 
 class NamedPath(click.Path):
-    """A path that is not empty, as that of a variable that nobody has set."""
+    """A path that refuses "", the value of an unset variable."""
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
         if value == "":
@@ -30,16 +30,18 @@ PATH = NamedPath(path_type=Path)
 
 
 def complain(error: LoomError) -> None:
+    """Prints an error."""
     click.echo(f"error: {error}", err=True)
 
 
 def progress(number: int, total: int, text: str) -> None:
-    """Prints a line for each package, where there is more than one."""
+    """Prints a line for one of several packages; nothing if there is only one."""
     if total > 1:
         click.echo(f"[{number}/{total}] {text}", err=True)
 
 
 def note(texts: Iterable[str]) -> None:
+    """Prints notes."""
     for text in texts:
         click.echo(f"note: {text}", err=True)
 
@@ -51,10 +53,10 @@ def write_json(value: Any) -> None:
 class LazyCommands(click.Group):
     """Imports the module of a command when it runs, and turns a user's mistake into `error: ...` and an exit code.
 
-    A mistake ends with 2, Ctrl-C with 130. For an unknown command the nearest is named.
+    A mistake exits with 2, Ctrl-C with 130. An unknown command is an error that suggests the nearest one.
 
     Args:
-        summaries: name of a command -> its line in the help.
+        summaries: name of a command -> its line in the help text.
     """
 
     def __init__(self, *args: Any, summaries: dict[str, str], **options: Any):
@@ -83,7 +85,7 @@ class LazyCommands(click.Group):
             return super().invoke(ctx)
         except LoomError as error:
             complain(error)
-        except KeyboardInterrupt:  # of which click makes 1, which means differences here
+        except KeyboardInterrupt:  # click would exit with 1, which means differences here
             click.echo("stopped", err=True)
             ctx.exit(128 + signal.SIGINT)
         except OSError as error:
@@ -95,7 +97,11 @@ class LazyCommands(click.Group):
 
 
 def exit_codes(one: str) -> dict[str, Any]:
-    """The end of a command's help; 1 means what is given here."""
+    """Returns the exit codes for a command's help text.
+
+    Args:
+        one: explains exit code 1.
+    """
     return {"epilog": EXIT_CODES.format(one=one)}
 
 

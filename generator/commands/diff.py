@@ -7,8 +7,8 @@ from dataclasses import asdict
 import click
 
 from generator.commands.causes import Cause, group_changes
-from generator.commands.changes import pending
-from generator.commands.citation import title_and_citation
+from generator.commands.changes import find_pending_changes
+from generator.commands.citation import parse_title_and_citation
 from generator.commands.console import AS_JSON, complain, exit_codes, progress, write_json
 from generator.disk.built import find_package
 from generator.disk.project import Project
@@ -67,8 +67,8 @@ def _show_two(project: Project, before: str, after: str, as_json: bool) -> int:
     causes = group_changes(*packages)
     for package in packages:
         for path in package.lock.outputs:
-            if (package.folder / path).is_file() and package.edited(path):
-                click.echo(f"note: {package.shown}/{path} was edited; its lines may be laid to wrong sources", err=True)
+            if (package.folder / path).is_file() and package.is_edited(path):
+                click.echo(f"note: {package.label}/{path} was edited; its lines may be laid to wrong sources", err=True)
     if as_json:
         write_json([{**asdict(cause), "lines_removed": cause.removed, "lines_added": cause.added} for cause in causes])
         return 1 if causes else 0
@@ -76,12 +76,12 @@ def _show_two(project: Project, before: str, after: str, as_json: bool) -> int:
     for cause in causes:
         click.echo(_cause_text(cause, texts.get(cause.source, "")))
     if not causes:
-        click.echo(f"{packages[0].shown} and {packages[1].shown} are the same")
+        click.echo(f"{packages[0].label} and {packages[1].label} are the same")
     return 1 if causes else 0
 
 
 def _cause_text(cause: Cause, text: str) -> str:
-    title = title_and_citation(cause.source, text)[0] if cause.source else ""
+    title = parse_title_and_citation(cause.source, text)[0] if cause.source else ""
     name = cause.source or "files without a line map"
     count = len({piece.path for piece in cause.pieces})
     files = "1 file" if count == 1 else f"{count} files"
@@ -98,7 +98,7 @@ def _cause_text(cause: Cause, text: str) -> str:
 
 def _show_pending(project: Project, as_json: bool) -> int:
     """Prints what a build would change, and returns the exit code."""
-    changes, errors = pending(project, None if as_json else progress)
+    changes, errors = find_pending_changes(project, None if as_json else progress)
     if as_json:
         write_json({"changes": [asdict(change) for change in changes], "errors": [str(error) for error in errors]})
         return 2 if errors else 1 if changes else 0

@@ -1,4 +1,4 @@
-"""`gen explain`: where a generated line came from, and where a fragment's lines went."""
+"""`gen explain`: names the source of a generated line, and shows where the lines of a fragment are in packages."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from typing import NamedTuple
 
 import click
 
-from generator.commands.citation import title_and_citation
+from generator.commands.citation import parse_title_and_citation
 from generator.commands.console import AS_JSON, NO_ONE, write_json
-from generator.disk.built import MappedPackage, Segments, built_packages, is_locked
+from generator.disk.built import MappedPackage, Segments, find_built_packages, has_lock
 from generator.disk.files import display_path
 from generator.disk.lock import LOCK
 from generator.disk.project import Project
@@ -22,14 +22,14 @@ from generator.errors import LoomError, nearest
 CONTEXT = 2
 
 
-class Segment(NamedTuple):
+class SourceSpan(NamedTuple):
     """Generated text and its source; line numbers count from 1.
 
     Attributes:
         first, last: the generated lines.
-        text: the generated text, where the stretch is on one line.
-        source, source_first, source_last: where it was copied from.
-        title, citation: what the source says about itself.
+        text: the generated text, if the span is part of one line.
+        source, source_first, source_last: the lines that it was copied from.
+        title, citation: of the source.
     """
 
     first: int
@@ -43,12 +43,12 @@ class Segment(NamedTuple):
 
 
 @dataclass
-class FragmentLines:
-    """Where lines of a fragment stand, the same in one or more packages.
+class FragmentExcerpt:
+    """Lines of a fragment in a package, with their context; the same text in several packages is one excerpt.
 
     Attributes:
         path: in the package.
-        lines: the lines with their context, and whether the fragment has a part in each.
+        lines: each line, and whether the fragment has a part in it.
         at: `path:line` of the first of its lines, for each package.
     """
 
@@ -68,12 +68,12 @@ def command(place: str | None, fragment: str | None, as_json: bool) -> None:
     """
     if place and fragment:
         raise LoomError("explain takes a file or --fragment, not both", remedy="Leave one of the two out.")
-    if not place and not fragment:
-        raise LoomError("explain needs a file or --fragment", remedy="Write gen explain FILE:LINE.")
     if place:
         _explain_file(Project.find(), place, as_json)
     elif fragment:
         _explain_fragment(Project.find(), fragment, as_json)
+    else:
+        raise LoomError("explain needs a file or --fragment", remedy="Write gen explain FILE:LINE.")
 
 
 def _explain_file(project: Project, word: str, as_json: bool) -> None:
@@ -82,56 +82,50 @@ def _explain_file(project: Project, word: str, as_json: bool) -> None:
     Args:
         word: `FILE`, `FILE:LINE` or, as editors copy it, `FILE:LINE:COLUMN`.
     """
-    file, line = _split(word)
-    package, path = _package_of(project, file)
-    lines, origins = package.lines(path), package.origins_of(path)
-    shown = f"{package.shown}/{path}"
+    file, line = _parse_place(word)
+    package, path = _find_package_file(project, file)
+    lines, origins = package.read_lines(path), package.line_origins(path)
+    label = f"{package.label}/{path}"
     if not origins:
         remedy = f"Ask about one of {', '.join(sorted(package.origins))}; what others are made from is in {LOCK}."
-        raise LoomError("has no line map: only woven Python has", shown, remedy)
+        raise LoomError("has no line map: only woven Python has", label, remedy)
     if line and line > len(lines):
-        raise LoomError(f"there is no line {line}: the file has {len(lines)}", shown)
-    texts, edited = project.library().files, package.edited(path)
-    if line:
-        stretches = line_stretches(line, lines[line - 1], origins[line - 1], texts)
-    else:
-        stretches = _file_stretches(origins, texts)
+        raise LoomError(f"there is no line {line}: the file has {len(lines)}", label)
+    texts, is_edited = project.library().files, package.is_edited(path)
+    spans = split_line(line, lines[line - 1], origins[line - 1], texts) if line else _group_lines(origins, texts)
     if as_json:
-        table = {"package": package.name, "path": path, "edited": edited}
-        write_json(table | {"stretches": [stretch._asdict() for stretch in stretches]})
+        stretches = [span._asdict() for span in spans]
+        write_json({"package": package.name, "path": path, "edited": is_edited, "stretches": stretches})
         return
-    if edited:
+    if is_edited:
         click.echo(f"note: {path} was edited since it was built; lines may be off", err=True)
-    click.echo("\n".join(_line_text(stretches) if line or len(stretches) == 1 else _file_text(stretches)))
+    click.echo("\n".join(_format_line(spans) if line or len(spans) == 1 else _format_file(spans)))
 
 
-def _line_text(stretches: list[Segment]) -> Iterator[str]:
-    if not stretches:
+def _format_line(spans: list[SourceSpan]) -> Iterator[str]:
+    if not spans:
         yield "this line was written since the file was built"
-    for stretch in stretches:
-        yield f"{stretch.source}:{_range(stretch.source_first, stretch.source_last)}"
-        for text in (stretch.text, stretch.title and f"feature: {stretch.title}"):
-            if text:
-                yield f"  {text}"
-        if stretch.citation:
-            yield f"  source:  {stretch.citation}"
+    for span in spans:
+        yield f"{span.source}:{_format_range(span.source_first, span.source_last)}"
+        title, citation = span.title and f"feature: {span.title}", span.citation and f"source:  {span.citation}"
+        yield from (f"  {text}" for text in (span.text, title, citation) if text)
 
 
-def _file_text(stretches: list[Segment]) -> Iterator[str]:
-    width = max(len(_range(stretch.first, stretch.last)) for stretch in stretches)
-    for s in stretches:
-        source = f"{s.source}:{_range(s.source_first, s.source_last)}"
-        yield f"{_range(s.first, s.last):>{width}}  {source}{f'  {s.title}' if s.title else ''}"
-    cited = {s.source: s.citation for s in stretches if s.citation}
-    yield from [""] if cited else []
-    yield from (f"{source}: {citation}" for source, citation in cited.items())
+def _format_file(spans: list[SourceSpan]) -> Iterator[str]:
+    width = max(len(_format_range(span.first, span.last)) for span in spans)
+    for span in spans:
+        source = f"{span.source}:{_format_range(span.source_first, span.source_last)}"
+        yield f"{_format_range(span.first, span.last):>{width}}  {source}  {span.title}".rstrip()
+    citations = {span.source: span.citation for span in spans if span.citation}
+    yield from [""] if citations else []
+    yield from (f"{source}: {citation}" for source, citation in citations.items())
 
 
-def _range(first: int, last: int) -> str:
+def _format_range(first: int, last: int) -> str:
     return str(first) if first == last else f"{first}-{last}"
 
 
-def _split(word: str) -> tuple[Path, int | None]:
+def _parse_place(word: str) -> tuple[Path, int | None]:
     match = re.fullmatch(r"(.+?):(\d+)(?::\d+)?", word)
     if Path(word).exists() or not match:
         return Path(word), None
@@ -140,39 +134,38 @@ def _split(word: str) -> tuple[Path, int | None]:
     return Path(match[1]), int(match[2])
 
 
-def _package_of(project: Project, file: Path) -> tuple[MappedPackage, str]:
-    """The package that a file is in, and its path there; a bare `llama2_cpu/model.py` is looked for in generated/."""
-    for candidate in (file, project.generated / file):
-        place = Path(os.path.abspath(candidate))
+def _find_package_file(project: Project, file: Path) -> tuple[MappedPackage, str]:
+    """Finds the package that has a file, and the path in it; looks in the output folder too."""
+    candidates = [Path(os.path.abspath(candidate)) for candidate in (file, project.generated / file)]
+    for place in candidates:
         if place.is_file():
             for folder in place.parents:
                 if (folder / LOCK).is_file():
                     return MappedPackage.read(folder), place.relative_to(folder).as_posix()
-            raise LoomError(
-                "is not in a package that gen built", display_path(place), f"No folder above it has a {LOCK}."
-            )
-    for folder in (Path(os.path.abspath(place)) for place in (*file.parents, *(project.generated / file).parents)):
-        if is_locked(project, folder):
-            MappedPackage.read(folder).check_there()
-    message = "is a folder" if file.is_dir() or (project.generated / file).is_dir() else "there is no such file"
+            remedy = f"No folder above it has a {LOCK}."
+            raise LoomError("is not in a package that gen built", display_path(place), remedy)
+    for folder in (parent for place in candidates for parent in place.parents):
+        if has_lock(project, folder):
+            MappedPackage.read(folder).require_files()
+    message = "is a folder" if any(place.is_dir() for place in candidates) else "there is no such file"
     raise LoomError(message, str(file), "Give the path of a file in a package, like PATH/model.py:12.")
 
 
-def line_stretches(line: int, text: str, segments: Segments, texts: dict[str, str]) -> list[Segment]:
-    """Each part of a line that has a source of its own."""
+def split_line(line: int, text: str, segments: Segments, texts: dict[str, str]) -> list[SourceSpan]:
+    """Splits a line into the parts that have a source of their own."""
     starts = [column for column, _ in segments]
     ends = [*starts[1:], len(text)][: len(starts)]
-    result: list[Segment] = []
+    spans: list[SourceSpan] = []
     for (start, origin), end in zip(segments, ends, strict=True):
         part = text[start:end].strip()
         if part or len(segments) == 1:
-            said = title_and_citation(origin.path, texts.get(origin.path, ""))
-            result.append(Segment(line, line, part, origin.path, origin.line, origin.line, *said))
-    return result
+            about = parse_title_and_citation(origin.path, texts.get(origin.path, ""))
+            spans.append(SourceSpan(line, line, part, origin.path, origin.line, origin.line, *about))
+    return spans
 
 
-def _file_stretches(origins: list[Segments], texts: dict[str, str]) -> list[Segment]:
-    """Runs of lines whose first character comes from the same source, going on in it or staying on a line."""
+def _group_lines(origins: list[Segments], texts: dict[str, str]) -> list[SourceSpan]:
+    """Groups consecutive lines whose first characters come from consecutive lines of one source, or from the same."""
     runs: list[list] = []
     for number, segments in enumerate(origins, 1):
         if not segments:
@@ -183,68 +176,65 @@ def _file_stretches(origins: list[Segments], texts: dict[str, str]) -> list[Segm
             last[1], last[4] = number, line
         else:
             runs.append([number, number, path, line, line])
-    said = {run[2]: title_and_citation(run[2], texts.get(run[2], "")) for run in runs}
-    return [Segment(first, last, "", path, low, high, *said[path]) for first, last, path, low, high in runs]
+    about = {run[2]: parse_title_and_citation(run[2], texts.get(run[2], "")) for run in runs}
+    return [SourceSpan(first, last, "", path, low, high, *about[path]) for first, last, path, low, high in runs]
 
 
 def _explain_fragment(project: Project, word: str, as_json: bool) -> None:
-    """Prints a fragment's lines as they stand in the packages."""
+    """Prints the lines of a fragment in the packages."""
     source = _find_fragment(project, word)
-    places = _find_places(built_packages(project), source)
-    title, citation = title_and_citation(source, project.library().files[source])
+    excerpts = _find_excerpts(find_built_packages(project), source)
+    title, citation = parse_title_and_citation(source, project.library().files[source])
     if as_json:
-        write_json({"source": source, "title": title, "citation": citation, "places": [asdict(p) for p in places]})
+        places = [asdict(excerpt) for excerpt in excerpts]
+        write_json({"source": source, "title": title, "citation": citation, "places": places})
         return
     click.echo(f"{source}{f': {title}' if title else ''}")
     if citation:
         click.echo(f"source: {citation}")
-    for place in places:
-        more = f" and {len(place.at) - 1} more: {', '.join(place.at[1:])}" if len(place.at) > 1 else ""
-        click.echo(f"\n{place.at[0]}{more}")
-        for own, text in place.lines:
-            click.echo(f"  {'|' if own else ' '} {text}".rstrip())
-    if not places:
+    for excerpt in excerpts:
+        more = f" and {len(excerpt.at) - 1} more: {', '.join(excerpt.at[1:])}" if len(excerpt.at) > 1 else ""
+        click.echo(f"\n{excerpt.at[0]}{more}")
+        for is_own, text in excerpt.lines:
+            click.echo(f"  {'|' if is_own else ' '} {text}".rstrip())
+    if not excerpts:
         click.echo("no built package has a line of it")
 
 
 def _find_fragment(project: Project, word: str) -> str:
-    """Finds the source path of a fragment, by its name with or without its folder."""
+    """Finds the path of a fragment, by its name with or without its folder."""
     paths = [path for path in project.library().files if path.startswith("fragments/") and path.endswith(".py")]
     names = {path.removeprefix("fragments/").removesuffix(".py"): path for path in sorted(paths)}
     word = word.removeprefix("fragments/").removesuffix(".py")
-    if word in names:
-        return names[word]
-    found = [name for name in names if name.rsplit("/", 1)[-1] == word]
-    if len(found) > 1:
-        raise LoomError(f"{len(found)} fragments are called {word}", remedy=f"Say which: {' or '.join(found)}.")
-    if not found:
-        short = [name.rsplit("/", 1)[-1] for name in names]
-        raise LoomError(f"no fragment is called {word!r}", remedy=nearest(word, {*names, *short}))
-    return names[found[0]]
+    matches = [word] if word in names else [name for name in names if name.rsplit("/", 1)[-1] == word]
+    if len(matches) > 1:
+        raise LoomError(f"{len(matches)} fragments are called {word}", remedy=f"Say which: {' or '.join(matches)}.")
+    if not matches:
+        short_names = [name.rsplit("/", 1)[-1] for name in names]
+        raise LoomError(f"no fragment is called {word!r}", remedy=nearest(word, {*names, *short_names}))
+    return names[matches[0]]
 
 
-def _find_places(packages: list[MappedPackage], source: str) -> list[FragmentLines]:
-    """Finds where the lines of a source stand, with the lines around them; the same text in packages is one place."""
-    places: dict[tuple, FragmentLines] = {}
+def _find_excerpts(packages: list[MappedPackage], source: str) -> list[FragmentExcerpt]:
+    """Finds the excerpts of packages that have lines of a source."""
+    excerpts: dict[tuple, FragmentExcerpt] = {}
     for package in packages:
         for path, origins in package.origins.items():
-            lines = package.lines(path)
-            own = [any(origin.path == source for _, origin in segments) for segments in origins[: len(lines)]]
-            for low, high in _regions(own):
-                shown = [(own[n] and bool(lines[n].strip()), lines[n]) for n in range(low, high)]
-                place = places.setdefault((path, *shown), FragmentLines(path, shown))
-                first = next(n for n in range(low, high) if own[n])
-                place.at.append(f"{package.shown}/{path}:{first + 1}")
-    return sorted(places.values(), key=lambda place: place.path)
+            lines = package.read_lines(path)
+            is_own = [any(origin.path == source for _, origin in segments) for segments in origins[: len(lines)]]
+            for low, high in _find_regions(is_own):
+                marked = [(is_own[n] and bool(lines[n].strip()), lines[n]) for n in range(low, high)]
+                excerpt = excerpts.setdefault((path, *marked), FragmentExcerpt(path, marked))
+                excerpt.at.append(f"{package.label}/{path}:{is_own.index(True, low) + 1}")
+    return sorted(excerpts.values(), key=lambda excerpt: excerpt.path)
 
 
-def _regions(own: list[bool]) -> list[tuple[int, int]]:
-    """Ranges of lines that hold all own lines and their context; ranges that touch are one."""
-    regions: list[list[int]] = []
-    for number in (n for n, mine in enumerate(own) if mine):
-        low, high = max(number - CONTEXT, 0), min(number + CONTEXT + 1, len(own))
+def _find_regions(is_own: list[bool]) -> list[tuple[int, int]]:
+    """Finds the ranges of the own lines with their context; merges ranges that touch."""
+    regions: list[tuple[int, int]] = []
+    for number in (number for number, own in enumerate(is_own) if own):
+        low, high = max(number - CONTEXT, 0), min(number + CONTEXT + 1, len(is_own))
         if regions and low <= regions[-1][1]:
-            regions[-1][1] = high
-        else:
-            regions.append([low, high])
-    return [(low, high) for low, high in regions]
+            low = regions.pop()[0]
+        regions.append((low, high))
+    return regions

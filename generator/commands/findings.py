@@ -1,4 +1,4 @@
-"""Finds how a package on disk is not what a build makes, with the command that fixes it."""
+"""Finds the differences of one package from a build, each with the command that fixes it."""
 
 from __future__ import annotations
 
@@ -9,12 +9,14 @@ from contextlib import suppress
 from dataclasses import replace
 from typing import NamedTuple
 
-from generator.commands.own import count_changes, find_conflicts
+from generator.code.hunks import hunks
 from generator.commands.packages import PackageBuilder
-from generator.disk.files import GONE, display_path, kind_of
-from generator.disk.lock import LOCK, LOCKS, Combination, read_lock, read_locks
+from generator.disk.built import read_base
+from generator.disk.files import GONE, display_path, kind_of, sha256
+from generator.disk.git import find_conflict_mark, find_old_version
+from generator.disk.lock import LOCK, LOCKS, MAP, Combination, read_lock, read_locks
 from generator.disk.project import PACKAGES, Project
-from generator.disk.status import EDITED, FOREIGN, MISSING, ORPHAN, RECORDS, STALE, WINDOWS, PackageStatus
+from generator.disk.status import CRLF, EDITED, FOREIGN, MISSING, ORPHAN, RECORDS, STALE, PackageStatus
 from generator.errors import LoomError
 
 OWNED, OWN, UNCHECKED, UNCOMMITTED = "owned", "own", "unchecked", "uncommitted"
@@ -22,14 +24,14 @@ NO_FAULT = (OWNED, OWN, UNCOMMITTED)
 
 
 class Finding(NamedTuple):
-    """One thing that is not as a build makes it.
+    """A difference from a build.
 
     Attributes:
-        state: edited, stale, missing, orphan or foreign, as in `FileStatus`; unchecked, of what was expected to be
-            checked; no faults are owned, of a package, own, of a path that is named as not gen's, and uncommitted.
-        path: of the file or the package's folder, as messages give it.
-        reason: what is wrong and, where no command fixes it, what to do.
-        command: what fixes it, '' where somebody has to decide.
+        state: one of `generator.disk.status.MEANINGS`; or "unchecked", for a path that the baseline checked. "owned",
+            for a package, "own", for an unmanaged path, and "uncommitted" are not faults.
+        path: of the file or the package's folder, as messages print it.
+        reason: states what is wrong and, without a command, what to do.
+        command: fixes it; "" if somebody has to decide.
     """
 
     state: str
@@ -38,86 +40,101 @@ class Finding(NamedTuple):
     reason: str
     command: str = ""
 
+    @classmethod
+    def at(cls, project: Project, state: str, path: str, reason: str, command: str = "") -> Finding:
+        """Creates a finding about a path below the output folder."""
+        return cls(state, path.split("/")[0], display_path(project.generated / path), reason, command)
 
-def check_package(builder: PackageBuilder, own: list[str], full: bool) -> list[Finding]:
+
+def check_package(builder: PackageBuilder, unmanaged: list[str], full: bool) -> list[Finding]:
     """Checks one package.
 
     Args:
-        own: the paths that packages.toml names as not gen's.
-        full: weave it again, whatever its lock says.
+        unmanaged: as in `PackageListing`.
+        full: weaves the package whatever its lock says.
     """
-    name, build, shown = builder.combination.name, builder.combination.command, display_path(builder.folder)
-    if not kind_of(builder.folder) and not builder.only_lock:
-        return [Finding(MISSING, name, shown, "this package was never built, or is gone", build)]
-    if builder.by_hand:
-        return _check_owned(builder, shown)
-    if builder.combination in builder.project.by_hand():
-        reason = "is gone, and says what the edits of this package began from: take it back from git"
-        return [Finding(MISSING, name, f"{shown}/{LOCK}", reason, f"git restore {shown}/{LOCK}")]
-    if gone := _lost_sources(builder.project, builder.combination):
-        return [Finding(ORPHAN, name, shown, gone)]
-    found = builder.status(full)
-    findings = list[Finding]()
-    if builder.uncommitted and not found.only_lock:
-        findings, found = _check_uncommitted(builder, found)
-    windows = [file for file in found.files if file.reason == WINDOWS]
-    if windows and all(file.reason == WINDOWS for file in found.blocked):
-        found = replace(found, files=[file for file in found.files if file not in windows])
-        findings.append(_of_windows(builder, f"{shown}/{windows[0].path}", len(windows)))
-    for file in found.files:
+    name, build, label = builder.combination.name, builder.combination.command, display_path(builder.folder)
+    if not kind_of(builder.folder) and not builder.is_lock_only:
+        return [Finding(MISSING, name, label, "this package was never built, or is gone", build)]
+    if builder.is_owned:
+        return _check_owned(builder, label)
+    if builder.combination in builder.project.listing.owned:
+        reason = "is gone, and it records the text that the edits of this package began from: take it back from git"
+        return [Finding(MISSING, name, f"{label}/{LOCK}", reason, f"git restore {label}/{LOCK}")]
+    if reason := _explain_lost_sources(builder.project, builder.combination):
+        return [Finding(ORPHAN, name, label, reason)]
+    status, findings = builder.compare(full), list[Finding]()
+    if builder.is_uncommitted and not status.is_lock_only:
+        findings, status = _check_uncommitted(builder, status)
+    crlf = [file for file in status.files if file.reason == CRLF]
+    if crlf and all(file.reason == CRLF for file in status.blocked):
+        status = replace(status, files=[file for file in status.files if file not in crlf])
+        findings.append(_report_crlf(builder, f"{label}/{crlf[0].path}", len(crlf)))
+    for file in status.files:
         path, state, reason = file.path, file.state, file.reason
-        command = f"{build} --force" if file.is_work else build
+        command = f"{build} --force" if file.is_protected else build
         if state == FOREIGN:
-            if is_listed(f"{name}/{path}", own):
+            if is_unmanaged(f"{name}/{path}", unmanaged):
                 continue
-            reason, command = f"{reason}; {advise_own(f'{name}/{path}')}", ""
-        elif path == LOCK and state == (MISSING if found.only_lock else EDITED):
-            reason = found.reasons[0].removeprefix(f"{LOCK} ")
+            reason, command = f"{reason}; {suggest_unmanaged(f'{name}/{path}')}", ""
+        elif path == LOCK and state == (MISSING if status.is_lock_only else EDITED):
+            reason = status.reasons[0].removeprefix(f"{LOCK} ")
             reason = f"has no lock of {name}" if reason == GONE else reason
-        elif file.is_work:
+        elif file.is_protected:
             reason = f"{reason}; gen pull {name} or gen own {name} keeps that, and this gives it up:"
-        elif state == STALE and found.reasons:
-            if found.write == [LOCK] and not found.remove:
+        elif state == STALE and status.reasons:
+            if status.to_write == [LOCK] and not status.to_remove:
                 reason = "the files are right, but the lock is not"
-            reason = f"{reason}: {_few(found.reasons)}"
+            reason = f"{reason}: {_join_reasons(status.reasons)}"
         if state:
-            findings.append(Finding(state, name, found.place(path), reason, command))
-    return [*findings, *_odd_files(builder, [file.path for file in found.files if file.wanted and not file.state])]
+            findings.append(Finding(state, name, status.label_file(path), reason, command))
+    good = [file.path for file in status.files if file.is_output and not file.state]
+    return [*findings, *_check_modes_and_caches(builder, good)]
 
 
-def _check_owned(builder: PackageBuilder, shown: str) -> list[Finding]:
-    """Checks a package that people own; that it differs is no fault, but a conflict that was left in it is."""
-    name = builder.combination.name
+def _check_owned(builder: PackageBuilder, label: str) -> list[Finding]:
+    """Counts the changed lines of a package that people own; only a conflict that a merge left in it is a fault."""
+    name, folder, findings, lines, files = builder.combination.name, builder.folder, list[Finding](), 0, 0
     try:
-        lines, files = count_changes(builder.folder, builder.combination)
-        left = list(find_conflicts(builder.folder, builder.combination))
+        outputs, base = read_lock(folder, builder.combination).outputs, read_base(folder)
+        for path in sorted(outputs.keys() - {MAP}):
+            data = (folder / path).read_bytes() if kind_of(folder / path) == "file" else b""
+            if sha256(data) == outputs[path]:
+                continue
+            text = data.decode(errors="replace")
+            woven = base.get(path) or find_old_version(folder, path, outputs[path]) or ""
+            changes = hunks(woven.split("\n"), text.split("\n"))
+            lines += sum(max(len(hunk.before), len(hunk.after)) for hunk in changes)
+            files += bool(changes)
+            if line := find_conflict_mark(text):
+                reason = f"a conflict was left at line {line}: decide it, and take the marks out"
+                findings.append(Finding(EDITED, name, f"{label}/{path}", reason))
     except LoomError as error:
-        return [Finding(EDITED, name, error.where or shown, error.message, error.remedy or "")]
-    many = f"{lines} line{'' if lines == 1 else 's'} changed in {files} file{'' if files == 1 else 's'}"
-    late = f"; since then {_few(reasons)}" if (reasons := builder.reasons()) else ""
-    reason = "a conflict was left at line {}: decide it, and take the marks out"
-    conflicts = [Finding(EDITED, name, f"{shown}/{path}", reason.format(line)) for path, line in left]
-    return [*conflicts, Finding(OWNED, name, shown, f"{many}{late}", f"gen update {name}" if late else "")]
+        return [Finding(EDITED, name, error.where or label, error.message, error.remedy or "")]
+    count = f"{lines} line{'' if lines == 1 else 's'} changed in {files} file{'' if files == 1 else 's'}"
+    late = f"; since then {_join_reasons(reasons)}" if (reasons := builder.find_stale_reasons()) else ""
+    return [*findings, Finding(OWNED, name, label, f"{count}{late}", f"gen update {name}" if late else "")]
 
 
-def _check_uncommitted(builder: PackageBuilder, found: PackageStatus) -> tuple[list[Finding], PackageStatus]:
-    """Checks a package that is not committed and is there, in part or whole; the second value is left to tell."""
-    name, build, place = builder.combination.name, builder.combination.command, builder.project.generated
-    if gone := [file for file in found.files if file.state == MISSING and file.path not in RECORDS]:
-        count = sum(file.wanted and file.path not in RECORDS for file in found.files)
+def _check_uncommitted(builder: PackageBuilder, status: PackageStatus) -> tuple[list[Finding], PackageStatus]:
+    """Checks the lock of an uncommitted package that has files; returns findings and the status without them."""
+    name, build, generated = builder.combination.name, builder.combination.command, builder.project.generated
+    if gone := [file for file in status.files if file.state == MISSING and file.path not in RECORDS]:
+        count = sum(file.is_output and file.path not in RECORDS for file in status.files)
         reason = f"{len(gone)} of the {count} files of this package are gone; all of them, or none, should be there"
-        left = replace(found, files=[file for file in found.files if file.state != MISSING])
-        return [Finding(MISSING, name, found.shown, reason, build)], left
-    if found.differs:
-        return [], found
+        rest = replace(status, files=[file for file in status.files if file.state != MISSING])
+        return [Finding(MISSING, name, status.label, reason, build)], rest
+    if status.differs:
+        return [], status
     with suppress(LoomError):
-        if read_locks(place).get(name) == read_lock(builder.folder, builder.combination).text:
-            return [], found
-    return [Finding(STALE, name, display_path(place / LOCKS), f"has not the lock of the files of {name}", build)], found
+        if read_locks(generated).get(name) == read_lock(builder.folder, builder.combination).text:
+            return [], status
+    reason = f"does not have the lock of the files of {name}"
+    return [Finding(STALE, name, display_path(generated / LOCKS), reason, build)], status
 
 
-def _of_windows(builder: PackageBuilder, first: str, count: int) -> Finding:
-    reason = f"{WINDOWS}, and {count - 1} other files too; with the line '* text=auto eol=lf' in .gitattributes, this "
+def _report_crlf(builder: PackageBuilder, first: str, count: int) -> Finding:
+    reason = f"{CRLF}, and {count - 1} other files too; with the line '* text=auto eol=lf' in .gitattributes, this "
     reason += "checks out again what git has, of the sources too (commit your changes first):"
     sources = [builder.project.root / name for name in ("fragments", "templates", "targets")]
     places = [builder.project.generated, *(place for place in sources if place.is_dir())]
@@ -126,61 +143,60 @@ def _of_windows(builder: PackageBuilder, first: str, count: int) -> Finding:
     return Finding(EDITED, builder.combination.name, first, reason, fix)
 
 
-def _odd_files(builder: PackageBuilder, paths: list[str]) -> Iterator[Finding]:
-    """Files of the right content with another mode, and compiled ones that Python runs in place of a module."""
+def _check_modes_and_caches(builder: PackageBuilder, paths: list[str]) -> Iterator[Finding]:
+    """Finds executable files, and compiled files that Python runs whatever their module says."""
     name = builder.combination.name
-    paths = [path for path in paths if kind_of(builder.folder / path)]  # a lock may stand for them
-    run = [path for path in paths if (builder.folder / path).lstat().st_mode & 0o111]
-    for path in run if len(run) < len(paths) else ():  # a disk without modes says so of all
-        shown = display_path(builder.folder / path)
-        yield Finding(EDITED, name, shown, "is executable, which gen makes no file", f"chmod 644 {shlex.quote(shown)}")
+    paths = [path for path in paths if kind_of(builder.folder / path)]  # files of a lock may not exist
+    executable = [path for path in paths if (builder.folder / path).lstat().st_mode & 0o111]
+    for path in executable if len(executable) < len(paths) else ():  # without modes, every file seems executable
+        label = display_path(builder.folder / path)
+        yield Finding(EDITED, name, label, "is executable, which gen makes no file", f"chmod 644 {shlex.quote(label)}")
     for compiled in sorted(builder.folder.rglob("__pycache__/*.pyc")):
         with suppress(OSError), compiled.open("rb") as file:
             if int.from_bytes(file.read(8)[4:], "little") & 0b11 == 0b01:  # PEP 552: a hash that is not checked
+                label = display_path(compiled)
                 reason = "runs in place of its module, whatever that says: its hash is not checked"
-                yield Finding(
-                    FOREIGN, name, display_path(compiled), reason, f"rm {shlex.quote(display_path(compiled))}"
-                )
+                yield Finding(FOREIGN, name, label, reason, f"rm {shlex.quote(label)}")
 
 
-def _few(reasons: list[str]) -> str:
+def _join_reasons(reasons: list[str]) -> str:
     more = f" and {len(reasons) - 3} more" if len(reasons) > 3 else ""
     return ", ".join(reasons[:3]) + more
 
 
-def _lost_sources(project: Project, combination: Combination) -> str:
-    """Why no build can make a package any more and what to do about it, '' where one can."""
+def _explain_lost_sources(project: Project, combination: Combination) -> str:
+    """Explains that the architecture or the target of a package is gone, and what to do; "" if both exist."""
     sources = {
         f"architecture {combination.architecture}": f"templates/architectures/{combination.architecture}.toml",
         f"target {combination.target}": f"targets/{combination.target}/target.toml",
     }
     gone = [name for name, path in sources.items() if not any((root / path).exists() for root in project.roots)]
-    listed = f" and take it out of {PACKAGES}" if gone and project.listed() is not None else ""
+    listed = f" and take it out of {PACKAGES}" if gone and project.listing.packages is not None else ""
     return f"there is no {' and no '.join(gone)} any more; remove this folder{listed}" if gone else ""
 
 
-def advise_own(path: str) -> str:
-    """Says what to do about a path below the output folder that gen did not make."""
+def suggest_unmanaged(path: str) -> str:
+    """Returns the remedy for a foreign path below the output folder."""
     return f"remove it, or name it in {PACKAGES}: own = [{json.dumps(path, ensure_ascii=False)}]"
 
 
-def is_listed(path: str, own: list[str]) -> bool:
-    """Whether a path below the output folder is one that packages.toml names as not gen's."""
-    return any(f"{path}/".startswith(f"{entry}/") for entry in own)
+def is_unmanaged(path: str, unmanaged: list[str]) -> bool:
+    """Returns whether a path below the output folder is one of the unmanaged paths, or in one of them."""
+    return any(f"{path}/".startswith(f"{entry}/") for entry in unmanaged)
 
 
-def own_paths(project: Project) -> list[str]:
-    """The paths that packages.toml names as not gen's; one that is not there, or that gen makes, is an error."""
-    shown = display_path(project.generated / PACKAGES)
-    made = [PACKAGES, LOCKS]
+def read_unmanaged_paths(project: Project) -> list[str]:
+    """Returns the unmanaged paths in packages.toml; refuses one that does not exist or that gen makes."""
+    label = display_path(project.generated / PACKAGES)
+    managed = [PACKAGES, LOCKS]
     for name in (combination.name for combination in project.packages()):
-        made += [name, f"{name}/{LOCK}"]
+        managed += [name, f"{name}/{LOCK}"]
         with suppress(LoomError):
-            made += [f"{name}/{path}" for path in read_lock(project.generated / name).outputs]
-    for path in project.own():
+            managed += [f"{name}/{path}" for path in read_lock(project.generated / name).outputs]
+    for path in project.listing.unmanaged:
         if not kind_of(project.generated / path):
-            raise LoomError(f"own names {path}, which is not there", shown, "Take it out of the list.")
-        if any(f"{file}/".startswith(f"{path}/") for file in made):
+            raise LoomError(f"own names {path}, which is not there", label, "Take it out of the list.")
+        if any(f"{file}/".startswith(f"{path}/") for file in managed):
             remedy = "Take it out of the list: own is for what gen has nothing to do with."
-            raise LoomError(f"own names {path}, which gen makes", shown, remedy)
-    return project.own()
+            raise LoomError(f"own names {path}, which gen makes", label, remedy)
+    return project.listing.unmanaged

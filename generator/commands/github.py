@@ -1,4 +1,4 @@
-"""Writes findings of a check as annotations of GitHub: at the fragment line that is behind each, where it is known."""
+"""Writes the findings of a check as annotations of GitHub, at the fragment line behind each if it is known."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from contextlib import suppress
 from generator.code.hunks import hunks
 from generator.code.traced import Origin
 from generator.commands.findings import NO_FAULT, Finding
-from generator.commands.packages import every_package
+from generator.commands.packages import create_builders
 from generator.disk.files import display_path, kind_of
 from generator.disk.project import Project
 from generator.disk.status import EDITED, RECORDS, STALE
@@ -17,25 +17,25 @@ from generator.errors import LoomError, printable
 from generator.package.package import Package
 
 
-class Sources:
-    """Finds the source behind the first line of a file that differs; weaves each package once."""
+class SourceFinder:
+    """Finds the source of the first differing line of a file; weaves each package once."""
 
     def __init__(self, project: Project):
-        self.asked = {asked.combination.name: asked for asked in every_package(project)}
-        self.woven: dict[str, Package] = {}
+        self.builders = {builder.combination.name: builder for builder in create_builders(project)}
+        self.packages: dict[str, Package] = {}
 
     def find(self, finding: Finding) -> tuple[int, Origin | None]:
-        """The line of the file, from 1, and where it comes from; 0 and None where that is not known."""
-        asked = self.asked.get(finding.package)
-        if asked is None or finding.state not in (EDITED, STALE):
+        """Returns the line of the file, from 1, and its origin; 0 and None if they are unknown."""
+        builder = self.builders.get(finding.package)
+        if builder is None or finding.state not in (EDITED, STALE):
             return 0, None
         with suppress(LoomError):
-            if finding.package not in self.woven:
-                self.woven[finding.package] = asked.package()
-            package = self.woven[finding.package]
-            path = finding.path.removeprefix(f"{display_path(asked.folder)}/")
-            if path in package.files and kind_of(asked.folder / path) == "file":
-                text = (asked.folder / path).read_bytes().decode(errors="replace")
+            if finding.package not in self.packages:
+                self.packages[finding.package] = builder.weave()
+            package = self.packages[finding.package]
+            path = finding.path.removeprefix(f"{display_path(builder.folder)}/")
+            if path in package.files and kind_of(builder.folder / path) == "file":
+                text = (builder.folder / path).read_bytes().decode(errors="replace")
                 for old, new in hunks(package.files[path].split("\n"), text.split("\n")):
                     segments = package.origins.get(path, [])
                     row = min(old.start, len(segments) - 1)
@@ -44,37 +44,38 @@ class Sources:
 
 
 def annotate(project: Project, findings: list[Finding], errors: list[LoomError]) -> Iterator[str]:
-    """Yields a line for each finding and error; stale lines that one fragment line explains are one."""
-    sources = Sources(project)
+    """Yields an annotation for each finding and error; stale lines from one fragment line share one."""
+    finder = SourceFinder(project)
     stale: dict[Origin, list[str]] = {}
-    explained: set[str] = set()  # packages of which more than the records is told
-    late = []
-    for one in findings:
-        line, source = sources.find(one)
-        if one.state == STALE and one.path.endswith(RECORDS):
-            late.append(one)
+    explained: set[str] = set()  # packages with a finding besides their records
+    records = []
+    for finding in findings:
+        line, source = finder.find(finding)
+        if finding.state == STALE and finding.path.endswith(RECORDS):
+            records.append(finding)
             continue
-        explained.add(one.package)
-        if one.state == STALE and source:
-            stale.setdefault(source, []).append(one.path)
+        explained.add(finding.package)
+        if finding.state == STALE and source:
+            stale.setdefault(source, []).append(finding.path)
             continue
-        from_ = f"; the line comes from {source}: gen pull {one.package}" if source else ""
-        text = f"{one.reason}{from_}" + (f"\n{one.command}" if one.command else "")
-        yield _line(one.path, line, one.state, text, "notice" if one.state in NO_FAULT else "error")
+        origin = f"; the line comes from {source}: gen pull {finding.package}" if source else ""
+        text = f"{finding.reason}{origin}" + (f"\n{finding.command}" if finding.command else "")
+        level = "notice" if finding.state in NO_FAULT else "error"
+        yield _format_annotation(finding.path, line, finding.state, text, level)
     for (path, line), places in stale.items():
-        shown = next((display_path(root / path) for root in project.roots if (root / path).is_file()), path)
-        yield _line(shown, line, STALE, f"not built yet: {', '.join(places)}\ngen build --all")
-    for one in late:
-        if one.package not in explained:
-            yield _line(one.path, 0, STALE, f"{one.reason}\n{one.command}")
+        label = next((display_path(root / path) for root in project.roots if (root / path).is_file()), path)
+        yield _format_annotation(label, line, STALE, f"not built yet: {', '.join(places)}\ngen build --all")
+    for finding in records:
+        if finding.package not in explained:
+            yield _format_annotation(finding.path, 0, STALE, f"{finding.reason}\n{finding.command}")
     for error in {str(error): error for error in errors}.values():
-        found = re.fullmatch(r"(.+?)(?::(\d+))?", error.where or "")
-        path, number = (found[1], int(found[2] or 0)) if found else ("", 0)
-        yield _line(path, number, "error", f"{error.message}\n{error.remedy or ''}".strip())
+        match = re.fullmatch(r"(.+?)(?::(\d+))?", error.where or "")
+        path, line = (match[1], int(match[2] or 0)) if match else ("", 0)
+        yield _format_annotation(path, line, "error", f"{error.message}\n{error.remedy or ''}".strip())
 
 
-def _line(path: str, line: int, title: str, text: str, level: str = "error") -> str:
-    """A command to GitHub's runner: https://docs.github.com/actions/reference/workflow-commands-for-github-actions"""
+def _format_annotation(path: str, line: int, title: str, text: str, level: str = "error") -> str:
+    """Formats a command: https://docs.github.com/actions/reference/workflow-commands-for-github-actions"""
     place = [f"file={_escape(printable(path), ':,')}"] if path else []
     place += [f"line={line}"] if line else []
     lines = "\n".join(map(printable, text.split("\n")))

@@ -1,4 +1,4 @@
-"""`gen loc`: counts how few lines of fragments make how many lines of packages."""
+"""`gen loc`: counts the lines of fragments, and the lines of packages that they make."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from typing import NamedTuple
 
 import click
 
+from generator.commands.cached_weave import read_disk_sources, weave_cached
 from generator.commands.console import AS_JSON, NO_ONE, write_json
-from generator.commands.packages import every_package
-from generator.commands.tables import Table, as_data, format_markdown, format_text
-from generator.commands.woven import woven
+from generator.commands.packages import create_builders
+from generator.commands.tables import Table, format_markdown, format_text, to_dicts
 from generator.disk.built import MappedPackage, WovenPackage
-from generator.disk.files import files_below
+from generator.disk.files import display_path, list_files
 from generator.disk.lock import LOCK, MAP
 from generator.disk.project import Project
 from generator.errors import LoomError
@@ -40,115 +40,115 @@ def command(as_json: bool, as_markdown: bool) -> None:
     if as_json and as_markdown:
         raise LoomError("--json and --markdown are two formats", remedy="Choose one.")
     project = Project.find()
-    tables = loc(project, kept_packages(project))
+    tables = count_all(project, load_packages(project))
     if as_json:
-        write_json({table.title: as_data(table) for table in tables})
+        write_json({table.title: to_dicts(table) for table in tables})
     else:
         click.echo("\n\n".join((format_markdown if as_markdown else format_text)(table) for table in tables))
 
 
-def kept_packages(project: Project) -> list[MappedPackage]:
-    """The packages that are kept and have been built; those that are not committed, and not there, are woven."""
-    kept = every_package(project)
-    locks = [asked for asked in kept if asked.only_lock]
-    texts = dict(zip([asked.folder for asked in locks], woven(locks), strict=True))
-    result: list[MappedPackage] = []
-    for asked in kept:
-        if asked.folder in texts:
-            files = texts[asked.folder]
+def load_packages(project: Project) -> list[MappedPackage]:
+    """Loads the listed packages that have been built; weaves the uncommitted ones that have no files."""
+    builders = create_builders(project)
+    uncommitted = [builder for builder in builders if builder.is_lock_only]
+    woven = dict(zip([builder.folder for builder in uncommitted], weave_cached(uncommitted), strict=True))
+    packages: list[MappedPackage] = []
+    for builder in builders:
+        if builder.folder in woven:
+            files = woven[builder.folder]
             if isinstance(files, LoomError):
                 raise files
-            result.append(WovenPackage.of(asked.combination, files))
-        elif asked.folder.is_dir():
-            result.append(MappedPackage.read(asked.folder))
-    return result
+            packages.append(WovenPackage.from_files(builder.combination, files))
+        elif builder.folder.is_dir():
+            packages.append(MappedPackage.read(builder.folder))
+    return packages
 
 
-class Lines(NamedTuple):
-    """Numbers of files and of their lines; `code` leaves out blank lines, comments and docstrings."""
+class LineCount(NamedTuple):
+    """Numbers of files, of lines, and of lines of code: without blank lines, comments and docstrings."""
 
     files: int = 0
     physical: int = 0
     code: int = 0
 
 
-def loc(project: Project, packages: list[MappedPackage]) -> list[Table]:
-    """Counts the sources and the packages."""
+def count_all(project: Project, packages: list[MappedPackage]) -> list[Table]:
+    """Counts the lines of the sources and of the packages."""
     sources = read_sources(project)
-    files = {package.name: _files_of(package) for package in packages}
-    source = {kind: count(texts) for kind, texts in _by_kind(sources).items()}
-    made = {name: count(texts) for name, texts in files.items()}
+    files = {package.name: _read_package_files(package) for package in packages}
+    source = {kind: count_files(texts) for kind, texts in _group_by_kind(sources).items()}
+    generated = {name: count_files(texts) for name, texts in files.items()}
     distinct = {(PurePosixPath(path).suffix, text): path for texts in files.values() for path, text in texts.items()}
-    total, once = _sum(made.values()), _sum(count({path: text}) for (_, text), path in distinct.items())
+    total = _add_counts(generated.values())
+    once = _add_counts(count_files({path: text}) for (_, text), path in distinct.items())
     each = source["total"]
     ratios = [
-        (name, _ratio(lines.physical, each.physical), _ratio(lines.code, each.code))
+        (name, _compute_ratio(lines.physical, each.physical), _compute_ratio(lines.code, each.code))
         for name, lines in (("all packages", total), ("equal files once", once))
     ]
-    made |= {"total": total, "total, equal files once": once}
+    generated |= {"total": total, "total, equal files once": once}
     return [
         Table(
             "Source",
             ("source", *_COUNTS),
-            [(kind, *lines) for kind, lines in (source | {"(the generator itself)": _generator()}).items()],
+            [(kind, *lines) for kind, lines in (source | {"(the generator itself)": _count_generator()}).items()],
             "Code: without blank lines, comments and docstrings. gen.lock and gen.map are not counted.",
         ),
         Table(
             "Generated",
             ("package", *_COUNTS),
-            [(name, *lines) for name, lines in made.items()],
+            [(name, *lines) for name, lines in generated.items()],
             "Files are equal if they differ in their first line alone, which names the package.",
         ),
         Table("Generated lines for each source line", ("of", "lines", "code"), ratios),
         Table(
             "What an architecture adds",
             ("architecture", "lines", "code", "without presets", "new fragments"),
-            _architecture_rows(sources, [combination.architecture for combination in project.packages()]),
+            _count_by_architecture(sources, [combination.architecture for combination in project.packages()]),
             "Its own file, and the fragments that it or its rules select, and no architecture above it, no target and "
             "not every package.",
         ),
         Table(
             "What a fragment makes",
             ("fragment", "code", "makes", "packages"),
-            _fragment_rows(sources, packages, files),
+            _count_by_fragment(sources, packages, files),
             "Lines of code in all packages; a line is made by the fragment that its first character came from.",
         ),
     ]
 
 
 def read_sources(project: Project) -> dict[str, str]:
-    """Reads every source file: path -> text, without the library, which imports all of weaving."""
+    """Reads every source file: path -> text. The library would import all of weaving."""
     sources = {}
     for root in project.roots:
-        for folder in ("fragments", "templates", "targets"):
-            for name in files_below(root / folder):
-                path = root / folder / name
-                try:
-                    sources[f"{folder}/{name}"] = path.read_bytes().decode("utf-8")
-                except UnicodeDecodeError:
-                    raise LoomError(
-                        "is not UTF-8 text", project.display_path(path), "Move it out of the library."
-                    ) from None
+        for path, data in read_disk_sources(root):
+            try:
+                sources[path] = data.decode()
+            except UnicodeDecodeError:
+                remedy = "Move it out of the library."
+                raise LoomError("is not UTF-8 text", display_path(root / path), remedy) from None
     return dict(sorted(sources.items()))
 
 
-def count(texts: dict[str, str]) -> Lines:
+def count_files(texts: dict[str, str]) -> LineCount:
     """Counts the lines of files: path -> text."""
-    return _sum(Lines(1, len(text.splitlines()), len(code_lines(path, text))) for path, text in texts.items())
+    return _add_counts(
+        LineCount(1, len(text.splitlines()), len(find_code_lines(path, text))) for path, text in texts.items()
+    )
 
 
 @cache  # packages have equal files
-def code_lines(path: str, text: str) -> tuple[int, ...]:
-    """Returns the numbers, from 1, of the lines that hold code.
+def find_code_lines(path: str, text: str) -> tuple[int, ...]:
+    """Returns the numbers, from 1, of the lines of code.
 
-    In Python comments, docstrings and blank lines hold none. In a template jinja's comments, in TOML, YAML and shell
-    lines that are comments, and everywhere blank lines hold none.
+    These are not code: blank lines; comments and docstrings of Python; comments of jinja in a template; lines of TOML,
+    YAML and shell that are comments.
     """
     name = PurePosixPath(path)
     if name.suffix == ".py":
-        return _python_code_lines(path, text)
+        return _find_python_code_lines(path, text)
     if name.suffix == ".jinja":
-        # the line ends inside a comment stay, so that the numbers of the lines after it do
+        # keep the newlines of a comment, so that the numbers of the lines after it do not change
         text = re.sub(r"\{#.*?#\}", lambda match: "\n" * match[0].count("\n"), text, flags=re.DOTALL)
         name = name.with_suffix("")
     mark = "#" if name.suffix in _HASH_COMMENTS else "\n"  # no line begins with the latter
@@ -156,7 +156,7 @@ def code_lines(path: str, text: str) -> tuple[int, ...]:
     return tuple(number for number, line in lines if line and not line.startswith(mark))
 
 
-def _python_code_lines(path: str, text: str) -> tuple[int, ...]:
+def _find_python_code_lines(path: str, text: str) -> tuple[int, ...]:
     numbers: set[int] = set()
     statement: list[tokenize.TokenInfo] = []
     try:
@@ -175,78 +175,78 @@ def _python_code_lines(path: str, text: str) -> tuple[int, ...]:
     return tuple(sorted(numbers - blank))
 
 
-def _sum(counts: Iterable[Lines]) -> Lines:
-    return Lines(*map(sum, zip(Lines(), *counts, strict=True)))
+def _add_counts(counts: Iterable[LineCount]) -> LineCount:
+    return LineCount(*map(sum, zip(LineCount(), *counts, strict=True)))
 
 
-def _ratio(made: int, source: int) -> float | None:
+def _compute_ratio(made: int, source: int) -> float | None:
     return round(made / source, 2) if source else None
 
 
-def _by_kind(sources: dict[str, str]) -> dict[str, dict[str, str]]:
+def _group_by_kind(sources: dict[str, str]) -> dict[str, dict[str, str]]:
     kinds: dict[str, dict[str, str]] = {"fragments": {}, "templates": {}, "architectures": {}, "targets": {}}
     for path, text in sources.items():
         kinds["architectures" if path.startswith(ARCHITECTURES) else path.split("/", 1)[0]][path] = text
     return kinds | {"total": sources}
 
 
-def _generator() -> Lines:
+def _count_generator() -> LineCount:
     folder = Path(__file__).resolve().parents[1]
-    names = [name for name in files_below(folder) if name.endswith(".py") and not name.startswith("_library/")]
-    return count({name: (folder / name).read_text(encoding="utf-8") for name in names})
+    names = [name for name in list_files(folder) if name.endswith(".py") and not name.startswith("_library/")]
+    return count_files({name: (folder / name).read_text(encoding="utf-8") for name in names})
 
 
-def _files_of(package: MappedPackage) -> dict[str, str]:
-    """Returns the files of a package that a person reads, without what the header says of the package."""
+def _read_package_files(package: MappedPackage) -> dict[str, str]:
+    """Reads the files of a package that people read; blanks the header, which names the package."""
     files = {}
     for path in package.lock.outputs:
         if path not in (LOCK, MAP):
-            first, *rest = package.lines(path) or [""]
+            first, *rest = package.read_lines(path) or [""]
             files[path] = "".join(f"{line}\n" for line in ["#" if first.startswith(HEADER) else first, *rest])
     return files
 
 
-def _fragment_rows(
+def _count_by_fragment(
     sources: dict[str, str], packages: list[MappedPackage], files: dict[str, dict[str, str]]
 ) -> list[tuple]:
-    """Returns for each fragment its lines of code, those that it makes, and how many packages have a part of it."""
+    """Counts for each fragment its lines of code, the lines that it makes, and the packages that use it."""
     makes: Counter[str] = Counter()
     users: dict[str, set[str]] = defaultdict(set)
     for package in packages:
         for path, origins in package.origins.items():
-            code = code_lines(path, files[package.name].get(path, ""))
+            code = find_code_lines(path, files[package.name].get(path, ""))
             makes.update(origins[n - 1][0][1].path for n in code if n <= len(origins) and origins[n - 1])
             for source in {origin.path for segments in origins for _, origin in segments}:
                 users[source].add(package.name)
     fragments = [path for path in sources if path.startswith("fragments/") and path.endswith(".py")]
     return [
-        (path[len("fragments/") : -len(".py")], count({path: sources[path]}).code, makes[path], len(users[path]))
+        (path[len("fragments/") : -len(".py")], count_files({path: sources[path]}).code, makes[path], len(users[path]))
         for path in fragments
     ]
 
 
-def _architecture_rows(sources: dict[str, str], kept: list[str]) -> list[tuple]:
-    """Returns for each architecture what it adds to the architectures above it, the targets, and every package."""
+def _count_by_architecture(sources: dict[str, str], kept: list[str]) -> list[tuple]:
+    """Counts for each architecture what it adds to its bases, the targets, and the rules of all packages."""
     known = [path[len(ARCHITECTURES) : -len(".toml")] for path in sources if path.startswith(ARCHITECTURES)]
-    order = dict.fromkeys(name for last in (*kept, *known) for name in _lineage(last, sources))
+    order = dict.fromkeys(name for last in (*kept, *known) for name in _find_bases(last, sources))
     common = [parse_toml(sources[path], path) for path in sources if path.endswith("/target.toml")]
     package = parse_toml(sources.get(PACKAGE, ""), PACKAGE)
-    common.append(package | {"structure": []})  # its rules hold for all families
-    seen = {name for data in common for name in _selected(data)}
+    common.append(package | {"structure": []})  # its rules select nothing by themselves
+    seen = {name for data in common for name in _find_selected(data)}
     rows = []
     for name in order:
         path = f"{ARCHITECTURES}{name}.toml"
-        new = [each for each in dict.fromkeys(_selected(parse_toml(sources[path], path))) if each not in seen]
+        new = [each for each in dict.fromkeys(_find_selected(parse_toml(sources[path], path))) if each not in seen]
         seen.update(new)
         paths = [path, *(f"fragments/{fragment}.py" for fragment in new)]
-        lines = count({path: sources[path] for path in paths if path in sources})
-        without = lines.code - _preset_lines(path, sources[path])
+        lines = count_files({path: sources[path] for path in paths if path in sources})
+        without = lines.code - _count_preset_lines(path, sources[path])
         rows.append((name, lines.physical, lines.code, without, ", ".join(new) or "none"))
     return rows
 
 
-def _lineage(name: object, sources: dict[str, str]) -> list[str]:
-    """Returns an architecture after those of its bases that exist."""
+def _find_bases(name: object, sources: dict[str, str]) -> list[str]:
+    """Returns the existing bases of an architecture, the root first, and the architecture last."""
     names: list[str] = []
     while isinstance(name, str) and name not in names and (path := f"{ARCHITECTURES}{name}.toml") in sources:
         names.insert(0, name)
@@ -254,23 +254,23 @@ def _lineage(name: object, sources: dict[str, str]) -> list[str]:
     return names
 
 
-def _selected(data: object) -> Iterator[str]:
-    """Yields the fragments that a TOML file names: for all layers, a kind of them, a target, or a checkpoint."""
+def _find_selected(data: object) -> Iterator[str]:
+    """Yields the fragments that a TOML file selects: for all layers, a kind of layer, a target, or a checkpoint."""
     if isinstance(data, list):
         for value in data:
-            yield from _selected(value)
+            yield from _find_selected(value)
     elif isinstance(data, dict):
         for key, value in data.items():
             if key == "fragments" and isinstance(value, list):
                 yield from (name for name in value if isinstance(name, str))
             else:
-                yield from _selected(value)
+                yield from _find_selected(value)
 
 
-def _preset_lines(path: str, text: str) -> int:
-    """Counts the lines of code in [presets.*] tables: sizes, which are data."""
+def _count_preset_lines(path: str, text: str) -> int:
+    """Counts the lines of code in [presets.*] tables, which are data."""
     lines, inside, found = text.splitlines(), False, 0
-    for number in code_lines(path, text):
+    for number in find_code_lines(path, text):
         line = lines[number - 1].strip()
         inside = line.startswith("[presets") if line.startswith("[") else inside
         found += inside

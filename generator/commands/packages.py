@@ -1,4 +1,4 @@
-"""The packages that commands work on: woven, compared with what is on disk, and built."""
+"""Weaves packages, compares them with the disk, and builds them, for all commands."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from generator.disk.files import display_path, entries_below, kind_of, sha256
-from generator.disk.lock import LOCK, Combination, Fingerprints, read_lock, with_records
-from generator.disk.parallel import in_parallel
+from generator.disk.files import display_path, kind_of, list_entries, sha256
+from generator.disk.lock import LOCK, Combination, InputDigests, encode_package, read_lock
+from generator.disk.parallel import run_parallel
 from generator.disk.project import PACKAGES, Project
 from generator.disk.status import JOURNAL, PackageStatus, check_folder, compare_with_disk
 from generator.disk.write import write_lock, write_package
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 def weave_package(architecture: str, target: str, library: Library, parts: tuple[str, ...]) -> Package:
-    """Weaves in memory; imported late, because the libraries behind it take most of a short command's time."""
+    """Weaves in memory. The weaver is imported late: its libraries take most of a short command's time."""
     from generator.weaver import weave as run
 
     return run(architecture, target, library, parts=parts)
@@ -30,150 +30,153 @@ def weave_package(architecture: str, target: str, library: Library, parts: tuple
 
 @dataclass(frozen=True)
 class PackageBuilder:
-    """A package that a command asks for.
+    """A package that a command works on.
 
     Attributes:
-        prints: hashes taken before, shared by all that are asked for together.
-        out: the folder that the package's folder goes into.
+        digests: shared by all packages of a command, so that each input is hashed once.
+        out: the folder that has the package's folder.
     """
 
     project: Project
     combination: Combination
-    prints: Fingerprints
+    digests: InputDigests
     out: Path
 
     @property
     def folder(self) -> Path:
         return Path(os.path.abspath(self.out)) / self.combination.name
 
-    def uses(self, sources: Collection[str]) -> bool:
-        """Whether it is made from one of these sources, as far as is known."""
+    def may_use(self, sources: Collection[str]) -> bool:
+        """Returns whether one of these sources is an input by the lock; True without a valid lock."""
         try:
             return not read_lock(self.folder, self.combination).inputs.keys().isdisjoint(sources)
         except LoomError:
             return True
 
-    def reasons(self) -> list[str]:
-        """Why the lock cannot say what a build makes now; empty where it can."""
+    def find_stale_reasons(self) -> list[str]:
+        """Lists the reasons why the lock cannot tell what a build makes now; empty if it can."""
         try:
             lock = read_lock(self.folder, self.combination)
-            other = [] if lock.parts == self.combination.parts else ["it has other parts"]
-            return other + self.prints.changes(lock)
+            reasons = [] if lock.parts == self.combination.parts else ["it has other parts"]
+            return reasons + self.digests.find_changes(lock)
         except LoomError as error:
             return [f"{LOCK} {error.message}"]
 
-    def package(self, library: Library | None = None) -> Package:
-        """Weaves it now, or from another library."""
+    def weave(self, library: Library | None = None) -> Package:
+        """Weaves the package from the project's library, or from another one."""
         architecture, target, parts = self.combination
         try:
             return weave_package(architecture, target, library or self.project.library(), parts)
         except LoomError as error:
-            if error.where or self.combination not in (self.project.listed() or ()):
+            if error.where or self.combination not in (self.project.listing.packages or ()):
                 raise
             raise LoomError(error.message, display_path(self.project.generated / PACKAGES), error.remedy) from None
 
-    def woven(self) -> dict[str, bytes]:
-        """The bytes of all files, the map and the lock included."""
-        return with_records(self.package(), self.prints)
+    def weave_files(self) -> dict[str, bytes]:
+        """Weaves the bytes of all files, including the map and the lock."""
+        return encode_package(self.weave(), self.digests)
 
-    def status(self, full: bool = False, whole: bool = False) -> PackageStatus:
-        """Compares what is on disk with what a build makes now, by hashes alone where the lock can be trusted.
+    def compare(self, full: bool = False, expect_files: bool = False) -> PackageStatus:
+        """Compares the disk with a build; by digests alone if the lock is valid and no input changed.
 
         Args:
-            full: weave it again, whatever its lock says.
-            whole: expect its files to be there, also where its lock alone is.
+            full: weaves the package whatever its lock says.
+            expect_files: reports the files as missing even if the package is not committed.
         """
         check_folder(self.folder)
-        reasons = self.reasons()
-        made = self.woven() if full or reasons else None
-        wanted = _hashes(made) if made else read_lock(self.folder, self.combination).files
-        found = compare_with_disk(self.folder, self.combination, wanted, self.only_lock and not whole)
-        return replace(found, reasons=reasons, made=made)
+        reasons = self.find_stale_reasons()
+        files = self.weave_files() if full or reasons else None
+        locked = None if files else read_lock(self.folder, self.combination).files
+        outputs = locked or {path: sha256(data) for path, data in (files or {}).items()}
+        status = compare_with_disk(self.folder, self.combination, outputs, self.is_lock_only and not expect_files)
+        return replace(status, reasons=reasons, outputs=files)
 
     @property
-    def at_home(self) -> bool:
+    def is_in_place(self) -> bool:
+        """Whether it is in the output folder of the project."""
         return self.folder == Path(os.path.abspath(self.project.generated)) / self.combination.name
 
     @property
-    def by_hand(self) -> bool:
-        """Whether it is a package that people own, in its place."""
-        there = kind_of(self.folder / LOCK) == "file"
-        return self.at_home and there and self.combination in self.project.by_hand()
+    def is_owned(self) -> bool:
+        """Whether people own the package, so that builds leave it alone."""
+        has_lock = kind_of(self.folder / LOCK) == "file"
+        return self.is_in_place and has_lock and self.combination in self.project.listing.owned
 
     @property
-    def uncommitted(self) -> bool:
-        """Whether it is a package whose lock alone is committed, in its place."""
-        return self.at_home and self.combination in self.project.uncommitted()
+    def is_uncommitted(self) -> bool:
+        """Whether the package's lock alone is committed, in packages.lock."""
+        return self.is_in_place and self.combination in self.project.listing.uncommitted
 
     @property
-    def only_lock(self) -> bool:
-        """Whether it is a package that is not committed, and none of its files is there."""
-        if not self.uncommitted or kind_of(self.folder / LOCK) or kind_of(self.folder / JOURNAL):
+    def is_lock_only(self) -> bool:
+        """Whether the package is uncommitted, and none of its files exists."""
+        if not self.is_uncommitted or kind_of(self.folder / LOCK) or kind_of(self.folder / JOURNAL):
             return False
         try:
             paths = list(read_lock(self.folder, self.combination).outputs)
         except LoomError:
-            paths = entries_below(self.folder)
+            paths = list_entries(self.folder)
         return not any(kind_of(self.folder / path) for path in paths)
 
-    def build(self, force: bool = False, dry_run: bool = False, lock_is_enough: bool = False) -> PackageStatus | None:
-        """Builds it.
+    def build(self, force: bool = False, dry_run: bool = False, allow_lock_only: bool = False) -> PackageStatus | None:
+        """Builds the package.
 
         Args:
-            force: overwrite and delete also files that gen does not own.
-            dry_run: write nothing.
-            lock_is_enough: of a package that is not committed, and that nobody built here, write the lock alone.
+            force: overwrites and deletes edited files too.
+            dry_run: writes nothing.
+            allow_lock_only: writes only the lock of an uncommitted package whose files do not exist.
 
         Returns:
-            How its files stood; where some are blocked and `force` is not given, nothing was written. None for a
-            package that people own.
+            The status before; nothing was written if files are blocked and `force` is not given. None for a package
+            that people own.
         """
-        if self.by_hand:
+        if self.is_owned:
             return None
-        found = self.status(whole=not lock_is_enough)
-        if found.only_lock:
-            found = replace(found, files=[file for file in found.files if file.path == LOCK])
-        if dry_run or not (found.differs or self.uncommitted):
-            return found
-        made = found.made or self.woven() if found.differs else {}
-        if found.differs and not found.only_lock:
-            found = write_package(self.folder, self.combination, made, force)
-        if self.uncommitted and (force or not found.blocked):
-            text = made[LOCK].decode() if made else read_lock(self.folder, self.combination).text
+        status = self.compare(expect_files=not allow_lock_only)
+        if status.is_lock_only:
+            status = replace(status, files=[file for file in status.files if file.path == LOCK])
+        if dry_run or not (status.differs or self.is_uncommitted):
+            return status
+        files = status.outputs or self.weave_files() if status.differs else {}
+        if status.differs and not status.is_lock_only:
+            status = write_package(self.folder, self.combination, files, force)
+        if self.is_uncommitted and (force or not status.blocked):
+            text = files[LOCK].decode() if files else read_lock(self.folder, self.combination).text
             write_lock(self.project, self.combination.name, text)
-        return found
+        return status
 
 
-def _hashes(files: dict[str, bytes]) -> dict[str, str]:
-    return {path: sha256(data) for path, data in files.items()}
+def create_builders(
+    project: Project, out: Path | None = None, combinations: Collection[Combination] | None = None
+) -> list[PackageBuilder]:
+    """Creates the builders of some packages, by default of all listed ones, in the project's folder or in another."""
+    digests, packages = InputDigests(project.roots), project.packages() if combinations is None else combinations
+    return [PackageBuilder(project, combination, digests, out or project.generated) for combination in packages]
 
 
-def every_package(project: Project, out: Path | None = None) -> list[PackageBuilder]:
-    """The packages that are kept, in the project's folder or in another one."""
-    prints = Fingerprints(project.roots)
-    return [
-        PackageBuilder(project, combination, prints, out or project.generated) for combination in project.packages()
-    ]
+def create_builder(project: Project, combination: Combination, out: Path | None = None) -> PackageBuilder:
+    """Creates the builder of one package."""
+    return create_builders(project, out, [combination])[0]
 
 
-def each_package(
+def map_packages(
     job: Callable, project: Project, *options: Any, full: bool = False, out: Path | None = None, report: Any = None
 ) -> Iterator[tuple[str, Any]]:
-    """Does something to every package that is kept, those that need weaving in parallel.
+    """Runs a job on every listed package; those that need weaving run in parallel.
 
     Args:
-        job: called with an `PackageBuilder` and the options.
-        full: whether all are woven.
-        out: the folder that they are in; the project's by default.
-        report: called for each package that had to be woven, with its number, how many there are, and its name.
+        job: is called with a `PackageBuilder` and the options.
+        full: whether all need weaving.
+        out: the folder of the packages; the project's by default.
+        report: is called with (number, count, name) of each package that was woven.
 
-    Returns:
-        For each its name, and what the job returned or the LoomError that it raised.
+    Yields:
+        The name of each package, and the result of the job or the LoomError that it raised.
     """
-    packages = every_package(project, out)
-    heavy = [full or bool(builder.reasons()) for builder in packages]
-    results = in_parallel(job, [(builder, *options) for builder in packages], heavy)
-    for number, (builder, slow, result) in enumerate(zip(packages, heavy, results, strict=True), 1):
-        if slow and report:
-            report(number, len(packages), builder.combination.name)
+    builders = create_builders(project, out)
+    heavy = [full or bool(builder.find_stale_reasons()) for builder in builders]
+    results = run_parallel(job, [(builder, *options) for builder in builders], heavy)
+    for number, (builder, is_slow, result) in enumerate(zip(builders, heavy, results, strict=True), 1):
+        if is_slow and report:
+            report(number, len(builders), builder.combination.name)
         yield builder.combination.name, result

@@ -1,4 +1,4 @@
-"""`gen points`: the join points of the library, what a splice sees there, and who splices."""
+"""`gen points`: lists the join points of the library, the names that each shows, and the fragments that splice."""
 
 from __future__ import annotations
 
@@ -22,26 +22,26 @@ from generator.weave.points import Point, find_points
 @AS_JSON
 def command(architecture: str | None, as_json: bool) -> None:
     """List the join points: place, names that a splice sees there, and the fragments that splice."""
-    found = points(Project.find().library(), architecture)
-    write_json(found) if as_json else click.echo(format_text(points_table(found)))
+    entries = list_points(Project.find().library(), architecture)
+    write_json(entries) if as_json else click.echo(format_text(create_points_table(entries)))
 
 
-def points(library: Library, architecture: str | None = None) -> list[dict]:
-    """Lists every join point, by name and place.
+def list_points(library: Library, architecture: str | None = None) -> list[dict]:
+    """Lists the join points, sorted by name and place.
 
     Args:
-        architecture: only what it selects, on any target.
+        architecture: restricts them to the fragments that it selects, on any target.
 
     Returns:
-        For each point its `name`, `fragment` and place (`at`), the local names (`shows`) and the expressions that it
-        shows (`named`), whether it holds statements which a splice may replace or wrap (`wraps`), and the `splices`.
+        For each point its `name`, `fragment` and place (`at`), the local names (`shows`) and the expressions (`named`)
+        that it shows, whether it has statements that a splice may replace or wrap (`wraps`), and the `splices`.
     """
-    chosen = _selected(library, architecture) if architecture is not None else library.everything
+    fragments = _select_fragments(library, architecture) if architecture is not None else library.everything
     splices: dict[str, list[dict]] = {}
-    for fragment in chosen:
+    for fragment in fragments:
         for splice in fragment.splices:
-            found = {"fragment": fragment.name, "at": str(splice.origin), "optional": splice.optional}
-            splices.setdefault(splice.point, []).append(found)
+            entry = {"fragment": fragment.name, "at": str(splice.origin), "optional": splice.optional}
+            splices.setdefault(splice.point, []).append(entry)
     entries = [
         {
             "name": point.name,
@@ -52,14 +52,14 @@ def points(library: Library, architecture: str | None = None) -> list[dict]:
             "wraps": point.is_block,
             "splices": splices.get(point.name, []),
         }
-        for fragment in chosen
-        for point in _points(fragment)
+        for fragment in fragments
+        for point in _find_fragment_points(fragment)
     ]
     return sorted(entries, key=lambda entry: (entry["name"], entry["at"]))
 
 
-def _selected(library: Library, architecture: str) -> list[Fragment]:
-    """What an architecture selects on any target, in the order of the library."""
+def _select_fragments(library: Library, architecture: str) -> list[Fragment]:
+    """Returns the fragments that an architecture selects on any target, in the order of the library."""
     if architecture not in library.architectures():
         raise LoomError(f"unknown architecture {architecture!r}", remedy=nearest(architecture, library.architectures()))
     recipes = [select(architecture, target, library) for target in library.targets()]
@@ -68,19 +68,16 @@ def _selected(library: Library, architecture: str) -> list[Fragment]:
     return [fragment for fragment in library.everything if fragment.name in names]
 
 
-def _points(fragment: Fragment) -> Iterator[Point]:
-    """Those of a fragment's definitions, and those in its splices; one that goes to several points has them once."""
+def _find_fragment_points(fragment: Fragment) -> Iterator[Point]:
+    """Finds the points in definitions and in splices; a splice for several points is searched once."""
     for definition in fragment.definitions:
         yield from find_points(definition.name, definition.text).values()
-    seen = set()
-    for splice in fragment.splices:
-        if splice.origin not in seen:
-            seen.add(splice.origin)
-            yield from find_points("_", Traced.insert("def _():\n", splice.origin) + splice.body).values()
+    for origin, body in {splice.origin: splice.body for splice in fragment.splices}.items():
+        yield from find_points("_", Traced.insert("def _():\n", origin) + body).values()
 
 
-def points_table(entries: Iterable[dict]) -> Table:
-    """The points for people: a block point in `with` is marked, and a splice that may be left out too."""
+def create_points_table(entries: Iterable[dict]) -> Table:
+    """Creates the table that people read; `with` marks a point that has statements."""
     rows = [
         (
             f"with {entry['name']}" if entry["wraps"] else entry["name"],
@@ -90,5 +87,5 @@ def points_table(entries: Iterable[dict]) -> Table:
         )
         for entry in entries
     ]
-    note = "`with`: it holds statements, which a splice replaces, or wraps with proceed()."
+    note = "`with`: it has statements, which a splice replaces, or wraps with proceed()."
     return Table("Points", ("point", "at", "shows", "spliced by"), rows or [("(none)", "", "", "")], note)

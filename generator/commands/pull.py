@@ -12,13 +12,13 @@ import click
 
 from generator.commands.against import PackagePair, Report, compare_sides, format_text
 from generator.commands.console import AS_JSON, complain, exit_codes, progress, write_json
-from generator.commands.findings import is_listed, own_paths
-from generator.commands.packages import PackageBuilder, each_package
+from generator.commands.findings import is_unmanaged, read_unmanaged_paths
+from generator.commands.packages import PackageBuilder, map_packages
 from generator.commands.pull_as import find_named, of_gen, read_own, with_own
-from generator.disk.built import BASE, dump_base, find_package
-from generator.disk.files import display_path, entries_below, kind_of, read_plain_file, sha256
-from generator.disk.lock import LOCK, MAP, Combination, Fingerprints, with_records
-from generator.disk.parallel import in_parallel
+from generator.disk.built import BASE, find_package, format_base
+from generator.disk.files import display_path, kind_of, list_entries, read_plain_file, sha256
+from generator.disk.lock import LOCK, MAP, Combination, InputDigests, encode_package
+from generator.disk.parallel import run_parallel
 from generator.disk.project import Project
 from generator.disk.status import compare_with_disk
 from generator.disk.write import replace_file, write_records
@@ -128,16 +128,16 @@ def plan_pull(
     """
     built = find_package(project, word)
     combination = built.lock.combination
-    builder = PackageBuilder(project, combination, Fingerprints(project.roots), built.folder.resolve().parent)
+    builder = PackageBuilder(project, combination, InputDigests(project.roots), built.folder.resolve().parent)
     if combination.name not in (built.folder.name, built.folder.resolve().name):
         raise LoomError(
-            f"is a copy of {combination.name}", built.shown, f"Give the folder the name {combination.name}."
+            f"is a copy of {combination.name}", built.label, f"Give the folder the name {combination.name}."
         )
-    package = builder.package()
+    package = builder.weave()
     late = [path for path, text in package.files.items() if sha256(text.encode()) != built.lock.outputs.get(path)]
     if late or built.lock.outputs.keys() - package.files.keys() - {MAP}:
         remedy = f"Take in what they bring: gen update {word}; then pull again."
-        raise LoomError("its fragments changed since it was built", f"{built.shown}/{(late or [LOCK])[0]}", remedy)
+        raise LoomError("its fragments changed since it was built", f"{built.label}/{(late or [LOCK])[0]}", remedy)
     there, before = _on_disk(builder), project.library()
     edited = find_edits(package.files, there)
     own = read_own(project, combination, path, title) if path is not None else None
@@ -147,7 +147,7 @@ def plan_pull(
         for path, text in library.files.items():
             if text != before.files[path] and not (project.root / path).is_file():
                 raise LoomError("is part of gen and not of this project", path, _keep(project, combination))
-        made = builder.package(library)
+        made = builder.weave(library)
         check_offers(before, library)
         return made
 
@@ -166,11 +166,11 @@ def plan_pull(
 
 def _on_disk(builder: PackageBuilder) -> dict[str, bytes | str]:
     """What is in the folder of a package, without what gen keeps there for itself and what is named as one's own."""
-    own = own_paths(builder.project)
+    own = read_unmanaged_paths(builder.project)
     found: dict[str, bytes | str] = {}
-    for path in entries_below(builder.folder):
+    for path in list_entries(builder.folder):
         kind = kind_of(builder.folder / path)
-        if path not in (LOCK, MAP, BASE) and not is_listed(f"{builder.combination.name}/{path}", own):
+        if path not in (LOCK, MAP, BASE) and not is_unmanaged(f"{builder.combination.name}/{path}", own):
             found[path] = (builder.folder / path).read_bytes() if kind == "file" else kind
     return found
 
@@ -184,12 +184,12 @@ def _keep(project: Project, combination: Combination) -> str:
 
 def _others(project: Project, combination: Combination, texts: dict[str, str]) -> list[ChangedPackage]:
     """Finds the other packages that change with these texts of sources."""
-    prints = Fingerprints(project.roots)
-    kept = [c for c in project.packages() if c != combination and c not in project.by_hand()]
-    builder = [one for c in kept if (one := PackageBuilder(project, c, prints, project.generated)).uses(texts)]
+    prints = InputDigests(project.roots)
+    kept = [c for c in project.packages() if c != combination and c not in project.listing.owned]
+    builder = [one for c in kept if (one := PackageBuilder(project, c, prints, project.generated)).may_use(texts)]
     result = []
     for one, other in zip(
-        builder, in_parallel(_other, [(one, texts) for one in builder], [True] * len(builder)), strict=True
+        builder, run_parallel(_other, [(one, texts) for one in builder], [True] * len(builder)), strict=True
     ):
         if isinstance(other, LoomError):
             remedy = f"Change the fragments by hand so that both can be woven. {other.remedy or ''}".strip()
@@ -202,12 +202,12 @@ def _others(project: Project, combination: Combination, texts: dict[str, str]) -
 
 def _other(builder: PackageBuilder, texts: dict[str, str]) -> ChangedPackage | None:
     """Compares another package with what a build would then make; None where nothing changes."""
-    if not kind_of(builder.folder) and not builder.only_lock:
+    if not kind_of(builder.folder) and not builder.is_lock_only:
         return None
-    made = builder.package(builder.project.library().with_texts(texts)).files
+    made = builder.weave(builder.project.library().with_texts(texts)).files
     wanted = {path: sha256(text.encode()) for path, text in made.items()}
-    found = compare_with_disk(builder.folder, builder.combination, wanted, builder.only_lock)
-    files = tuple(path for path in [*found.write, *found.remove] if path not in (LOCK, MAP))
+    found = compare_with_disk(builder.folder, builder.combination, wanted, builder.is_lock_only)
+    files = tuple(path for path in [*found.to_write, *found.to_remove] if path not in (LOCK, MAP))
     return (
         ChangedPackage(builder.combination.name, files, tuple(file.path for file in found.blocked)) if files else None
     )
@@ -226,8 +226,8 @@ def apply_plan(project: Project, found: PullPlan) -> list[tuple[str, Any]]:
     for path, text in found.pulled.texts.items():
         _write(project.root / path, text)
     project.forget_library()
-    builder = PackageBuilder(project, found.builder.combination, Fingerprints(project.roots), found.builder.out)
-    made = builder.woven()
+    builder = PackageBuilder(project, found.builder.combination, InputDigests(project.roots), found.builder.out)
+    made = builder.weave_files()
     left = {refusal.path for refusal in found.pulled.refusals}
     for path in found.pulled.package.origins.keys() - left if found.own else ():
         text = made[path].decode()
@@ -235,10 +235,10 @@ def apply_plan(project: Project, found: PullPlan) -> list[tuple[str, Any]]:
             text
         ):  # the comments there name the fragment
             replace_file(builder.folder, path, made[path])
-    if builder.by_hand:  # what is merged next comes on top of this
-        replace_file(builder.folder, BASE, dump_base(made))
+    if builder.is_owned:  # what is merged next comes on top of this
+        replace_file(builder.folder, BASE, format_base(made))
     write_records(builder.folder, made)
-    return list(each_package(PackageBuilder.build, project, False, False, True))
+    return list(map_packages(PackageBuilder.build, project, False, False, True))
 
 
 def _write(path: Path, text: str) -> None:
@@ -287,12 +287,12 @@ def verdicts(project: Project, found: PullPlan, say: Callable[[str], None]) -> l
     """Reports what the pull means for each package that it changes, the edited one too, by program."""
     edited = found.builder.combination
     names = {edited.name, *(other.name for other in found.others)}
-    prints = Fingerprints(project.roots)
+    prints = InputDigests(project.roots)
     listed = dict.fromkeys([*project.packages(), edited])  # which need not be in the list
     changed = [PackageBuilder(project, each, prints, project.generated) for each in listed if each.name in names]
     rows = [(builder, found.pulled.texts) for builder in changed]
     sides = []
-    for builder, woven in zip(changed, in_parallel(_sides, rows, [True] * len(rows)), strict=True):
+    for builder, woven in zip(changed, run_parallel(_sides, rows, [True] * len(rows)), strict=True):
         if isinstance(woven, LoomError):
             raise woven
         sides.append(PackagePair(builder.combination, *woven))
@@ -301,5 +301,5 @@ def verdicts(project: Project, found: PullPlan, say: Callable[[str], None]) -> l
 
 def _sides(builder: PackageBuilder, texts: dict[str, str]) -> tuple[dict[str, bytes], dict[str, bytes]]:
     """The files of a package as its fragments make it now, and with other texts of some."""
-    changed = builder.package(builder.project.library().with_texts(texts))
-    return builder.woven(), with_records(changed, builder.prints)
+    changed = builder.weave(builder.project.library().with_texts(texts))
+    return builder.weave_files(), encode_package(changed, builder.digests)

@@ -101,7 +101,7 @@ def with_own(
     edited = find_edits(pulled.package.files, found)
     places = {place for hunk in named for place in hunk.places}
     library = builder.project.library().with_texts(pulled.texts)
-    search = SpliceSearch(pulled.package, edited, library, builder.package, own)
+    search = SpliceSearch(pulled.package, edited, library, builder.weave, own)
     apart = search.find([hunk for hunk in edited.hunks if not places or places & hunk.places])
     if not apart.made or (places and apart.reasons):
         shown = display_path(builder.folder)

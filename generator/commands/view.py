@@ -6,10 +6,10 @@ from pathlib import Path
 
 import click
 
-from generator.commands.citation import title_and_citation
+from generator.commands.citation import parse_title_and_citation
 from generator.commands.console import NO_ONE, PATH
-from generator.commands.loc import loc
-from generator.disk.built import built_packages
+from generator.commands.loc import count_all
+from generator.disk.built import find_built_packages
 from generator.disk.project import Project
 from generator.disk.write import check_site, write_site
 from generator.view.content import Content
@@ -28,7 +28,7 @@ def command(out: Path) -> None:
     """
     project = Project.find()
     check_site(out)  # before the work
-    packages = built_packages(project)
-    library = {path: (text, *title_and_citation(path, text)) for path, text in project.library().files.items()}
-    files, size = write_site(out, make_site(Content(packages, library), loc(project, packages)))
+    packages = find_built_packages(project)
+    library = {path: (text, *parse_title_and_citation(path, text)) for path, text in project.library().files.items()}
+    files, size = write_site(out, make_site(Content(packages, library), count_all(project, packages)))
     click.echo(f"{project.display_path(out / 'index.html')}: {files} files, {size / 1e6:.1f} MB")

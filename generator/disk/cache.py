@@ -1,6 +1,6 @@
-"""Keeps results that took long in the user's cache folder, by what they were made from.
+"""Caches slow results in the user's cache folder, by a digest of their inputs.
 
-Nothing depends on it: what is missing, damaged or may not be written is made again. Several commands may share it.
+A missing, damaged or unwritable entry is only computed again. Several processes may share the cache.
 """
 
 from __future__ import annotations
@@ -15,24 +15,24 @@ from typing import Any
 
 from generator.disk.files import sha256
 
-MOST_BYTES = 256 * 2**20  # the oldest entries go first
+MOST_BYTES = 256 * 2**20  # beyond this, the least recently used entries are removed
 
 
 def cache_folder() -> Path:
-    """$XDG_CACHE_HOME/loomax, or ~/.cache/loomax."""
+    """Returns $XDG_CACHE_HOME/loomax, or ~/.cache/loomax."""
     base = os.environ.get("XDG_CACHE_HOME", "")
     return (Path(base) if os.path.isabs(base) else Path(os.path.expanduser("~"), ".cache")) / "loomax"
 
 
 def cache_key(*parts: Any) -> str:
-    """A key of JSON values."""
+    """Returns the digest of JSON values."""
     return sha256(json.dumps(parts, sort_keys=True).encode())
 
 
 def load(kind: str, key: str) -> Any:
-    """The JSON value that was kept, or None."""
+    """Returns the cached JSON value, or None."""
     path = cache_folder() / kind / key
-    with suppress(OSError, ValueError, zlib.error):  # zlib checks a sum of its own
+    with suppress(OSError, ValueError, zlib.error):  # zlib verifies a checksum
         value = json.loads(zlib.decompress(path.read_bytes()))
         os.utime(path)
         return value
@@ -40,7 +40,7 @@ def load(kind: str, key: str) -> Any:
 
 
 def store(kind: str, key: str, value: Any) -> None:
-    """Keeps a JSON value. A reader sees all of it or nothing."""
+    """Caches a JSON value. The replacement is atomic: a reader gets the whole value or None."""
     with suppress(OSError):
         folder = cache_folder() / kind
         folder.mkdir(parents=True, exist_ok=True)
@@ -55,12 +55,12 @@ def store(kind: str, key: str, value: Any) -> None:
 
 
 def prune() -> None:
-    """Drops the entries that nobody asked for longest, where there are too many."""
+    """Removes the least recently used entries until the cache is at most MOST_BYTES."""
     with suppress(OSError):
-        found = [(path.stat(), path) for path in cache_folder().glob("*/*") if path.is_file()]
-        total = sum(about.st_size for about, _ in found)
-        for about, path in sorted(found, key=lambda it: it[0].st_mtime):
+        entries = [(path.stat(), path) for path in cache_folder().glob("*/*") if path.is_file()]
+        total = sum(status.st_size for status, _ in entries)
+        for status, path in sorted(entries, key=lambda entry: entry[0].st_mtime):
             if total <= MOST_BYTES:
                 break
             path.unlink(missing_ok=True)
-            total -= about.st_size
+            total -= status.st_size

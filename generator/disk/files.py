@@ -1,4 +1,4 @@
-"""Looks at the disk without trusting it: a link is not followed, a pipe is not waited for."""
+"""Reads the disk without trusting it: follows no link, waits for no pipe."""
 
 from __future__ import annotations
 
@@ -11,10 +11,8 @@ from pathlib import Path, PurePosixPath
 from generator.errors import LoomError
 from generator.recipe import files
 
-# what Python, pip and tools leave behind, and what git ignores by habit; a .pyc elsewhere runs like a module
+# left behind by Python, pip and tools, and commonly ignored by git; a .pyc elsewhere runs like a module
 CACHES = (".*", "__pycache__", "*.egg-info")
-
-
 GONE = "is gone"
 
 
@@ -23,7 +21,7 @@ def sha256(data: bytes) -> str:
 
 
 def kind_of(path: Path) -> str:
-    """What stands at a path: a file, a folder, a symbolic link or something else; '' where there is nothing."""
+    """Returns "file", "folder", "symbolic link" or another kind, and "" if the path does not exist."""
     try:
         mode = path.lstat().st_mode
     except (FileNotFoundError, NotADirectoryError):
@@ -33,46 +31,47 @@ def kind_of(path: Path) -> str:
 
 
 def display_path(path: Path) -> str:
-    """A path as messages give it: from the working directory or from the root, whichever is shorter."""
+    """Returns a path for messages: relative to the working directory or absolute, whichever is shorter."""
     return min(os.path.relpath(path), os.path.abspath(path), key=len)
 
 
 def read_plain_file(path: Path, remedy: str = "Make it a file of UTF-8 text that you may read.") -> str:
-    """The text of a plain file, with the line ends that it has."""
+    """Reads the text of a plain file, and keeps its line ends."""
     if (kind := kind_of(path)) != "file":
         raise LoomError(f"is a {kind}, not a file" if kind else GONE, display_path(path), remedy)
     return files.read_text(path, display_path(path), remedy)
 
 
 def is_cache(name: str) -> bool:
+    """Returns whether a name is that of a cache or of a hidden file."""
     return any(fnmatch(name, pattern) for pattern in CACHES)
 
 
-def entries_below(folder: Path) -> list[str]:
-    """Sorted paths below a folder of all that is neither a folder nor a cache; a link to a folder is one of them."""
+def list_entries(folder: Path) -> list[str]:
+    """Lists the sorted paths below a folder except folders and caches; includes links to folders."""
 
     def refuse(error: OSError) -> None:
         if not isinstance(error, FileNotFoundError):
-            raise error  # os.walk would pass over what it may not read
+            raise error  # os.walk would skip an unreadable folder
 
-    result = []
-    for place, folders, names in os.walk(folder, onerror=refuse):
-        links = [name for name in folders if os.path.islink(os.path.join(place, name))]
+    paths = []
+    for parent, folders, names in os.walk(folder, onerror=refuse):
+        links = [name for name in folders if os.path.islink(os.path.join(parent, name))]
         folders[:] = [name for name in folders if not is_cache(name)]
-        result += [Path(place, name).relative_to(folder).as_posix() for name in names + links if not is_cache(name)]
-    return sorted(result)
+        paths += [Path(parent, name).relative_to(folder).as_posix() for name in names + links if not is_cache(name)]
+    return sorted(paths)
 
 
-def files_below(folder: Path) -> list[str]:
-    """Those of the paths that are files."""
-    return [path for path in entries_below(folder) if (folder / path).is_file()]
+def list_files(folder: Path) -> list[str]:
+    """Lists the sorted paths of the files below a folder, without caches."""
+    return [path for path in list_entries(folder) if (folder / path).is_file()]
 
 
-def check_inside(path: str) -> None:
-    """Refuses a path that leads out of its folder.
+def check_relative_path(path: str) -> None:
+    """Refuses a path that leads out of its folder, or that is not in normal form.
 
     Raises:
-        ValueError: it does, or it is not written in the plain form.
+        ValueError: the path is one of these.
     """
     parts = PurePosixPath(path).parts
     if path != "/".join(parts) or not parts or ".." in parts or "\\" in path or ":" in path or not path.isprintable():

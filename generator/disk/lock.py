@@ -1,13 +1,13 @@
-"""The lock of a package: what it was made from, by which generator, and the hash of every file.
+"""The lock of a package: digests of its inputs, its generator, its tools and every output.
 
-It is gen.lock in the package's folder; the locks of packages that are not committed are in one packages.lock.
+It is gen.lock in the package's folder; packages.lock has the locks of the packages that are not committed.
 
-The lock answers two questions without weaving: would a build make the same again, and is a file on disk what a build
-wrote? So it holds every thing that can change the output: the sources (each is named by another or by the
-command, so no folder's content counts), the modules that weave, and the versions of the tools that shape text.
+A lock answers two questions without weaving: would a build make the same package again, and is a file on disk as a
+build wrote it? So it covers all that can change the output: the sources (each is named by another or by the command, so
+the listing of a folder does not count), the modules that weave, and the versions of the tools that shape text.
 
-It is sealed by a hash of itself, so that what a merge or a hand made of it is not believed. The seal keeps out
-mistakes, not forgers: who wants certainty weaves again (`gen check --full`).
+A lock is sealed by its own hash, so that one that a merge or an edit changed is not trusted. The seal protects against
+mistakes, not forgery: `gen check --full` trusts no lock.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Annotated, NamedTuple
 import msgspec
 
 from generator import __version__
-from generator.disk.files import check_inside, display_path, read_plain_file, sha256
+from generator.disk.files import check_relative_path, display_path, read_plain_file, sha256
 from generator.errors import LoomError
 
 if TYPE_CHECKING:
@@ -32,10 +32,10 @@ if TYPE_CHECKING:
 
 GENERATOR = Path(__file__).resolve().parents[1]
 LOCK = "gen.lock"
-LOCKS = "packages.lock"  # beside packages.toml: the locks of packages that are not committed, by name
+LOCKS = "packages.lock"  # beside packages.toml: the locks of uncommitted packages, by name
 MAP = "gen.map"
 TOOLS = ("jinja2", "pytokens", "ruff")
-# what else gen can do changes no package
+# the rest of the generator cannot change a package
 WEAVING = ("__init__.py", "code", "errors.py", "language", "package", "recipe", "thread", "weave", "weaver.py")
 REMEDY = "Build the package again with --force; what gen would overwrite is listed without it."
 
@@ -44,7 +44,7 @@ Digest = Annotated[str, msgspec.Meta(pattern=r"^[0-9a-f]{64}\Z")]
 
 
 class Combination(NamedTuple):
-    """An architecture on a target, and parts: what one package is made from."""
+    """An architecture, a target and parts, which determine one package."""
 
     architecture: str
     target: str
@@ -56,26 +56,26 @@ class Combination(NamedTuple):
 
     @property
     def command(self) -> str:
-        """The command that builds it."""
+        """The command that builds the package."""
         return f"gen build {self.architecture} --target={self.target}"
 
     @property
     def entry(self) -> str:
-        """What lists it in packages.toml."""
+        """The package's entry in packages.toml."""
         parts = f"parts = {json.dumps(self.parts)}\n" if self.parts else ""
         return f'\n[[package]]\narchitecture = "{self.architecture}"\ntarget = "{self.target}"\n{parts}'
 
 
 @dataclass(frozen=True)
 class Lock:
-    """The content of gen.lock, without its seal.
+    """The content of gen.lock, except its seal.
 
     Attributes:
-        parts: what was asked for besides training, by name; not in the file where it is nothing.
+        parts: requested parts by name; the file omits an empty list.
         generator: `{"sha256": ..., "version": ...}` of the generator that wove the package.
         tools: name -> version of the tools that shape text.
         inputs: source path -> sha256.
-        outputs: path in the package -> sha256, of all files but the lock.
+        outputs: path in the package -> sha256, of all files except the lock.
     """
 
     architecture: Name
@@ -92,19 +92,19 @@ class Lock:
 
     @cached_property
     def text(self) -> str:
-        """The file, seal included."""
+        """The text of the file, with the seal."""
         table = {name: value for name, value in asdict(self).items() if name != "parts" or value}
         seal = sha256(json.dumps(table, sort_keys=True, ensure_ascii=False).encode())
-        return _json(table | {"seal": seal})
+        return _format_json(table | {"seal": seal})
 
     @property
     def files(self) -> dict[str, str]:
-        """Path in the package -> sha256 of all files, the lock too."""
+        """Path in the package -> sha256 of all files, including the lock."""
         return self.outputs | {LOCK: sha256(self.text.encode())}
 
 
-class Fingerprints:
-    """Hashes of what is on disk now; each is taken once and only when asked for.
+class InputDigests:
+    """Digests of the inputs that are on disk now, each computed once, when it is first needed.
 
     Args:
         roots: as in `Project`.
@@ -116,21 +116,21 @@ class Fingerprints:
 
     @cached_property
     def generator(self) -> dict[str, str]:
-        return {"sha256": generator_hash(), "version": __version__}
+        return {"sha256": hash_generator(), "version": __version__}
 
     @cached_property
     def tools(self) -> dict[str, str]:
-        return tool_versions()
+        return find_tool_versions()
 
-    def source(self, path: str) -> str:
-        """The hash of a source file, '' where it is in none of the roots or in more than one."""
+    def hash_source(self, path: str) -> str:
+        """Returns the digest of a source file; "" if no root or more than one has it."""
         if path not in self._sources:
-            found = [root / path for root in self.roots if (root / path).is_file()]
-            self._sources[path] = sha256(found[0].read_bytes()) if len(found) == 1 else ""
+            places = [root / path for root in self.roots if (root / path).is_file()]
+            self._sources[path] = sha256(places[0].read_bytes()) if len(places) == 1 else ""
         return self._sources[path]
 
-    def changes(self, lock: Lock) -> list[str]:
-        """Why a build now could make something other than what the lock says; empty where it cannot."""
+    def find_changes(self, lock: Lock) -> list[str]:
+        """Lists the reasons why a build could now differ from the lock; empty if it cannot."""
         reasons = []
         if lock.generator.get("version") != __version__:
             reasons.append(f"gen {lock.generator.get('version')} became {__version__}")
@@ -141,35 +141,34 @@ class Fingerprints:
             if before != now:
                 reasons.append(f"{tool} {before} became {now}")
         for path, digest in lock.inputs.items():
-            if (now := self.source(path)) != digest:
-                reasons.append(f"{path} {'changed' if now else 'is gone, or there twice'}")
+            if (current := self.hash_source(path)) != digest:
+                reasons.append(f"{path} {'changed' if current else 'is gone, or there twice'}")
         return reasons
 
 
-def with_records(package: Package, prints: Fingerprints) -> dict[str, bytes]:
-    """The bytes of all files of a woven package, its map and its lock included."""
-    from generator.code.sourcemap import format_map  # late, as it takes libraries that short commands do without
+def encode_package(package: Package, digests: InputDigests) -> dict[str, bytes]:
+    """Returns the bytes of all files of a woven package, including its map and its lock."""
+    from generator.code.sourcemap import format_map  # imported late: short commands do not need its libraries
 
     files = {path: text.encode() for path, text in package.files.items()}
     files[MAP] = format_map(package.origins).encode()
     outputs = {path: sha256(data) for path, data in files.items()}
-    lock = Lock(
-        package.architecture, package.target, prints.generator, prints.tools, package.inputs, outputs, package.parts
-    )
+    name = package.architecture, package.target
+    lock = Lock(*name, digests.generator, digests.tools, package.inputs, outputs, package.parts)
     return {**files, LOCK: lock.text.encode()}
 
 
-def generator_hash(parts: tuple[str, ...] = WEAVING, package: Path = GENERATOR) -> str:
-    """The hash over modules and folders of the generator: by default over all that weaving imports."""
+def hash_generator(parts: tuple[str, ...] = WEAVING, package: Path = GENERATOR) -> str:
+    """Returns the digest of modules and folders of the generator: by default of all that weaving imports."""
     paths = {path for part in parts for path in [package / part, *(package / part).rglob("*.py")] if path.is_file()}
     named = sorted((path.relative_to(package).as_posix(), sha256(path.read_bytes())) for path in paths)
     return sha256("".join(f"{name}\0{digest}\n" for name, digest in named).encode())
 
 
-def tool_versions() -> dict[str, str]:
-    """The installed versions of the tools that shape text, by the folders that pip leaves beside them.
+def find_tool_versions() -> dict[str, str]:
+    """Finds the installed versions of the tools that shape text, in the names of their .dist-info folders.
 
-    Asking importlib.metadata costs 40 ms of start-up.
+    importlib.metadata would add 40 ms to the start of every command.
     """
     pattern = re.compile(rf"({'|'.join(TOOLS)})-([^-]+)\.dist-info", re.IGNORECASE)
     names = [name for folder in reversed(sys.path) if os.path.isdir(folder) for name in sorted(os.listdir(folder))]
@@ -180,65 +179,67 @@ def tool_versions() -> dict[str, str]:
     return versions
 
 
-def read_lock(folder: Path, asked: Combination | None = None, name: str = LOCK) -> Lock:
-    """Reads the lock of the package in a folder; of one that has none of its own, that in packages.lock.
+def read_lock(folder: Path, combination: Combination | None = None, name: str = LOCK) -> Lock:
+    """Reads the lock in a package's folder; without one, reads the package's lock in packages.lock.
 
     Args:
-        asked: what the package must be, where that is known.
-        name: the file.
+        combination: must be that of the lock, if it is given.
+        name: of the file.
     """
-    place = folder / name
-    if name == LOCK and not os.path.lexists(place) and (text := read_locks(folder.parent).get(folder.name)):
+    path = folder / name
+    if name == LOCK and not os.path.lexists(path) and (text := read_locks(folder.parent).get(folder.name)):
         where = display_path(folder.parent / LOCKS)
     else:
-        text, where = read_plain_file(place, REMEDY), display_path(place)
+        text, where = read_plain_file(path, REMEDY), display_path(path)
     try:
         lock = parse_lock(text)
-        sealed = lock.text == text
+        is_sealed = lock.text == text
     except (ValueError, RecursionError) as error:
         raise LoomError(f"is not a lock of gen: {error}", where, REMEDY) from None
-    if not sealed:  # a merge may have mixed two
+    if not is_sealed:  # a merge may have mixed two locks
         raise LoomError("is not as gen wrote it", where, REMEDY)
-    if asked and asked.name != lock.combination.name:
+    if combination and combination.name != lock.combination.name:
         raise LoomError(f"is of {lock.combination.name}", where, REMEDY)
     return lock
 
 
-@lru_cache(maxsize=256)  # a command asks several times
+@lru_cache(maxsize=256)  # a command reads a lock several times
 def parse_lock(text: str) -> Lock:
-    """Checks what was read, except the seal: a lock decides which files a build may delete.
+    """Parses a lock and validates its paths, because a lock decides which files a build may delete.
+
+    Does not verify the seal.
 
     Raises:
-        ValueError: it is not the text of a lock.
+        ValueError: the text is not that of a lock.
     """
     lock = msgspec.json.decode(text, type=Lock)
     for path in lock.inputs | lock.outputs:
-        check_inside(path)
+        check_relative_path(path)
     return lock
 
 
 def read_locks(generated: Path) -> dict[str, str]:
-    """Name -> text of each lock in packages.lock; none where there is no such file."""
-    place = generated / LOCKS
-    if not os.path.lexists(place):
+    """Reads packages.lock: the name of a package -> the text of its lock; empty if there is no such file."""
+    path = generated / LOCKS
+    if not os.path.lexists(path):
         return {}
     try:
-        return split_locks(read_plain_file(place))
+        return parse_locks(read_plain_file(path))
     except (ValueError, RecursionError) as error:
         remedy = "Build all packages: gen build --all"
-        raise LoomError(f"is not as gen wrote it: {error}", display_path(place), remedy) from None
+        raise LoomError(f"is not as gen wrote it: {error}", display_path(path), remedy) from None
 
 
 @lru_cache(maxsize=4)
-def split_locks(text: str) -> dict[str, str]:
-    """Name -> text of each lock in the text of packages.lock."""
-    return {name: _json(lock) for name, lock in msgspec.json.decode(text, type=dict[str, dict]).items()}
+def parse_locks(text: str) -> dict[str, str]:
+    """Splits the text of packages.lock: the name of a package -> the text of its lock."""
+    return {name: _format_json(lock) for name, lock in msgspec.json.decode(text, type=dict[str, dict]).items()}
 
 
-def join_locks(locks: dict[str, str]) -> str:
-    """The text of packages.lock."""
-    return _json({name: json.loads(text) for name, text in locks.items()})
+def format_locks(locks: dict[str, str]) -> str:
+    """Returns the text of packages.lock."""
+    return _format_json({name: json.loads(text) for name, text in locks.items()})
 
 
-def _json(value: object) -> str:
+def _format_json(value: object) -> str:
     return json.dumps(value, indent=2, sort_keys=True, ensure_ascii=False) + "\n"

@@ -1,4 +1,4 @@
-"""Runs jobs in processes, which end with the command."""
+"""Runs jobs in processes that end with the command."""
 
 from __future__ import annotations
 
@@ -9,45 +9,45 @@ from itertools import repeat
 from generator.errors import LoomError
 
 
-def in_parallel(job: Callable, arguments: Sequence[tuple], heavy: Sequence[bool]) -> Iterable:
-    """Yields the results of a job, in the order of the arguments; a mistake in one is its result, a LoomError.
+def run_parallel(job: Callable, arguments: Sequence[tuple], heavy: Sequence[bool]) -> Iterable:
+    """Yields the results of a job in the order of the arguments; a LoomError that it raises is its result.
 
     Args:
-        job: a function at the top of a module.
-        heavy: which of the jobs take long; processes are started for two or more.
+        job: is a function at module level.
+        heavy: marks the slow jobs. Processes are started only for two or more of them.
     """
     workers = min(sum(heavy), len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1)
     if workers < 2:
-        yield from (_attempt(job, values) for values in arguments)
+        yield from (_run_job(job, values) for values in arguments)
         return
-    # late: they take 30 ms, and most commands find nothing to do
+    # imported late: it takes 30 ms, and most commands have no heavy jobs
     from concurrent.futures import ProcessPoolExecutor
     from concurrent.futures.process import BrokenProcessPool
 
     with ProcessPoolExecutor(workers, initializer=_end_with_parent) as pool:
-        slow = [values for values, long in zip(arguments, heavy, strict=True) if long]
-        results = pool.map(_attempt, repeat(job), slow)
+        slow = [values for values, is_slow in zip(arguments, heavy, strict=True) if is_slow]
+        results = pool.map(_run_job, repeat(job), slow)
         try:
-            for values, long in zip(arguments, heavy, strict=True):
-                yield next(results) if long else _attempt(job, values)
+            for values, is_slow in zip(arguments, heavy, strict=True):
+                yield next(results) if is_slow else _run_job(job, values)
         except BrokenProcessPool:
             remedy = "The machine may be short of memory; run the command again."
             raise LoomError("a process that weaves was killed", remedy=remedy) from None
 
 
-def _attempt(job: Callable, values: tuple) -> object:
+def _run_job(job: Callable, values: tuple) -> object:
     try:
         return job(*values)
     except LoomError as error:
         return error
-    except OSError as error:  # a file that may not be read
+    except OSError as error:  # such as an unreadable file
         return LoomError(error.strerror or str(error), error.filename and str(error.filename))
 
 
 def _end_with_parent() -> None:
-    """Ends this process when the one that started it is gone.
+    """Ends this process when its parent has ended.
 
-    It waits for jobs on a pipe that it could write to itself, so it would wait for ever.
+    It waits for jobs on a pipe that it holds open itself, and so would wait forever.
     """
     from multiprocessing import parent_process
     from threading import Thread

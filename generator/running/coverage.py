@@ -56,10 +56,10 @@ def read_covered(paths: list[Path], origins: Origins) -> CoveredFragments:
     for package, name in [(each, name) for each in packages.values() for name in each.origins]:
         result.sources.update(package.lock.inputs)
         file = package.folder / name
-        if not file.is_file() or package.edited(name):
+        if not file.is_file() or package.is_edited(name):
             result.ignored[OTHER].append(str(file))
             continue
-        texts = package.lines(name)
+        texts = package.read_lines(name)
         # the lines that statements begin with, without those that coverage.py leaves out
         for line in Coverage(data_file=None, config_file=False).analysis2(str(file))[1]:
             path, number = package.origins[name][line - 1][0][1]

@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from generator.code.traced import Origin
 from generator.disk.built import MappedPackage, Segments
-from generator.disk.lock import LOCK, Fingerprints
+from generator.disk.lock import LOCK, InputDigests
 from generator.disk.project import Project
 from generator.errors import LoomError
 
@@ -50,7 +50,7 @@ class Origins:
     def __init__(self, project: Project):
         self.project = project
         self.problems: dict[Path, LoomError] = {}
-        self._fingerprints = Fingerprints(project.roots)
+        self._fingerprints = InputDigests(project.roots)
         self._packages: dict[Path, MappedPackage | None] = {}
         self._found: dict[str, WovenFile | None] = {}
 
@@ -66,7 +66,7 @@ class Origins:
 
     def changed(self, package: MappedPackage, source: str) -> str:
         """Returns why the lines of a source of a package are uncertain, '' if they are not."""
-        now = self._fingerprints.source(source)
+        now = self._fingerprints.hash_source(source)
         if now == package.lock.inputs.get(source):
             return ""
         return f"{source} {'changed since it was woven' if now else 'is not in this project'}"
@@ -101,6 +101,6 @@ class Origins:
         found = self._packages[folder]
         if found is None or not found.origins.get(path):
             return None
-        if found.edited(path):
+        if found.is_edited(path):
             notes += ("the file was edited since it was woven: lines may be off",)
         return WovenFile(found, path, notes)

@@ -61,7 +61,7 @@ def _annotation(frame: _Frame, following: str, origins: Origins) -> bytes:
     notes = [*woven.notes, *filter(None, [origins.changed(woven.package, first.path)])]
     follows = frame.of_python and following.startswith(frame.prefix + "  ") and not FRAME.match(following)
     if follows and not notes:
-        now = woven.package.lines(woven.path)[frame.line - 1]
+        now = woven.package.read_lines(woven.path)[frame.line - 1]
         if following.removeprefix(frame.prefix).strip() != now.strip():
             notes.append("the line reads otherwise now: lines may be off")
     note = f"  [{'; '.join(notes)}]" if notes else ""

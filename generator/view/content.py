@@ -133,7 +133,7 @@ class Content:
         for package in packages:
             paths = [path for path in package.lock.outputs if path not in (LOCK, MAP)]
             self.files[package.name] = {path: self._version(package, path, found) for path in paths}
-            self.edited[package.name] = [path for path in paths if package.edited(path)]
+            self.edited[package.name] = [path for path in paths if package.is_edited(path)]
         self.versions = sorted(found.values(), key=lambda version: version.path)
         # what a map names and the library has no more is shown all the same
         named = {origin.path for version in self.versions for line in version.segments for _, origin in line}
@@ -152,7 +152,7 @@ class Content:
 
     def _version(self, package: MappedPackage, path: str, found: dict[tuple, FileVersion]) -> FileVersion:
         """Returns the version of a file, and adds this package to those that have it."""
-        lines, segments = package.lines(path), package.origins_of(path)
+        lines, segments = package.read_lines(path), package.line_origins(path)
         if not segments:
             template = f"/{path.rsplit('/', 1)[-1]}.jinja"
             made_by = next((Origin(name, 0) for name in package.lock.inputs if name.endswith(template)), None)

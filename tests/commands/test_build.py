@@ -14,7 +14,7 @@ import pytest
 from conftest import weave_files
 
 from generator.disk import write
-from generator.disk.lock import generator_hash
+from generator.disk.lock import hash_generator
 from generator.disk.status import JOURNAL
 
 PACKAGE = ["docs/README.md", "gen.lock", "gen.map", "kernels.py", "model.py", "train.py"]
@@ -107,7 +107,7 @@ class TestWriting:
         assert sorted(lock) == ["architecture", "generator", "inputs", "outputs", "seal", "target", "tools"]
         assert sorted(lock["outputs"]) == [path for path in PACKAGE if path != "gen.lock"]
         assert sorted(lock["tools"]) == ["jinja2", "pytokens", "ruff"]
-        assert lock["generator"]["sha256"] == generator_hash()
+        assert lock["generator"]["sha256"] == hash_generator()
 
     def test_every_input_counts_and_nothing_else(self, built, woven):
         for path in json.loads(built.tree("llama_cpu")["gen.lock"])["inputs"]:
@@ -329,9 +329,9 @@ class TestAll:
 def test_generator_hash_covers_what_weaves_and_nothing_else(tmp_path):
     for path in ("weaver.py", "weave/link.py", "code/deep/er.py", "commands/view.py", "_library/fragments/rope.py"):
         (tmp_path / path).parent.mkdir(parents=True, exist_ok=True)
-        before = generator_hash(package=tmp_path)
+        before = hash_generator(package=tmp_path)
         (tmp_path / path).write_text("")
-        assert (generator_hash(package=tmp_path) == before) == path.startswith(("commands", "_library")), path
+        assert (hash_generator(package=tmp_path) == before) == path.startswith(("commands", "_library")), path
 
 
 @pytest.mark.parametrize(

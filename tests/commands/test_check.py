@@ -140,7 +140,7 @@ def test_the_command_that_is_printed_mends(built, damage):
 
 class TestTheGeneratorChanged:
     def test_a_file_that_it_makes_otherwise_is_stale(self, built, monkeypatch):
-        monkeypatch.setattr("generator.disk.lock.generator_hash", lambda: "0" * 64)
+        monkeypatch.setattr("generator.disk.lock.hash_generator", lambda: "0" * 64)
         assert findings(built) == [("stale", f"{PLACE}/gen.lock", BUILD)], "where it makes the same"
         assert "the files are right, but the lock is not" in built.run("check", code=1).stdout
         monkeypatch.setattr("generator.commands.packages.weave_package", weave_more)
@@ -149,7 +149,7 @@ class TestTheGeneratorChanged:
 
     def test_tool_version_counts(self, built, monkeypatch):
         versions = {"jinja2": "99", "pytokens": "99", "ruff": "99"}
-        monkeypatch.setattr("generator.disk.lock.tool_versions", lambda: versions)
+        monkeypatch.setattr("generator.disk.lock.find_tool_versions", lambda: versions)
         assert "became 99" in built.run("check", code=1).stdout
 
     def test_full_check_finds_output_that_varies(self, built, monkeypatch):

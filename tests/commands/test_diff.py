@@ -9,7 +9,7 @@ from conftest import weave_files
 
 from generator.code.hunks import hunks
 from generator.code.traced import Origin
-from generator.commands.causes import sources_of
+from generator.commands.causes import find_differing_sources
 
 
 class TestTwoPackages:
@@ -45,9 +45,9 @@ class TestTwoPackages:
 
     def test_line_of_a_host_is_laid_to_what_only_one_side_has(self):
         host, threaded = Origin("host.py", 3), Origin("packing.py", 9)
-        assert sources_of([[(0, host), (12, threaded)]], [[(0, host)]]) == ["packing.py"]
-        assert sources_of([[(0, host)]], [[(0, host), (12, threaded)]]) == ["host.py"]
-        assert sources_of([[]], [[(0, host)]]) == [""]
+        assert find_differing_sources([[(0, host), (12, threaded)]], [[(0, host)]]) == ["packing.py"]
+        assert find_differing_sources([[(0, host)]], [[(0, host), (12, threaded)]]) == ["host.py"]
+        assert find_differing_sources([[]], [[(0, host)]]) == [""]
 
     @pytest.mark.parametrize(
         ("words", "said"),
@@ -87,7 +87,7 @@ class TestOfABuild:
             package.files.update({path: text.replace("gen 0", "gen 1") for path, text in package.files.items()})
             return package
 
-        monkeypatch.setattr("generator.disk.lock.generator_hash", lambda: "0" * 64)
+        monkeypatch.setattr("generator.disk.lock.hash_generator", lambda: "0" * 64)
         assert "a build would renew gen.lock and no other file" in workshop.run("diff", code=1).stdout
         monkeypatch.setattr("generator.commands.packages.weave_package", weave)
         assert "(6 places in 2 packages)" in workshop.run("diff", code=1).stdout

@@ -8,7 +8,7 @@ import pytest
 from conftest import weave_files
 
 from generator.code.traced import Origin
-from generator.commands.explain import line_stretches
+from generator.commands.explain import split_line
 
 MODEL = "generated/llama_cpu/model.py"
 
@@ -38,7 +38,7 @@ class TestFile:
 
     def test_line_of_two_sources(self):
         segments = [(0, Origin("host.py", 3)), (10, Origin("packing.py", 9)), (20, Origin("host.py", 3))]
-        stretches = line_stretches(5, "attend(x, segments=s, y)", segments, {"packing.py": '"""Packing."""'})
+        stretches = split_line(5, "attend(x, segments=s, y)", segments, {"packing.py": '"""Packing."""'})
         assert [(s.text, s.source, s.title) for s in stretches] == [
             ("attend(x,", "host.py", ""),
             ("segments=s", "packing.py", "Packing"),

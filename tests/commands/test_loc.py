@@ -7,7 +7,7 @@ from textwrap import dedent
 
 import pytest
 
-from generator.commands.loc import Lines, count
+from generator.commands.loc import LineCount, count_files
 from generator.commands.tables import Table, format_markdown, format_text
 
 
@@ -26,7 +26,7 @@ from generator.commands.tables import Table, format_markdown, format_text
     ],
 )
 def test_lines(path, text, physical, code):
-    assert count({path: text}) == Lines(1, physical, code)
+    assert count_files({path: text}) == LineCount(1, physical, code)
 
 
 class TestReport:

@@ -10,7 +10,7 @@ import pytest
 from click.testing import CliRunner
 
 from generator.commands.cli import gen
-from generator.commands.points import points
+from generator.commands.points import list_points
 from generator.errors import LoomError
 from generator.recipe.library import Library
 
@@ -26,11 +26,11 @@ def test_each_point_that_a_fragment_writes_is_listed_where_it_stands():
         for match in re.finditer(r'^ +(with )?point\(\s*"([^"]+)"', text, re.MULTILINE)
     }
     assert len(written) > 100
-    assert {(entry["name"], entry["at"], entry["wraps"]) for entry in points(LIBRARY)} == written
+    assert {(entry["name"], entry["at"], entry["wraps"]) for entry in list_points(LIBRARY)} == written
 
 
 def test_what_it_shows_and_who_splices():
-    (entry,) = [entry for entry in points(LIBRARY, "qwen3") if entry["name"] == "Attention.heads"]
+    (entry,) = [entry for entry in list_points(LIBRARY, "qwen3") if entry["name"] == "Attention.heads"]
     assert entry["fragment"] == "model/attention" and entry["shows"] == ["q", "k", "v"]
     assert {"model/rope", "model/qk_norm"} <= {splice["fragment"] for splice in entry["splices"]}
     for splice in entry["splices"]:
@@ -39,22 +39,22 @@ def test_what_it_shows_and_who_splices():
 
 
 def test_an_architecture_has_the_points_of_what_it_selects_on_any_target():
-    llama = points(LIBRARY, "llama2")
+    llama = list_points(LIBRARY, "llama2")
     kernels = {entry["fragment"] for entry in llama if entry["fragment"].startswith("kernels/")}
     assert kernels >= {"kernels/attend_xla", "kernels/attend_splash"}  # of cpu, and of tpu
     assert "MixtureOfExperts.parameters" not in {entry["name"] for entry in llama}
-    assert "MixtureOfExperts.parameters" in {entry["name"] for entry in points(LIBRARY, "deepseek_v3")}
+    assert "MixtureOfExperts.parameters" in {entry["name"] for entry in list_points(LIBRARY, "deepseek_v3")}
 
 
 def test_unknown_architecture():
     with pytest.raises(LoomError, match="unknown architecture 'lama'"):
-        points(LIBRARY, "lama")
+        list_points(LIBRARY, "lama")
 
 
 def test_command(monkeypatch):
     monkeypatch.chdir(REPOSITORY)
     found = json.loads(CliRunner().invoke(gen, ["points", "--json"]).stdout)
-    assert found == points(LIBRARY)
+    assert found == list_points(LIBRARY)
     lines = CliRunner().invoke(gen, ["points", "--architecture", "qwen3"]).stdout.split("\n")
     (line,) = [line for line in lines if line.startswith("  Attention.heads ")]
     assert re.fullmatch(r"  Attention\.heads +fragments/model/attention\.py:\d+ +q, k, v +model/\w+, model/\w+", line)

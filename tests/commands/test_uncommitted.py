@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from generator.disk.lock import join_locks, parse_lock, split_locks
+from generator.disk.lock import format_locks, parse_lock, parse_locks
 
 LISTED = """
 [[package]]
@@ -77,9 +77,9 @@ def test_check_goes_by_the_lock(lean, full):
 
 
 def test_a_lock_that_lies_is_found_by_weaving(lean):
-    (text,) = split_locks(lean.read(LOCKS)).values()
+    (text,) = parse_locks(lean.read(LOCKS)).values()
     lock = parse_lock(text)
-    lean.write(LOCKS, join_locks({"two_any": replace(lock, outputs=lock.outputs | {"model.py": "0" * 64}).text}))
+    lean.write(LOCKS, format_locks({"two_any": replace(lock, outputs=lock.outputs | {"model.py": "0" * 64}).text}))
     assert states(lean, code=0) == []
     assert ("stale", "generated/two_any/model.py") in [one[:2] for one in states(lean, "--full")]
     for broken, said in ("{}", "has no lock of"), ('{"two_any": {}}', "is not a lock"), ("<<<<", "is not as gen"):

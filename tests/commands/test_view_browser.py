@@ -17,7 +17,7 @@ from conftest import Files, Workshop, weave_files
 from whole import whole_packages
 
 from generator.commands.diff import compare
-from generator.disk.built import MappedPackage, built_packages
+from generator.disk.built import MappedPackage, find_built_packages
 from generator.disk.lock import MAP
 from generator.disk.project import Project, builtin_root
 
@@ -116,7 +116,7 @@ def folder(tmp_path_factory) -> Path:
 
 @pytest.fixture(scope="module")
 def packages() -> list[MappedPackage]:
-    return built_packages(Project.find(whole_packages()))
+    return find_built_packages(Project.find(whole_packages()))
 
 
 @pytest.fixture

@@ -13,13 +13,13 @@ import numpy as np
 
 from generator.checkpoint.comparisons import load_package
 from generator.checkpoint.fit import fit
-from generator.disk.lock import Fingerprints, with_records
+from generator.disk.lock import InputDigests, encode_package
 from generator.package.package import Package
 from generator.recipe.library import Library
 from generator.weaver import weave
 
 LIBRARY = Library.read([Path(__file__).resolve().parents[2]])
-PRINTS = Fingerprints(())
+PRINTS = InputDigests(())
 INPUTS = "tokens", "targets", "positions", "segment_ids"
 
 
@@ -37,7 +37,7 @@ def fitted(family: str, name: str, checkpoint: Path) -> Library:
 
 def write(package: Package, folder: Path) -> Path:
     """Writes a package without its tests below a folder, with the lock and map that `gen coverage` reads."""
-    for path, content in with_records(package, PRINTS).items():
+    for path, content in encode_package(package, PRINTS).items():
         if not path.startswith("tests/"):
             (folder / package.name / path).parent.mkdir(parents=True, exist_ok=True)
             (folder / package.name / path).write_bytes(content)

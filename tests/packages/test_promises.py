@@ -41,7 +41,7 @@ MTP = {"engine.py": 765}  # where an MTP layer drafts tokens
 parsed = functools.cache(ast.parse)  # of one text, which several tests read
 every_package = pytest.mark.parametrize("package", NAMES, indirect=True)
 PROJECT = Project.find(ROOT)
-COMMITTED = [combination for combination in PROJECT.packages() if combination not in PROJECT.uncommitted()]
+COMMITTED = [combination for combination in PROJECT.packages() if combination not in PROJECT.listing.uncommitted]
 
 
 @pytest.fixture
