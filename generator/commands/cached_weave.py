@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 
 from generator.commands.packages import PackageBuilder
 from generator.disk.cache import cache_key, load, store
-from generator.disk.files import list_files, sha256
-from generator.disk.git import read_sources_at, run_git
+from generator.disk.files import is_cache, list_files, sha256
+from generator.disk.git import read_files_at, run_git
 from generator.disk.lock import LOCK, encode_package, read_lock
 from generator.disk.parallel import run_parallel
 from generator.errors import LoomError
@@ -84,7 +84,8 @@ def _read_sources(roots: tuple[Path, ...], commit: str) -> Files:
     return {
         f"{number}/{path}": data
         for number, root in enumerate(roots)
-        for path, data in ((commit and read_sources_at(root, commit, FOLDERS)) or dict(read_disk_sources(root))).items()
+        for path, data in ((commit and read_files_at(root, commit, FOLDERS)) or dict(read_disk_sources(root))).items()
+        if not any(map(is_cache, path.split("/")))
     }
 
 

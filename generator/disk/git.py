@@ -7,7 +7,7 @@ import os
 import shlex
 import subprocess
 import tempfile
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
@@ -152,46 +152,35 @@ def read_packages_at(generated: Path, revision: str) -> tuple[str, dict[str, dic
     find_repository_root(place)
     commit = find_commit(place, revision)
     folder = generated.relative_to(place).as_posix()
-    blobs = _list_blobs(place, commit, [folder])
-    blobs = {path if folder == "." else path.removeprefix(f"{folder}/"): blob for path, blob in blobs.items()}
-    contents = _read_blobs(place, [blob for path, blob in blobs.items() if "/" in path or path == LOCKS])
     packages: dict[str, dict[str, bytes]] = {}
-    for path, blob in blobs.items():
-        package, _, inner = path.partition("/")
+    files = read_files_at(place, commit, [folder])
+    files = {path if folder == "." else path.removeprefix(f"{folder}/"): data for path, data in files.items()}
+    for path, data in files.items():
+        name, _, inner = path.partition("/")
         if inner:
-            packages.setdefault(package, {})[inner] = contents[blob]
+            packages.setdefault(name, {})[inner] = data
     with suppress(ValueError, RecursionError):  # a damaged packages.lock has no locks
-        for name, lock in parse_locks(contents.get(blobs.get(LOCKS, b""), b"").decode()).items():
+        for name, lock in parse_locks(files.get(LOCKS, b"").decode()).items():
             packages.setdefault(name, {})[LOCK] = lock.encode()
     return commit, packages
 
 
-def read_sources_at(root: Path, commit: str, folders: Sequence[str]) -> dict[str, bytes]:
-    """Reads the files below some folders of a root at a commit: path -> bytes, without caches."""
-    blobs = _list_blobs(root, commit, folders)
-    blobs = {path: blob for path, blob in blobs.items() if not any(map(is_cache, path.split("/")))}
-    contents = _read_blobs(root, blobs.values())
-    return {path: contents[blob] for path, blob in blobs.items()}
-
-
-def _list_blobs(folder: Path, commit: str, below: Sequence[str]) -> dict[str, bytes]:
-    """Lists the files that a commit has below some folders of a folder: path -> hash of the blob."""
-    listed = run_git(folder, "ls-tree", "-r", "-z", commit, "--", *below, code=None)
-    entries = [entry.partition(b"\t") for entry in listed.split(b"\0")[:-1]]
-    fields = [(path, about.split(b" ")) for about, _, path in entries]
-    return {os.fsdecode(path): blob for path, (_, kind, blob) in fields if kind == b"blob"}
-
-
-def _read_blobs(folder: Path, blobs: Iterable[bytes]) -> dict[bytes, bytes]:
-    """Reads the contents of blobs: hash -> bytes."""
-    names, contents, start = sorted({*blobs}), dict[bytes, bytes](), 0
-    output = run_git(folder, "cat-file", "--batch", stdin=b"".join(b"%b\n" % name for name in names))
+def read_files_at(folder: Path, commit: str, below: Sequence[str]) -> dict[str, bytes]:
+    """Reads the files below some folders of a folder at a commit: path -> bytes."""
+    blobs: dict[str, str] = {}
+    for entry in list_paths(folder, "ls-tree", "-r", commit, "--", *below, code=None):
+        about, _, path = entry.partition("\t")
+        _, kind, blob = about.split(" ")
+        if kind == "blob":
+            blobs[path] = blob
+    names, contents, start = sorted({*blobs.values()}), dict[str, bytes](), 0
+    output = run_git(folder, "cat-file", "--batch", stdin="".join(f"{name}\n" for name in names).encode())
     for name in names:
         end = output.index(b"\n", start)
         size = int(output[start:end].split(b" ")[2])
         contents[name] = output[end + 1 : end + 1 + size]
         start = end + 1 + size + 1
-    return contents
+    return {path: contents[blob] for path, blob in blobs.items()}
 
 
 def find_index_faults(folder: Path, check_staged: bool) -> Iterator[IndexFault]:
