@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 from pathlib import Path
 from textwrap import dedent
@@ -11,6 +12,13 @@ from click.testing import CliRunner, Result
 from miniature import PACKAGE
 
 from generator.commands.cli import gen
+
+
+def findings(project, *words: str, code: int = 1) -> list[dict]:
+    """Returns what gen check finds in a project, or in a workshop of tests/conftest.py."""
+    found = json.loads(project.run("check", "--json", *words, code=code).stdout)["findings"]
+    return [finding for finding in found if finding["state"] != "uncommitted"]
+
 
 NET = '''\
 """A network.

@@ -30,26 +30,25 @@ from generator.disk.status import EDITED, FOREIGN, MEANINGS, MISSING, ORPHAN, ST
 from generator.disk.write import IGNORE, expected_gitignore, is_generated_gitignore, read_gitignore
 from generator.errors import LoomError, printable
 
-HELP = f"""Check that every package is what a build makes now.
-
-A file can be in one of these states, each printed with the command that fixes it:
-{", ".join(f"{state} ({meaning})" for state, meaning in MEANINGS.items())}. Locks that are as gen wrote them are
-trusted; --full trusts none.
-
-A package that people own is reported with the number of its changed lines, and so are the paths that packages.toml
-names as own: these are not faults. --expect and --base make it a fault if a package is not checked any more.
---format=github writes annotations, at fragment lines where they are known.
-"""
+STATES = f"States: {'; '.join(f'{state}: {meaning}' for state, meaning in MEANINGS.items())}."
 
 
-@click.command("check", help=HELP, **exit_codes("1 a package is not what a build makes"))
+@click.command("check", **exit_codes("1 a package is not what a build makes", STATES))
 @AS_JSON
 @click.option("--full", is_flag=True, help="Weave every package again, whatever its lock says.")
 @click.option("--expect", type=PATH, metavar="FILE", help="With --full: fail where less is checked than it lists.")
 @click.option("--base", metavar="REV", help="With --full: fail where less is checked than at this revision of git.")
 @click.option("--format", "form", type=click.Choice(["text", "json", "github"]), default="text", help="Of the output.")
 def command(as_json: bool, full: bool, expect: Path | None, base: str | None, form: str) -> None:
-    """Prints the findings of a check."""
+    """Check that every package is what a build makes now.
+
+    Each file that differs is printed with its state, as listed below, and with the command that fixes it. Locks that
+    are as gen wrote them are trusted; --full trusts none.
+
+    A package that people own is reported with the number of its changed lines, and so are the paths that packages.toml
+    names as own: these are not faults. --expect and --base make it a fault if a package is not checked any more.
+    --format=github writes annotations, at fragment lines where they are known.
+    """
     if (expect or base is not None) and (not full or (expect and base is not None)):
         raise LoomError("--expect or --base goes with --full", remedy="Write gen check --full --base REV.")
     if as_json and form == "github":

@@ -13,30 +13,9 @@ from generator import __version__
 from generator.commands.console import LazyCommands, complain
 from generator.errors import LoomError
 
-SUMMARIES = {
-    "build": "Build the package of an architecture for a target.",
-    "check": "Check that every package is what a build makes now.",
-    "cost": "Say what a program costs by fragment.",
-    "coverage": "Report the fragment lines that nothing executed in any package.",
-    "diff": "Compare two packages, or show what a build would change, or what a change means.",
-    "explain": "Say which fragment a generated line came from.",
-    "list": "List the architectures, targets, fragments, parts and packages.",
-    "loc": "Count source lines and the lines that they make.",
-    "merge": "Finish a merge of git: weave the packages from the merged fragments.",
-    "new": "Write an architecture file for a checkpoint, from its config.json.",
-    "own": "Declare that a package is edited by hand from now on.",
-    "parity": "Compare a package with the model of transformers that it stands for.",
-    "points": "List the join points, with what a splice sees there and who splices.",
-    "pull": "Carry the edits of a package back to the fragments that its lines came from.",
-    "trace": "Write a traceback with the fragment line below each frame.",
-    "update": "Merge what the fragments bring into a package that people own or edited.",
-    "view": "Write a site that shows the packages.",
-}
-
 
 @click.group(
     cls=LazyCommands,
-    summaries=SUMMARIES,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
 )
 @click.version_option(__version__, prog_name="gen", message="%(prog)s %(version)s")

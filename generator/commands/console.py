@@ -5,8 +5,10 @@ from __future__ import annotations
 import errno
 import importlib
 import json
+import re
 import signal
 from collections.abc import Iterable
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +16,7 @@ import click
 
 from generator.errors import LoomError, nearest
 
+COMMAND = re.compile(r'^@click\.command\("(\w+)".*?^def command\(.*?^    """(.*?)(?:"""|$)', re.MULTILINE | re.DOTALL)
 EXIT_CODES = "Exit codes: 0 all is well; {one}; 2 a mistake in the sources, the command line or the files."
 
 
@@ -51,17 +54,17 @@ def write_json(value: Any) -> None:
 
 
 class LazyCommands(click.Group):
-    """Imports the module of a command when it runs, and turns a user's mistake into `error: ...` and an exit code.
+    """The modules of this folder that have a command, each imported when it runs.
 
-    A mistake exits with 2, Ctrl-C with 130. An unknown command is an error that suggests the nearest one.
-
-    Args:
-        summaries: name of a command -> its line in the help text.
+    A mistake of the user is printed as `error: ...` and exits with 2, Ctrl-C exits with 130. An unknown command is an
+    error that suggests the nearest one.
     """
 
-    def __init__(self, *args: Any, summaries: dict[str, str], **options: Any):
-        super().__init__(*args, **options)
-        self.summaries = summaries
+    @cached_property
+    def summaries(self) -> dict[str, str]:
+        """Name of a command -> first line of its help text."""
+        texts = (path.read_text(encoding="utf-8") for path in Path(__file__).parent.glob("*.py"))
+        return {match[1]: match[2] for match in map(COMMAND.search, texts) if match}
 
     def list_commands(self, ctx: click.Context | None) -> list[str]:
         return sorted(self.summaries)
@@ -96,13 +99,9 @@ class LazyCommands(click.Group):
         ctx.exit(2)
 
 
-def exit_codes(one: str) -> dict[str, Any]:
-    """Returns the exit codes for a command's help text.
-
-    Args:
-        one: explains exit code 1.
-    """
-    return {"epilog": EXIT_CODES.format(one=one)}
+def exit_codes(one: str, more: str = "") -> dict[str, Any]:
+    """Returns the end of a command's help text: `more`, and the exit codes, of which `one` explains 1."""
+    return {"epilog": f"{more}\n\n{EXIT_CODES.format(one=one)}".strip()}
 
 
 NO_ONE = exit_codes("1 is not used")

@@ -11,7 +11,7 @@ from generator.commands.threeway import Conflict, Texts, WovenSide, describe_con
 from generator.disk.built import BASE, MappedPackage, find_base_texts, format_base
 from generator.disk.files import display_path, kind_of, read_plain_file
 from generator.disk.git import find_conflict_mark
-from generator.disk.lock import LOCK, MAP
+from generator.disk.lock import LOCK, MAP, read_lock
 from generator.disk.project import Project
 from generator.disk.write import replace_file, write_records
 from generator.errors import LoomError
@@ -29,7 +29,7 @@ def command(package: str, as_json: bool) -> None:
     project = Project.find()
     built = find_listed_package(project, package)
     changed, conflicts = update_package(project, built)
-    has_tests = any(path.startswith("tests/") for path in built.lock.outputs)
+    has_tests = any(path.startswith("tests/") for path in read_lock(built.folder).outputs)
     tests = f"cd {display_path(project.generated)} && python -m pytest {built.name}" if has_tests else ""
     if as_json:
         rows = [conflict._asdict() for conflict in conflicts]

@@ -60,7 +60,7 @@ class TestOwn:
         repository.replace(ONE, "# above", "# mine")
         repository.replace(NET, "# above", "# higher")
         said = repository.run("own", "one_any", code=2).stderr
-        assert "found nowhere" in said and "by_hand" not in repository.read("generated/packages.toml")
+        assert "neither in gen.base nor in git" in said and "by_hand" not in repository.read("generated/packages.toml")
 
     def test_list(self, repository):
         """It keeps its comments; a project without one gets it."""
