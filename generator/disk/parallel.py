@@ -24,7 +24,7 @@ def run_parallel(job: Callable, arguments: Sequence[tuple], heavy: Sequence[bool
     from concurrent.futures import ProcessPoolExecutor
     from concurrent.futures.process import BrokenProcessPool
 
-    with ProcessPoolExecutor(workers, initializer=_end_with_parent) as pool:
+    with ProcessPoolExecutor(workers, initializer=_end_with_command) as pool:
         slow = [values for values, is_slow in zip(arguments, heavy, strict=True) if is_slow]
         results = pool.map(_run_job, repeat(job), slow)
         try:
@@ -44,14 +44,17 @@ def _run_job(job: Callable, values: tuple) -> object:
         return LoomError(error.strerror or str(error), error.filename and str(error.filename))
 
 
-def _end_with_parent() -> None:
-    """Ends this process when its parent has ended.
+def _end_with_command() -> None:
+    """Ends this process on Ctrl-C, and when its parent has ended.
 
-    It waits for jobs on a pipe that it holds open itself, and so would wait forever.
+    A KeyboardInterrupt would end only its job, and the pool would then run those that wait. Without its parent it would
+    wait forever for jobs, on a pipe that it holds open itself.
     """
+    import signal
     from multiprocessing import parent_process
     from threading import Thread
 
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
     parent = parent_process()
     assert parent is not None
 
