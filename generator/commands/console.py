@@ -50,6 +50,7 @@ def note(texts: Iterable[str]) -> None:
 
 
 def write_json(value: Any) -> None:
+    """Prints a value as JSON."""
     click.echo(json.dumps(value, indent=2, ensure_ascii=False))
 
 

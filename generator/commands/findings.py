@@ -150,7 +150,9 @@ def _check_modes_and_caches(builder: PackageBuilder, paths: list[str]) -> Iterat
     executable = [path for path in paths if (builder.folder / path).lstat().st_mode & 0o111]
     for path in executable if len(executable) < len(paths) else ():  # without modes, every file seems executable
         label = display_path(builder.folder / path)
-        yield Finding(EDITED, name, label, "is executable, which gen makes no file", f"chmod 644 {shlex.quote(label)}")
+        yield Finding(
+            EDITED, name, label, "is executable, unlike any file that gen makes", f"chmod 644 {shlex.quote(label)}"
+        )
     for compiled in sorted(builder.folder.rglob("__pycache__/*.pyc")):
         with suppress(OSError), compiled.open("rb") as file:
             if int.from_bytes(file.read(8)[4:], "little") & 0b11 == 0b01:  # PEP 552: a hash that is not checked

@@ -70,7 +70,9 @@ def merge_files(ours: Texts, base: dict[str, str], theirs: WovenSide, name: str)
             if mine is None or new is None:
                 text = mine if new is None else new
                 reason = (
-                    "edited here, and the fragments make it no more" if new is None else "removed here, and changed"
+                    "edited here, and no fragment makes it any more"
+                    if new is None
+                    else "removed here, and changed by the fragments"
                 )
                 conflicts.append(Conflict(path, 0, (), reason))
             else:

@@ -1,1 +1,1 @@
-"""All that reads or writes a disk for gen: projects, locks, packages."""
+"""Reads and writes the disk: projects, locks, packages."""

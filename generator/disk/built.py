@@ -35,6 +35,7 @@ class MappedPackage:
 
     @classmethod
     def read(cls, folder: Path) -> MappedPackage:
+        """Reads the lock in a folder; the map is read when it is needed."""
         return cls(folder, read_lock(folder))
 
     @property
@@ -95,6 +96,7 @@ class WovenPackage(MappedPackage):
 
     @classmethod
     def from_files(cls, combination: Combination, files: dict[str, bytes]) -> WovenPackage:
+        """Creates a package of these files, with a lock that has no digests."""
         architecture, target, parts = combination
         lock = Lock(architecture, target, {}, {}, {}, dict.fromkeys(files, ""), parts)
         return cls(Path(combination.name), lock, files)

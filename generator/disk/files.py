@@ -17,6 +17,7 @@ GONE = "is gone"
 
 
 def sha256(data: bytes) -> str:
+    """Returns the digest of bytes in hexadecimal."""
     return hashlib.sha256(data).hexdigest()
 
 

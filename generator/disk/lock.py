@@ -142,7 +142,7 @@ class InputDigests:
                 reasons.append(f"{tool} {before} became {now}")
         for path, digest in lock.inputs.items():
             if (current := self.hash_source(path)) != digest:
-                reasons.append(f"{path} {'changed' if current else 'is gone, or there twice'}")
+                reasons.append(f"{path} {'changed' if current else 'is gone, or in two libraries'}")
         return reasons
 
 

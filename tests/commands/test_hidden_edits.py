@@ -10,6 +10,7 @@ from collections.abc import Callable
 from hashlib import sha256
 
 import pytest
+from repository import findings
 
 from generator.weaver import weave
 
@@ -288,7 +289,7 @@ def test_commands_that_are_printed_mend(repository):
     repository.git("add", "-A")
     unseen("--assume-unchanged")(repository)
     for _ in range(4):
-        found = json.loads(repository.run("check", "--full", "--json", code=None).stdout)["findings"]
+        found = findings(repository, "--full", code=None)
         for finding in found:
             assert os.system(finding["command"]) == 0
     assert found == [] and repository.git("diff", "HEAD", "--name-only") == ""
@@ -343,8 +344,8 @@ def test_clone_with_the_line_ends_of_windows(repository, tmp_path_factory, monke
     repository.git("clone", "-q", "-c", "core.autocrlf=true", str(repository.root), str(clone))
     monkeypatch.setattr("generator.disk.project.builtin_root", lambda: clone)
     monkeypatch.chdir(clone)
-    for words in (["check"], ["check", "--full"]):
-        found = json.loads(repository.run(*words, "--json", code=1).stdout)["findings"]
+    for words in ([], ["--full"]):
+        found = findings(repository, *words)
         assert [(one["state"], one["package"]) for one in found] == [("edited", "one_any"), ("edited", "two_any")]
         assert all("the line ends of Windows (CRLF)" in one["reason"] and "eol=lf" in one["reason"] for one in found)
     (clone / ".gitattributes").write_text("* text=auto eol=lf\n")

@@ -6,6 +6,7 @@ import json
 from dataclasses import replace
 
 import pytest
+from repository import findings
 
 from generator.disk.lock import format_locks, parse_lock, parse_locks
 
@@ -34,9 +35,8 @@ def lean(repository, tmp_path, monkeypatch):
     return repository
 
 
-def states(repository, *words, code=1):
-    found = json.loads(repository.run("check", *words, "--json", code=code).stdout)["findings"]
-    return [(one["state"], one["path"], one["reason"]) for one in found if one["state"] != "uncommitted"]
+def states(lean, *words, code=1):
+    return [(one["state"], one["path"], one["reason"]) for one in findings(lean, *words, code=code)]
 
 
 def test_build_all_writes_the_lock_and_what_git_ignores(lean):

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from pathlib import Path
 
 import pytest
+from repository import findings
 
 ONE, TWO = "generated/one_any/model.py", "generated/two_any/model.py"
 NET, SHIFT, TOOLS = "fragments/model/net.py", "fragments/model/shift.py", "fragments/model/tools.py"
@@ -94,8 +94,7 @@ def test_fragment_and_hand_edit(branches, edited_in):
         branches.git("commit", "-qm", "merged")
     text = branches.read(ONE)
     assert '"""Mine."""' in text and "# upward" in text and '"""The whole."""' in branches.read(TWO)
-    found = json.loads(branches.run("check", "--json", "--full", code=1).stdout)["findings"]
-    assert [(one["state"], one["path"]) for one in found] == [("edited", ONE)]
+    assert [(one["state"], one["path"]) for one in findings(branches, "--full")] == [("edited", ONE)]
 
 
 def test_fragment_and_hand_edit_of_one_line(branches):

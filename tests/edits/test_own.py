@@ -9,30 +9,34 @@ import subprocess
 import tomllib
 
 import pytest
+from repository import findings
 
 ONE = "generated/one_any/model.py"
 NET, SHIFT = "fragments/model/net.py", "fragments/model/shift.py"
 
 
-def states(repository, code: int = 0) -> list[tuple[str, str, str]]:
-    found = json.loads(repository.run("check", "--json", code=code).stdout)["findings"]
-    return [(one["state"], one["path"], one["reason"]) for one in found]
+def owned(lines: str, path: str = "generated/one_any") -> list[tuple[str, str, str]]:
+    return [("owned", path, lines)]
+
+
+def states(repository) -> list[tuple[str, str, str]]:
+    return [(one["state"], one["path"], one["reason"]) for one in findings(repository, code=0)]
 
 
 class TestOwn:
     def test_check_counts_and_build_leaves_alone(self, repository):
         repository.run("own", "one_any")
-        assert states(repository) == [("owned", "generated/one_any", "0 lines changed in 0 files")]
+        assert states(repository) == owned("0 lines changed in 0 files")
         repository.replace(ONE, "# up", "# mine")
         repository.replace(ONE, "    y = y + 1\n", "")
         repository.write("generated/one_any/more.py", "mine = 1\n")
-        assert states(repository) == [("owned", "generated/one_any", "2 lines changed in 1 file")]
+        assert states(repository) == owned("2 lines changed in 1 file")
         repository.replace(NET, '"nothing came out"', '"empty"')
         before = repository.package("one_any")
         assert "one_any: owned, left alone" in repository.run("build", "--all").stderr
         assert "left alone" in repository.run("build", "one", "--target=any", "--force").stdout
         assert repository.package("one_any") == before
-        (found,) = json.loads(repository.run("check", "--json").stdout)["findings"]
+        (found,) = findings(repository, code=0)
         assert found["command"] == "gen update one_any" and "net.py changed" in found["reason"]
         assert "a build would change nothing" in repository.run("diff").stdout
 
@@ -41,7 +45,7 @@ class TestOwn:
         repository.run("own", "one_any")
         repository.replace(ONE, "# up", "# mine")
         (repository.root / "generated/one_any/gen.lock").unlink()
-        (found,) = json.loads(repository.run("check", "--json", code=1).stdout)["findings"]
+        (found,) = findings(repository)
         assert (found["state"], found["path"]) == ("missing", "generated/one_any/gen.lock")
         assert found["command"] == "git restore generated/one_any/gen.lock"
         assert found["command"] in repository.run("update", "one_any", code=2).stderr
@@ -86,13 +90,13 @@ class TestOwn:
             said = repository.run("build", "one", "--target=any", "--own", folder, code=2).stderr
             assert f"lies in {folder.partition('/')[0]}" in said and not (repository.root / folder).exists()
         monkeypatch.chdir(repository.root / "mine")
-        assert states(repository) == [("owned", "one_any", "0 lines changed in 0 files")]
+        assert states(repository) == owned("0 lines changed in 0 files", "one_any")
         repository.replace("mine/one_any/model.py", "# up", "# mine")
         repository.replace(NET, '"nothing came out"', '"empty"')
         repository.run("update", "one_any")
         text = repository.read("mine/one_any/model.py")
         assert "# mine" in text and '"empty"' in text
-        assert states(repository) == [("owned", "one_any", "1 line changed in 1 file")]
+        assert states(repository) == owned("1 line changed in 1 file", "one_any")
 
     def test_some_edits_of_an_owned_package_go_home(self, repository):
         """The fragments' part is then no edit any more, and the next update merges on top of it."""
@@ -101,7 +105,7 @@ class TestOwn:
         repository.replace(ONE, "x = x * 2", "x = x * 7")
         repository.run("pull", "one_any", "--apply", code=1)
         assert "# upward" in repository.read(NET) and "x = x * 7" in repository.read(ONE)
-        assert states(repository) == [("owned", "generated/one_any", "1 line changed in 1 file")]
+        assert states(repository) == owned("1 line changed in 1 file")
         repository.replace(NET, "# upward", "# higher")
         repository.run("update", "one_any")
         assert "# higher" in repository.read(ONE) and "x = x * 7" in repository.read(ONE)
@@ -122,7 +126,7 @@ class TestUpdate:
         text = repository.read(ONE)
         mark = f"<<<<<<< one_any\n    y = y * 7\n=======\n    y = y * 8\n>>>>>>> {SHIFT} (not committed)\n"
         assert mark in text
-        (_, left) = json.loads(repository.run("check", "--json", code=1).stdout)["findings"]
+        (_, left) = findings(repository)
         assert (left["state"], left["path"]) == ("edited", ONE) and "a conflict was left at line" in left["reason"]
         assert "a conflict was left here" in repository.run("update", "one_any", code=2).stderr
         repository.replace(ONE, mark, "    y = y * 15\n")
