@@ -394,17 +394,17 @@ MUTATIONS = [
     ),
     generator(
         "disk/status",
-        "if owned and digest in owned:",
-        "if owned:",
+        "if built and digest in built:",
+        "if built:",
         "an edit is overwritten by the next build",
         "tests/commands/test_build.py tests/commands/test_check.py",
     ),
     generator(
         "disk/lock",
-        "sealed = lock.text == text",
-        "sealed = True",
+        "is_sealed = lock.text == text",
+        "is_sealed = True",
         "a lock that was edited is believed",
-        "tests/commands/test_lock.py",
+        "tests/commands/test_check.py",
     ),
     generator(
         "checkpoint/fit",
