@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from typing import NamedTuple
 
 from generator.code.hunks import hunks
 from generator.commands.cached_weave import recover_locked_files
@@ -17,6 +16,7 @@ from generator.disk.status import CHANGED
 from generator.errors import LoomError
 
 CONTEXT = 3
+Difference = tuple[str, str, str]  # key, which equal differences of other packages share; text; place
 
 
 @dataclass
@@ -32,14 +32,6 @@ class PendingChange:
     text: str
     places: list[str] = field(default_factory=list)
     packages: list[str] = field(default_factory=list)
-
-
-class Difference(NamedTuple):
-    """A difference in one package; equal differences of several packages have the same key."""
-
-    key: str
-    text: str
-    place: str
 
 
 def find_pending_changes(
@@ -76,42 +68,40 @@ def compare_package(builder: PackageBuilder) -> list[Difference]:
         return []
     is_new = not status.unchanged and (not status.is_lock_only or status.to_write == [LOCK])
     if is_new and all(kind_of(folder / path) == "" for path in status.to_write):
-        return [Difference("new package", "a build would make this package", status.label)]
+        return [("new package", "a build would make this package", status.label)]
     outputs, differences = status.outputs or builder.weave_files(), list[Difference]()
     before = recover_locked_files(builder) if status.is_lock_only else {}
     for path, _, _, reason in status.files:
         label = f"{status.label}/{path}"
         if path in status.to_remove:
-            differences.append(Difference(f"gone {path}", "a build would remove this file", label))
+            differences.append((f"gone {path}", "a build would remove this file", label))
         elif path in status.to_write and path not in (LOCK, MAP):
             kind = "file" if path in before else kind_of(folder / path)
             if kind == "file":
                 old = before[path] if path in before else (folder / path).read_bytes()
                 differences += _compare_file(old, outputs[path], builder.combination, label)
             elif kind:
-                text = f"a build would put a file in the place of this {kind}"
-                differences.append(Difference(f"{kind} {path}", text, label))
+                differences.append((f"{kind} {path}", f"a build would replace this {kind} by a file", label))
             elif status.is_lock_only and reason == CHANGED:
                 text = f"{reason}, whose text is not here; built before and after the change, gen diff A B compares it"
-                differences.append(Difference(f"other {path}", text, label))
+                differences.append((f"other {path}", text, label))
             else:
-                differences.append(Difference(f"new {path}", "a build would add this file", label))
+                differences.append((f"new {path}", "a build would add this file", label))
     if not differences:
         names = " and ".join(LOCKS if status.is_lock_only and path == LOCK else path for path in status.to_write)
-        differences.append(Difference(names, f"a build would renew {names} and no other file", status.label))
+        differences.append((names, f"a build would renew {names} and no other file", status.label))
     return differences
 
 
 def _compare_file(old: bytes, new: bytes, combination: Combination, label: str) -> Iterator[Difference]:
     before, after = old.decode("utf-8", "replace").splitlines(), new.decode().splitlines()
-    found = hunks(before, after)
-    for removed, added in found:
+    for removed, added in hunks(before, after):
         head = [f" {line}" for line in before[max(removed.start - CONTEXT, 0) : removed.start]]
         body = [f"-{before[number]}" for number in removed] + [f"+{after[number]}" for number in added]
         tail = [f" {line}" for line in before[removed.stop : removed.stop + CONTEXT]]
-        yield Difference(_blank_names(body, combination), "\n".join(head + body + tail), f"{label}:{removed.start + 1}")
-    if not found:
-        yield Difference(label, "a build would change the ends of lines or the end of the file", label)
+        yield _blank_names(body, combination), "\n".join(head + body + tail), f"{label}:{removed.start + 1}"
+    if before == after:
+        yield label, "a build would change the ends of lines or the end of the file", label
 
 
 def _blank_names(body: list[str], combination: Combination) -> str:

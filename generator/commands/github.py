@@ -5,11 +5,12 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from contextlib import suppress
+from functools import cache
 
 from generator.code.hunks import hunks
 from generator.code.traced import Origin
 from generator.commands.findings import NO_FAULT, Finding
-from generator.commands.packages import create_builders
+from generator.commands.packages import PackageBuilder, create_builders
 from generator.disk.files import display_path, kind_of
 from generator.disk.project import Project
 from generator.disk.status import EDITED, RECORDS, STALE
@@ -17,40 +18,30 @@ from generator.errors import LoomError, printable
 from generator.package.package import Package
 
 
-class SourceFinder:
-    """Finds the source of the first differing line of a file; weaves each package once."""
-
-    def __init__(self, project: Project):
-        self.builders = {builder.combination.name: builder for builder in create_builders(project)}
-        self.packages: dict[str, Package] = {}
-
-    def find(self, finding: Finding) -> tuple[int, Origin | None]:
-        """Returns the line of the file, from 1, and its origin; 0 and None if they are unknown."""
-        builder = self.builders.get(finding.package)
-        if builder is None or finding.state not in (EDITED, STALE):
-            return 0, None
-        with suppress(LoomError):
-            if finding.package not in self.packages:
-                self.packages[finding.package] = builder.weave()
-            package = self.packages[finding.package]
-            path = finding.path.removeprefix(f"{display_path(builder.folder)}/")
-            if path in package.files and kind_of(builder.folder / path) == "file":
-                text = (builder.folder / path).read_bytes().decode(errors="replace")
-                for old, new in hunks(package.files[path].split("\n"), text.split("\n")):
-                    segments = package.origins.get(path, [])
-                    row = min(old.start, len(segments) - 1)
-                    return new.start + 1, segments[row][0][1] if segments else None
-        return 0, None
+def _find_source(finding: Finding, builder: PackageBuilder, package: Package) -> tuple[int, Origin | None]:
+    """Returns the first line of a file, from 1, that differs from the woven one, and its origin; 0 without one."""
+    path = finding.path.removeprefix(f"{display_path(builder.folder)}/")
+    if path in package.files and kind_of(builder.folder / path) == "file":
+        text = (builder.folder / path).read_bytes().decode(errors="replace")
+        for old, new in hunks(package.files[path].split("\n"), text.split("\n")):
+            segments = package.origins.get(path, [])
+            row = min(old.start, len(segments) - 1)
+            return new.start + 1, segments[row][0][1] if segments else None
+    return 0, None
 
 
 def annotate(project: Project, findings: list[Finding], errors: list[LoomError]) -> Iterator[str]:
     """Yields an annotation for each finding and error; stale lines from one fragment line share one."""
-    finder = SourceFinder(project)
+    builders = {builder.combination.name: builder for builder in create_builders(project)}
+    weave = cache(lambda name: builders[name].weave())
     stale: dict[Origin, list[str]] = {}
     explained: set[str] = set()  # packages with a finding besides their records
     records = []
     for finding in findings:
-        line, source = finder.find(finding)
+        line, source = 0, None
+        if (builder := builders.get(finding.package)) and finding.state in (EDITED, STALE):
+            with suppress(LoomError):
+                line, source = _find_source(finding, builder, weave(finding.package))
         if finding.state == STALE and finding.path.endswith(RECORDS):
             records.append(finding)
             continue

@@ -83,7 +83,7 @@ def count_all(project: Project, packages: list[MappedPackage]) -> list[Table]:
     once = _add_counts(count_files({path: text}) for (_, text), path in distinct.items())
     each = source["total"]
     ratios = [
-        (name, _compute_ratio(lines.physical, each.physical), _compute_ratio(lines.code, each.code))
+        (name, *(round(made / of, 2) if of else None for made, of in zip(lines[1:], each[1:], strict=True)))
         for name, lines in (("all packages", total), ("equal files once", once))
     ]
     generated |= {"total": total, "total, equal files once": once}
@@ -177,10 +177,6 @@ def _find_python_code_lines(path: str, text: str) -> tuple[int, ...]:
 
 def _add_counts(counts: Iterable[LineCount]) -> LineCount:
     return LineCount(*map(sum, zip(LineCount(), *counts, strict=True)))
-
-
-def _compute_ratio(made: int, source: int) -> float | None:
-    return round(made / source, 2) if source else None
 
 
 def _group_by_kind(sources: dict[str, str]) -> dict[str, dict[str, str]]:
