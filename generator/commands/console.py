@@ -63,7 +63,7 @@ class LazyCommands(click.Group):
 
     @cached_property
     def summaries(self) -> dict[str, str]:
-        """Name of a command -> first line of its help text."""
+        """Name of a command -> first line of its help text, read without importing the commands."""
         texts = (path.read_text(encoding="utf-8") for path in Path(__file__).parent.glob("*.py"))
         return {match[1]: match[2] for match in map(COMMAND.search, texts) if match}
 
@@ -71,16 +71,16 @@ class LazyCommands(click.Group):
         return sorted(self.summaries)
 
     def get_command(self, ctx: click.Context | None, name: str) -> click.Command | None:
-        if name not in self.summaries:
+        if not name.isidentifier() or not Path(__file__).with_name(f"{name}.py").is_file():
             return None
-        return importlib.import_module(f"generator.commands.{name}").command
+        return getattr(importlib.import_module(f"generator.commands.{name}"), "command", None)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         with formatter.section("Commands"):
             formatter.write_dl(sorted(self.summaries.items()))
 
     def resolve_command(self, ctx: click.Context, args: list[str]) -> Any:
-        if args and not args[0].startswith("-") and args[0] not in self.summaries:
+        if args and not args[0].startswith("-") and self.get_command(ctx, args[0]) is None:
             raise LoomError(f"there is no command {args[0]!r}", remedy=nearest(args[0], self.summaries))
         return super().resolve_command(ctx, args)
 
