@@ -77,7 +77,7 @@ class Bench:
             path.write_bytes(data)
 
     def run(self, *words: str) -> str:
-        """What a command prints, which must neither fail inside nor hang."""
+        """Returns what a command prints; it must neither raise nor hang."""
 
         def stop(*_):
             raise Hang(words)
@@ -95,13 +95,14 @@ class Bench:
         return result.output
 
     def hold(self, seen: bool = True) -> None:
-        """Runs all commands over what there is now; `seen` says that the check must not be as before."""
+        """Runs all commands on the damaged project, and restores it; with `seen`, the check must not be as before."""
         assert not seen or self.run("check") != self.said, "gen check said nothing"
         for line in COMMANDS.strip().split("\n"):
             self.run(*line.split())
             for path, text in MINE.items():
                 places = [self.root / path, self.root / path.replace("generated/", "moved/")]
                 assert text in [place.read_text() for place in places if place.is_file()], (line, path)
+        self.restore()
 
 
 @pytest.fixture
@@ -145,46 +146,42 @@ def alter(table: dict, chance: random.Random) -> None:
         place[key] = chance.choice(ODD)  # type: ignore[index]
 
 
-def write_lock(path: Path, table: dict, sealed: bool) -> None:
+def put_table(bench, path: str, table: dict, sealed: bool) -> None:
+    """Writes the table of a lock or of a map; with `sealed`, the lock is as gen would seal it."""
+    lock = bench.root / LOCK
+    if path == MAP:
+        (bench.root / MAP).write_bytes(json.dumps(table).encode())
+        if not sealed:
+            return
+        digest, table = sha256((bench.root / MAP).read_bytes()).hexdigest(), json.loads(lock.read_bytes())
+        table["outputs"]["gen.map"] = digest
     if sealed:
-        table = {key: value for key, value in table.items() if key != "seal"}
+        table.pop("seal", None)
         text = json.dumps(table, sort_keys=True, ensure_ascii=False)
         table["seal"] = sha256(text.encode(errors="surrogatepass")).hexdigest()
     text = json.dumps(table, indent=2, sort_keys=True, ensure_ascii=False) + "\n"
-    path.write_bytes(text.encode(errors="surrogatepass"))
+    lock.write_bytes(text.encode(errors="surrogatepass"))
 
 
 @pytest.mark.parametrize("path", [LOCK, MAP, LIST, SETTINGS])
 def test_spoilt_text(bench, path):
     chance, file = random.Random(path), bench.root / path
     good = file.read_bytes()
-    for _ in range(CASES):
-        if (bad := spoil(good, chance)) != good:
-            file.write_bytes(bad)
-            bench.hold(seen=path in (LOCK, MAP))  # damage to a space of TOML is none
-            bench.restore()
+    for bad in {spoil(good, chance) for _ in range(CASES)} - {good}:
+        file.write_bytes(bad)
+        bench.hold(seen=path in (LOCK, MAP))  # damage to a space of TOML is none
 
 
 @pytest.mark.parametrize("sealed", [False, True])
 @pytest.mark.parametrize("path", [LOCK, MAP])
 def test_odd_tables(bench, path, sealed):
-    chance, file, lock = random.Random(path), bench.root / path, bench.root / LOCK
-    good = json.loads(file.read_bytes())
+    chance, good = random.Random(path), (bench.root / path).read_bytes()
     for _ in range(CASES):
-        table = json.loads(json.dumps(good))
+        table = json.loads(good)
         alter(table, chance)
-        if table == good:
-            continue
-        if path == LOCK:
-            write_lock(file, table, sealed)
-        else:
-            file.write_bytes(json.dumps(table).encode())
-            if sealed:  # with the hash of the changed map in the lock
-                locked = json.loads(lock.read_bytes())
-                locked["outputs"]["gen.map"] = sha256(file.read_bytes()).hexdigest()
-                write_lock(lock, locked, True)
-        bench.hold(seen=not sealed)
-        bench.restore()
+        if table != json.loads(good):
+            put_table(bench, path, table, sealed)
+            bench.hold(seen=not sealed)
 
 
 @pytest.mark.parametrize("path", [LIST, SETTINGS])
@@ -193,10 +190,8 @@ def test_odd_settings(bench, path):
     lines = file.read_text().splitlines(keepends=True)
     for number, line in enumerate(lines[:4]):
         for odd in ODD_TOML:
-            changed = f"{line.partition('=')[0]}= {odd}\n"
-            file.write_text("".join([*lines[:number], changed, *lines[number + 1 :]]))
+            file.write_text("".join([*lines[:number], f"{line.partition('=')[0]}= {odd}\n", *lines[number + 1 :]]))
             bench.hold(seen=path == LIST or odd != '"x y"')
-            bench.restore()
 
 
 @pytest.mark.parametrize("kind", ["pipe", "folder", "loop", "device", "unreadable"])
