@@ -158,9 +158,9 @@ def encode_package(package: Package, digests: InputDigests) -> dict[str, bytes]:
     return {**files, LOCK: lock.text.encode()}
 
 
-def hash_generator(parts: tuple[str, ...] = WEAVING, package: Path = GENERATOR) -> str:
-    """Returns the digest of modules and folders of the generator: by default of all that weaving imports."""
-    paths = {path for part in parts for path in [package / part, *(package / part).rglob("*.py")] if path.is_file()}
+def hash_generator(package: Path = GENERATOR) -> str:
+    """Returns the digest of the modules of the generator that weaving imports."""
+    paths = {path for part in WEAVING for path in [package / part, *(package / part).rglob("*.py")] if path.is_file()}
     named = sorted((path.relative_to(package).as_posix(), sha256(path.read_bytes())) for path in paths)
     return sha256("".join(f"{name}\0{digest}\n" for name, digest in named).encode())
 
