@@ -1,4 +1,4 @@
-"""Locks, maps and settings that are not what they should be: never a traceback, a hang, lost work or silence.
+"""Damaged locks, maps and settings: never a traceback, a hang, lost work or silence.
 
 Each case changes one file of a project and runs every command that reads it. ALL_BAD_INPUT=1 tries many more.
 """
@@ -111,7 +111,7 @@ def bench(workshop, monkeypatch):
 
 
 def spoil(data: bytes, chance: random.Random) -> bytes:
-    """A text that was damaged as text."""
+    """Damages a text at random."""
     at, to, lines = chance.randrange(len(data)), chance.randrange(len(data)), data.splitlines(keepends=True)
     line = chance.randrange(len(lines))
     return chance.choice([

@@ -30,7 +30,7 @@ def built(workshop):
 
 
 def weave_more(*arguments):
-    """Another text than the one that was built."""
+    """Weaves another text than the one that was built."""
     package = weave_files(*arguments)
     package.files["model.py"] += "# woven otherwise\n"
     return package
@@ -156,7 +156,7 @@ OTHERS = {
 
 @pytest.mark.parametrize("damage", [*LOCKS, *OTHERS])
 def test_the_command_that_is_printed_mends(built, damage):
-    """And a lock that a merge, a copy or a hand has changed owns nothing: a build overwrites no edit."""
+    """A lock that a merge, a copy or an edit changed owns nothing: a build overwrites no edit."""
     built.list_packages("llama_cpu")
     whole, model = built.tree("llama_cpu"), built.generated / "llama_cpu/model.py"
     (LOCKS | OTHERS)[damage](built)

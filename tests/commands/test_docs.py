@@ -24,7 +24,7 @@ OTHERS = {"cd", "coverage", "curl", "echo", "git", "mkdir", "printf"}
 
 
 def commands_of(text: str) -> list[list[str]]:
-    """The words of each command in blocks for a shell, and of those of gen in the text."""
+    """Returns the words of each command in blocks for a shell, and of each command of gen in the text."""
     found: list[list[str]] = []
     for language, block in re.findall(r"^```(sh|console)\n(.*?)^```", text, re.DOTALL | re.MULTILINE):
         block = re.sub(r"(<<'END'\n).*?^END\n", r"\1", block, flags=re.DOTALL | re.MULTILINE).replace("\\\n", " ")
@@ -46,7 +46,7 @@ def commands_of(text: str) -> list[list[str]]:
 
 
 def refusal(words: list[str]) -> str:
-    """Why there is no such command, or nothing."""
+    """Explains why a command does not exist; returns "" if it does."""
     match words:
         case ["gen", name, *arguments]:
             return refusal_of_gen(name, arguments)
@@ -71,7 +71,7 @@ def refusal_of_gen(name: str, arguments: list[str]) -> str:
 
 
 def refusal_of_install(requirement: str) -> str:
-    """Of a folder with a pyproject.toml, whose extras are named."""
+    """Checks the extras of a folder with a pyproject.toml."""
     path, _, extras = requirement.rstrip("]").partition("[")
     if not path.startswith("."):
         return ""
@@ -83,7 +83,7 @@ def refusal_of_install(requirement: str) -> str:
 
 
 def refusal_of_module(module: str, arguments: list[str]) -> str:
-    """Of a program of a package; of one that is not built here, of llama2's for the same target."""
+    """Checks a program of a package; for a package that is not built here, the program of llama2 on the same target."""
     package, _, name = module.partition(".")
     if not (ROOT / "generated" / package).is_dir():
         package = f"llama2_{package.rpartition('_')[2]}"
@@ -96,7 +96,7 @@ def refusal_of_module(module: str, arguments: list[str]) -> str:
 
 @cache
 def fields_of(package: str) -> frozenset[str]:
-    """Fields and parameters of a package, which flags are named after."""
+    """Returns the fields and parameters of a package, which flags are named after."""
     texts = (path.read_text() for path in (ROOT / "generated" / package).glob("*.py"))
     return frozenset(name for text in texts for name in re.findall(r"\b([a-z]\w*): ", text))
 
@@ -129,7 +129,7 @@ def test_a_page_is_short(page):
 
 
 def test_the_first_fragment(tmp_path, monkeypatch):
-    """docs/fragments.md, done as it says, up to the package that it shows."""
+    """Follows docs/fragments.md up to the package that it shows."""
     monkeypatch.chdir(tmp_path)
     (tmp_path / "gen.toml").write_text('generated = "generated"\n')
     page = (ROOT / "docs/fragments.md").read_text()

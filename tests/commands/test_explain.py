@@ -1,4 +1,4 @@
-"""gen explain: from a generated line to its fragment, and back."""
+"""gen explain: names the fragment of a generated line, and the lines of a fragment."""
 
 from __future__ import annotations
 

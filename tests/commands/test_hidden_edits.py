@@ -129,7 +129,7 @@ def do(repository, script: str) -> None:
 
 @pytest.fixture
 def quick(monkeypatch):
-    """No processes, and of the same sources a package is woven once."""
+    """Starts no processes, and weaves a package once from the same sources."""
     made: dict = {}
 
     def once(architecture, target, library, parts):
@@ -143,7 +143,7 @@ def quick(monkeypatch):
 
 
 def test_every_way_is_found(repository, quick):
-    """Each is added to git as far as it can be, found, told in lines without control characters, and taken away."""
+    """Each is added to git if it can be, found, reported in lines without control characters, and undone."""
     repository.write(".gitignore", "build/\n__pycache__/\n")
     repository.commit("what git ignores")
     repository.run("check", "--full", "--base", "HEAD")
@@ -172,7 +172,7 @@ def test_caches_that_no_one_commits_are_fine(repository):
 
 
 def test_disk_differs_from_the_commit(repository, tmp_path_factory, monkeypatch):
-    """Which is as it is between a build and a commit; another repository that the environment names is not asked."""
+    """That is no fault, as a build is not committed yet; a repository that the environment names is not used."""
     do(repository, "stage 100644 $M; git commit -qm 'an edit that is not on disk'")
     said = repository.run("check", "--full").stdout
     assert f"uncommitted {MODEL}: differs from the last commit: what is on disk was checked" in said
@@ -238,7 +238,7 @@ class TestExpected:
 
 
 def test_clone_with_the_line_ends_of_windows(repository, tmp_path_factory, monkeypatch):
-    """The reason is told once a package, and the command mends the clone once .gitattributes has the line."""
+    """The reason is reported once for each package, and the command works once .gitattributes has the line."""
     clone = tmp_path_factory.mktemp("windows") / "clone"
     repository.git("clone", "-q", "-c", "core.autocrlf=true", str(repository.root), str(clone))
     monkeypatch.setattr("generator.disk.project.builtin_root", lambda: clone)

@@ -110,7 +110,7 @@ VARIANT = """
 
 
 def test_what_an_architecture_adds(workshop):
-    """It is charged with its file, and with what it selects and neither a base nor every package does."""
+    """Counts its file, and the fragments that it selects and that neither a base nor every package does."""
     for name in "common", "own", "ruled", "of_kind", "of_target", "more", "anybodys":
         workshop.source(f"fragments/model/{name}.py", f"def {name}():\n    return 1  # one\n")
     for path, text in {"package": PACKAGE, "architectures/base": BASE, "architectures/variant": VARIANT}.items():

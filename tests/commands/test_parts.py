@@ -21,14 +21,14 @@ BUILD = ("build", "one", "--target=any")
 
 @pytest.fixture
 def project(repository):
-    """With parts, and no list of packages."""
+    """A project with parts, and no list of packages."""
     repository.write("templates/package.toml", repository.read("templates/package.toml") + PARTS)
     (repository.root / "generated/packages.toml").unlink()
     return repository
 
 
 def has(project) -> tuple[bool, list[str]]:
-    """Whether the part is in the package, and what its lock says."""
+    """Returns whether the package has the part, and the parts in its lock."""
     shifted = "y = y + 1" in project.read("generated/one_any/model.py")
     return shifted, json.loads(project.read("generated/one_any/gen.lock")).get("parts", [])
 

@@ -1,4 +1,4 @@
-"""`gen points`: every join point of the library, where it stands."""
+"""gen points: every join point of the library with its place."""
 
 from __future__ import annotations
 

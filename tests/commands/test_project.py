@@ -1,4 +1,4 @@
-"""Where gen looks: gen.toml, packages.toml, and two libraries."""
+"""The project that gen finds: gen.toml, packages.toml, and two libraries."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""SECURITY.md says which commands execute fragments, and what these then see: both as it is."""
+"""SECURITY.md is right about the commands that execute fragments, and about what these can read."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def test_the_table_has_each_command():
 
 
 def test_what_is_said_to_execute_nothing_executes_nothing(repository, tmp_path):
-    """A fragment that would leave a file behind as soon as its module is imported, or its function is called."""
+    """Has a fragment that writes a file when its module is imported or its function is called."""
     ran = tmp_path / "ran"
     repository.replace("fragments/model/net.py", "import math\n\n", "import math\nfrom pathlib import Path\n\n")
     code = f'MADE = Path("{ran}").write_text("x")'
@@ -78,7 +78,7 @@ def test_what_is_said_to_execute_nothing_executes_nothing(repository, tmp_path):
 
 @pytest.mark.parametrize("module", ["trace", "values"])
 def test_fragments_that_run_see_no_secret(module, tmp_path, monkeypatch):
-    """Nor the home folder and what is typed; gen's own environment may be read by /proc, which is said."""
+    """Nor the home folder or the input; SECURITY.md says that /proc shows gen's own environment."""
     for name in SECRETS:
         monkeypatch.setenv(name, f"secret-{name}")
     monkeypatch.setenv("HOME", str(tmp_path / "home"))

@@ -1,4 +1,4 @@
-"""Packages with committed = false: git has their locks alone, and every command says what it says of the others."""
+"""Packages with committed = false: git has only their locks, and every command treats them as it does others."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ LOCKS = "generated/packages.lock"
 
 @pytest.fixture
 def lean(repository, tmp_path, monkeypatch):
-    """The second of two packages is not committed."""
+    """A repository in which the second of two packages is not committed."""
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     repository.write(".gitignore", "cache/\n")
     repository.write("generated/packages.toml", LISTED)

@@ -14,7 +14,7 @@ NET, SHIFT, TOOLS = "fragments/model/net.py", "fragments/model/shift.py", "fragm
 
 @pytest.fixture(params=["driver", "no driver"])
 def branches(repository, request, monkeypatch):
-    """A repository with gen as git's merge driver, and one where nobody wrote the line that sets it."""
+    """A repository with gen as git's merge driver, and one without it."""
     monkeypatch.setenv("PYTHONPATH", str(Path(__file__).resolve().parents[2]))
     if request.param == "driver":
         driver = f"'{sys.executable}' -m generator merge --driver %O %A %B %P"
@@ -44,12 +44,12 @@ def change(repository, branch: str, *edits: tuple[str, str, str], build: bool = 
 
 
 def marks(repository) -> list[str]:
-    """The files with marks of conflicts."""
+    """Returns the files with conflict markers."""
     return repository.git("grep", "-l", "<<<<<<<", "--", "generated", "fragments", code=None).split()
 
 
 def check_whole(repository) -> None:
-    """Everything is merged, and the packages are what a build makes."""
+    """Checks that everything is merged, and that the packages are what a build makes."""
     assert repository.git("diff", "--name-only", "--diff-filter=U") == ""
     repository.git("commit", "-qm", "merged")
     assert repository.git("status", "--short") == ""
@@ -70,7 +70,7 @@ def test_two_fragments(branches):
 
 
 def test_one_fragment(branches):
-    """The fragments conflict: that is said, and nothing is woven before it is decided."""
+    """Conflicts of fragments are reported, and nothing is woven before they are decided."""
     begin(branches, [(NET, "# up", "# down")], [(NET, "# up", "# upward")])
     before = branches.read(ONE)
     said = branches.run("merge", code=2).stderr
@@ -86,7 +86,7 @@ def test_one_fragment(branches):
 
 @pytest.mark.parametrize("edited_in", ["theirs", "main"])
 def test_fragment_and_hand_edit(branches, edited_in):
-    """The edit is kept on top of what is woven, and gen check tells of it as before."""
+    """The edit is merged into what is woven, and gen check reports it as before."""
     edits = {"theirs": [(ONE, '"""The whole."""', '"""Mine."""')], "main": [(NET, "# up", "# upward")]}
     begin(branches, edits[edited_in], edits[{"theirs": "main", "main": "theirs"}[edited_in]], code=None)
     if branches.git("rev-parse", "-q", "--verify", "MERGE_HEAD", code=None):
@@ -107,7 +107,7 @@ def test_fragment_and_hand_edit_of_one_line(branches):
 
 
 def test_two_hand_edits_of_one_line(branches):
-    """The mark names who edited the line, not the fragment that the line came from."""
+    """The marker names the side that edited the line, not the fragment of the line."""
     begin(branches, [(ONE, "# up", "# theirs")], [(ONE, "# up", "# ours")])
     said = branches.run("merge", code=1).stdout
     assert f"conflict {ONE}:" in said and NET not in said

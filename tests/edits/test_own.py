@@ -41,7 +41,7 @@ class TestOwn:
         assert "a build would change nothing" in repository.run("diff").stdout
 
     def test_lock_that_is_gone(self, repository):
-        """What else is there is no stranger: the base of a merge is not to be thrown away."""
+        """The other files are not foreign: the base of a merge must not be removed."""
         repository.run("own", "one_any")
         repository.replace(ONE, "# up", "# mine")
         (repository.root / "generated/one_any/gen.lock").unlink()
@@ -51,7 +51,7 @@ class TestOwn:
         assert found["command"] in repository.run("update", "one_any", code=2).stderr
 
     def test_base_from_the_history(self, repository):
-        """The package was edited and its fragments have changed: what was woven then is in git alone."""
+        """The package was edited and its fragments changed: only git has the text of the last build."""
         repository.replace(ONE, "# up", "# mine")
         repository.replace(NET, '"nothing came out"', '"empty"')
         repository.run("own", "one_any")
@@ -99,7 +99,7 @@ class TestOwn:
         assert states(repository) == owned("1 line changed in 1 file", "one_any")
 
     def test_some_edits_of_an_owned_package_go_home(self, repository):
-        """The fragments' part is then no edit any more, and the next update merges on top of it."""
+        """An edit that went home is not counted any more, and the next update merges on top of it."""
         repository.run("own", "one_any")
         repository.replace(ONE, "# up", "# upward")
         repository.replace(ONE, "x = x * 2", "x = x * 7")
@@ -133,7 +133,7 @@ class TestUpdate:
         assert "bring nothing new" in repository.run("update", "one_any").stdout
 
     def test_conflict_names_the_commit(self, conflicting):
-        """Of the lines that it is about: others of the same fragment were changed later."""
+        """It is the commit that changed these lines: other lines of the fragment were changed later."""
         repository = conflicting
         repository.commit("Times eight")
         commit = repository.git("log", "-1", "--format=%h").strip() + " Times eight"
@@ -144,7 +144,7 @@ class TestUpdate:
         assert f">>>>>>> {SHIFT} ({commit})\n" in repository.read(ONE)
 
     def test_line_ends_of_windows(self, repository):
-        """An editor's line ends are no edits, and stay."""
+        """Line ends of an editor are kept, and are not edits."""
         repository.run("own", "one_any")
         path = repository.root / ONE
         path.write_bytes(path.read_bytes().replace(b"# up", b"# mine").replace(b"\n", b"\r\n"))
@@ -179,7 +179,7 @@ class TestUpdate:
 
 
 def merged_by_git(folder, base: bytes, ours: bytes, theirs: bytes) -> tuple[str, int]:
-    """What `git merge` makes of a file that changed on two branches, and whether it conflicts."""
+    """Merges a file that changed on two branches with `git merge`; returns its text and the exit code."""
 
     def git(*words: str) -> int:
         options = ["-c", "user.name=A", "-c", "user.email=a@b.c", "-c", "merge.conflictStyle=merge"]

@@ -1,4 +1,4 @@
-"""What reviews and CI see: annotations, the hook, the action."""
+"""Annotations, the hook and the action, for reviews and CI."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ class TestAnnotations:
         assert notes(repository, code=0) == ["::notice file=generated/one_any,title=owned::1 line changed in 1 file"]
 
     def test_names_are_escaped(self, repository):
-        """Nothing that a name holds begins a line or an annotation of its own."""
+        """No part of a name begins a line or another annotation."""
         repository.write("generated/one_any/a\n::error::b`\x1b[2K\r%0A,c:d.py", "")
         (note,) = notes(repository)
         assert note.startswith(
@@ -113,7 +113,7 @@ def test_action_checks(action, repository, tmp_path):
 
 
 def test_action_says_what_a_change_means(action, repository, tmp_path):
-    """In a clone without history, as the runner has it: the commit to compare with is fetched."""
+    """A clone without history, as a runner has it, fetches the commit to compare with."""
     base = repository.git("rev-parse", "HEAD").strip()
     repository.replace(NET, "# up", "# upward")
     repository.git("commit", "--all", "--message", "a comment")
