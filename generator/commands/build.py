@@ -109,11 +109,8 @@ def _report(status: PackageStatus | None, command: str, out: Path | None, force:
     if status is None:
         click.echo("left alone, as people own it (by_hand = true in packages.toml); gen update merges")
         return
-    if status.blocked and not force:
-        lines = "".join(f"\n  {status.label}/{file.path} {file.reason}" for file in status.blocked)
-        option = f" --out {out}" if out else ""
-        remedy = f"Keep your change in a fragment, or give it up: {command}{option} --force"
-        raise LoomError(f"nothing was written, because gen would destroy work:{lines}", status.label, remedy)
+    if not force:
+        status.require_unblocked(f"{command} --out {out}" if out else command)
     if dry_run:
         for word, paths in (("write", status.to_write), ("remove", status.to_remove)):
             for path in paths:

@@ -198,11 +198,8 @@ def finish_package(builder: PackageBuilder, sides: list[MergeSide], changed: set
 
 def _finish_uncommitted(builder: PackageBuilder, sides: list[MergeSide]) -> MergeResult:
     """Builds an uncommitted package; files of it that a side has committed stay only on disk."""
-    status = builder.build(allow_lock_only=True)
-    if status and status.blocked:
-        file = status.blocked[0]
-        remedy = f"Keep your change in a fragment, or give it up: {builder.combination.command} --force"
-        raise LoomError(file.reason, f"{status.label}/{file.path}", remedy)
+    if status := builder.build(allow_lock_only=True):
+        status.require_unblocked(builder.combination.command)
     name = builder.combination.name
     return MergeResult([], [], [], sorted({path for side in sides for path in [LOCK, MAP, *side.outputs(name)]}))
 
@@ -231,12 +228,9 @@ def _find_woven_text(builder: PackageBuilder, side: MergeSide, path: str) -> str
 
 def _check_sources(project: Project) -> None:
     """Refuses to weave fragments that have conflict markers."""
-    listed = project.generated / PACKAGES
-    marked = [display_path(listed)] if _find_mark_in(listed) else []
-    for place in (place for root in project.roots for name in FOLDERS for place in sorted((root / name).rglob("*.*"))):
-        if line := _find_mark_in(place):
-            marked.append(f"{display_path(place)}:{line}")
-    if marked:
+    places = [place for root in project.roots for name in FOLDERS for place in sorted((root / name).rglob("*.*"))]
+    lines = {place: _find_mark_in(place) for place in [project.generated / PACKAGES, *places]}
+    if marked := [f"{display_path(place)}:{line}" for place, line in lines.items() if line]:
         remedy = "Decide them, then run gen merge again."
         raise LoomError(f"the fragments themselves conflict: {', '.join(marked)}", marked[0], remedy)
 

@@ -89,6 +89,12 @@ class PackageStatus:
         """Files to write or remove that hold somebody's work."""
         return [file for file in self.files if file.is_protected]
 
+    def require_unblocked(self, command: str) -> None:
+        """Refuses to overwrite somebody's work; the remedy names the command that does."""
+        if lines := "".join(f"\n  {self.label}/{file.path} {file.reason}" for file in self.blocked):
+            remedy = f"Keep your change in a fragment, or give it up: {command} --force"
+            raise LoomError(f"nothing was written, because gen would destroy work:{lines}", self.label, remedy)
+
     @property
     def differs(self) -> bool:
         return bool(self.to_write or self.to_remove)
