@@ -68,12 +68,11 @@ def merge_files(ours: Texts, base: dict[str, str], theirs: WovenSide, name: str)
         text = new if mine in (old, new) else mine
         if mine not in (old, new) and new != old:
             if mine is None or new is None:
-                text = mine if new is None else new
-                reason = (
-                    "edited here, and no fragment makes it any more"
-                    if new is None
-                    else "removed here, and changed by the fragments"
+                gone, kept = (
+                    "removed here, and changed by the fragments",
+                    "edited here, and no fragment makes it any more",
                 )
+                text, reason = (new, gone) if mine is None else (mine, kept)
                 conflicts.append(Conflict(path, 0, (), reason))
             else:
                 text, count = merge_texts(mine, old or "", new, (name, "woven then", "fragments"))
