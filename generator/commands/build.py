@@ -19,9 +19,14 @@ from generator.errors import LoomError
 
 @click.command("build", **NO_ONE)
 @click.argument("architecture", metavar="[ARCH]", required=False)
-@click.option("--target", metavar="T", help="What the package is to run on; see gen list.")
-@click.option("--with", "parts", metavar="PART", multiple=True, help="What it can do besides training; all; none.")
-@click.option("--all", "build_all", is_flag=True, help="Build every package of packages.toml, or all built before.")
+@click.option("--target", metavar="T", help="Hardware that the package runs on; see gen list.")
+@click.option("--with", "parts", metavar="PART", multiple=True, help="Add a part (see gen list), all, or none.")
+@click.option(
+    "--all",
+    "build_all",
+    is_flag=True,
+    help="Build every package of packages.toml; without it, every package that was built before.",
+)
 @click.option("--out", metavar="DIR", type=PATH, help="Put the package's folder into DIR.")
 @click.option("--own", metavar="DIR", type=PATH, help="Start a project of your own in DIR.")
 @click.option("--dry-run", is_flag=True, help="Print what would be written, and write nothing.")

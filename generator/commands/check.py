@@ -36,9 +36,11 @@ STATES = f"States: {'; '.join(f'{state}: {meaning}' for state, meaning in MEANIN
 @click.command("check", **exit_codes("1 a package is not what a build makes", STATES))
 @AS_JSON
 @click.option("--full", is_flag=True, help="Weave every package again, whatever its lock says.")
-@click.option("--expect", type=PATH, metavar="FILE", help="With --full: fail where less is checked than it lists.")
-@click.option("--base", metavar="REV", help="With --full: fail where less is checked than at this revision of git.")
-@click.option("--format", "form", type=click.Choice(["text", "json", "github"]), default="text", help="Of the output.")
+@click.option(
+    "--expect", type=PATH, metavar="FILE", help="With --full: fail if a package that it lists is not checked."
+)
+@click.option("--base", metavar="REV", help="With --full: fail if less is checked than at this revision of git.")
+@click.option("--format", "form", type=click.Choice(["text", "json", "github"]), default="text", help="Output format.")
 def command(as_json: bool, full: bool, expect: Path | None, base: str | None, form: str) -> None:
     """Check that every package is what a build makes now.
 
@@ -141,7 +143,7 @@ def _check_index(project: Project, unmanaged: list[str], full: bool) -> Iterator
 def _check_gitignore(project: Project) -> Iterator[Finding]:
     """Checks that git ignores exactly the uncommitted packages, and that packages.lock has no other locks."""
     if (lines := read_gitignore(project)) != expected_gitignore(project):
-        reason = f"does not say which packages of {PACKAGES} have committed = false"
+        reason = f"does not list exactly the packages of {PACKAGES} that have committed = false"
         yield Finding.at(project, STALE if lines else MISSING, IGNORE, reason, "gen build --all")
     with suppress(LoomError):  # the check of each package reports an unreadable file
         names = {combination.name for combination in project.listing.uncommitted}
@@ -158,7 +160,7 @@ def _check_siblings(project: Project, unmanaged: list[str]) -> Iterator[Finding]
     for name in os.listdir(project.generated) if project.generated.is_dir() else ():
         if name in names or is_cache(name) or is_unmanaged(name, unmanaged):
             continue
-        state, reason = FOREIGN, "is not a package that is kept here"
+        state, reason = FOREIGN, "is not a package of this project"
         with suppress(LoomError):
             if read_lock(project.generated / name).combination.name == name:
                 state, reason = ORPHAN, f"{PACKAGES} does not list this package"

@@ -59,7 +59,7 @@ class FragmentExcerpt:
 
 @click.command("explain", **NO_ONE)
 @click.argument("place", metavar="[FILE[:LINE]]", required=False)
-@click.option("--fragment", metavar="NAME", help="Show where the lines of this fragment stand in the packages.")
+@click.option("--fragment", metavar="NAME", help="Show the lines of this fragment in the packages.")
 @AS_JSON
 def command(place: str | None, fragment: str | None, as_json: bool) -> None:
     """Say which fragment a generated line came from.

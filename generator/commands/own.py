@@ -38,7 +38,7 @@ def find_listed_package(project: Project, word: str) -> MappedPackage:
     folder = project.generated / built.name
     if not folder.is_dir() or not built.folder.samefile(folder) or built.lock.combination not in project.packages():
         remedy = f"Name one of {display_path(project.generated)}; gen list shows them."
-        raise LoomError("is not a package that is kept in this project", built.label, remedy)
+        raise LoomError("is not a package of this project", built.label, remedy)
     return MappedPackage(folder, built.lock)
 
 
@@ -66,7 +66,7 @@ def start_project(project: Project, combination: Combination, folder: Path) -> s
     """Creates a project with one package, which is edited by hand; returns a message."""
     for name in (SETTINGS, PACKAGES, combination.name):
         if kind_of(folder / name):
-            raise LoomError("is there already", display_path(folder / name), "Name a folder that has none.")
+            raise LoomError("already exists", display_path(folder / name), "Name a folder that has none.")
     sources = [root / name for root in project.roots for name in ("fragments", "templates", "targets")]
     for used in (project.generated, *sources):
         if Path(os.path.abspath(folder)).is_relative_to(os.path.abspath(used)):

@@ -18,7 +18,7 @@ from generator.weave.points import Point, find_points
 
 
 @click.command("points", **NO_ONE)
-@click.option("--architecture", metavar="ARCH", help="Only the points of what it selects.")
+@click.option("--architecture", metavar="ARCH", help="List only the points of fragments that it selects.")
 @AS_JSON
 def command(architecture: str | None, as_json: bool) -> None:
     """List the join points: place, names that a splice sees there, and the fragments that splice."""

@@ -85,7 +85,7 @@ class MappedPackage:
         """Returns the package; refuses one of which only the lock exists."""
         if self.has_files:
             return self
-        raise LoomError("is not there: its lock alone is", self.label, f"Build it: {self.lock.combination.command}")
+        raise LoomError("does not exist: only its lock does", self.label, f"Build it: {self.lock.combination.command}")
 
 
 @dataclass(frozen=True)

@@ -166,7 +166,7 @@ def test_commands_that_read_every_package(lean):
 
 
 def test_commands_that_need_the_text_say_how_to_make_it(lean):
-    said = "error: generated/two_any: is not there: its lock alone is\n  Build it: gen build two --target=any\n"
+    said = "error: generated/two_any: does not exist: only its lock does\n  Build it: gen build two --target=any\n"
     places = "explain generated/two_any/model.py:3", "explain two_any/model.py"
     for words in (*places, "pull two_any", "own two_any", "diff one_any two_any"):
         assert lean.run(*words.split(), code=2).stderr == said
