@@ -12,7 +12,7 @@ from typing import NamedTuple
 from generator.code.hunks import hunks
 from generator.commands.packages import PackageBuilder
 from generator.disk.built import read_base
-from generator.disk.files import GONE, display_path, kind_of, sha256
+from generator.disk.files import GONE, display_path, kind_of, read_if_file, sha256
 from generator.disk.git import find_conflict_mark, find_old_version
 from generator.disk.lock import LOCK, LOCKS, MAP, Combination, read_lock, read_locks
 from generator.disk.project import PACKAGES, Project
@@ -98,7 +98,7 @@ def _check_owned(builder: PackageBuilder, label: str) -> list[Finding]:
     try:
         outputs, base = read_lock(folder, builder.combination).outputs, read_base(folder)
         for path in sorted(outputs.keys() - {MAP}):
-            data = (folder / path).read_bytes() if kind_of(folder / path) == "file" else b""
+            data = read_if_file(folder / path)
             if sha256(data) == outputs[path]:
                 continue
             text = data.decode(errors="replace")

@@ -16,7 +16,7 @@ from generator.commands.console import complain, exit_codes
 from generator.commands.packages import PackageBuilder, map_packages
 from generator.commands.threeway import Conflict, Texts, WovenSide, describe_conflicts, merge_files, write_texts
 from generator.disk.built import BASE
-from generator.disk.files import display_path, kind_of, sha256
+from generator.disk.files import display_path, kind_of, read_if_file, sha256
 from generator.disk.git import (
     find_conflict_mark,
     find_old_version,
@@ -191,7 +191,7 @@ def finish_package(builder: PackageBuilder, sides: list[MergeSide], changed: set
     known = {path for side in sides for path in side.outputs(name)}
     gone = sorted(known - files.keys() - edits.keys())
     for path in gone:
-        if sha256(_read_bytes(folder / path)) in [side.outputs(name).get(path) for side in sides]:
+        if sha256(read_if_file(folder / path)) in [side.outputs(name).get(path) for side in sides]:
             (folder / path).unlink(missing_ok=True)
     return MergeResult(list(edits), conflicts, sorted(files), gone)
 
@@ -236,11 +236,7 @@ def _check_sources(project: Project) -> None:
 
 
 def _find_mark_in(place: Path) -> int:
-    return find_conflict_mark(_read_bytes(place).decode(errors="replace"))
-
-
-def _read_bytes(place: Path) -> bytes:
-    return place.read_bytes() if kind_of(place) == "file" else b""
+    return find_conflict_mark(read_if_file(place).decode(errors="replace"))
 
 
 def _keep_records(project: Project, combination: Combination, ours: MergeSide, unmerged: set[str]) -> None:

@@ -15,7 +15,7 @@ from functools import cached_property
 from pathlib import Path
 
 from generator.code.traced import Origin
-from generator.disk.files import display_path, kind_of, read_plain_file, sha256
+from generator.disk.files import display_path, kind_of, read_if_file, read_plain_file, sha256
 from generator.disk.git import find_old_version
 from generator.disk.lock import LOCK, MAP, Combination, Lock, read_lock
 from generator.disk.project import Project
@@ -172,9 +172,7 @@ def find_base_texts(folder: Path, lock: Lock, weave: Callable[[], dict[str, str]
         texts.update((path, text) for path, text in candidates.items() if sha256(text.encode()) == digests.get(path))
 
     add_matching(read_base(folder))
-    places = {path: folder / path for path in digests.keys() - texts.keys()}
-    files = {path: place for path, place in places.items() if kind_of(place) == "file"}
-    add_matching({path: place.read_bytes().decode(errors="replace") for path, place in files.items()})
+    add_matching({path: read_if_file(folder / path).decode(errors="replace") for path in digests.keys() - texts.keys()})
     if texts.keys() != digests.keys():
         with suppress(LoomError):  # the history may have what cannot be woven now
             add_matching(weave())

@@ -43,6 +43,11 @@ def read_plain_file(path: Path, remedy: str = "Make it a file of UTF-8 text that
     return files.read_text(path, display_path(path), remedy)
 
 
+def read_if_file(path: Path) -> bytes:
+    """Reads the bytes of a plain file; returns none for anything else."""
+    return path.read_bytes() if kind_of(path) == "file" else b""
+
+
 def is_cache(name: str) -> bool:
     """Returns whether a name is that of a cache or of a hidden file."""
     return any(fnmatch(name, pattern) for pattern in CACHES)
