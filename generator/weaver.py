@@ -20,7 +20,7 @@ from generator.package.render import check_files, render_files
 from generator.recipe.library import Library
 from generator.recipe.parts import ALL
 from generator.recipe.recipe import Recipe, select
-from generator.recipe.stated import state
+from generator.recipe.stated import apply_statements
 from generator.thread.thread import thread, threaded_names
 from generator.weave.adapt import Need
 from generator.weave.count import count_layers
@@ -59,7 +59,7 @@ def weave(
 def _weave(
     architecture: str, target: str, library: Library, without: Collection[str], parts: Collection[str]
 ) -> Package:
-    recipe = state(select(architecture, target, library, without, parts))
+    recipe = apply_statements(select(architecture, target, library, without, parts))
     fragments = {fragment.name: _filled(fragment, recipe) for fragment in recipe.fragments}
     splices = [splice for fragment in fragments.values() for splice in fragment.splices]
     providers = _provided(fragments.values(), list(recipe.package_file.data.folders))
@@ -107,7 +107,7 @@ def weave_some(recipe: Recipe, roots: Collection[str]) -> dict[str, Definition]:
     Returns:
         name -> definition, each after what it uses.
     """
-    recipe = state(recipe)
+    recipe = apply_statements(recipe)
     program = [fragment for fragment in recipe.fragments if fragment.folder != "tests"]
     of = {definition.name: (fragment, definition) for fragment in program for definition in fragment.definitions}
     splices = {(f.name, n): (f, splice) for f in recipe.fragments for n, splice in enumerate(f.splices)}

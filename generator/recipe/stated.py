@@ -1,65 +1,74 @@
 """Writes what an architecture states of its checkpoints, and of the order of splices, into the splices of fragments.
 
 [hf.tensors]    # parameter -> its name in checkpoints, or its name and its layout there
-[hf.names]      # what fragments call a setting of config.json -> what this family calls it
-[hf.settings]   # what config.json says, and must say
-[hf.defaults]   # what a setting means that config.json leaves out
-[hf.unread]     # the value that a setting must have, or null, unless a selected fragment reads it; what to select then
-[hf.export]     # what an exported config.json says besides; {} is null, which TOML does not have
-[order]         # of splices at a point, whatever their fragments declare
+[hf.names]      # a setting of config.json as fragments call it -> as this family calls it
+[hf.settings]   # setting -> the value that config.json must have
+[hf.defaults]   # setting -> its value if config.json leaves it out
+[hf.unread]     # setting -> its value, or null, unless a selected fragment reads it; and what to select for another one
+[hf.export]     # setting -> its value in an exported config.json; {} is null, which TOML does not have
+[order]         # point -> the order of splices there, whatever their fragments declare
+
+Fragments declare rows (rows.py). A row with a key of these tables gets the value of the architecture; a key without a
+row becomes a splice of its own.
 """
 
 from __future__ import annotations
 
-import ast
 import json
-import re
-from collections.abc import Collection, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from typing import Any
 
 from generator.code.literals import literal
 from generator.code.traced import Edit, Origin, Traced
-from generator.code.tree import TracedTree, called_name, walk
 from generator.errors import LoomError, nearest, short
 from generator.language.fragment import Fragment
 from generator.language.parts import Splice
 from generator.recipe.recipe import Recipe
+from generator.recipe.rows import Row, check_tensor, read_rows
 from generator.recipe.schema import UnreadTable
 from generator.recipe.typed import check_value
 
 Statements = dict[str, tuple[Any, Origin]]  # key -> value, with the line that states it
-_SETTING = r'(?:hf\[|hf\.\w+\(|yield )"(\w[\w.]*)"(?!, "[^"]*", "[^"]*->)'
-_TENSOR = r'yield "([^"]+)", "[^"]*", "'
-_READING = "hf.get", "hf.setdefault"
-_TABLES = "names", "tensors", "settings", "defaults"  # names first: settings go by what config.json calls them
-_OF_VALUES = "settings", "defaults", "unread", "export"
+_OWN_SPLICES = {  # table -> the point and the statement of a key without a row
+    "defaults": ("hf.complete", "hf.setdefault({}, {})"),
+    "settings": ("hf.structure", "yield {}, {}, {}"),
+    "unread": ("hf.structure", "yield {}, {}, {}"),
+    "export": ("hf.export", "hf[{}] = {}"),
+}
 
 
-def state(recipe: Recipe) -> Recipe:
-    """Returns the recipe with the splices of its fragments as the architecture and its bases state them."""
+def apply_statements(recipe: Recipe) -> Recipe:
+    """Returns the recipe with the statements of the architecture and its bases written into its fragments' splices."""
     order = _merged(recipe, "order")
-    hf = {name: _merged(recipe, "hf", name) for name in {*_TABLES, *_OF_VALUES}}
+    hf = {table: _merged(recipe, "hf", table) for table in ("tensors", "names", *_OWN_SPLICES)}
     _check_order(order, recipe)
     _check_keys(hf, recipe)
     _check_values(hf)
-    writer = _Writer(hf)
-    made = [
-        replace(f, splices=tuple(writer.write(_ordered(splice, order)) for splice in f.splices))
+    used: set[tuple[str, str]] = set()
+    fragments = [
+        replace(f, splices=tuple(_overridden(_ordered(splice, order), hf, used) for splice in f.splices))
         for f in recipe.fragments
     ]
-    for key, error in writer.refused.items():
-        if ("tensors", key) not in writer.used:
-            raise error
-    _check_apart(hf, made)
-    if made:  # what no fragment mentions comes before what fragments say
-        made[0] = replace(made[0], splices=(*_additions(hf, writer.used, made[0].name), *made[0].splices))
-    beside = _beside(hf, made, recipe)
-    return replace(recipe, fragments=tuple(replace(f, splices=(*f.splices, *beside[f.name])) for f in made))
+    for row in _rows(recipe.fragments):
+        if row.table == "tensors" and row.key in hf["tensors"] and ("tensors", row.key) not in used:
+            value, origin = hf["tensors"][row.key]
+            check_tensor(row, _as_tuple(value), str(origin))
+    _check_collisions(hf, fragments)
+    if fragments:
+        first = [
+            _own_splice(table, (key, value, f"fragments for another {key}"), origin, fragments[0].name)
+            for table in ("defaults", "settings")
+            for key, (value, origin) in hf[table].items()
+            if (table, key) not in used
+        ]
+        fragments[0] = replace(fragments[0], splices=(*first, *fragments[0].splices))
+    pairs = zip(fragments, _following(hf, fragments, recipe), strict=True)
+    return replace(recipe, fragments=tuple(replace(f, splices=(*f.splices, *following)) for f, following in pairs))
 
 
 def _merged(recipe: Recipe, *keys: str) -> Statements:
-    """Merges a table of an architecture with those of its bases."""
+    """Returns a table of the architecture, merged with those of its bases."""
     merged: Statements = {}
     for file in recipe.lineage:
         table: Any = file.data
@@ -69,110 +78,75 @@ def _merged(recipe: Recipe, *keys: str) -> Statements:
     return merged
 
 
-@dataclass
-class _Writer:
-    """Writes the tables of `[hf]` into splices.
-
-    Attributes:
-        used: the tables and keys that had a place in some splice.
-        refused: parameter -> the error of a name that only another parameter of it could have: of a layer, or of none.
-    """
-
-    hf: dict[str, Statements]
-    used: set[tuple[str, str]] = field(default_factory=set)
-    refused: dict[str, LoomError] = field(default_factory=dict)
-
-    def write(self, splice: Splice) -> Splice:
-        for table in _TABLES:
-            if self.hf[table] and splice.point.startswith("hf."):
-                if edits := self._edits(table, TracedTree(splice.body)):
-                    splice = replace(splice, body=splice.body.edited(edits))
-        return splice
-
-    def _edits(self, table: str, source: TracedTree) -> list[Edit]:
-        edits, end = list[Edit](), 0
-        for key, places in _places(table, source):
-            if key not in self.hf[table] or source.span(places[0])[0] < end:  # the default of a default went with it
-                continue
-            value, origin = self.hf[table][key]
-            parts = value if isinstance(value, tuple) else (value,)
-            if table == "tensors" and (error := _tensor_error(parts, [_text(place) for place in places], str(origin))):
-                if ("{}" in parts[0]) == ("{}" in _text(places[0])):
-                    raise error
-                self.refused[key] = error
-                continue
-            self.used.add((table, key))
-            for place, part in zip(places, parts, strict=False):
-                start, end = source.span(place)
-                edits.append(Edit(start, end, Traced.insert(literal(part, str(origin)), origin)))
-        return edits
+def _as_tuple(value: Any) -> tuple[Any, ...]:
+    return value if isinstance(value, tuple) else (value,)
 
 
-def _places(table: str, source: TracedTree) -> Iterator[tuple[str, list[ast.expr]]]:
-    """Yields, of statements of fragments, each key that a table may have, and the expressions that it stands for."""
-    in_strings = {part for node in walk(source.module) if isinstance(node, ast.JoinedStr) for part in node.values}
-    for node in walk(source.module):
-        match node:
-            case ast.Constant(str(text)) if table == "names" and node not in in_strings:
-                yield text, [node]
-            case ast.Call(args=[key, *places]) if table == "defaults" and called_name(node) in _READING and places:
-                yield _text(key), places
-            case ast.Yield(ast.Tuple([key, *places])) if table in ("tensors", "settings") and len(places) == 2:
-                yield _text(key), places[: 1 if table == "settings" else 2]  # of a size it is one
+def _overridden(splice: Splice, hf: dict[str, Statements], used: set[tuple[str, str]]) -> Splice:
+    """Returns a splice with the values of the architecture in its rows; adds the tables and keys of these to `used`."""
+    edits, end = list[Edit](), 0
+    for row in read_rows(splice.body.text) if splice.point.startswith("hf.") else ():
+        # config.json and the tables use the family's names
+        key = row.key if row.table in ("names", "tensors") else hf["names"].get(row.key, (row.key,))[0]
+        if key not in hf.get(row.table, ()) or row.spans[0][0] < end:  # or a value holds the row, and is replaced
+            continue
+        value, origin = hf[row.table][key]
+        values = _as_tuple(value)
+        if row.table == "tensors":
+            if ("{}" in values[0]) != ("{}" in row.values[0]):
+                continue  # the parameter of another fragment, in each layer or in none
+            check_tensor(row, values, str(origin))
+        used.add((row.table, key))
+        for (start, end), part in zip(row.spans, values, strict=False):
+            edits.append(Edit(start, end, Traced.insert(literal(part, str(origin)), origin)))
+    return replace(splice, body=splice.body.edited(edits)) if edits else splice
 
 
-def _additions(hf: dict[str, Statements], used: set[tuple[str, str]], fragment: str) -> Iterator[Splice]:
-    """Yields splices of the defaults and settings that no fragment mentions."""
-    for table, point, reads, line in (
-        ("defaults", "hf.complete", ("hf",), "    hf.setdefault({}, {})\n"),
-        ("settings", "hf.structure", (), "    yield {}, {}, {}\n"),
-    ):
-        for key, (value, origin) in hf[table].items():
-            if (table, key) not in used:
-                yield _splice(point, reads, line, (key, value, f"fragments for another {key}"), origin, fragment)
-
-
-def _beside(hf: dict[str, Statements], made: Sequence[Fragment], recipe: Recipe) -> dict[str, list[Splice]]:
-    """Returns splices of `unread` and `export` by the fragment that they follow: the last that their file selects."""
-    standing = _standing_at(made, "hf.sizes") + _standing_at(made, "hf.structure")
-    read = set(re.findall(r"""yield ["'](.+?)["'], """, standing))
-    lines: list[tuple[Origin, str, tuple[str, ...], str, tuple[object, ...]]] = [
-        (origin, "hf.structure", (), "    yield {}, {}, {}\n", (key, table.value, table.select))
-        for key, (table, origin) in hf["unread"].items()
-        if key not in read
+def _following(hf: dict[str, Statements], fragments: Sequence[Fragment], recipe: Recipe) -> list[list[Splice]]:
+    """Returns for each fragment the splices after its own: `unread` and `export` follow the last one of their file."""
+    read = {row.key for row in _rows(fragments) if row.table in ("sizes", "settings")}
+    statements: list[tuple[str, tuple[object, ...], Origin]] = [
+        *(
+            ("unread", (key, it.value, it.select), origin)
+            for key, (it, origin) in hf["unread"].items()
+            if key not in read
+        ),
+        *(("export", (key, None if it == {} else it), origin) for key, (it, origin) in hf["export"].items()),
     ]
-    for key, (value, origin) in hf["export"].items():
-        lines.append((origin, "hf.export", ("hf",), "    hf[{}] = {}\n", (key, None if value == {} else value)))
     selected = {file.path: file.data.fragments for file in recipe.lineage}
-    beside: dict[str, list[Splice]] = {f.name: [] for f in made}
-    for origin, point, reads, line, words in lines:
-        for name in [f.name for f in made if f is made[0] or f.name in selected[origin.path]][-1:]:
-            beside[name].append(_splice(point, reads, line, words, origin, name))
-    return beside
+    following: list[list[Splice]] = [[] for _ in fragments]
+    for table, words, origin in statements:
+        last = max((n for n, f in enumerate(fragments) if f.name in selected[origin.path]), default=0)
+        following[last].append(_own_splice(table, words, origin, fragments[last].name))
+    return following
 
 
-def _splice(
-    point: str, reads: tuple[str, ...], line: str, words: Iterable[object], origin: Origin, fragment: str
-) -> Splice:
-    body = Traced.insert(line.format(*(literal(word, str(origin)) for word in words)), origin)
+def _own_splice(table: str, words: Iterable[object], origin: Origin, fragment: str) -> Splice:
+    point, statement = _OWN_SPLICES[table]
+    body = Traced.insert(f"    {statement}\n".format(*(literal(word, str(origin)) for word in words)), origin)
+    reads = ("hf",) if "hf" in statement else ()
     return Splice(point, reads, body, (), (), optional=False, fragment=fragment, origin=origin)
 
 
-def _text(node: ast.expr) -> str:
-    """Returns what a plain string says, or nothing."""
-    return node.value if isinstance(node, ast.Constant) and isinstance(node.value, str) else ""
+def _rows(fragments: Iterable[Fragment], replaced: bool = False) -> list[Row]:
+    """Returns the rows of fragments.
+
+    Args:
+        replaced: includes those in a block that a splice replaces.
+    """
+    splices = [splice for f in fragments for splice in f.splices if splice.point.startswith("hf.")]
+    points = set() if replaced else {splice.point for splice in splices}
+    return [row for splice in splices for row in read_rows(splice.body.text) if points.isdisjoint(row.points)]
 
 
 def _check_keys(hf: dict[str, Statements], recipe: Recipe) -> None:
     """Refuses parameters and settings that no fragment mentions, selected or left out."""
-    for table, kind, pattern, suggested in (
-        ("tensors", "parameter", _TENSOR, _TENSOR),
-        ("names", "setting of config.json", r'"([\w.]+)"', _SETTING),
-    ):
-        known = _mentioned((*recipe.fragments, *recipe.left_out), pattern) if hf[table] else set()
-        for key in sorted(hf[table].keys() - known):
-            message = f"no selected fragment speaks of a {kind} {key!r}"
-            raise LoomError(message, str(hf[table][key][1]), nearest(key, _mentioned(recipe.fragments, suggested)))
+    for table, kind in (("tensors", "parameter"), ("names", "setting of config.json")):
+        selected = {row.key for row in _rows(recipe.fragments, replaced=True) if row.table == table}
+        left_out = {row.key for row in _rows(recipe.left_out, replaced=True) if row.table == table}
+        for key in sorted(hf[table].keys() - selected - left_out):
+            message = f"no selected fragment mentions a {kind} {key!r}"
+            raise LoomError(message, str(hf[table][key][1]), nearest(key, selected))
 
 
 def _check_values(hf: dict[str, Statements]) -> None:
@@ -182,52 +156,34 @@ def _check_values(hf: dict[str, Statements]) -> None:
             raise LoomError(f"{name!r} cannot be the name of {key}", str(origin), "Write what config.json calls it.")
     if "model_type" in hf["settings"]:
         remedy = "Write it above the tables: model_type = ..."
-        raise LoomError("model_type is no setting among others", str(hf["settings"]["model_type"][1]), remedy)
-    for key, (value, origin) in (it for table in _OF_VALUES for it in hf[table].items()):
+        raise LoomError("model_type is not one of the settings", str(hf["settings"]["model_type"][1]), remedy)
+    for key, (value, origin) in (it for table in _OWN_SPLICES for it in hf[table].items()):
         value = value.value if isinstance(value, UnreadTable) else value
         try:
             json.dumps(value, allow_nan=False)
         except (TypeError, ValueError):
-            message = f"{key} is {short(str(value))}, which no config.json can say"
+            message = f"{key} is {short(str(value))}, which a config.json cannot contain"
             raise LoomError(message, str(origin), "Give a text, a finite number, true or false.") from None
 
 
-def _check_apart(hf: dict[str, Statements], made: Sequence[Fragment]) -> None:
+def _check_collisions(hf: dict[str, Statements], fragments: Sequence[Fragment]) -> None:
     """Refuses two sizes in one setting, two parameters in one tensor unless they are joined, and unfit defaults."""
-    text = _standing_at(made, "hf.")
-    sizes = re.findall(r"""yield ["'](.+)["'], "(\w+)"\n""", text)
-    tensors = [pair[::-1] for pair in re.findall(r"""yield "(.+)", ["'](.+)["'], ["'].*->""", text)]
-    joined = any(splice.point == "hf.view" for f in made for splice in f.splices)
-    for table, pairs in (("names", sizes), ("tensors", [] if joined else tensors)):
+    rows = _rows(fragments)
+    sizes = [(row.key, row.values[0]) for row in rows if row.table == "sizes"]
+    joined = any(splice.point == "hf.view" for f in fragments for splice in f.splices)
+    tensors = [] if joined else [(row.values[0], row.key) for row in rows if row.table == "tensors"]
+    for table, pairs in (("names", sizes), ("tensors", tensors)):
         for key, (value, origin) in hf[table].items():
-            name = value if isinstance(value, str) else value[0]
-            of = sorted({it for found, it in pairs if found == name})
-            if len(of) > 1:
-                message = f"{name} would be {' and '.join(of)}"
+            name = _as_tuple(value)[0]
+            owners = sorted({owner for other, owner in pairs if other == name})
+            if len(owners) > 1:
+                message = f"{name} would be {' and '.join(owners)}"
                 raise LoomError(message, str(origin), f"Give {key} a name of its own.")
-    fields = {member.name: member for f in made for member in f.fields}
-    for setting, member in sizes:
-        if setting in hf["defaults"] and member in fields:
+    fields = {member.name: member for f in fragments for member in f.fields}
+    for setting, field in sizes:
+        if setting in hf["defaults"] and field in fields:
             value, origin = hf["defaults"][setting]
-            check_value(fields[member], value, str(origin))
-
-
-def _mentioned(fragments: Iterable[Fragment], pattern: str) -> set[str]:
-    """Returns what matches a pattern in splices for checkpoints."""
-    splices = (splice for f in fragments for splice in f.splices if splice.point.startswith("hf."))
-    return {name for splice in splices for name in re.findall(pattern, splice.body.text)}
-
-
-def _standing_at(made: Iterable[Fragment], start: str) -> str:
-    """Returns the statements of splices at points that begin so, except those that another splice replaces."""
-    splices = [splice for f in made for splice in f.splices if splice.point.startswith("hf.")]
-    points = {splice.point for splice in splices}
-    return "".join(_standing(splice.body.text, points) for splice in splices if splice.point.startswith(start))
-
-
-def _standing(text: str, points: Collection[str]) -> str:
-    held = r'( *)with point\("([\w.]+)".*\):\n((?:\1 .*\n)+)'
-    return re.sub(held, lambda block: "" if block[2] in points else _standing(block[3], points), text)
+            check_value(fields[field], value, str(origin))
 
 
 def _ordered(splice: Splice, order: Statements) -> Splice:
@@ -242,53 +198,13 @@ def _ordered(splice: Splice, order: Statements) -> Splice:
 
 
 def _check_order(order: Statements, recipe: Recipe) -> None:
-    """Refuses an order of fragments that have no splice there, unless they are left out."""
-    gone = {fragment.name for fragment in recipe.left_out}
+    """Refuses an order of fragments without a splice at its point, unless they are left out."""
+    left_out = {fragment.name for fragment in recipe.left_out}
     for point, (names, origin) in order.items():
         if len({*names}) < max(len(names), 2):
             message = f"the order at {point!r} is not one of two fragments or more, each named once"
             raise LoomError(message, str(origin), "Name those that rebind the same, in the order that they have.")
-        there = {f.name for f in recipe.fragments if any(splice.point == point for splice in f.splices)}
+        spliced = {f.name for f in recipe.fragments if any(splice.point == point for splice in f.splices)}
         for name in names:
-            if name not in there | gone:
-                raise LoomError(f"{name} has no splice for the point {point!r}", str(origin), nearest(name, there))
-
-
-def _tensor_error(stated: Sequence[str], own: Sequence[str], where: str) -> LoomError | None:
-    """Returns the error for a bad tensor name, or for a layout that cannot give the parameter as a view of the tensor.
-
-    Args:
-        stated: the name, and perhaps the layout.
-        own: name and layout as the fragment has them.
-    """
-    name, layout = (*stated, *own[len(stated) :])
-    if not re.fullmatch(r"([^\s{}]|\{\})+", name) or not name.isprintable():
-        remedy = f"Write one like {own[0]}, where {{}} stands for a number."
-        return LoomError(f"{name!r} cannot be the name of a tensor", where, remedy)
-    if not _is_layout(layout):
-        remedy = f"Write one like {own[1]}: the same names on both sides, in brackets only such as are neighbours."
-        return LoomError(f"{layout!r} is no layout of a tensor", where, remedy)
-    numbers, axes, has = name.count("{}"), len(_axes(layout)), own[0].count("{}")
-    if own[0] and (numbers + axes != has + len(_axes(own[1])) or bool(numbers) != bool(has)):
-        message = f"{name} has {numbers} {{}} and {layout!r} {axes} axes"
-        return LoomError(message, where, f"The fragment has {own[0]} and {own[1]!r}: write as many {{}} and axes.")
-    return None
-
-
-def _axes(layout: str) -> list[str]:
-    return layout.partition("->")[0].split()
-
-
-def _is_layout(layout: str) -> bool:
-    """Whether einops takes it, and gives a view: into a copy, what a checkpoint has would be lost."""
-    axes, right = _axes(layout), layout.partition("->")[2]
-    words = re.findall(r"\([^()]*\)|\w+", right)
-    groups = [word.strip("()").split() for word in words]
-    names = [name for group in groups for name in group if name != "1"]
-    return (
-        "".join(words).replace(" ", "") == right.replace(" ", "")
-        and all(name.isidentifier() and name.strip("_") == name for name in axes)
-        and 0 < len(axes) == len({*axes})
-        and sorted(names) == sorted(axes)
-        and all(f" {' '.join(group)} " in f" {' '.join(axes)} " for group in groups if len(group) > 1)
-    )
+            if name not in spliced | left_out:
+                raise LoomError(f"{name} has no splice for the point {point!r}", str(origin), nearest(name, spliced))
