@@ -77,7 +77,7 @@ def _weave(
     imports = {fragment.path: fragment.imports for fragment in fragments.values()}
     fields = merge_fields(recipe)
     try:
-        program = thread(program, made.providers, [*made.needs, *needs], imports, several, recipe.pattern.given)
+        program = thread(program, made.providers, [*made.needs, *needs], imports, several, recipe.pattern.arguments)
     except LoomError as error:  # values cannot pass through a role that no selected fragment plays either
         raise undefined_name(recipe, {**program, **tests}, fields) or error from None
     check_given(program, recipe.pattern, made.blocks)
@@ -181,7 +181,7 @@ def _host_of(splice: Splice, chosen: list[Fragment], recipe: Recipe) -> str:
             points = {point for d in other.definitions for point in find_points(d.name, d.text)} if other else set()
             if splice.optional and (other in (None, host) or said & points):
                 continue
-            if host.name in recipe.pattern.of_kinds:
+            if host.name in recipe.pattern.kind_fragments:
                 return f"It is a point of {host.name}, which only some kinds of layer select: splice in these alone."
             instead = f"; {other.name} stands in its place: repeat the point there" if other else ""
             return f"It is a point of {host.name}, which is not selected{instead}."

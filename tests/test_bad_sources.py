@@ -61,7 +61,7 @@ TOY = "templates/architectures/toy.toml"
 def test_values_of_another_type_than_their_field_s(value):
     text = refused_package(FIELDS, architecture=f'title = "A"\n[presets.tiny]\nlayers = 2\n{value}\n', package=EXPORTS)
     assert text.startswith(f"{TOY}:7: {value.partition(' ')[0]} is ")
-    assert ("and model/model has it as " in text) != ("Give a finite number." in text)
+    assert ("and model/model declares it as " in text) != ("Give a finite number." in text)
 
 
 def test_values_that_fields_take():
@@ -103,9 +103,9 @@ BAD = [
     ],
     (
         {"package": MADE.format("x.toml"), "templates/r.jinja": "a = {{ title }}\n"},
-        "templates/r.jinja: x.toml would be no",
+        "templates/r.jinja: x.toml would not be",
     ),
-    ({"package": MADE.format("x.json"), "templates/r.jinja": "{"}, "templates/r.jinja: x.json would be no JSON"),
+    ({"package": MADE.format("x.json"), "templates/r.jinja": "{"}, "templates/r.jinja: x.json would not be JSON"),
     *[
         ({p.format(n): 'title = "A"\n'}, f"{p.format(n)}: {n!r} cannot be the name of a package\n  ")
         for n in NAMED
@@ -324,7 +324,7 @@ class TestEndless:
     )
     def test_template(self, monkeypatch, template, said):
         if "Timeout" in said:
-            monkeypatch.setattr("generator.package.templating._SECONDS", 0.3)
+            monkeypatch.setattr("generator.package.templating._MAX_SECONDS", 0.3)
         texts = {"templates/R.md.jinja": f"\n{template}"}
         assert said in refused_package(FIELDS, target=self.TARGET, **texts)
 

@@ -9,7 +9,7 @@ import pytest
 from generator.code.traced import Origin
 from generator.errors import LoomError
 from generator.language.parts import Import
-from generator.package.imports import import_block
+from generator.package.imports import write_imports
 
 
 def imported(module: str, name: str = "", alias: str = "", line: int = 1) -> Import:
@@ -48,22 +48,22 @@ from .model import Decoder
 """
 
     def test_sorted(self):
-        assert import_block(IMPORTS).text == self.BLOCK
+        assert write_imports(IMPORTS).text == self.BLOCK
 
     def test_any_order_and_any_number_of_times(self):
         for first in permutations(IMPORTS[:4]):
-            assert import_block([*IMPORTS, *IMPORTS[4:], *first]).text == self.BLOCK
+            assert write_imports([*IMPORTS, *IMPORTS[4:], *first]).text == self.BLOCK
 
     def test_origins(self):
-        block = import_block(IMPORTS)
+        block = write_imports(IMPORTS)
         at = {text: block.origin_at(block.text.index(text)).line for text in ("import jax\n", "jax.numpy", "Array")}
         assert at == {"import jax\n": 2, "jax.numpy": 3, "Array": 7}
 
     def test_empty(self):
-        assert import_block([]).text == ""
+        assert write_imports([]).text == ""
 
     def test_two_modules_of_one_package(self):
-        assert import_block([imported("os.path"), imported("os")]).text == "import os\nimport os.path\n"
+        assert write_imports([imported("os.path"), imported("os")]).text == "import os\nimport os.path\n"
 
 
 class TestRefused:
@@ -80,7 +80,7 @@ class TestRefused:
     def test_clash(self, pair):
         first, second = pair
         with pytest.raises(LoomError) as raised:
-            import_block(pair)
+            write_imports(pair)
         assert str(raised.value) == (
             f"fragments/model/a.py:9: {second.alias} is imported from {second.module} here and from {first.module} at "
             "fragments/model/a.py:1\n  Import one of them under another name."

@@ -141,7 +141,7 @@ TEMPLATE = [
         {"templates/r.jinja": "one\n\n{{ titel }}\n"},
         "templates/r.jinja",
         3,
-        "the template uses a name that is not there: 'titel' is undefined",
+        "the template uses an undefined name: 'titel' is undefined",
     ),
     (
         {"templates/r.jinja": "one\n{{ 1 / 0 }}\n"},
@@ -149,12 +149,12 @@ TEMPLATE = [
         2,
         "the template fails: ZeroDivisionError: division by zero",
     ),
-    ({}, "templates/r.jinja", 0, "this template is missing\n  It is asked for as R.md; write it, or drop the line."),
+    ({}, "templates/r.jinja", 0, "this template is missing\n  It is the template of R.md: write it, or drop the line."),
     (
         {"package": PACKAGE + '"model.py" = """\nThe model\nof {{ nothing }}."""\n'},
         PACKED,
         15,
-        "the template uses a name that is not there: 'nothing'",
+        "the template uses an undefined name: 'nothing'",
     ),
 ]
 CONFIG = [

@@ -147,7 +147,10 @@ QUERY = '[hf.tensors]\n"query.kernel" = '
             "'d n h -> q r s' is not a layout of a tensor\n  Write one like d n",
         ),
         (QUERY + '["layers.{}.q", "nonsense"]', "'nonsense' is not a layout of a tensor"),
-        (QUERY + '["layers.{}.q", "d n h -> (h n) d"]', "is not a layout of a tensor"),  # a copy: not the parameter itself
+        (
+            QUERY + '["layers.{}.q", "d n h -> (h n) d"]',
+            "is not a layout of a tensor",
+        ),  # a copy: not the parameter itself
         (QUERY + '["layers.{}.q", "d n -> n d"]', "layers.{}.q has 1 {} and 'd n -> n d' 2 axes"),
         (QUERY + '""', "'' cannot be the name of a tensor\n  Write one like layers.{}.q.weight"),
         (QUERY + '"layers.{x}.q"', "cannot be the name of a tensor"),
@@ -166,7 +169,7 @@ QUERY = '[hf.tensors]\n"query.kernel" = '
         ('[hf.unread]\nact = { value = nan, select = "x" }', "act is nan, which a config.json cannot contain"),
         ("[hf.unread]\nact = { value = 1 }", "hf.unread.act.select is missing\n  Add select, a string"),
         ("[hf.export]\nact = inf", "act is inf, which a config.json cannot contain"),
-        ('[hf.defaults]\nhidden_size = "x"', "width is 'x', and model/layer has it as int"),
+        ('[hf.defaults]\nhidden_size = "x"', "width is 'x', and model/layer declares it as int"),
         ('[order]\n"model.x" = ["model/norm"]', "the order at 'model.x' is not one of two fragments or more"),
         ('[order]\n"model.x" = ["model/norm", "model/turn", "model/norm"]', "each named once"),
         ('[order]\n"model.x" = ["model/norm", "model/model"]', "model/model has no splice for the point 'model.x'\n"),

@@ -1,6 +1,6 @@
-"""How far a woven package is from the model of transformers that it stands for: for `gen parity` and the tests.
+"""Compares a woven package with its reference in transformers: for `gen parity` and the tests.
 
-Imports jax, torch and transformers, which take seconds and may not be there: import it late.
+Imports jax and torch, which take seconds and may be missing: import it late.
 """
 
 from __future__ import annotations
@@ -22,16 +22,16 @@ from safetensors.numpy import load_file
 
 STEPS = 8  # of decoding
 MODULES = ("config", "errors", "model", "parallel", "huggingface", "pages", "engine", "generate", "train")
-SHARDS = 2  # over which the mesh splits heads and the vocabulary
+SHARDS = 2  # of the mesh, for heads and the vocabulary
 
 
-class Compared(NamedTuple):
-    """How far two sides are apart.
+class Comparison(NamedTuple):
+    """The difference between a package and its reference.
 
     Attributes:
-        what: is compared.
+        what: names what is compared.
         difference: the largest.
-        bound: up to which it counts as rounding.
+        bound: the largest difference that counts as rounding.
     """
 
     what: str
@@ -40,11 +40,11 @@ class Compared(NamedTuple):
 
     @property
     def holds(self) -> bool:
-        return self.difference <= self.bound  # not where it is no number
+        return self.difference <= self.bound  # False for NaN
 
 
 def load_package(folder: Path) -> SimpleNamespace:
-    """Imports the modules of a package from the folder that holds it, in place of another of its name."""
+    """Imports the modules of a package from its folder, in place of another package of its name."""
     for name in [name for name in sys.modules if name.partition(".")[0] == folder.name]:
         del sys.modules[name]
     sys.path.insert(0, str(folder.parent))
@@ -55,8 +55,8 @@ def load_package(folder: Path) -> SimpleNamespace:
 
 
 @torch.no_grad()
-def vary(reference: Any) -> None:
-    """Gives norms, biases and the like of a new model random values too, so that each moves the logits."""
+def randomize(reference: Any) -> None:
+    """Sets norms, biases and the like of a new model to random values, so that each changes the logits."""
     for name, parameter in reference.named_parameters():
         if parameter.ndim == 1 and "norm" in name.lower():
             parameter.add_(torch.empty_like(parameter).uniform_(-0.4, 0.4))
@@ -73,24 +73,26 @@ def as_torch(tokens: np.ndarray) -> Any:
 
 def compare_models(
     package: SimpleNamespace, loaded: tuple[Any, Any], reference: Any, scratch: Path, length: int
-) -> tuple[list[Compared], dict[str, Exception]]:
-    """Returns all of them; and by their names, the errors that ended some of them.
+) -> tuple[list[Comparison], dict[str, Exception]]:
+    """Makes all comparisons; returns them, and name -> error of those that failed.
 
     Args:
         loaded: Config and model, as the package reads them from the folder `checkpoint` in the scratch folder.
+        scratch: a folder for further files.
+        length: tokens in each of two rows.
     """
     config, model = loaded
     length = min(length, config.context_length)
-    tokens = np.setdiff1d(np.arange(config.vocab_size), reference.config.pad_token_id)  # which gets no gradient
+    tokens = np.setdiff1d(np.arange(config.vocab_size), reference.config.pad_token_id)  # which has no gradient
     rows = np.random.default_rng(0).choice(tokens, (2, length)).astype(np.int32)
     prompts = [rows[0, : length // 2].tolist(), rows[1, : length - STEPS].tolist()]
-    found: list[Compared] = []
+    results: list[Comparison] = []
     errors: dict[str, Exception] = {}
     try:
-        atol = _rounding(reference, as_torch(rows))
+        atol = _logit_bound(reference, as_torch(rows))
     except Exception as error:  # of any class, as the model is anybody's
-        return found, {"the model of transformers": error}
-    comparisons: dict[str, Callable[[], list[Compared]]] = {
+        return results, {"the model of transformers": error}
+    comparisons: dict[str, Callable[[], list[Comparison]]] = {
         "logits and gradients": lambda: compare_passes(package, loaded, reference, rows, scratch / "gradients", atol),
         "round trip": lambda: compare_round_trip(package, loaded, scratch / "checkpoint", scratch / "exported"),
         "cached decoding": lambda: compare_decoding(package, model, reference, prompts, atol),
@@ -99,26 +101,26 @@ def compare_models(
         comparisons[f"--mesh-tensor {SHARDS}"] = lambda: compare_mesh(package, loaded, reference, rows)
     for what, run in comparisons.items():
         try:
-            found += run()
+            results += run()
         except Exception as error:  # likewise, as the package is
             errors[what] = error
-    return found, errors
+    return results, errors
 
 
 @torch.no_grad()
-def _rounding(reference: Any, tokens: Any) -> float:
-    """Returns how far logits may be off: some times as far as those of the reference in fp32 are from fp64."""
+def _logit_bound(reference: Any, tokens: Any) -> float:
+    """Returns the bound for logits: eight times the difference of the reference in fp32 from fp64."""
     logits = reference(tokens, use_cache=False).logits
     exact = reference.double()(tokens, use_cache=False).logits
     reference.float()
-    # of every family, logits are off by up to three times as much; where norms have 1e-5 for 1e-6, by 20 or more
+    # measured: up to 3 times for every family, but 20 or more if norms add 1e-5 in place of 1e-6
     return min(8 * (logits - exact).abs().max().item(), 2e-4 * logits.abs().max().item())
 
 
 def compare_passes(
     package: SimpleNamespace, loaded: tuple[Any, Any], reference: Any, tokens: np.ndarray, scratch: Path, atol: float
-) -> list[Compared]:
-    """Logits, their mean cross-entropy, and its gradient by each parameter, relative to the gradient's norm.
+) -> list[Comparison]:
+    """Compares logits, their mean cross-entropy, and its gradient by each parameter, relative to the gradient's norm.
 
     Args:
         loaded: Config and model, as the package reads them from the reference's checkpoint.
@@ -140,16 +142,17 @@ def compare_passes(
     arrays = {name: np.asarray(x) for name, x in package.parallel.named_arrays(gradients).items()}
     ours, theirs = package.huggingface.hf_views(arrays, config), saved_gradients(reference, scratch)
     return [
-        Compared("logits", float(np.abs(logits - expected.detach().numpy()).max()), atol),
-        Compared("loss", abs(float(loss) - expected_loss.item()), 1e-4),
+        Comparison("logits", float(np.abs(logits - expected.detach().numpy()).max()), atol),
+        Comparison("loss", abs(float(loss) - expected_loss.item()), 1e-4),
         *_compare_gradients(ours, theirs),
     ]
 
 
-def _compare_gradients(ours: Mapping[str, Any], theirs: Mapping[str, Any]) -> list[Compared]:
-    """Compares by the names of checkpoints, all layers as one; a side that lacks a gradient is infinitely far off.
+def _compare_gradients(ours: Mapping[str, Any], theirs: Mapping[str, Any]) -> list[Comparison]:
+    """Compares gradients by their names in checkpoints, all layers in one row.
 
-    One that is 0 may be lacking: buffers, and layers that make no logits, have none.
+    A gradient that one side lacks is an infinite difference unless it is 0: buffers, and layers that do not reach the
+    logits, have none.
     """
     errors: dict[str, float] = {}
     for name in sorted(ours.keys() | theirs.keys()):
@@ -158,14 +161,14 @@ def _compare_gradients(ours: Mapping[str, Any], theirs: Mapping[str, Any]) -> li
         else:
             error = float("inf") if np.any((theirs if name in theirs else ours)[name]) else 0.0
         row = re.sub(r"\.\d+(?=\.)", ".*", f"gradient of {name}")
-        errors[row] = float(np.maximum(errors.get(row, 0.0), error))  # which keeps what is no number
-    return [Compared(row, error, 1e-3) for row, error in errors.items()]
+        errors[row] = float(np.maximum(errors.get(row, 0.0), error))  # NaN stays
+    return [Comparison(row, error, 1e-3) for row, error in errors.items()]
 
 
 def saved_gradients(reference: Any, scratch: Path) -> dict[str, np.ndarray]:
-    """Returns gradients by the names and in the layout of checkpoints, as `save_pretrained` writes parameters.
+    """Returns gradients by name and in the layout of checkpoints, as `save_pretrained` writes parameters.
 
-    Buffers that are saved, such as a router's correction, have none: zero.
+    Those of buffers, such as a router's correction, are zero.
     """
     values = {name: parameter.detach().clone() for name, parameter in reference.named_parameters()}
     with torch.no_grad():
@@ -185,10 +188,10 @@ def read_tensors(folder: Path) -> dict[str, np.ndarray]:
 
 def compare_mesh(
     package: SimpleNamespace, loaded: tuple[Any, Any], reference: Any, tokens: np.ndarray
-) -> list[Compared]:
+) -> list[Comparison]:
     """Compares the loss of training on a mesh with that of transformers, and gradients with those of one device.
 
-    None where the model's sizes do not divide over the mesh.
+    Returns no comparison if the model's sizes do not divide over the mesh.
     """
     config, model = loaded
     mesh = package.parallel.make_mesh(1, 1, tensor=SHARDS, devices=jax.devices()[:SHARDS])
@@ -197,8 +200,8 @@ def compare_mesh(
     except package.parallel.InputError:
         return []
     inputs, targets = tokens[:, :-1], tokens[:, 1:]
-    places = np.broadcast_to(np.arange(inputs.shape[1], dtype=np.int32), inputs.shape)
-    batch = {"tokens": inputs, "targets": targets, "positions": places}
+    positions = np.broadcast_to(np.arange(inputs.shape[1], dtype=np.int32), inputs.shape)
+    batch = {"tokens": inputs, "targets": targets, "positions": positions}
     batch |= {"segment_ids": np.ones_like(inputs), "weights": np.ones(inputs.shape, np.float32)}
 
     def loss(model: Any, batch: dict[str, Any]) -> tuple[Any, Any]:
@@ -206,28 +209,30 @@ def compare_mesh(
         return total / sums["targets"], sums["cross_entropy"] / sums["targets"]
 
     gradient = jax.value_and_grad(loss, has_aux=True)
-    _, one = jax.jit(gradient)(model, batch)
+    _, unsharded = jax.jit(gradient)(model, batch)
     with jax.set_mesh(mesh):
-        split = jax.device_put(model, jax.tree.map(lambda x: x.sharding, laid_out))
-        (_, cross_entropy), two = jax.jit(gradient)(split, batch)
+        model = jax.device_put(model, jax.tree.map(lambda x: x.sharding, laid_out))
+        (_, cross_entropy), sharded = jax.jit(gradient)(model, batch)
     with torch.no_grad():
         logits = reference(as_torch(inputs), use_cache=False).logits.flatten(0, 1)
         expected = torch.nn.functional.cross_entropy(logits, as_torch(targets).flatten()).item()
-    ours, theirs = ({k: np.asarray(x) for k, x in package.parallel.named_arrays(g).items()} for g in (two, one))
+    named = [package.parallel.named_arrays(gradients) for gradients in (sharded, unsharded)]
+    ours, theirs = ({name: np.asarray(x) for name, x in arrays.items()} for arrays in named)
     errors = [row.difference for row in _compare_gradients(ours, theirs)]
     name = f"--mesh-tensor {SHARDS}"
     return [
-        Compared(f"{name}: loss", abs(float(cross_entropy) - expected), 1e-4),
-        Compared(f"{name}: gradients", float(np.max(errors)), 1e-3),
+        Comparison(f"{name}: loss", abs(float(cross_entropy) - expected), 1e-4),
+        Comparison(f"{name}: gradients", float(np.max(errors)), 1e-3),
     ]
 
 
 def compare_round_trip(
     package: SimpleNamespace, loaded: tuple[Any, Any], folder: Path, exported: Path
-) -> list[Compared]:
-    """Compares an export of what was imported with the folder: names, dtypes and bytes of tensors, settings.
+) -> list[Comparison]:
+    """Compares the export of an imported folder with that folder: names, dtypes and bytes of tensors, and settings.
 
     Args:
+        loaded: Config and model, as the package reads them from the folder.
         exported: a new folder.
     """
     config, model = loaded
@@ -235,52 +240,42 @@ def compare_round_trip(
     widest = max(theirs.values(), key=lambda x: x.dtype.itemsize).dtype.name
     package.huggingface.save_hf(config, model, exported, widest)
     ours = read_tensors(exported)
-    left_out = {name for name in theirs if name.endswith(tuple(package.huggingface.hf_buffers()))}
-    both = [name for name in ours if name in theirs]
-    settings = [json.loads((place / "config.json").read_text()) for place in (exported, folder)]
-    other = {name for name in settings[0] | settings[1] if settings[0].get(name) != settings[1].get(name)}
+    buffers = {name for name in theirs if name.endswith(tuple(package.huggingface.hf_buffers()))}
+    common = [name for name in ours if name in theirs]
+    settings = [json.loads((path / "config.json").read_text()) for path in (exported, folder)]
+    changed = {name for name in settings[0] | settings[1] if settings[0].get(name) != settings[1].get(name)}
     counts = {
-        "tensors that one side lacks": len((ours.keys() ^ theirs.keys()) - left_out),
-        "tensors of another dtype": sum(ours[name].dtype != theirs[name].dtype for name in both),
-        "tensors of other bytes": sum(ours[name].tobytes() != theirs[name].tobytes() for name in both),
-        "settings of another value": len(other - {"dtype", "torch_dtype"}),
+        "tensors that one side lacks": len((ours.keys() ^ theirs.keys()) - buffers),
+        "tensors of another dtype": sum(ours[name].dtype != theirs[name].dtype for name in common),
+        "tensors of other bytes": sum(ours[name].tobytes() != theirs[name].tobytes() for name in common),
+        "settings of another value": len(changed - {"dtype", "torch_dtype"}),
     }
-    return [Compared(f"round trip: {what}", count, 0) for what, count in counts.items()]
+    return [Comparison(f"round trip: {what}", count, 0) for what, count in counts.items()]
 
 
 def compare_decoding(
     package: SimpleNamespace, model: Any, reference: Any, prompts: list[list[int]], atol: float
-) -> list[Compared]:
+) -> list[Comparison]:
     """Compares greedy decoding by the engine with `generate`: log-probabilities of each step, and tokens.
 
-    Log-probabilities are compared up to the first token that differs, after which each side reads another text.
+    Log-probabilities are compared up to the first token that differs, after which the sides read different texts.
     """
-    sizes = package.engine.EngineSettings(
-        max_sequences=len(prompts), max_length=max(map(len, prompts)) + STEPS, chunk=16
-    )
-    engine = package.engine.Engine(model.config, model, set(), sizes)
-    sampling = package.engine.SamplingParams(
-        max_tokens=STEPS, logprobs=min(package.engine.TOP, model.config.vocab_size)
-    )
-    most, others = 0.0, 0
-    reference.generation_config = type(reference.generation_config)()  # by which no token ends a text
-    for request in engine.generate(prompts, sampling):
+    engine, length = package.engine, max(map(len, prompts)) + STEPS
+    sizes = engine.EngineSettings(max_sequences=len(prompts), max_length=length, chunk=16)
+    sampling = engine.SamplingParams(max_tokens=STEPS, logprobs=min(engine.TOP, model.config.vocab_size))
+    difference, other_tokens = 0.0, 0
+    reference.generation_config = type(reference.generation_config)()  # without tokens that end a text
+    options = dict(do_sample=False, output_logits=True, return_dict_in_generate=True)
+    for request in engine.Engine(model.config, model, set(), sizes).generate(prompts, sampling):
         ids = as_torch(np.array([request.prompt]))
-        made = reference.generate(
-            ids,
-            attention_mask=torch.ones_like(ids),
-            max_new_tokens=STEPS,
-            do_sample=False,
-            output_logits=True,
-            return_dict_in_generate=True,
-        )
-        same = int((np.array(request.tokens) == made.sequences[0, len(request.prompt) :].numpy()).cumprod().sum())
-        others += STEPS - same
+        output = reference.generate(ids, attention_mask=torch.ones_like(ids), max_new_tokens=STEPS, **options)
+        same = int((np.array(request.tokens) == output.sequences[0, len(request.prompt) :].numpy()).cumprod().sum())
+        other_tokens += STEPS - same
         for step in range(min(same + 1, STEPS)):
-            theirs = torch.log_softmax(made.logits[step][0].double(), dim=-1).numpy()
+            theirs = torch.log_softmax(output.logits[step][0].double(), dim=-1).numpy()
             top = request.top_logprobs[step]
-            most = float(np.maximum(most, np.abs(theirs[[*top]] - [*top.values()]).max()))
+            difference = float(np.maximum(difference, np.abs(theirs[[*top]] - [*top.values()]).max()))
     return [
-        Compared("cached decoding: log-probabilities", most, atol),
-        Compared("cached decoding: other tokens", others, 0),
+        Comparison("cached decoding: log-probabilities", difference, atol),
+        Comparison("cached decoding: other tokens", other_tokens, 0),
     ]

@@ -1,4 +1,4 @@
-"""The files in a checkpoint's folder, read without trusting them."""
+"""Reads the files in a checkpoint's folder, which may be damaged."""
 
 from __future__ import annotations
 
@@ -12,35 +12,35 @@ from generator.recipe.files import read_text
 from generator.recipe.toml import is_deep
 
 INDEX = "model.safetensors.index.json"
-MOST_LAYERS = 10_000  # as packages have it
-MOST_BYTES = 10**8  # of a header, by the format of safetensors
+MAX_LAYERS = 10_000  # as in packages
+MAX_HEADER_BYTES = 10**8  # by the format of safetensors
 REMEDY = "Give the config.json of a checkpoint."
 
 
-def read_config(path: Path, shown: str) -> dict[str, Any]:
-    """Reads the settings of a config.json.
+def read_config(path: Path, where: str) -> dict[str, Any]:
+    """Returns the settings of a config.json.
 
     Args:
-        shown: the path, for errors.
+        where: its path, for errors.
     """
     try:
-        hf = json.loads(read_text(path, shown))
-        json.dumps(hf, ensure_ascii=False).encode()  # half a character is none
+        hf = json.loads(read_text(path, where))
+        json.dumps(hf, ensure_ascii=False).encode()  # refuses half a surrogate pair
     except (ValueError, RecursionError) as error:
-        raise LoomError(f"cannot be read: {error}", shown, REMEDY) from None
+        raise LoomError(f"cannot be read: {error}", where, REMEDY) from None
     if is_deep(hf):
-        raise LoomError("is nested too deeply", shown, REMEDY)
+        raise LoomError("is nested too deeply", where, REMEDY)
     if not isinstance(hf, dict) or not isinstance(hf.get("model_type"), str):
-        raise LoomError("has no model_type", shown, REMEDY)
+        raise LoomError("has no model_type", where, REMEDY)
     for name in "num_hidden_layers", "n_layer":
-        if (layers := hf.get(name)) is not None and not (type(layers) is int and 0 < layers <= MOST_LAYERS):
-            remedy = f"Give a number from 1 to {MOST_LAYERS:,}."
-            raise LoomError(f"{name} is {short(json.dumps(layers))}", shown, remedy)
+        if (layers := hf.get(name)) is not None and not (type(layers) is int and 0 < layers <= MAX_LAYERS):
+            remedy = f"Give a number from 1 to {MAX_LAYERS:,}."
+            raise LoomError(f"{name} is {short(json.dumps(layers))}", where, remedy)
     return hf
 
 
-def tensors_beside(folder: Path, shown: str) -> set[str]:
-    """Reads the names of the tensors in a checkpoint's folder, with {} for numbers; none where it has no such file."""
+def read_tensor_names(folder: Path, where: str) -> set[str]:
+    """Returns the names of the tensors in a checkpoint's folder, with {} for numbers; none if it has no tensors."""
     names: set[str] = set()
     index = folder / INDEX
     for path in [index] if index.is_file() else sorted(folder.glob("*.safetensors")):
@@ -49,9 +49,9 @@ def tensors_beside(folder: Path, shown: str) -> set[str]:
                 if path == index:
                     names |= json.load(file)["weight_map"].keys()
                 else:
-                    size = min(int.from_bytes(file.read(8), "little"), MOST_BYTES)
+                    size = min(int.from_bytes(file.read(8), "little"), MAX_HEADER_BYTES)
                     names |= json.loads(file.read(size)).keys() - {"__metadata__"}
         except (ValueError, KeyError, AttributeError, TypeError, RecursionError):
             remedy = "Fetch it again, or remove it: then only settings are compared."
-            raise LoomError(f"{path.name} beside it cannot be read", shown, remedy) from None
+            raise LoomError(f"{path.name} beside it cannot be read", where, remedy) from None
     return {re.sub(r"\.\d+(?=\.|$)", ".{}", name) for name in names}

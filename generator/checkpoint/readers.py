@@ -1,81 +1,89 @@
-"""The functions of a woven package that read a config.json, run without what the package needs."""
+"""Runs the functions of a woven package that read a config.json, without the libraries that the package needs."""
 
 from __future__ import annotations
 import __future__
 
 import ast
 import dataclasses
-import importlib
 import json
 import re
 import sys
 from collections.abc import Mapping
+from contextlib import suppress
 from copy import deepcopy
 from types import SimpleNamespace
 from typing import Any
 
 from generator.errors import LoomError, short
-from generator.language.parts import Definition, Import
-from generator.package.config import config_class, merge_fields
+from generator.language.parts import Definition
+from generator.package.config import merge_fields, write_config
 from generator.recipe.recipe import Recipe
 from generator.weave.link import free_names
 from generator.weaver import weave_some
 
 
 class MissingSetting(LoomError):
-    """A setting that config.json lacks, and that has no value of its own."""
+    """An error of a setting that config.json lacks and that has no default."""
 
-    def __init__(self, setting: str, shown: str):
-        super().__init__(f"the setting {setting!r} is missing or ignored", shown, "Give it.")
+    def __init__(self, setting: str, where: str):
+        super().__init__(f"the setting {setting!r} is missing or ignored", where, "Give it.")
         self.setting = setting
 
 
 READERS = ("complete", "hf_sizes", "hf_structure", "hf_tensors", "hf_layer_tensors", "hf_buffers")
 
 
-class Readers:
-    """The functions of a package that read a config.json, Config and its check, woven by themselves.
+class ConfigReader:
+    """The functions of a package that read a config.json, Config and its check, woven alone.
 
     Attributes:
-        mentioned: the settings that `complete` reads.
+        mentioned: the strings in `complete`, settings among them.
     """
 
     def __init__(self, recipe: Recipe):
         woven = weave_some(recipe, (*READERS, "check_config"))
-        text = config_class(recipe, merge_fields(recipe))
-        own = {path for definition in woven.values() for path in definition.text.paths()} | {*text.paths()}
+        text = write_config(recipe, merge_fields(recipe))
+        paths = {path for definition in woven.values() for path in definition.text.paths()} | {*text.paths()}
         self._names: dict[str, Any] = {"__name__": "readers", "dataclasses": dataclasses}
-        used = [fragment for fragment in recipe.fragments if fragment.path in own]
-        for it in (it for fragment in used for it in fragment.imports.values()):
-            if it.module.partition(".")[0] in sys.stdlib_module_names:
-                self._names[it.alias] = _import(it)
+        imports = [it for fragment in recipe.fragments if fragment.path in paths for it in fragment.imports.values()]
+        for it in imports:
+            library = it.module.partition(".")[0]
+            if library in sys.stdlib_module_names:
+                statement = f"from {it.module} import {it.name}" if it.name else f"import {it.module}"
+                renamed = f" as {it.alias}" if it.alias != (it.name or library) else ""
+                exec(statement + renamed, self._names)
         exec(compile(text.text, "config.py", "exec", dont_inherit=True), self._names)
-        # annotations stay unevaluated: they name what is not imported here
+        # annotations stay unevaluated: they mention modules that are not imported here
         flags = __future__.annotations.compiler_flag
         for name, definition in woven.items():
-            try:
+            with suppress(NameError, AttributeError):  # of a class or a value that needs another library
                 exec(compile(definition.text.text, name, "exec", flags, dont_inherit=True), self._names)
-            except (NameError, AttributeError):  # a class or a value that needs a package
-                continue
-        reading = _used_by("complete", woven)
-        constants = (it for name in reading for it in ast.walk(ast.parse(woven[name].text.text)))
-        self.mentioned = {it.value for it in constants if isinstance(it, ast.Constant) and isinstance(it.value, str)}
+        used = _transitive_uses("complete", woven)
+        nodes = (node for name in used for node in ast.walk(ast.parse(woven[name].text.text)))
+        self.mentioned = {it.value for it in nodes if isinstance(it, ast.Constant) and isinstance(it.value, str)}
 
-    def complete(self, hf: dict[str, Any], shown: str) -> dict[str, Any]:
-        """Returns config.json with the values of settings that are left out."""
+    def complete(self, hf: dict[str, Any], where: str) -> dict[str, Any]:
+        """Returns config.json with the values of settings that are left out.
+
+        Args:
+            where: its path, for errors.
+
+        Raises:
+            MissingSetting: a setting without a default is left out.
+        """
         try:
             return self._names["complete"](deepcopy(hf))
         except KeyError as setting:
-            raise MissingSetting(str(setting.args[0]), shown) from None
+            raise MissingSetting(str(setting.args[0]), where) from None
         except Exception as error:  # of any class, as the value is anybody's
-            without = {name: self._reads({it: hf[it] for it in hf if it != name}) for name in hf}
-            culprits = [name for name in hf if without[name] == max(without.values()) > 0]
-            named = " and ".join(f"{name} is {short(json.dumps(hf[name]))}" for name in culprits)
-            message = f"{named or 'it is as it is'}, by which it cannot be read: {short(str(error))}"
-            raise LoomError(message, shown, "Fix the value.") from None
+            scores = {name: self._score({it: hf[it] for it in hf if it != name}) for name in hf}
+            culprits = [name for name in hf if scores[name] == max(scores.values()) > 0]
+            values = " and ".join(f"{name} is {short(json.dumps(hf[name]))}" for name in culprits)
+            message = f"{f'{values}, and this' if values else 'it'} cannot be read: {short(str(error))}"
+            raise LoomError(message, where, "Fix the value.") from None
 
-    def _reads(self, hf: dict[str, Any]) -> int:
-        """Returns whether `complete` takes a config.json: 2, or 1 where a setting is missing, or 0."""
+    def _score(self, hf: dict[str, Any]) -> int:
+        """Returns how well `complete` reads a config.json: 2, or 1 if a setting is missing, or 0 for another error."""
         try:
             self._names["complete"](deepcopy(hf))
         except Exception as error:
@@ -83,34 +91,34 @@ class Readers:
         return 2
 
     def sizes(self) -> list[tuple[str, str]]:
-        """Returns the settings that are read into Config, and their fields."""
+        """Returns the settings of sizes, each with its field of Config."""
         return list(self._names["hf_sizes"]())
 
     def tensors(self) -> set[str]:
-        """Returns the names of its tensors in checkpoints, with {} for numbers."""
-        return {name for list_of in ("hf_tensors", "hf_layer_tensors") for _, name, _ in self._names[list_of]()}
+        """Returns the names of the package's tensors in checkpoints, with {} for numbers."""
+        return {name for function in ("hf_tensors", "hf_layer_tensors") for _, name, _ in self._names[function]()}
 
     def buffers(self) -> tuple[str, ...]:
-        """Returns ends of the names of tensors that checkpoints may have besides."""
+        """Returns suffixes of the names of other tensors that checkpoints may have."""
         return tuple(self._names["hf_buffers"]())
 
     def config(self, hf: dict[str, Any]) -> SimpleNamespace:
-        """Returns what the sizes of a completed config.json make of Config."""
+        """Returns the fields of Config by the sizes of a completed config.json."""
         return SimpleNamespace(**{field: hf.get(setting) for setting, field in self.sizes()})
 
-    def structure(self, hf: dict[str, Any], shown: str) -> list[tuple[str, Any, str]]:
-        """Returns the settings that the package was woven for, their values, and what to select for another."""
-        found, structure = [], self._names["hf_structure"](self.config(hf))
+    def structure(self, hf: dict[str, Any], where: str) -> list[tuple[str, Any, str]]:
+        """Returns the settings of structure, each with the woven value, and what to select for another value."""
+        rows = []
         try:
-            found += structure
-        except Exception as error:  # what follows from a size that is missing, or that no model has
+            rows += self._names["hf_structure"](self.config(hf))
+        except Exception as error:  # of any class: a size is missing, or impossible
             if all(hf.get(setting) is not None for setting, _ in self.sizes()):
                 message = f"its sizes are impossible: {short(str(error))}"
-                raise LoomError(message, shown, "Fix them.") from None
-        return found
+                raise LoomError(message, where, "Fix them.") from None
+        return rows
 
-    def refusal(self, full: dict[str, Any], hf: dict[str, Any]) -> str:
-        """Returns why the package would not take the sizes of a completed config.json, by the names of the settings.
+    def find_size_error(self, full: dict[str, Any], hf: dict[str, Any]) -> str:
+        """Returns the error of the package for the sizes of a completed config.json, with the names of settings, or ''.
 
         Args:
             hf: config.json as it is.
@@ -126,26 +134,18 @@ class Readers:
             fitting = {"sequence_length": max(1, min(config.sequence_length, config.context_length))}
             self._names["check_config"](dataclasses.replace(config, **fitting))
         except Exception as error:
-            if type(error).__name__ != "InputError":  # that of a package which has no such check
+            if type(error).__name__ != "InputError":  # the package has no check
                 return ""
             fields = {field.replace("_", "-"): f"{setting} [{field}]" for field, setting in settings.items()}
             return re.sub(r"--([\w-]+)", lambda it: fields.get(it[1], it[0]), str(error))
         return ""
 
 
-def _import(it: Import) -> Any:
-    """Returns what an import of Python's library binds."""
-    module = importlib.import_module(it.module)
-    if it.name:
-        return getattr(module, it.name)
-    return module if it.alias != it.module.partition(".")[0] else sys.modules[it.alias]
-
-
-def _used_by(name: str, woven: Mapping[str, Definition]) -> set[str]:
-    """Returns the definitions that one uses, itself included."""
-    found, queue = set[str](), [name]
+def _transitive_uses(name: str, woven: Mapping[str, Definition]) -> set[str]:
+    """Returns the names of a definition and of those that it uses, directly or not."""
+    used, queue = set[str](), [name]
     while queue:
-        if (key := queue.pop()) in woven and key not in found:
-            found.add(key)
+        if (key := queue.pop()) in woven and key not in used:
+            used.add(key)
             queue += free_names(woven[key].text.text)
-    return found
+    return used

@@ -1,4 +1,4 @@
-"""Compares a package with the model of transformers that it stands for: `gen parity`."""
+"""Compares a package with its reference, the model of transformers: `gen parity`."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ from generator.errors import LoomError, printable, short
 from generator.weaver import weave
 
 if TYPE_CHECKING:
-    from generator.checkpoint.comparisons import Compared
+    from generator.checkpoint.comparisons import Comparison
     from generator.package.package import Package
 
 NEEDED = ("torch", "transformers", "jax", "flax", "grain", "optax", "orbax", "safetensors", "tyro")
 DEVICES = "--xla_force_host_platform_device_count=2"
 FIX = "Fix the fragment at that line; or, where it is built in, report it with this config.json."
 WHERE = "Splices at hf.sizes name settings, at hf.layer_tensors tensors; layers give shapes: fix those."
-UNREAD = (".bin", ".pt", ".pth", ".ckpt", ".h5", ".msgpack", ".gguf", ".npz")  # ends of files with weights
+OTHER_FORMATS = (".bin", ".pt", ".pth", ".ckpt", ".h5", ".msgpack", ".gguf", ".npz")  # of weights
 
 
 @click.command("parity", **exit_codes("1 a comparison failed"))
@@ -41,69 +41,73 @@ UNREAD = (".bin", ".pt", ".pth", ".ckpt", ".h5", ".msgpack", ".gguf", ".npz")  #
 )
 @AS_JSON
 def command(architecture: str, folder: Path, target: str, tokens: int, as_json: bool) -> None:
-    """Compare a package with the model of transformers that it stands for.
+    """Compare a package with its reference, the model of transformers.
 
     HF_DIR is a folder that AutoModelForCausalLM of transformers loads; with its config.json alone, weights are random.
     The package is woven to a temporary folder and loads the same checkpoint. Compared are logits, loss and the gradient
-    of each tensor, all in fp32; what an export gives back; greedy decoding with a cache; and, where there are two
-    devices and sizes divide, loss and gradients of training with --mesh-tensor 2. Nothing is made smaller. What was
-    compared is shown also where an error ends one of the comparisons.
+    of each tensor, all in fp32; the export of the imported checkpoint; greedy decoding with a cache; and, if there are
+    two devices and sizes divide, loss and gradients of training with --mesh-tensor 2. Nothing is made smaller. If one
+    comparison ends with an error, the others are shown too.
     """
     try:
-        found = parity(Project.find(), architecture, folder, target, tokens, lambda line: click.echo(line, err=True))
-    except Stopped as error:
-        _write(error.found, as_json)
+        rows = parity(Project.find(), architecture, folder, target, tokens, lambda line: click.echo(line, err=True))
+    except ParityError as error:
+        _write(error.rows, as_json)
         raise
-    _write(found, as_json)
-    if not all(row.holds for row in found):
+    _write(rows, as_json)
+    if not all(row.holds for row in rows):
         raise click.exceptions.Exit(1)
 
 
-def _write(found: list[Compared], as_json: bool) -> None:
+def _write(rows: list[Comparison], as_json: bool) -> None:
     """Writes comparisons, and how many of them hold."""
-    held = sum(row.holds for row in found)
+    held = sum(row.holds for row in rows)
     if as_json:
-        write_json([{**row._asdict(), "holds": row.holds} for row in found])
-    elif found:
-        click.echo(format_text(parity_table(found)))
-        click.echo(f"{held} of {len(found)} hold" if held < len(found) else f"all {held} hold")
+        write_json([{**row._asdict(), "holds": row.holds} for row in rows])
+    elif rows:
+        cells = [
+            (row.what, f"{row.difference:.2g}", f"{row.bound:.2g}", "ok" if row.holds else "FAILED") for row in rows
+        ]
+        note = "Gradients: relative to the norm of the tensor's; of all layers the largest."
+        click.echo(format_text(Table("", ("what", "largest difference", "bound", ""), cells, note)))
+        click.echo(f"{held} of {len(rows)} hold" if held < len(rows) else f"all {held} hold")
 
 
-class Stopped(LoomError):
-    """An error that ended a comparison, with the others that were made."""
+class ParityError(LoomError):
+    """An error that ended a comparison, with the rows of the others."""
 
-    def __init__(self, message: str, shown: str, remedy: str, found: list[Compared]):
-        super().__init__(message, shown, remedy)
-        self.found = found
+    def __init__(self, message: str, where: str, remedy: str, rows: list[Comparison]):
+        super().__init__(message, where, remedy)
+        self.rows = rows
 
 
 def parity(
     project: Project, architecture: str, folder: Path, target: str, length: int, say: Callable[[str], None]
-) -> list[Compared]:
-    """Weaves a package, has it load a checkpoint, and compares it with the model that transformers makes of that.
+) -> list[Comparison]:
+    """Weaves a package, loads a checkpoint with it, and compares it with the model that transformers loads.
 
     Args:
-        folder: with config.json and safetensors, or with config.json alone: then weights are random.
-        length: tokens in each of the two rows that are read.
-        say: is told what is compared, and how large it is, before that starts.
+        folder: has config.json and safetensors, or config.json alone: then weights are random.
+        length: tokens in each of two rows.
+        say: prints a line: the sides and their sizes, and what is not compared.
 
     Raises:
-        Stopped: the package, or transformers, failed.
+        ParityError: the package, or transformers, failed.
     """
     if missing := [name for name in NEEDED if importlib.util.find_spec(name) is None]:
         remedy = "Install what is missing: in a clone of Loomax, pip install -e '.[packages]' torch transformers"
         raise LoomError(f"gen parity needs {', '.join(missing)}", None, remedy)
-    shown = project.display_path(folder)
+    where = project.display_path(folder)
     if not (folder / "config.json").exists():
-        lacking = folder / "config.json" if folder.is_dir() else folder
-        reason = "is not a folder" if folder.is_file() else "is not there"
-        raise LoomError(reason, project.display_path(lacking), "Give a folder with config.json.")
+        missing_path = folder / "config.json" if folder.is_dir() else folder
+        reason = "is not a folder" if folder.is_file() else "does not exist"
+        raise LoomError(reason, project.display_path(missing_path), "Give a folder with config.json.")
     hf = read_config(folder / "config.json", project.display_path(folder / "config.json"))
     if hf.get("quantization_config"):
         remedy = "Load it with transformers, which dequantizes, save it to another folder, and give that one."
-        raise LoomError("its tensors are quantized, and parity compares in fp32", shown, remedy)
-    weights = _weights(folder, shown)
-    used = f"weights: {', '.join(it.name for it in weights)}" if weights else "random weights: the folder has none"
+        raise LoomError("its tensors are quantized, and parity compares in fp32", where, remedy)
+    weights = _find_weights(folder, where)
+    source = f"weights: {', '.join(it.name for it in weights)}" if weights else "random weights: the folder has none"
     woven = weave(architecture, target, project.library())
     if target == "cpu":
         os.environ.setdefault("JAX_PLATFORMS", "cpu")
@@ -118,40 +122,41 @@ def parity(
         for path, text in woven.files.items():
             (scratch / woven.name / path).parent.mkdir(parents=True, exist_ok=True)
             (scratch / woven.name / path).write_text(text, encoding="utf-8")
-        size = count_parameters(folder, shown)
+        size = count_parameters(folder, where)
         say(
             f"{woven.name} against {printable(hf['model_type'])} of transformers: {size:,} parameters, "
-            f"2 x {length} tokens; {short(used)}; "
-            f"takes about {_bytes(40 * size)} of memory and {_bytes(12 * size)} in {scratch.parent}"
+            f"2 x {length} tokens; {short(source)}; "
+            f"takes about {_format_bytes(40 * size)} of memory and {_format_bytes(12 * size)} in {scratch.parent}"
         )
-        for setting, reach in _longer(hf, length):
+        for setting, reach in _find_long_windows(hf, length):
             say(f"note: {setting} is {reach:,}, and {length} tokens do not reach it: see --tokens")
-        reference = load_reference(folder, shown, weights, hf, scratch / "checkpoint")
+        reference = load_reference(folder, where, weights, hf, scratch / "checkpoint")
         try:
             package = load_package(scratch / woven.name)
         except Exception as error:  # of any class, as the package is anybody's
-            raise Stopped(f"{woven.name} fails: {_reason(error, woven)}", shown, FIX, []) from None
+            raise ParityError(f"{woven.name} fails: {_explain(error, woven)}", where, FIX, []) from None
         try:
             loaded = package.huggingface.load_hf(scratch / "checkpoint")
         except package.errors.InputError as error:
             names = {field.replace("_", "-"): setting for setting, field in package.huggingface.hf_sizes()}
-            listed = str(error).replace(str(scratch / "checkpoint"), shown)
+            listed = str(error).replace(str(scratch / "checkpoint"), where)
             listed = re.sub(r"--([\w-]+)", lambda it: names.get(it[1], it[0]), listed)
-            unsaid = re.search("is missing: add it|\n *(missing|unknown): ", listed)  # any other says what to do
-            raise LoomError(f"{woven.name} does not load it:\n  {listed}", shown, WHERE if unsaid else None) from None
+            without_remedy = re.search("is missing: add it|\n *(missing|unknown): ", listed)
+            hint = WHERE if without_remedy else None
+            raise LoomError(f"{woven.name} does not load it:\n  {listed}", where, hint) from None
         except Exception as error:
-            raise Stopped(f"{woven.name} does not load it: {_reason(error, woven)}", shown, WHERE, []) from None
-        found, errors = compare_models(package, loaded, reference, scratch, length)
-    if not any(row.what.startswith("--mesh") for row in found) and f"--mesh-tensor {SHARDS}" not in errors:
+            raise ParityError(f"{woven.name} does not load it: {_explain(error, woven)}", where, WHERE, []) from None
+        rows, errors = compare_models(package, loaded, reference, scratch, length)
+    if not any(row.what.startswith("--mesh") for row in rows) and f"--mesh-tensor {SHARDS}" not in errors:
         say(f"note: --mesh-tensor {SHARDS} was not tried: sizes do not divide by it, or there is one device")
     if errors:
-        listed = "\n  ".join(f"{what}: {_reason(error, woven)}" for what, error in errors.items())
-        raise Stopped(f"{woven.name} could not be compared in all:\n  {listed}", shown, FIX, found)
-    return found
+        listed = "\n  ".join(f"{what}: {_explain(error, woven)}" for what, error in errors.items())
+        raise ParityError(f"{woven.name} could not be compared in all:\n  {listed}", where, FIX, rows)
+    return rows
 
 
-def _reason(error: Exception, woven: Package) -> str:
-    """Returns what an error says, with the fragment of the last line of the package that it went through."""
+def _explain(error: Exception, woven: Package) -> str:
+    """Returns the message of an error, with the origin of the innermost line of the package in its traceback."""
     reason = short(f"{type(error).__name__}: {error}", 500)
     for frame in reversed(traceback.extract_tb(error.__traceback__)):
         folder, file = os.path.split(frame.filename)
@@ -160,29 +165,21 @@ def _reason(error: Exception, woven: Package) -> str:
     return reason
 
 
-def _weights(folder: Path, shown: str) -> list[Path]:
-    """Returns the files with a folder's weights, all of safetensors."""
-    weights, parts = sorted(folder.glob("*.safetensors")), sorted(it.name for it in folder.iterdir())
-    if others := [] if weights else [name for name in parts if name.endswith((*UNREAD, ".safetensors.index.json"))]:
-        remedy = (
-            "Save it as safetensors, by transformers, to another folder; or give config.json alone for random weights."
-        )
-        raise LoomError(f"has {short(', '.join(others))}, and no safetensors file of weights", shown, remedy)
+def _find_weights(folder: Path, where: str) -> list[Path]:
+    """Returns the safetensors files of a folder; refuses weights in other formats alone."""
+    weights, names = sorted(folder.glob("*.safetensors")), sorted(it.name for it in folder.iterdir())
+    others = [name for name in names if name.endswith((*OTHER_FORMATS, ".safetensors.index.json"))]
+    if others and not weights:
+        remedy = "Save it with transformers as safetensors, in another folder; or give config.json alone."
+        raise LoomError(f"has {short(', '.join(others))}, and no safetensors file of weights", where, remedy)
     return weights
 
 
-def _longer(hf: dict[str, Any], length: int) -> list[tuple[str, int]]:
-    """Returns the windows and chunks of attention that so many tokens do not fill."""
+def _find_long_windows(hf: dict[str, Any], length: int) -> list[tuple[str, int]]:
+    """Returns the settings of windows and chunks of attention that `length` tokens do not fill, with their sizes."""
     reaches = {name: value for name, value in hf.items() if name.endswith(("sliding_window", "attention_chunk_size"))}
     return [(name, value) for name, value in reaches.items() if isinstance(value, int) and value >= length]
 
 
-def _bytes(count: float) -> str:
+def _format_bytes(count: float) -> str:
     return f"{count / 1e9:,.0f} GB" if count > 1e10 else f"{count / 1e6:,.0f} MB"
-
-
-def parity_table(found: list[Compared]) -> Table:
-    """Returns the comparisons for people."""
-    rows = [(row.what, f"{row.difference:.2g}", f"{row.bound:.2g}", "ok" if row.holds else "FAILED") for row in found]
-    note = "Gradients: relative to the norm of the tensor's; of all layers the largest."
-    return Table("", ("what", "largest difference", "bound", ""), rows, note)

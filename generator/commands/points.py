@@ -64,7 +64,7 @@ def _select_fragments(library: Library, architecture: str) -> list[Fragment]:
         raise LoomError(f"unknown architecture {architecture!r}", remedy=nearest(architecture, library.architectures()))
     recipes = [select(architecture, target, library) for target in library.targets()]
     names = {fragment.name for recipe in recipes for fragment in recipe.fragments}
-    names |= {name for recipe in recipes for name in recipe.pattern.of_kinds}
+    names |= {name for recipe in recipes for name in recipe.pattern.kind_fragments}
     return [fragment for fragment in library.everything if fragment.name in names]
 
 

@@ -1,4 +1,4 @@
-"""A package in memory."""
+"""A woven package in memory."""
 
 from __future__ import annotations
 
@@ -12,13 +12,12 @@ class Package:
     """A woven package: pure data.
 
     Attributes:
-        name: `ARCH_TARGET`, also the folder's name under generated/.
-        architecture, target: the names that it was woven from.
-        parts: what was asked for besides training.
-        files: path inside the package -> text, `gen.lock` and `gen.map` included, sorted by path.
-        origins: for each woven Python file, for each line (from 0) its segments: (column, origin) in column order.
-            A blank line has the origin of the line before it.
-        inputs: the source files that took part, relative to their root -> sha256 of their bytes.
+        name: `ARCH_TARGET`, also its folder under generated/.
+        parts: names of the requested parts.
+        files: path inside the package -> text, sorted by path, without gen.lock and gen.map.
+        origins: Python file -> for each line, from 0, its segments: (column, origin), by column. A blank line has the
+            origin of the line before it.
+        inputs: source file, relative to its root -> SHA-256 of its text.
     """
 
     name: str

@@ -1,4 +1,4 @@
-"""Renders what is not Python, with jinja2, and reads every file as what it is before anybody gets it."""
+"""Renders the files that are not Python, with jinja2, and parses every file of a package by its suffix."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from generator.code.traced import Traced, line_starts
 from generator.errors import LoomError, short
 from generator.language.grammar import check_python
 from generator.language.parts import Field
-from generator.package.config import described_fields
+from generator.package.config import describe_fields
 from generator.package.layout import Layout
 from generator.package.templating import render_text
 from generator.recipe.recipe import Recipe
@@ -23,10 +23,10 @@ _PARSERS: dict[str, Callable[[str], object]] = {".toml": tomllib.loads, ".json":
 
 
 def render_files(recipe: Recipe, layout: Layout, fields: list[Field]) -> tuple[dict[str, str], list[str]]:
-    """Returns the files of a package that are not Python, and the templates that they were made from."""
+    """Returns the files of a package that are not Python, and the paths of their templates."""
     context: dict[str, Any] = {
-        "features": _features(recipe, layout),
-        "fields": described_fields(fields),
+        "features": _describe_fragments(recipe, layout),
+        "fields": describe_fields(fields),
         "presets": {
             name: {field: literal(value, str(line)) for field, (value, line) in values.items()}
             for name, values in recipe.presets.items()
@@ -44,7 +44,7 @@ def render_files(recipe: Recipe, layout: Layout, fields: list[Field]) -> tuple[d
     for output, path in recipe.templates.items():
         where = str(recipe.origin("templates", output))
         if path not in recipe.library.files:
-            remedy = f"It is asked for as {output}; write it, or drop the line."
+            remedy = f"It is the template of {output}: write it, or drop the line."
             raise LoomError("this template is missing", path or where, remedy)
         for other in (*layout.texts, *files):
             if f"{other}/".startswith(f"{output}/") or output.startswith(f"{other}/"):
@@ -60,8 +60,8 @@ def _first_line(text: str) -> str:
     return text[start:].split("\n")[0].split('"""')[0]
 
 
-def _features(recipe: Recipe, layout: Layout) -> list[dict[str, object]]:
-    """Returns the fragments that left something in the package, with where."""
+def _describe_fragments(recipe: Recipe, layout: Layout) -> list[dict[str, object]]:
+    """Returns the name, title, citation and files of each fragment, tests aside."""
     return [
         {
             "name": fragment.name,
@@ -75,50 +75,48 @@ def _features(recipe: Recipe, layout: Layout) -> list[dict[str, object]]:
 
 
 def _requirements(recipe: Recipe, layout: Layout) -> list[str]:
-    """Returns the requirements of what the package imports outside its tests, except those of its extras."""
+    """Returns the requirements of all imports outside tests, except those of extras."""
     table = recipe.merged("requirements")
-    optional = {need for needs in recipe.merged("extras").values() for need in needs}
-    found = set()
+    optional = {requirement for requirements in recipe.merged("extras").values() for requirement in requirements}
+    required = set()
     for file, modules in layout.modules.items():
-        for module in modules:
-            if file.startswith("tests/") or module in sys.stdlib_module_names:
-                continue
-            if module not in table:
-                remedy = f'Add `{module} = "DISTRIBUTION>=VERSION"` under [requirements].'
-                raise LoomError(
-                    f"{file} imports {module}, which no requirement covers", recipe.package_file.path, remedy
-                )
-            found.add(table[module])
-    return sorted(found - optional)
+        for module in () if file.startswith("tests/") else modules:
+            if module not in sys.stdlib_module_names:
+                if module not in table:
+                    message = f"{file} imports {module}, which no requirement covers"
+                    remedy = f'Add `{module} = "DISTRIBUTION>=VERSION"` under [requirements].'
+                    raise LoomError(message, recipe.package_file.path, remedy)
+                required.add(table[module])
+    return sorted(required - optional)
 
 
 def check_files(files: Mapping[str, str], woven: Mapping[str, Traced], templates: Mapping[str, str]) -> None:
-    """Refuses files that are not what their suffix says.
+    """Refuses a Python, TOML or JSON file that cannot be parsed.
 
     Args:
         files: path in the package -> text.
-        woven: those of Python, with their origins.
-        templates: path in the package -> template, of the others.
+        woven: path of a Python file -> text with origins.
+        templates: path of another file -> its template.
     """
     for path, text in files.items():
         suffix = path[path.rfind(".") :]
         if suffix == ".py":
             _, _, body = text.partition("\n")
-            if line := _wrong_line(body):
+            if line := _invalid_line(body):
                 where = woven[path].origin_at(line_starts(text)[line]) if path in woven else templates[path]
-                message = f"{path}, line {line + 1}, would be no Python: {short(text.split(chr(10))[line].strip())}"
+                message = f"{path}, line {line + 1}, would not be Python: {short(text.split(chr(10))[line].strip())}"
                 raise LoomError(message, str(where), "Fix this line, or what is woven into it.")
         elif suffix in _PARSERS:
             try:
                 _PARSERS[suffix](text)
             except (ValueError, RecursionError) as error:
-                message = f"{path} would be no {suffix[1:].upper()}: {short(str(error), 300)}"
-                raise LoomError(message, templates[path], "Fix the template, or what it is given.") from None
+                message = f"{path} would not be {suffix[1:].upper()}: {short(str(error), 300)}"
+                raise LoomError(message, templates[path], "Fix the template, or the values that it uses.") from None
 
 
 @cached
-def _wrong_line(text: str) -> int:
-    """Returns the line at which a text is no Python, 0 where it is one; packages have most texts in common."""
+def _invalid_line(text: str) -> int:
+    """Returns the line at which a text is not valid Python, 0 if it is valid."""
     try:
         check_python(text, "text")
     except LoomError as error:

@@ -1,4 +1,4 @@
-"""Jinja2, set up so that an undefined name in a template is an error."""
+"""Renders templates with jinja2, in a sandbox, with limits; an undefined name is an error at its line."""
 
 from __future__ import annotations
 
@@ -14,22 +14,22 @@ from jinja2.sandbox import ImmutableSandboxedEnvironment
 
 from generator.code.caching import cached
 from generator.errors import LoomError, short
-from generator.recipe.recipe import Recipe
+from generator.recipe.recipe import Recipe, find_inherited
 
-_TEMPLATE = "<template>"  # how jinja2 calls a template that is no file
-_LONGEST = 1_000_000  # text or list that a template may multiply, or write
-_SECONDS = 10.0  # that one may take: those here take milliseconds
+_TEMPLATE = "<template>"  # jinja2's name of a template that is not a file
+_MAX_LENGTH = 1_000_000  # of a text or list that a template multiplies or writes
+_MAX_SECONDS = 10.0  # for one template: ours take milliseconds
 
 
 class _Environment(ImmutableSandboxedEnvironment):
-    """Templates may look at what they are given, and reach nothing else; nor do they multiply without end."""
+    """A sandbox in which products are limited too."""
 
     intercepted_binops = frozenset({"*", "**"})
 
     def call_binop(self, context: Any, operator: str, left: Any, right: Any) -> Any:
-        length = [len(value) for value in (left, right) if isinstance(value, (str, list, tuple))]
-        often = [value for value in (left, right) if isinstance(value, int)]
-        if operator == "**" or (length and often and length[0] * often[0] > _LONGEST):
+        lengths = [len(value) for value in (left, right) if isinstance(value, (str, list, tuple))]
+        factors = [value for value in (left, right) if isinstance(value, int)]
+        if operator == "**" or (lengths and factors and lengths[0] * factors[0] > _MAX_LENGTH):
             raise OverflowError(f"{short(repr(left))} {operator} {short(repr(right))} may be too long")
         return super().call_binop(context, operator, left, right)
 
@@ -45,8 +45,8 @@ def _template(text: str) -> jinja2.Template:
 
 
 @contextmanager
-def _limited(seconds: float) -> Iterator[None]:
-    """Ends what takes longer, by a TimeoutError; where signals cannot be had (Windows, another thread) nothing does."""
+def _time_limit(seconds: float) -> Iterator[None]:
+    """Raises TimeoutError in a block that takes longer; without signals (Windows, another thread) there is no limit."""
     if not hasattr(signal, "setitimer") or threading.current_thread() is not threading.main_thread():
         yield
         return
@@ -67,42 +67,41 @@ def render_text(template: str, path: str, recipe: Recipe, first: int = 1, **cont
     """Renders one template.
 
     Args:
-        template: the text.
-        path: of the file that it stands in, and
-        first: the line on which it begins there, for errors.
-        context: names beside those that every template has.
+        template: its text.
+        path, first: its file, and the line on which it begins there, for errors.
+        context: names besides those of every template.
     """
     names = {
         **recipe.settings,
         "preset": next((name for name in recipe.presets if name != "tiny"), "tiny"),  # for examples
-        "source": recipe.said("source"),
+        "source": find_inherited(recipe.lineage, "source"),
         "target_title": recipe.target_file.data.title,
-        "title": recipe.said("title"),
+        "title": find_inherited(recipe.lineage, "title"),
         **context,
     }
     try:
-        with _limited(_SECONDS):
-            made = _template(template).render(names)
-        if len(made) > _LONGEST:
-            raise OverflowError(f"it writes {len(made):,} characters, of {_LONGEST:,} at most")
-        return made
+        with _time_limit(_MAX_SECONDS):
+            text = _template(template).render(names)
+        if len(text) > _MAX_LENGTH:
+            raise OverflowError(f"it writes {len(text):,} characters, of {_MAX_LENGTH:,} at most")
+        return text
     except jinja2.TemplateSyntaxError as error:
         where = f"{path}:{first + error.lineno - 1}"
         raise LoomError(f"not a valid template: {error.message}", where, "Fix the syntax of this line.") from None
     except jinja2.UndefinedError as error:
-        message = f"the template uses a name that is not there: {error.message}"
-        where = f"{path}:{first + _line(error) - 1}"
+        message = f"the template uses an undefined name: {error.message}"
+        where = f"{path}:{first + _failed_line(error) - 1}"
         raise LoomError(message, where, f"A template may use {', '.join(sorted(names))}.") from None
     except RecursionError:
-        raise LoomError(
-            "the template is nested too deeply, or calls itself", f"{path}:{first}", "Write it flatter."
-        ) from None
-    except Exception as error:  # a template is a program, and can fail in any way
+        message = "the template is nested too deeply, or calls itself"
+        raise LoomError(message, f"{path}:{first}", "Write it flatter.") from None
+    except Exception as error:  # of any class, as a template is a program
         reason = f"{type(error).__name__}: {short(str(error), 300)}"
-        raise LoomError(f"the template fails: {reason}", f"{path}:{first + _line(error) - 1}", "Fix it.") from None
+        where = f"{path}:{first + _failed_line(error) - 1}"
+        raise LoomError(f"the template fails: {reason}", where, "Fix it.") from None
 
 
-def _line(error: BaseException) -> int:
-    """Returns the line of the template at which it failed; jinja2 puts it in the traceback."""
+def _failed_line(error: BaseException) -> int:
+    """Returns the line of the template in the traceback of an error."""
     frames = traceback.extract_tb(error.__traceback__)
     return next((frame.lineno or 1 for frame in reversed(frames) if frame.filename == _TEMPLATE), 1)

@@ -21,7 +21,7 @@ from generator.pull.names import completed, names_of
 from generator.pull.sources import PackageSources, indent, shifted
 from generator.pull.trial import Outcome, Trials, Weave
 from generator.recipe.library import Library
-from generator.recipe.tomledit import with_name
+from generator.recipe.toml import add_to_list
 
 _HEAD = re.compile(r"(#.*\n)*")  # the comments at the top of a file, in which gen names its fragments
 _WORDS = {word: f"from generator.language import {word}" for word in ("proceed", "splice")}
@@ -145,7 +145,7 @@ class SpliceSearch:
         (text,) = run_ruff([Traced.copy(completed("", bare, self._trials.names | _WORDS), "")])
         file = f"templates/architectures/{self._woven.package.architecture}.toml"
         name = self._own.path.removeprefix("fragments/").removesuffix(".py")
-        selecting = with_name(self._library.files[file], file, self._own.table, "fragments", name)
+        selecting = add_to_list(self._library.files[file], file, self._own.table, "fragments", name)
         return {self._own.path: text, file: selecting}
 
 

@@ -1,9 +1,10 @@
-"""All source files at hand: fragments, templates and targets, as texts in memory."""
+"""The library: all source files, of fragments, templates and targets, as texts in memory."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from contextlib import suppress
 from functools import cached_property
 from keyword import iskeyword
 from pathlib import Path
@@ -17,15 +18,15 @@ _SUFFIXES = (".py", ".toml", ".jinja")
 
 
 def is_package_name(name: str) -> bool:
-    """Whether an architecture or a target may have this name."""
+    """Returns whether an architecture or a target may have this name."""
     return name.isascii() and name.isidentifier() and not iskeyword(name)
 
 
 class Library:
-    """Texts by path, and the fragments among them, each parsed once.
+    """Source texts by path. Each fragment among them is parsed once.
 
     Args:
-        files: path relative to its root, with forward slashes -> text. Lines end as they may; here, in a newline.
+        files: path relative to its root, with forward slashes -> text, with any line ends.
     """
 
     def __init__(self, files: dict[str, str]):
@@ -48,7 +49,7 @@ class Library:
         return cls(files)
 
     def with_texts(self, texts: dict[str, str]) -> Library:
-        """Returns the library with some texts changed; what was read of the others is kept."""
+        """Returns the library with some texts changed; it keeps the parsed fragments of the others."""
         result = Library({**self.files, **texts})
         kept = {name: f for name, f in self._fragments.items() if result.files[f.path] == self.files[f.path]}
         result._fragments.update(kept)
@@ -65,11 +66,12 @@ class Library:
 
     def _named(self, prefix: str, suffix: str) -> list[str]:
         """Returns the names of architectures or targets, which become the names of packages."""
-        for name in self._names(prefix, suffix):
+        names = self._names(prefix, suffix)
+        for name in names:
             if not is_package_name(name):
-                remedy = "Rename it: letters, digits and _, a letter first, and no word of Python."
+                remedy = "Rename it: letters, digits and _, a letter first, and no keyword of Python."
                 raise LoomError(f"{name!r} cannot be the name of a package", f"{prefix}{name}{suffix}", remedy)
-        return self._names(prefix, suffix)
+        return names
 
     def _names(self, prefix: str, suffix: str) -> list[str]:
         return [
@@ -80,7 +82,7 @@ class Library:
         """Returns the fragment `folder/name`.
 
         Args:
-            where: the place that asks for it, for the error.
+            where: the place that selects it, for the error.
         """
         path = f"fragments/{name}.py"
         if path not in self.files:
@@ -91,11 +93,9 @@ class Library:
 
     @cached_property
     def everything(self) -> list[Fragment]:
-        """All fragments, selected or not: for suggestions."""
-        found = []
+        """All fragments that can be parsed, selected or not: for suggestions."""
+        parsed = []
         for name in self.fragments():
-            try:
-                found.append(self.fragment(name))
-            except LoomError:
-                continue  # its own error comes when it is selected
-        return found
+            with suppress(LoomError):  # raised when it is selected
+                parsed.append(self.fragment(name))
+        return parsed

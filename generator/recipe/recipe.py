@@ -1,4 +1,4 @@
-"""Selects what takes part in a package: the fragments, settings and presets of an architecture on a target."""
+"""Selects the fragments, settings and presets of a package: of an architecture on a target."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from generator.code.traced import Origin
 from generator.errors import LoomError, nearest
 from generator.language.fragment import Fragment
 from generator.recipe.library import Library
-from generator.recipe.parts import ALL, check_parts, chosen_parts, left_out
+from generator.recipe.parts import ALL, check_parts, fragments_of_other_parts, select_parts
 from generator.recipe.pattern import Pattern, read_pattern
 from generator.recipe.rules import Neutral, Rule, read_neutral, read_rules
 from generator.recipe.schema import ArchitectureToml, PackageToml, TargetToml
@@ -19,8 +19,8 @@ from generator.recipe.toml import AnyFile, Toml
 
 PACKAGE_FILE = "templates/package.toml"
 Lineage = tuple[Toml[ArchitectureToml], ...]
-Chosen = dict[str, tuple[Fragment, Origin]]  # fragment -> with the line that selects it
-Presets = dict[str, dict[str, tuple[object, Origin]]]
+Selection = dict[str, tuple[Fragment, Origin]]  # name -> fragment, and the line that selects it
+Presets = dict[str, dict[str, tuple[object, Origin]]]  # preset -> field of Config -> value, and the line that gives it
 
 
 @dataclass(frozen=True)
@@ -28,15 +28,14 @@ class Recipe:
     """The sources and settings of a package.
 
     Attributes:
-        lineage: the architecture's file and those of its bases, the first base first.
-        fragments: in order of selection: the architecture's, the target's, then those of every package.
-        left_out: fragments that bases, or kinds of layer, select and that the package does not have.
-        settings: literals for `setting("...")`.
-        presets: preset -> config field -> (value, the line that gives it).
-        pattern: in which the layers repeat.
-        parts: what the package can do besides training.
-        rules: what a checkpoint may choose; those of the architecture itself first, those for all families last.
-        neutral: settings of checkpoints that change nothing.
+        lineage: the files of the architecture and its bases, the first base first.
+        fragments: in order of selection: those of the architecture, of the target, of every package.
+        left_out: fragments that a base or a kind of layer selects and the package does not have.
+        settings: name -> value of `setting("...")`.
+        pattern: the layers.
+        parts: names of those that the package has, besides training.
+        rules: selections by a checkpoint's settings; those of the architecture first, those for all families last.
+        neutral: settings of checkpoints that do not change the computation.
     """
 
     architecture: str
@@ -62,20 +61,16 @@ class Recipe:
     def architecture_file(self) -> Toml[ArchitectureToml]:
         return self.lineage[-1]
 
-    def said(self, key: str) -> str:
-        """Returns what the architecture says of itself, or else the nearest of its bases."""
-        return said(self.lineage, key)
-
     def merged(self, key: str) -> dict:
-        """Returns a table of the package file, with those of its parts and that of the target on top."""
+        """Returns a table of the package file, overridden by those of the parts and of the target."""
         return {name: value for _, _, table in self._tables(key) for name, value in table.items()}
 
     @property
     def templates(self) -> dict[str, str]:
-        """File -> template, without those that go with parts which the package does not have."""
+        """File -> template, without files that belong to a part which the package does not have."""
         parts = self.package_file.data.parts
-        gone = {file for name, part in parts.items() if name not in self.parts for file in part.files}
-        return {file: template for file, template in self.merged("templates").items() if file not in gone}
+        absent = {file for name, part in parts.items() if name not in self.parts for file in part.files}
+        return {file: template for file, template in self.merged("templates").items() if file not in absent}
 
     def origin(self, key: str, name: str) -> Origin:
         """Returns the line of an entry of a merged table."""
@@ -91,11 +86,11 @@ class Recipe:
 def select(
     architecture: str, target: str, library: Library, without: Collection[str] = (), parts: Collection[str] = (ALL,)
 ) -> Recipe:
-    """Reads an architecture and a target, and finds their fragments.
+    """Returns the recipe of an architecture on a target.
 
     Args:
-        without: fragments to leave out of what they select.
-        parts: what the package can do besides training.
+        without: fragments to leave out.
+        parts: names of parts, or "all".
     """
     if architecture not in library.architectures():
         raise LoomError(f"unknown architecture {architecture!r}", None, nearest(architecture, library.architectures()))
@@ -106,17 +101,18 @@ def select(
     package_file = Toml.read(library.files, PACKAGE_FILE, PackageToml)
     pattern = read_pattern(lineage)
     check_parts(package_file, library)
-    parts = chosen_parts(parts, package_file)
-    chosen = _chosen((*lineage, target_file, package_file), pattern, target, library)
-    without = {*without, *left_out(chosen, parts, package_file)}
-    chosen = _compatible({name: item for name, item in chosen.items() if name not in without}, package_file)
-    _check_company(chosen, library)
-    fragments = tuple(fragment for fragment, _ in chosen.values())
-    gone = _left_out(lineage, library, without)
+    selected_parts = select_parts(parts, package_file)
+    selection = _select_fragments((*lineage, target_file, package_file), pattern, target, library)
+    without = {*without, *fragments_of_other_parts(selection, selected_parts, package_file)}
+    selection = {name: item for name, item in selection.items() if name not in without}
+    selection = _drop_incompatible(selection, package_file)
+    _check_company(selection, library)
+    fragments = tuple(fragment for fragment, _ in selection.values())
+    left_out = _left_out(lineage, library, without)
     pattern = replace(pattern, further=tuple(pair for f in fragments for pair in f.further_layers))
-    presets = _presets(lineage, target_file, _fields(gone) - _fields(fragments))
+    presets = _merge_presets(lineage, target_file, _fields(left_out) - _fields(fragments))
     package = {"architecture": architecture, "target": target, "package": f"{architecture}_{target}"}
-    package |= {key: text for key in ("title", "model_type", "reference") if (text := said(lineage, key))}
+    package |= {key: text for key in ("title", "model_type", "reference") if (text := find_inherited(lineage, key))}
     files: tuple[AnyFile, ...] = (package_file, *lineage, target_file)
     settings = [*(file.data.settings for file in files), package, _layer_settings(pattern, presets)]
     return Recipe(
@@ -127,10 +123,10 @@ def select(
         target_file=target_file,
         package_file=package_file,
         fragments=fragments,
-        left_out=gone,
+        left_out=left_out,
         settings={name: value for table in settings for name, value in table.items()},
         presets=presets,
-        parts=parts,
+        parts=selected_parts,
         pattern=pattern,
         rules=read_rules((*reversed(lineage), package_file), library),
         neutral=read_neutral((*lineage, package_file)),
@@ -138,35 +134,35 @@ def select(
 
 
 def _layer_settings(pattern: Pattern, presets: Presets) -> dict[str, object]:
-    """Returns literals that follow from the pattern of the layers.
+    """Returns settings that follow from the pattern of the layers.
 
-    has_kinds: whether some layers are unlike others. period: layers of the longest pattern. whole_period: of which the
-    layers must be a multiple. few_layers: as few as make a model with every kind of layer, two at least; the tiny
-    preset knows where several groups share them.
+    has_kinds: whether layers differ. period: the length of the longest pattern. whole_period: the number that divides
+    the number of layers. few_layers: the smallest number, from two, for a model with every kind of layer; that of the
+    tiny preset where several groups share the layers.
     """
-    period, one = max(group.period for group in pattern.groups), len(pattern.groups) == 1
+    period, one_group = max(group.period for group in pattern.groups), len(pattern.groups) == 1
     tiny, _ = presets.get("tiny", {}).get("layers", (period, None))
     return {
-        "has_kinds": bool(pattern.of_kinds or pattern.further),
+        "has_kinds": bool(pattern.kind_fragments or pattern.further),
         "period": period,
-        "whole_period": period if one else 1,
-        "few_layers": max(period, 2) if one else tiny,
+        "whole_period": period if one_group else 1,
+        "few_layers": max(period, 2) if one_group else tiny,
     }
 
 
-def said(lineage: Lineage, key: str) -> str:
-    """Returns what an architecture says of itself, or else the nearest of its bases."""
-    return next((found for file in reversed(lineage) if (found := getattr(file.data, key))), "")
+def find_inherited(lineage: Lineage, key: str) -> str:
+    """Returns the value of a key in the file of an architecture, or in that of the nearest base that has it, or ''."""
+    return next((value for file in reversed(lineage) if (value := getattr(file.data, key))), "")
 
 
 def lineage_of(architecture: str, library: Library) -> Lineage:
-    """Returns the file of an architecture after those of its bases."""
+    """Returns the files of the bases of an architecture, the first base first, and its own."""
     files = [Toml.read(library.files, f"templates/architectures/{architecture}.toml", ArchitectureToml)]
     names = [architecture]
     while base := files[0].data.base:
         where = str(files[0].origin("base"))
         if base in names:
-            raise LoomError(f"{' -> '.join([*names, base])}: bases go in a circle", where, "Name another base.")
+            raise LoomError(f"{' -> '.join([*names, base])}: bases form a circle", where, "Name another base.")
         if base not in library.architectures():
             raise LoomError(f"unknown architecture {base!r}", where, nearest(base, library.architectures()))
         names.append(base)
@@ -174,20 +170,17 @@ def lineage_of(architecture: str, library: Library) -> Lineage:
     return tuple(files)
 
 
-def _chosen(files: tuple[AnyFile, ...], pattern: Pattern, target: str, library: Library) -> Chosen:
-    """Returns the selected fragments, each with the line that selects it, in order.
-
-    An architecture may change for one target what all have chosen, under [targets.NAME].
-    """
-    chosen: Chosen = {}
-    dropped: dict[str, Origin] = {}  # by an architecture, of what the target or every package selects after it
+def _select_fragments(files: tuple[AnyFile, ...], pattern: Pattern, target: str, library: Library) -> Selection:
+    """Returns the selected fragments in order. [targets.NAME] of an architecture changes the selection at the end."""
+    selection: Selection = {}
+    pending: dict[str, Origin] = {}  # fragments to leave out that only a later file selects
     tables: list[tuple[AnyFile, tuple[str, ...], Any]] = [(file, (), file.data) for file in files]
     changes = [(file, getattr(file.data, "targets", {}).get(target)) for file in files]
     tables += [(file, ("targets", target), table) for file, table in changes if table]
     for file, keys, table in tables:
         for number, name in enumerate(getattr(table, "without", ())):
-            if chosen.pop(name, None) is None:
-                dropped[name] = file.origin(*keys, "without", number)
+            if selection.pop(name, None) is None:
+                pending[name] = file.origin(*keys, "without", number)
         selected = [(name, file.origin(*keys, "fragments", number)) for number, name in enumerate(table.fragments)]
         of_kinds: dict[str, Origin] = {}
         for kind in () if keys else pattern.kinds.values():
@@ -195,49 +188,47 @@ def _chosen(files: tuple[AnyFile, ...], pattern: Pattern, target: str, library: 
                 for number, name in enumerate(kind.fragments):
                     of_kinds.setdefault(name, file.origin("kinds", kind.name, "fragments", number))
         for name, where in (*selected, *of_kinds.items()):
-            if name in chosen:
-                raise LoomError(f"fragment {name!r} is also selected at {chosen[name][1]}", str(where), "Remove one.")
-            if dropped.pop(name, None) is None:
-                chosen[name] = (library.fragment(name, str(where)), where)
-    for name, where in dropped.items():
-        raise LoomError(f"nothing selects {name!r}, which is to be left out", str(where), nearest(name, chosen))
-    return chosen
+            if name in selection:
+                raise LoomError(
+                    f"fragment {name!r} is also selected at {selection[name][1]}", str(where), "Remove one."
+                )
+            if pending.pop(name, None) is None:
+                selection[name] = (library.fragment(name, str(where)), where)
+    for name, where in pending.items():
+        raise LoomError(f"nothing selects {name!r}, which is to be left out", str(where), nearest(name, selection))
+    return selection
 
 
-def _compatible(chosen: Chosen, package_file: Toml[PackageToml]) -> Chosen:
-    """Leaves out what the package file selects for every package and what the others do not go together with."""
-    names = _names(chosen)
+def _drop_incompatible(selection: Selection, package_file: Toml[PackageToml]) -> Selection:
+    """Returns a selection without fragments of every package whose `requires` or `excludes` the others do not meet."""
+    names = _names(selection)
     common = package_file.data.fragments
     kept = {
         name: (fragment, where)
-        for name, (fragment, where) in chosen.items()
+        for name, (fragment, where) in selection.items()
         if name not in common
         or (all(_is_met(other, names) for other in fragment.requires) and names.isdisjoint(fragment.excludes))
     }
-    return kept if kept.keys() == chosen.keys() else _compatible(kept, package_file)
+    return kept if kept.keys() == selection.keys() else _drop_incompatible(kept, package_file)
 
 
-def _names(chosen: Chosen) -> set[str]:
-    return {name for fragment, _ in chosen.values() for name in (fragment.name, fragment.short)}
+def _names(selection: Selection) -> set[str]:
+    return {name for fragment, _ in selection.values() for name in (fragment.name, fragment.short)}
 
 
-def _line_of(text: str, path: str, name: str) -> Origin:
-    """Returns the line that has `name` as a string, or as one of `rope or alibi`."""
-    string = re.compile(rf"""["'](.* or )?{re.escape(name)}( or .*)?["']""")
-    lines = enumerate(text.splitlines(), start=1)
-    return Origin(path, next((n for n, line in lines if not line.lstrip().startswith("#") and string.search(line)), 1))
-
-
-def _check_company(chosen: Chosen, library: Library) -> None:
+def _check_company(selection: Selection, library: Library) -> None:
     """Checks `requires` and `excludes` of every selected fragment."""
-    names = _names(chosen)
+    names = _names(selection)
     known = {name for path in library.fragments() for name in (path, path.split("/")[-1])}
-    for fragment, where in chosen.values():
+    for fragment, where in selection.values():
         for word, others in (("requires", fragment.requires), ("excludes", fragment.excludes)):
-            for other in (name for either in others for name in either.split(" or ")):
+            for other in (name for alternatives in others for name in alternatives.split(" or ")):
                 if other not in known:
-                    place = _line_of(library.files[fragment.path], fragment.path, other)
-                    raise LoomError(f"{word} an unknown fragment {other!r}", str(place), nearest(other, known))
+                    string = re.compile(rf"""["'](.* or )?{re.escape(other)}( or .*)?["']""")
+                    lines = enumerate(library.files[fragment.path].splitlines(), start=1)
+                    code = (n for n, line in lines if not line.lstrip().startswith("#") and string.search(line))
+                    place = f"{fragment.path}:{next(code, 1)}"
+                    raise LoomError(f"{word} an unknown fragment {other!r}", place, nearest(other, known))
         for other in fragment.requires:
             if not _is_met(other, names):
                 remedy = f'Add "{other.split(" or ")[0]}" to the fragments, or take "{fragment.name}" away.'
@@ -245,19 +236,18 @@ def _check_company(chosen: Chosen, library: Library) -> None:
                 raise LoomError(message, str(where), remedy, dependent=fragment.name)
         for other in fragment.excludes:
             if other in names:
-                line = next(line for peer, line in chosen.values() if other in (peer.name, peer.short))
+                line = next(line for peer, line in selection.values() if other in (peer.name, peer.short))
                 remedy = "Take one of them away, or for one target under [targets.NAME] of the architecture."
                 raise LoomError(f"{fragment.name} excludes {other}, selected at {line}", str(where), remedy)
 
 
 def _is_met(required: str, names: set[str]) -> bool:
-    """Whether one of `rope or alibi` is selected."""
+    """Returns whether one of `rope or alibi` is selected."""
     return not names.isdisjoint(required.split(" or "))
 
 
 def _left_out(lineage: Lineage, library: Library, without: Collection[str]) -> tuple[Fragment, ...]:
-    """Returns the fragments that are left out: by an architecture, with a kind of layer that its pattern does not
-    have, or on demand; those of kinds that it has are among them."""
+    """Returns the fragments of all kinds of layer, and those that an architecture or the caller leaves out."""
     kinds = [(file, kind) for file in lineage for kind in file.data.kinds.values()]
     names = [(name, file.path) for file in lineage for name in file.data.without]
     names += [(name, file.path) for file, kind in kinds for name in kind.fragments]
@@ -270,11 +260,11 @@ def _fields(fragments: Iterable[Fragment]) -> set[str]:
     return {member.name for fragment in fragments for member in fragment.fields if member.is_field}
 
 
-def _presets(lineage: Lineage, target: Toml[TargetToml], left_out: set[str]) -> Presets:
-    """Returns the presets of the architecture and its bases, with those of the same name of the target on top.
+def _merge_presets(lineage: Lineage, target: Toml[TargetToml], left_out: set[str]) -> Presets:
+    """Returns the presets of the architecture and its bases, overridden by those that the target has too.
 
     Args:
-        left_out: fields that bases may give, and that are passed over.
+        left_out: fields that are ignored in presets of bases and of the target.
     """
     presets: Presets = {}
     files: tuple[AnyFile, ...] = (*lineage, target)

@@ -1,7 +1,4 @@
-"""Rules by which a config.json chooses fragments: of a family, and of templates/package.toml for all families.
-
-docs/families.md describes the tables `[[structure]]` and `[[neutral]]`.
-"""
+"""Rules that select fragments by a setting of config.json: `[[structure]]`, and `[[neutral]]`; see docs/families.md."""
 
 from __future__ import annotations
 
@@ -18,12 +15,12 @@ from generator.recipe.schema import NOT_GIVEN, RuleTable
 
 @dataclass(frozen=True)
 class Rule:
-    """A selection for a checkpoint by a setting of its config.json.
+    """A selection for a checkpoint, by a setting of its config.json.
 
     Attributes:
-        names: of the settings.
-        groups, kinds: the layers; without groups the `where` of the kinds says their pattern.
-        hf: what it states of checkpoints: table -> key -> value, as TOML has them.
+        names: the settings that it covers.
+        groups, kinds: the layers; without groups, the `where` of each kind gives the pattern.
+        hf: the tables of `[hf]` that it adds: table -> key -> value, as in TOML.
     """
 
     table: RuleTable
@@ -34,25 +31,25 @@ class Rule:
     origin: Origin
 
     def covers(self, setting: str, hf: dict[str, Any]) -> bool:
-        """Whether it says what to select for the value that a completed config.json has for a setting."""
-        found, value = hf.get(setting), self.table.value
+        """Returns whether it applies to the value of a setting in a completed config.json."""
+        actual, value = hf.get(setting), self.table.value
         if setting not in self.names:
             return False
         if self.table.given is not None:
-            return (found is not None) == self.table.given
-        if isinstance(found, dict) and isinstance(value, dict):  # a table, of which it has the entries
-            return value.items() <= found.items()
-        return found == value
+            return (actual is not None) == self.table.given
+        if isinstance(actual, dict) and isinstance(value, dict):  # some entries of a table
+            return value.items() <= actual.items()
+        return actual == value
 
     def settings_for(self, hf: dict[str, Any]) -> dict[str, object]:
-        """Returns what it sets for the weaver."""
+        """Returns the settings of the weaver that it changes."""
         filled = {name: hf[setting] for name, setting in self.table.fills.items() if hf.get(setting) is not None}
         return {**self.table.settings, **filled}
 
 
 @dataclass(frozen=True)
 class Neutral:
-    """Settings that change nothing that is computed, where an expression over config.json holds."""
+    """Settings that do not change the computation where an expression over config.json holds."""
 
     names: tuple[str, ...]
     where: str
@@ -61,11 +58,11 @@ class Neutral:
 
 def read_rules(files: Iterable[AnyFile], library: Library) -> tuple[Rule, ...]:
     """Returns the rules of some files, in order."""
-    return tuple(_rule(table, n, file, library) for file in files for n, table in enumerate(file.data.structure))
+    return tuple(_read_rule(table, n, file, library) for file in files for n, table in enumerate(file.data.structure))
 
 
 def read_neutral(files: Iterable[AnyFile]) -> tuple[Neutral, ...]:
-    """Returns the settings that some files say to change nothing."""
+    """Returns the neutral settings that some files declare."""
     return tuple(
         Neutral(table.settings, table.where, file.origin("neutral", number, "where"))
         for file in files
@@ -73,13 +70,13 @@ def read_neutral(files: Iterable[AnyFile]) -> tuple[Neutral, ...]:
     )
 
 
-def _rule(table: RuleTable, number: int, file: AnyFile, library: Library) -> Rule:
+def _read_rule(table: RuleTable, number: int, file: AnyFile, library: Library) -> Rule:
     keys = ("structure", number)
     origin = file.origin(*keys)
     if (table.value is NOT_GIVEN) == (table.given is None):
-        found = "neither `value` nor `given`" if table.given is None else "both `value` and `given`"
-        remedy = "Say for which value of the setting it holds by one of them."
-        raise LoomError(f"this rule has {found}", str(origin), remedy)
+        keys_present = "neither `value` nor `given`" if table.given is None else "both `value` and `given`"
+        remedy = "Give the value of the setting to which it applies, by one of them."
+        raise LoomError(f"this rule has {keys_present}", str(origin), remedy)
     kinds = read_kinds(table.kinds, file, *keys)
     lists: dict[tuple[str, ...], tuple[str, ...]] = {("without",): table.without, ("fragments",): table.fragments}
     for name, kind in kinds.items():

@@ -8,10 +8,10 @@ from typing import Annotated, Any
 
 from generator.recipe.typed import Shape, TomlTable
 
-NOT_GIVEN: Any = object()  # TOML has no null, so that any value can be one that is asked for
+NOT_GIVEN: Any = object()  # the default of a key that may have any value
 EMPTY: Any = MappingProxyType({})
 
-# of text as it stands in code, in headings and in paths
+# patterns of text that is copied into code, headings and paths
 _LINE = r'[^\x00-\x1f\x7f-\x9f\u200e\u200f\u2028-\u202e\u2066-\u2069"\\]*'
 _MODULE = r"[a-z_]\w*/|(?!(config|__init__)\.py\Z)[a-z_]\w*\.py"
 _IDENTIFIER = rf"(?!({'|'.join(kwlist)})\Z)[A-Za-z_][A-Za-z0-9_]*"
@@ -45,14 +45,14 @@ class GroupTable(TomlTable):
 
 
 class UnreadTable(TomlTable):
-    """`[hf.unread]` NAME: the value that a setting must have, or null, and what to select for another one."""
+    """`[hf.unread]` NAME: the value that a setting must have unless it is null, and what to select for another one."""
 
     value: Any = None
     select: Line
 
 
 class CheckpointTable(TomlTable):
-    """`[hf]`: what a family's checkpoints and their config.json say otherwise than fragments do."""
+    """`[hf]`: names and settings of a family's checkpoints that differ from those in fragments."""
 
     tensors: dict[str, str | tuple[str, str]] = EMPTY
     names: dict[str, str] = EMPTY
@@ -63,7 +63,7 @@ class CheckpointTable(TomlTable):
 
 
 class RuleTable(TomlTable):
-    """`[[structure]]`: what a checkpoint chooses by a setting."""
+    """`[[structure]]`: what to select by a setting of a checkpoint."""
 
     setting: str | Names
     value: Any = NOT_GIVEN
@@ -79,24 +79,24 @@ class RuleTable(TomlTable):
 
 
 class NeutralTable(TomlTable):
-    """`[[neutral]]`: settings of checkpoints that change nothing."""
+    """`[[neutral]]`: settings of checkpoints that do not change the computation."""
 
     settings: Names
     where: str = "True"
 
 
 class ChangeTable(TomlTable):
-    """`[targets.NAME]`: what an architecture changes for a target."""
+    """`[targets.NAME]`: changes of an architecture for one target."""
 
     fragments: Names = ()
     without: Names = ()
 
 
 class PartTable(TomlTable):
-    """`[parts.NAME]`: what a package can do besides training, where it is asked for.
+    """`[parts.NAME]`: something that a package can do besides training.
 
     Attributes:
-        files: those of targets' templates that go with it.
+        files: outputs of targets' templates that only packages with the part have.
     """
 
     title: Line
@@ -116,7 +116,7 @@ class ConfigTable(TomlTable):
 
 
 class SourceToml(TomlTable):
-    """Keys that each of the files may have."""
+    """Keys that all three kinds of file may have."""
 
     fragments: Names = ()
     settings: dict[str, Any] = EMPTY
@@ -178,14 +178,14 @@ class Entry(TomlTable):
 
 
 class PackageList(TomlTable):
-    """packages.toml: the packages that are kept, and the paths beside and in them that are not gen's."""
+    """packages.toml: the packages of a project, and the paths beside and in them that gen did not make."""
 
     package: tuple[Entry, ...] = ()
     own: Names = ()
 
 
 class Settings(TomlTable):
-    """gen.toml: the folder of the packages, and the versions of gen that a project is for."""
+    """gen.toml: the folder of the packages, and the versions of gen that may build them."""
 
     generated: Line = "generated"
     requires: str = ""

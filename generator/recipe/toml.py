@@ -1,4 +1,4 @@
-"""TOML files, with the lines on which their values stand."""
+"""TOML files: their values, the lines of these, and a name added to a list of a file."""
 
 from __future__ import annotations
 
@@ -16,20 +16,22 @@ from generator.code.traced import Origin
 from generator.errors import LoomError
 from generator.recipe.typed import AnyTable, read_table
 
-DEEPEST = 20  # tables and lists in each other; no file of ours comes near
+MAX_DEPTH = 20  # of nested tables and lists; no file of ours comes near
+WIDTH = 120
+LATE = re.compile(r"\[\[?(structure|neutral|presets)\b")  # tables of an architecture below those of targets
 
 
 def parse_toml(text: str, path: str) -> dict[str, Any]:
     """Returns the tables of a text.
 
     Args:
-        path: how the error names the file.
+        path: the file, for the error.
     """
     try:
         tables = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
         line = re.search(r"at line (\d+)", str(error))
-        number = line[1] if line else max(len(text.splitlines()), 1)  # else it says "at end of document"
+        number = line[1] if line else max(len(text.splitlines()), 1)  # "at end of document"
         raise LoomError(f"not valid TOML: {error}", f"{path}:{number}", "Fix the syntax of this line.") from None
     except (ValueError, RecursionError) as error:  # a number of too many digits; or tables in tables in tables
         raise LoomError(f"not valid TOML: {error}", path, "Write shorter numbers and flatter tables.") from None
@@ -39,11 +41,11 @@ def parse_toml(text: str, path: str) -> dict[str, Any]:
 
 
 def is_deep(value: object) -> bool:
-    """Whether tables and lists stand in each other more often than anything here can walk through."""
+    """Returns whether tables and lists are nested more deeply than recursion here can walk."""
     layer = [value]
-    for _ in range(DEEPEST):
-        values = [it.values() if isinstance(it, dict) else it for it in layer if isinstance(it, (dict, list))]
-        layer = [inner for it in values for inner in it]
+    for _ in range(MAX_DEPTH):
+        containers = [it.values() if isinstance(it, dict) else it for it in layer if isinstance(it, (dict, list))]
+        layer = [item for container in containers for item in container]
     return any(isinstance(it, (dict, list)) for it in layer)
 
 
@@ -52,7 +54,7 @@ class Toml(Generic[AnyTable]):
     """A TOML file with the lines of its values.
 
     Attributes:
-        kind: of file: what it may hold.
+        kind: the class of its tables.
     """
 
     path: str
@@ -64,39 +66,39 @@ class Toml(Generic[AnyTable]):
         """Returns a file of a library."""
         if path not in files:
             raise LoomError("this file is missing", path, "Restore it.")
-        return _read(path, files[path], kind)  # type: ignore[arg-type]  # a class is hashable
+        return _make(path, files[path], kind)  # type: ignore[arg-type]  # a class is hashable
 
     @cached_property
     def plain(self) -> dict[str, Any]:
-        """The tables as they are."""
+        """The tables as TOML has them."""
         return parse_toml(self.text, self.path)
 
     @cached_property
     def data(self) -> AnyTable:
-        """The tables, as its kind of file holds them."""
+        """The tables, converted to their class."""
         return read_table(self.kind, self.plain, self.path, lambda *keys: self.origin(*keys).line)
 
     def origin(self, *keys: str | int) -> Origin:
-        """Returns the line of the value that these keys lead to, or else of the table that would hold it."""
+        """Returns the line of the value with these keys, or of the innermost table on the way to it."""
         lines = lines_of(self.text)
-        found = (lines[keys[:end]] for end in range(len(keys), 0, -1) if keys[:end] in lines)
-        return Origin(self.path, next(found, 1))
+        present = (lines[keys[:end]] for end in range(len(keys), 0, -1) if keys[:end] in lines)
+        return Origin(self.path, next(present, 1))
 
 
 AnyFile = Toml[Any]
 
 
 @cached
-def _read(path: str, text: str, kind: Any) -> AnyFile:
-    """Returns a file, whose tables are made once: most architectures have bases in common."""
+def _make(path: str, text: str, kind: Any) -> AnyFile:
+    """Returns a file, read once: architectures share bases."""
     return Toml(path, text, kind)
 
 
 def toml_text(tables: dict[str, Any], path: str) -> str:
-    """Tables as TOML, which reads as they are.
+    """Returns tables as TOML that reads back as the same tables.
 
     Args:
-        path: of the file that it is for, for the error.
+        path: the file to write, for the error.
     """
     try:
         text = tomli_w.dumps(tables)
@@ -111,15 +113,15 @@ def toml_text(tables: dict[str, Any], path: str) -> str:
 
 @cached
 def lines_of(text: str) -> dict[tuple[str | int, ...], int]:
-    """Returns the keys and places that lead to each value of a TOML text -> the line on which it stands, or begins."""
-    found: dict[tuple[str | int, ...], int] = {}
-    last: dict[tuple[str | int, ...], int] = {}  # list of tables -> the last of them
+    """Returns the keys of each value of a TOML text -> the line on which it begins. An item of a list has a number."""
+    lines: dict[tuple[str | int, ...], int] = {}
+    last: dict[tuple[str | int, ...], int] = {}  # list of tables -> number of the last one
     table: tuple[str | int, ...] = ()
     statement, start = "", 1
     for number, line in enumerate(text.split("\n"), start=1):
         statement += f"{line}\n"
         if line.endswith(",") and "#" not in line:
-            continue  # it goes on in the next line, as does what cannot be read
+            continue  # the statement goes on, as does one that cannot be parsed yet
         try:
             value = tomllib.loads(statement)
         except tomllib.TOMLDecodeError:
@@ -129,30 +131,93 @@ def lines_of(text: str) -> dict[tuple[str | int, ...], int]:
             while value:
                 ((key, value),) = value.items()
                 table = (*table, key)
-                found.setdefault(table, start)
+                lines.setdefault(table, start)
                 if isinstance(value, list):
                     last[table] = last.get(table, -1) + 1
                     value = value[0]
                 if table in last:
                     table = (*table, last[table])
-                    found.setdefault(table, start)
+                    lines.setdefault(table, start)
         else:
-            _add(value, table, statement.split("\n"), start, found)
+            _add_lines(value, table, statement.split("\n"), start, lines)
         statement, start = "", number + 1
-    return found
+    return lines
 
 
-def _add(value: Any, keys: tuple[str | int, ...], lines: list[str], start: int, found: dict) -> None:
-    """Adds what stands in a value that begins on a line."""
+def _add_lines(value: Any, keys: tuple[str | int, ...], statement: list[str], start: int, lines: dict) -> None:
+    """Adds the lines of the items of a value whose statement begins at `start`."""
     if isinstance(value, dict):
-        for key, inner in value.items():
-            found.setdefault((*keys, key), start)
-            _add(inner, (*keys, key), lines, start, found)
+        for key, item in value.items():
+            lines.setdefault((*keys, key), start)
+            _add_lines(item, (*keys, key), statement, start, lines)
     elif isinstance(value, list):
-        at = 0
-        for place, inner in enumerate(value):
-            if isinstance(inner, str):
-                after = (n for n in range(at, len(lines)) if f'"{inner}"' in lines[n] or f"'{inner}'" in lines[n])
-                at = next(after, at)
-            found[*keys, place] = start + at
-            _add(inner, (*keys, place), lines, start, found)
+        row = 0
+        for number, item in enumerate(value):
+            if isinstance(item, str):
+                rows = (
+                    n for n in range(row, len(statement)) if re.search(f"[\"']{re.escape(item)}[\"']", statement[n])
+                )
+                row = next(rows, row)
+            lines[*keys, number] = start + row
+            _add_lines(item, (*keys, number), statement, start, lines)
+
+
+def add_to_list(text: str, path: str, table: tuple[str, ...], key: str, name: str) -> str:
+    """Returns a TOML text with a string added to a list; comments, order and layout of the rest stay.
+
+    Args:
+        path: the file, for the error.
+        table: the keys of the table that has the list, none for the top; a missing table is added.
+        key: the list.
+    """
+    expected: Any = parse_toml(text, path)
+    inner = expected
+    for word in table:
+        inner = inner.setdefault(word, {})
+    inner[key] = [*inner.get(key, []), name]
+    lines, numbers = text.split("\n"), lines_of(text)
+    if (*table, key) in numbers:
+        changed = _extend_list(lines, numbers[*table, key] - 1, name)
+    elif table in numbers or not table:
+        end = _end_of_table(lines, numbers[table] if table else 0)
+        changed = [*lines[:end], f'{key} = ["{name}"]', *lines[end:]]
+    else:
+        row = next((n for n, line in enumerate(lines) if LATE.match(line)), len(lines) - (not lines[-1]))
+        while row and lines[row - 1].startswith("#"):  # a comment belongs to the lines below it
+            row -= 1
+        above = [""] if row and lines[row - 1].strip() else []
+        below = [""] if lines[row:] and lines[row].strip() else []
+        changed = [*lines[:row], *above, f"[{'.'.join(table)}]", f'{key} = ["{name}"]', *below, *lines[row:]]
+    try:
+        if tomllib.loads("\n".join(changed)) == expected:
+            return "\n".join(changed)
+    except tomllib.TOMLDecodeError:
+        pass
+    where = f"{path}:{numbers.get((*table, key), numbers.get(table, 1))}"
+    head = f" under [{'.'.join(table)}]" if table else ""
+    raise LoomError(f"gen cannot add to {key}{head}", where, f'Add "{name}" to it by hand.')
+
+
+def _end_of_table(lines: list[str], start: int) -> int:
+    """Returns the line after the last key of a table whose head is above `start`."""
+    end = next((n for n in range(start, len(lines)) if lines[n].startswith("[")), len(lines))
+    while end > start and (not lines[end - 1].strip() or lines[end - 1].startswith("#")):
+        end -= 1
+    return end
+
+
+def _extend_list(lines: list[str], start: int, name: str) -> list[str]:
+    """Returns the lines with a name added to the list that begins at `start`, if it is on one line or one per item."""
+    line = lines[start]
+    if "]" in line:
+        opening, _, rest = line.partition("[")
+        inside, _, after = rest.rpartition("]")
+        items = [*filter(None, (item.strip() for item in inside.split(","))), f'"{name}"']
+        line = f"{opening}[{', '.join(items)}]{after}"
+        split = [f"{opening}[", *(f"    {item}," for item in items), f"]{after}"]
+        return [*lines[:start], *([line] if len(line) <= WIDTH else split), *lines[start + 1 :]]
+    end = next((n for n in range(start, len(lines)) if lines[n].lstrip().startswith("]")), start)
+    last = next((n for n in range(end - 1, start, -1) if not lines[n].lstrip().startswith("#")), start)
+    item, space, comment = lines[last].partition("  #")
+    comma = "" if item.rstrip().endswith((",", "[")) else ","
+    return [*lines[:last], f"{item}{comma}{space}{comment}", *lines[last + 1 : end], f'    "{name}",', *lines[end:]]

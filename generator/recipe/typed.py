@@ -1,7 +1,6 @@
-"""Reads values of TOML files as the types that they are declared to be of; an error knows the keys that lead to it.
+"""Converts values of TOML files to their declared types (schema.py); an error has the keys of the wrong value.
 
-Dataclasses declare the tables (schema.py). No library does this here: pydantic, which says where an error is, takes
-half a second to import, a third of what a build takes.
+No library does this: pydantic, whose errors have keys too, takes half a second to import, a third of a build.
 """
 
 from __future__ import annotations
@@ -28,7 +27,7 @@ _WORDS: dict[Any, str] = {
 
 
 class TomlTable:
-    """A table that has the keys that its class declares, and no others; one without a default must be there."""
+    """A table with the keys that its class annotates, and no others. A key without a default is required."""
 
     def __init__(self, **values: Any):
         self.__dict__.update(values)
@@ -42,8 +41,8 @@ class Shape:
     """A constraint on a string, or on a list.
 
     Attributes:
-        words: what the value must be, for errors.
-        pattern: of the string; without one, the list must have an item.
+        words: describe a value that fits, for errors.
+        pattern: a regular expression for the string; without one, the list must have an item.
     """
 
     words: str
@@ -54,47 +53,47 @@ class Shape:
 
 
 class _Mismatch(Exception):
-    """A value that is not as its type says, and the keys that lead to it."""
+    """A value that does not have its declared type, with its keys."""
 
     def __init__(self, keys: Keys, message: str, remedy: str):
         self.keys, self.message, self.remedy = keys, message, remedy
 
 
 def read_table(kind: type[AnyTable], data: dict[str, Any], path: str, line_of: Callable[..., int]) -> AnyTable:
-    """Reads the tables of a file.
+    """Converts the tables of a file to their class.
 
     Args:
-        path: how the error names the file.
-        line_of: the keys that lead to a value -> the line on which it stands.
+        path: the file, for the error.
+        line_of: keys of a value -> its line.
     """
     try:
-        return _read(kind, data, ())
+        return _convert(kind, data, ())
     except _Mismatch as error:
         where = f"{path}:{line_of(*error.keys)}" if error.keys else path
         raise LoomError(error.message, where, error.remedy) from None
 
 
 def check_value(member: Field, value: object, where: str) -> None:
-    """Refuses a value that is not of the type of a field, and a number that is not finite."""
+    """Refuses a value that does not have the type of a field, and a number that is not finite."""
     for number in value if isinstance(value, tuple) else [value]:
         if isinstance(number, float) and not math.isfinite(number):
             raise LoomError(f"{member.name} is {number}", where, "Give a finite number.")
-    if not is_of(member, value):
-        message = f"{member.name} is {_described(value)}, and {member.fragment} has it as {member.kind}"
+    if not has_type(member, value):
+        message = f"{member.name} is {_describe(value)}, and {member.fragment} declares it as {member.kind}"
         raise LoomError(message, where, "Give a value of that type.")
 
 
-def is_of(member: Field, value: object) -> bool:
-    """Whether a value is of the type of a field; what is not known here may have any."""
+def has_type(member: Field, value: object) -> bool:
+    """Returns whether a value has the type of a field; of a type that `_type` does not know, any value has it."""
     try:
-        _read(_type(member.statement.annotation) if isinstance(member.statement, ast.AnnAssign) else Any, value, ())
+        _convert(_type(member.statement.annotation) if isinstance(member.statement, ast.AnnAssign) else Any, value, ())
     except _Mismatch:
         return False
     return True
 
 
 def _type(node: ast.expr) -> Any:
-    """Returns the type that an annotation names."""
+    """Returns the type that an annotation names, Any for an unknown one."""
     match node:
         case ast.Name(name) if name in _PLAIN:
             return _PLAIN[name]
@@ -107,41 +106,48 @@ def _type(node: ast.expr) -> Any:
         case ast.Subscript(ast.Name("tuple"), ast.Tuple(items)):
             return tuple[tuple(map(_type, items))]  # type: ignore[misc]
         case ast.Subscript(ast.Name("Literal"), choices):
-            found = ast.literal_eval(choices)
-            return Literal[found if isinstance(found, tuple) else (found,)]
+            values = ast.literal_eval(choices)
+            return Literal[values if isinstance(values, tuple) else (values,)]
     return Any
 
 
-def _read(kind: Any, value: Any, keys: Keys) -> Any:
-    """Returns a value as a type has it: lists as tuples, tables as dataclasses."""
+def _convert(kind: Any, value: Any, keys: Keys) -> Any:
+    """Returns a value converted to a type: lists to tuples, tables to classes.
+
+    Raises:
+        _Mismatch: the value does not have the type.
+    """
     options, shape = _options(kind)
-    chosen = next((option for option in options if _is_like(option, value)), None)
+    chosen = next((option for option in options if _has_base(option, value)), None)
     if chosen is None:
-        raise _wrong(keys, value, _words(kind))
+        raise _mismatch(keys, value, _describe_type(kind))
     if shape and not shape.fits(value):
-        raise _wrong(keys, value, shape.words)
+        raise _mismatch(keys, value, shape.words)
     if _is_table(chosen):
-        return _read_table(chosen, value, keys)
+        return _convert_table(chosen, value, keys)
     base, inner = get_origin(chosen), get_args(chosen)
     if base is dict:
-        return {_read(inner[0], key, (*keys, key)): _read(inner[1], it, (*keys, key)) for key, it in value.items()}
+        return {
+            _convert(inner[0], key, (*keys, key)): _convert(inner[1], item, (*keys, key)) for key, item in value.items()
+        }
     if base is tuple:
         kinds = inner[:1] * len(value) if inner[-1] is builtins.Ellipsis else inner
         if len(kinds) != len(value):
-            raise _wrong(keys, value, f"a list of {len(kinds)}")
-        return tuple(_read(one, it, (*keys, n)) for n, (one, it) in enumerate(zip(kinds, value, strict=True)))
+            raise _mismatch(keys, value, f"a list of {len(kinds)}")
+        return tuple(_convert(kind, item, (*keys, n)) for n, (kind, item) in enumerate(zip(kinds, value, strict=True)))
     return value
 
 
-def _read_table(kind: Any, table: dict[str, Any], keys: Keys) -> TomlTable:
+def _convert_table(kind: Any, table: dict[str, Any], keys: Keys) -> TomlTable:
     types = _types(kind)
     for key in table:
         if key not in types:
-            raise _Mismatch((*keys, key), f"unknown key {_shown((*keys, key))}", nearest(key, types))
+            raise _Mismatch((*keys, key), f"unknown key {_format_keys((*keys, key))}", nearest(key, types))
     for key in types:
         if key not in table and not hasattr(kind, key):
-            raise _Mismatch(keys, f"{_shown((*keys, key))} is missing", f"Add {key}, {_words(types[key])}.")
-    return kind(**{key: _read(types[key], value, (*keys, key)) for key, value in table.items()})
+            message = f"{_format_keys((*keys, key))} is missing"
+            raise _Mismatch(keys, message, f"Add {key}, {_describe_type(types[key])}.")
+    return kind(**{key: _convert(types[key], value, (*keys, key)) for key, value in table.items()})
 
 
 @cache
@@ -150,13 +156,13 @@ def _types(kind: Any) -> dict[str, Any]:
 
 
 def _options(kind: Any) -> tuple[tuple[Any, ...], Shape | None]:
-    """Returns the types of a union, or the one that it is, and what else is asked of values."""
+    """Returns the types of a union, or the type itself, and the constraint on values."""
     plain, shape = get_args(kind) if get_origin(kind) is Annotated else (kind, None)
     return get_args(plain) if get_origin(plain) in (Union, UnionType) else (plain,), shape
 
 
-def _is_like(kind: Any, value: object) -> bool:
-    """Whether a value is of a type, whatever is in it."""
+def _has_base(kind: Any, value: object) -> bool:
+    """Returns whether a value has a type, apart from its items."""
     if get_origin(kind) is Literal:
         return any(value == choice and type(value) is type(choice) for choice in get_args(kind))
     base = _base(kind)
@@ -172,18 +178,17 @@ def _base(kind: Any) -> Any:
     return dict if _is_table(kind) else get_origin(kind) or kind
 
 
-def _words(kind: Any) -> str:
-    """Returns what a type is called in errors."""
+def _describe_type(kind: Any) -> str:
     return " or ".join(_WORDS.get(_base(option), str(option)) for option in _options(kind)[0])
 
 
-def _wrong(keys: Keys, value: object, expected: str) -> _Mismatch:
-    return _Mismatch(keys, f"{_shown(keys)} is {_described(value)}, not {expected}", f"Give {expected}.")
+def _mismatch(keys: Keys, value: object, expected: str) -> _Mismatch:
+    return _Mismatch(keys, f"{_format_keys(keys)} is {_describe(value)}, not {expected}", f"Give {expected}.")
 
 
-def _shown(keys: Keys) -> str:
+def _format_keys(keys: Keys) -> str:
     return "".join(f"[{key}]" if isinstance(key, int) else f".{key}" for key in keys).removeprefix(".")
 
 
-def _described(value: object) -> str:
+def _describe(value: object) -> str:
     return "a table" if isinstance(value, dict) else "a list" if isinstance(value, list) else short(repr(value))

@@ -18,7 +18,7 @@ from generator.code.bindings import in_place, scopes_of
 from generator.code.traced import Edit, Traced
 from generator.code.tree import TracedTree, dotted_name, parameters
 from generator.errors import LoomError, nearest
-from generator.recipe.pattern import Kind, Pattern, factor
+from generator.recipe.pattern import Kind, Pattern, parenthesize
 
 WORD = "layers"
 _GIVE_IT = 'Write init = {{ {} = "..." }} in the architecture, under [kinds.KIND] for each kind in its [[layers]].'
@@ -46,7 +46,7 @@ def count_layers(text: Traced, fragment: str, pattern: Pattern) -> Traced:
                 visit(child, node)
         elif member.attr not in _PLACES:
             start, end = source.span(node)
-            counted = _counted(node, member.attr, source, pattern, pattern.having(fragment))
+            counted = _counted(node, member.attr, source, pattern, pattern.kinds_with(fragment))
             edits.append(Edit(start, end, source.inserted(in_place(counted, node, parent), start)))
 
     visit(source.module, source.module)
@@ -78,7 +78,7 @@ def _counted(node: ast.AST, member: str, source: TracedTree, pattern: Pattern, h
     if member == "count":
         return _sum({kind.name: "1" for kind in having}, pattern)
     if member == "numbers":
-        return pattern.numbers_of(kind.name for kind in having)
+        return pattern.numbers_of([kind.name for kind in having])
     return "{" + ", ".join(f'"{path}": {numbers}' for path, numbers in pattern.numbers().items()) + "}"
 
 
@@ -89,10 +89,10 @@ def _sum(summands: dict[str, str], pattern: Pattern) -> str:
         kinds.setdefault(summand, []).append(kind)
     terms = []
     for summand, names in kinds.items():
-        amount = pattern.amount(names)
-        terms.append(amount if summand == "1" else f"{factor(amount)} * {factor(summand)}")
+        amount = pattern.count_of(names)
+        terms.append(amount if summand == "1" else f"{parenthesize(amount)} * {parenthesize(summand)}")
     joined = " + ".join(terms)
-    return f"({joined})" if len(terms) > 1 or joined != factor(joined) else joined
+    return f"({joined})" if len(terms) > 1 or joined != parenthesize(joined) else joined
 
 
 def _applied(call: ast.Call, members: dict[str, str], source: TracedTree) -> str:

@@ -76,7 +76,9 @@ def specialise(recipe: Recipe, providers: list[Provider], weave: Weave) -> Woven
     sites = [
         replace(provider, site=site)
         for provider in providers
-        for site in dict.fromkeys(places(provider.site, kind.name) for kind in recipe.pattern.having(provider.fragment))
+        for site in dict.fromkeys(
+            places(provider.site, kind.name) for kind in recipe.pattern.kinds_with(provider.fragment)
+        )
     ]
     blocks = {kind: names[kind].get(ROOT, ROOT) for kind in recipe.pattern.kinds}
     return WovenKinds(definitions, needs, sites, blocks)

@@ -10,11 +10,11 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from generator.checkpoint.draft import nearest_family
+from generator.checkpoint.draft import find_nearest_family
 from generator.commands.cli import gen
 from generator.recipe.library import Library
 from generator.recipe.pattern import find_groups
-from generator.recipe.recipe import lineage_of, said
+from generator.recipe.recipe import find_inherited, lineage_of
 
 ROOT = Path(__file__).parents[2]
 LLAMA = {
@@ -110,16 +110,19 @@ WOVEN = "and llama2 is woven for"
         ({"num_attention_heads": 3}, "hidden_size [width] 64: must be a multiple of num_attention_heads [heads] 3"),
         ({"num_key_value_heads": 3}, "num_key_value_heads [kv_heads] 3: must divide num_attention_heads [heads] 4"),
         ({"rms_norm_eps": 0}, "rms_norm_eps [norm_epsilon] 0.0: must be a number from 1e-30 to 1e+30\n  Fix"),
-        ({"rope_parameters": "x"}, "rope_parameters is \"x\", by which it cannot be read: 'str' object has no"),
-        ({"num_attention_heads": 0}, "num_attention_heads is 0, by which it cannot be read: integer division"),
+        ({"rope_parameters": "x"}, "rope_parameters is \"x\", and this cannot be read: 'str' object has no"),
+        ({"num_attention_heads": 0}, "num_attention_heads is 0, and this cannot be read: integer division"),
         ({"a\nb\u202e": 1}, "reads the setting a\\nb\\u202e, which is 1\n"),
         ({"rope_parameters": HALF}, "reads the setting rope_parameters.partial_rotary_factor, which is 0.5"),
         # of other families, where they change nothing by themselves
         ({"max_window_layers": 2}, "no fragment of llama2 reads the setting max_window_layers, which is 2"),
         ({"layer_types": 3}, "no fragment of llama2 reads the setting layer_types, which is 3"),
-        ({"model_type": "lama"}, "of the model_type 'lama'\n  Going by names, the nearest is llama2. What differs"),
-        ({"model_type": "t5", "is_encoder_decoder": True}, "is of an encoder-decoder model, 't5', of which Loomax has"),
-        ({"model_type": "b", "architectures": ["BForMaskedLM"]}, "model that continues no text, 'b' (BForMaskedLM)"),
+        ({"model_type": "lama"}, "has the model_type 'lama'\n  By names, the nearest is llama2. Differences:"),
+        ({"model_type": "t5", "is_encoder_decoder": True}, "is an encoder-decoder model, 't5'; Loomax has only"),
+        (
+            {"model_type": "b", "architectures": ["BForMaskedLM"]},
+            "model that does not continue a text, 'b' (BForMaskedLM)",
+        ),
         (
             {"model_type": "clip", "text_config": {}, "vision_config": {}},
             "a model of several parts (text, vision), 'cl",
@@ -212,7 +215,7 @@ def test_no_page_is_long(make):
         ("gpt2", {"n_head": 5}, "n_embd [width] 768: must be a multiple of n_head [heads] 5"),
         ("qwen3_moe", {"decoder_sparse_step": 0}, "decoder_sparse_step is 0: the `where` at templates/"),
         ("smollm3", {"no_rope_layers": [1]}, "config.json: no_rope_layers is [1]: the `where` at"),
-        ("smollm3", {"no_rope_layer_interval": 0, "no_rope_layers": None}, "no_rope_layer_interval is 0, by which it"),
+        ("smollm3", {"no_rope_layer_interval": 0, "no_rope_layers": None}, "no_rope_layer_interval is 0, and this"),
         ("deepseek_v3", {"attention_bias": True}, "attention_bias is true, and deepseek_v3 is woven for false"),
         (
             "deepseek_v3",
@@ -269,12 +272,12 @@ def test_an_unknown_model_type_is_not_what_it_is_spelt_like(make):
     """By its settings olmo3 is a llama, by its tensors an olmo2."""
     output, code, table = make(**OLMO)
     assert (code, table) == (2, None)
-    assert "the nearest is llama2. What differs from it:\n  - tensors were not compared: there is" in output
+    assert "the nearest is llama2. Differences:\n  - tensors were not compared: there is" in output
     INDEX.write_text(json.dumps({"weight_map": dict.fromkeys([*OLMO_TENSORS, "model.stripes.weight"], "x")}))
     output, code, _ = make(**OLMO, stripes=3)
     assert code == 2
     assert (
-        "Going by names, the nearest is olmo2. What differs from it:\n"
+        "By names, the nearest is olmo2. Differences:\n"
         "  - no fragment of olmo2 reads the setting stripes, which is 3\n" in output
     )
     assert "\n  - no fragment has a place for the tensor model.stripes.weight\n  Add --as olmo2 to write" in output
@@ -318,8 +321,8 @@ def test_the_nearest_of_each_published_family_is_that_family(make):
     library = Library.read([ROOT])
     alike = {"mistral": "qwen2", "qwen3": "qwen2", "gemma3": "gemma3_text", "llama4": "llama4_text", "olmo2": "llama"}
     for path in (ROOT / "tests/families/published").glob("*.json"):
-        found = nearest_family(library, "cpu", published(path.stem, model_type="nobodys"), set())
-        assert said(lineage_of(found, library), "model_type") == alike.get(path.stem, path.stem)
+        found = find_nearest_family(library, "cpu", published(path.stem, model_type="nobodys"), set())
+        assert find_inherited(lineage_of(found, library), "model_type") == alike.get(path.stem, path.stem)
 
 
 QWEN = {"model_type": "qwen2", "tie_word_embeddings": False, "max_window_layers": 2, "sliding_window": 16}

@@ -28,7 +28,7 @@ def make_reference(reference_class: Any, config: Any) -> torch.nn.Module:
     """A random model in eval mode; norms, biases and the like are random too, so that each moves the logits."""
     torch.manual_seed(0)
     reference = reference_class(config).eval().float()
-    comparisons.vary(reference)
+    comparisons.randomize(reference)
     return reference
 
 

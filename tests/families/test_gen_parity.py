@@ -184,7 +184,7 @@ def changed(**settings):
     ("spoil", "message"),
     [
         (lambda folder: (folder / "config.json").unlink(), "error: hf/config.json: "),
-        (lacking, "error: hf: its files lack model.norm.weight, which transformers would make up"),
+        (lacking, "error: hf: its files lack model.norm.weight, which transformers would initialize at random"),
         (changed(model_type="nobodys"), "error: hf: transformers cannot load it: "),
         (changed(vocab_size=97), "error: hf: transformers cannot load it: "),
         (changed(mlp_bias=True), "error: hf: "),

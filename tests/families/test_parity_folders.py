@@ -46,9 +46,9 @@ def test_other_weights_are_not_taken_for_none(folder, file):
 @pytest.mark.parametrize(
     ("where", "reason"),
     [
-        ("none", "none: is not there"),
+        ("none", "none: does not exist"),
         ("gen.toml", "gen.toml: is not a folder"),
-        ("empty", "empty/config.json: is not there"),
+        ("empty", "empty/config.json: does not exist"),
     ],
 )
 def test_no_folder_of_a_checkpoint(folder, where, reason):

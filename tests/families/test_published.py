@@ -21,7 +21,7 @@ from families.cases import PUBLISHED
 from families.weaving import LIBRARY, with_architecture, woven
 from generator.checkpoint import fit as fitting
 from generator.errors import LoomError
-from generator.recipe.recipe import select
+from generator.recipe.recipe import find_inherited, lineage_of
 
 # one of each model type, and of older ways to spell it
 QUICK = [
@@ -66,7 +66,7 @@ SHORT = [
     "deepseek-ai/DeepSeek-V3.1",
     "zai-org/GLM-4.5",
 ]
-TYPES = {name: select(name, "cpu", LIBRARY).said("model_type") for name in LIBRARY.architectures()}
+TYPES = {name: find_inherited(lineage_of(name, LIBRARY), "model_type") for name in LIBRARY.architectures()}
 SIZES = {
     **dict(intermediate_size=48, intermediate_size_mlp=40, moe_intermediate_size=24, vocab_size=128, head_dim=16),
     **dict(num_experts=16, num_local_experts=16, n_routed_experts=16, initializer_range=0.1),
