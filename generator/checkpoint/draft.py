@@ -38,7 +38,7 @@ def find_nearest_family(library: Library, target: str, hf: dict[str, Any], tenso
             return (float("inf"),)
         sizes = {setting for setting, _ in package.sizes()}
         known = package.mentioned | sizes | {setting for setting, *_ in package.structure({}, "")}
-        known |= {setting for table in recipe.neutral for setting in table.names}
+        known |= {setting for table in recipe.neutral for setting in table.settings}
         unread = sum(1 for _ in find_unknown(hf, known))
         missing = sum(1 for setting in sizes - package.mentioned if hf.get(setting) is None)
         other_tensors = len(tensors ^ package.tensors()) if tensors else 0

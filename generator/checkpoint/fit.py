@@ -252,7 +252,7 @@ def complete_presets(
         if preset == "tiny" and choice.followed and missing:
             message = f"the preset 'tiny' leaves out {', '.join(missing)}, which a fragment of this rule adds"
             remedy = "Give it in [structure.presets.tiny] of the rule."
-            raise LoomError(message, str(choice.followed[-1].origin), remedy)
+            raise LoomError(message, str(choice.followed[-1].table.origin()), remedy)
         if not missing and (choice.pattern is None or is_filled(choice.pattern, sizes)):
             continue
         if preset == "tiny" and choice.pattern and (layers := count_filling_layers(choice.pattern, sizes)):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Collection, Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -79,11 +80,10 @@ def find_uncovered(
     known |= package.mentioned
     in_neutral, neutral = set[str](), set[str]()
     for table in recipe.neutral:
-        in_neutral |= {*table.names}
-        try:
-            neutral |= {*table.names} if evaluate_where(table.where, {"hf": full}, table.origin, where) else set()
-        except KindError:  # it does not apply to this config.json
-            continue
+        in_neutral |= {*table.settings}
+        with suppress(KindError):  # it does not apply to this config.json
+            if evaluate_where(table.where, {"hf": full}, table.origin("where"), where):
+                neutral |= {*table.settings}
     types = hf.get("layer_types")
     if isinstance(types, list) and types == ["full_attention"] * len(types):
         known.add("layer_types")  # the same as without it

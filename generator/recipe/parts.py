@@ -46,4 +46,4 @@ def check_parts(file: Toml[PackageToml], library: Library) -> None:
             for number, entry in enumerate(entries):
                 if entry not in known:
                     message = f"part {name} has {entry!r} under {key}, which does not exist"
-                    raise LoomError(message, str(file.origin("parts", name, key, number)), nearest(entry, known))
+                    raise LoomError(message, str(part.origin(key, number)), nearest(entry, known))

@@ -25,12 +25,11 @@ from itertools import accumulate, groupby, pairwise
 from generator.code.traced import Origin
 from generator.errors import LoomError, nearest, short
 from generator.recipe.expressions import is_count
-from generator.recipe.schema import ArchitectureToml, GroupTable, KindTable, PackageToml
+from generator.recipe.schema import ArchitectureToml, GroupTable, KindTable
 from generator.recipe.toml import Toml
 
 ALL = "config.layers"  # the number of layers of a model
 KEYS = "fragments", "absent", "where", "init", "call"  # of a kind
-AnyFile = Toml[ArchitectureToml] | Toml[PackageToml]
 
 
 @dataclass(frozen=True)
@@ -189,9 +188,8 @@ def read_pattern(files: Sequence[Toml[ArchitectureToml]]) -> Pattern:
     file = next((file for file in newest if file.data.layers), None)
     if file is None:
         return Pattern((Group("", ("",), ALL),), {"": Kind("")})
-    source = next((other for other in newest if other.data.kinds), file)
-    kinds = read_kinds(source.data.kinds, source)
-    return make_pattern(read_groups(file.data.layers, kinds, file), kinds)
+    kinds = read_kinds(next((other.data.kinds for other in newest if other.data.kinds), {}))
+    return make_pattern(read_groups(file.data.layers, kinds), kinds)
 
 
 def make_pattern(groups: tuple[Group, ...], kinds: dict[str, Kind]) -> Pattern:
@@ -201,34 +199,24 @@ def make_pattern(groups: tuple[Group, ...], kinds: dict[str, Kind]) -> Pattern:
     return Pattern(groups, used, {name: kind for name, kind in kinds.items() if name not in names})
 
 
-def read_kinds(tables: dict[str, KindTable], file: AnyFile, *keys: str | int) -> dict[str, Kind]:
-    """Returns the kinds of layer of some tables.
-
-    Args:
-        keys: of the table of the file that has them.
-    """
+def read_kinds(tables: dict[str, KindTable]) -> dict[str, Kind]:
+    """Returns the kinds of layer of some tables."""
     return {
         name: Kind(
             name=name,
-            origin=file.origin(*keys, "kinds", name),
-            lines={key: file.origin(*keys, "kinds", name, key) for key in KEYS},
+            origin=table.origin(),
+            lines={key: table.origin(key) for key in KEYS},
             **{key: getattr(table, key) for key in KEYS},
         )
         for name, table in tables.items()
     }
 
 
-def read_groups(
-    tables: Sequence[GroupTable], kinds: dict[str, Kind], file: AnyFile, *keys: str | int
-) -> tuple[Group, ...]:
-    """Returns the groups of layers of some tables.
-
-    Args:
-        keys: of the table of the file that has them.
-    """
+def read_groups(tables: Sequence[GroupTable], kinds: dict[str, Kind]) -> tuple[Group, ...]:
+    """Returns the groups of layers of some tables."""
     groups: list[Group] = []
-    for number, table in enumerate(tables):
-        origin = file.origin(*keys, "layers", number)
+    for table in tables:
+        origin = table.origin()
         if not table.pattern:
             raise LoomError("a group of layers has no pattern", str(origin), 'Write pattern = ["KIND", ...].')
         if not table.count and len(tables) > 1:
@@ -236,14 +224,12 @@ def read_groups(
             raise LoomError("one of several groups of layers has no count", str(origin), remedy)
         for kind in table.pattern:
             if kind not in kinds:
-                where = str(file.origin(*keys, "layers", number, "pattern"))
-                raise LoomError(f"unknown kind of layer {kind!r}", where, nearest(kind, kinds))
+                raise LoomError(f"unknown kind of layer {kind!r}", str(table.origin("pattern")), nearest(kind, kinds))
         if table.name in [group.name for group in groups]:
             raise LoomError("two groups of layers have one name", str(origin), "Give each a `name`.")
         if table.count and not is_count(table.count):
-            where = str(file.origin(*keys, "layers", number, "count"))
             remedy = "Write whole numbers and sizes such as config.layers, with + - * // % between them."
-            raise LoomError(f"{short(table.count)!r} is not a number of layers", where, remedy)
+            raise LoomError(f"{short(table.count)!r} is not a number of layers", str(table.origin("count")), remedy)
         default = ALL if len(table.pattern) == 1 else f"{ALL} // {len(table.pattern)}"
         groups.append(Group(table.name, table.pattern, table.count or default, origin))
     for name, spare in make_pattern(tuple(groups), kinds).spare.items():

@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass, replace
-from typing import Any
 
 from generator.code.traced import Origin
 from generator.errors import LoomError, nearest
@@ -13,9 +12,10 @@ from generator.language.fragment import Fragment
 from generator.recipe.library import Library
 from generator.recipe.parts import ALL, check_parts, fragments_of_other_parts, select_parts
 from generator.recipe.pattern import Pattern, read_pattern
-from generator.recipe.rules import Neutral, Rule, read_neutral, read_rules
-from generator.recipe.schema import ArchitectureToml, PackageToml, TargetToml
+from generator.recipe.rules import Rule, read_rules
+from generator.recipe.schema import ArchitectureToml, NeutralTable, PackageToml, TargetToml
 from generator.recipe.toml import AnyFile, Toml
+from generator.recipe.typed import TomlTable
 
 PACKAGE_FILE = "templates/package.toml"
 Lineage = tuple[Toml[ArchitectureToml], ...]
@@ -51,7 +51,7 @@ class Recipe:
     pattern: Pattern
     parts: tuple[str, ...]
     rules: tuple[Rule, ...] = ()
-    neutral: tuple[Neutral, ...] = ()
+    neutral: tuple[NeutralTable, ...] = ()
 
     @property
     def name(self) -> str:
@@ -63,7 +63,7 @@ class Recipe:
 
     def merged(self, key: str) -> dict:
         """Returns a table of the package file, overridden by those of the parts and of the target."""
-        return {name: value for _, _, table in self._tables(key) for name, value in table.items()}
+        return {name: value for table in self._tables for name, value in getattr(table, key, {}).items()}
 
     @property
     def templates(self) -> dict[str, str]:
@@ -74,13 +74,12 @@ class Recipe:
 
     def origin(self, key: str, name: str) -> Origin:
         """Returns the line of an entry of a merged table."""
-        tables = reversed(self._tables(key))
-        return next(file.origin(*keys, name) for file, keys, table in tables if name in table)
+        return next(t.origin(key, name) for t in reversed(self._tables) if name in getattr(t, key, {}))
 
-    def _tables(self, key: str) -> list[tuple[AnyFile, tuple[str, ...], dict]]:
-        file, target = self.package_file, self.target_file
-        parts = [(file, ("parts", part, key), getattr(file.data.parts[part], key, {})) for part in self.parts]
-        return [(file, (key,), getattr(file.data, key)), *parts, (target, (key,), getattr(target.data, key, {}))]
+    @property
+    def _tables(self) -> list[TomlTable]:
+        package = self.package_file.data
+        return [package, *(package.parts[part] for part in self.parts), self.target_file.data]
 
 
 def select(
@@ -114,6 +113,7 @@ def select(
     package = {"architecture": architecture, "target": target, "package": f"{architecture}_{target}"}
     package |= {key: text for key in ("title", "model_type", "reference") if (text := find_inherited(lineage, key))}
     files: tuple[AnyFile, ...] = (package_file, *lineage, target_file)
+    nearest_first: tuple[AnyFile, ...] = (*lineage[::-1], package_file)
     settings = [*(file.data.settings for file in files), package, _layer_settings(pattern, presets)]
     return Recipe(
         architecture=architecture,
@@ -128,8 +128,8 @@ def select(
         presets=presets,
         parts=selected_parts,
         pattern=pattern,
-        rules=read_rules((*reversed(lineage), package_file), library),
-        neutral=read_neutral((*lineage, package_file)),
+        rules=read_rules([rule for file in nearest_first for rule in file.data.structure], library),
+        neutral=tuple(table for file in nearest_first for table in file.data.neutral),
     )
 
 
@@ -174,19 +174,17 @@ def _select_fragments(files: tuple[AnyFile, ...], pattern: Pattern, target: str,
     """Returns the selected fragments in order. [targets.NAME] of an architecture changes the selection at the end."""
     selection: Selection = {}
     pending: dict[str, Origin] = {}  # fragments to leave out that only a later file selects
-    tables: list[tuple[AnyFile, tuple[str, ...], Any]] = [(file, (), file.data) for file in files]
-    changes = [(file, getattr(file.data, "targets", {}).get(target)) for file in files]
-    tables += [(file, ("targets", target), table) for file, table in changes if table]
-    for file, keys, table in tables:
+    changes = [getattr(file.data, "targets", {}).get(target) for file in files]
+    for table in (*(file.data for file in files), *filter(None, changes)):
         for number, name in enumerate(getattr(table, "without", ())):
             if selection.pop(name, None) is None:
-                pending[name] = file.origin(*keys, "without", number)
-        selected = [(name, file.origin(*keys, "fragments", number)) for number, name in enumerate(table.fragments)]
+                pending[name] = table.origin("without", number)
+        selected = [(name, table.origin("fragments", number)) for number, name in enumerate(table.fragments)]
         of_kinds: dict[str, Origin] = {}
-        for kind in () if keys else pattern.kinds.values():
-            if kind.origin and kind.origin.path == file.path:
-                for number, name in enumerate(kind.fragments):
-                    of_kinds.setdefault(name, file.origin("kinds", kind.name, "fragments", number))
+        for kind, entry in getattr(table, "kinds", {}).items():
+            if kind in pattern.kinds and pattern.kinds[kind].origin == entry.origin():
+                for number, name in enumerate(entry.fragments):
+                    of_kinds.setdefault(name, entry.origin("fragments", number))
         for name, where in (*selected, *of_kinds.items()):
             if name in selection:
                 raise LoomError(

@@ -1,4 +1,4 @@
-"""Rules that select fragments by a setting of config.json: `[[structure]]`, and `[[neutral]]`; see docs/families.md."""
+"""Rules that select fragments by a setting of config.json: the tables `[[structure]]`, see docs/families.md."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
-from generator.code.traced import Origin
 from generator.errors import LoomError, nearest
 from generator.recipe.library import Library
-from generator.recipe.pattern import AnyFile, Group, Kind, read_groups, read_kinds
+from generator.recipe.pattern import Group, Kind, read_groups, read_kinds
 from generator.recipe.schema import NOT_GIVEN, RuleTable
+from generator.recipe.typed import TomlTable
 
 
 @dataclass(frozen=True)
@@ -18,17 +18,22 @@ class Rule:
     """A selection for a checkpoint, by a setting of its config.json.
 
     Attributes:
-        names: the settings that it covers.
         groups, kinds: the layers; without groups, the `where` of each kind gives the pattern.
-        hf: the tables of `[hf]` that it adds: table -> key -> value, as in TOML.
     """
 
     table: RuleTable
-    names: tuple[str, ...]
     groups: tuple[Group, ...]
     kinds: dict[str, Kind]
-    hf: dict[str, dict[str, Any]]
-    origin: Origin
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The settings that it covers."""
+        return (self.table.setting,) if isinstance(self.table.setting, str) else self.table.setting
+
+    @property
+    def hf(self) -> dict[str, dict[str, Any]]:
+        """The tables of `[hf]` that it adds: table -> key -> value, as in TOML."""
+        return {name: table for name, table in self.table.plain.get("hf", {}).items() if table}
 
     def covers(self, setting: str, hf: dict[str, Any]) -> bool:
         """Returns whether it applies to the value of a setting in a completed config.json."""
@@ -47,50 +52,21 @@ class Rule:
         return {**self.table.settings, **filled}
 
 
-@dataclass(frozen=True)
-class Neutral:
-    """Settings that do not change the computation where an expression over config.json holds."""
-
-    names: tuple[str, ...]
-    where: str
-    origin: Origin
-
-
-def read_rules(files: Iterable[AnyFile], library: Library) -> tuple[Rule, ...]:
-    """Returns the rules of some files, in order."""
-    return tuple(_read_rule(table, n, file, library) for file in files for n, table in enumerate(file.data.structure))
-
-
-def read_neutral(files: Iterable[AnyFile]) -> tuple[Neutral, ...]:
-    """Returns the neutral settings that some files declare."""
-    return tuple(
-        Neutral(table.settings, table.where, file.origin("neutral", number, "where"))
-        for file in files
-        for number, table in enumerate(file.data.neutral)
-    )
-
-
-def _read_rule(table: RuleTable, number: int, file: AnyFile, library: Library) -> Rule:
-    keys = ("structure", number)
-    origin = file.origin(*keys)
-    if (table.value is NOT_GIVEN) == (table.given is None):
-        keys_present = "neither `value` nor `given`" if table.given is None else "both `value` and `given`"
-        remedy = "Give the value of the setting to which it applies, by one of them."
-        raise LoomError(f"this rule has {keys_present}", str(origin), remedy)
-    kinds = read_kinds(table.kinds, file, *keys)
-    lists: dict[tuple[str, ...], tuple[str, ...]] = {("without",): table.without, ("fragments",): table.fragments}
-    for name, kind in kinds.items():
-        lists |= {("kinds", name, "fragments"): kind.fragments, ("kinds", name, "absent"): kind.absent}
-    for place, names in lists.items():
-        for name in names:
-            if f"fragments/{name}.py" not in library.files:
-                where = str(file.origin(*keys, *place))
-                raise LoomError(f"unknown fragment {name!r}", where, nearest(name, library.fragments()))
-    return Rule(
-        table=table,
-        names=(table.setting,) if isinstance(table.setting, str) else table.setting,
-        groups=read_groups(table.layers, kinds, file, *keys),
-        kinds=kinds,
-        hf={name: stated for name, stated in file.plain["structure"][number].get("hf", {}).items() if stated},
-        origin=origin,
-    )
+def read_rules(tables: Iterable[RuleTable], library: Library) -> tuple[Rule, ...]:
+    """Returns the rules of some tables; refuses unknown fragments in them, and a rule for no value or for two."""
+    rules = []
+    for table in tables:
+        if (table.value is NOT_GIVEN) == (table.given is None):
+            keys_present = "neither `value` nor `given`" if table.given is None else "both `value` and `given`"
+            remedy = "Give the value of the setting to which it applies, by one of them."
+            raise LoomError(f"this rule has {keys_present}", str(table.origin()), remedy)
+        lists: list[tuple[TomlTable, str]] = [(table, "without"), (table, "fragments")]
+        lists += [(kind, key) for kind in table.kinds.values() for key in ("fragments", "absent")]
+        for holder, key in lists:
+            for number, name in enumerate(getattr(holder, key)):
+                if f"fragments/{name}.py" not in library.files:
+                    where = str(holder.origin(key, number))
+                    raise LoomError(f"unknown fragment {name!r}", where, nearest(name, library.fragments()))
+        kinds = read_kinds(table.kinds)
+        rules.append(Rule(table, read_groups(table.layers, kinds), kinds))
+    return tuple(rules)

@@ -27,7 +27,7 @@ from generator.language.parts import Splice
 from generator.recipe.recipe import Recipe
 from generator.recipe.rows import Row, check_tensor, read_rows
 from generator.recipe.schema import UnreadTable
-from generator.recipe.typed import check_value
+from generator.recipe.typed import TomlTable, check_value
 
 Statements = dict[str, tuple[Any, Origin]]  # key -> value, with the line that states it
 _OWN_SPLICES = {  # table -> the point and the statement of a key without a row
@@ -40,8 +40,9 @@ _OWN_SPLICES = {  # table -> the point and the statement of a key without a row
 
 def apply_statements(recipe: Recipe) -> Recipe:
     """Returns the recipe with the statements of the architecture and its bases written into its fragments' splices."""
-    order = _merged(recipe, "order")
-    hf = {table: _merged(recipe, "hf", table) for table in ("tensors", "names", *_OWN_SPLICES)}
+    order = _merged([file.data for file in recipe.lineage], "order")
+    tables = [file.data.hf for file in recipe.lineage]
+    hf = {name: _merged(tables, name) for name in ("tensors", "names", *_OWN_SPLICES)}
     _check_order(order, recipe)
     _check_keys(hf, recipe)
     _check_values(hf)
@@ -67,15 +68,9 @@ def apply_statements(recipe: Recipe) -> Recipe:
     return replace(recipe, fragments=tuple(replace(f, splices=(*f.splices, *following)) for f, following in pairs))
 
 
-def _merged(recipe: Recipe, *keys: str) -> Statements:
-    """Returns a table of the architecture, merged with those of its bases."""
-    merged: Statements = {}
-    for file in recipe.lineage:
-        table: Any = file.data
-        for key in keys:
-            table = getattr(table, key)
-        merged |= {name: (value, file.origin(*keys, name)) for name, value in table.items()}
-    return merged
+def _merged(tables: Sequence[TomlTable], key: str) -> Statements:
+    """Returns a table of tables of the architecture and its bases, merged."""
+    return {name: (value, table.origin(key, name)) for table in tables for name, value in getattr(table, key).items()}
 
 
 def _as_tuple(value: Any) -> tuple[Any, ...]:

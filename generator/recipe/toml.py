@@ -69,14 +69,9 @@ class Toml(Generic[AnyTable]):
         return _make(path, files[path], kind)  # type: ignore[arg-type]  # a class is hashable
 
     @cached_property
-    def plain(self) -> dict[str, Any]:
-        """The tables as TOML has them."""
-        return parse_toml(self.text, self.path)
-
-    @cached_property
     def data(self) -> AnyTable:
         """The tables, converted to their class."""
-        return read_table(self.kind, self.plain, self.path, lambda *keys: self.origin(*keys).line)
+        return read_table(self.kind, parse_toml(self.text, self.path), self.origin)
 
     def origin(self, *keys: str | int) -> Origin:
         """Returns the line of the value with these keys, or of the innermost table on the way to it."""

@@ -11,10 +11,11 @@ import math
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, partial
 from types import NoneType, UnionType
 from typing import Annotated, Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
 
+from generator.code.traced import Origin
 from generator.errors import LoomError, nearest, short
 from generator.language.parts import Field
 
@@ -29,8 +30,14 @@ _WORDS: dict[Any, str] = {
 class TomlTable:
     """A table with the keys that its class annotates, and no others. A key without a default is required."""
 
-    def __init__(self, **values: Any):
+    def __init__(self, line_of: Callable[..., Origin] | None = None, plain: Any = None, /, **values: Any):
         self.__dict__.update(values)
+        self._line_of = line_of
+        self.plain: dict[str, Any] = plain or {}  # as TOML has it
+
+    def origin(self, *keys: str | int) -> Origin:
+        """Returns the line of the value with these keys in the table, or of the innermost table on the way to it."""
+        return self._line_of(*keys) if self._line_of else Origin("", 1)
 
 
 AnyTable = TypeVar("AnyTable", bound=TomlTable)
@@ -59,18 +66,17 @@ class _Mismatch(Exception):
         self.keys, self.message, self.remedy = keys, message, remedy
 
 
-def read_table(kind: type[AnyTable], data: dict[str, Any], path: str, line_of: Callable[..., int]) -> AnyTable:
+def read_table(kind: type[AnyTable], data: dict[str, Any], line_of: Callable[..., Origin]) -> AnyTable:
     """Converts the tables of a file to their class.
 
     Args:
-        path: the file, for the error.
         line_of: keys of a value -> its line.
     """
     try:
-        return _convert(kind, data, ())
+        return _convert(kind, data, (), line_of)
     except _Mismatch as error:
-        where = f"{path}:{line_of(*error.keys)}" if error.keys else path
-        raise LoomError(error.message, where, error.remedy) from None
+        origin = line_of(*error.keys)
+        raise LoomError(error.message, str(origin) if error.keys else origin.path, error.remedy) from None
 
 
 def check_value(member: Field, value: object, where: str) -> None:
@@ -86,7 +92,7 @@ def check_value(member: Field, value: object, where: str) -> None:
 def has_type(member: Field, value: object) -> bool:
     """Returns whether a value has the type of a field; of a type that `_type` does not know, any value has it."""
     try:
-        _convert(_type(member.statement.annotation) if isinstance(member.statement, ast.AnnAssign) else Any, value, ())
+        _convert(_type(member.statement.annotation) if isinstance(member.statement, ast.AnnAssign) else Any, value)
     except _Mismatch:
         return False
     return True
@@ -111,7 +117,7 @@ def _type(node: ast.expr) -> Any:
     return Any
 
 
-def _convert(kind: Any, value: Any, keys: Keys) -> Any:
+def _convert(kind: Any, value: Any, keys: Keys = (), line_of: Callable[..., Origin] | None = None) -> Any:
     """Returns a value converted to a type: lists to tuples, tables to classes.
 
     Raises:
@@ -124,21 +130,21 @@ def _convert(kind: Any, value: Any, keys: Keys) -> Any:
     if shape and not shape.fits(value):
         raise _mismatch(keys, value, shape.words)
     if _is_table(chosen):
-        return _convert_table(chosen, value, keys)
+        return _convert_table(chosen, value, keys, line_of)
     base, inner = get_origin(chosen), get_args(chosen)
     if base is dict:
-        return {
-            _convert(inner[0], key, (*keys, key)): _convert(inner[1], item, (*keys, key)) for key, item in value.items()
-        }
+        items = [(key, (*keys, key), item) for key, item in value.items()]
+        return {_convert(inner[0], key, at): _convert(inner[1], item, at, line_of) for key, at, item in items}
     if base is tuple:
         kinds = inner[:1] * len(value) if inner[-1] is builtins.Ellipsis else inner
         if len(kinds) != len(value):
             raise _mismatch(keys, value, f"a list of {len(kinds)}")
-        return tuple(_convert(kind, item, (*keys, n)) for n, (kind, item) in enumerate(zip(kinds, value, strict=True)))
+        pairs = enumerate(zip(kinds, value, strict=True))
+        return tuple(_convert(kind, item, (*keys, number), line_of) for number, (kind, item) in pairs)
     return value
 
 
-def _convert_table(kind: Any, table: dict[str, Any], keys: Keys) -> TomlTable:
+def _convert_table(kind: Any, table: dict[str, Any], keys: Keys, line_of: Callable[..., Origin] | None) -> TomlTable:
     types = _types(kind)
     for key in table:
         if key not in types:
@@ -147,7 +153,8 @@ def _convert_table(kind: Any, table: dict[str, Any], keys: Keys) -> TomlTable:
         if key not in table and not hasattr(kind, key):
             message = f"{_format_keys((*keys, key))} is missing"
             raise _Mismatch(keys, message, f"Add {key}, {_describe_type(types[key])}.")
-    return kind(**{key: _convert(types[key], value, (*keys, key)) for key, value in table.items()})
+    values = {key: _convert(types[key], value, (*keys, key), line_of) for key, value in table.items()}
+    return kind(line_of and partial(line_of, *keys), table, **values)
 
 
 @cache
