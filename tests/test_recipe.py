@@ -84,114 +84,76 @@ x = 1
         assert 'PRESETS = {\n    "small": Config(\n        width=8,\n        layers=2,\n    ),\n}\n' in made
 
 
-ARCHITECTURE, TARGET, PACKED = "templates/architectures/toy.toml", "targets/any/target.toml", "templates/package.toml"
+ARCHITECTURE, TARGET = "templates/architectures/toy.toml", "targets/any/target.toml"
+PACKED, TEMPLATE = "templates/package.toml", "templates/r.jinja"
 TEMPLATES = PACKAGE + '[templates]\n"R.md" = "templates/r.jinja"\n'
 HOST = "\n\ndef model():\n    return 1\n"
-UNKNOWN = [
+PRESET = 'title = "A"\n[presets.small]\n'
+IN_TARGET = [
     (
-        {"target": 'title = "T"\nfragments = [\n    "model/mode",\n]\n'},
-        TARGET,
+        'title = "T"\nfragments = [\n    "model/mode",\n]\n',
         3,
         "unknown fragment 'model/mode'\n  Did you mean model/model?",
     ),
+    ('title = "A"\n[fragment]\nx = 1\n', 2, "unknown key fragment\n  Did you mean fragments or requirements?"),
+    ('title = "T"\nfragments = [1,, 2]\n', 2, "not valid TOML"),
+    ('title = "T"\nfragments = [\n"a",\n', 3, "not valid TOML"),
+    ('title = "T"\nfragments = "x"\n', 2, "fragments is 'x', not a list\n  Give a list."),
+    ('title = "T"\nfragments = [1]\n', 2, "fragments[0] is 1, not a string\n  Give a string."),
+    ("title = 3\n", 1, "title is 3, not a string"),
+    ('title = "T"\n[presets]\nsmall = 1\n', 3, "presets.small is 1, not a table\n"),
+    ("", 0, "title is missing\n  Add title, a string."),
     (
-        {"architecture": 'title = "A"\n[presets.small]\nwidht = 8\n'},
-        ARCHITECTURE,
-        6,
-        "no selected fragment has the field 'widht'\n  Did you mean width?",
-    ),
-    (
-        {"architecture": 'title = "A"\npreset = 1\n'},
-        ARCHITECTURE,
-        5,
-        "unknown key preset\n  Did you mean presets or without_presets?",
-    ),
-    (
-        {"target": 'title = "A"\n[fragment]\nx = 1\n'},
-        TARGET,
-        2,
-        "unknown key fragment\n  Did you mean fragments or requirements?",
-    ),
-    (
-        {"package": PACKAGE + "[requirement]\n"},
-        PACKED,
-        13,
-        "unknown key requirement\n  Did you mean requirements or fragments?",
-    ),
-]
-TOML = [
-    ({"target": 'title = "T"\nfragments = [1,, 2]\n'}, TARGET, 2, "not valid TOML"),
-    ({"target": 'title = "T"\nfragments = [\n"a",\n'}, TARGET, 3, "not valid TOML"),
-    ({"target": 'title = "T"\nfragments = "x"\n'}, TARGET, 2, "fragments is 'x', not a list\n  Give a list."),
-    ({"target": 'title = "T"\nfragments = [1]\n'}, TARGET, 2, "fragments[0] is 1, not a string\n  Give a string."),
-    ({"target": "title = 3\n"}, TARGET, 1, "title is 3, not a string"),
-    ({"target": 'title = "T"\n[presets]\nsmall = 1\n'}, TARGET, 3, "presets.small is 1, not a table\n"),
-    ({"target": ""}, TARGET, 0, "title is missing\n  Add title, a string."),
-    ({"package": PACKAGE.partition("\n")[2]}, PACKED, 0, "exports is missing\n  Add exports, a list."),
-    (
-        {"target": 'title = "T"\nfragments = ["model/model"]\n'},
-        TARGET,
+        'title = "T"\nfragments = ["model/model"]\n',
         2,
         f"fragment 'model/model' is also selected at {ARCHITECTURE}:2\n  Remove one.",
     ),
 ]
-TEMPLATE = [
-    ({"templates/r.jinja": "one\ntwo {% if %}\n"}, "templates/r.jinja", 2, "not a valid template: "),
+IN_ARCHITECTURE = [
+    (PRESET + "widht = 8\n", 6, "no selected fragment has the field 'widht'\n  Did you mean width?"),
+    ('title = "A"\npreset = 1\n', 5, "unknown key preset\n  Did you mean presets or without_presets?"),
+    (PRESET + "width = 2024-01-02\n", 6, "2024-01-02 is not a Python literal\n  Give it as a string."),
+]
+REQUIREMENT = '  Add `numpy = "DISTRIBUTION>=VERSION"` under [requirements].'
+IN_PACKAGE = [
+    (PACKAGE + "[requirement]\n", 13, "unknown key requirement\n  Did you mean requirements or fragments?"),
+    (PACKAGE.partition("\n")[2], 0, "exports is missing\n  Add exports, a list."),
     (
-        {"templates/r.jinja": "one\n\n{{ titel }}\n"},
-        "templates/r.jinja",
-        3,
-        "the template uses an undefined name: 'titel' is undefined",
-    ),
-    (
-        {"templates/r.jinja": "one\n{{ 1 / 0 }}\n"},
-        "templates/r.jinja",
-        2,
-        "the template fails: ZeroDivisionError: division by zero",
-    ),
-    ({}, "templates/r.jinja", 0, "this template is missing\n  It is the template of R.md: write it, or drop the line."),
-    (
-        {"package": PACKAGE + '"model.py" = """\nThe model\nof {{ nothing }}."""\n'},
-        PACKED,
+        PACKAGE + '"model.py" = """\nThe model\nof {{ nothing }}."""\n',
         15,
         "the template uses an undefined name: 'nothing'",
     ),
 ]
-CONFIG = [
+IN_TEMPLATE = [
+    ("one\ntwo {% if %}\n", 2, "not a valid template: "),
+    ("one\n\n{{ titel }}\n", 3, "the template uses an undefined name: 'titel' is undefined"),
+    ("one\n{{ 1 / 0 }}\n", 2, "the template fails: ZeroDivisionError: division by zero"),
+]
+REFUSED = [
+    *(({}, {"target": text}, TARGET, *rest) for text, *rest in IN_TARGET),
+    *(({}, {"architecture": text}, ARCHITECTURE, *rest) for text, *rest in IN_ARCHITECTURE),
+    *(({}, {"package": text}, PACKED, *rest) for text, *rest in IN_PACKAGE),
+    *(({}, {"package": TEMPLATES, TEMPLATE: text}, TEMPLATE, *rest) for text, *rest in IN_TEMPLATE),
     (
-        {"model/rope": "class Config:\n    # how wide\n    width: int = 2\n"},
-        {},
-        "fragments/model/rope.py",
-        3,
+        *({}, {"package": TEMPLATES}, TEMPLATE, 0),
+        "this template is missing\n  It is the template of R.md: write it, or drop the line.",
+    ),
+    (
+        *({"model/rope": "class Config:\n    # how wide\n    width: int = 2\n"}, {}, "fragments/model/rope.py", 3),
         "model/rope and model/model (fragments/model/model.py:4) both give Config a field width\n  Select one of them, or",
     ),
     (
-        {"model/model": f"class Config:\n    width: int\n{HOST}"},
-        {"architecture": 'title = "A"\n\n[presets.small]\n'},
-        ARCHITECTURE,
-        6,
+        *({"model/model": f"class Config:\n    width: int\n{HOST}"}, {"architecture": PRESET}, ARCHITECTURE, 5),
         "the preset 'small' leaves out width\n  Add width to this preset.",
     ),
     (
-        {},
-        {"architecture": 'title = "A"\n[presets.small]\nwidth = 2024-01-02\n'},
-        ARCHITECTURE,
-        6,
-        "2024-01-02 is not a Python literal\n  Give it as a string.",
-    ),
-    (
-        {"model/model": f"import numpy\n{HOST.replace('1', 'numpy')}"},
-        {},
-        PACKED,
-        0,
-        'model.py imports numpy, which no requirement covers\n  Add `numpy = "DISTRIBUTION>=VERSION"` under [requirements].',
+        *({"model/model": f"import numpy\n{HOST.replace('1', 'numpy')}"}, {}, PACKED, 0),
+        f"model.py imports numpy, which no requirement covers\n{REQUIREMENT}",
     ),
 ]
-REFUSED = [({}, *case) for case in UNKNOWN + TOML]
-REFUSED += [({}, {"package": TEMPLATES} | texts, *rest) for texts, *rest in TEMPLATE]
 
 
-@pytest.mark.parametrize(("fragments", "texts", "path", "line", "message"), REFUSED + CONFIG)
+@pytest.mark.parametrize(("fragments", "texts", "path", "line", "message"), REFUSED)
 def test_refused(fragments, texts, path, line, message):
     text = refused_package(MODEL | fragments, **texts)
     assert text.startswith(f"{path}:{line}: {message}" if line else f"{path}: {message}") and "\n  " in text

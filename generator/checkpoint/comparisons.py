@@ -89,7 +89,7 @@ def compare_models(
     results: list[Comparison] = []
     errors: dict[str, Exception] = {}
     try:
-        atol = _logit_bound(reference, as_torch(rows))
+        atol = _measure_logit_bound(reference, as_torch(rows))
     except Exception as error:  # of any class, as the model is anybody's
         return results, {"the model of transformers": error}
     comparisons: dict[str, Callable[[], list[Comparison]]] = {
@@ -108,7 +108,7 @@ def compare_models(
 
 
 @torch.no_grad()
-def _logit_bound(reference: Any, tokens: Any) -> float:
+def _measure_logit_bound(reference: Any, tokens: Any) -> float:
     """Returns the bound for logits: eight times the difference of the reference in fp32 from fp64."""
     logits = reference(tokens, use_cache=False).logits
     exact = reference.double()(tokens, use_cache=False).logits

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Iterable
-from dataclasses import replace
 from typing import Any, NamedTuple
 
 from generator.checkpoint.files import INDEX
@@ -102,22 +101,23 @@ def write_draft(
     recipe = select(family, target, library)
     theirs = {name for file in recipe.lineage for name in file.data.fragments}  # without those of every package
     tests = [it.name for it in recipe.fragments if it.name.startswith("tests/") and it.name in theirs]
+    tables = fitted.choice.tables()
     own = {
         "model_type": hf["model_type"],
-        "without": [*fitted.tables.get("without", ()), *tests],
+        "without": [*tables.get("without", ()), *tests],
         "without_presets": [preset for preset in recipe.presets if preset != "tiny"],
     }
     match hf.get("architectures"):
         case [str(reference), *_]:
             own["reference"] = reference
-    tables = fitted.tables | {key: value for key, value in own.items() if value}
+    tables |= {key: value for key, value in own.items() if value}
     guessed = {field for setting, field in fitted.package.sizes() if setting in missing}
     sizes = {field: value for field, value in fitted.sizes().items() if field not in guessed}
-    return Draft(differences, _comments(family, differences) + replace(fitted, tables=tables).text(name, sizes))
+    return Draft(differences, _write_comments(family, differences) + fitted.text(tables, sizes))
 
 
-def _comments(family: str, differences: list[str]) -> str:
-    lines = [f"Based on {family}. Work through what differs from it; gen parity says when all is well.", ""]
+def _write_comments(family: str, differences: list[str]) -> str:
+    lines = [f"Based on {family}. Work through the differences from it until gen parity finds none.", ""]
     for difference in differences:
         first, *more = difference.splitlines()
         lines += [f"- {first}", *(f"  {line}" for line in more)]

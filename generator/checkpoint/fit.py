@@ -43,6 +43,8 @@ class FamilyChoice:
 
     Attributes:
         base: the family.
+        name: of the new architecture.
+        where: the path of config.json, for errors.
         left_out, added: fragments.
         hf: the tables of `[hf]`: table -> key -> value.
         presets: preset -> field -> value.
@@ -52,6 +54,8 @@ class FamilyChoice:
     """
 
     base: Recipe
+    name: str
+    where: str
     left_out: list[str] = field(default_factory=list)
     added: list[str] = field(default_factory=list)
     settings: dict[str, object] = field(default_factory=dict)
@@ -61,13 +65,16 @@ class FamilyChoice:
     incomplete: list[str] = field(default_factory=list)
     followed: list[Rule] = field(default_factory=list)
 
-    def follow(self, rule: Rule, recipe: Recipe, hf: dict[str, Any], where: str) -> bool:
+    @property
+    def path(self) -> str:
+        return f"templates/architectures/{self.name}.toml"
+
+    def follow(self, rule: Rule, recipe: Recipe, hf: dict[str, Any]) -> bool:
         """Applies a rule; returns whether that changes anything.
 
         Args:
             recipe: that of the choice so far.
             hf: a completed config.json.
-            where: the path of config.json, for errors.
         """
         selected = {fragment.name for fragment in recipe.fragments}
         kept = selected - recipe.pattern.kind_fragments if rule.kinds else selected
@@ -78,7 +85,7 @@ class FamilyChoice:
         if not (without or fragments or settings or rule.hf or rule.kinds):
             return False
         if rule.kinds:  # without fragments that an earlier rule left out
-            groups = rule.groups or find_groups(find_kinds(rule.kinds, hf, where))
+            groups = rule.groups or find_groups(find_kinds(rule.kinds, hf, self.where))
             kinds = {name: kind.without(self.left_out) for name, kind in rule.kinds.items()}
             self.set_pattern(make_pattern(groups, kinds), kinds)
         else:
@@ -115,7 +122,7 @@ class FamilyChoice:
             self.added = [name for name in self.added if name not in kind.absent]
             self.added += kind.absent if kind.name not in pattern.kinds else ()
 
-    def tables(self, title: str) -> dict[str, Any]:
+    def tables(self) -> dict[str, Any]:
         """Returns the tables of the architecture file, without the sizes of the checkpoint."""
         common = self.base.package_file.data.fragments  # the family may exclude some of them, and its fit not
         selected = list(dict.fromkeys([*(fragment.name for fragment in self.base.fragments), *common]))
@@ -133,16 +140,45 @@ class FamilyChoice:
             "presets": self.presets,
             "hf": self.hf,
         }
-        return {"base": self.base.architecture, "title": title, **drop_empty(tables)}
+        return {"base": self.base.architecture, "title": self.name, **drop_empty(tables)}
 
-    def explain(self, error: LoomError, name: str, where: str) -> LoomError:
+    def select(self) -> Recipe:
+        """Returns the recipe of the architecture file."""
+        text = toml_text(self.tables(), self.path)
+        return select(self.name, self.base.target, self.base.library.with_texts({self.path: text}))
+
+    def complete_presets(self) -> Recipe:
+        """Gives the tiny preset layers that fill the pattern; leaves out presets that lack a field or do not fill it.
+
+        Returns:
+            The recipe of the architecture file.
+        """
+        self.incomplete = []
+        recipe = self.select()
+        required = [member.name for fragment in recipe.fragments for member in fragment.fields if member.is_required]
+        for preset, values in recipe.presets.items():
+            missing = [member for member in required if member not in values]
+            sizes = {member: value for member, (value, _) in values.items()}
+            if preset == "tiny" and self.followed and missing:
+                message = f"the preset 'tiny' leaves out {', '.join(missing)}, which a fragment of this rule adds"
+                remedy = "Give it in [structure.presets.tiny] of the rule."
+                raise LoomError(message, str(self.followed[-1].table.origin()), remedy)
+            if not missing and (self.pattern is None or is_filled(self.pattern, sizes)):
+                continue
+            if preset == "tiny" and self.pattern and (layers := count_filling_layers(self.pattern, sizes)):
+                self.presets["tiny"] = {**self.presets.get("tiny", {}), "layers": layers}
+            else:
+                self.incomplete.append(preset)
+        return self.select()
+
+    def explain(self, error: LoomError) -> LoomError:
         """Returns the error for a choice that cannot be woven: the given one if the family alone cannot be woven."""
         if not self.followed and not self.pattern:
             return error
         names = ", ".join(dict.fromkeys(name for rule in self.followed for name in rule.names)) or "its kinds of layer"
-        inner = str(error).replace(_path(name), "the file for it")
+        inner = str(error).replace(self.path, "the file for it")
         message = f"no fragments of {self.base.architecture} go together for {names}:\n  {inner}"
-        return LoomError(message, where, "Write a fragment for it, or use a checkpoint without it.")
+        return LoomError(message, self.where, "Write a fragment for it, or use a checkpoint without it.")
 
 
 @dataclass(frozen=True)
@@ -150,25 +186,21 @@ class FittedFamily:
     """A family after all rules that apply to a checkpoint.
 
     Attributes:
-        tables: of the architecture file, without the sizes of the checkpoint.
         choice: the selection by the rules.
-        package: the readers of that selection.
+        package: the readers of the architecture file.
         full: config.json with the values of settings that are left out.
-        recipe: that of the tables.
         problems: settings that no rule covers.
     """
 
-    tables: dict[str, Any]
     choice: FamilyChoice
     package: ConfigReader
     full: dict[str, Any]
-    recipe: Recipe
     problems: list[Problem]
 
-    def text(self, name: str, sizes: dict[str, object]) -> str:
-        """Returns the architecture file, with the sizes as a preset of the architecture's name."""
-        presets = self.tables.get("presets", {}) | {name: sizes}
-        return toml_text(self.tables | {"presets": presets}, _path(name))
+    def text(self, tables: dict[str, Any], sizes: dict[str, object]) -> str:
+        """Returns an architecture file with some tables, and with sizes as a preset of the architecture's name."""
+        presets = tables.get("presets", {}) | {self.choice.name: sizes}
+        return toml_text(tables | {"presets": presets}, self.choice.path)
 
     def sizes(self) -> dict[str, object]:
         """Returns the fields of Config for which config.json has a value."""
@@ -194,34 +226,31 @@ def fit(
         listed = reason.replace("\n", "\n  ")
         raise LoomError(f"a package for it would refuse its sizes:\n  {listed}", where, "Fix them.")
     try:
-        weave(name, target, fitted.recipe.library)
+        weave(name, target, fitted.package.recipe.library)
     except LoomError as error:
-        raise fitted.choice.explain(error, name, where) from None
-    return fitted.text(name, fitted.sizes())
+        raise fitted.choice.explain(error) from None
+    return fitted.text(fitted.choice.tables(), fitted.sizes())
 
 
 def follow_rules(
     library: Library, family: str, target: str, hf: dict[str, Any], name: str, where: str, ignored: Iterable[str] = ()
 ) -> FittedFamily:
     """Follows the rules of a family for the settings that its package cannot read, until none applies."""
-    choice = FamilyChoice(select(family, target, library))
+    choice = FamilyChoice(select(family, target, library), name, where)
     if ignored:
         choice.settings["ignored"] = sorted({*read_ignored(choice.base), *ignored})
     for _ in range(30):  # a rule may bring the need of another
         try:
-            tables, recipe = complete_presets(choice, library, target, name, name)
-            package = ConfigReader(recipe)
+            package = ConfigReader(choice.complete_presets())
         except LoomError as error:
-            raise choice.explain(error, name, where) from None
-        full = package.complete(hf, where)
-        if wrong_types := find_wrong_types(package, full, recipe):
+            raise choice.explain(error) from None
+        recipe, full = package.recipe, package.complete(hf, where)
+        if wrong_types := find_wrong_types(package, full):
             raise UnsupportedSettings(wrong_types, where)
         problems = find_unread(package, full, family, where)
-        problems += find_uncovered(package, recipe, hf, full, family, where)
+        problems += find_uncovered(package, hf, full, family, where)
         if any(
-            rule not in choice.followed
-            and rule.covers(problem.setting, full)
-            and choice.follow(rule, recipe, full, where)
+            rule not in choice.followed and rule.covers(problem.setting, full) and choice.follow(rule, recipe, full)
             for problem in problems
             for rule in recipe.rules  # the nearest first
         ):
@@ -231,44 +260,9 @@ def follow_rules(
         ):
             choice.set_pattern(pattern, recipe.pattern.all_kinds)
             continue
-        return FittedFamily(tables, choice, package, full, recipe, problems)
-    raise LoomError("the rules of this family contradict each other", _path(family), "Fix one of them.")
-
-
-def complete_presets(
-    choice: FamilyChoice, library: Library, target: str, name: str, title: str
-) -> tuple[dict[str, Any], Recipe]:
-    """Returns the tables of an architecture file for a choice, and their recipe.
-
-    The tiny preset gets the layers that fill the pattern. Other presets that lack a field, or do not fill the pattern,
-    are left out.
-    """
-    choice.incomplete = []
-    recipe = _select(choice.tables(title), library, target, name)
-    required = [member.name for fragment in recipe.fragments for member in fragment.fields if member.is_required]
-    for preset, values in recipe.presets.items():
-        missing = [member for member in required if member not in values]
-        sizes = {member: value for member, (value, _) in values.items()}
-        if preset == "tiny" and choice.followed and missing:
-            message = f"the preset 'tiny' leaves out {', '.join(missing)}, which a fragment of this rule adds"
-            remedy = "Give it in [structure.presets.tiny] of the rule."
-            raise LoomError(message, str(choice.followed[-1].table.origin()), remedy)
-        if not missing and (choice.pattern is None or is_filled(choice.pattern, sizes)):
-            continue
-        if preset == "tiny" and choice.pattern and (layers := count_filling_layers(choice.pattern, sizes)):
-            choice.presets["tiny"] = {**choice.presets.get("tiny", {}), "layers": layers}
-        else:
-            choice.incomplete.append(preset)
-    tables = choice.tables(title)
-    return tables, _select(tables, library, target, name)
-
-
-def _select(tables: dict[str, Any], library: Library, target: str, name: str) -> Recipe:
-    return select(name, target, library.with_texts({_path(name): toml_text(tables, _path(name))}))
-
-
-def _path(architecture: str) -> str:
-    return f"templates/architectures/{architecture}.toml"
+        return FittedFamily(choice, package, full, problems)
+    path = choice.base.architecture_file.path
+    raise LoomError("the rules of this family contradict each other", path, "Fix one of them.")
 
 
 def _has_required(names: Iterable[str], required: Iterable[str]) -> bool:

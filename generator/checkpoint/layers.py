@@ -78,13 +78,13 @@ def find_other_pattern(
     if not kinds or hf.get("num_hidden_layers") is None:
         return None
     expected = find_kinds(kinds, hf, where)
-    if expected == _woven_kinds(recipe.pattern, config) and {*expected} == recipe.pattern.kinds.keys():
+    if expected == _find_woven_kinds(recipe.pattern, config) and {*expected} == recipe.pattern.kinds.keys():
         return None
     left_out = recipe.pattern.kind_fragments - {fragment.name for fragment in recipe.fragments} | {*left_out}
     return Pattern(find_groups(expected), {name: kinds[name].without(left_out) for name in kinds if name in expected})
 
 
-def _woven_kinds(pattern: Pattern, config: SimpleNamespace) -> list[str]:
+def _find_woven_kinds(pattern: Pattern, config: SimpleNamespace) -> list[str]:
     """Returns the kind of each layer by a pattern at a checkpoint's sizes, [] if these do not fill the pattern."""
     kinds: dict[int, str] = {}
     stacks = iter(pattern.numbers().values())

@@ -56,9 +56,9 @@ def _ignore_remedy(setting: str) -> str:
     return f"Or accept what it would change: --ignore {_to_json(setting.partition('.')[0])[1:-1]}"
 
 
-def find_wrong_types(package: ConfigReader, hf: dict[str, Any], recipe: Recipe) -> list[Problem]:
+def find_wrong_types(package: ConfigReader, hf: dict[str, Any]) -> list[Problem]:
     """Returns the sizes that do not have the type of their field."""
-    fields = {member.name: member for fragment in recipe.fragments for member in fragment.fields}
+    fields = {member.name: member for fragment in package.recipe.fragments for member in fragment.fields}
     sizes = [(setting, fields[size], hf.get(setting)) for setting, size in package.sizes() if size in fields]
     return [
         Problem(setting, f"{setting} is {_to_json(value)}, and {field.name} is of type {field.kind}", "Fix it.")
@@ -68,7 +68,7 @@ def find_wrong_types(package: ConfigReader, hf: dict[str, Any], recipe: Recipe) 
 
 
 def find_uncovered(
-    package: ConfigReader, recipe: Recipe, hf: dict[str, Any], full: dict[str, Any], family: str, where: str
+    package: ConfigReader, hf: dict[str, Any], full: dict[str, Any], family: str, where: str
 ) -> list[Problem]:
     """Returns the settings that are on, that may change the computation, and that no fragment reads.
 
@@ -79,7 +79,7 @@ def find_uncovered(
     known = {setting for setting, _ in package.sizes()} | {setting for setting, *_ in package.structure(full, where)}
     known |= package.mentioned
     in_neutral, neutral = set[str](), set[str]()
-    for table in recipe.neutral:
+    for table in package.recipe.neutral:
         in_neutral |= {*table.settings}
         with suppress(KindError):  # it does not apply to this config.json
             if evaluate_where(table.where, {"hf": full}, table.origin("where"), where):
@@ -87,7 +87,9 @@ def find_uncovered(
     types = hf.get("layer_types")
     if isinstance(types, list) and types == ["full_attention"] * len(types):
         known.add("layer_types")  # the same as without it
-    others = {setting: value for setting, value in hf.items() if setting not in neutral | {*read_ignored(recipe)}}
+    others = {
+        setting: value for setting, value in hf.items() if setting not in neutral | {*read_ignored(package.recipe)}
+    }
     return [
         Problem(
             setting,

@@ -41,6 +41,7 @@ class ConfigReader:
     """
 
     def __init__(self, recipe: Recipe):
+        self.recipe = recipe
         woven = weave_some(recipe, (*READERS, "check_config"))
         text = write_config(recipe, merge_fields(recipe))
         paths = {path for definition in woven.values() for path in definition.text.paths()} | {*text.paths()}
@@ -58,7 +59,7 @@ class ConfigReader:
         for name, definition in woven.items():
             with suppress(NameError, AttributeError):  # of a class or a value that needs another library
                 exec(compile(definition.text.text, name, "exec", flags, dont_inherit=True), self._names)
-        used = _transitive_uses("complete", woven)
+        used = _find_transitive_uses("complete", woven)
         nodes = (node for name in used for node in ast.walk(ast.parse(woven[name].text.text)))
         self.mentioned = {it.value for it in nodes if isinstance(it, ast.Constant) and isinstance(it.value, str)}
 
@@ -141,7 +142,7 @@ class ConfigReader:
         return ""
 
 
-def _transitive_uses(name: str, woven: Mapping[str, Definition]) -> set[str]:
+def _find_transitive_uses(name: str, woven: Mapping[str, Definition]) -> set[str]:
     """Returns the names of a definition and of those that it uses, directly or not."""
     used, queue = set[str](), [name]
     while queue:

@@ -72,13 +72,13 @@ def new(
     if family:
         tensors = read_tensor_names(config_path.parent, where)
         differences, text = write_draft(library, family, target, hf, tensors, name, where, ignored)
-    elif families := _families(library, hf, where):
+    elif families := _find_families(library, hf, where):
         family, text = _fit_one(library, families, target, hf, name, where, ignored)
-    elif kind := _other_kind(hf):
+    elif kind := _describe_other_kind(hf):
         message = f"is {kind}; Loomax has only models that predict the next token of a text"
         raise LoomError(message, where, "Use a checkpoint whose class in transformers ends in ForCausalLM.")
     else:
-        raise _unknown_type(library, target, hf, read_tensor_names(config_path.parent, where), name, where)
+        raise _explain_unknown_type(library, target, hf, read_tensor_names(config_path.parent, where), name, where)
     path.parent.mkdir(parents=True, exist_ok=True)
     with path.open("x", encoding="utf-8") as file:  # never through a link to somewhere else
         file.write(text)
@@ -97,7 +97,7 @@ def _fit_one(library: Library, families: list[str], *arguments: Any) -> tuple[st
     raise min(refusals, key=lambda error: error.count if isinstance(error, UnsupportedSettings) else 0)
 
 
-def _other_kind(hf: dict[str, Any]) -> str:
+def _describe_other_kind(hf: dict[str, Any]) -> str:
     """Returns the kind of model of a config.json, or '' if it may predict the next token."""
     architectures = hf.get("architectures")
     classes = [name for name in architectures if isinstance(name, str)] if isinstance(architectures, list) else []
@@ -111,7 +111,7 @@ def _other_kind(hf: dict[str, Any]) -> str:
     return ""
 
 
-def _families(library: Library, hf: dict[str, Any], where: str) -> list[str]:
+def _find_families(library: Library, hf: dict[str, Any], where: str) -> list[str]:
     """Returns the architectures of the model_type of a config.json, those with the fewest bases first."""
     lineages = {name: lineage_of(name, library) for name in library.architectures()}
     types = {name: find_inherited(lineage, "model_type") for name, lineage in lineages.items()}
@@ -123,7 +123,7 @@ def _families(library: Library, hf: dict[str, Any], where: str) -> list[str]:
     return sorted(families, key=lambda name: len(lineages[name]))
 
 
-def _unknown_type(
+def _explain_unknown_type(
     library: Library, target: str, hf: dict[str, Any], tensors: set[str], name: str, where: str
 ) -> LoomError:
     """Returns the error for a model_type that no architecture has, with the nearest family and the differences."""

@@ -31,7 +31,7 @@ def render_files(recipe: Recipe, layout: Layout, fields: list[Field]) -> tuple[d
             name: {field: literal(value, str(line)) for field, (value, line) in values.items()}
             for name, values in recipe.presets.items()
         },
-        "requirements": _requirements(recipe, layout),
+        "requirements": _find_requirements(recipe, layout),
         "extras": recipe.merged("extras"),
         "modules": sorted(file for file in layout.texts if "/" not in file),
         "commands": [file for file, text in layout.texts.items() if "\nif __name__ == " in text.text],
@@ -74,7 +74,7 @@ def _describe_fragments(recipe: Recipe, layout: Layout) -> list[dict[str, object
     ]
 
 
-def _requirements(recipe: Recipe, layout: Layout) -> list[str]:
+def _find_requirements(recipe: Recipe, layout: Layout) -> list[str]:
     """Returns the requirements of all imports outside tests, except those of extras."""
     table = recipe.merged("requirements")
     optional = {requirement for requirements in recipe.merged("extras").values() for requirement in requirements}

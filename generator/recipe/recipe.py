@@ -107,14 +107,14 @@ def select(
     selection = _drop_incompatible(selection, package_file)
     _check_company(selection, library)
     fragments = tuple(fragment for fragment, _ in selection.values())
-    left_out = _left_out(lineage, library, without)
+    left_out = _find_left_out(lineage, library, without)
     pattern = replace(pattern, further=tuple(pair for f in fragments for pair in f.further_layers))
-    presets = _merge_presets(lineage, target_file, _fields(left_out) - _fields(fragments))
+    presets = _merge_presets(lineage, target_file, _collect_fields(left_out) - _collect_fields(fragments))
     package = {"architecture": architecture, "target": target, "package": f"{architecture}_{target}"}
     package |= {key: text for key in ("title", "model_type", "reference") if (text := find_inherited(lineage, key))}
     files: tuple[AnyFile, ...] = (package_file, *lineage, target_file)
     nearest_first: tuple[AnyFile, ...] = (*lineage[::-1], package_file)
-    settings = [*(file.data.settings for file in files), package, _layer_settings(pattern, presets)]
+    settings = [*(file.data.settings for file in files), package, _derive_settings(pattern, presets)]
     return Recipe(
         architecture=architecture,
         target=target,
@@ -133,7 +133,7 @@ def select(
     )
 
 
-def _layer_settings(pattern: Pattern, presets: Presets) -> dict[str, object]:
+def _derive_settings(pattern: Pattern, presets: Presets) -> dict[str, object]:
     """Returns settings that follow from the pattern of the layers.
 
     has_kinds: whether layers differ. period: the length of the longest pattern. whole_period: the number that divides
@@ -199,7 +199,7 @@ def _select_fragments(files: tuple[AnyFile, ...], pattern: Pattern, target: str,
 
 def _drop_incompatible(selection: Selection, package_file: Toml[PackageToml]) -> Selection:
     """Returns a selection without fragments of every package whose `requires` or `excludes` the others do not meet."""
-    names = _names(selection)
+    names = _collect_names(selection)
     common = package_file.data.fragments
     kept = {
         name: (fragment, where)
@@ -210,13 +210,13 @@ def _drop_incompatible(selection: Selection, package_file: Toml[PackageToml]) ->
     return kept if kept.keys() == selection.keys() else _drop_incompatible(kept, package_file)
 
 
-def _names(selection: Selection) -> set[str]:
+def _collect_names(selection: Selection) -> set[str]:
     return {name for fragment, _ in selection.values() for name in (fragment.name, fragment.short)}
 
 
 def _check_company(selection: Selection, library: Library) -> None:
     """Checks `requires` and `excludes` of every selected fragment."""
-    names = _names(selection)
+    names = _collect_names(selection)
     known = {name for path in library.fragments() for name in (path, path.split("/")[-1])}
     for fragment, where in selection.values():
         for word, others in (("requires", fragment.requires), ("excludes", fragment.excludes)):
@@ -244,7 +244,7 @@ def _is_met(required: str, names: set[str]) -> bool:
     return not names.isdisjoint(required.split(" or "))
 
 
-def _left_out(lineage: Lineage, library: Library, without: Collection[str]) -> tuple[Fragment, ...]:
+def _find_left_out(lineage: Lineage, library: Library, without: Collection[str]) -> tuple[Fragment, ...]:
     """Returns the fragments of all kinds of layer, and those that an architecture or the caller leaves out."""
     kinds = [(file, kind) for file in lineage for kind in file.data.kinds.values()]
     names = [(name, file.path) for file in lineage for name in file.data.without]
@@ -253,7 +253,7 @@ def _left_out(lineage: Lineage, library: Library, without: Collection[str]) -> t
     return tuple(library.fragment(name, path) for name, path in names)
 
 
-def _fields(fragments: Iterable[Fragment]) -> set[str]:
+def _collect_fields(fragments: Iterable[Fragment]) -> set[str]:
     """Returns the config fields of some fragments."""
     return {member.name for fragment in fragments for member in fragment.fields if member.is_field}
 

@@ -46,27 +46,27 @@ def read_rows(text: str) -> tuple[Row, ...]:
 
 def _read(node: ast.AST, points: tuple[str, ...], tree: Tree, rows: list[Row]) -> None:
     def add(table: str, key: str, values: Sequence[ast.expr]) -> None:
-        rows.append(Row(table, key, tuple(map(_text, values)), tuple(map(tree.span, values)), points))
+        rows.append(Row(table, key, tuple(map(_string_value, values)), tuple(map(tree.span, values)), points))
 
     below: list[ast.AST] = children(node)
     match node:
         case ast.With(items=[ast.withitem(ast.Call(ast.Name("point"), [ast.Constant(str(point)), *_]))]):
             points = (*points, point)
         case ast.Yield(ast.Tuple([ast.Constant(str(key)) as name, *values])) if values:
-            table = "sizes" if len(values) == 1 else "tensors" if "->" in _text(values[-1]) else "settings"
+            table = "sizes" if len(values) == 1 else "tensors" if "->" in _string_value(values[-1]) else "settings"
             add(table, key, values[:1] if table == "settings" else values)
-            below = [] if table == "tensors" else [name, *(value for value in values if not _text(value))]
+            below = [] if table == "tensors" else [name, *(value for value in values if not _string_value(value))]
         case ast.Call(args=[ast.Constant(str(key)), default]) if called_name(node) in ("hf.get", "hf.setdefault"):
             add("defaults", key, [default])
         case ast.JoinedStr(parts):
-            below = [part for part in parts if not _text(part)]
+            below = [part for part in parts if not _string_value(part)]
         case ast.Constant(str(text)):
             add("names", text, [node])
     for child in below:
         _read(child, points, tree, rows)
 
 
-def _text(node: ast.expr) -> str:
+def _string_value(node: ast.expr) -> str:
     """Returns the value of a plain string, else ''."""
     return node.value if isinstance(node, ast.Constant) and isinstance(node.value, str) else ""
 

@@ -40,35 +40,35 @@ _OWN_SPLICES = {  # table -> the point and the statement of a key without a row
 
 def apply_statements(recipe: Recipe) -> Recipe:
     """Returns the recipe with the statements of the architecture and its bases written into its fragments' splices."""
-    order = _merged([file.data for file in recipe.lineage], "order")
+    order = _merge([file.data for file in recipe.lineage], "order")
     tables = [file.data.hf for file in recipe.lineage]
-    hf = {name: _merged(tables, name) for name in ("tensors", "names", *_OWN_SPLICES)}
+    hf = {name: _merge(tables, name) for name in ("tensors", "names", *_OWN_SPLICES)}
     _check_order(order, recipe)
     _check_keys(hf, recipe)
     _check_values(hf)
     used: set[tuple[str, str]] = set()
     fragments = [
-        replace(f, splices=tuple(_overridden(_ordered(splice, order), hf, used) for splice in f.splices))
+        replace(f, splices=tuple(_override(_apply_order(splice, order), hf, used) for splice in f.splices))
         for f in recipe.fragments
     ]
-    for row in _rows(recipe.fragments):
+    for row in _read_all_rows(recipe.fragments):
         if row.table == "tensors" and row.key in hf["tensors"] and ("tensors", row.key) not in used:
             value, origin = hf["tensors"][row.key]
             check_tensor(row, _as_tuple(value), str(origin))
     _check_collisions(hf, fragments)
     if fragments:
         first = [
-            _own_splice(table, (key, value, f"fragments for another {key}"), origin, fragments[0].name)
+            _make_splice(table, (key, value, f"fragments for another {key}"), origin, fragments[0].name)
             for table in ("defaults", "settings")
             for key, (value, origin) in hf[table].items()
             if (table, key) not in used
         ]
         fragments[0] = replace(fragments[0], splices=(*first, *fragments[0].splices))
-    pairs = zip(fragments, _following(hf, fragments, recipe), strict=True)
+    pairs = zip(fragments, _make_following(hf, fragments, recipe), strict=True)
     return replace(recipe, fragments=tuple(replace(f, splices=(*f.splices, *following)) for f, following in pairs))
 
 
-def _merged(tables: Sequence[TomlTable], key: str) -> Statements:
+def _merge(tables: Sequence[TomlTable], key: str) -> Statements:
     """Returns a table of tables of the architecture and its bases, merged."""
     return {name: (value, table.origin(key, name)) for table in tables for name, value in getattr(table, key).items()}
 
@@ -77,7 +77,7 @@ def _as_tuple(value: Any) -> tuple[Any, ...]:
     return value if isinstance(value, tuple) else (value,)
 
 
-def _overridden(splice: Splice, hf: dict[str, Statements], used: set[tuple[str, str]]) -> Splice:
+def _override(splice: Splice, hf: dict[str, Statements], used: set[tuple[str, str]]) -> Splice:
     """Returns a splice with the values of the architecture in its rows; adds the tables and keys of these to `used`."""
     edits, end = list[Edit](), 0
     for row in read_rows(splice.body.text) if splice.point.startswith("hf.") else ():
@@ -97,9 +97,9 @@ def _overridden(splice: Splice, hf: dict[str, Statements], used: set[tuple[str, 
     return replace(splice, body=splice.body.edited(edits)) if edits else splice
 
 
-def _following(hf: dict[str, Statements], fragments: Sequence[Fragment], recipe: Recipe) -> list[list[Splice]]:
+def _make_following(hf: dict[str, Statements], fragments: Sequence[Fragment], recipe: Recipe) -> list[list[Splice]]:
     """Returns for each fragment the splices after its own: `unread` and `export` follow the last one of their file."""
-    read = {row.key for row in _rows(fragments) if row.table in ("sizes", "settings")}
+    read = {row.key for row in _read_all_rows(fragments) if row.table in ("sizes", "settings")}
     statements: list[tuple[str, tuple[object, ...], Origin]] = [
         *(
             ("unread", (key, it.value, it.select), origin)
@@ -112,18 +112,18 @@ def _following(hf: dict[str, Statements], fragments: Sequence[Fragment], recipe:
     following: list[list[Splice]] = [[] for _ in fragments]
     for table, words, origin in statements:
         last = max((n for n, f in enumerate(fragments) if f.name in selected[origin.path]), default=0)
-        following[last].append(_own_splice(table, words, origin, fragments[last].name))
+        following[last].append(_make_splice(table, words, origin, fragments[last].name))
     return following
 
 
-def _own_splice(table: str, words: Iterable[object], origin: Origin, fragment: str) -> Splice:
+def _make_splice(table: str, words: Iterable[object], origin: Origin, fragment: str) -> Splice:
     point, statement = _OWN_SPLICES[table]
     body = Traced.insert(f"    {statement}\n".format(*(literal(word, str(origin)) for word in words)), origin)
     reads = ("hf",) if "hf" in statement else ()
     return Splice(point, reads, body, (), (), optional=False, fragment=fragment, origin=origin)
 
 
-def _rows(fragments: Iterable[Fragment], replaced: bool = False) -> list[Row]:
+def _read_all_rows(fragments: Iterable[Fragment], replaced: bool = False) -> list[Row]:
     """Returns the rows of fragments.
 
     Args:
@@ -137,8 +137,8 @@ def _rows(fragments: Iterable[Fragment], replaced: bool = False) -> list[Row]:
 def _check_keys(hf: dict[str, Statements], recipe: Recipe) -> None:
     """Refuses parameters and settings that no fragment mentions, selected or left out."""
     for table, kind in (("tensors", "parameter"), ("names", "setting of config.json")):
-        selected = {row.key for row in _rows(recipe.fragments, replaced=True) if row.table == table}
-        left_out = {row.key for row in _rows(recipe.left_out, replaced=True) if row.table == table}
+        selected = {row.key for row in _read_all_rows(recipe.fragments, replaced=True) if row.table == table}
+        left_out = {row.key for row in _read_all_rows(recipe.left_out, replaced=True) if row.table == table}
         for key in sorted(hf[table].keys() - selected - left_out):
             message = f"no selected fragment mentions a {kind} {key!r}"
             raise LoomError(message, str(hf[table][key][1]), nearest(key, selected))
@@ -163,7 +163,7 @@ def _check_values(hf: dict[str, Statements]) -> None:
 
 def _check_collisions(hf: dict[str, Statements], fragments: Sequence[Fragment]) -> None:
     """Refuses two sizes in one setting, two parameters in one tensor unless they are joined, and unfit defaults."""
-    rows = _rows(fragments)
+    rows = _read_all_rows(fragments)
     sizes = [(row.key, row.values[0]) for row in rows if row.table == "sizes"]
     joined = any(splice.point == "hf.view" for f in fragments for splice in f.splices)
     tensors = [] if joined else [(row.values[0], row.key) for row in rows if row.table == "tensors"]
@@ -181,7 +181,7 @@ def _check_collisions(hf: dict[str, Statements], fragments: Sequence[Fragment]) 
             check_value(fields[field], value, str(origin))
 
 
-def _ordered(splice: Splice, order: Statements) -> Splice:
+def _apply_order(splice: Splice, order: Statements) -> Splice:
     """Returns a splice that comes after those which its architecture names before it."""
     names = order[splice.point][0] if splice.point in order else ()
     if splice.fragment not in names:

@@ -90,15 +90,16 @@ def check_value(member: Field, value: object, where: str) -> None:
 
 
 def has_type(member: Field, value: object) -> bool:
-    """Returns whether a value has the type of a field; of a type that `_type` does not know, any value has it."""
+    """Returns whether a value has the type of a field, True for an annotation that is not known here."""
     try:
-        _convert(_type(member.statement.annotation) if isinstance(member.statement, ast.AnnAssign) else Any, value)
+        if isinstance(member.statement, ast.AnnAssign):
+            _convert(_read_annotation(member.statement.annotation), value)
     except _Mismatch:
         return False
     return True
 
 
-def _type(node: ast.expr) -> Any:
+def _read_annotation(node: ast.expr) -> Any:
     """Returns the type that an annotation names, Any for an unknown one."""
     match node:
         case ast.Name(name) if name in _PLAIN:
@@ -106,11 +107,11 @@ def _type(node: ast.expr) -> Any:
         case ast.Constant(None):
             return NoneType
         case ast.BinOp(left, ast.BitOr(), right):
-            return _type(left) | _type(right)
+            return _read_annotation(left) | _read_annotation(right)
         case ast.Subscript(ast.Name("tuple"), ast.Tuple([item, ast.Constant(builtins.Ellipsis)])):
-            return tuple[_type(item), ...]  # type: ignore[misc]
+            return tuple[_read_annotation(item), ...]  # type: ignore[misc]
         case ast.Subscript(ast.Name("tuple"), ast.Tuple(items)):
-            return tuple[tuple(map(_type, items))]  # type: ignore[misc]
+            return tuple[tuple(map(_read_annotation, items))]  # type: ignore[misc]
         case ast.Subscript(ast.Name("Literal"), choices):
             values = ast.literal_eval(choices)
             return Literal[values if isinstance(values, tuple) else (values,)]

@@ -1,4 +1,4 @@
-"""`gen parity`: what is as transformers has it holds, what is not fails by its name, and what cannot be compared is said."""
+"""`gen parity`: equal models hold, differences fail by name, and each folder that cannot be compared is an error."""
 
 from __future__ import annotations
 
@@ -15,12 +15,9 @@ from click.testing import CliRunner
 from safetensors.torch import load_file, save_file
 
 from families.cases import SMALL
-from generator.checkpoint.comparisons import (
-    _compare_gradients,
-)  # imports jax: gen parity leaves its devices as they are
+from generator.checkpoint.comparisons import _compare_gradients  # imports jax: gen parity keeps its devices
 from generator.commands.cli import gen
 
-# comparisons imports jax, after which gen parity leaves the number of devices as it is
 STRETCHED = '''"""Queries that are a thousandth too long."""
 
 from generator.language import splice
@@ -72,29 +69,20 @@ from generator.language import splice
 def _(self):
     self.table = nnx.Param(self.table[...][None], axes=(None, "vocab", "embed"))
 '''
-COARSE = 'base = "qwen3"\ntitle = "Qwen 3, wrong"\nfragments = ["model/epsilon"]\n'
-WRONG = 'base = "llama2"\ntitle = "Llama 2, wrong"\nfragments = ["model/stretched"]\n'
+FRAGMENTS = {"stretched": STRETCHED, "epsilon": EPSILON, "paired": PAIRED, "whole": WHOLE, "misshapen": MISSHAPEN}
 
 
 @pytest.fixture
 def folder(tmp_path, monkeypatch):
-    """A project with a wrong architecture, and a checkpoint in bf16."""
+    """A project with wrong architectures, each named after its fragment, and a checkpoint in bf16."""
     monkeypatch.chdir(tmp_path)
-    for path, text in {
-        "gen.toml": 'generated = "generated"\n',
-        "fragments/model/stretched.py": STRETCHED,
-        "templates/architectures/wrong.toml": WRONG,
-        "fragments/model/epsilon.py": EPSILON,
-        "templates/architectures/coarse.toml": COARSE,
-        "fragments/model/paired.py": PAIRED,
-        "templates/architectures/paired.toml": WRONG.replace("stretched", "paired"),
-        "fragments/model/whole.py": WHOLE,
-        "templates/architectures/whole.toml": WRONG.replace("stretched", "whole"),
-        "fragments/model/misshapen.py": MISSHAPEN,
-        "templates/architectures/misshapen.toml": WRONG.replace("stretched", "misshapen"),
-    }.items():
-        (tmp_path / path).parent.mkdir(parents=True, exist_ok=True)
-        (tmp_path / path).write_text(text)
+    Path("gen.toml").write_text('generated = "generated"\n')
+    for path in (fragments := Path("fragments/model"), architectures := Path("templates/architectures")):
+        path.mkdir(parents=True)
+    for name, text in FRAGMENTS.items():
+        (fragments / f"{name}.py").write_text(text)
+        base = "qwen3" if name == "epsilon" else "llama2"
+        (architectures / f"{name}.toml").write_text(f'base = "{base}"\ntitle = "Wrong"\nfragments = ["model/{name}"]\n')
     torch.manual_seed(0)
     model = transformers.LlamaForCausalLM(transformers.LlamaConfig(**SMALL))
     model.to(torch.bfloat16).save_pretrained("hf")
@@ -110,6 +98,7 @@ def run(*words: str, code: int):
 def test_a_checkpoint(folder):
     done = run("llama2", "hf", code=0)
     assert "llama2_cpu against llama of transformers: 21,664 parameters" in done.stderr
+    assert "; weights: model.safetensors; takes" in done.stderr.splitlines()[0]
     assert "all 20 hold" in done.stdout and "FAILED" not in done.stdout
     assert "gradient of model.layers.*.self_attn.q_proj.weight" in done.stdout
     assert {path.name for path in folder.iterdir()} == {"config.json", "generation_config.json", "model.safetensors"}
@@ -117,15 +106,18 @@ def test_a_checkpoint(folder):
 
 def test_a_config_alone(folder):
     (folder / "model.safetensors").unlink()
-    rows = json.loads(run("llama2", "hf", "--tokens=20", "--json", code=0).stdout)
+    done = run("llama2", "hf", "--tokens=20", "--json", code=0)
+    assert "; random weights: the folder has none; takes" in done.stderr.splitlines()[0]
+    rows = json.loads(done.stdout)
     assert all(row["holds"] for row in rows) and len(rows) == 20
 
 
 def test_what_differs_is_named(folder):
-    rows = {row["what"]: row for row in json.loads(run("wrong", "hf", "--json", code=1).stdout)}
+    rows = {row["what"]: row for row in json.loads(run("stretched", "hf", "--json", code=1).stdout)}
     assert not rows["logits"]["holds"] and not rows["cached decoding: log-probabilities"]["holds"]
     assert all(row["holds"] for what, row in rows.items() if what.startswith("round trip"))
-    assert "\n  logits  " in (said := run("wrong", "hf", code=1).stdout) and " FAILED\n" in said
+    table = run("stretched", "hf", code=1).stdout
+    assert "\n  logits  " in table and " FAILED\n" in table
 
 
 @pytest.mark.slow
@@ -135,7 +127,7 @@ def test_an_epsilon_of_norms_that_is_too_large(folder):
     (folder / "config.json").unlink()
     transformers.Qwen3Config(**SMALL, head_dim=8, rms_norm_eps=1e-6).save_pretrained(folder)
     assert all(row["holds"] for row in json.loads(run("qwen3", "hf", "--json", code=0).stdout))
-    rows = {row["what"]: row for row in json.loads(run("coarse", "hf", "--json", code=1).stdout)}
+    rows = {row["what"]: row for row in json.loads(run("epsilon", "hf", "--json", code=1).stdout)}
     assert not rows["logits"]["holds"] and not rows["cached decoding: log-probabilities"]["holds"]
 
 
@@ -148,8 +140,8 @@ def test_what_was_compared_before_an_error_is_shown(folder):
 
 
 def test_a_layout_of_other_axes(folder):
-    said = run("misshapen", "hf", code=2).stderr
-    assert "error: hf: misshapen_cpu does not load it: EinopsError: " in said
+    error = run("misshapen", "hf", code=2).stderr
+    assert "error: hf: misshapen_cpu does not load it: EinopsError: " in error
 
 
 def test_what_has_no_gradient_may_be_lacking():
@@ -166,31 +158,56 @@ def test_a_mesh_is_tried(folder):
     assert "\n  --mesh-tensor 2: " in done.stderr and ", at fragments/model/whole.py:" in done.stderr
 
 
-def lacking(folder: Path) -> None:
-    tensors = load_file(folder / "model.safetensors")
-    del tensors["model.norm.weight"]
-    save_file(tensors, folder / "model.safetensors", metadata={"format": "pt"})
+def with_tensors(change):
+    """Changes the tensors of a folder."""
+
+    def spoil(folder: Path) -> None:
+        tensors = load_file(folder / "model.safetensors")
+        change(tensors)
+        save_file(tensors, folder / "model.safetensors", metadata={"format": "pt"})
+
+    return spoil
 
 
-def changed(**settings):
-    def change(folder: Path) -> None:
+def with_settings(**settings):
+    """Changes the settings of a folder."""
+
+    def spoil(folder: Path) -> None:
         path = folder / "config.json"
         path.write_text(json.dumps(json.loads(path.read_text()) | settings))
 
-    return change
+    return spoil
+
+
+def with_other_weights(name: str):
+    return lambda folder: (folder / "model.safetensors").rename(folder / name)
+
+
+NORM = "model.norm.weight"
 
 
 @pytest.mark.parametrize(
     ("spoil", "message"),
     [
         (lambda folder: (folder / "config.json").unlink(), "error: hf/config.json: "),
-        (lacking, "error: hf: its files lack model.norm.weight, which transformers would initialize at random"),
-        (changed(model_type="nobodys"), "error: hf: transformers cannot load it: "),
-        (changed(vocab_size=97), "error: hf: transformers cannot load it: "),
-        (changed(mlp_bias=True), "error: hf: "),
-        (changed(logit_scale=2.0, attention_bias=True), "error: hf: "),
-        (changed(quantization_config={"quant_method": "fp8"}), "error: hf: its tensors are quantized"),
+        (
+            with_tensors(lambda it: it.pop(NORM)),
+            f"its files lack {NORM}, which transformers would initialize at random",
+        ),
+        (
+            with_tensors(lambda it: it.update({NORM: it[NORM][:-1].clone()})),
+            f"transformers cannot load it: {NORM} has the shape [31], and config.json asks for [32]\n",
+        ),
+        (with_settings(model_type="nobodys"), "error: hf: transformers cannot load it: "),
+        (with_settings(vocab_size=97), "error: hf: transformers cannot load it: "),
+        (with_settings(mlp_bias=True), "error: hf: "),
+        (with_settings(logit_scale=2.0, attention_bias=True), "error: hf: "),
+        (with_settings(quantization_config={"quant_method": "fp8"}), "error: hf: its tensors are quantized"),
         (lambda folder: (folder / "model.safetensors").write_bytes(b"x"), "error: hf: transformers cannot load it: "),
+        *(
+            (with_other_weights(name), f"error: hf: has {name}, and no safetensors file of weights\n  Save it with")
+            for name in ("pytorch_model.bin", "model.gguf", "model.safetensors.index.json")
+        ),
     ],
 )
 def test_what_cannot_be_compared(folder, spoil, message):
@@ -198,17 +215,32 @@ def test_what_cannot_be_compared(folder, spoil, message):
     assert message in run("llama2", "hf", code=2).stderr
 
 
+@pytest.mark.parametrize(
+    "reason", ["none: does not exist", "gen.toml: is not a folder", "empty/config.json: does not exist"]
+)
+def test_no_folder_of_a_checkpoint(folder, reason):
+    Path("empty").mkdir()
+    done = run("llama2", reason.partition(":")[0].removesuffix("/config.json"), code=2)
+    assert done.stderr == f"error: {reason}\n  Give a folder with config.json.\n"
+
+
+def test_fragments_are_not_blamed_for_a_model_type(folder):
+    with_settings(model_type="mistral")(folder)
+    error = run("llama2", "hf", code=2).stderr
+    assert 'model_type is "mistral", but this package was woven for "llama"' in error and "hf.sizes" not in error
+
+
 def test_a_package_that_does_not_load_it(folder):
     (folder / "model.safetensors").unlink()
-    changed(tie_word_embeddings=True)(folder)
-    said = run("llama2", "hf", code=2).stderr
-    assert "error: hf: llama2_cpu does not load it:\n  hf/config.json: tie_word_embeddings is true, but" in said
+    with_settings(tie_word_embeddings=True)(folder)
+    error = run("llama2", "hf", code=2).stderr
+    assert "error: hf: llama2_cpu does not load it:\n  hf/config.json: tie_word_embeddings is true, but" in error
 
 
 def test_what_is_not_installed(folder, monkeypatch):
     monkeypatch.setattr("generator.commands.parity.NEEDED", ("torch", "no_such_module"))
-    said = run("llama2", "hf", code=2).stderr
-    assert "error: gen parity needs no_such_module\n  Install what is missing: in a clone" in said
+    error = run("llama2", "hf", code=2).stderr
+    assert "error: gen parity needs no_such_module\n  Install what is missing: in a clone" in error
 
 
 def test_gen_starts_without_torch():
