@@ -75,21 +75,8 @@ GOOD = files(
     package=PACKAGE + '[templates]\n"README.md" = "templates/readme.jinja"\n',
     **{"templates/readme.jinja": TEMPLATE},
 )
-SCRAPS = [
-    "\x00",
-    "\t",
-    "\\",
-    '"""',
-    *"()[]:=*,@;#' \n\ré\u2028\x0c",
-    "{%",
-    "{{",
-    "}}",
-    "  ",
-    "**",
-    "point(",
-    "emit(x)\n",
-]
-SCRAPS += ["yield x\n", "return", "async ", "lambda x: ", "x = "]
+SCRAPS = ["\x00", "\t", "\\", '"""', *"()[]:=*,@;#' \n\ré\u2028\x0c", "{%", "{{", "}}", "  ", "**"]
+SCRAPS += ["point(", "emit(x)\n", "yield x\n", "return", "async ", "lambda x: ", "x = "]
 
 
 def try_to_weave(texts: dict[str, str]) -> bool:
@@ -142,15 +129,15 @@ def test_whatever_a_source_holds_gives_a_package_or_an_error(path, change):
     assert not try_to_weave({other: text for other, text in GOOD.items() if other != path})
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
-        "x = " + "(" * 500 + ")" * 500,
-        "x = " + " + ".join(["1"] * 5000),
-        "x = " + "-" * 20_000 + "1",
-        "x = 1" + "0" * 5000,
-    ],
-)
+LONG = [
+    "x = " + "(" * 500 + ")" * 500,
+    "x = " + " + ".join(["1"] * 5000),
+    "x = " + "-" * 20_000 + "1",
+    "x = 1" + "0" * 5000,
+]
+
+
+@pytest.mark.parametrize("text", LONG)
 def test_too_deep_or_too_long(text):
     try_to_weave(GOOD | {"fragments/model/host.py": f"{HOST}{text}\n"})
 

@@ -46,7 +46,7 @@ def depth(self) -> int:
 """
 
 
-def said(architecture: str, base: str = "llama2", **fragments: str) -> str:
+def refused(architecture: str, base: str = "llama2", **fragments: str) -> str:
     """The error of a variant of a built-in architecture."""
     text = f'base = "{base}"\ntitle = "Mine"\n{architecture}'
     own = {f"fragments/model/{name}.py": fragment for name, fragment in fragments.items()}
@@ -58,8 +58,8 @@ def said(architecture: str, base: str = "llama2", **fragments: str) -> str:
 def test_what_no_kind_of_layer_gives():
     """The same where nothing sums over layers."""
     message = "group.window is read here, and some kind of layer is made without 'window'\n  Write init = { window = "
-    assert message in said(WINDOW) and message in said(WINDOW + LAYERS)
-    text = said('fragments = ["model/depth"]\n' + LAYERS, depth=DEPTH)
+    assert message in refused(WINDOW) and message in refused(WINDOW + LAYERS)
+    text = refused('fragments = ["model/depth"]\n' + LAYERS, depth=DEPTH)
     assert "needs 'depth' where Attention is made, and no kind of layer gives it\n  Write init = { depth = " in text
     given = f'base = "llama2"\ntitle = "Mine"\n{WINDOW}{LAYERS}init = {{ window = "config.window" }}\n'
     files = weave("mine", "cpu", Library({**FILES, "templates/architectures/mine.toml": given})).files
@@ -67,12 +67,12 @@ def test_what_no_kind_of_layer_gives():
 
 
 def test_a_block_that_is_left_out():
-    text = said('without = ["model/block"]\n')
+    text = refused('without = ["model/block"]\n')
     assert "decoder.py:47: model/decoder uses Block, which no selected fragment defines\n  Select a fragment" in text
 
 
 def test_a_block_without_the_points_of_the_one_that_it_replaces():
-    text = said('without = ["model/block"]\nfragments = ["model/other"]\n', base="gemma2", other=BLOCK)
+    text = refused('without = ["model/block"]\nfragments = ["model/other"]\n', base="gemma2", other=BLOCK)
     assert "splices into the point 'Block.parameters', which no selected fragment has\n" in text
     assert "It is a point of model/block, which is not selected; model/other stands in its place: repeat the" in text
 
@@ -83,13 +83,13 @@ def test_a_kernel_without_the_points_of_the_one_that_it_replaces():
         '"""Another kernel."""\n\nimport jax\n\n\n'
         "def attend(q, k, v):\n    return jax.nn.dot_product_attention(q, k, v, is_causal=True)\n"
     )
-    text = said('without = ["kernels/attend_xla"]\nfragments = ["model/other"]\n', base="mistral", other=kernel)
+    text = refused('without = ["kernels/attend_xla"]\nfragments = ["model/other"]\n', base="mistral", other=kernel)
     assert "model/sliding_window splices into the point 'attend.mask', which no selected fragment has\n" in text
     assert "It is a point of kernels/attend_xla, which is not selected; model/other stands in its place" in text
 
 
 def test_a_preset_with_a_dot_in_its_name():
-    text = said("[presets.0.3b]\nwidth = 64\n")
+    text = refused("[presets.0.3b]\nwidth = 64\n")
     assert text == (
         "templates/architectures/mine.toml:3: the preset '0' holds a table '3b', and a preset holds fields\n"
         '  If the preset is called 0.3b, write [presets."0.3b"].'
@@ -99,5 +99,5 @@ def test_a_preset_with_a_dot_in_its_name():
 @pytest.mark.parametrize("body", ["(self, h):\n    proceed()\n", "(self, nothing, h):\n    h = h + nothing\n"])
 def test_no_remedy_is_to_edit_a_built_in_file(body):
     own = f'"""Own."""\n\nfrom generator.language import splice\n\n\n@splice("Block.mlp")\ndef _{body}'
-    remedy = said('fragments = ["model/own"]\n', own=own).partition("\n")[2]
+    remedy = refused('fragments = ["model/own"]\n', own=own).partition("\n")[2]
     assert remedy and "fragments/model/block.py" not in remedy and "around them there" not in remedy

@@ -1,1 +1,1 @@
-"""From a config.json to an architecture file."""
+"""Fits families to checkpoints, and compares packages with their references in transformers."""

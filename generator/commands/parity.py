@@ -35,9 +35,14 @@ OTHER_FORMATS = (".bin", ".pt", ".pth", ".ckpt", ".h5", ".msgpack", ".gguf", ".n
 @click.command("parity", **exit_codes("1 a comparison failed"))
 @click.argument("architecture", metavar="ARCH")
 @click.argument("folder", metavar="HF_DIR", type=PATH)
-@click.option("--target", metavar="T", default="cpu", show_default=True, help="What the package is woven for.")
+@click.option("--target", metavar="T", default="cpu", show_default=True, help="The target of the package.")
 @click.option(
-    "--tokens", metavar="N", type=click.IntRange(16), default=64, show_default=True, help="In each of two rows."
+    "--tokens",
+    metavar="N",
+    type=click.IntRange(16),
+    default=64,
+    show_default=True,
+    help="The tokens in each of two rows.",
 )
 @AS_JSON
 def command(architecture: str, folder: Path, target: str, tokens: int, as_json: bool) -> None:
@@ -82,14 +87,14 @@ class ParityError(LoomError):
 
 
 def parity(
-    project: Project, architecture: str, folder: Path, target: str, length: int, say: Callable[[str], None]
+    project: Project, architecture: str, folder: Path, target: str, length: int, report: Callable[[str], None]
 ) -> list[Comparison]:
     """Weaves a package, loads a checkpoint with it, and compares it with the model that transformers loads.
 
     Args:
         folder: has config.json and safetensors, or config.json alone: then weights are random.
         length: tokens in each of two rows.
-        say: prints a line: the sides and their sizes, and what is not compared.
+        report: prints a line: the sides and their sizes, and what is not compared.
 
     Raises:
         ParityError: the package, or transformers, failed.
@@ -123,13 +128,13 @@ def parity(
             (scratch / woven.name / path).parent.mkdir(parents=True, exist_ok=True)
             (scratch / woven.name / path).write_text(text, encoding="utf-8")
         size = count_parameters(folder, where)
-        say(
+        report(
             f"{woven.name} against {printable(hf['model_type'])} of transformers: {size:,} parameters, "
             f"2 x {length} tokens; {short(source)}; "
             f"takes about {_format_bytes(40 * size)} of memory and {_format_bytes(12 * size)} in {scratch.parent}"
         )
         for setting, reach in _find_long_windows(hf, length):
-            say(f"note: {setting} is {reach:,}, and {length} tokens do not reach it: see --tokens")
+            report(f"note: {setting} is {reach:,}, and {length} tokens do not reach it: see --tokens")
         reference = load_reference(folder, where, weights, hf, scratch / "checkpoint")
         try:
             package = load_package(scratch / woven.name)
@@ -148,7 +153,7 @@ def parity(
             raise ParityError(f"{woven.name} does not load it: {_explain(error, woven)}", where, WHERE, []) from None
         rows, errors = compare_models(package, loaded, reference, scratch, length)
     if not any(row.what.startswith("--mesh") for row in rows) and f"--mesh-tensor {SHARDS}" not in errors:
-        say(f"note: --mesh-tensor {SHARDS} was not tried: sizes do not divide by it, or there is one device")
+        report(f"note: --mesh-tensor {SHARDS} was not tried: sizes do not divide by it, or there is one device")
     if errors:
         listed = "\n  ".join(f"{what}: {_explain(error, woven)}" for what, error in errors.items())
         raise ParityError(f"{woven.name} could not be compared in all:\n  {listed}", where, FIX, rows)

@@ -1,1 +1,1 @@
-"""A package in memory: definitions laid out into files, and what is rendered beside them."""
+"""Lays definitions out into the files of a package, and renders its other files."""

@@ -1,4 +1,4 @@
-"""Parts of a package: what it can do besides training, each selected by name.
+"""Selects the parts of a package: its abilities besides training, each with a name.
 
 A part is a table of templates/package.toml. It lists fragments, or folders of them. Whatever selects one of these (an
 architecture, a target, every package), only packages with the part have it.

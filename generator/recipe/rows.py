@@ -1,4 +1,4 @@
-"""Rows: what a splice of a fragment declares about checkpoints, as data with its place in the text.
+"""Reads the rows of a splice: its declarations about checkpoints, as data with their places in the text.
 
 yield "norm.scale", "model.norm.weight", "d -> d"    # tensors: parameter, name in checkpoints, layout there
 yield "hidden_size", "width"                         # sizes: setting of config.json, field of Config
@@ -24,7 +24,7 @@ class Row(NamedTuple):
 
     Attributes:
         table: "tensors", "sizes", "settings", "defaults" or "names".
-        values: what follows the key, as text: '' where it is not a plain string. Of a name, the key itself.
+        values: the text of each value after the key, '' if it is not a plain string; of a name, the key itself.
         spans: offsets of the values.
         points: those whose blocks hold the row; a splice at one of them replaces it.
     """
@@ -97,7 +97,7 @@ def _axes(layout: str) -> list[str]:
 
 
 def _is_layout(layout: str) -> bool:
-    """Returns whether einops takes a layout, and gives a view: what is loaded into a copy would be lost."""
+    """Returns whether einops takes a layout, and gives a view: a tensor loaded into a copy would be lost."""
     axes, right = _axes(layout), layout.partition("->")[2]
     words = re.findall(r"\([^()]*\)|\w+", right)
     groups = [word.strip("()").split() for word in words]

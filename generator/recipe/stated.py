@@ -1,4 +1,4 @@
-"""Writes what an architecture states of its checkpoints, and of the order of splices, into the splices of fragments.
+"""Writes the statements of an architecture about its checkpoints into the splices of fragments.
 
 [hf.tensors]    # parameter -> its name in checkpoints, or its name and its layout there
 [hf.names]      # a setting of config.json as fragments call it -> as this family calls it
@@ -6,7 +6,6 @@
 [hf.defaults]   # setting -> its value if config.json leaves it out
 [hf.unread]     # setting -> its value, or null, unless a selected fragment reads it; and what to select for another one
 [hf.export]     # setting -> its value in an exported config.json; {} is null, which TOML does not have
-[order]         # point -> the order of splices there, whatever their fragments declare
 
 Fragments declare rows (rows.py). A row with a key of these tables gets the value of the architecture; a key without a
 row becomes a splice of its own.
@@ -24,6 +23,7 @@ from generator.code.traced import Edit, Origin, Traced
 from generator.errors import LoomError, nearest, short
 from generator.language.fragment import Fragment
 from generator.language.parts import Splice
+from generator.recipe.order import order_splices
 from generator.recipe.recipe import Recipe
 from generator.recipe.rows import Row, check_tensor, read_rows
 from generator.recipe.schema import UnreadTable
@@ -40,17 +40,13 @@ _OWN_SPLICES = {  # table -> the point and the statement of a key without a row
 
 def apply_statements(recipe: Recipe) -> Recipe:
     """Returns the recipe with the statements of the architecture and its bases written into its fragments' splices."""
-    order = _merge([file.data for file in recipe.lineage], "order")
+    recipe = order_splices(recipe)
     tables = [file.data.hf for file in recipe.lineage]
     hf = {name: _merge(tables, name) for name in ("tensors", "names", *_OWN_SPLICES)}
-    _check_order(order, recipe)
     _check_keys(hf, recipe)
     _check_values(hf)
     used: set[tuple[str, str]] = set()
-    fragments = [
-        replace(f, splices=tuple(_override(_apply_order(splice, order), hf, used) for splice in f.splices))
-        for f in recipe.fragments
-    ]
+    fragments = [replace(f, splices=tuple(_override(it, hf, used) for it in f.splices)) for f in recipe.fragments]
     for row in _read_all_rows(recipe.fragments):
         if row.table == "tensors" and row.key in hf["tensors"] and ("tensors", row.key) not in used:
             value, origin = hf["tensors"][row.key]
@@ -69,7 +65,7 @@ def apply_statements(recipe: Recipe) -> Recipe:
 
 
 def _merge(tables: Sequence[TomlTable], key: str) -> Statements:
-    """Returns a table of tables of the architecture and its bases, merged."""
+    """Returns one table of the `[hf]` of an architecture and its bases, merged."""
     return {name: (value, table.origin(key, name)) for table in tables for name, value in getattr(table, key).items()}
 
 
@@ -179,27 +175,3 @@ def _check_collisions(hf: dict[str, Statements], fragments: Sequence[Fragment]) 
         if setting in hf["defaults"] and field in fields:
             value, origin = hf["defaults"][setting]
             check_value(fields[field], value, str(origin))
-
-
-def _apply_order(splice: Splice, order: Statements) -> Splice:
-    """Returns a splice that comes after those which its architecture names before it."""
-    names = order[splice.point][0] if splice.point in order else ()
-    if splice.fragment not in names:
-        return splice
-    others = {name for full in names for name in (full, full.split("/")[-1])}
-    before = tuple(name for name in splice.before if name not in others)
-    after = tuple(name for name in splice.after if name not in others)
-    return replace(splice, before=before, after=after + names[: names.index(splice.fragment)])
-
-
-def _check_order(order: Statements, recipe: Recipe) -> None:
-    """Refuses an order of fragments without a splice at its point, unless they are left out."""
-    left_out = {fragment.name for fragment in recipe.left_out}
-    for point, (names, origin) in order.items():
-        if len({*names}) < max(len(names), 2):
-            message = f"the order at {point!r} is not one of two fragments or more, each named once"
-            raise LoomError(message, str(origin), "Name those that rebind the same, in the order that they have.")
-        spliced = {f.name for f in recipe.fragments if any(splice.point == point for splice in f.splices)}
-        for name in names:
-            if name not in spliced | left_out:
-                raise LoomError(f"{name} has no splice for the point {point!r}", str(origin), nearest(name, spliced))

@@ -14,12 +14,8 @@ from selected import mostly_slow
 from families.cases import SMALL
 from families.weaving import fitted, woven
 
-CONFIGS = {
-    "llama2": transformers.LlamaConfig(**SMALL),
-    "qwen3_moe": transformers.Qwen3MoeConfig(
-        **SMALL, num_experts=4, num_experts_per_tok=2, moe_intermediate_size=24, head_dim=8
-    ),
-}
+EXPERTS = {"num_experts": 4, "num_experts_per_tok": 2, "moe_intermediate_size": 24, "head_dim": 8}
+CONFIGS = {"llama2": transformers.LlamaConfig(**SMALL), "qwen3_moe": transformers.Qwen3MoeConfig(**SMALL, **EXPERTS)}
 VALUES = [None, "32", "", [], [3], {}, {"a": [1]}, -1, 0, 2.5, True, 10**6, 2**40, 1e300, float("nan")]
 INDEX = "model.safetensors.index.json"
 
@@ -57,24 +53,24 @@ def check(package, folder, expected, label) -> bool:
 def test_settings(good):
     """Each setting that is read, with each strange value; whole numbers are never negative, nor of another type."""
     package, folder, (config, expected) = good
-    said, path = json.loads((folder / "config.json").read_text()), folder / "config.json"
+    settings, path = json.loads((folder / "config.json").read_text()), folder / "config.json"
     sizes = dict(package.huggingface.hf_sizes())
     read_by_it = {*sizes, *(name for name, *_ in package.huggingface.hf_structure(config)), "rope_parameters", "dtype"}
     cases = [(name, value) for name in sorted(read_by_it | {"bos_token_id"}) for value in VALUES]
-    cases += [(name, list) for name in said]  # left out
+    cases += [(name, list) for name in settings]  # left out
     try:
         for name, value in cases:
-            changed = {key: x for key, x in said.items() if key != name} | ({} if value is list else {name: value})
+            changed = {key: x for key, x in settings.items() if key != name} | ({} if value is list else {name: value})
             path.write_text(json.dumps(changed))
             refused = check(package, folder, expected, f"{name}: {value!r}")
             field = sizes.get(name)
             if field and value is not list and type(getattr(config, field)) is int and value is not None:
                 assert refused or (type(value) is int and value >= 0), f"{name}: {value!r} is taken"
         for value in VALUES:
-            path.write_text(json.dumps(said | {"rope_parameters": {"rope_type": value, "rope_theta": value}}))
+            path.write_text(json.dumps(settings | {"rope_parameters": {"rope_type": value, "rope_theta": value}}))
             check(package, folder, expected, f"rope_parameters: {value!r}")
     finally:
-        path.write_text(json.dumps(said))
+        path.write_text(json.dumps(settings))
 
 
 def damaged_files(folder):
@@ -84,17 +80,9 @@ def damaged_files(folder):
     header = int.from_bytes(whole[:8], "little")
     for content in (b"", whole[:4], whole[:100], whole[: 8 + header], whole[:-1], whole + b"more", b"\xff" * 64):
         yield "model.safetensors", content
-    for index in (
-        [None, [], {}, 3, "x"]
-        + [
-            {"weight_map": it}
-            for it in (None, [], {}, "x", {"a": None}, {"a": 3}, {"a": ["b"]}, {"a": ""}, {"a": ".."})
-        ]
-        + [
-            {"weight_map": {"a": it}}
-            for it in ("../good/model.safetensors", "/etc/hosts", "missing.safetensors", "a\0b")
-        ]
-    ):
+    maps = [None, [], {}, "x", {"a": None}, {"a": 3}, {"a": ["b"]}, {"a": ""}, {"a": ".."}, {"a": "a\0b"}]
+    maps += [{"a": path} for path in ("../good/model.safetensors", "/etc/hosts", "missing.safetensors")]
+    for index in [None, [], {}, 3, "x", *({"weight_map": it} for it in maps)]:
         yield INDEX, json.dumps(index).encode()
     yield INDEX, b"{"
     yield INDEX, b"\xff"
@@ -107,9 +95,8 @@ def test_files(good, tmp_path):
         (bad / name).write_bytes(content)
         assert check(package, bad, expected, f"{name}: {content[:40]!r}"), f"{name}: {content[:40]!r} is taken"
     for name in "config.json", "model.safetensors":
-        for number, damage in enumerate(
-            [lambda path: None, lambda path: path.mkdir(), lambda path: path.symlink_to("/no")]
-        ):
+        damages = [lambda path: None, lambda path: path.mkdir(), lambda path: path.symlink_to("/no")]
+        for number, damage in enumerate(damages):
             bad = shutil.copytree(folder, tmp_path / f"{name}{number}")
             (bad / name).unlink()
             damage(bad / name)
@@ -175,7 +162,5 @@ def test_heads_that_are_rotated_in_part_are_refused_by_a_package_for_whole_ones(
     rest = {name: value for name, value in hf.items() if name not in scaling | {"rope_parameters": None}}
     for changed in {"partial_rotary_factor": 0.5}, {"rope_scaling": scaling}, {"rope_parameters": scaling}:
         path.write_text(json.dumps(rest | changed))
-        with pytest.raises(
-            package.errors.InputError, match=r"partial_rotary_factor is 0\.5, but this package was woven"
-        ):
+        with pytest.raises(package.errors.InputError, match=r"partial_rotary_factor is 0\.5, but this package was"):
             package.huggingface.read_hf_config(tmp_path / "hf")
