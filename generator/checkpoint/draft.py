@@ -95,12 +95,12 @@ def write_draft(
     differences = [
         *(f"the setting {setting} is left out, and {family} needs it" for setting in missing),
         *dict.fromkeys(unfit.values()),
-        *(f"{it.message}\n{it.remedy}" for it in fitted.problems if it.setting not in {"model_type", *missing}),
+        *(f"{p.message}\n{p.remedy}" for p in fitted.problems if p.setting not in {"model_type", *missing}),
         *_list_other_tensors(fitted, tensors),
     ]
     recipe = select(family, target, library)
     theirs = {name for file in recipe.lineage for name in file.data.fragments}  # without those of every package
-    tests = [it.name for it in recipe.fragments if it.name.startswith("tests/") and it.name in theirs]
+    tests = [f.name for f in recipe.fragments if f.name.startswith("tests/") and f.name in theirs]
     tables = fitted.choice.tables()
     own = {
         "model_type": hf["model_type"],

@@ -81,7 +81,7 @@ class FamilyChoice:
         spare = {name for kind in recipe.pattern.spare.values() for name in kind.fragments}
         without = [name for name in rule.table.without if name in selected | spare]
         fragments = [name for name in rule.table.fragments if name not in kept]
-        settings = {name: it for name, it in rule.settings_for(hf).items() if recipe.settings.get(name) != it}
+        settings = {name: x for name, x in rule.settings_for(hf).items() if recipe.settings.get(name) != x}
         if not (without or fragments or settings or rule.hf or rule.kinds):
             return False
         if rule.kinds:  # without fragments that an earlier rule left out

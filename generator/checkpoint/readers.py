@@ -46,12 +46,12 @@ class ConfigReader:
         text = write_config(recipe, merge_fields(recipe))
         paths = {path for definition in woven.values() for path in definition.text.paths()} | {*text.paths()}
         self._names: dict[str, Any] = {"__name__": "readers", "dataclasses": dataclasses}
-        imports = [it for fragment in recipe.fragments if fragment.path in paths for it in fragment.imports.values()]
-        for it in imports:
-            library = it.module.partition(".")[0]
+        imports = [item for f in recipe.fragments if f.path in paths for item in f.imports.values()]
+        for item in imports:
+            library = item.module.partition(".")[0]
             if library in sys.stdlib_module_names:
-                statement = f"from {it.module} import {it.name}" if it.name else f"import {it.module}"
-                renamed = f" as {it.alias}" if it.alias != (it.name or library) else ""
+                statement = f"from {item.module} import {item.name}" if item.name else f"import {item.module}"
+                renamed = f" as {item.alias}" if item.alias != (item.name or library) else ""
                 exec(statement + renamed, self._names)
         exec(compile(text.text, "config.py", "exec", dont_inherit=True), self._names)
         # annotations stay unevaluated: they mention modules that are not imported here
@@ -61,7 +61,9 @@ class ConfigReader:
                 exec(compile(definition.text.text, name, "exec", flags, dont_inherit=True), self._names)
         used = _find_transitive_uses("complete", woven)
         nodes = (node for name in used for node in ast.walk(ast.parse(woven[name].text.text)))
-        self.mentioned = {it.value for it in nodes if isinstance(it, ast.Constant) and isinstance(it.value, str)}
+        self.mentioned = {
+            node.value for node in nodes if isinstance(node, ast.Constant) and isinstance(node.value, str)
+        }
 
     def complete(self, hf: dict[str, Any], where: str) -> dict[str, Any]:
         """Returns config.json with the values of settings that are left out.
@@ -77,7 +79,7 @@ class ConfigReader:
         except KeyError as setting:
             raise MissingSetting(str(setting.args[0]), where) from None
         except Exception as error:  # of any class, as the value is anybody's
-            scores = {name: self._score({it: hf[it] for it in hf if it != name}) for name in hf}
+            scores = {name: self._score({other: hf[other] for other in hf if other != name}) for name in hf}
             culprits = [name for name in hf if scores[name] == max(scores.values()) > 0]
             values = " and ".join(f"{name} is {short(json.dumps(hf[name]))}" for name in culprits)
             message = f"{f'{values}, and this' if values else 'it'} cannot be read: {short(str(error))}"
@@ -125,8 +127,8 @@ class ConfigReader:
             hf: config.json as it is.
         """
         settings = {field: setting for setting, field in self.sizes()}
-        floats = {it.name for it in dataclasses.fields(self._names["Config"]) if it.type is float}
-        sizes = {it: float(x) if it in floats else x for it, x in vars(self.config(full)).items()}
+        floats = {field.name for field in dataclasses.fields(self._names["Config"]) if field.type is float}
+        sizes = {field: float(x) if field in floats else x for field, x in vars(self.config(full)).items()}
         width, heads, head_size = (sizes.get(field) or 0 for field in ("width", "heads", "head_size"))
         if heads and head_size == width // heads and width % heads and "head_dim" not in hf:
             return f"{settings['width']} [width] {width}: must be a multiple of {settings['heads']} [heads] {heads}"

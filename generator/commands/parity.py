@@ -57,14 +57,14 @@ def command(architecture: str, folder: Path, target: str, tokens: int, as_json: 
     try:
         rows = parity(Project.find(), architecture, folder, target, tokens, lambda line: click.echo(line, err=True))
     except ParityError as error:
-        _write(error.rows, as_json)
+        _write_comparisons(error.rows, as_json)
         raise
-    _write(rows, as_json)
+    _write_comparisons(rows, as_json)
     if not all(row.holds for row in rows):
         raise click.exceptions.Exit(1)
 
 
-def _write(rows: list[Comparison], as_json: bool) -> None:
+def _write_comparisons(rows: list[Comparison], as_json: bool) -> None:
     """Writes comparisons, and how many of them hold."""
     held = sum(row.holds for row in rows)
     if as_json:
@@ -112,7 +112,9 @@ def parity(
         remedy = "Load it with transformers, which dequantizes, save it to another folder, and give that one."
         raise LoomError("its tensors are quantized, and parity compares in fp32", where, remedy)
     weights = _find_weights(folder, where)
-    source = f"weights: {', '.join(it.name for it in weights)}" if weights else "random weights: the folder has none"
+    source = (
+        f"weights: {', '.join(path.name for path in weights)}" if weights else "random weights: the folder has none"
+    )
     woven = weave(architecture, target, project.library())
     if target == "cpu":
         os.environ.setdefault("JAX_PLATFORMS", "cpu")
@@ -139,7 +141,7 @@ def parity(
         try:
             package = load_package(scratch / woven.name)
         except Exception as error:  # of any class, as the package is anybody's
-            raise ParityError(f"{woven.name} fails: {_explain(error, woven)}", where, FIX, []) from None
+            raise ParityError(f"{woven.name} fails: {_explain_failure(error, woven)}", where, FIX, []) from None
         try:
             loaded = package.huggingface.load_hf(scratch / "checkpoint")
         except package.errors.InputError as error:
@@ -150,17 +152,19 @@ def parity(
             hint = WHERE if without_remedy else None
             raise LoomError(f"{woven.name} does not load it:\n  {listed}", where, hint) from None
         except Exception as error:
-            raise ParityError(f"{woven.name} does not load it: {_explain(error, woven)}", where, WHERE, []) from None
+            raise ParityError(
+                f"{woven.name} does not load it: {_explain_failure(error, woven)}", where, WHERE, []
+            ) from None
         rows, errors = compare_models(package, loaded, reference, scratch, length)
     if not any(row.what.startswith("--mesh") for row in rows) and f"--mesh-tensor {SHARDS}" not in errors:
         report(f"note: --mesh-tensor {SHARDS} was not tried: sizes do not divide by it, or there is one device")
     if errors:
-        listed = "\n  ".join(f"{what}: {_explain(error, woven)}" for what, error in errors.items())
+        listed = "\n  ".join(f"{what}: {_explain_failure(error, woven)}" for what, error in errors.items())
         raise ParityError(f"{woven.name} could not be compared in all:\n  {listed}", where, FIX, rows)
     return rows
 
 
-def _explain(error: Exception, woven: Package) -> str:
+def _explain_failure(error: Exception, woven: Package) -> str:
     """Returns the message of an error, with the origin of the innermost line of the package in its traceback."""
     reason = short(f"{type(error).__name__}: {error}", 500)
     for frame in reversed(traceback.extract_tb(error.__traceback__)):
@@ -172,7 +176,7 @@ def _explain(error: Exception, woven: Package) -> str:
 
 def _find_weights(folder: Path, where: str) -> list[Path]:
     """Returns the safetensors files of a folder; refuses weights in other formats alone."""
-    weights, names = sorted(folder.glob("*.safetensors")), sorted(it.name for it in folder.iterdir())
+    weights, names = sorted(folder.glob("*.safetensors")), sorted(path.name for path in folder.iterdir())
     others = [name for name in names if name.endswith((*OTHER_FORMATS, ".safetensors.index.json"))]
     if others and not weights:
         remedy = "Save it with transformers as safetensors, in another folder; or give config.json alone."

@@ -27,14 +27,14 @@ def merge_fields(recipe: Recipe) -> list[Field]:
             if member.name in fields:
                 first = fields[member.name]
                 raise LoomError(
-                    f"{fragment.name} and {first.fragment} ({_where(first)}) both give Config a field {member.name}",
-                    _where(member),
+                    f"{fragment.name} and {first.fragment} ({_locate(first)}) both give Config a field {member.name}",
+                    _locate(member),
                     "Select one of them, or give one field another name.",
                 )
             member = replace(member, text=fill(member.text, recipe.settings))
             if isinstance(member.statement, ast.AnnAssign) and member.statement.value is not None:
                 with suppress(ValueError, TypeError, SyntaxError):  # an expression, which Python evaluates
-                    check_value(member, ast.literal_eval(member.statement.value), _where(member))
+                    check_value(member, ast.literal_eval(member.statement.value), _locate(member))
             fields[member.name] = member
     return list(fields.values())
 
@@ -76,7 +76,7 @@ def _is_config(node: ast.expr) -> bool:
     return isinstance(node, ast.Name) and node.id == "config"
 
 
-def _where(member: Field) -> str:
+def _locate(member: Field) -> str:
     """Returns `path:line` of a member, below its comments."""
     return str(next(line for line in member.text.lines() if not line.text.strip().startswith("#")).origin_at(0))
 

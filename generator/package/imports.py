@@ -30,7 +30,7 @@ def write_imports(imports: Iterable[Import]) -> Traced:
                 "Import one of them under another name.",
             )
     parts: list[Traced] = []
-    for _, group in groupby(sorted(distinct.values(), key=_order), key=lambda item: _order(item)[0]):
+    for _, group in groupby(sorted(distinct.values(), key=_import_order), key=lambda item: _import_order(item)[0]):
         if parts:
             parts.append(Traced.insert("\n", parts[-1].pieces[-1].origin))
         for _, statement in groupby(group, key=lambda item: item.module if item.name else item):
@@ -38,7 +38,7 @@ def write_imports(imports: Iterable[Import]) -> Traced:
     return Traced.join(parts)
 
 
-def _order(item: Import) -> tuple[int, bool, int, str, tuple[int, str, str]]:
+def _import_order(item: Import) -> tuple[int, bool, int, str, tuple[int, str, str]]:
     """Returns the sort key of an import: `import` before `from`, modules of this package from the outermost one."""
     dots = len(item.module) - len(item.module.lstrip("."))
     group = 2 if dots else 0 if item.module.split(".")[0] in sys.stdlib_module_names else 1

@@ -108,7 +108,7 @@ def lay_out(recipe: Recipe, definitions: dict[str, Definition], fields: list[Fie
     keys_of = {CONFIG: [key for key in links.config_texts if key in links.reachable]}
     for key in _reading_order(links, definitions):
         keys_of.setdefault(links.files[key], []).append(key)
-    _check_circles(keys_of, links)
+    _check_import_circles(keys_of, links)
     paths = {fragment.path: fragment.name for fragment in recipe.fragments}
     unformatted, modules, fragments = {}, {}, {}
     for file, keys in keys_of.items():
@@ -205,7 +205,7 @@ def _make_import(file: str, other: str, key: str, origin: Origin) -> Import:
     return Import(dots + other.removesuffix(".py").replace("/", "."), name, name, origin)
 
 
-def _check_circles(keys_of: dict[str, list[str]], links: _Links) -> None:
+def _check_import_circles(keys_of: dict[str, list[str]], links: _Links) -> None:
     """Refuses files that import each other."""
     uses = {  # file -> other file -> the key of a definition, and a key in the other file that it uses
         file: {links.files[used]: (key, used) for key in keys for used in links.references(key).uses}

@@ -15,14 +15,15 @@ def order_splices(recipe: Recipe) -> Recipe:
     order = {point: (names, table.origin("order", point)) for table in tables for point, names in table.order.items()}
     for point, (names, origin) in order.items():
         _check_order(point, names, str(origin), recipe)
+    names_at = {point: names for point, (names, _) in order.items()}
     fragments = (
-        replace(f, splices=tuple(_order(it, order[it.point][0]) if it.point in order else it for it in f.splices))
+        replace(f, splices=tuple(_put_after(splice, names_at.get(splice.point, ())) for splice in f.splices))
         for f in recipe.fragments
     )
     return replace(recipe, fragments=tuple(fragments))
 
 
-def _order(splice: Splice, names: tuple[str, ...]) -> Splice:
+def _put_after(splice: Splice, names: tuple[str, ...]) -> Splice:
     """Returns a splice that comes after those of the fragments before its own in `names`."""
     if splice.fragment not in names:
         return splice

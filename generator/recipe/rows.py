@@ -40,11 +40,11 @@ class Row(NamedTuple):
 def read_rows(text: str) -> tuple[Row, ...]:
     """Returns the rows of a splice's body, ordered by where their values begin; a value may hold further rows."""
     tree, rows = parse(text), list[Row]()
-    _read(tree.module, (), tree, rows)
+    _collect_rows(tree.module, (), tree, rows)
     return tuple(sorted(rows, key=lambda row: row.spans[0][0]))
 
 
-def _read(node: ast.AST, points: tuple[str, ...], tree: Tree, rows: list[Row]) -> None:
+def _collect_rows(node: ast.AST, points: tuple[str, ...], tree: Tree, rows: list[Row]) -> None:
     def add(table: str, key: str, values: Sequence[ast.expr]) -> None:
         rows.append(Row(table, key, tuple(map(_string_value, values)), tuple(map(tree.span, values)), points))
 
@@ -63,7 +63,7 @@ def _read(node: ast.AST, points: tuple[str, ...], tree: Tree, rows: list[Row]) -
         case ast.Constant(str(text)):
             add("names", text, [node])
     for child in below:
-        _read(child, points, tree, rows)
+        _collect_rows(child, points, tree, rows)
 
 
 def _string_value(node: ast.expr) -> str:

@@ -46,7 +46,9 @@ def apply_statements(recipe: Recipe) -> Recipe:
     _check_keys(hf, recipe)
     _check_values(hf)
     used: set[tuple[str, str]] = set()
-    fragments = [replace(f, splices=tuple(_override(it, hf, used) for it in f.splices)) for f in recipe.fragments]
+    fragments = [
+        replace(f, splices=tuple(_override(splice, hf, used) for splice in f.splices)) for f in recipe.fragments
+    ]
     for row in _read_all_rows(recipe.fragments):
         if row.table == "tensors" and row.key in hf["tensors"] and ("tensors", row.key) not in used:
             value, origin = hf["tensors"][row.key]
@@ -98,11 +100,11 @@ def _make_following(hf: dict[str, Statements], fragments: Sequence[Fragment], re
     read = {row.key for row in _read_all_rows(fragments) if row.table in ("sizes", "settings")}
     statements: list[tuple[str, tuple[object, ...], Origin]] = [
         *(
-            ("unread", (key, it.value, it.select), origin)
-            for key, (it, origin) in hf["unread"].items()
+            ("unread", (key, table.value, table.select), origin)
+            for key, (table, origin) in hf["unread"].items()
             if key not in read
         ),
-        *(("export", (key, None if it == {} else it), origin) for key, (it, origin) in hf["export"].items()),
+        *(("export", (key, None if value == {} else value), origin) for key, (value, origin) in hf["export"].items()),
     ]
     selected = {file.path: file.data.fragments for file in recipe.lineage}
     following: list[list[Splice]] = [[] for _ in fragments]
@@ -148,7 +150,7 @@ def _check_values(hf: dict[str, Statements]) -> None:
     if "model_type" in hf["settings"]:
         remedy = "Write it above the tables: model_type = ..."
         raise LoomError("model_type is not one of the settings", str(hf["settings"]["model_type"][1]), remedy)
-    for key, (value, origin) in (it for table in _OWN_SPLICES for it in hf[table].items()):
+    for key, (value, origin) in (item for table in _OWN_SPLICES for item in hf[table].items()):
         value = value.value if isinstance(value, UnreadTable) else value
         try:
             json.dumps(value, allow_nan=False)

@@ -44,9 +44,9 @@ def is_deep(value: object) -> bool:
     """Returns whether tables and lists are nested more deeply than recursion here can walk."""
     layer = [value]
     for _ in range(MAX_DEPTH):
-        containers = [it.values() if isinstance(it, dict) else it for it in layer if isinstance(it, (dict, list))]
-        layer = [item for container in containers for item in container]
-    return any(isinstance(it, (dict, list)) for it in layer)
+        containers = [item for item in layer if isinstance(item, (dict, list))]
+        layer = [item for each in containers for item in (each.values() if isinstance(each, dict) else each)]
+    return any(isinstance(item, (dict, list)) for item in layer)
 
 
 @dataclass(frozen=True)

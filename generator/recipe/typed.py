@@ -124,7 +124,7 @@ def _convert(kind: Any, value: Any, keys: Keys = (), line_of: Callable[..., Orig
     Raises:
         _Mismatch: the value does not have the type.
     """
-    options, shape = _options(kind)
+    options, shape = _split_union(kind)
     chosen = next((option for option in options if _has_base(option, value)), None)
     if chosen is None:
         raise _mismatch(keys, value, _describe_type(kind))
@@ -163,7 +163,7 @@ def _types(kind: Any) -> dict[str, Any]:
     return get_type_hints(kind, include_extras=True)
 
 
-def _options(kind: Any) -> tuple[tuple[Any, ...], Shape | None]:
+def _split_union(kind: Any) -> tuple[tuple[Any, ...], Shape | None]:
     """Returns the types of a union, or the type itself, and the constraint on values."""
     plain, shape = get_args(kind) if get_origin(kind) is Annotated else (kind, None)
     return get_args(plain) if get_origin(plain) in (Union, UnionType) else (plain,), shape
@@ -187,7 +187,7 @@ def _base(kind: Any) -> Any:
 
 
 def _describe_type(kind: Any) -> str:
-    return " or ".join(_WORDS.get(_base(option), str(option)) for option in _options(kind)[0])
+    return " or ".join(_WORDS.get(_base(option), str(option)) for option in _split_union(kind)[0])
 
 
 def _mismatch(keys: Keys, value: object, expected: str) -> _Mismatch:
