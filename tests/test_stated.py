@@ -123,6 +123,8 @@ def test_settings_and_defaults_stand_in_place_of_what_a_fragment_says():
 def test_a_setting_has_another_name_wherever_fragments_speak_of_it():
     text = woven('[hf.names]\nnorm_bias = "use_bias"\n[hf.defaults]\nuse_bias = false\n')
     assert 'hf.setdefault("use_bias", False)' in text and '"use_bias", True' in text and "norm_bias" not in text
+    same = LAYER.replace('"hidden_size", "width"', '"width", "width"')  # a field of Config keeps its name
+    assert 'yield "size", "width"\n' in woven('[hf.names]\nwidth = "size"\n', WITH_LAYER, layer=same)
 
 
 def test_a_base_is_built_on():
@@ -142,10 +144,7 @@ QUERY = '[hf.tensors]\n"query.kernel" = '
         ('[hf.names]\nfoo = "x"', "'foo'\n  There is act, bias, hidden_size, norm_bias, num_heads."),
         ('[hf.tensors]\n"norm.scale" = ["a", "b", "c"]', "norm.scale is a list, not a list of 2"),
         ('[hf.tensors]\n"norm.scale" = 1', "hf.tensors.norm.scale is 1, not a string or a list"),
-        (
-            QUERY + '["layers.{}.q", "d n h -> q r s"]',
-            "'d n h -> q r s' is not a layout of a tensor\n  Write one like d n",
-        ),
+        (QUERY + '["layers.{}.q", "d n h -> q r s"]', "'d n h -> q r s' is not a layout of a tensor\n  Write one"),
         (QUERY + '["layers.{}.q", "nonsense"]', "'nonsense' is not a layout of a tensor"),
         (
             QUERY + '["layers.{}.q", "d n h -> (h n) d"]',
@@ -157,10 +156,7 @@ QUERY = '[hf.tensors]\n"query.kernel" = '
         (QUERY + '"layers.{}.q\\u202e"', "'layers.{}.q\\u202e' cannot be the name of a tensor"),
         (QUERY + '"q"', "q has 0 {} and 'd n h -> (n h) d' 3 axes"),
         (QUERY + '"layers.{}.{}.q"', "layers.{}.{}.q has 2 {} and 'd n h -> (n h) d' 3 axes"),
-        (
-            QUERY + '"layers.{}.k.weight"',
-            "layers.{}.k.weight would be key.kernel and query.kernel\n  Give query.kernel",
-        ),
+        (QUERY + '"layers.{}.k.weight"', "layers.{}.k.weight would be key.kernel and query.kernel\n  Give query."),
         ('[hf.names]\nhidden_size = ""', "'' cannot be the name of hidden_size"),
         ('[hf.names]\nhidden_size = "num_heads"', "num_heads would be heads and width\n  Give hidden_size a name"),
         ('[hf.settings]\nmodel_type = "x"', "model_type is not one of the settings\n  Write it above the tables"),

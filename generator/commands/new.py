@@ -22,7 +22,7 @@ from generator.recipe.recipe import find_inherited, lineage_of
 @click.option("--from-hf", "config", metavar="FILE", required=True, type=PATH, help="config.json")
 @click.option("--target", metavar="T", required=True, help="The target of its package; see gen list.")
 @click.option("--name", metavar="NAME", required=True, help="The name of the architecture.")
-@click.option("--ignore", metavar="SETTING", multiple=True, help="Of config.json: accept it though nothing covers it.")
+@click.option("--ignore", metavar="SETTING", multiple=True, help="A setting to accept though no fragment covers it.")
 @click.option("--as", "family", metavar="ARCH", default="", help="Start from this one, whatever the model_type.")
 def command(config: Path, target: str, name: str, ignore: tuple[str, ...], family: str) -> None:
     """Write an architecture file for a checkpoint, from its config.json.

@@ -42,7 +42,7 @@ OTHER_FORMATS = (".bin", ".pt", ".pth", ".ckpt", ".h5", ".msgpack", ".gguf", ".n
     type=click.IntRange(16),
     default=64,
     show_default=True,
-    help="The tokens in each of two rows.",
+    help="The number of tokens in each of two rows.",
 )
 @AS_JSON
 def command(architecture: str, folder: Path, target: str, tokens: int, as_json: bool) -> None:

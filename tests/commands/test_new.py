@@ -75,11 +75,8 @@ def published(family: str, **settings) -> dict:
 
 def add(name: str, text: str, **fragments: str) -> None:
     """An architecture of the project, and fragments of its own."""
-    for path, source in {ARCHITECTURES / f"{name}.toml": text}.items():
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(source)
-    for short, source in fragments.items():
-        path = Path(f"fragments/model/{short}.py")
+    paths = {Path(f"fragments/model/{short}.py"): source for short, source in fragments.items()}
+    for path, source in {ARCHITECTURES / f"{name}.toml": text, **paths}.items():
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(source)
 
@@ -372,28 +369,19 @@ def test_presets_fill_the_pattern(fit):
     assert table["without_presets"] == ["3b"]
 
 
-STRIPE = '''"""Stripes."""
-
-from generator.language import splice
-
-
-@splice("hf.sizes")
+STRIPES = '"""Stripes."""\n\nfrom generator.language import splice\n\n\n'
+STRIPE = f"""{STRIPES}@splice("hf.sizes")
 def _():
     yield "stripe", "stripe"
 
 
 class Config:
     stripe: int = 2  # layers from one that is even to the next
-'''
-READS_STRIPES = '''"""Stripes."""
-
-from generator.language import splice
-
-
-@splice("hf.structure")
+"""
+READS_STRIPES = f"""{STRIPES}@splice("hf.structure")
 def _(config):
     yield "stripes", True, "model/stripe"
-'''
+"""
 ADDED = """
 base = "llama2"
 title = "Llama 2 with a stripe"
@@ -457,7 +445,7 @@ pattern = ["full"]
 """
 
 
-def test_a_rule_gives_the_tiny_preset_what_its_fragments_add(fit):
+def test_a_rule_gives_the_tiny_preset_what_its_fragments_add(fit, refuse):
     """And states tensors and defaults as an architecture does; without the preset, the rule is wrong."""
     stripe = STRIPE.replace("int = 2", "int")
     add("added", ADDED + STATED, stripe=stripe)
@@ -466,11 +454,8 @@ def test_a_rule_gives_the_tiny_preset_what_its_fragments_add(fit):
     assert set(table["without_presets"]) == {"7b", "13b", "70b"}
     assert table["hf"] == {"tensors": {"norm.scale": "model.last.weight"}, "defaults": {"rope_theta": 7.0}}
     assert table["presets"]["mine"]["rope_theta"] == 7.0
-
-
-def test_a_rule_that_does_not(refuse):
-    add("added", ADDED, stripe=STRIPE.replace("int = 2", "int"))
-    output = refuse(model_type="added", tie_word_embeddings=True, stripe=3)
+    add("added", ADDED, stripe=stripe)
+    output = refuse(name="other", model_type="added", tie_word_embeddings=True, stripe=3)
     assert "added.toml:6: the preset 'tiny' leaves out stripe, which a fragment of this rule adds" in output
 
 

@@ -21,37 +21,19 @@ from generator.disk.project import Project
 ROOT = Path(__file__).resolve().parents[2]
 PAGE = (ROOT / "docs/add-a-family.md").read_text()
 BLOCKS = re.findall(r"```(\w+)\n(.*?)```", PAGE, re.DOTALL)
-SETTINGS = dict(
-    architectures=["OlmoForCausalLM"],
-    attention_bias=False,
-    attention_dropout=0.0,
-    clip_qkv=None,
-    eos_token_id=50279,
-    hidden_act="silu",
-    hidden_size=2048,
-    initializer_range=0.02,
-    intermediate_size=8192,
-    max_position_embeddings=2048,
-    model_type="olmo",
-    num_attention_heads=16,
-    num_hidden_layers=16,
-    num_key_value_heads=16,
-    pad_token_id=1,
-    rope_scaling=None,
-    rope_theta=10000.0,
-    tie_word_embeddings=True,
-    torch_dtype="float32",
-    transformers_version="4.40.0.dev0",
-    use_cache=True,
-    vocab_size=50304,
-)
+SETTINGS = {
+    **dict(architectures=["OlmoForCausalLM"], model_type="olmo", attention_bias=False, attention_dropout=0.0),
+    **dict(clip_qkv=None, eos_token_id=50279, hidden_act="silu", hidden_size=2048, initializer_range=0.02),
+    **dict(intermediate_size=8192, max_position_embeddings=2048, num_attention_heads=16, num_hidden_layers=16),
+    **dict(num_key_value_heads=16, pad_token_id=1, rope_scaling=None, rope_theta=10000.0, tie_word_embeddings=True),
+    **dict(torch_dtype="float32", transformers_version="4.40.0.dev0", use_cache=True, vocab_size=50304),
+}
 
 
 def plain(text: str) -> str:
     """Without the numbers that differ between machines."""
-    return re.sub(
-        r"\d[\d.e-]*(?= +[\d.e-]+ +ok\n)|(?<= )(0\.000\d+|\d(\.\d+)?e-0\d)(?= +ok\n)", "N", re.sub(" +", " ", text)
-    )
+    numbers = r"\d[\d.e-]*(?= +[\d.e-]+ +ok\n)|(?<= )(0\.000\d+|\d(\.\d+)?e-0\d)(?= +ok\n)"
+    return re.sub(numbers, "N", re.sub(" +", " ", text))
 
 
 @pytest.mark.slow

@@ -523,7 +523,7 @@ class TestRefused:
 
     def test_counts_are_asked_for(self):
         pattern = '[[layers]]\npattern = ["a"]\n[[layers]]\nname = "b"\npattern = ["a"]\ncount = "1"\n[kinds.a]\n'
-        assert "does not say how often it repeats" in self.refusal(pattern, block=BLOCK, model=MODEL)
+        assert "one of several groups of layers has no count" in self.refusal(pattern, block=BLOCK, model=MODEL)
 
     @pytest.mark.parametrize(
         ("given", "line"),
