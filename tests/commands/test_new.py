@@ -445,17 +445,19 @@ pattern = ["full"]
 """
 
 
-def test_a_rule_gives_the_tiny_preset_what_its_fragments_add(fit, refuse):
-    """And states tensors and defaults as an architecture does; without the preset, the rule is wrong."""
-    stripe = STRIPE.replace("int = 2", "int")
-    add("added", ADDED + STATED, stripe=stripe)
+def test_a_rule_gives_the_tiny_preset_what_its_fragments_add(fit):
+    """And states tensors and defaults as an architecture does."""
+    add("added", ADDED + STATED, stripe=STRIPE.replace("int = 2", "int"))
     table = fit(model_type="added", tie_word_embeddings=True, stripe=3, rope_theta=None)
     assert table["presets"]["tiny"] == {"stripe": 4}
     assert set(table["without_presets"]) == {"7b", "13b", "70b"}
     assert table["hf"] == {"tensors": {"norm.scale": "model.last.weight"}, "defaults": {"rope_theta": 7.0}}
     assert table["presets"]["mine"]["rope_theta"] == 7.0
-    add("added", ADDED, stripe=stripe)
-    output = refuse(name="other", model_type="added", tie_word_embeddings=True, stripe=3)
+
+
+def test_a_rule_that_does_not(refuse):
+    add("added", ADDED, stripe=STRIPE.replace("int = 2", "int"))
+    output = refuse(model_type="added", tie_word_embeddings=True, stripe=3)
     assert "added.toml:6: the preset 'tiny' leaves out stripe, which a fragment of this rule adds" in output
 
 
