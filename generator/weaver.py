@@ -1,20 +1,19 @@
-"""Weaving: a pure function from an architecture and a target to the files of a package."""
+"""Weaving: a pure function from an architecture and a target to the files of a package, as a list of passes."""
 
 from __future__ import annotations
 
 import ast
 import hashlib
-from collections.abc import Collection
-from dataclasses import replace
+from collections.abc import Callable, Collection
+from dataclasses import dataclass, field, replace
 
 from generator.code import sourcemap
-from generator.code.bindings import free_names
-from generator.code.traced import Traced
+from generator.code.traced import Origin, Traced
 from generator.errors import LoomError
 from generator.language.fragment import Fragment
-from generator.language.parts import Definition, Provider, Splice
+from generator.language.parts import Definition, Field, Provider
 from generator.package.config import check_fields, merge_fields
-from generator.package.layout import file_of, lay_out, undefined_name
+from generator.package.layout import Layout, LinkedFiles, file_of, lay_out, link_files, undefined_name
 from generator.package.package import Package
 from generator.package.render import check_files, render_files
 from generator.recipe.library import Library
@@ -23,13 +22,166 @@ from generator.recipe.recipe import Recipe, select
 from generator.recipe.stated import apply_statements
 from generator.thread.thread import thread, threaded_names
 from generator.weave.adapt import Need
-from generator.weave.count import count_layers
-from generator.weave.fill import fill
-from generator.weave.layers import check_given, write_out
-from generator.weave.link import collect
-from generator.weave.points import find_points
+from generator.weave.fill import fill_fragment
+from generator.weave.layers import check_layer_arguments, unroll_layers
+from generator.weave.link import collect_definitions
+from generator.weave.points import explain_missing
 from generator.weave.specialise import specialise
 from generator.weave.splice import weave_splices
+
+
+@dataclass
+class Weaving:
+    """A package between two passes.
+
+    Attributes:
+        recipe: its fragments are rewritten until their definitions are woven.
+        providers: of all fragments, in the order in which functions take their values.
+        values: the names of all threaded values.
+        definitions: key -> definition, from the first pass that weaves them on.
+        needs: the values that threading must bring to statements.
+        blocks: kind of layer -> the name of its class.
+        sequential: the functions that call several layers one after the other.
+        fields: the members of `Config`.
+        linked: the texts of each file, not formatted.
+        layout: the Python files.
+        rendered: the other files, and the templates that they were made from.
+    """
+
+    recipe: Recipe
+    providers: list[Provider] = field(default_factory=list)
+    values: frozenset[str] = frozenset()
+    definitions: dict[str, Definition] = field(default_factory=dict)
+    needs: list[Need] = field(default_factory=list)
+    blocks: dict[str, str] = field(default_factory=dict)
+    sequential: set[str] = field(default_factory=set)
+    fields: list[Field] = field(default_factory=list)
+    linked: LinkedFiles | None = None
+    layout: Layout | None = None
+    rendered: tuple[dict[str, str], list[str]] = field(default_factory=lambda: ({}, []))
+
+    def texts(self) -> list[tuple[str, str, Traced]]:
+        """Returns the present texts: the file that each belongs to, its name ('' for a whole file), and the text."""
+        if self.layout:
+            templates = self.recipe.merged("templates")
+            other = {path: Traced.insert(text, Origin(templates[path], 1)) for path, text in self.rendered[0].items()}
+            return [(path, "", text) for path, text in (self.layout.texts | other).items()]
+        if self.linked:
+            return [(path, "", Traced.join(parts)) for path, parts in self.linked.texts.items()]
+        files = {fragment.name: file_of(fragment, self.recipe) for fragment in self.recipe.fragments}
+        if self.definitions:
+            return [(files[made.fragment], key, made.text) for key, made in self.definitions.items()]
+        return [
+            (files[fragment.name], name, text)
+            for fragment in self.recipe.fragments
+            for name, text in (
+                *((definition.name, definition.text) for definition in fragment.definitions),
+                *((splice.point, splice.body) for splice in fragment.splices),
+                *((provider.site, provider.body + provider.result) for provider in fragment.providers),
+            )
+        ]
+
+
+def _state(package: Weaving) -> None:
+    """Writes what the architecture states about its checkpoints into the splices of its fragments."""
+    package.recipe = apply_statements(package.recipe)
+
+
+def _fill(package: Weaving) -> None:
+    """Puts literals in place of settings, decides the branches on them, and counts layers."""
+    recipe = package.recipe
+    package.recipe = replace(recipe, fragments=tuple(fill_fragment(fragment, recipe) for fragment in recipe.fragments))
+
+
+def _splice(package: Weaving) -> None:
+    """Puts splices at their points, in the definitions of a layer once for each kind of layer."""
+    recipe = package.recipe
+    package.providers = _in_threading_order(recipe.fragments, list(recipe.package_file.data.folders))
+    definitions = [definition for fragment in recipe.fragments for definition in fragment.definitions]
+    splices = [splice for fragment in recipe.fragments for splice in fragment.splices]
+    package.values = threaded_names(definitions, splices, package.providers)
+
+    def splice_all(chosen: list[Fragment], without: frozenset[str]) -> tuple[dict[str, Definition], list[Need]]:
+        kept = [replace(f, definitions=tuple(d for d in f.definitions if d.name not in without)) for f in chosen]
+        definitions = collect_definitions(kept, lambda fragment: file_of(fragment, recipe))
+        # the points of a definition that is left out are missing too
+        splices = [replace(s, optional=s.optional or bool(without)) for f in kept for s in f.splices]
+        return weave_splices(
+            definitions, splices, package.values, lambda splice: explain_missing(splice, chosen, recipe, file_of)
+        )
+
+    woven = specialise(recipe, package.providers, splice_all)
+    package.definitions, package.needs, package.providers = woven.definitions, woven.needs, woven.providers
+    package.blocks = woven.blocks
+
+
+def _layers(package: Weaving) -> None:
+    """Writes out the loops over layers."""
+    package.definitions, needs, package.sequential = unroll_layers(
+        package.definitions, package.recipe.pattern, package.blocks, package.values
+    )
+    package.needs = [*package.needs, *needs]
+
+
+def _thread(package: Weaving) -> None:
+    """Carries threaded values through the calls of the program; tests have none."""
+    recipe, pattern = package.recipe, package.recipe.pattern
+    package.fields = merge_fields(recipe)
+    tests = {key: definition for key, definition in package.definitions.items() if key.startswith("tests/")}
+    program = {key: definition for key, definition in package.definitions.items() if key not in tests}
+    imports = {fragment.path: fragment.imports for fragment in recipe.fragments}
+    try:
+        program = thread(program, package.providers, package.needs, imports, package.sequential, pattern.arguments)
+    except LoomError as error:  # values cannot pass through a role that no selected fragment plays either
+        raise undefined_name(recipe, {**program, **tests}, package.fields) or error from None
+    check_layer_arguments(program, pattern, package.blocks)
+    check_fields(program.values(), package.fields, lambda: recipe.library.everything)
+    package.definitions = program | tests
+
+
+def _link(package: Weaving) -> None:
+    """Resolves names, leaves out what nothing reaches, and sorts definitions and imports into files."""
+    package.linked = link_files(package.recipe, package.definitions, package.fields)
+
+
+def _format(package: Weaving) -> None:
+    """Formats the texts of each file with ruff, and joins them under its header."""
+    assert package.linked
+    package.layout = lay_out(package.recipe, package.linked)
+
+
+def _render(package: Weaving) -> None:
+    """Renders the files that are not Python, and parses every file as what it is."""
+    assert package.layout
+    package.rendered = render_files(package.recipe, package.layout, package.fields)
+    files = {path: text.text for path, _, text in package.texts()}
+    check_files(files, package.layout.texts, package.recipe.merged("templates"))
+
+
+PASSES: dict[str, Callable[[Weaving], None]] = {  # in the order in which they run
+    "state": _state,
+    "fill": _fill,
+    "splice": _splice,
+    "layers": _layers,
+    "thread": _thread,
+    "link": _link,
+    "format": _format,
+    "render": _render,
+}
+
+
+def run_passes(recipe: Recipe, last: str = "render") -> Weaving:
+    """Runs the passes up to one of them."""
+    package, names = Weaving(recipe), list(PASSES)
+    try:
+        for name in names[: names.index(last) + 1]:
+            PASSES[name](package)
+    except RecursionError:
+        depths = {fragment.path: _depth(recipe.library.files[fragment.path]) for fragment in recipe.fragments}
+        path = max(depths, key=lambda path: depths[path][0])
+        remedy = "Write it flatter: a table or a loop in place of many branches."
+        raise LoomError("nested too deeply", f"{path}:{depths[path][1]}", remedy) from None
+    return package
 
 
 def weave(
@@ -46,186 +198,53 @@ def weave(
     Returns:
         The package without gen.lock and gen.map.
     """
-    try:
-        return _weave(architecture, target, library, without, parts)
-    except RecursionError:
-        fragments = select(architecture, target, library, without, parts).fragments
-        depths = {fragment.path: _depth(library.files[fragment.path]) for fragment in fragments}
-        path = max(depths, key=lambda path: depths[path][0])
-        remedy = "Write it flatter: a table or a loop in place of many branches."
-        raise LoomError("nested too deeply", f"{path}:{depths[path][1]}", remedy) from None
-
-
-def _weave(
-    architecture: str, target: str, library: Library, without: Collection[str], parts: Collection[str]
-) -> Package:
-    recipe = apply_statements(select(architecture, target, library, without, parts))
-    fragments = {fragment.name: _filled(fragment, recipe) for fragment in recipe.fragments}
-    splices = [splice for fragment in fragments.values() for splice in fragment.splices]
-    providers = _provided(fragments.values(), list(recipe.package_file.data.folders))
-    every = [definition for fragment in fragments.values() for definition in fragment.definitions]
-    threaded = threaded_names(every, splices, providers)
-
-    def spliced(chosen: list[Fragment], without: frozenset[str]) -> tuple[dict[str, Definition], list[Need]]:
-        definitions, splices = _collected([fragments[f.name] for f in chosen], without, recipe)
-        return weave_splices(definitions, splices, threaded, lambda splice: _host_of(splice, chosen, recipe))
-
-    made = specialise(recipe, providers, spliced)
-    definitions, needs, several = write_out(made.definitions, recipe.pattern, made.blocks, threaded)
-    tests = {key: definition for key, definition in definitions.items() if key.startswith("tests/")}
-    program = {key: definition for key, definition in definitions.items() if key not in tests}
-    imports = {fragment.path: fragment.imports for fragment in fragments.values()}
-    fields = merge_fields(recipe)
-    try:
-        program = thread(program, made.providers, [*made.needs, *needs], imports, several, recipe.pattern.arguments)
-    except LoomError as error:  # values cannot pass through a role that no selected fragment plays either
-        raise undefined_name(recipe, {**program, **tests}, fields) or error from None
-    check_given(program, recipe.pattern, made.blocks)
-    check_fields(program.values(), fields, lambda: library.everything)
-    layout = lay_out(recipe, {**program, **tests}, fields)
-    rendered, templates = render_files(recipe, layout, fields)
-    files = {**{path: text.text for path, text in layout.texts.items()}, **rendered}
-    check_files(files, layout.texts, recipe.merged("templates"))
-    origins = {path: sourcemap.segments(text) for path, text in layout.texts.items()}
+    package = run_passes(select(architecture, target, library, without, parts))
+    recipe, texts = package.recipe, package.layout.texts if package.layout else {}
+    rendered, templates = package.rendered
+    sources = {file.path for file in recipe.lineage} | {fragment.path for fragment in recipe.fragments}
+    sources |= {recipe.target_file.path, recipe.package_file.path, *templates}
     return Package(
         name=recipe.name,
         architecture=architecture,
         target=target,
         parts=tuple(sorted(parts)),
-        files=dict(sorted(files.items())),
-        origins=dict(sorted(origins.items())),
-        inputs=_inputs(recipe, templates),
+        files=dict(sorted(({path: text.text for path, text in texts.items()} | rendered).items())),
+        origins={path: sourcemap.segments(texts[path]) for path in sorted(texts)},
+        inputs={path: hashlib.sha256(library.files[path].encode()).hexdigest() for path in sorted(sources)},
     )
 
 
-def weave_some(recipe: Recipe, roots: Collection[str]) -> dict[str, Definition]:
-    """Weaves single definitions and what they use, neither threaded nor laid out: a few hundredths of a package's time.
+def _in_threading_order(fragments: Collection[Fragment], folders: list[str]) -> list[Provider]:
+    """Returns the providers of all fragments, and copies of them for sites that are declared alike.
 
-    Args:
-        roots: names of definitions; those that no selected fragment has are passed over.
-
-    Returns:
-        name -> definition, each after what it uses.
-    """
-    recipe = apply_statements(recipe)
-    program = [fragment for fragment in recipe.fragments if fragment.folder != "tests"]
-    of = {definition.name: (fragment, definition) for fragment in program for definition in fragment.definitions}
-    splices = {(f.name, n): (f, splice) for f in recipe.fragments for n, splice in enumerate(f.splices)}
-    done: dict[str, Definition] = {}
-    waiting: set[str] = set()
-
-    def visit(name: str) -> None:
-        if name in waiting or name not in of:
-            return
-        waiting.add(name)
-        fragment, definition = of[name]
-        filled = _filled(replace(fragment, definitions=(definition,), splices=(), providers=()), recipe).definitions[0]
-        found, text = dict[tuple[str, int], Splice](), filled.text.text
-        while here := [key for key in splices if key not in found and f'point("{splices[key][1].point}"' in text]:
-            for key in here:
-                host, splice = splices[key]
-                alone = replace(host, definitions=(), splices=(replace(splice, optional=True),), providers=())
-                found[key] = _filled(alone, recipe).splices[0]
-            text = "".join(found[key].body.text for key in here)  # a splice may have points too
-        chosen = [found[key] for key in splices if key in found]
-        definition = weave_splices({name: filled}, chosen)[0][name]
-        for used in free_names(definition.text.text):
-            visit(used)
-        done[name] = definition
-
-    for root in roots:
-        visit(root)
-    return done
-
-
-def _depth(text: str) -> tuple[int, int]:
-    """How deeply nodes stand in each other in a module, and the line of the outermost one of the deepest."""
-    deepest, line = 0, 1
-    for statement in ast.parse(text).body:
-        layer, count = list[ast.AST]([statement]), 0
-        while layer:
-            layer, count = [child for node in layer for child in ast.iter_child_nodes(node)], count + 1
-        if count > deepest:
-            deepest, line = count, statement.lineno
-    return deepest, line
-
-
-def _filled(fragment: Fragment, recipe: Recipe) -> Fragment:
-    """A fragment with its settings filled and its layers counted."""
-
-    def filled(text: Traced) -> Traced:
-        return count_layers(fill(text, recipe.settings), fragment.name, recipe.pattern)
-
-    def result(provider: Provider) -> Traced:  # an expression, which is filled as a statement
-        opening = Traced.insert("_ = ", provider.origin)
-        return filled(opening + provider.result)[len(opening.text) :]
-
-    return replace(
-        fragment,
-        definitions=tuple(replace(d, text=filled(d.text)) for d in fragment.definitions),
-        splices=tuple(replace(s, body=filled(s.body)) for s in fragment.splices),
-        providers=tuple(replace(p, body=filled(p.body), result=result(p)) for p in fragment.providers),
-    )
-
-
-def _host_of(splice: Splice, chosen: list[Fragment], recipe: Recipe) -> str:
-    """Where the point is that no chosen fragment has, and what stands in that fragment's place.
-
-    An optional splice misses the point only if its fragment has no splice for what stands there.
-    """
-    said = {other.point for fragment in chosen if fragment.name == splice.fragment for other in fragment.splices}
-    for host in recipe.library.everything:
-        for name in (d.name for d in host.definitions if splice.point in find_points(d.name, d.text)):
-            others = (f for f in chosen if name in (d.name for d in f.definitions))
-            other = next((f for f in others if file_of(f, recipe) == file_of(host, recipe)), None)
-            points = {point for d in other.definitions for point in find_points(d.name, d.text)} if other else set()
-            if splice.optional and (other in (None, host) or said & points):
-                continue
-            if host.name in recipe.pattern.kind_fragments:
-                return f"It is a point of {host.name}, which only some kinds of layer select: splice in these alone."
-            instead = f"; {other.name} stands in its place: repeat the point there" if other else ""
-            return f"It is a point of {host.name}, which is not selected{instead}."
-    return ""
-
-
-def _provided(fragments: Collection[Fragment], folders: list[str]) -> list[Provider]:
-    """The providers of all fragments, those of a site for what is alike too, in the order that their values get.
-
-    It is the same whatever the order of selection: folder by folder, what callers may hand in first, what each layer
-    has for itself last, then by name.
+    The order does not depend on that of selection: folder by folder, values that callers may hand in first, values
+    that each layer has for itself last, then by name.
     """
     providers = [provider for fragment in fragments for provider in fragment.providers]
     of_layers = {provider.value for provider in providers if provider.per_layer}
 
-    def place(provider: Provider) -> tuple[int, bool, bool, str]:
+    def rank(provider: Provider) -> tuple[int, bool, bool, str]:
         folder = provider.fragment.split("/")[0]
         return [*folders, folder].index(folder), provider.value in of_layers, not provider.optional, provider.value
 
-    providers.sort(key=place)
-    alike = [pair for fragment in fragments for pair in fragment.alike]
-    own = {(provider.site, provider.value) for provider in providers}
+    providers.sort(key=rank)
+    present = {(provider.site, provider.value) for provider in providers}
     return providers + [
         replace(provider, site=function)
-        for function, site in alike
+        for fragment in fragments
+        for function, site in fragment.alike
         for provider in providers
-        if provider.site == site and not provider.optional and (function, provider.value) not in own
+        if provider.site == site and not provider.optional and (function, provider.value) not in present
     ]
 
 
-def _collected(
-    fragments: list[Fragment], without: frozenset[str], recipe: Recipe
-) -> tuple[dict[str, Definition], list[Splice]]:
-    """The definitions and splices of some fragments; without some definitions, splices for their points go too."""
-    kept = [
-        replace(f, definitions=tuple(d for d in f.definitions if d.name not in without)) if without else f
-        for f in fragments
-    ]
-    splices = [replace(s, optional=s.optional or bool(without)) for f in kept for s in f.splices]
-    return collect(kept, lambda fragment: file_of(fragment, recipe)), splices
-
-
-def _inputs(recipe: Recipe, templates: list[str]) -> dict[str, str]:
-    """The files that took part, with the SHA-256 of each."""
-    files = [f.path for f in recipe.lineage] + [recipe.target_file.path, recipe.package_file.path]
-    paths = [*files, *(f.path for f in recipe.fragments), *templates]
-    return {path: hashlib.sha256(recipe.library.files[path].encode()).hexdigest() for path in sorted(set(paths))}
+def _depth(text: str) -> tuple[int, int]:
+    """Returns how deeply the nodes of a module are nested, and the line of its most deeply nested statement."""
+    deepest, line = 0, 1
+    for statement in ast.parse(text).body:
+        level, depth = list[ast.AST]([statement]), 0
+        while level:
+            level, depth = [child for node in level for child in ast.iter_child_nodes(node)], depth + 1
+        if depth > deepest:
+            deepest, line = depth, statement.lineno
+    return deepest, line

@@ -16,7 +16,7 @@ from generator.package.package import Package
 from generator.recipe.library import Library
 from generator.thread.thread import thread, threaded_names
 from generator.weave.fill import fill
-from generator.weave.link import collect
+from generator.weave.link import collect_definitions
 from generator.weave.splice import weave_splices
 from generator.weaver import weave
 
@@ -62,7 +62,7 @@ def fragments(**texts: str) -> list[Fragment]:
 def operate(settings: dict[str, object] | None = None, /, **texts: str) -> dict[str, Traced]:
     """Fragments through fill, splice and thread: the text of every definition, linked or not."""
     selected = fragments(**texts)
-    collected = collect(selected, lambda fragment: "model.py")
+    collected = collect_definitions(selected, lambda fragment: "model.py")
     definitions = {key: replace(d, text=fill(d.text, settings or {})) for key, d in collected.items()}
     splices = [splice for fragment in selected for splice in fragment.splices]
     providers = [provider for fragment in selected for provider in fragment.providers]

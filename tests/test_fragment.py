@@ -68,64 +68,39 @@ def parse(text: str) -> Fragment:
     return parse_fragment("fragments/model/rope.py", dedent(text).lstrip("\n"))
 
 
-class TestParts:
-    """A fragment is read once, into its parts, each with the place that it stands at."""
-
-    FRAGMENT = parse(TEXT)
-
-    def test_name(self):
-        assert (self.FRAGMENT.name, self.FRAGMENT.folder, self.FRAGMENT.short) == ("model/rope", "model", "rope")
-
-    def test_docstring(self):
-        assert self.FRAGMENT.title == "Rotary position embedding"
-        assert self.FRAGMENT.citation == "Su et al. 2021, arXiv 2104.09864, section 3.4.2"
-
-    def test_imports(self):
-        assert {name: (i.module, i.name, i.alias, i.origin.line) for name, i in self.FRAGMENT.imports.items()} == {
-            "jnp": ("jax.numpy", "", "jnp", 9),
-            "os.path": ("os.path", "", "os", 10),
-            "part": ("functools", "partial", "part", 11),
-            "cache": ("functools", "cache", "cache", 11),
-        }
-
-    def test_definitions(self):
-        texts = {d.name: d.text.text for d in self.FRAGMENT.definitions}
-        assert texts == {
-            "LIMIT": "# how far a Block reaches\nLIMIT: int = 3\n",
-            "rotate": "@cache\ndef rotate(x):\n    return x\n",
-            "__main__": 'if __name__ == "__main__":\n    rotate(1)\n',
-        }
-        assert str(self.FRAGMENT.definitions[1].text.origin_at(0)) == "fragments/model/rope.py:33"
-
-    def test_fields(self):
-        assert {f.name: f.text.text for f in self.FRAGMENT.fields} == {
-            "theta": "    # the base\n    theta: float = 1.0\n",
-            "double": "    @property\n    def double(self) -> float:\n        return self.theta * 2\n",
-        }
-
-    def test_splice(self):
-        (splice,) = self.FRAGMENT.splices
-        assert (splice.point, splice.reads, splice.optional) == ("Attention.heads", ("q", "config"), True)
-        assert (splice.before, splice.after) == (("cache", "scale"), ("norm",))
-        assert splice.body.text == "    # turned\n    q = rotate(q)\n"
-        assert (splice.origin.line, splice.body.origin_at(0).line) == (39, 41)
-
-    def test_provider(self):
-        (provider,) = self.FRAGMENT.providers
-        assert (provider.value, provider.site, provider.reads) == ("angles", "Decoder.hidden", ("positions",))
-        assert (provider.body.text, provider.result.text) == ("    size = 2\n", "positions * size  # [B, T]")
-        assert (provider.annotation, provider.optional, provider.per_layer) == ('"Array"', True, True)
-
-    def test_company(self):
-        assert (self.FRAGMENT.requires, self.FRAGMENT.excludes) == (("attention",), ())
-
-    def test_a_last_line_without_newline(self):
-        (provider,) = parse('@provide("f")\ndef x(y):\n    return y').providers
-        assert provider.result.text == "y"
-
-    def test_empty(self):
-        fragment = parse("")
-        assert (fragment.title, fragment.definitions) == ("", ())
+def test_parts_and_the_places_that_they_stand_at():
+    fragment = parse(TEXT)
+    assert (fragment.name, fragment.folder, fragment.short) == ("model/rope", "model", "rope")
+    assert fragment.title == "Rotary position embedding"
+    assert fragment.citation == "Su et al. 2021, arXiv 2104.09864, section 3.4.2"
+    assert {name: (i.module, i.name, i.alias, i.origin.line) for name, i in fragment.imports.items()} == {
+        "jnp": ("jax.numpy", "", "jnp", 9),
+        "os.path": ("os.path", "", "os", 10),
+        "part": ("functools", "partial", "part", 11),
+        "cache": ("functools", "cache", "cache", 11),
+    }
+    assert {d.name: d.text.text for d in fragment.definitions} == {
+        "LIMIT": "# how far a Block reaches\nLIMIT: int = 3\n",
+        "rotate": "@cache\ndef rotate(x):\n    return x\n",
+        "__main__": 'if __name__ == "__main__":\n    rotate(1)\n',
+    }
+    assert str(fragment.definitions[1].text.origin_at(0)) == "fragments/model/rope.py:33"
+    assert {f.name: f.text.text for f in fragment.fields} == {
+        "theta": "    # the base\n    theta: float = 1.0\n",
+        "double": "    @property\n    def double(self) -> float:\n        return self.theta * 2\n",
+    }
+    (splice,), (provider,) = fragment.splices, fragment.providers
+    assert (splice.point, splice.reads, splice.optional) == ("Attention.heads", ("q", "config"), True)
+    assert (splice.before, splice.after) == (("cache", "scale"), ("norm",))
+    assert splice.body.text == "    # turned\n    q = rotate(q)\n"
+    assert (splice.origin.line, splice.body.origin_at(0).line) == (39, 41)
+    assert (provider.value, provider.site, provider.reads) == ("angles", "Decoder.hidden", ("positions",))
+    assert (provider.body.text, provider.result.text) == ("    size = 2\n", "positions * size  # [B, T]")
+    assert (provider.annotation, provider.optional, provider.per_layer) == ('"Array"', True, True)
+    assert (fragment.requires, fragment.excludes) == (("attention",), ())
+    (provider,) = parse('@provide("f")\ndef x(y):\n    return y').providers  # no newline at the end
+    assert provider.result.text == "y"
+    assert (parse("").title, parse("").definitions) == ("", ())
 
 
 class TestRefused:
@@ -172,7 +147,7 @@ class TestRefused:
             ('@splice("a")\nasync def _(x):\n    x = 1\n', 2, "a splice cannot be async"),
             ('@splice("a")\ndef _(x):\n    """Nothing."""\n', 2, "the splice for a has no statements"),
             ('@provide("a")\ndef p(x):\n    y = x\n', 2, "the provider of p does not end in `return VALUE`"),
-            ('@provide("a")\ndef p(x):\n    yield x\n    return x\n', 3, "a provider cannot say `yield x`"),
+            ('@provide("a")\ndef p(x):\n    yield x\n    return x\n', 3, "a provider cannot have `yield x`"),
         ],
     )  # fmt: skip
     def test_message(self, text, line, message):

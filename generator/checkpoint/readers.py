@@ -19,7 +19,7 @@ from generator.language.parts import Definition
 from generator.package.config import merge_fields, write_config
 from generator.recipe.recipe import Recipe
 from generator.weave.link import free_names
-from generator.weaver import weave_some
+from generator.weave.partial import weave_some
 
 
 class MissingSetting(LoomError):

@@ -1,4 +1,4 @@
-"""Which variable each name of a text means: Python's rules of scope, over its tree."""
+"""Resolves the names of a text to variables, by Python's rules of scope."""
 
 from __future__ import annotations
 
@@ -22,8 +22,6 @@ _SCOPED = _BINDING | {
     *(ast.Lambda, *COMPREHENSIONS, ast.NamedExpr, ast.AnnAssign),
     *(ast.Import, ast.ImportFrom, ast.Global, ast.Nonlocal),
 }
-_OPEN = (ast.Lambda, ast.NamedExpr, ast.Tuple, ast.List, ast.Set, ast.Dict, ast.FormattedValue)  # need none around them
-_LISTING = (ast.Call, ast.Compare)
 _CLOSED = (ast.Name, ast.Attribute, ast.Subscript, ast.Call, ast.Constant, ast.List, ast.Dict, ast.Set, ast.Tuple)
 
 
@@ -42,12 +40,12 @@ class Scope:
 
     @property
     def is_late(self) -> bool:
-        """Whether what stands here is read when a function is called."""
+        """Returns whether code in the scope runs when a function is called, and not at once."""
         own = isinstance(self.node, (*FUNCTIONS, ast.Lambda))
         return own or (self.parent is not None and self.parent.is_late)
 
     def binder(self, name: str) -> Scope | None:
-        """The scope whose variable a name means here, or None where nothing in the text binds it."""
+        """Returns the scope whose variable a name means here, or None where nothing in the text binds it."""
         scope: Scope | None = self
         while scope is not None:
             seen = scope is self or not isinstance(scope.node, ast.ClassDef)  # methods do not see what a class binds
@@ -58,11 +56,11 @@ class Scope:
 
 
 class Occurrence(NamedTuple):
-    """A name that is a variable, where it is bound too.
+    """A variable that is read, bound or declared.
 
     Attributes:
         node: the name, or the parameter, definition, handler, pattern or declaration that gives it.
-        scope: in which it stands.
+        scope: the one that contains it.
     """
 
     name: str
@@ -78,10 +76,11 @@ class Scopes:
     """The scopes of a module.
 
     Attributes:
-        occurrences: of all names that are variables.
-        inner: the scope that each function, lambda, class and comprehension is.
-        imports: what is imported, and the scope that binds it.
-        quoted: annotations that are in quotes, what the quotes hold, and the scopes in which they stand.
+        module: the scope of the text itself.
+        occurrences: of all variables.
+        inner: function, lambda, class or comprehension -> its scope.
+        imports: each imported name, and the scope that binds it.
+        quoted: the annotations in quotes, with their text and scope.
     """
 
     def __init__(self, module: ast.Module):
@@ -94,12 +93,12 @@ class Scopes:
 
     @property
     def bound(self) -> set[str]:
-        """The names that statements bind at the top."""
+        """The names that are bound at the top."""
         return self.module.bound
 
     def outside(self) -> set[str]:
-        """The names that nothing in the text binds."""
-        return {found.name for found in self.occurrences if found.binder is None}
+        """Returns the names that nothing in the text binds."""
+        return {use.name for use in self.occurrences if use.binder is None}
 
     def _visit_all(self, nodes: Iterable[ast.AST], scope: Scope) -> None:
         for node in nodes:
@@ -140,7 +139,7 @@ class Scopes:
             case ast.Import() | ast.ImportFrom():
                 for alias in node.names:
                     self.imports.append((alias, scope))
-                    scope.bound.add(imported(alias))
+                    scope.bound.add(imported_name(alias))
             case ast.Global() | ast.Nonlocal():
                 scope.outer.update(node.names)
                 self.occurrences += [Occurrence(name, node, scope) for name in node.names]
@@ -190,15 +189,15 @@ def scopes_of(tree: Tree) -> Scopes:
 
 @cached
 def free_names(text: str) -> tuple[str, ...]:
-    """The global names that statements read, builtins too, in order of their first use."""
+    """Returns the global names that statements read, builtins too, in order of their first use."""
     scopes = scopes_of(parse(text))
-    read = [it for it in scopes.occurrences if isinstance(it.node, ast.Name) and isinstance(it.node.ctx, ast.Load)]
-    top = scopes.module
-    found = {it.name for it in read if (it.binder or top) is top and (it.scope is not top or it.name not in top.bound)}
-    names = [it for it in scopes.occurrences if isinstance(it.node, ast.Name) and it.name in found]
-    names.sort(key=lambda it: (it.node.lineno, it.node.col_offset))  # type: ignore[attr-defined]
+    top, names = scopes.module, [use for use in scopes.occurrences if isinstance(use.node, ast.Name)]
+    read = [use for use in names if isinstance(use.node, ast.Name) and isinstance(use.node.ctx, ast.Load)]
+    read = [use for use in read if use.binder in (None, top) and (use.scope is not top or use.name not in top.bound)]
+    free = {use.name for use in read}
+    names.sort(key=lambda use: (use.node.lineno, use.node.col_offset))  # type: ignore[attr-defined]
     quoted = [name for _, held, _ in scopes.quoted for _, name in _names_in_quotes(held)]
-    return tuple(dict.fromkeys([it.name for it in names] + quoted))
+    return tuple(dict.fromkeys([use.name for use in names if use.name in free] + quoted))
 
 
 def _names_in_quotes(annotation: str) -> list[tuple[int, str]]:
@@ -211,10 +210,10 @@ def _names_in_quotes(annotation: str) -> list[tuple[int, str]]:
 
 
 def rename(source: TracedTree, new: Callable[[str], str | None]) -> list[Edit]:
-    """Edits that give other names to what a text reads from outside, or binds at its top; in quoted annotations too.
+    """Returns edits that rename free names and names that are bound at the top, in quoted annotations too.
 
     Args:
-        new: the name that takes the place of one, or None.
+        new: returns the new name for a name, or None to keep it.
     """
     scopes, edits = scopes_of(source.tree), []
     for name, node, scope in scopes.occurrences:
@@ -231,13 +230,13 @@ def rename(source: TracedTree, new: Callable[[str], str | None]) -> list[Edit]:
     return edits
 
 
-def imported(alias: ast.alias) -> str:
-    """The name that an import binds."""
+def imported_name(alias: ast.alias) -> str:
+    """Returns the name that an import binds."""
     return alias.asname or alias.name.split(".")[0]
 
 
-def bound_by(node: ast.AST) -> str | None:
-    """The name that a node itself binds, a parameter not among them."""
+def bound_name(node: ast.AST) -> str | None:
+    """Returns the name that a node itself binds, if it is not a parameter."""
     match node:
         case ast.Name(name, ast.Store()) | ast.FunctionDef(name) | ast.AsyncFunctionDef(name) | ast.ClassDef(name):
             return name
@@ -246,20 +245,23 @@ def bound_by(node: ast.AST) -> str | None:
         case ast.MatchMapping(rest=name):
             return name
         case ast.alias():
-            return imported(node)
+            return imported_name(node)
     return None
 
 
-def bound_names(*nodes: ast.AST, comprehensions: bool = True) -> set[str]:
-    """The names that statements bind: by assignment, for, with, import, match, or as a nested function.
+def bound_names(*nodes: ast.AST, comprehensions: bool = True, parameters: bool = False) -> set[str]:
+    """Returns the names that statements bind: by assignment, for, with, import, match, or as a nested function.
 
     Args:
         comprehensions: whether the variables of comprehensions count, which are known only inside them.
+        parameters: whether those of functions and lambdas count, the nodes themselves among them.
     """
     bound, within = list[str](), list[str]()
     for node in walk(*nodes):
-        if type(node) in _BINDING and (name := bound_by(node)):
+        if type(node) in _BINDING and (name := bound_name(node)):
             bound.append(name)
+        elif isinstance(node, ast.arg) and parameters:
+            bound.append(node.arg)
         elif isinstance(node, ast.comprehension) and not comprehensions:
             within += (part.id for part in walk(node.target) if isinstance(part, ast.Name))
     for name in within:
@@ -267,31 +269,18 @@ def bound_names(*nodes: ast.AST, comprehensions: bool = True) -> set[str]:
     return set(bound)
 
 
-def inner_parameters(*nodes: ast.AST) -> set[str]:
-    """The parameters of all functions and lambdas below, and of the nodes themselves."""
-    return {node.arg for node in walk(*nodes) if isinstance(node, ast.arg)}
-
-
 def names_in(*nodes: ast.AST) -> set[str]:
-    """The names of all variables that are read, bound or declared below, parameters among them."""
-    read = set[str]()
+    """Returns the names of all variables that are read, bound or declared below, parameters among them."""
+    names = bound_names(*nodes, parameters=True)
     for node in walk(*nodes):
         if isinstance(node, ast.Name):
-            read.add(node.id)
+            names.add(node.id)
         elif isinstance(node, (ast.Global, ast.Nonlocal)):
-            read.update(node.names)
-    return read | bound_names(*nodes) | inner_parameters(*nodes)
+            names.update(node.names)
+    return names
 
 
-def operand(text: str) -> str:
-    """An expression in a form that can stand anywhere: in parentheses, unless it is one operand already."""
+def as_operand(text: str) -> str:
+    """Returns an expression as an operand: in parentheses, unless it binds tightly already."""
     body = ast.parse(text.strip(), mode="eval").body
     return text if isinstance(body, _CLOSED) or (text.startswith("(") and body.col_offset) else f"({text})"
-
-
-def in_place(text: str, node: ast.AST, parent: ast.AST) -> str:
-    """An expression in the place of a node: in parentheses where the one around it needs them."""
-    apart = [*getattr(parent, "args", ()), *getattr(parent, "comparators", ())] if isinstance(parent, _LISTING) else []
-    if not isinstance(parent, ast.expr) or isinstance(parent, _OPEN) or node in [*apart, getattr(parent, "slice", 0)]:
-        return text
-    return operand(text)

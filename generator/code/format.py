@@ -16,13 +16,15 @@ from itertools import accumulate
 from typing import NamedTuple
 
 from generator.code.ruff import run_ruff
-from generator.code.traced import Origin, Piece, Traced
+from generator.code.traced import Origin, Traced
 
 PUNCTUATION = frozenset(",()")  # what ruff adds
 BLANK = frozenset({"whitespace", "indent", "dedent", "newline", "nl", "endmarker"})
 
 
 class Token(NamedTuple):
+    """A token of Python."""
+
     text: str
     start: int  # offset in the text
 
@@ -37,20 +39,20 @@ def format_python(sources: Sequence[Traced]) -> list[Traced]:
         sources: Python code, each text by itself. Ruff runs once for all of them.
 
     Returns:
-        Exactly what ruff makes of each text: the source where ruff changes nothing, else inserted pieces, one for each
-        run of one origin.
+        The texts as ruff formats them. Where ruff changes nothing it is the source itself, else inserted pieces, one
+        for each run of one origin.
     """
     new = [source for source in dict.fromkeys(sources) if source not in _formatted]
     for source, text in zip(new, run_ruff(new), strict=True):
-        _formatted[source] = _carry(source, text)
+        _formatted[source] = _carry_origins(source, text)
     return [_formatted[source] for source in sources]
 
 
 _formatted: dict[Traced, Traced] = {}  # packages have most texts in common
 
 
-def _carry(source: Traced, text: str) -> Traced:
-    """The formatted text with the origins of the source."""
+def _carry_origins(source: Traced, text: str) -> Traced:
+    """Returns the formatted text with the origins of the source."""
     if text == source.text:  # most are, as fragments are formatted
         return source
     old, new = tokenize(source.text), tokenize(text)
@@ -63,11 +65,11 @@ def _carry(source: Traced, text: str) -> Traced:
     ]
     if not pairs:  # nothing but white space
         return Traced.insert(text, source.origin_at(0)) if text else Traced()
-    return _trace(_by_line(source), text, pairs)
+    return _cut_by_origin(source, text, pairs)
 
 
 def tokenize(text: str) -> list[Token]:
-    """The tokens of a text that ruff accepts, comments included, white space left out; an f-string is one token."""
+    """Returns the tokens and comments of a text that ruff accepts; an f-string is one token."""
     import pytokens  # takes 30 ms to import
 
     tokens, depth, start = [], 0, 0
@@ -85,12 +87,12 @@ def tokenize(text: str) -> list[Token]:
 
 
 def _spelling(token: Token) -> str:
-    """Gives what ruff leaves of a token: it changes quotes, escapes and indentation of strings, and case in numbers."""
+    """Returns the part of a token that ruff never changes: not quotes, escapes, indentation in strings, or case."""
     return re.sub(r"""[\s\\"']""", "", token.text).lower() + token.text[-1:].replace("'", '"')
 
 
-def _trace(source: Traced, text: str, pairs: list[tuple[Token, Token]]) -> Traced:
-    """The formatted text, cut wherever a token has another origin than the token before it."""
+def _cut_by_origin(source: Traced, text: str, pairs: list[tuple[Token, Token]]) -> Traced:
+    """Returns the formatted text, cut wherever a token has another origin than the token before it."""
     cuts: list[tuple[int, Origin]] = []
     for old, new in sorted(pairs, key=lambda pair: pair[1].start):
         old_starts = _line_starts(old)
@@ -105,15 +107,5 @@ def _trace(source: Traced, text: str, pairs: list[tuple[Token, Token]]) -> Trace
 
 
 def _line_starts(token: Token) -> list[int]:
-    """Where the lines of a token start; only strings have several."""
+    """Returns the offsets at which the lines of a token start; only strings have more than one."""
     return list(accumulate((len(line) + 1 for line in token.text.split("\n")[:-1]), initial=token.start))
-
-
-def _by_line(source: Traced) -> Traced:
-    """The same text with a piece for each line; in a long piece, looking up an origin takes long."""
-    pieces = []
-    for piece in source.pieces:
-        for row, line in enumerate(re.findall("[^\n]*\n|[^\n]+", piece.text)):
-            origin = Origin(piece.origin.path, piece.origin.line + row) if piece.copied else piece.origin
-            pieces.append(Piece(line, origin))
-    return Traced(tuple(pieces))

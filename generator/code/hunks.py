@@ -14,7 +14,7 @@ class ChangedRange(NamedTuple):
 
 
 def hunks(before: list[str], after: list[str]) -> list[ChangedRange]:
-    """The differences from one list of lines to another, in order."""
+    """Returns the differences from one list of lines to another, in order."""
     matcher = SequenceMatcher(None, before, after, autojunk=False)
     return [
         ChangedRange(range(low, high), range(start, end))

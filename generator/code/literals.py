@@ -1,4 +1,4 @@
-"""Values of TOML files as Python source."""
+"""Writes values of TOML files as Python source."""
 
 from __future__ import annotations
 
@@ -8,18 +8,18 @@ from generator.errors import LoomError
 
 
 def literal(value: object, where: str, quote: str = '"') -> str:
-    """A value as Python source; long integers with underscores.
+    """Returns a value as Python source, long integers with underscores.
 
     Args:
-        where: the place that gives it, for the error.
-        quote: to put around strings that hold nothing special.
+        where: the place of the value, for the error.
+        quote: the quote for strings without special characters.
     """
     if value is None or isinstance(value, bool):
         return repr(value)
     if isinstance(value, int):
         return f"{value:_}" if abs(value) >= 10_000 else str(value)
     if isinstance(value, float):
-        return _number(value) if math.isfinite(value) else f'float("{value}")'
+        return _float_literal(value) if math.isfinite(value) else f'float("{value}")'
     if isinstance(value, str):
         plain = value.isprintable() and not {quote, "\\", "{", "}"} & set(value)
         return f"{quote}{value}{quote}" if plain else repr(value)
@@ -34,8 +34,8 @@ def literal(value: object, where: str, quote: str = '"') -> str:
     raise LoomError(f"{value} is not a Python literal", where, "Give it as a string.")
 
 
-def _number(value: float) -> str:
-    """A float as engineers write it: `275e12`, `1e-5`."""
+def _float_literal(value: float) -> str:
+    """Returns a float as engineers write it: `275e12`, `1e-5`."""
     for power in (12, 9):
         short = f"{value / 10**power:.12g}e{power}"
         if 10**power <= abs(value) < 10 ** (power + 6) and float(short) == value:

@@ -1,4 +1,4 @@
-"""Running ruff, the formatter."""
+"""Runs ruff, the formatter and linter."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ OPTIONS = ("--isolated", "--no-cache", "--line-length=120", "--target-version=py
 
 
 def run_ruff(sources: Sequence[Traced]) -> list[str]:
-    """What ruff makes of each text. It runs once for all, and reads files: they are in a folder for a moment."""
+    """Returns each text as ruff formats it; it runs once for all of them, in a temporary folder."""
     if not sources:
         return []
-    import subprocess  # takes 20 ms to import with tempfile, which a command that formats nothing should not wait for
+    import subprocess  # late: with tempfile it takes 20 ms, and most commands format nothing
     import tempfile
 
     from ruff import find_ruff_bin
@@ -29,43 +29,41 @@ def run_ruff(sources: Sequence[Traced]) -> list[str]:
             command = [find_ruff_bin(), "format", *OPTIONS, *(path.name for path in paths)]
             done = subprocess.run(command, cwd=folder, capture_output=True, check=False)
             if done.returncode != 0:
-                raise _refused(sources, done.stderr.decode(errors="replace").strip())
+                raise _format_error(sources, done.stderr.decode(errors="replace").strip())
             return [path.read_bytes().decode() for path in paths]
     except OSError as error:
         remedy = "Make room for temporary files, or set TMPDIR; install ruff again if it is ruff that is missing."
         raise LoomError(f"ruff cannot format: {error}", tempfile.tempdir, remedy) from error
 
 
-def _refused(sources: Sequence[Traced], said: str) -> LoomError:
-    found = re.search(r"(\d+)\.py:(\d+):(\d+): (.*)", said)
-    if found is None:
-        return LoomError(f"ruff cannot format: {said or 'it says no reason'}", remedy="Install ruff again.")
-    text, row, column = sources[int(found[1])], int(found[2]) - 1, int(found[3]) - 1
+def _format_error(sources: Sequence[Traced], report: str) -> LoomError:
+    """Returns the error for a text that ruff cannot parse, with the line of its source."""
+    place = re.search(r"(\d+)\.py:(\d+):(\d+): (.*)", report)
+    if place is None:
+        return LoomError(f"ruff cannot format: {report or 'it gives no reason'}", remedy="Install ruff again.")
+    text, row, column = sources[int(place[1])], int(place[2]) - 1, int(place[3]) - 1
     lines = text.text.rstrip().split("\n")
-    row = min(row, len(lines) - 1)  # an end that comes too early is found after the last line
+    row = min(row, len(lines) - 1)  # ruff reports an unexpected end after the last line
     offset = sum(len(line) + 1 for line in lines[:row]) + min(column, len(lines[row]))
-    message = f"ruff cannot parse {lines[row].strip()!r} ({found[4]})"
+    message = f"ruff cannot parse {lines[row].strip()!r} ({place[4]})"
     return LoomError(message, str(text.origin_at(offset)), "Fix this line, or what is woven into it.")
 
 
-def names_at_fault(text: str) -> dict[str, set[str]]:
-    """The names that a text reads and nothing in it gives, as `undefined`, and those that it imports for nothing.
-
-    Both are empty for a text that is no Python.
-    """
+def lint_names(text: str) -> dict[str, set[str]]:
+    """Returns the `undefined` names of a text and its `unused` imports; none for a text that is not Python."""
     import json
 
-    found: dict[str, set[str]] = {"undefined": set(), "unused": set()}
-    if (said := _lint(text, "--select=F401,F821", "--output-format=json")).startswith("["):
-        for entry in json.loads(said):
+    names: dict[str, set[str]] = {"undefined": set(), "unused": set()}
+    if (report := _lint(text, "--select=F401,F821", "--output-format=json")).startswith("["):
+        for entry in json.loads(report):
             kind = {"F821": "undefined", "F401": "unused"}.get(entry["code"])
             if kind and (name := re.search(r"`([^`]+)`", entry["message"])):
-                found[kind].add(name[1])
-    return found
+                names[kind].add(name[1])
+    return names
 
 
 def tidy_imports(text: str, unused: bool) -> str:
-    """A text with its imports sorted, and without those that it does not use."""
+    """Returns a text with its imports sorted, and on demand without unused ones."""
     return _lint(text, f"--select={'F401,' * unused}I", "--fix", "--quiet") or text
 
 

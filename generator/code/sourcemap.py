@@ -1,4 +1,4 @@
-"""Which source line each stretch of woven Python came from, kept in `gen.map` as source maps of version 3.
+"""Source maps, version 3, from woven Python to the lines of its sources: the content of `gen.map`.
 
 The format is that of ECMA-426, https://tc39.es/ecma426/. A file's `mappings` has its lines between semicolons, a line's
 segments between commas, and a segment as four numbers: column, index of the source, line of the source, column of the
@@ -22,7 +22,7 @@ Lines = list[list[tuple[int, Origin]]]  # for each line, from 0, its segments: (
 
 
 def segments(text: Traced) -> Lines:
-    """The segments of each line, in column order: a new one wherever the origin changes.
+    """Returns the segments of each line, in column order: a new one wherever the origin changes.
 
     The first starts at column 0 and has the origin of the first character that is not white space. A blank line has the
     first origin of the line before it, and blank lines at the start have that of the first line that is not blank.
@@ -53,17 +53,17 @@ def segments(text: Traced) -> Lines:
 
 
 def format_map(origins: dict[str, Lines]) -> str:
-    """The text of `gen.map`: a JSON object with a source map for each woven file, a line each, sorted by path.
+    """Returns the text of `gen.map`: a JSON object with a source map for each woven file, a line each, sorted by path.
 
     Args:
         origins: path of a woven file -> the segments of its lines, at least one a line.
     """
-    files = [f"{json.dumps(path)}: {_dump_file(path, origins[path])}" for path in sorted(origins)]
+    files = [f"{json.dumps(path)}: {_format_file(path, origins[path])}" for path in sorted(origins)]
     body = "\n" + ",\n".join(files) + "\n" if files else ""
     return f'{{\n"about": {json.dumps(ABOUT)},\n"files": {{{body}}}\n}}\n'
 
 
-def _dump_file(path: str, lines: Lines) -> str:
+def _format_file(path: str, lines: Lines) -> str:
     sources = list(dict.fromkeys(origin.path for line in lines for _, origin in line))
     index = {source: number for number, source in enumerate(sources)}
     last_index, last_line, groups = 0, 1, []
@@ -71,7 +71,7 @@ def _dump_file(path: str, lines: Lines) -> str:
         last_column, group = 0, []
         for column, origin in line:
             step = [column - last_column, index[origin.path] - last_index, origin.line - last_line, 0]
-            group.append("".join(encode(number) for number in step))
+            group.append("".join(encode_vlq(number) for number in step))
             last_column, last_index, last_line = column, index[origin.path], origin.line
         groups.append(",".join(group))
     record = {"version": 3, "file": path, "sources": sources, "names": [], "mappings": ";".join(groups)}
@@ -79,21 +79,21 @@ def _dump_file(path: str, lines: Lines) -> str:
 
 
 def parse_map(text: str) -> dict[str, Lines]:
-    """What was dumped as this text."""
+    """Reads the text of `gen.map`: path -> segments of its lines."""
     try:
-        return {path: _load_file(record) for path, record in json.loads(text)["files"].items()}
+        return {path: _parse_file(record) for path, record in json.loads(text)["files"].items()}
     except (ValueError, KeyError, TypeError, AttributeError, IndexError) as error:
         raise LoomError(f"not a map that gen wrote ({error!r})", "gen.map", "Run gen build again.") from error
 
 
-def _load_file(record: dict) -> Lines:
+def _parse_file(record: dict) -> Lines:
     if not record["mappings"]:
         return []
     index, source_line, lines = 0, 1, []
     for group in record["mappings"].split(";"):
         column, line = 0, []
         for segment in group.split(","):
-            steps = decode(segment)
+            steps = decode_vlq(segment)
             column, index, source_line = column + steps[0], index + steps[1], source_line + steps[2]
             if len(steps) != 4 or min(column, index, source_line - 1) < 0:
                 raise ValueError(f"segment {segment!r}")
@@ -102,8 +102,8 @@ def _load_file(record: dict) -> Lines:
     return lines
 
 
-def encode(number: int) -> str:
-    """A number as a base 64 variable-length quantity: 5 bits a digit, lowest first, the lowest of all for the sign."""
+def encode_vlq(number: int) -> str:
+    """Returns a number as a base 64 variable-length quantity: 5 bits a digit, lowest first, after the sign."""
     rest, digits = abs(number) << 1 | (number < 0), ""
     while rest > 31:
         digits += DIGITS[32 | rest & 31]  # 32: more digits follow
@@ -111,11 +111,11 @@ def encode(number: int) -> str:
     return digits + DIGITS[rest]
 
 
-def decode(digits: str) -> list[int]:
-    """The numbers of a segment.
+def decode_vlq(digits: str) -> list[int]:
+    """Returns the numbers of a segment.
 
     Raises:
-        ValueError: a digit is none of base 64, or the last number is cut off.
+        ValueError: a digit is not of base 64, or the last number is truncated.
     """
     numbers, rest, shift = [], 0, 0
     for digit in digits:
@@ -126,5 +126,5 @@ def decode(digits: str) -> list[int]:
             numbers.append(-(rest >> 1) if rest & 1 else rest >> 1)
             rest, shift = 0, 0
     if shift:
-        raise ValueError(f"segment {digits!r} is cut off")
+        raise ValueError(f"segment {digits!r} is truncated")
     return numbers

@@ -1,8 +1,7 @@
 """Text that knows where each character came from.
 
-Weaving copies stretches of fragment source and inserts small ones. A `Traced` text keeps, for every stretch, the file
-and line that it was copied from, through slicing, joining and editing. So provenance never depends on the identity of
-tree nodes.
+Weaving copies stretches of source and inserts small ones. A `Traced` text keeps the file and line of every stretch
+through slicing, joining and editing.
 """
 
 from __future__ import annotations
@@ -43,7 +42,7 @@ class Piece(NamedTuple):
 
 
 def line_starts(text: str) -> list[int]:
-    """The offset of each line, and that of the end. Only a newline ends a line, as in Python: no form feed does."""
+    """Returns the offset of each line, and that of the end. Only a newline ends a line: a form feed does not."""
     starts = [0, *(newline.end() for newline in re.finditer("\n", text))]
     return starts if starts[-1] == len(text) else [*starts, len(text)]
 
@@ -64,12 +63,12 @@ class Traced:
 
     @classmethod
     def copy(cls, text: str, path: str, line: int = 1) -> Traced:
-        """Text as it stands in `path` from `line` on."""
+        """Returns text that `path` contains from `line` on."""
         return cls((Piece(text, Origin(path, line)),)) if text else cls()
 
     @classmethod
     def insert(cls, text: str, cause: Origin) -> Traced:
-        """Text that stands in no source, with the source line that caused it."""
+        """Returns text that no source contains, with the source line that caused it."""
         return cls((Piece(text, cause, copied=False),)) if text else cls()
 
     @classmethod
@@ -99,7 +98,7 @@ class Traced:
         return Traced(tuple(pieces))
 
     def origin_at(self, offset: int) -> Origin:
-        """The origin of the character at `offset`.
+        """Returns the origin of the character at `offset`.
 
         Raises:
             IndexError: the text is empty.
@@ -108,7 +107,7 @@ class Traced:
         return self.pieces[index].origin_at(offset - self._starts[index])
 
     def edited(self, edits: Iterable[Edit]) -> Traced:
-        """The text with all edits made; insertions at one place keep the order in which they are given.
+        """Returns the text with all edits made; insertions at one place keep their order.
 
         Raises:
             ValueError: two edits overlap.
@@ -123,10 +122,10 @@ class Traced:
         return Traced.join(parts)
 
     def lines(self) -> list[Traced]:
-        """The lines, each with its newline."""
+        """Returns the lines, each with its newline."""
         starts = line_starts(self.text)
         return [self[start:end] for start, end in pairwise(starts)]
 
     def paths(self) -> list[str]:
-        """The source files that text was taken from, in order of first appearance."""
+        """Returns the source files of the text, in order of first appearance."""
         return list(dict.fromkeys(piece.origin.path for piece in self.pieces))

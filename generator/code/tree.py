@@ -1,7 +1,7 @@
-"""Python texts, their trees, and where nodes stand in the texts.
+"""Python texts, their trees, and the offsets of nodes in the texts.
 
-The weaver never rebuilds a tree. It asks ast where a call, a parameter or a statement stands and edits the traced text
-there, so that every character outside the edit keeps its origin.
+The weaver never unparses a tree. It edits the traced text at the offsets of a node, so that every character outside the
+edit keeps its origin.
 """
 
 from __future__ import annotations
@@ -33,11 +33,11 @@ _HOLDERS = {  # a kind of node -> its fields that may hold code
 _VANISHING = frozenset({"point", "emit", "receive"})  # statements that may leave nothing
 Function = ast.FunctionDef | ast.AsyncFunctionDef
 FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
-SCOPES = (*FUNCTIONS, ast.Lambda, ast.ClassDef)  # what they bind is their own
+SCOPES = (*FUNCTIONS, ast.Lambda, ast.ClassDef)
 
 
 class Tree:
-    """A text and its tree, which nothing changes. Packages have most texts in common, and share their trees.
+    """A text and its tree, which is never changed: equal texts share one.
 
     Attributes:
         text: statements, all of them indented or none.
@@ -53,19 +53,19 @@ class Tree:
         self._starts, self._ascii = line_starts(text), text.isascii()
 
     def offset(self, line: int, column: int) -> int:
-        """The offset of a place that ast gives: a line from 1 and a column in UTF-8 bytes."""
+        """Returns the offset of a position in ast: a line from 1 and a column in UTF-8 bytes."""
         start = self._starts[line - 1 - self._above]
         if self._ascii:
             return start + column
         return start + len(self.text[start : start + column].encode()[:column].decode(errors="ignore"))
 
     def span(self, node: ast.AST) -> tuple[int, int]:
-        """Offsets of a node's text: without decorators, and without parentheses around it."""
+        """Returns the offsets of a node's text, without decorators and without parentheses around it."""
         at: ast.expr = node  # type: ignore[assignment]
         return self.offset(at.lineno, at.col_offset), self.offset(at.end_lineno or 0, at.end_col_offset or 0)
 
     def span_of_name(self, node: ast.AST, name: str) -> tuple[int, int]:
-        """Offsets of a name which a node that is not a name reads or binds."""
+        """Returns the offsets of a name that a node of any kind reads or binds."""
         start, end = self.span(node)
         if isinstance(node, (ast.MatchAs, ast.MatchStar)):
             start = end - len(name)
@@ -73,8 +73,8 @@ class Tree:
             before = r"(def|class)\s+" if isinstance(node, (*FUNCTIONS, ast.ClassDef)) else r"\b"
             if isinstance(node, ast.ExceptHandler) and node.type is not None:
                 before, start = r"\bas\s+", self.span(node.type)[1]
-            found = re.compile(rf"{before}({name})\b").search(self.text, start)
-            start = found.start(found.lastindex or 0) if found else start
+            match = re.compile(rf"{before}({name})\b").search(self.text, start)
+            start = match.start(match.lastindex or 0) if match else start
         return start, start + len(name)
 
     @cached_property
@@ -89,13 +89,13 @@ class Tree:
         return ("".join(parts) + self.text[end:]).replace("\\\n", " \n")
 
     def with_parentheses(self, node: ast.AST, after: int = 0) -> tuple[int, int]:
-        """Offsets of an expression with the parentheses around it.
+        """Returns the offsets of an expression with the parentheses around it.
 
         Args:
-            after: where the parenthesis of a call ends which has the expression as an argument.
+            after: the end of the opening parenthesis of a call, if the expression is its argument.
         """
         start, end = self.span(node)
-        while re.match(r"\s*[)#\\]", self.text[end:]):  # most have none, and comments are looked for in others
+        while re.match(r"\s*[)#\\]", self.text[end:]):  # rare: only then are comments looked for
             before, rest = self._uncommented[after:start].rstrip(), self._uncommented[end:]
             if not before.endswith("(") or not rest.lstrip().startswith(")"):
                 break
@@ -103,7 +103,7 @@ class Tree:
         return start, end
 
     def rows_in_strings(self) -> set[int]:
-        """The lines, from 0, that begin inside a string: their leading blanks belong to the string."""
+        """Returns the lines, from 0, that begin inside a string: their leading blanks belong to it."""
         rows = set[int]()
         for node in walk(self.module):
             is_string = isinstance(node, ast.JoinedStr) or (
@@ -119,7 +119,7 @@ class Tree:
 
 @cached
 def parse(text: str) -> Tree:
-    """The tree of a text.
+    """Parses a text.
 
     Raises:
         SyntaxError, ValueError: the text is not Python.
@@ -142,15 +142,15 @@ class TracedTree:
         self.with_parentheses = self.tree.with_parentheses
 
     def code(self, node: ast.AST) -> str:
-        """The text of a node."""
+        """Returns the text of a node."""
         return self.text[slice(*self.span(node))]
 
     def where(self, node: ast.AST) -> str:
-        """`path:line` of the node, for an error."""
+        """Returns `path:line` of a node, for an error."""
         return str(self.traced.origin_at(self.span(node)[0]))
 
     def indent(self, node: ast.AST) -> int:
-        """The column at which the node's first line begins."""
+        """Returns the indentation of the first line of a node."""
         line = self.text[self._line(self.span(node)[0]) :]
         return len(line) - len(line.lstrip(" "))
 
@@ -158,7 +158,7 @@ class TracedTree:
         return self.text.rfind("\n", 0, offset) + 1
 
     def lines(self, first: ast.AST, last: ast.AST | None = None) -> tuple[int, int]:
-        """Offsets of the whole lines of a statement, or of several, with decorators and the comments right above."""
+        """Returns the offsets of the whole lines of statements, with decorators and the comments right above."""
         top = getattr(first, "decorator_list", None) or [first]
         start, end = self._line(self.span(top[0])[0]), self.span(last or first)[1]
         while start and self.text[(above := self._line(start - 1)) : start].lstrip().startswith("#"):
@@ -167,28 +167,32 @@ class TracedTree:
         return start, len(self.text) if newline < 0 else newline + 1
 
     def without_comments(self, statement: ast.AST) -> tuple[int, int]:
-        """Offsets of the whole lines of a statement without the comments above it."""
+        """Returns the offsets of the whole lines of a statement, without the comments above it."""
         return self._line(self.span(statement)[0]), self.lines(statement)[1]
 
     def inserted(self, text: str, offset: int) -> Traced:
-        """A text that comes from the line at an offset."""
+        """Returns inserted text whose origin is the line at an offset."""
         return Traced.insert(text, self.traced.origin_at(offset))
 
 
 def children(node: ast.AST) -> list[ast.AST]:
-    """The nodes right below that hold code, in the order of the grammar: operators and contexts are not among them."""
-    found: list[ast.AST] = []
+    """Returns the nodes right below that hold code, not operators and contexts, in the order of the grammar."""
+    try:
+        return node.__children  # type: ignore[attr-defined]
+    except AttributeError:  # trees never change, and are walked many times
+        nodes: list[ast.AST] = []
     for name in _HOLDERS[type(node)]:
         value = getattr(node, name, None)
         if isinstance(value, list):
-            found += [item for item in value if isinstance(item, ast.AST)]
+            nodes += [item for item in value if isinstance(item, ast.AST)]
         elif isinstance(value, ast.AST):
-            found.append(value)
-    return found
+            nodes.append(value)
+    node.__children = nodes  # type: ignore[attr-defined]
+    return nodes
 
 
 def walk(*nodes: ast.AST, into: bool = True) -> Iterator[ast.AST]:
-    """The nodes and all below them, in the order of the grammar.
+    """Yields the nodes and all below them, in the order of the grammar.
 
     Args:
         into: whether to go into functions, lambdas and classes below them too.
@@ -202,7 +206,7 @@ def walk(*nodes: ast.AST, into: bool = True) -> Iterator[ast.AST]:
 
 
 def dotted_name(node: ast.AST | None) -> str:
-    """`a.b.c` of a name or an attribute chain, else ''."""
+    """Returns `a.b.c` for a name or an attribute chain, else ''."""
     if isinstance(node, ast.Attribute):
         base = dotted_name(node.value)
         return f"{base}.{node.attr}" if base else ""
@@ -210,12 +214,12 @@ def dotted_name(node: ast.AST | None) -> str:
 
 
 def called_name(node: ast.AST | None) -> str:
-    """The dotted name that a call calls, or '' where it is not a call of a name."""
+    """Returns the dotted name that a call calls, or '' if the node is not a call of a name."""
     return dotted_name(node.func) if isinstance(node, ast.Call) else ""
 
 
 def statement_expression(statement: ast.AST) -> ast.expr | None:
-    """The expression of an expression statement, else None."""
+    """Returns the expression of an expression statement, else None."""
     return statement.value if isinstance(statement, ast.Expr) else None
 
 
@@ -225,12 +229,12 @@ def is_docstring(statement: ast.AST) -> bool:
 
 
 def parameters(function: Function | ast.Lambda) -> list[ast.arg]:
-    """Positional and keyword parameters, in order (a fragment's host has no others)."""
+    """Returns positional and keyword parameters, in order, without starred ones."""
     return [*function.args.posonlyargs, *function.args.args, *function.args.kwonlyargs]
 
 
 def blocks(node: ast.AST) -> Iterator[list[ast.stmt]]:
-    """The blocks of a compound statement, the clauses of `try` and `match` among them."""
+    """Yields the blocks of a compound statement, those of clauses of `try` and `match` too."""
     for name in "body", "handlers", "cases", "orelse", "finalbody":
         block = getattr(node, name, None)
         if isinstance(block, list) and block:
@@ -242,17 +246,17 @@ def blocks(node: ast.AST) -> Iterator[list[ast.stmt]]:
 
 
 def placeholder(statement: ast.AST, source: TracedTree) -> Traced:
-    """What stays of a statement that goes: `pass` where its block holds nothing else, so that the block stays one."""
+    """Returns the text in place of a removed statement: `pass` if its block would be empty, else nothing."""
     for block in (block for node in walk(source.module) for block in blocks(node) if statement in block):
         index = block.index(statement)  # type: ignore[arg-type]
-        stays = index or any(called_name(statement_expression(other)) not in _VANISHING for other in block[index + 1 :])
-        text = "" if stays else " " * source.indent(statement) + "pass\n"
+        kept = index or any(called_name(statement_expression(other)) not in _VANISHING for other in block[index + 1 :])
+        text = "" if kept else " " * source.indent(statement) + "pass\n"
         return source.inserted(text, source.span(statement)[0])
     return Traced()
 
 
 def reindent(traced: Traced, width: int) -> Traced:
-    """The lines moved so that the first one stands at column `width`; lines inside strings stay as they are."""
+    """Returns the lines moved so that the first one begins at column `width`; lines inside strings are not moved."""
     lines = traced.lines()
     if not lines:
         return traced
@@ -272,5 +276,5 @@ def reindent(traced: Traced, width: int) -> Traced:
 
 
 def module_of(text: str) -> ast.Module:
-    """Python's own tree of a text."""
+    """Returns the tree of a text."""
     return parse(text).module

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import click
 
+from generator.commands.after import text_after
 from generator.commands.console import NO_ONE, PATH, complain, progress
 from generator.commands.own import start_project
 from generator.commands.packages import PackageBuilder, create_builder, map_packages
@@ -29,6 +30,8 @@ from generator.errors import LoomError
 )
 @click.option("--out", metavar="DIR", type=PATH, help="Put the package's folder into DIR.")
 @click.option("--own", metavar="DIR", type=PATH, help="Start a project of your own in DIR.")
+@click.option("--after", metavar="PASS", help="Print the text as it is after a pass of weaving, and write nothing.")
+@click.option("--only", metavar="NAME", help="Print a FILE or a DEFINITION alone, as in model.py or Attention.")
 @click.option("--dry-run", is_flag=True, help="Print what would be written, and write nothing.")
 @click.option("--force", is_flag=True, help="Overwrite and delete also what gen did not write.")
 def command(
@@ -38,6 +41,8 @@ def command(
     build_all: bool,
     out: Path | None,
     own: Path | None,
+    after: str | None,
+    only: str | None,
     dry_run: bool,
     force: bool,
 ) -> None:
@@ -50,21 +55,28 @@ def command(
     nothing in that package is written. A package that people own (by_hand = true in packages.toml) is left alone.
     For a package with committed = false there, --all writes only its lock, into packages.lock, unless its files exist.
 
+    --after PASS shows how the package is woven: every line after that pass, with the fragment that it comes from. The
+    passes are state, fill, splice, layers, thread, link, format and render.
+
     --own DIR makes a project with this one package, for you to edit: gen update merges later changes of gen into it.
     """
     project = Project.find()
     if build_all == bool(architecture) or build_all == bool(target):
         remedy = "Write gen build ARCH --target=T, or gen build --all; gen list shows what there is."
         raise LoomError("build needs an architecture and a target, or --all", remedy=remedy)
-    if (own and (build_all or out or dry_run or force)) or (parts and build_all):
-        name = "--own" if own else "--with"
+    if ((own or after) and (build_all or out or dry_run or force or (own and after))) or (parts and build_all):
+        name = "--own" if own else "--after" if after else "--with"
         raise LoomError(f"{name} goes with ARCH and --target alone", remedy="Leave the other options out.")
+    if only and not after:
+        raise LoomError("--only goes with --after", remedy="Add --after PASS.")
     if "none" in parts and {*parts} != {"none"}:
         raise LoomError("--with none leaves out all parts, and others are given", remedy="Leave one of the two out.")
     if architecture and target:
         selected = tuple(sorted({*parts} - {"none"})) if parts else project.find_parts(f"{architecture}_{target}")
         combination = Combination(architecture, target, selected)
-        if own:
+        if after:
+            click.echo(text_after(project, combination, after, only), nl=False)
+        elif own:
             click.echo(start_project(project, combination, own))
         else:
             _build_one(project, combination, out, force, dry_run)

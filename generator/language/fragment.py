@@ -5,26 +5,27 @@ from __future__ import annotations
 import ast
 import inspect
 import re
-from collections import Counter
-from dataclasses import dataclass, field
+from collections import Counter, defaultdict
+from dataclasses import dataclass
 from typing import Any
 
-from generator.code.bindings import imported
+from generator.code.bindings import imported_name
 from generator.code.caching import cached
 from generator.code.traced import Traced
 from generator.code.tree import FUNCTIONS, TracedTree, called_name, is_docstring
 from generator.errors import LoomError
 from generator.language.grammar import check_decorators, check_python, check_style
-from generator.language.marked import literal_of, mark, read_provider, read_splices
+from generator.language.marks import find_mark, literal_of, read_provider, read_splices
 from generator.language.parts import Definition, Field, Import, Provider, Splice
 
 _NAMES, _PAIR = "names of fragments", "two strings"
-_DECLARATIONS = {  # of each its part of a fragment, what it takes, and an example
+_DECLARATIONS = {  # word -> attribute of a fragment, kind of arguments, example
     "requires": ("requires", _NAMES, '"rope", ...'),
     "excludes": ("excludes", _NAMES, '"rope", ...'),
     "layers.further": ("further_layers", _PAIR, '"STACK", "COUNT"'),
     "alike": ("alike", _PAIR, '"FUNCTION", "SITE"'),
 }
+_Parts = defaultdict[str, list[Any]]  # attribute of a fragment -> the parts that have been read
 
 
 @dataclass(frozen=True)
@@ -33,9 +34,9 @@ class Fragment:
 
     Attributes:
         name: path below fragments/ without `.py`: `model/rope`.
-        title, citation: the first line of the docstring, and what follows `Source:` in it.
-        further_layers: of layers after the last, the path of their stack and how many there are.
-        alike: functions in which is provided what is provided at another site, and that site.
+        title, citation: the first line of the docstring, and the paragraphs after `Source:`.
+        further_layers: the path of a stack of layers after the last, and their number.
+        alike: a function, and a site whose values are provided in it too.
     """
 
     name: str
@@ -43,10 +44,10 @@ class Fragment:
     title: str
     citation: str
     imports: dict[str, Import]
-    definitions: tuple[Definition, ...]
-    fields: tuple[Field, ...]
-    splices: tuple[Splice, ...]
-    providers: tuple[Provider, ...]
+    definitions: tuple[Definition, ...] = ()
+    fields: tuple[Field, ...] = ()
+    splices: tuple[Splice, ...] = ()
+    providers: tuple[Provider, ...] = ()
     requires: tuple[str, ...] = ()
     excludes: tuple[str, ...] = ()
     further_layers: tuple[tuple[str, ...], ...] = ()
@@ -62,21 +63,6 @@ class Fragment:
         return self.name.split("/")[-1]
 
 
-@dataclass
-class _Parts:
-    """What has been read of a fragment so far."""
-
-    imports: dict[str, Import] = field(default_factory=dict)
-    definitions: list[Definition] = field(default_factory=list)
-    fields: list[Field] = field(default_factory=list)
-    splices: list[Splice] = field(default_factory=list)
-    providers: list[Provider] = field(default_factory=list)
-    requires: list[str] = field(default_factory=list)
-    excludes: list[str] = field(default_factory=list)
-    further_layers: list[tuple[str, ...]] = field(default_factory=list)
-    alike: list[tuple[str, ...]] = field(default_factory=list)
-
-
 @cached
 def parse_fragment(path: str, text: str) -> Fragment:
     """Reads a fragment.
@@ -87,23 +73,23 @@ def parse_fragment(path: str, text: str) -> Fragment:
     """
     text += "" if text.endswith("\n") else "\n"  # statements are copied by whole lines
     check_python(text, path)
-    name, parts = path.removeprefix("fragments/").removesuffix(".py"), _Parts()
+    name, parts = path.removeprefix("fragments/").removesuffix(".py"), _Parts(list)
     try:
         source = TracedTree(Traced.copy(text, path))
         check_style(source)
         _check_roles(source)
         for node in source.module.body:
-            _read(node, source, name, parts)
+            _read_statement(node, source, name, parts)
     except RecursionError:
         remedy = "Write it flatter: a table or a loop for many branches."
         raise LoomError("nested too deeply", f"{path}:1", remedy) from None
-    title, citation = _docstring(source.module)
-    found: dict[str, Any] = {key: value if key == "imports" else tuple(value) for key, value in vars(parts).items()}
-    return Fragment(name=name, path=path, title=title, citation=citation, **found)
+    title, citation = _read_docstring(source.module)
+    imports = dict(parts.pop("imports", ()))
+    return Fragment(name, path, title, citation, imports, **{key: tuple(items) for key, items in parts.items()})
 
 
 def _check_roles(source: TracedTree) -> None:
-    """Refuses a role that is imported and not used: one of the two is misspelt, and the weaver links what is used."""
+    """Refuses an unused import of a role: the import or the use is misspelt, and the weaver links uses."""
     words = Counter(re.findall(r"\w+", source.text))
     for node in source.module.body:
         if isinstance(node, ast.ImportFrom) and node.module == "generator.language.roles":
@@ -113,15 +99,15 @@ def _check_roles(source: TracedTree) -> None:
                     raise LoomError(message, source.where(alias), "Take it out, or spell it as it is used.")
 
 
-def _docstring(module: ast.Module) -> tuple[str, str]:
+def _read_docstring(module: ast.Module) -> tuple[str, str]:
     text = inspect.cleandoc(ast.get_docstring(module) or "")
     paragraphs = [" ".join(paragraph.split()) for paragraph in text.split("\n\n")]
     citations = [p.removeprefix("Source:").strip() for p in paragraphs if p.startswith("Source:")]
     return paragraphs[0].rstrip("."), "; ".join(citations).rstrip(".")
 
 
-def _read(node: ast.stmt, source: TracedTree, fragment: str, parts: _Parts) -> None:
-    """Reads a statement at the top."""
+def _read_statement(node: ast.stmt, source: TracedTree, fragment: str, parts: _Parts) -> None:
+    """Reads a statement at the top of a fragment."""
     value = node.value if isinstance(node, ast.Expr) else None
     if isinstance(value, ast.Constant) and isinstance(value.value, (str, bytes)):
         return
@@ -129,33 +115,33 @@ def _read(node: ast.stmt, source: TracedTree, fragment: str, parts: _Parts) -> N
         _read_import(node, source, parts)
     elif isinstance(value, ast.Call) and called_name(value) in _DECLARATIONS:
         _read_declaration(value, source, parts)
-    elif isinstance(node, FUNCTIONS) and (call := mark(node, "splice")):
-        parts.splices += read_splices(node, call, source, fragment)
-    elif isinstance(node, FUNCTIONS) and (call := mark(node, "provide")):
-        parts.providers.append(read_provider(node, call, source, fragment))
+    elif isinstance(node, FUNCTIONS) and (call := find_mark(node, "splice")):
+        parts["splices"] += read_splices(node, call, source, fragment)
+    elif isinstance(node, FUNCTIONS) and (call := find_mark(node, "provide")):
+        parts["providers"].append(read_provider(node, call, source, fragment))
     elif isinstance(node, ast.ClassDef) and node.name == "Config":
-        parts.fields += _read_fields(node, source, fragment)
-    elif name := _defined(node):
+        parts["fields"] += _read_fields(node, source, fragment)
+    elif name := _defined_name(node):
         if isinstance(node, (*FUNCTIONS, ast.ClassDef)):
             check_decorators(node, source, woven=False)
-        parts.definitions.append(Definition(name, source.traced[slice(*source.lines(node))], fragment))
+        parts["definitions"].append(Definition(name, source.traced[slice(*source.lines(node))], fragment))
     else:
         message = "a fragment holds imports, functions, classes, values, splices and providers, and nothing else"
         raise LoomError(message, source.where(node), "Move this statement into a function.")
 
 
 def _read_declaration(call: ast.Call, source: TracedTree, parts: _Parts) -> None:
-    """Names of fragments, or a pair of strings."""
+    """Reads names of fragments, or a pair of strings."""
     word = called_name(call)
     part, takes, example = _DECLARATIONS[word]
     strings = tuple(value for argument in call.args if isinstance(value := literal_of(argument), str))
     if len(strings) < len(call.args) + len(call.keywords) or (takes is _PAIR and len(strings) != 2):
         raise LoomError(f"{word} takes {takes}", source.where(call), f"Write {word}({example}).")
-    getattr(parts, part).extend([strings] if takes is _PAIR else strings)
+    parts[part].extend([strings] if takes is _PAIR else strings)
 
 
-def _defined(node: ast.stmt) -> str:
-    """The name of what a statement defines, '' where it defines nothing."""
+def _defined_name(node: ast.stmt) -> str:
+    """Returns the name that a statement defines, '' if it defines nothing."""
     if isinstance(node, (*FUNCTIONS, ast.ClassDef)):
         return node.name
     targets = [node.target] if isinstance(node, ast.AnnAssign) else getattr(node, "targets", [])
@@ -166,7 +152,7 @@ def _defined(node: ast.stmt) -> str:
 
 
 def _read_import(node: ast.Import | ast.ImportFrom, source: TracedTree, parts: _Parts) -> None:
-    """The weaver's own words, roles and other fragments are linked by name and leave no import behind."""
+    """Reads an import, except of the language, roles and other fragments: these are linked by name."""
     origin = source.traced.origin_at(source.span(node)[0])
     if isinstance(node, ast.ImportFrom):
         module = node.module or ""
@@ -177,11 +163,12 @@ def _read_import(node: ast.Import | ast.ImportFrom, source: TracedTree, parts: _
             return
         for alias in node.names:
             bound = alias.asname or alias.name
-            parts.imports[bound] = Import(module, alias.name, bound, origin)
+            parts["imports"].append((bound, Import(module, alias.name, bound, origin)))
     else:
         for alias in node.names:
             # `import a.b` binds a; two of them are two lines under one name, so the key is the module
-            parts.imports[alias.asname or alias.name] = Import(alias.name, "", imported(alias), origin)
+            imported = Import(alias.name, "", imported_name(alias), origin)
+            parts["imports"].append((alias.asname or alias.name, imported))
 
 
 def _read_fields(node: ast.ClassDef, source: TracedTree, fragment: str) -> list[Field]:

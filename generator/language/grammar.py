@@ -1,7 +1,4 @@
-"""What a fragment may not say, beyond what Python forbids.
-
-The weaver edits text where a name or a call stands. What it could not edit rightly is refused here.
-"""
+"""Refuses Python that the weaver could not edit correctly."""
 
 from __future__ import annotations
 
@@ -13,13 +10,13 @@ from itertools import pairwise
 from generator.code.tree import FUNCTIONS, Function, TracedTree, blocks, called_name, dotted_name, walk
 from generator.errors import LoomError
 
-WORDS = frozenset({"point", "proceed", "emit", "receive", "setting"})  # they stand in statements
+WORDS = frozenset({"point", "proceed", "emit", "receive", "setting"})  # words for statements
 _DECORATORS = frozenset({"splice", "provide"})
 _OURS = frozenset({"generator", "fragments"})
 
 
 def check_python(text: str, path: str) -> None:
-    """Refuses what Python refuses, and what it warns of."""
+    """Refuses text that does not compile, or compiles with a warning."""
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         try:
@@ -61,13 +58,13 @@ def _statements(node: ast.AST) -> Iterator[ast.stmt]:
 
 
 def _is_on_header(first: ast.stmt, lines: list[str]) -> bool:
-    """Whether something stands before the first statement of a block, or the line before it goes on."""
+    """Returns whether the first statement of a block shares its line, or continues the line before it."""
     row = first.lineno - 1
     return bool(lines[row].encode()[: first.col_offset].strip()) or lines[row - 1].endswith("\\")
 
 
 def _is_stub(block: list[ast.stmt]) -> bool:
-    """`...`, `pass` or a string."""
+    """Returns whether a block is only `...`, `pass` or a string."""
     value = block[0].value if isinstance(block[0], ast.Expr) else None
     constant = isinstance(value, ast.Constant) and isinstance(value.value, (str, bytes, type(...)))
     return len(block) == 1 and (constant or isinstance(block[0], ast.Pass))
@@ -87,10 +84,10 @@ def _check_import(node: ast.Import | ast.ImportFrom, where: str) -> None:
 
 
 def check_decorators(node: Function | ast.ClassDef, source: TracedTree, woven: bool) -> None:
-    """Refuses marks that would be taken for ordinary decorators, and decorators beside a mark.
+    """Refuses marks on code that is not woven, and other decorators on a splice or a provider.
 
     Args:
-        woven: whether it is a function that is read as a splice or a provider.
+        woven: whether the function is a splice or a provider.
     """
     for decorator in node.decorator_list:
         name = dotted_name(decorator) or called_name(decorator)
@@ -116,10 +113,10 @@ def check_woven_function(function: Function, source: TracedTree, word: str) -> N
         remedy = "Its parameters name what it reads in its host: plain names, no defaults, no stars."
         raise LoomError(f"the {word} has parameters that its host cannot fill", where, remedy)
     for node in walk(function, into=False):
-        said = (ast.Global, ast.Nonlocal, *((ast.Yield, ast.YieldFrom) if word == "provider" else ()))
-        if isinstance(node, said):
+        forbidden = (ast.Global, ast.Nonlocal, *((ast.Yield, ast.YieldFrom) if word == "provider" else ()))
+        if isinstance(node, forbidden):
             remedy = "Put it into a function, and call that."
-            raise LoomError(f"a {word} cannot say `{source.code(node)}`", source.where(node), remedy)
+            raise LoomError(f"a {word} cannot have `{source.code(node)}`", source.where(node), remedy)
         if isinstance(node, ast.Return) and not (word == "provider" and node is function.body[-1]):
             remedy = "Bind a name that the point shows, or put the statements into a function and call that."
             if word == "provider":

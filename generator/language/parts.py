@@ -1,4 +1,4 @@
-"""What a fragment is made of, as the weaver reads it."""
+"""The parts of a fragment, as the weaver reads them."""
 
 from __future__ import annotations
 
@@ -33,18 +33,18 @@ class Field:
 
     @property
     def kind(self) -> str:
-        """Of a field, its annotation."""
+        """The annotation of a field, '' for other members."""
         statement = self.statement
         return ast.unparse(statement.annotation) if isinstance(statement, ast.AnnAssign) else ""
 
     @property
     def is_field(self) -> bool:
-        """Whether it is a field, which a preset may give, and no property or method."""
+        """Returns whether a preset may give it: it is not a property or method."""
         return isinstance(self.statement, ast.AnnAssign)
 
     @property
     def is_required(self) -> bool:
-        """Whether it is a field that every preset gives."""
+        """Returns whether every preset must give it."""
         return isinstance(self.statement, ast.AnnAssign) and self.statement.value is None
 
 
@@ -74,7 +74,7 @@ class Splice:
 
 @dataclass(frozen=True)
 class Provider:
-    """Where a threaded value comes from."""
+    """The source of a threaded value."""
 
     value: str
     site: str

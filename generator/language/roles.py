@@ -1,7 +1,7 @@
 """Names that some selected fragment defines: `from generator.language.roles import attend, Norm`.
 
-A role is a name and nothing more, so this module gives any name that it is asked for. The weaver links the name to
-its one definition among the selected fragments, and says so where there is none or more than one.
+A role is only a name, so any name can be imported from this module. The weaver links it to its one definition among the
+selected fragments, and it is an error if there is none or more than one.
 """
 
 from collections.abc import Iterator
@@ -9,7 +9,7 @@ from typing import Any
 
 
 class _Role:
-    """Stands for a definition that is chosen while weaving: a function, a class or a table."""
+    """A definition that is chosen while weaving: a function, a class or a table."""
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__"):

@@ -27,6 +27,15 @@ CONFIG = "config.py"
 
 
 @dataclass(frozen=True)
+class LinkedFiles:
+    """Python files: path -> import block and definitions in reading order, and the same of them as a `Layout`."""
+
+    texts: dict[str, list[Traced]]
+    modules: dict[str, tuple[str, ...]]
+    fragments: dict[str, tuple[str, ...]]
+
+
+@dataclass(frozen=True)
 class Layout:
     """The Python files of a package, by path.
 
@@ -97,8 +106,8 @@ def undefined_name(recipe: Recipe, definitions: dict[str, Definition], fields: l
     return None
 
 
-def lay_out(recipe: Recipe, definitions: dict[str, Definition], fields: list[Field]) -> Layout:
-    """Returns the Python files, with the definitions that the roots reach.
+def link_files(recipe: Recipe, definitions: dict[str, Definition], fields: list[Field]) -> LinkedFiles:
+    """Sorts the definitions that the roots reach into files, with the imports that they need.
 
     Args:
         definitions: key -> woven definition.
@@ -124,15 +133,22 @@ def lay_out(recipe: Recipe, definitions: dict[str, Definition], fields: list[Fie
         unformatted[file] = [write_imports([*outside, *inside]), *texts]
         modules[file] = tuple(sorted({item.module.split(".")[0] for item in outside}))
     unformatted["__init__.py"] = _write_init(recipe, links)
-    formatted = iter(format_python([text for parts in unformatted.values() for text in parts]))  # by one run of ruff
+    return LinkedFiles(unformatted, modules, fragments)
+
+
+def lay_out(recipe: Recipe, linked: LinkedFiles) -> Layout:
+    """Formats the texts of each file, and joins them under its header and docstring."""
+    formatted = iter(format_python([text for parts in linked.texts.values() for text in parts]))  # in one go: fast
     files = {
-        file: _join_file(recipe, file, next(formatted), [next(formatted) for _ in parts[1:]], fragments.get(file, ()))
-        for file, parts in unformatted.items()
+        file: _join_file(
+            recipe, file, next(formatted), [next(formatted) for _ in parts[1:]], linked.fragments.get(file, ())
+        )
+        for file, parts in linked.texts.items()
     }
-    for folder in sorted({file.rsplit("/", 1)[0] for file in keys_of if "/" in file}):
+    for folder in sorted({file.rsplit("/", 1)[0] for file in linked.modules if "/" in file}):
         path = f"{folder}/__init__.py"
         files[path] = Traced.join([write_header(recipe, ()), write_docstring(recipe, path, ())])
-    return Layout(files, modules, fragments)
+    return Layout(files, linked.modules, linked.fragments)
 
 
 def _reading_order(links: _Links, definitions: dict[str, Definition]) -> list[str]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 
-from generator.code.ruff import names_at_fault, tidy_imports
+from generator.code.ruff import lint_names, tidy_imports
 
 ROLES = "from generator.language.roles import"
 
@@ -44,7 +44,7 @@ def completed(before: str, after: str, known: dict[str, str]) -> str:
     """
     if names_of(before) == names_of(after):
         return after
-    old, new = names_at_fault(before), names_at_fault(after)
+    old, new = lint_names(before), lint_names(after)
     missing, unused = new["undefined"] - old["undefined"], new["unused"] - old["unused"]
     imports = [known[name] for name in sorted(missing) if name in known]
     if imports:

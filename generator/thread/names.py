@@ -8,7 +8,7 @@ import re
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
 
-from generator.code.bindings import Occurrence, Scope, imported, scopes_of
+from generator.code.bindings import Occurrence, Scope, imported_name, scopes_of
 from generator.code.caching import cached
 from generator.code.tree import TracedTree, Tree, dotted_name, walk
 from generator.language.parts import Import
@@ -64,7 +64,7 @@ class Variables:
                 self.bindings[self.variable(occurrence)].append(binders.get(occurrence.node, occurrence.node))
                 self.binding_nodes.add(occurrence.node)
         for alias, scope in self.scopes.imports:
-            self.bindings[self.lookup(imported(alias), scope)].append(alias)
+            self.bindings[self.lookup(imported_name(alias), scope)].append(alias)
 
     def _store(self, target: ast.AST, value: ast.expr) -> None:
         if (head := root(target)) in self.occurrences:

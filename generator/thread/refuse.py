@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import ast
 
+from generator.code.assignment import DefiniteAssignment
 from generator.code.bindings import COMPREHENSIONS, scopes_of
-from generator.code.flow import Flow
 from generator.code.traced import Traced
 from generator.code.tree import TracedTree, dotted_name, walk
 from generator.errors import LoomError
@@ -140,7 +140,7 @@ def check_result(plan: Plan, texts: dict[str, Traced]) -> None:
     for key, text in texts.items():
         source = TracedTree(text)
         for function in functions_in(key, source):
-            flow = Flow(function.node, plan.values)
+            flow = DefiniteAssignment(function.node, plan.values)
             for name, line in flow.unbound:
                 message = f"{function.id} reads {name} here, and {name} may not have a value yet"
                 remedy = "Bind it on every path before: a loop or a branch without else may be skipped."

@@ -1,1 +1,1 @@
-"""The operators that weave fragments into a package: fill, splice, thread and link, and the layers of a pattern."""
+"""The operators fill, splice and link, and the layers of a pattern."""

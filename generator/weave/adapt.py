@@ -1,7 +1,7 @@
-"""Puts the body of a splice into the names of its host, so that no name of either means something else.
+"""Hygiene: adapts the body of a splice to the names of its host, so that no name of either is captured.
 
-A splice shares with its host the names of its parameters. Its own local names are renamed where the host has them;
-expressions that the point shows take the place of their keywords. What cannot be renamed is an error.
+A splice shares the names of its parameters with its host. Its local names are renamed where the host has them, and
+expressions that the point shows replace their keywords. A name that cannot be renamed is an error.
 """
 
 from __future__ import annotations
@@ -9,15 +9,14 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from generator.code.bindings import (
     COMPREHENSIONS,
+    as_operand,
     bound_names,
-    imported,
-    inner_parameters,
+    imported_name,
     names_in,
-    operand,
     scopes_of,
 )
 from generator.code.traced import Edit, Origin, Traced
@@ -29,7 +28,7 @@ from generator.weave.points import Point
 
 @dataclass(frozen=True)
 class Need:
-    """A splice in `function` reads `name`, which its point does not show."""
+    """A value that threading must bring: a splice in `function` reads `name`, which its point does not show."""
 
     function: str
     name: str
@@ -41,65 +40,65 @@ class Need:
 
 @dataclass
 class HostNames:
-    """The names in an outermost host function, its splices included as they come.
+    """The names in an outermost host function, and those of its splices as they are added.
 
     Attributes:
-        taken: every variable there is, and those that splices to come take from their modules.
-        bound: those of the host's own that it binds, as a parameter or in a statement.
+        reserved: every variable, and the free names of splices to come.
+        bound: the names that the host itself binds, as a parameter or in a statement.
         shared: variables that the splices of one fragment share, and that fragment.
     """
 
-    taken: set[str] = field(default_factory=set)
-    bound: set[str] = field(default_factory=set)
-    shared: dict[str, str] = field(default_factory=dict)
+    reserved: set[str]
+    bound: set[str]
+    shared: dict[str, str]
 
     @classmethod
     def of(cls, host: Function, splices: Iterable[Splice], shared: Mapping[str, str]) -> HostNames:
-        """The names of a host that gets these splices."""
-        taken = names_in(host) | shared.keys()
+        """Returns the names of a host that gets these splices."""
+        reserved = names_in(host) | shared.keys()
         for splice in splices:
-            taken |= scopes_of(TracedTree(splice.body).tree).outside() - set(splice.reads)
-        bound = bound_names(host) | inner_parameters(host) | shared.keys()
-        return cls(taken, bound, dict(shared))
+            reserved |= scopes_of(TracedTree(splice.body).tree).outside() - set(splice.reads)
+        bound = bound_names(host, parameters=True) | shared.keys()
+        return cls(reserved, bound, dict(shared))
 
 
 def adapt(splice: Splice, point: Point, names: HostNames, threaded: frozenset[str], needs: list[Need]) -> Traced:
-    """The body of a splice in the names of the host.
+    """Returns the body of a splice in the names of the host.
 
     Args:
-        names: of the host; the splice's are added.
-        threaded: every name that is carried through functions, which no splice may have for its own.
-        needs: what the splice reads beyond what the point shows is added.
+        names: of the host; those of the splice are added.
+        threaded: the names of threaded values, which cannot be local names of a splice.
+        needs: the values that the splice reads and the point does not show are added.
     """
     body = TracedTree(splice.body)
     scopes, reads = scopes_of(body.tree), set(splice.reads)
-    captured = _check_shown(splice, point, body)
+    captured = _check_captures(splice, point, body)
     _check_free(splice, point, scopes.outside() - reads, names)
     _check_rebound(splice, point, scopes.bound)
     _check_yield(splice, point, body)
-    _check_hidden(splice, point, body)
-    mine = {name for name, fragment in names.shared.items() if fragment == splice.fragment}
-    there = {*point.named, *point.shown, *mine, *({"self"} if point.in_method else ())}
+    _check_introspection(splice, point, body)
+    shared = {name for name, fragment in names.shared.items() if fragment == splice.fragment}
+    visible = {*point.named, *point.shown, *shared, *({"self"} if point.in_method else ())}
     for name in splice.reads:
-        if name not in there:
+        if name not in visible:
             needs.append(Need(point.function, name, splice.fragment, splice.origin, point.name, point.where))
-    own = scopes.bound - reads - mine
+    own = scopes.bound - reads - shared
     calls = [node for node in walk(body.module) if isinstance(node, ast.Call) and called_name(node) == "emit"]
     emitted = own & {dotted_name(argument) for call in calls for argument in call.args}
-    clashes = own & (names.taken | threaded - emitted)
+    clashes = own & (names.reserved | threaded - emitted)
     for name in sorted(clashes & emitted):
         message = f"emits {name}, which is also a name in the host at {point.where}"
         raise _error(splice, message, "Give it another name.")
-    taken = names.taken | {found.name for found in scopes.occurrences} | reads | threaded
-    renamed = _fresh(clashes | captured, splice, taken)
-    names.taken |= own - clashes | set(renamed.values())
-    shown = {name: operand(text) for name, text in point.named.items() if name in reads}
+    reserved = names.reserved | {use.name for use in scopes.occurrences} | reads | threaded
+    renamed = _fresh_names(clashes | captured, splice, reserved)
+    names.reserved |= own - clashes | set(renamed.values())
+    shown = {name: as_operand(text) for name, text in point.named.items() if name in reads}
     replaced = {name: new for name, new in renamed.items() if name in clashes} | shown
     return replace_names(body.traced, replaced, renamed)
 
 
-def as_fields(splice: Splice, point: Point, host: ast.ClassDef) -> Traced:
-    """The fields that a splice adds to a class: under their own names, by which others know them."""
+def adapt_fields(splice: Splice, point: Point, host: ast.ClassDef) -> Traced:
+    """Returns the fields that a splice adds to a class; they keep their names."""
     if splice.reads:
         raise _error(splice, f"reads {splice.reads[0]} among the fields of a class, at {point.where}", "Drop it.")
     bound = scopes_of(TracedTree(splice.body).tree).bound
@@ -109,15 +108,16 @@ def as_fields(splice: Splice, point: Point, host: ast.ClassDef) -> Traced:
 
 
 def replace_names(text: Traced, replaced: Mapping[str, str], looped: Mapping[str, str] | None = None) -> Traced:
-    """Statements with other names, or expressions, for what they read from outside or bind at their top.
+    """Replaces names that statements read from outside or bind at their top.
 
     Args:
-        looped: other names for the variables of comprehensions.
+        replaced: name -> another name, or an expression.
+        looped: the same for variables of comprehensions.
     """
     body, edits = TracedTree(text), []
     scopes = scopes_of(body.tree)
     for alias, scope in scopes.imports:
-        if (name := imported(alias)) in replaced and scope is scopes.module:
+        if (name := imported_name(alias)) in replaced and scope is scopes.module:
             remedy = "Import it at the top of the fragment, or under another name."
             raise LoomError(f"{name} is imported here, and a name in the host too", body.where(alias), remedy)
     in_strings = {
@@ -145,11 +145,11 @@ def _error(splice: Splice, message: str, remedy: str) -> LoomError:
     return LoomError(f"{splice.fragment} {message}", str(splice.origin), remedy)
 
 
-def _check_shown(splice: Splice, point: Point, body: TracedTree) -> set[str]:
-    """An expression that the point shows is read anew at each use, so nothing in it may change.
+def _check_captures(splice: Splice, point: Point, body: TracedTree) -> set[str]:
+    """Refuses a splice that changes a name in an expression which the point shows: it is evaluated at each use.
 
     Returns:
-        The variables of comprehensions that have the name of one in an expression which is read there.
+        The variables of comprehensions that would capture a name of such an expression.
     """
     scopes, captured = scopes_of(body.tree), set[str]()
     for name in sorted(set(point.named) & set(splice.reads)):
@@ -157,8 +157,8 @@ def _check_shown(splice: Splice, point: Point, body: TracedTree) -> set[str]:
         if name in scopes.bound:
             remedy = "Bind another name; or show the local name, in a host of yours."
             raise _error(splice, f"rebinds {shown}", remedy)
-        changed = _changed_before(name, body, scopes.bound & set(splice.reads)) & point.names_in(name)
-        for _, _, scope in (found for found in scopes.occurrences if found.name == name):
+        changed = _rebound_before(name, body, scopes.bound & set(splice.reads)) & point.names_in(name)
+        for _, _, scope in (use for use in scopes.occurrences if use.name == name):
             for other in point.names_in(name):
                 binder = scope.binder(other)
                 if binder not in (None, scopes.module):
@@ -171,19 +171,19 @@ def _check_shown(splice: Splice, point: Point, body: TracedTree) -> set[str]:
     return captured
 
 
-def _changed_before(name: str, body: TracedTree, candidates: set[str]) -> set[str]:
-    """Those names that a statement rebinds before `name` is read, or in one compound statement with a read."""
-    changed, found = set[str](), set[str]()
+def _rebound_before(name: str, body: TracedTree, candidates: set[str]) -> set[str]:
+    """Returns the candidates that a statement rebinds before a read of `name`, or in one compound statement with it."""
+    changed, before = set[str](), set[str]()
     for statement in body.statements:
         rebound = bound_names(statement) & candidates
         if name in names_in(statement):
-            found |= changed | (rebound if any(blocks(statement)) else set())
+            before |= changed | (rebound if any(blocks(statement)) else set())
         changed |= rebound
-    return found
+    return before
 
 
 def _check_free(splice: Splice, point: Point, free: set[str], names: HostNames) -> None:
-    """A name of the splice's module must not be a variable of the host; in a class, it must not be private."""
+    """Refuses a free name of a splice that the host would capture, and in a class one that Python would mangle."""
     for name in sorted(free) if point.owner else ():
         if name.startswith("__") and not name.endswith("__"):
             raise _error(splice, f"uses {name}, which means another name in a class", "Let it begin with one _.")
@@ -195,33 +195,32 @@ def _check_free(splice: Splice, point: Point, free: set[str], names: HostNames) 
 
 
 def _check_rebound(splice: Splice, point: Point, bound: set[str]) -> None:
-    """What a splice rebinds is a variable of the function that the point is in."""
+    """Refuses to rebind a variable of a function around that of the point."""
     host = scopes_of(point.source.tree).inner[point.hosts[-1]]
     outer = sorted(name for name in bound & set(point.shown) if name not in host.bound or name in host.outer)
     if outer:
-        message = f"rebinds {outer[0]}, which is no variable of {point.hosts[-1].name} at {point.where}"
+        message = f"rebinds {outer[0]}, which is not a variable of {point.hosts[-1].name} at {point.where}"
         raise _error(splice, message, "Bind another name, or show a variable of the function.")
 
 
 def _check_yield(splice: Splice, point: Point, body: TracedTree) -> None:
-    """A yield makes its function a generator: the host must be one."""
-    host = point.hosts[-1]
-    annotation = ast.unparse(host.returns) if host.returns else ""
-    yields = (ast.Yield, ast.YieldFrom)
+    """Refuses a yield in a host that is not a generator."""
+    host, yields = point.hosts[-1], (ast.Yield, ast.YieldFrom)
     if any(isinstance(node, yields) for node in walk(body.module, into=False)):
+        annotation = ast.unparse(host.returns) if host.returns else ""
         generates = any(isinstance(node, yields) for node in walk(host, into=False))
         if not generates and not re.search("Iterator|Generator|Iterable", annotation):
             message = f"yields, which would make a generator of the host at {point.where}"
             raise _error(splice, message, "Annotate the host as `-> Iterator[...]` if it is one.")
 
 
-def _check_hidden(splice: Splice, point: Point, body: TracedTree) -> None:
-    """A splice may not take a name away from the host, nor look names up: its own may be others there."""
+def _check_introspection(splice: Splice, point: Point, body: TracedTree) -> None:
+    """Refuses to delete a name of the host, and to look up names, which may be renamed."""
     for node in walk(body.module):
         if isinstance(node, ast.Delete):
-            gone = {target.id for target in node.targets if isinstance(target, ast.Name)} & {*splice.reads}
-            if gone:
-                message = f"deletes {min(gone)}, which the host at {point.where} may read"
+            deleted = {target.id for target in node.targets if isinstance(target, ast.Name)} & {*splice.reads}
+            if deleted:
+                message = f"deletes {min(deleted)}, which the host at {point.where} may read"
                 raise _error(splice, message, "Bind it to another value, or leave it.")
         elif isinstance(node, ast.Call):
             by_name = ("locals", "exec", "eval", *(() if node.args else ("vars", "dir")))
@@ -230,13 +229,13 @@ def _check_hidden(splice: Splice, point: Point, body: TracedTree) -> None:
                 raise _error(splice, message, "Name the variables themselves.")
 
 
-def _fresh(names: set[str], splice: Splice, taken: set[str]) -> dict[str, str]:
-    """A new name for each, after the fragment, that nothing else has."""
+def _fresh_names(names: set[str], splice: Splice, reserved: set[str]) -> dict[str, str]:
+    """Returns a new name for each, after the fragment, that is not reserved."""
     short = re.sub(r"\W", "_", splice.fragment.split("/")[-1])
     fresh: dict[str, str] = {}
     for name in sorted(names):
         new, number = f"{short}_{name}", 2
-        while new in taken or new in fresh.values():
+        while new in reserved or new in fresh.values():
             new, number = f"{short}_{name}_{number}", number + 1
         fresh[name] = new
     return fresh

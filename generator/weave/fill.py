@@ -10,14 +10,37 @@ before                                      after, for an architecture with gate
 from __future__ import annotations
 
 import ast
+from dataclasses import replace
 
 from generator.code.literals import literal
 from generator.code.traced import Edit, Traced
-from generator.code.tree import TracedTree, called_name, placeholder, reindent, walk
+from generator.code.tree import TracedTree, called_name, children, placeholder, reindent, walk
 from generator.errors import LoomError, nearest
+from generator.language.fragment import Fragment
+from generator.language.parts import Provider
 from generator.recipe.expressions import evaluate
+from generator.recipe.recipe import Recipe
+from generator.weave.count import count_layers
 
 _ARGUMENTS = "==, !=, <, <=, >, >=, in, not in, not, and, or"
+
+
+def fill_fragment(fragment: Fragment, recipe: Recipe) -> Fragment:
+    """Returns a fragment with its settings filled and its layers counted."""
+
+    def filled(text: Traced) -> Traced:
+        return count_layers(fill(text, recipe.settings), fragment.name, recipe.pattern)
+
+    def result(provider: Provider) -> Traced:  # an expression, which is filled as a statement
+        opening = Traced.insert("_ = ", provider.origin)
+        return filled(opening + provider.result)[len(opening.text) :]
+
+    return replace(
+        fragment,
+        definitions=tuple(replace(d, text=filled(d.text)) for d in fragment.definitions),
+        splices=tuple(replace(s, body=filled(s.body)) for s in fragment.splices),
+        providers=tuple(replace(p, body=filled(p.body), result=result(p)) for p in fragment.providers),
+    )
 
 
 def fill(text: Traced, settings: dict[str, object]) -> Traced:
@@ -27,38 +50,38 @@ def fill(text: Traced, settings: dict[str, object]) -> Traced:
         text: Python statements, indented or not.
         settings: name -> a string, number, boolean or list of them.
     """
-    edits = _edits((source := TracedTree(text)).module, source, settings) if "setting(" in text.text else []
+    edits = _fill_edits((source := TracedTree(text)).module, source, settings) if "setting(" in text.text else []
     return fill(text.edited(edits), settings) if edits else text
 
 
-def _edits(node: ast.AST, source: TracedTree, settings: dict[str, object]) -> list[Edit]:
-    """Outermost edits only: what stands inside a decided branch is filled in the next round."""
+def _fill_edits(node: ast.AST, source: TracedTree, settings: dict[str, object]) -> list[Edit]:
+    """Returns the outermost edits: the inside of a branch is filled in the next round."""
     if isinstance(node, ast.If) and _is_decided(node.test):
-        return [_decide(node, source, settings)]
+        return [_choose_branch(node, source, settings)]
     if isinstance(node, ast.IfExp) and _is_decided(node.test):
-        chosen = node.body if _holds(node.test, source, settings) else node.orelse
+        chosen = node.body if _evaluate_test(node.test, source, settings) else node.orelse
         return [Edit(*source.span(node), source.traced[slice(*source.with_parentheses(chosen))])]
-    if isinstance(node, ast.FormattedValue) and (edit := _number(node, source, settings)):
+    if isinstance(node, ast.FormattedValue) and (edit := _number_edit(node, source, settings)):
         return [edit]
     if isinstance(node, ast.Call) and called_name(node) == "setting":
-        return [_literal(node, source, settings)]
-    return [edit for child in ast.iter_child_nodes(node) for edit in _edits(child, source, settings)]
+        return [_literal_edit(node, source, settings)]
+    return [edit for child in children(node) for edit in _fill_edits(child, source, settings)]
 
 
-def _literal(call: ast.Call, source: TracedTree, settings: dict[str, object]) -> Edit:
+def _literal_edit(call: ast.Call, source: TracedTree, settings: dict[str, object]) -> Edit:
     start, end = source.span(call)
-    quote = "'" if "'" in source.code(call) else '"'  # as the name has it: it may stand in an f-string
-    text = literal(settings[_name(call, source, settings)], source.where(call), quote)
+    quote = "'" if "'" in source.code(call) else '"'  # that of the name: the call may be in an f-string
+    text = literal(settings[_setting_name(call, source, settings)], source.where(call), quote)
     # `setting("n").real` needs (3), and `setting("n") ** 2` needs (-3)
     alone = text[0] != "-" and not (text[0].isdigit() and source.text[end : end + 1] == ".")
     return Edit(start, end, source.inserted(text if alone else f"({text})", start))
 
 
-def _number(node: ast.FormattedValue, source: TracedTree, settings: dict[str, object]) -> Edit | None:
-    """The edit of `{setting("n")}` in an f-string, where that is a number as it stands."""
+def _number_edit(node: ast.FormattedValue, source: TracedTree, settings: dict[str, object]) -> Edit | None:
+    """Returns the edit of `{setting("n")}` in an f-string, if its value is an integer without a format."""
     if called_name(node.value) != "setting" or not isinstance(node.value, ast.Call):
         return None
-    value = settings[_name(node.value, source, settings)]
+    value = settings[_setting_name(node.value, source, settings)]
     start, end = source.span(node.value)
     start, close = source.text.rfind("{", 0, start), source.text.find("}", end)
     if source.text[end:close].strip() or not isinstance(value, int):
@@ -66,8 +89,8 @@ def _number(node: ast.FormattedValue, source: TracedTree, settings: dict[str, ob
     return Edit(start, close + 1, source.inserted(str(value), start))
 
 
-def _name(call: ast.Call, source: TracedTree, settings: dict[str, object]) -> str:
-    """The setting that a call asks for; there is one of that name."""
+def _setting_name(call: ast.Call, source: TracedTree, settings: dict[str, object]) -> str:
+    """Returns the name of the setting that a call asks for."""
     match call:
         case ast.Call(args=[ast.Constant(str(name))], keywords=[]):
             if name in settings:
@@ -78,23 +101,23 @@ def _name(call: ast.Call, source: TracedTree, settings: dict[str, object]) -> st
 
 
 def _is_decided(test: ast.expr) -> bool:
-    """Whether a test is over settings and literals alone."""
+    """Returns whether a test has only settings and literals."""
     return {node.id for node in walk(test) if isinstance(node, ast.Name)} == {"setting"}
 
 
-def _decide(node: ast.If, source: TracedTree, settings: dict[str, object]) -> Edit:
-    """The statements of the branch that holds, in place of the whole statement."""
+def _choose_branch(node: ast.If, source: TracedTree, settings: dict[str, object]) -> Edit:
+    """Returns the edit that puts the statements of the true branch in place of the whole statement."""
     first, (start, end) = source.span(node)[0], source.without_comments(node)
     is_elif, block = source.text.startswith("elif", first), list[ast.stmt]()
     while not block:
-        if _holds(node.test, source, settings):
+        if _evaluate_test(node.test, source, settings):
             block = node.body
             continue
         match node.orelse:
             case [ast.If() as other] if source.text.startswith("elif", at := source.span(other)[0]):
                 if _is_decided(other.test):
                     node = other
-                elif is_elif:  # the other is decided when the package runs
+                elif is_elif:  # the other test is evaluated when the package runs
                     return Edit(start, source.text.rfind("\n", 0, at) + 1, Traced())
                 else:
                     return Edit(first, at + len("elif"), source.inserted("if", at))
@@ -108,10 +131,10 @@ def _decide(node: ast.If, source: TracedTree, settings: dict[str, object]) -> Ed
     return Edit(start, end, reindent(inside, source.indent(node)))
 
 
-def _holds(test: ast.expr, source: TracedTree, settings: dict[str, object]) -> bool:
+def _evaluate_test(test: ast.expr, source: TracedTree, settings: dict[str, object]) -> bool:
     """Evaluates a test over settings and literals."""
     start, end = source.span(test)
-    edits = [Edit(one - start, other - start, new) for one, other, new in _edits(test, source, settings)]
+    edits = [Edit(one - start, other - start, new) for one, other, new in _fill_edits(test, source, settings)]
     try:
         return bool(evaluate(source.traced[start:end].edited(edits).text, {}))
     except (ValueError, TypeError, SyntaxError):

@@ -1,7 +1,7 @@
-"""The link operator: names meet their definitions, as in object files.
+"""The link operator: resolves names to definitions, as in object files.
 
-A name that a definition uses and does not bind is a builtin, an import of its fragment, or the one definition of that
-name among the selected fragments. What nothing reaches is left out.
+A free name of a definition is a builtin, an import of its fragment, or the one definition of that name among the
+selected fragments. Unreachable definitions are left out.
 """
 
 from __future__ import annotations
@@ -13,33 +13,33 @@ from dataclasses import dataclass
 
 from generator.code.bindings import free_names
 from generator.code.traced import Origin, Traced
-from generator.code.tree import FUNCTIONS, parse
+from generator.code.tree import FUNCTIONS, parse, walk
 from generator.errors import LoomError
 from generator.language.fragment import Fragment
 from generator.language.grammar import WORDS
 from generator.language.parts import Definition, Import
 
-PRIVATE = frozenset({"main", "__main__"})  # names that each file may have for itself
-MADE = frozenset({"ARCHITECTURE", "Config", "PRESETS"})  # what config.py may hold in every package
+PRIVATE = frozenset({"main", "__main__"})  # each file may have its own
+RESERVED = frozenset({"ARCHITECTURE", "Config", "PRESETS"})  # defined in config.py of every package
 _BUILTINS = frozenset(dir(builtins)) | {"__file__", "__name__", "__doc__", "__package__"}
 
 
-def collect(fragments: Iterable[Fragment], file_of: Callable[[Fragment], str]) -> dict[str, Definition]:
-    """All definitions by key: the name, or `file:name` for one that is private to its file.
+def collect_definitions(fragments: Iterable[Fragment], file_of: Callable[[Fragment], str]) -> dict[str, Definition]:
+    """Returns all definitions by key: the name, or `file:name` if the definition is private to its file.
 
-    What tests share, in the files of tests/ that are no tests themselves, is `tests/:name`: private to their folder.
+    Helpers in tests/ are private to that folder: `tests/:name`.
     """
     definitions: dict[str, Definition] = {}
     for fragment in fragments:
         file = file_of(fragment)
         for definition in fragment.definitions:
-            if definition.name in _BUILTINS or definition.name in MADE:
-                owner = "every package has" if definition.name in MADE else "is built into Python"
+            if definition.name in _BUILTINS or definition.name in RESERVED:
+                owner = "every package has" if definition.name in RESERVED else "is built into Python"
                 remedy = "Give it another name, so that no use of it is taken for the other."
                 raise LoomError(
                     f"{definition.fragment} defines {definition.name}, which {owner}", str(_where(definition)), remedy
                 )
-            scope = _scope(file) or (file if definition.name in PRIVATE else "")
+            scope = _visible_in(file) or (file if definition.name in PRIVATE else "")
             key = f"{scope}:{definition.name}" if scope else definition.name
             if key in definitions:
                 first, second = definitions[key], definition
@@ -53,8 +53,8 @@ def collect(fragments: Iterable[Fragment], file_of: Callable[[Fragment], str]) -
     return definitions
 
 
-def _scope(file: str) -> str:
-    """Where alone the definitions of a file are known: a test's in its file, those of its helpers in all tests."""
+def _visible_in(file: str) -> str:
+    """Returns the only place that sees the definitions of a file, '' for all: a test its own, tests/ its helpers."""
     folder, _, name = file.rpartition("/")
     return "" if folder != "tests" else file if name.startswith(("test_", "conftest")) else "tests/"
 
@@ -64,9 +64,9 @@ def _where(definition: Definition) -> Origin:
 
 
 def origin_of(text: Traced, name: str) -> Origin:
-    """Where `name` first stands in a definition as a variable."""
+    """Returns the origin of the first use or definition of `name` in a text."""
     tree = parse(text.text)
-    for node in ast.walk(tree.module):
+    for node in walk(tree.module):
         named = isinstance(node, ast.Name) and node.id == name
         if named or (isinstance(node, (*FUNCTIONS, ast.ClassDef)) and node.name == name):
             return text.origin_at(tree.span(node)[0])
@@ -75,7 +75,7 @@ def origin_of(text: Traced, name: str) -> Origin:
 
 @dataclass(frozen=True)
 class References:
-    """What a definition uses.
+    """The references of a definition.
 
     Attributes:
         uses: keys of other definitions, in order of first use.
@@ -92,9 +92,9 @@ class Linker:
     Args:
         definitions: key -> definition, woven.
         fragments: the selected ones.
-        others: every fragment there is, for suggestions.
-        extra: names that the package defines itself (`Config`, `PRESETS`, `ARCHITECTURE`) -> key.
-        ambient: imports that such texts of the package's own need.
+        others: returns every fragment of the library, for suggestions.
+        extra: name that every package defines (`Config`, `PRESETS`, `ARCHITECTURE`) -> key.
+        ambient: imports that these definitions need.
     """
 
     def __init__(
@@ -109,31 +109,31 @@ class Linker:
         self._by_path = {fragment.path: fragment for fragment in fragments}
 
     def link(self, text: Traced, file: str) -> References:
-        """What a text in `file` uses."""
+        """Returns the references of a text in `file`."""
         uses, imports = [], []
         imported = self._imports(text)
         for name in free_names(text.text):
             keys = f"{file}:{name}", f"{file.rpartition('/')[0]}/:{name}", name
             key = next((key for key in keys if key in self.definitions), self._extra.get(name, ""))
-            found = imported.get(name, [])
-            if key and found:
-                self._ambiguous(name, key, found[0])
+            candidates = imported.get(name, [])
+            if key and candidates:
+                self._ambiguous(name, key, candidates[0])
             elif key:
                 uses.append(key)
-            elif found:
-                imports += found
+            elif candidates:
+                imports += candidates
             elif name not in _BUILTINS:
                 self._undefined(name, text)
         return References(tuple(uses), tuple(imports))
 
     def _imports(self, text: Traced) -> dict[str, list[Import]]:
-        """The imports of the text's own fragments, by the names that they bind."""
+        """Returns the imports of a text's own fragments, by the names that they bind."""
         own = [i for path in text.paths() if path in self._by_path for i in self._by_path[path].imports.values()]
-        found: dict[str, dict[tuple[str, str], Import]] = {}
+        by_alias: dict[str, dict[tuple[str, str], Import]] = {}
         for item in own:
-            found.setdefault(item.alias, {}).setdefault((item.module, item.name), item)
+            by_alias.setdefault(item.alias, {}).setdefault((item.module, item.name), item)
         ambient = {item.alias: [item] for item in self._ambient}
-        return ambient | {alias: list(items.values()) for alias, items in found.items()}
+        return ambient | {alias: list(items.values()) for alias, items in by_alias.items()}
 
     def _ambiguous(self, name: str, key: str, imported: Import) -> None:
         definition = self.definitions.get(key)
@@ -146,7 +146,7 @@ class Linker:
         origin = origin_of(text, name)
         if name in WORDS:
             remedy = f"Write {name}(...) as a statement of its own, in a function of a fragment."
-            raise LoomError(f"{name}() stands where it cannot be woven", str(origin), remedy)
+            raise LoomError(f"{name}() cannot be woven here", str(origin), remedy)
         user = origin.path.removeprefix("fragments/").removesuffix(".py")
         could = [f for f in self._others() if any(definition.name == name for definition in f.definitions)]
         shown = ", ".join(f"{fragment.name} ({fragment.path})" for fragment in could)
@@ -156,7 +156,7 @@ class Linker:
 
 
 def reachable(roots: Iterable[str], linked: Callable[[str], References]) -> list[str]:
-    """The keys that the roots reach, each after what it uses."""
+    """Returns the keys that are reachable from the roots, in topological order: each after the ones that it uses."""
     order: list[str] = []
     seen: set[str] = set()
 

@@ -1,4 +1,4 @@
-"""The order of splices at one point: what they declare, then the order of selection."""
+"""Orders the splices at a point: as they declare, then as they are selected."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from generator.errors import LoomError
 from generator.language.parts import Splice
 
 
-def in_order(splices: list[Splice], where: str) -> list[Splice]:
+def sort_splices(splices: list[Splice], where: str) -> list[Splice]:
     """Sorts the splices of one point.
 
     Args:
@@ -37,7 +37,7 @@ def in_order(splices: list[Splice], where: str) -> list[Splice]:
             f"Drop one of the before/after of {circle}.",
         )
         raise LoomError(f"{message}: {circle}", str(splices[error.args[1][0]].origin), remedy) from None
-    _demand_order(splices, follows, where)
+    _require_order(splices, follows, where)
     result, ready = list[Splice](), list[int]()
     while sorter.is_active():
         ready = sorted([*ready, *sorter.get_ready()])
@@ -47,13 +47,13 @@ def in_order(splices: list[Splice], where: str) -> list[Splice]:
     return result
 
 
-def _demand_order(splices: list[Splice], follows: dict[int, set[int]], where: str) -> None:
-    """Of two splices that rebind a name one says which is first, perhaps by way of others."""
+def _require_order(splices: list[Splice], follows: dict[int, set[int]], where: str) -> None:
+    """Refuses two splices that rebind a name, unless their order is declared, directly or through others."""
     rebound = [rebound_names(splice) for splice in splices]
     known = {name for splice in splices for name in (splice.fragment, splice.fragment.split("/")[-1])}
     for (first, one), (second, other) in combinations(enumerate(splices), 2):
         shared = sorted(rebound[first] & rebound[second])
-        if shared and first not in _before(second, follows) and second not in _before(first, follows):
+        if shared and first not in _predecessors(second, follows) and second not in _predecessors(first, follows):
             remedy = f'Write after="{one.fragment.split("/")[-1]}" or before=... at {other.origin}.'
             if unknown := {*one.after, *one.before, *other.after, *other.before} - known:
                 remedy = f"None of these fragments is {' or '.join(sorted(unknown))}. {remedy}"
@@ -65,11 +65,11 @@ def _demand_order(splices: list[Splice], follows: dict[int, set[int]], where: st
             )
 
 
-def _before(index: int, follows: dict[int, set[int]]) -> set[int]:
-    """All that a splice follows."""
-    return follows[index].union(*(_before(earlier, follows) for earlier in follows[index]))
+def _predecessors(index: int, follows: dict[int, set[int]]) -> set[int]:
+    """Returns all splices that one follows."""
+    return follows[index].union(*(_predecessors(earlier, follows) for earlier in follows[index]))
 
 
 def rebound_names(splice: Splice) -> set[str]:
-    """The names of its host that a splice rebinds."""
+    """Returns the names of its host that a splice rebinds."""
     return bound_names(TracedTree(splice.body).module, comprehensions=False) & set(splice.reads)

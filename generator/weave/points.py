@@ -1,9 +1,9 @@
-"""Join points: the places that hosts mark with `point(...)`, and what they show there."""
+"""Finds join points: places that hosts mark with `point(...)`."""
 
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from generator.code.bindings import bound_names, names_in
@@ -11,6 +11,9 @@ from generator.code.caching import cached
 from generator.code.traced import Traced
 from generator.code.tree import FUNCTIONS, Function, TracedTree, blocks, called_name, statement_expression
 from generator.errors import LoomError
+from generator.language.fragment import Fragment
+from generator.language.parts import Splice
+from generator.recipe.recipe import Recipe
 
 
 @dataclass(frozen=True)
@@ -22,7 +25,7 @@ class Point:
         function: id of the enclosing function, as in the call graph.
         hosts: the enclosing functions, the outermost one first.
         owner: the class around it.
-        key: of the definition that holds it.
+        key: of the definition that contains it.
     """
 
     name: str
@@ -45,53 +48,52 @@ class Point:
 
     @property
     def in_method(self) -> bool:
-        """Whether `self` is there."""
+        """Returns whether the outermost function has `self`."""
         first = self.hosts[0].args.args[:1] if self.hosts and self.owner else []
         return [parameter.arg for parameter in first] == ["self"]
 
     def inside(self, other: Point) -> bool:
-        """Whether this point stands among the statements of another one."""
+        """Returns whether this point is among the statements of another one."""
         (start, end), (first, last) = self.source.span(self.statement), other.source.span(other.statement)
         return self.key == other.key and first < start and end <= last
 
     def names_in(self, keyword: str) -> set[str]:
-        """The variables in the expression that is shown by a keyword."""
+        """Returns the variables in the expression of a keyword."""
         return names_in(ast.parse(self.named[keyword].strip(), mode="eval"))
 
 
 @cached
 def find_points(key: str, text: Traced) -> dict[str, Point]:
-    """The join points of one definition by name."""
+    """Returns the join points of a definition by name."""
     points: dict[str, Point] = {}
-    if "point(" in text.text:
-        source = TracedTree(text)
-        prefix = key.rsplit(":", 1)[0] + ":" if ":" in key else ""
-        for point in _points_in(source.module, prefix, (), None, key, source):
-            if point.name in points:
-                remedy = "Give one of them another name."
-                raise LoomError(f"the point {point.name!r} is also at {points[point.name].where}", point.where, remedy)
-            points[point.name] = point
-    return points
+    source = TracedTree(text if "point(" in text.text else Traced())
 
-
-def _points_in(
-    node: ast.AST, name: str, hosts: tuple[Function, ...], owner: ast.ClassDef | None, key: str, source: TracedTree
-) -> Iterator[Point]:
-    for child in (statement for block in blocks(node) for statement in block):
-        if isinstance(child, (*FUNCTIONS, ast.ClassDef)):
-            inner = f"{name}{'.' if name and not name.endswith(':') else ''}{child.name}"
+    def visit(node: ast.AST, function: str, hosts: tuple[Function, ...], owner: ast.ClassDef | None) -> None:
+        for child in (statement for block in blocks(node) for statement in block):
+            dot = "." if function and not function.endswith(":") else ""
+            if isinstance(child, FUNCTIONS):
+                visit(child, f"{function}{dot}{child.name}", (*hosts, child), owner)
+                continue
             if isinstance(child, ast.ClassDef):
                 if hosts and "point(" in source.code(child):
                     remedy = "Move the class out of the function, and its points into its methods."
                     raise LoomError("a class in a function can have no points", source.where(child), remedy)
-                yield from _points_in(child, inner, hosts, child, key, source)
-            else:
-                yield from _points_in(child, inner, (*hosts, child), owner, key, source)
-            continue
-        call = _point_call(child, source)
-        if call is not None and (hosts or owner):
-            yield _read_point(call, child, name, hosts, owner, key, source)
-        yield from _points_in(child, name, hosts, owner, key, source)
+                visit(child, f"{function}{dot}{child.name}", hosts, child)
+                continue
+            if (call := _point_call(child, source)) and (hosts or owner):
+                name, shown, named = _read_point(call, child, source)
+                point = Point(name, shown, named, function, hosts, owner, key, child, source)
+                if name in points:
+                    remedy = "Give one of them another name."
+                    raise LoomError(f"the point {name!r} is also at {points[name].where}", point.where, remedy)
+                if not hosts and (shown or named or point.is_block):
+                    remedy = 'Write point("Host.fields") alone.'
+                    raise LoomError("a point among the fields of a class shows nothing", point.where, remedy)
+                points[name] = point
+            visit(child, function, hosts, owner)
+
+    visit(source.module, key.rsplit(":", 1)[0] + ":" if ":" in key else "", (), None)
+    return points
 
 
 def _point_call(statement: ast.stmt, source: TracedTree) -> ast.Call | None:
@@ -105,15 +107,8 @@ def _point_call(statement: ast.stmt, source: TracedTree) -> ast.Call | None:
     return None
 
 
-def _read_point(
-    call: ast.Call,
-    statement: ast.stmt,
-    function: str,
-    hosts: tuple[Function, ...],
-    owner: ast.ClassDef | None,
-    key: str,
-    source: TracedTree,
-) -> Point:
+def _read_point(call: ast.Call, statement: ast.stmt, source: TracedTree) -> tuple[str, tuple[str, ...], dict[str, str]]:
+    """Returns the name of a point, the local names that it shows, and the expressions by keyword."""
     where, first = source.where(statement), call.args[0] if call.args else None
     name = first.value if isinstance(first, ast.Constant) else None
     keywords = {keyword.arg: keyword.value for keyword in call.keywords if keyword.arg}
@@ -129,10 +124,29 @@ def _read_point(
         shown.append(argument.id)
     texts = {word: source.text[slice(*source.with_parentheses(value))] for word, value in keywords.items()}
     named = {word: f"({text})" if "\n" in text else text for word, text in texts.items()}
-    if isinstance(statement, ast.With):  # what its statements bind is there to rebind
+    if isinstance(statement, ast.With):  # a splice may rebind the same names as its statements
         shown += sorted(bound_names(*statement.body))
-    point = Point(name, tuple(shown), named, function, hosts, owner, key, statement, source)
-    if not hosts and (shown or named or point.is_block):
-        remedy = 'Write point("Host.fields") alone.'
-        raise LoomError("a point among the fields of a class shows nothing", where, remedy)
-    return point
+    return name, tuple(shown), named
+
+
+def explain_missing(
+    splice: Splice, chosen: Sequence[Fragment], recipe: Recipe, file_of: Callable[[Fragment, Recipe], str]
+) -> str:
+    """Explains why no chosen fragment has the point of a splice; '' where nothing explains it, or it may be missing.
+
+    An optional splice may miss its point, unless another definition has replaced the host, and the fragment of the
+    splice has no splice for that one.
+    """
+    points = {other.point for fragment in chosen if fragment.name == splice.fragment for other in fragment.splices}
+    for host in recipe.library.everything:
+        for name in (d.name for d in host.definitions if splice.point in find_points(d.name, d.text)):
+            others = (f for f in chosen if name in (d.name for d in f.definitions))
+            other = next((f for f in others if file_of(f, recipe) == file_of(host, recipe)), None)
+            offered = {point for d in other.definitions for point in find_points(d.name, d.text)} if other else set()
+            if splice.optional and (other is None or other.name == host.name or points & offered):
+                continue
+            if host.name in recipe.pattern.kind_fragments:
+                return f"It is a point of {host.name}, which only some kinds of layer select: splice in these alone."
+            instead = f"; {other.name} stands in its place: repeat the point there" if other else ""
+            return f"It is a point of {host.name}, which is not selected{instead}."
+    return ""

@@ -1,4 +1,4 @@
-"""Variables that splices of one fragment share: one of them binds it, and others read it further down in the function.
+"""Finds variables that splices of one fragment share: one binds it, and others read it further down in the function.
 
 before, in a host and in the fragment goodput      after
     point("train.start")                               goodput = Goodput()
@@ -19,33 +19,33 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterable
 
-from generator.code.bindings import bound_names, inner_parameters, scopes_of
-from generator.code.flow import Flow
+from generator.code.assignment import DefiniteAssignment
+from generator.code.bindings import bound_names, scopes_of
 from generator.code.traced import Traced
 from generator.code.tree import FUNCTIONS, TracedTree, parse, walk
 from generator.errors import LoomError
 from generator.language.parts import Splice
 from generator.weave.points import Point
 
-Shared = dict[str, Splice]  # the variables of one definition, each by the splice that binds it first
+Shared = dict[str, Splice]  # variable of a definition -> the splice that binds it first
 
 
-def shared_in(points: Iterable[Point], by_point: dict[str, list[Splice]]) -> Shared:
-    """The variables that splices of these points share.
+def find_shared(points: Iterable[Point], by_point: dict[str, list[Splice]]) -> Shared:
+    """Returns the variables that splices of these points share.
 
     Raises:
-        LoomError: one has the name of a variable of the host, or of another fragment's.
+        LoomError: one has the name of a variable of the host or of another fragment.
     """
     shared: Shared = {}
     placed = [(point, splice) for point in points for splice in by_point.get(point.name, ())]
-    asked = [(p, s, name) for p, s in placed for name in s.reads if name not in {*p.shown, *p.named, "self"}]
-    for point, splice in [it for it in placed if asked and it[0].hosts]:
+    reads = [(p, s, name) for p, s in placed for name in s.reads if name not in {*p.shown, *p.named, "self"}]
+    for point, splice in [pair for pair in placed if reads and pair[0].hosts]:
         bound = scopes_of(TracedTree(splice.body).tree).bound - set(splice.reads)
         for name in sorted(bound):
-            readers = [other for p, other, read in asked if read == name and p.hosts[: len(point.hosts)] == point.hosts]
+            readers = [other for p, other, read in reads if read == name and p.hosts[: len(point.hosts)] == point.hosts]
             if not any(other.fragment == splice.fragment for other in readers):
                 continue
-            if name in bound_names(point.hosts[0]) | inner_parameters(point.hosts[0]):
+            if name in bound_names(point.hosts[0], parameters=True):
                 message = f"{splice.fragment} shares {name} among its splices, a variable of the host at {point.where}"
                 raise LoomError(message, str(splice.origin), "Give it another name.")
             other = shared.setdefault(name, splice)
@@ -55,11 +55,11 @@ def shared_in(points: Iterable[Point], by_point: dict[str, list[Splice]]) -> Sha
     return shared
 
 
-def check_bound_first(text: Traced, shared: Shared) -> None:
-    """What splices share has a value wherever it is read, on every path through the function."""
+def check_shared_bound(text: Traced, shared: Shared) -> None:
+    """Refuses a shared variable that may be read before it has a value."""
     for function in walk(parse(text.text).module) if shared else ():
         if isinstance(function, FUNCTIONS):
-            stored = {n.id for n in ast.walk(function) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)}
-            for name, _ in Flow(function, shared.keys() & stored).unbound:
+            stored = {n.id for n in walk(function) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)}
+            for name, _ in DefiniteAssignment(function, names).unbound if (names := shared.keys() & stored) else ():
                 message = f"{shared[name].fragment} may read {name} before its splice here has bound it"
                 raise LoomError(message, str(shared[name].origin), "Bind it at a point that always comes first.")

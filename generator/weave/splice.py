@@ -1,4 +1,4 @@
-"""The splice operator: statements of fragments in the places that hosts mark for them.
+"""The splice operator: puts statements of fragments at the join points of hosts.
 
 before, in a host and in the fragment qk_norm      after
     q = self.query(x)                                  q = self.query(x)
@@ -17,15 +17,16 @@ from collections.abc import Callable, Iterable
 from dataclasses import replace
 from typing import cast
 
-from generator.code.bindings import bound_by, bound_names, scopes_of
+from generator.code.assignment import DefiniteAssignment
+from generator.code.bindings import bound_name, bound_names, scopes_of
 from generator.code.caching import cached
-from generator.code.flow import Flow
 from generator.code.traced import Edit, Traced
 from generator.code.tree import (
     SCOPES,
     Function,
     TracedTree,
     called_name,
+    children,
     dotted_name,
     parameters,
     parse,
@@ -36,10 +37,10 @@ from generator.code.tree import (
 )
 from generator.errors import LoomError, nearest
 from generator.language.parts import Definition, Splice
-from generator.weave.adapt import HostNames, Need, adapt, as_fields
-from generator.weave.order import in_order
+from generator.weave.adapt import HostNames, Need, adapt, adapt_fields
+from generator.weave.order import sort_splices
 from generator.weave.points import Point, find_points
-from generator.weave.shared import check_bound_first, shared_in
+from generator.weave.shared import check_shared_bound, find_shared
 
 _LOOPS = (ast.For, ast.AsyncFor, ast.While)
 
@@ -48,7 +49,7 @@ def weave_splices(
     definitions: dict[str, Definition],
     splices: Iterable[Splice],
     threaded: Iterable[str] = (),
-    elsewhere: Callable[[Splice], str] = lambda splice: "",
+    explain: Callable[[Splice], str] = lambda splice: "",
 ) -> tuple[dict[str, Definition], list[Need]]:
     """Puts all splices in place and removes the points.
 
@@ -56,10 +57,10 @@ def weave_splices(
         definitions: key -> definition.
         splices: of the selected fragments, in order of selection.
         threaded: names of the values that travel through functions.
-        elsewhere: what to say of a splice whose point is in no host here; of an optional one, if it should have one.
+        explain: returns why no host has the point of a splice; for an optional one, '' if it may be left out.
 
     Returns:
-        The definitions, and what the threading operator has to bring to spliced statements.
+        The definitions, and the values that threading must bring to spliced statements.
     """
     carried, woven, needs = frozenset(threaded), dict(definitions), list[Need]()
     by_point: dict[str, list[Splice]] = {}
@@ -68,7 +69,7 @@ def weave_splices(
     hosts: dict[str, Point] = {}
     for key, definition in definitions.items():
         text, done = definition.text, set[str]()
-        shared = shared_in(find_points(key, text).values(), by_point)
+        shared = find_shared(find_points(key, text).values(), by_point)
         owners = frozenset((name, splice.fragment) for name, splice in shared.items())
         while points := find_points(key, text):
             for name, point in points.items():
@@ -78,39 +79,39 @@ def weave_splices(
                     remedy = "Give one of them another name, or select only one of the hosts."
                     raise LoomError(f"the point {name!r} is also at {hosts[name].where}", point.where, remedy)
             chosen = tuple(splice for name in points for splice in by_point.get(name, ()))
-            text, more, filled = _spliced(key, text, chosen, carried, owners)
+            text, more, filled = _splice_definition(key, text, chosen, carried, owners)
             needs += more
             done |= filled
-        check_bound_first(text, shared)
+        check_shared_bound(text, shared)
         woven[key] = definition if text is definition.text else replace(definition, text=text)
     for splice in (splice for name, some in by_point.items() if name not in hosts for splice in some):
-        remedy = elsewhere(splice)
+        remedy = explain(splice)
         if remedy or not splice.optional:
             raise LoomError(
                 f"{splice.fragment} splices into the point {splice.point!r}, which no selected fragment has",
                 str(splice.origin),
-                remedy or f"{nearest(splice.point, hosts)} Or say optional=True.",
+                remedy or f"{nearest(splice.point, hosts)} Or write optional=True.",
                 dependent=splice.fragment,
             )
     return woven, needs
 
 
 @cached
-def _spliced(
+def _splice_definition(
     key: str,
     text: Traced,
     splices: tuple[Splice, ...],
     threaded: frozenset[str],
     shared: frozenset[tuple[str, str]],
 ) -> tuple[Traced, tuple[Need, ...], frozenset[str]]:
-    """A definition with splices at its outer points; the inner ones come next time round.
+    """Puts splices at the outer points of a definition; the inner ones follow in the next round.
 
     Args:
         splices: of all its points, in order of selection at each.
         shared: variables of the host that splices share, and their fragments.
 
     Returns:
-        The text, what has to be brought to the splices, and the names of the points that are gone.
+        The text, the values that threading must bring to the splices, and the names of the replaced points.
     """
     points, needs, edits = find_points(key, text), list[Need](), []
     outer = [p for p in points.values() if not any(p.inside(other) for other in points.values())]
@@ -118,44 +119,46 @@ def _spliced(
     for point in outer:
         chosen = [splice for splice in splices if splice.point == point.name]
         if not point.hosts and point.owner:
-            edits.append(_edit(point, [(splice, as_fields(splice, point, point.owner)) for splice in chosen]))
+            edits.append(
+                _replace_point(point, [(splice, adapt_fields(splice, point, point.owner)) for splice in chosen])
+            )
             continue
         host = point.hosts[0]
         if host not in names:
-            there = {other.name for other in outer if other.hosts[:1] == (host,)}
-            names[host] = HostNames.of(host, [splice for splice in splices if splice.point in there], dict(shared))
+            own = {other.name for other in outer if other.hosts[:1] == (host,)}
+            names[host] = HostNames.of(host, [splice for splice in splices if splice.point in own], dict(shared))
         _check_one_replaces(chosen, point)
-        chosen = in_order(chosen, point.where)
+        chosen = sort_splices(chosen, point.where)
         adapted = [(splice, adapt(splice, point, names[host], threaded, needs)) for splice in chosen]
-        edits.append(_edit(point, adapted))
+        edits.append(_replace_point(point, adapted))
     return text.edited(edits), tuple(needs), frozenset(point.name for point in outer)
 
 
-def _edit(point: Point, bodies: list[tuple[Splice, Traced]]) -> Edit:
-    """The edit that replaces a point by its splices, in order."""
+def _replace_point(point: Point, bodies: list[tuple[Splice, Traced]]) -> Edit:
+    """Returns the edit that replaces a point by its splices, in order."""
     source, width = point.source, point.source.indent(point.statement)
     start, end = source.without_comments(point.statement)
     if isinstance(point.statement, ast.With):
-        inside = _nested(point, bodies)
-        _check_bound(point, inside, [splice for splice, _ in bodies])
-        new = Traced() if _is_nothing(inside) else reindent(inside, width)
+        inside = _fill_block(point, bodies)
+        _check_block_binds(point, inside, [splice for splice, _ in bodies])
+        new = Traced() if _is_only_pass(inside) else reindent(inside, width)
     else:
         for splice, body in bodies:
-            _proceeds(splice, body, point)
-        new = Traced.join(reindent(body, width) for _, body in bodies if not _is_nothing(body))
+            _has_proceed(splice, body, point)
+        new = Traced.join(reindent(body, width) for _, body in bodies if not _is_only_pass(body))
     placed = Edit(start, end, new if new.text else placeholder(point.statement, source))
-    return _returned(point, new, start, end) or placed
+    return _return_directly(point, new, start, end) or placed
 
 
-def _is_nothing(body: Traced) -> bool:
-    """Whether statements are a `pass`, as a branch leaves it that a setting decides against."""
+def _is_only_pass(body: Traced) -> bool:
+    """Returns whether statements are only `pass`, as an unselected branch of a setting leaves them."""
     return body.text.strip() == "pass"
 
 
-def _returned(point: Point, inside: Traced, start: int, end: int) -> Edit | None:
-    """An edit that writes `return f(y)` for `x = f(y)` and `return x`, said apart for the sake of a point.
+def _return_directly(point: Point, inside: Traced, start: int, end: int) -> Edit | None:
+    """Returns an edit that writes `return f(y)` for `x = f(y)` and `return x`, which were separate because of a point.
 
-    Either `x = f(y)` stands above a point that is left empty, or it is all that came of `with point(...):`.
+    Either `x = f(y)` is above a point that is left empty, or it is all that remains of `with point(...):`.
     """
     host, source = point.hosts[-1] if point.hosts else None, point.source
     block = host.body if host else []
@@ -172,7 +175,7 @@ def _returned(point: Point, inside: Traced, start: int, end: int) -> Edit | None
     scopes = scopes_of(source.tree)
     scope = scopes.inner[point.hosts[-1]]
     if name.id in scope.outer or any(
-        found.binder is scope and found.scope is not scope for found in scopes.occurrences if found.name == name.id
+        use.binder is scope and use.scope is not scope for use in scopes.occurrences if use.name == name.id
     ):
         return None  # a function inside reads it
     after = source.lines(last)[1]
@@ -182,90 +185,90 @@ def _returned(point: Point, inside: Traced, start: int, end: int) -> Edit | None
         margin = source.inserted(f"{' ' * source.indent(point.statement)}return ", start)
         return Edit(start, after, margin + before.traced[written:])
     if "\n" in source.text[source.span(first)[1] : start].rstrip("\n") or "#" in source.text[end:after]:
-        return None  # comments belong to what is said step by step
+        return None  # a comment belongs to one of the two statements
     opening = source.inserted("return ", source.span(last)[0])
     return Edit(source.span(first)[0], after, opening + source.traced[written:start])
 
 
-def _nested(point: Point, bodies: list[tuple[Splice, Traced]]) -> Traced:
-    """The statements of a block point in its splices; each one wraps what there is, so the last is the outermost."""
+def _fill_block(point: Point, bodies: list[tuple[Splice, Traced]]) -> Traced:
+    """Returns the statements of a block point inside its splices, of which the last is the outermost."""
     block: list[ast.stmt] = getattr(point.statement, "body", [])
     inside = point.source.traced[slice(*point.source.lines(block[0], block[-1]))]
     for number, (splice, body) in enumerate(bodies):
-        if _proceeds(splice, body, point):
-            inside = _wrap(body, inside)
+        if _has_proceed(splice, body, point):
+            inside = _wrap_block(body, inside)
         elif number == 0:
             inside = body
         else:
             other = bodies[number - 1][0]
             message = f"replaces the statements at {point.where}, among them those of {other.fragment} ({other.origin})"
-            remedy = "Say proceed() where they go, or put this splice first: before=..."
+            remedy = "Call proceed() where they go, or put this splice first: before=..."
             raise LoomError(f"{splice.fragment} {message}", str(splice.origin), remedy)
     return inside
 
 
 def _check_one_replaces(splices: list[Splice], point: Point) -> None:
-    """Of the splices at a block point, one may replace its statements: in no order can two."""
-    replacing = [splice for splice in splices if point.is_block and not _proceeds(splice, splice.body, point)]
+    """Refuses two splices that both replace the statements of a block point."""
+    replacing = [splice for splice in splices if point.is_block and not _has_proceed(splice, splice.body, point)]
     for other in replacing[1:]:
         one = replacing[0]
         message = f"{one.fragment} ({one.origin}) and {other.fragment} both replace the statements at {point.where}"
-        raise LoomError(message, str(other.origin), "Select one of the two, or say proceed() in one, to wrap them.")
+        raise LoomError(message, str(other.origin), "Select one of the two, or call proceed() in one, to wrap them.")
 
 
-def _proceeds(splice: Splice, body: Traced, point: Point) -> bool:
-    """Whether a splice says `proceed()`; it must be a statement of its own, and the point one with statements."""
+def _has_proceed(splice: Splice, body: Traced, point: Point) -> bool:
+    """Returns whether a splice has `proceed()`, and refuses it anywhere but as a statement at a block point."""
     if "proceed(" not in body.text:
         return False
     nodes = list(walk(TracedTree(body).module))
-    said = [node for node in nodes if called_name(node) == "proceed"]
-    alone = {node for node in nodes if statement_expression(node) in said}
-    if said and not point.is_block:
-        message = f"says proceed(), and the point {point.name!r} ({point.where}) holds no statements"
+    calls = [node for node in nodes if called_name(node) == "proceed"]
+    alone = {node for node in nodes if statement_expression(node) in calls}
+    if calls and not point.is_block:
+        message = f"calls proceed(), and the point {point.name!r} ({point.where}) holds no statements"
         remedy = "Drop proceed(): there is nothing to wrap. The points that gen points marks `with` hold statements."
         raise LoomError(f"{splice.fragment} {message}", str(splice.origin), remedy)
-    if len(said) > len(alone):
-        message = f"{splice.fragment} says proceed() inside a statement, at {point.name!r}"
+    if len(calls) > len(alone):
+        message = f"{splice.fragment} calls proceed() inside a statement, at {point.name!r}"
         raise LoomError(message, str(splice.origin), "Write it on a line of its own.")
     for node in (n for n in nodes if isinstance(n, SCOPES + _LOOPS) and alone.intersection(walk(n))):
         if isinstance(node, SCOPES):
-            message = f"{splice.fragment} says proceed() in a function or class of its own, at {point.name!r}"
+            message = f"{splice.fragment} calls proceed() in a function or class of its own, at {point.name!r}"
             raise LoomError(message, str(splice.origin), "The statements of the host cannot stand there: move it out.")
         if _leaves_loop(point.statement):
-            message = f"{splice.fragment} says proceed() in a loop, and the statements at {point.where} leave theirs"
+            message = f"{splice.fragment} calls proceed() in a loop, and the statements at {point.where} leave theirs"
             raise LoomError(message, str(splice.origin), "Proceed without a loop around it.")
-    return bool(said)
+    return bool(calls)
 
 
 def _leaves_loop(statement: ast.AST) -> bool:
-    """Whether a `break` or `continue` below belongs to a loop around a statement."""
-    inner = getattr(statement, "orelse", []) if isinstance(statement, _LOOPS) else ast.iter_child_nodes(statement)
+    """Returns whether a `break` or `continue` in a statement belongs to a loop around it."""
+    inner = getattr(statement, "orelse", []) if isinstance(statement, _LOOPS) else children(statement)
     return isinstance(statement, (ast.Break, ast.Continue)) or any(
         _leaves_loop(child) for child in inner if not isinstance(child, SCOPES)
     )
 
 
-def _check_bound(point: Point, inside: Traced, splices: list[Splice]) -> None:
-    """What the statements of a block bind for the rest of their function, is bound by what takes their place."""
+def _check_block_binds(point: Point, inside: Traced, splices: list[Splice]) -> None:
+    """Refuses splices that leave a name unbound which the statements of a block bind for the rest of their function."""
     if not splices:
         return
     host, within = point.hosts[-1], set(walk(point.statement))
     outside = [node for node in walk(host) if node not in within]
     read = {node.id for node in outside if isinstance(node, ast.Name)}
-    elsewhere = {bound_by(node) for node in outside} | {parameter.arg for parameter in parameters(host)}
+    elsewhere = {bound_name(node) for node in outside} | {parameter.arg for parameter in parameters(host)}
     block: list[ast.stmt] = getattr(point.statement, "body", [])
     if names := (bound_names(*block, comprehensions=False) & read) - elsewhere:
         head = "async def _():\n" if isinstance(host, ast.AsyncFunctionDef) else "def _():\n"
         function = parse(head + reindent(inside, 4).text).statements[0]
-        missing = sorted(names - Flow(cast(ast.FunctionDef, function), names).bound)
+        missing = sorted(names - DefiniteAssignment(cast(ast.FunctionDef, function), names).bound)
         if missing:
             message = f"may leave {missing[0]} without a value, which the statements at {point.where} give it"
             remedy = "Bind it on every path, or proceed on every path."
             raise LoomError(f"{splices[-1].fragment} {message}", str(splices[-1].origin), remedy)
 
 
-def _wrap(body: Traced, inside: Traced) -> Traced:
-    """A splice at a block point, its `proceed()` replaced by the statements of the host."""
+def _wrap_block(body: Traced, inside: Traced) -> Traced:
+    """Returns a splice at a block point with the statements of the host in place of `proceed()`."""
     source = TracedTree(body)
-    said = [node for node in walk(source.module) if called_name(statement_expression(node)) == "proceed"]
-    return body.edited(Edit(*source.without_comments(node), reindent(inside, source.indent(node))) for node in said)
+    calls = [node for node in walk(source.module) if called_name(statement_expression(node)) == "proceed"]
+    return body.edited(Edit(*source.without_comments(node), reindent(inside, source.indent(node))) for node in calls)

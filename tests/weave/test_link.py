@@ -51,17 +51,17 @@ class TestNames:
             'from .model import model\nfrom .train import loss\n\n__all__ = ["loss", "model"]\n'
         )
 
-    def test_names_in_quoted_annotations(self):
-        made = package({"model/model": 'def model(x: "Kind | None"):\n    return x\n\nclass Kind:\n    pass\n'})
-        assert "class Kind:" in made.files["model.py"]
-
-    def test_a_note_for_an_annotation_is_left_alone(self):
-        made = package({"model/model": 'def model(x: "two words"):\n    return x\n'})
-        assert 'x: "two words"' in made.files["model.py"]
-
-    def test_an_import_may_hide_a_builtin(self):
-        made = package({"model/model": "from math import pow\n\ndef model(x):\n    return pow(x, 2)\n"})
-        assert "from math import pow\n" in made.files["model.py"]
+    @pytest.mark.parametrize(
+        ("text", "line"),
+        [
+            ('def model(x: "Kind | None"):\n    return x\n\nclass Kind:\n    pass\n', "class Kind:"),
+            ('def model(x: "two words"):\n    return x\n', 'x: "two words"'),
+            ("from math import pow\n\ndef model(x):\n    return pow(x, 2)\n", "from math import pow\n"),
+        ],
+        ids=["quoted annotation", "a note for an annotation", "an import that hides a builtin"],
+    )
+    def test_names_that_are_there(self, text, line):
+        assert line in package({"model/model": text}).files["model.py"]
 
     def test_each_file_has_its_own_main(self):
         main = "def main():\n    print({})\n\nif __name__ == '__main__':\n    main()\n"
@@ -72,46 +72,40 @@ class TestNames:
 
     def test_the_order_of_selection_does_not_change_what_is_reached(self):
         parts = {"model/model": MODEL, "model/plain": PLAIN, "model/more": "def more():\n    pass\n"}
-        texts = {
-            tuple(sorted(definitions(package(dict(order)).files["model.py"]))) for order in permutations(parts.items())
-        }
-        assert texts == {("attend", "helper", "model")}
+        for order in permutations(parts.items()):
+            assert {*definitions(package(dict(order)).files["model.py"])} == {"attend", "helper", "model"}
 
 
 class TestRefused:
     """A name that is defined nowhere, or twice, is an error that names the fragments."""
 
-    def test_nobody(self):
-        text = refused_package({"model/model": MODEL})
-        assert text == (
-            "fragments/model/model.py:4: model/model uses attend, which no selected fragment defines\n"
-            "  Define it or import it."
-        )
+    @pytest.mark.parametrize(
+        ("others", "message"),
+        [
+            (
+                {},
+                "fragments/model/model.py:4: model/model uses attend, which no selected fragment defines\n"
+                "  Define it or import it.",
+            ),
+            (
+                {"model/plain": PLAIN, "model/fast": f"\n{PLAIN}"},
+                "fragments/model/fast.py:1: model/fast defines attend, which model/plain (fragments/model/plain.py:1) "
+                "also defines\n  Select one of the two fragments, or give one of the names a new one.",
+            ),
+            (
+                {"model/model": "from os import sep\n\ndef model():\n    return sep\n", "model/b": "sep = 1\n"},
+                "fragments/model/model.py:1: sep is imported here from os.sep, and model/b "
+                "(fragments/model/b.py:1) defines sep\n  Give one of them another name.",
+            ),
+        ],
+        ids=["nobody", "two", "defined and imported"],
+    )
+    def test_message(self, others, message):
+        assert refused_package({"model/model": MODEL} | others) == message
 
     def test_nobody_that_is_selected(self):
         text = refused_package({"model/model": MODEL}, **{"fragments/model/plain.py": PLAIN})
-        assert text == (
-            "fragments/model/model.py:4: model/model uses attend, which no selected fragment defines\n"
-            "  Select a fragment that defines it: model/plain (fragments/model/plain.py)."
-        )
-
-    def test_two(self):
-        text = refused_package({"model/model": MODEL, "model/plain": PLAIN, "model/fast": f"\n{PLAIN}"})
-        assert text == (
-            "fragments/model/fast.py:1: model/fast defines attend, which model/plain (fragments/model/plain.py:1) "
-            "also defines\n"
-            "  Select one of the two fragments, or give one of the names a new one."
-        )
-
-    def test_defined_and_imported(self):
-        text = refused_package(
-            {"model/model": "from os import sep\n\ndef model():\n    return sep\n", "model/b": "sep = 1\n"}
-        )
-        assert text == (
-            "fragments/model/model.py:1: sep is imported here from os.sep, and model/b "
-            "(fragments/model/b.py:1) defines sep\n"
-            "  Give one of them another name."
-        )
+        assert text.endswith("\n  Select a fragment that defines it: model/plain (fragments/model/plain.py).")
 
     def test_imported_from_two_places(self):
         one = "from os import sep\n\ndef model():\n    return sep, attend(1)\n"

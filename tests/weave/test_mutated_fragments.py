@@ -21,49 +21,9 @@ FILES = {path.relative_to(ROOT).as_posix(): path.read_text() for path in sorted(
 FRAGMENTS = [path for path in FILES if path.startswith("fragments/")]
 TOKEN = re.compile(r"\w+|\s+|[^\w\s]")
 WORDS = sorted({word for path in FRAGMENTS for word in TOKEN.findall(FILES[path]) if word.strip()})
-WORDS += [
-    "None",
-    "lambda",
-    "yield",
-    "await",
-    "async",
-    "global",
-    "nonlocal",
-    "*",
-    "**",
-    "/",
-    ":=",
-    "import",
-    "class",
-    "del",
-]
-WORDS += [
-    "with",
-    "\\",
-    "\t",
-    "\0",
-    "\x0c",
-    "é",
-    "'''",
-    '"',
-    "#",
-    "return",
-    "pass",
-    "...",
-    "1e999",
-    "9" * 5000,
-    "(" * 300,
-]
-WORDS += [
-    "proceed()",
-    "emit(x)",
-    "receive(x)",
-    "threaded()",
-    "setting('x')",
-    "point('x')",
-    "layers.groups",
-    "@splice('a')",
-]
+WORDS += "None lambda yield await async global nonlocal * ** / := import class del with return pass ... 1e999 é".split()
+WORDS += ["\\", "\t", "\0", "\x0c", "'''", '"', "#", "9" * 5000, "(" * 300]
+WORDS += "proceed() emit(x) receive(x) threaded() setting('x') point('x') layers.groups @splice('a')".split()
 
 
 def mutated(text: str, draw: random.Random) -> str:

@@ -7,7 +7,7 @@ import symtable
 
 import pytest
 from miniature import definition, run
-from test_layers import BLOCK, MODEL, OFFSET, PATTERN, PERIOD, WINDOW, model
+from test_layers import BLOCK, MODEL, OFFSET, PATTERN, PERIOD, PLAIN, WINDOW, model, sizes
 
 from generator.code.bindings import free_names, rename, scopes_of
 from generator.code.traced import Origin, Traced
@@ -110,27 +110,22 @@ def test_a_name_from_outside_is_renamed_where_it_is_meant_and_nowhere_else():
 class TestKinds:
     """What is given a kind's name: definitions, wherever they are meant."""
 
-    HOST = MODEL.replace(", layers.sum(lambda layer: min(layer.window, 9))", "")
-
     def test_a_parameter_of_the_same_name_stays(self):
         block = BLOCK.replace(
             "x = self.scale * x",
             "x = use(self.scale * x, mask=mask(x))",
         ).replace("class Attention:", MASKS + "    class Attention:")
         masked = OFFSET.replace("Attention.mixed", "mask.value").replace("x + 100", "x + 1")
-        names = run(model(GROUPS, block=block, model=self.HOST, offset_=masked))
-
-        class Config:
-            layers, dense_layers = 2, 1
+        names = run(model(GROUPS, block=block, model=PLAIN, offset_=masked))
 
         # dense: 1 * 1 + 1; sparse, whose mask is one more: 2 * 1 + 3
-        assert names["model"](Config)[0](1) == 5
+        assert names["model"](sizes(layers=2, dense_layers=1))[0](1) == 5
 
     def test_annotations_in_quotes(self):
         block = BLOCK.replace(
             "class Block:", "def last(block: 'Block', x):\n        return block(x)\n\n    class Block:"
         ).replace("self.attention = Attention(", "self.last = last\n            self.attention = Attention(")
-        text = model(GROUPS, block=block, model=self.HOST, offset_=OFFSET)
+        text = model(GROUPS, block=block, model=PLAIN, offset_=OFFSET)
         assert '"DenseBlock"' in definition(text, "dense_last") and '"SparseBlock"' in definition(text, "sparse_last")
 
 
@@ -148,7 +143,7 @@ class TestLayers:
     """What `for group in layers.groups:` and its like replace: whole expressions."""
 
     def woven(self, statement: str) -> str:
-        host = MODEL.replace(", layers.sum(lambda layer: min(layer.window, 9))", "").replace(
+        host = PLAIN.replace(
             "group.stack = group.Block(config, group.count)",
             f"group.stack = group.Block(config, 0)\n                {statement}",
         )
@@ -179,31 +174,19 @@ class TestLayers:
         init = PATTERN.replace('"config.layers"', '"config.layers + 0"')
         host = MODEL.replace("layers.sum(lambda layer: min(layer.window, 9))", expression)
         names = run(model(init, block=BLOCK, window=WINDOW, period=PERIOD, model=host))
-
-        class Config:
-            layers = 6
-
-        assert names["model"](Config)[-1] == expected
+        assert names["model"](sizes(layers=6))[-1] == expected
 
     def test_stacks_of_several_kinds(self):
         """What layers of a stack are made with, each for itself, where they differ; else for one of them."""
         init = PATTERN.replace('"config.layers"', '"config.layers + 0"')
         host = MODEL.replace("lambda group: group.count * 10", "lambda group: (group.window, group.count)")
         names = run(model(init, block=BLOCK, window=WINDOW, period=PERIOD, model=host))
-
-        class Config:
-            layers = 6
-
-        assert names["model"](Config)[2] == ((6, 3), (100, 3))
+        assert names["model"](sizes(layers=6))[2] == ((6, 3), (100, 3))
 
     def test_stacks(self):
-        host = MODEL.replace(", layers.sum(lambda layer: min(layer.window, 9))", "").replace(
+        host = PLAIN.replace(
             "layers.stacked(lambda group: group.count * 10)",
             "layers.stacked(lambda group: (group.count * 10, config.layers_each))",
         )
         names = run(model(GROUPS, block=BLOCK, model=host, offset_=OFFSET))
-
-        class Config:
-            layers, dense_layers, layers_each = 5, 2, 7
-
-        assert names["model"](Config)[2] == ((20, 7), (30, 7))
+        assert names["model"](sizes(layers=5, dense_layers=2, layers_each=7))[2] == ((20, 7), (30, 7))

@@ -26,27 +26,17 @@ def spliced(body: str, head: str = '@splice("Attention.heads")\ndef _(q):') -> s
 class TestAPoint:
     """`point(...)` is a place: the statements of splices stand there, and the line itself is gone."""
 
-    def test_one_splice(self):
-        assert woven(
-            host=HOST,
-            norm="""
+    def test_one_splice_or_none(self):
+        norm = """
             @splice("Attention.heads")
             def _(self, q):
                 # scaled
                 q = self.query_norm(q)  # [B, T, N, H]
-            """,
-        ) == tidy("""
-            class Attention:
-                def __call__(self, x):
-                    q = x
-                    # the heads, before they meet
-                    # scaled
-                    q = self.query_norm(q)  # [B, T, N, H]
-                    return q
-            """)
-
-    def test_no_splice(self):
-        assert "q = x\n        # the heads, before they meet\n        return q" in woven(host=HOST)
+        """
+        host = "class Attention:\n    def __call__(self, x):\n        q = x\n        # the heads, before they meet\n"
+        scaled = "        # scaled\n        q = self.query_norm(q)  # [B, T, N, H]\n"
+        assert woven(host=HOST, norm=norm) == f"{host}{scaled}        return q\n"
+        assert woven(host=HOST) == f"{host}        return q\n"
 
     FIELDS = """
         import dataclasses
@@ -77,56 +67,18 @@ class TestAPoint:
         """As where a setting decides against all that it says: no `pass` stays behind."""
         assert woven(host=HOST, norm='@splice("Attention.heads")\ndef _(q):\n    pass\n') == woven(host=HOST)
         assert spliced("pass") == ""
-        text = woven(
-            host="""
-            def f(x):
-                y = x
-                with point("f.more"):
-                    y = y + 1
-                return y, x
-            """,
-            less="""
-            @splice("f.more")
-            def _():
-                pass
-            """,
-        )
-        assert text == "def f(x):\n    y = x\n    return y, x\n"
+        host = 'def f(x):\n    y = x\n    with point("f.more"):\n        y = y + 1\n    return y, x\n'
+        less = '@splice("f.more")\ndef _():\n    pass\n'
+        assert woven(host=host, less=less) == "def f(x):\n    y = x\n    return y, x\n"
 
     def test_a_block_that_loses_its_only_statement_stays_a_block(self):
-        text = woven(
-            host="""
-            def f(x):
-                point("a", x)
-
-            def g(x):
-                if x:
-                    point("b", x)
-                    point("c", x)
-                return x
-            """
-        )
-        assert text == tidy("""
-            def f(x):
-                pass
-
-
-            def g(x):
-                if x:
-                    pass
-                return x
-            """)
+        assert woven(host='def f(x):\n    point("a", x)\n') == "def f(x):\n    pass\n"
+        host = 'def f(x):\n    if x:\n        point("b", x)\n        point("c", x)\n    return x\n'
+        assert woven(host=host) == "def f(x):\n    if x:\n        pass\n    return x\n"
 
     def test_a_string_over_several_lines_keeps_its_blanks(self):
-        text = woven(
-            host="""
-            def f(x):
-                if x:
-                    point("a", x)
-                return x
-            """,
-            long='@splice("a")\ndef _(x):\n    x = """one\n  two\n"""\n',
-        )
+        host = 'def f(x):\n    if x:\n        point("a", x)\n    return x\n'
+        text = woven(host=host, long='@splice("a")\ndef _(x):\n    x = """one\n  two\n"""\n')
         assert run(text)["f"](1) == "one\n  two\n"
 
     def test_characters_that_break_lines_elsewhere(self):
@@ -138,23 +90,9 @@ class TestAPoint:
 
     def test_a_point_in_a_splice(self):
         text = woven(
-            host="""
-            def f(x):
-                point("outer", x)
-                return x
-            """,
-            middle="""
-            @splice("outer")
-            def _(x):
-                x = x + 1
-                point("inner", x)
-                x = x * 2
-            """,
-            last="""
-            @splice("inner")
-            def _(x):
-                x = x * 10
-            """,
+            host='def f(x):\n    point("outer", x)\n    return x\n',
+            middle='@splice("outer")\ndef _(x):\n    x = x + 1\n    point("inner", x)\n    x = x * 2\n',
+            last='@splice("inner")\ndef _(x):\n    x = x * 10\n',
         )
         assert run(text)["f"](1) == 40
 
@@ -171,19 +109,12 @@ class TestABlock:
     """
 
     def test_without_a_splice_they_stay(self):
-        assert woven(host=self.HOST) == tidy("""
-            def attend(q):
-                # the plain way
-                context = q + 1
-                return context
-            """)
+        plain = "def attend(q):\n    # the plain way\n    context = q + 1\n    return context\n"
+        assert woven(host=self.HOST) == plain
 
     def test_replaced(self):
         text = woven(host=self.HOST, flash='@splice("attend")\ndef _(q, context):\n    context = q * 5\n')
-        assert text == tidy("""
-            def attend(q):
-                return q * 5
-            """)
+        assert text == "def attend(q):\n    return q * 5\n"
 
     def test_wrapped_twice_in_order(self):
         cache = """
@@ -216,7 +147,7 @@ class TestABlock:
         two = '@splice("attend", after="one")\ndef _(q, context):\n    context = -q\n'
         said = (
             "fragments/model/two.py:2: model/one (fragments/model/one.py:2) and model/two both replace the statements "
-            "at fragments/model/host.py:2\n  Select one of the two, or say proceed() in one, to wrap them."
+            "at fragments/model/host.py:2\n  Select one of the two, or call proceed() in one, to wrap them."
         )
         assert refused(host=self.HOST, one=one, two=two) == said
         for other in 'before="one"', "optional=True":  # no order helps
@@ -230,7 +161,7 @@ class TestABlock:
         assert refused(host=self.HOST, one=one, two=two) == (
             "fragments/model/two.py:2: model/two replaces the statements at fragments/model/host.py:2, among them "
             "those of model/one (fragments/model/one.py:2)\n"
-            "  Say proceed() where they go, or put this splice first: before=..."
+            "  Call proceed() where they go, or put this splice first: before=..."
         )
         text = woven(host=self.HOST, one=one, two=two.replace("after", "before"))
         assert "with scope():\n        context = -q" in text
@@ -307,13 +238,13 @@ class TestRefused:
             ("q", "del q", "deletes q, which the host"),
             ("q", 'y = 7\n    q = q * locals()["y"]', "calls locals, which looks names up"),
             ("q", 'exec("q = 1")', "calls exec, which looks names up"),
-            ("q", "global z\n    z = q", "a splice cannot say `global z`"),
+            ("q", "global z\n    z = q", "a splice cannot have `global z`"),
             ("q=1", "q = 2", "has parameters that its host cannot fill"),
             ("*q", "q = 2", "has parameters that its host cannot fill"),
             (
                 "q",
                 "proceed()",
-                "says proceed(), and the point 'Attention.heads' (fragments/model/host.py:7) holds no stat",
+                "calls proceed(), and the point 'Attention.heads' (fragments/model/host.py:7) holds no stat",
             ),
         ],
     )
@@ -356,8 +287,6 @@ class TestAPointBeforeAReturn:
     """A host names a result only for a point: without a splice it reads as if there had been none."""
 
     HOST = """
-        from generator.language import point
-
         def double(x):
             y = 2 * (
                 x + 1
@@ -365,70 +294,28 @@ class TestAPointBeforeAReturn:
             point("double.result", y)
             return y
     """
-
-    def test_without_a_splice(self):
-        assert woven(host=self.HOST) == tidy(
-            """
-            def double(x):
-                return 2 * (x + 1)  # twice
-            """
-        )
-
-    def test_with_one(self):
-        spliced = """
-            from generator.language import splice
-
-            @splice("double.result")
-            def _(y):
-                y = y + 3
-        """
-        assert woven(host=self.HOST, spliced=spliced) == tidy(
-            """
-            def double(x):
-                y = 2 * (x + 1)  # twice
-                y = y + 3
-                return y
-            """
-        )
-
     BLOCK = """
-        from generator.language import point
-
         def double(x):
             with point("double.result", x):
                 y = 2 * (x + 1)  # twice
             return y
     """
 
-    def test_a_block_of_one_line(self):
-        assert woven(host=self.BLOCK) == tidy(
-            """
-            def double(x):
-                return 2 * (x + 1)  # twice
-            """
-        )
-
-    def test_a_splice_of_one_line_in_a_block(self):
-        spliced = """
-            @splice("double.result")
-            def _(x, y):
-                y = x + x
-        """
-        assert woven(host=self.BLOCK, spliced=spliced) == tidy(
-            """
-            def double(x):
-                return x + x
-            """
-        )
-
-    def test_a_block_of_more_stays(self):
-        spliced = """
-            @splice("double.result")
-            def _(x, y):
-                x = x + 1
-                y = x + x
-        """
-        assert woven(host=self.BLOCK, spliced=spliced).endswith("x = x + 1\n    y = x + x\n    return y\n")
+    @pytest.mark.parametrize(
+        ("host", "lines", "body"),
+        [
+            (HOST, [], ["return 2 * (x + 1)  # twice"]),
+            (HOST, ["y = y + 3"], ["y = 2 * (x + 1)  # twice", "y = y + 3", "return y"]),
+            (BLOCK, [], ["return 2 * (x + 1)  # twice"]),
+            (BLOCK, ["y = x + x"], ["return x + x"]),
+            (BLOCK, ["x = x + 1", "y = x + x"], ["x = x + 1", "y = x + x", "return y"]),
+        ],
+    )
+    def test_result(self, host, lines, body):
+        reads = "x, y" if host == self.BLOCK else "y"
+        splice = "\n    ".join([f'@splice("double.result")\ndef _({reads}):', *lines])
+        text = woven(host=host, spliced=splice) if lines else woven(host=host)
+        assert text == "\n    ".join(["def double(x):", *body]) + "\n"
 
 
 class TestASharedVariable:

@@ -1,4 +1,4 @@
-"""Reads what is marked in a fragment: its splices and its providers."""
+"""Reads the marked functions of a fragment: its splices and providers."""
 
 from __future__ import annotations
 
@@ -12,27 +12,27 @@ from generator.language.parts import Provider, Splice
 
 
 def literal_of(node: ast.AST) -> object:
-    """The value of a literal, or None for another expression."""
+    """Returns the value of a literal, or None for another expression."""
     try:
         return ast.literal_eval(node)  # type: ignore[arg-type]
     except (ValueError, TypeError):
         return None
 
 
-def mark(function: Function, word: str) -> ast.Call | None:
-    """The decorator of that name."""
+def find_mark(function: Function, word: str) -> ast.Call | None:
+    """Returns the call of a function's decorator of this name, if it has one."""
     calls = (node for node in function.decorator_list if isinstance(node, ast.Call))
     return next((call for call in calls if called_name(call) == word), None)
 
 
-def _options(call: ast.Call, source: TracedTree, known: dict[str, type], places: int) -> tuple[list[str], dict]:
-    """The first arguments of a mark, at most so many places, and its keywords, all literals of the known types."""
-    given: list[tuple[str, type | None, ast.expr]] = [
+def _read_arguments(call: ast.Call, source: TracedTree, known: dict[str, type], places: int) -> tuple[list[str], dict]:
+    """Returns at most `places` positional arguments of a mark, and its keywords, all literals of the known types."""
+    arguments: list[tuple[str, type | None, ast.expr]] = [
         ("", str if number < places else None, argument) for number, argument in enumerate(call.args)
     ]
-    given += [(keyword.arg or "**", known.get(keyword.arg or ""), keyword.value) for keyword in call.keywords]
+    arguments += [(keyword.arg or "**", known.get(keyword.arg or ""), keyword.value) for keyword in call.keywords]
     names, options = [], dict[str, Any]()
-    for word, kind, argument in given:
+    for word, kind, argument in arguments:
         value = literal_of(argument)
         if kind is None or not isinstance(value, kind):
             remedy = f"Give the name as a string, then any of {', '.join(known)} as literals."
@@ -48,9 +48,11 @@ def _options(call: ast.Call, source: TracedTree, known: dict[str, type], places:
 
 
 def read_splices(function: Function, call: ast.Call, source: TracedTree, fragment: str) -> list[Splice]:
-    """A splice for each place that the function is marked with."""
+    """Returns a splice for each point that the function is marked with."""
     check_decorators(function, source, woven=True)
-    names, options = _options(call, source, {"before": str, "after": str, "optional": bool}, places=len(call.args))
+    names, options = _read_arguments(
+        call, source, {"before": str, "after": str, "optional": bool}, places=len(call.args)
+    )
     check_woven_function(function, source, "splice")
     statements = [statement for statement in function.body if not is_docstring(statement)]
     if not statements:
@@ -72,9 +74,9 @@ def read_splices(function: Function, call: ast.Call, source: TracedTree, fragmen
 
 
 def read_provider(function: Function, call: ast.Call, source: TracedTree, fragment: str) -> Provider:
-    """The provider that a function is marked as."""
+    """Returns the provider that a function is marked as."""
     check_decorators(function, source, woven=True)
-    (site,), options = _options(call, source, {"optional": bool, "per_layer": bool}, places=1)
+    (site,), options = _read_arguments(call, source, {"optional": bool, "per_layer": bool}, places=1)
     statements = [statement for statement in function.body if not is_docstring(statement)]
     last = statements[-1] if statements else None
     if not isinstance(last, ast.Return) or last.value is None:
