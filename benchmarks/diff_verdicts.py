@@ -13,7 +13,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests"))
 
-from programs.mutations import MUTATIONS, mutate, verdicts, workplace, wrong
+from programs.mutations import MUTATIONS, find_problems, judge_package, make_workplace, mutate
 
 from generator.programs.verdicts import SAME
 
@@ -22,13 +22,13 @@ def main(*words: str) -> None:
     chosen = [it for it in MUTATIONS if not words or any(word in it.name for word in words)]
     failed, taken_for_same = 0, 0
     with tempfile.TemporaryDirectory() as name:
-        places = {package: workplace(Path(name, package), package) for package in {it.package for it in chosen}}
+        places = {package: make_workplace(Path(name, package), package) for package in {it.package for it in chosen}}
         for mutation in chosen:
             start, place = time.perf_counter(), Path(name, "mutated")
             shutil.copytree(places[mutation.package], place)
             mutate(place, mutation)
-            report = verdicts(place)
-            problems = wrong(mutation, report)
+            report = judge_package(place)
+            problems = find_problems(mutation, report)
             said = [f"{it.entry}: {it.verdict}" for it in report.findings if it.verdict not in SAME]
             seconds = time.perf_counter() - start
             print(f"{'WRONG' if problems else 'right'} {mutation.name} ({mutation.package}, {seconds:.0f} s)", end=": ")

@@ -1,4 +1,4 @@
-"""Says what the change since a revision means: for each package and entry point a verdict, by program."""
+"""`gen diff --against`: reports what the change since a revision means for each package and entry point."""
 
 from __future__ import annotations
 
@@ -10,31 +10,22 @@ from typing import Any, NamedTuple
 
 import click
 
+from generator.commands import tables
 from generator.commands.cached_weave import Files, Say, weave_cached
 from generator.commands.causes import find_cause_lines
 from generator.commands.console import complain, write_json
-from generator.commands.packages import PackageBuilder
+from generator.commands.packages import PackageBuilder, create_builders
 from generator.disk.cache import prune
 from generator.disk.files import sha256
 from generator.disk.git import read_packages_at
-from generator.disk.lock import LOCK, MAP, Combination, InputDigests, Lock, parse_lock
+from generator.disk.lock import LOCK, MAP, Combination, Lock, parse_lock
 from generator.disk.project import Project
 from generator.errors import LoomError, nearest
-from generator.programs.verdicts import (
-    ENTRIES,
-    OTHER_INTERFACE,
-    SAME_PROGRAM,
-    SAME_TEXT,
-    UNDECIDED,
-    VERDICTS,
-    EntryVerdict,
-    PackageFiles,
-    judge,
-)
+from generator.programs import verdicts
+from generator.programs.verdicts import LISTED, EntryVerdict, PackageVersion, list_some, on_all_entries
 
-WHOLE = "package"  # the entry point of a package that only one side has
+WHOLE = "package"  # the entry point in the verdict on a package that only one side has
 UNKNOWN = "its text there is not committed, and this gen makes another of the sources there: gen build it at both"
-SHOWN = 6  # packages, sources or ranges of lines that a row names
 HEAD = "verdict", "of", "packages", "how it is known", "fragments"
 
 
@@ -42,8 +33,9 @@ class PackagePair(NamedTuple):
     """A package before and after.
 
     Attributes:
-        before: its files, the map included, None where it was not there.
-        unknown: of the files that differ those whose text before is not known.
+        before: path -> bytes, the map included; None if the package did not exist.
+        after: path -> bytes.
+        unknown: changed files whose text before is not known.
     """
 
     combination: Combination
@@ -54,12 +46,12 @@ class PackagePair(NamedTuple):
 
 @dataclass
 class Report:
-    """What the change means for one package.
+    """The verdicts on one package.
 
     Attributes:
-        files: whose text changed, without the lock and the map.
-        causes: source -> its lines that made files change, '' for what no map covers.
-        findings: one or more for each entry point.
+        files: paths of changed files, without the lock and the map.
+        causes: source -> its lines that changed files; '' for files that no map covers.
+        findings: one or more verdicts for each entry point.
     """
 
     name: str
@@ -69,7 +61,8 @@ class Report:
 
     @property
     def differs(self) -> bool:
-        return any(finding.verdict not in (SAME_TEXT, SAME_PROGRAM) for finding in self.findings)
+        """Returns whether any entry point is not known to be the same program."""
+        return any(finding.verdict not in verdicts.SAME for finding in self.findings)
 
     def as_table(self) -> dict[str, Any]:
         """Returns the report for JSON, which has no infinity."""
@@ -82,44 +75,36 @@ class Report:
 def against(
     project: Project, revision: str, say: Say, names: Collection[str] = ()
 ) -> tuple[str, list[Report], list[LoomError]]:
-    """Compares what weaving gives now with the packages that git has at a revision.
+    """Compares the packages that git has at a revision with what the sources make now.
 
     Args:
-        say: is told what goes on.
+        say: receives a line before each long step.
         names: of the packages to compare; all by default.
 
     Returns:
-        The commit, a report for each package by its place in the list, and the errors of those that cannot be woven.
+        The commit, a report for each package in the order of the list, and the errors of those that cannot be woven.
     """
     commit, before = read_packages_at(project.generated, revision)
-    listed = [it for it in project.packages() if not names or it.name in names]
-    gone = {name for name, files in before.items() if LOCK in files} - {it.name for it in listed}
+    listed = {builder.combination.name: builder for builder in create_builders(project)}
+    removed = sorted({name for name, files in before.items() if LOCK in files} - listed.keys())
     for name in names:
-        if name not in gone and name not in [it.name for it in listed]:
-            known = [it.name for it in project.packages()]
-            raise LoomError(f"there is no package {name!r}, nor was at {revision}", None, nearest(name, known))
-    prints = InputDigests(project.roots)
-    builder = [PackageBuilder(project, it, prints, project.generated) for it in listed]
-    builder = [it for it in builder if not _is_current(it, before.get(it.combination.name, {}))]
-    now = list(zip(builder, weave_cached(builder, say), strict=True))
-    errors = {str(files): files for _, files in now if isinstance(files, LoomError)}
-    sides = _sides([(it, files) for it, files in now if not isinstance(files, LoomError)], before, commit, say)
-    found = {it.name: Report(it.name, findings=_all(SAME_TEXT)) for it in listed}
-    found |= {report.name: report for report in compare_sides(sides, say)}
-    lost = [EntryVerdict(WHOLE, OTHER_INTERFACE, "is no longer made")]
-    found |= {name: Report(name, findings=lost) for name in sorted(gone) if not names or name in names}
-    for it, files in now:
-        if isinstance(files, LoomError):
-            del found[it.combination.name]
-    return commit, list(found.values()), list(errors.values())
+        if name not in listed and name not in removed:
+            raise LoomError(f"there is no package {name!r}, nor was at {revision}", None, nearest(name, listed))
+    builders = {name: builder for name, builder in listed.items() if not names or name in names}
+    stale = [builder for name, builder in builders.items() if not _is_current(builder, before.get(name, {}))]
+    results = list(zip(stale, weave_cached(stale, say), strict=True))
+    failed = {builder.combination.name: files for builder, files in results if isinstance(files, LoomError)}
+    made = [(builder, files) for builder, files in results if not isinstance(files, LoomError)]
+    same = on_all_entries(verdicts.SAME_TEXT)
+    reports = {name: Report(name, findings=same) for name in builders if name not in failed}
+    reports |= {report.name: report for report in compare_pairs(_pair_versions(made, before, commit, say), say)}
+    lost = [EntryVerdict(WHOLE, verdicts.OTHER_INTERFACE, "is no longer made")]
+    reports |= {name: Report(name, findings=lost) for name in removed if not names or name in names}
+    return commit, list(reports.values()), list({str(error): error for error in failed.values()}.values())
 
 
-def _all(verdict: str, detail: str = "") -> list[EntryVerdict]:
-    return [EntryVerdict(entry, verdict, detail) for entry in ENTRIES]
-
-
-def _lock(files: Files) -> Lock | None:
-    """Returns the lock among files, if it is as gen wrote it."""
+def _read_lock(files: Files) -> Lock | None:
+    """Returns the lock among files; None if there is none as gen wrote it."""
     try:
         text = files[LOCK].decode()
         lock = parse_lock(text)
@@ -129,142 +114,131 @@ def _lock(files: Files) -> Lock | None:
 
 
 def _is_current(builder: PackageBuilder, files: Files) -> bool:
-    """Tells whether the lock among files says that they are, or would be, what is woven now."""
-    lock = _lock(files)
+    """Returns whether the lock among files proves that weaving would give these files, or none but the lock."""
+    lock = _read_lock(files)
     if lock is None or lock.combination != builder.combination or builder.digests.find_changes(lock):
         return False
     return {path: sha256(data) for path, data in files.items() if path != LOCK} in ({}, lock.outputs)
 
 
-def _sides(
-    now: list[tuple[PackageBuilder, Files]], before: dict[str, Files], commit: str, say: Say
+def _pair_versions(
+    made: list[tuple[PackageBuilder, Files]], before: dict[str, Files], commit: str, say: Say
 ) -> list[PackagePair]:
-    """Returns the sides of packages; of those of which git has the lock alone, the text is woven at the commit."""
-    locks = {}
-    for builder, _ in now:
+    """Pairs packages with their files at a commit; those of which git has only the lock are woven there."""
+    locks: dict[Combination, Lock] = {}
+    earlier: list[PackageBuilder] = []
+    for builder, _ in made:
         files = before.get(builder.combination.name, {})
-        if len(files) == 1 and (lock := _lock(files)):
+        if len(files) == 1 and (lock := _read_lock(files)):
             locks[builder.combination] = lock
-    then = [
-        replace(builder, combination=locks[it].combination)
-        for builder, _ in now
-        if (it := builder.combination) in locks
-    ]
-    made = dict(zip(locks, weave_cached(then, say, commit), strict=True))
-    sides = []
-    for builder, after in now:
+            earlier.append(replace(builder, combination=lock.combination))
+    rewoven = dict(zip(locks, weave_cached(earlier, say, commit), strict=True))
+    pairs = []
+    for builder, after in made:
         combination, unknown = builder.combination, set[str]()
         old = before.get(combination.name)
         if combination in locks:
-            texts = [it for it in (after, made[combination]) if not isinstance(it, LoomError)]
-            known = {sha256(data): data for files in texts for data in files.values()}
             outputs = locks[combination].outputs
-            old = {path: known[digest] for path, digest in outputs.items() if digest in known}
+            sides = [files for files in (after, rewoven[combination]) if not isinstance(files, LoomError)]
+            by_hash = {sha256(data): data for files in sides for data in files.values()}
+            old = {path: by_hash[digest] for path, digest in outputs.items() if digest in by_hash}
             unknown = outputs.keys() - old.keys() - {MAP}
-        sides.append(PackagePair(combination, old, after, unknown))
-    return sides
+        pairs.append(PackagePair(combination, old, after, unknown))
+    return pairs
 
 
-def compare_sides(sides: Sequence[PackagePair], say: Say) -> list[Report]:
-    """Returns what the change of each package means."""
+def compare_pairs(pairs: Sequence[PackagePair], say: Say) -> list[Report]:
+    """Returns the verdicts on packages, several at a time."""
     with ThreadPoolExecutor(max(1, (cpu_count() or 1) // 2)) as pool:
-        reports = list(pool.map(lambda each: _report(each, say), sides))
+        reports = list(pool.map(lambda pair: _compare_pair(pair, say), pairs))
     prune()
     return reports
 
 
-def _report(each: PackagePair, say: Say) -> Report:
-    combination, before, after, unknown = each
-    report = Report(combination.name)
+def _compare_pair(pair: PackagePair, say: Say) -> Report:
+    """Returns the verdicts on one package."""
+    combination, before, after, unknown = pair
+    name = combination.name
     if before is None:
-        report.findings = [EntryVerdict(WHOLE, OTHER_INTERFACE, "is new")]
-        return report
+        return Report(name, findings=[EntryVerdict(WHOLE, verdicts.OTHER_INTERFACE, "is new")])
     paths = sorted((before.keys() | after.keys() | {*unknown}) - {LOCK, MAP})
-    report.files = [path for path in paths if before.get(path) != after.get(path)]
+    files = [path for path in paths if before.get(path) != after.get(path)]
     if unknown:
-        report.findings = _all(UNDECIDED, UNKNOWN)
-    elif report.files:
-        report.causes = find_cause_lines(combination, before, after, report.files)
-        report.findings = judge(PackageFiles(report.name, before), PackageFiles(report.name, after), say)
-    else:
-        report.findings = _all(SAME_TEXT)
-    return report
+        return Report(name, files, findings=on_all_entries(verdicts.UNDECIDED, UNKNOWN))
+    if not files:
+        return Report(name, findings=on_all_entries(verdicts.SAME_TEXT))
+    findings = verdicts.judge(PackageVersion(name, before), PackageVersion(name, after), say)
+    return Report(name, files, find_cause_lines(combination, before, after, files), findings)
 
 
 def print_reports(
-    project: Project, revision: str, in_json: bool, in_markdown: bool, names: Collection[str] = ()
+    project: Project, revision: str, as_json: bool, as_markdown: bool, names: Collection[str] = ()
 ) -> int:
-    """Prints the verdicts, and returns the exit code; `names` as in `against`."""
+    """Prints the reports of `against`, and returns the exit code."""
     commit, reports, errors = against(project, revision, lambda line: click.echo(line, err=True), names)
-    if in_json:
+    if as_json:
         packages = [report.as_table() for report in reports]
         write_json({"against": commit, "packages": packages, "errors": [str(error) for error in errors]})
+    elif as_markdown:
+        errors_above = "".join(f"- error: {error}\n" for error in errors)
+        table = tables.format_markdown(tables.Table("", HEAD, _merge_rows(reports)))
+        click.echo(f"**{_summarize(commit[:10], reports, errors)}**\n\n{errors_above}\n{table}")
     else:
-        click.echo((format_markdown if in_markdown else format_text)(commit[:10], reports, errors))
-    for error in errors if not in_json else []:
+        click.echo(reports_as_text(commit[:10], reports, errors))
+    for error in errors if not as_json else []:
         complain(error)
     return 2 if errors else 1 if any(report.differs for report in reports) else 0
 
 
-def format_text(before: str, reports: list[Report], errors: Sequence[LoomError] = ()) -> str:
-    """Returns the verdicts for people at a terminal; `before` says what the packages are compared with."""
+def reports_as_text(before: str, reports: list[Report], errors: Sequence[LoomError] = ()) -> str:
+    """Returns the reports for a terminal; `before` names the version that packages are compared with."""
     lines = []
-    for verdict, entries, packages, why, sources in rows(reports):
-        lines += [f"{verdict}: {entries} of {packages}", *(f"  {line}" for line in (why, sources) if line), ""]
-    return "\n".join([*lines, _summary(before, reports, errors)])
+    for verdict, entries, packages, detail, sources in _merge_rows(reports):
+        lines += [f"{verdict}: {entries} of {packages}", *(f"  {line}" for line in (detail, sources) if line), ""]
+    return "\n".join([*lines, _summarize(before, reports, errors)])
 
 
-def format_markdown(before: str, reports: list[Report], errors: Sequence[LoomError]) -> str:
-    """Returns a comment for a review."""
-    lines = [f"**{_summary(before, reports, errors)}**", "", *(f"- error: {error}" for error in errors), ""]
-    cells = [HEAD, ("---",) * len(HEAD), *rows(reports)]
-    return "\n".join([*lines, *("| " + " | ".join(it.replace("|", "\\|") for it in row) + " |" for row in cells)])
-
-
-def rows(reports: list[Report]) -> list[tuple[str, ...]]:
-    """Returns each verdict with one reason once, the gravest first, in the columns of HEAD."""
-    single: dict[tuple, tuple[list[str], dict[str, float]]] = {}
+def _merge_rows(reports: list[Report]) -> list[tuple]:
+    """Returns each verdict with the same reason once, the gravest first, in the columns of HEAD."""
+    by_entry: dict[tuple, list[tuple[str, dict[str, float]]]] = {}
     for report in reports:
         for finding in report.findings:
-            key = finding.verdict, finding.entry, finding.detail, _few(_places(report.causes))
-            packages, numbers = single.setdefault(key, ([], {}))
-            packages.append(report.name)
-            for name, value in finding.numbers.items():
-                numbers[name] = max(value, numbers.get(name, 0.0))
+            key = finding.verdict, finding.entry, finding.detail, list_some(_line_ranges(report.causes), ", ")
+            by_entry.setdefault(key, []).append((report.name, finding.numbers))
     merged: dict[tuple, list[str]] = {}
-    for (verdict, entry, detail, sources), (packages, numbers) in single.items():
-        most = "up to " if len(packages) > 1 else ""
-        far = ", ".join(f"{name} {most}{value:.2g}" for name, value in numbers.items())
-        why = ": ".join(filter(None, (detail, far)))
-        count = f"{len(packages)} package{'' if len(packages) == 1 else 's'} ({_few(packages)})"
-        merged.setdefault((verdict, count, why, sources), []).append(entry)
-    gravest = sorted(merged.items(), key=lambda it: -VERDICTS.index(it[0][0]))
+    for (verdict, entry, detail, sources), packages in by_entry.items():
+        count = _count(len(packages), f"({list_some([name for name, _ in packages], ', ')})")
+        prefix = "up to " if len(packages) > 1 else ""
+        parts = dict.fromkeys(part for _, numbers in packages for part in numbers)
+        largest = {part: max(numbers.get(part, 0.0) for _, numbers in packages) for part in parts}
+        distances = ", ".join(f"{part} {prefix}{value:.2g}" for part, value in largest.items())
+        reason = ": ".join(filter(None, (detail, distances)))
+        merged.setdefault((verdict, count, reason, sources), []).append(entry)
     return [
-        (verdict, "all entry points" if set(entries) == set(ENTRIES) else ", ".join(entries), count, why, sources)
-        for (verdict, count, why, sources), entries in gravest
+        (verdict, "all entry points" if {*entries} == {*verdicts.ENTRIES} else ", ".join(entries), *rest)
+        for (verdict, *rest), entries in sorted(merged.items(), key=lambda row: -verdicts.VERDICTS.index(row[0][0]))
     ]
 
 
-def _summary(before: str, reports: list[Report], errors: Sequence[LoomError]) -> str:
-    differ, text = (sum(bool(getattr(report, name)) for report in reports) for name in ("differs", "files"))
-    same = f"{differ} may be another" if differ else f"{'none of them' if errors else 'no package'} is another program"
+def _summarize(before: str, reports: list[Report], errors: Sequence[LoomError]) -> str:
+    differing, changed = (sum(bool(getattr(report, name)) for report in reports) for name in ("differs", "files"))
+    same = f"{'none of them' if errors else 'no package'} is another program"
+    same = f"{differing} may be another" if differing else same
     same += "; packages that cannot be woven are left out" if errors else ""
-    count = f"{len(reports)} package{'' if len(reports) == 1 else 's'}"
-    return f"against {before}: {count}, {text} with another text; {same}"
+    return f"against {before}: {_count(len(reports))}, {changed} with another text; {same}"
 
 
-def _few(names: list[str]) -> str:
-    more = f", and {len(names) - SHOWN} more" if len(names) > SHOWN else ""
-    return ", ".join(names[:SHOWN]) + more
+def _count(number: int, more: str = "") -> str:
+    return f"{number} package{'' if number == 1 else 's'} {more}".strip()
 
 
-def _places(sources: dict[str, list[int]]) -> list[str]:
-    """Returns sources with their lines, those that follow each other as one range."""
-    found = []
-    for source, lines in sources.items():
+def _line_ranges(causes: dict[str, list[int]]) -> list[str]:
+    """Returns each source with the ranges of its lines, such as `model.py:3,7-9`."""
+    result = []
+    for source, lines in causes.items():
         starts = [line for line in lines if line - 1 not in lines]
         ends = [line for line in lines if line + 1 not in lines]
         ranges = [str(a) if a == b else f"{a}-{b}" for a, b in zip(starts, ends, strict=True)]
-        more = "..." if len(ranges) > SHOWN else ""
-        found += [f"{source}:{','.join(ranges[:SHOWN])}{more}".rstrip(":")] if source else []
-    return found
+        more = "..." if len(ranges) > LISTED else ""
+        result += [f"{source}:{','.join(ranges[:LISTED])}{more}".rstrip(":")] if source else []
+    return result

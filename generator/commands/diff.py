@@ -1,4 +1,4 @@
-"""`gen diff`: compares two packages, or the packages and a build, or the packages and a revision."""
+"""`gen diff`: compares two packages, packages with a build, or packages with a revision."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def command(
     With --against REF: the packages that git has at a revision, such as HEAD, and what the fragments make now. Each
     entry point of each package (training step, evaluation, ...) gets a verdict: same text, same program, equal values,
     other numbers, other parameters, other layout, other interface, host code changed, or undecided; docs/diff.md says
-    how each is known. Equal verdicts with the same reason are told once.
+    how each is known. Equal verdicts with the same reason are printed once.
     """
     if before and not after:
         raise LoomError("diff needs two packages or none", remedy=f"Name the package to compare {before} with.")
@@ -50,37 +50,39 @@ def command(
         raise LoomError("--against takes no packages, and writes one format", remedy=remedy)
     project = Project.find()
     if revision is not None:
-        from generator.commands.against import print_reports  # late: it imports what judges programs
+        from generator.commands.against import print_reports  # late: the other uses do not need its imports
 
         code = print_reports(project, revision, as_json, as_markdown, names)
     elif before and after:
-        code = _show_two(project, before, after, as_json)
+        code = _print_two(project, before, after, as_json)
     else:
-        code = _show_pending(project, as_json)
+        code = _print_pending(project, as_json)
     if code:
         raise click.exceptions.Exit(code)
 
 
-def _show_two(project: Project, before: str, after: str, as_json: bool) -> int:
+def _print_two(project: Project, before: str, after: str, as_json: bool) -> int:
     """Prints the differences of two packages, and returns the exit code."""
     packages = find_package(project, before), find_package(project, after)
     causes = group_changes(*packages)
     for package in packages:
         for path in package.lock.outputs:
             if (package.folder / path).is_file() and package.is_edited(path):
-                click.echo(f"note: {package.label}/{path} was edited; its lines may be laid to wrong sources", err=True)
+                shown = f"{package.label}/{path}"
+                click.echo(f"note: {shown} was edited; its lines may be attributed to wrong sources", err=True)
     if as_json:
         write_json([{**asdict(cause), "lines_removed": cause.removed, "lines_added": cause.added} for cause in causes])
         return 1 if causes else 0
     texts = project.library().files if causes else {}
     for cause in causes:
-        click.echo(_cause_text(cause, texts.get(cause.source, "")))
+        click.echo(_format_cause(cause, texts.get(cause.source, "")))
     if not causes:
         click.echo(f"{packages[0].label} and {packages[1].label} are the same")
     return 1 if causes else 0
 
 
-def _cause_text(cause: Cause, text: str) -> str:
+def _format_cause(cause: Cause, text: str) -> str:
+    """Returns the lines that one source makes differ; `text` is that of the source."""
     title = parse_title_and_citation(cause.source, text)[0] if cause.source else ""
     name = cause.source or "files without a line map"
     count = len({piece.path for piece in cause.pieces})
@@ -96,7 +98,7 @@ def _cause_text(cause: Cause, text: str) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _show_pending(project: Project, as_json: bool) -> int:
+def _print_pending(project: Project, as_json: bool) -> int:
     """Prints what a build would change, and returns the exit code."""
     changes, errors = find_pending_changes(project, None if as_json else progress)
     if as_json:

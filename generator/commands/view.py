@@ -1,4 +1,4 @@
-"""`gen view`: writes a site that shows the packages beside their fragments."""
+"""`gen view`: writes a site that shows the packages and their fragments."""
 
 from __future__ import annotations
 

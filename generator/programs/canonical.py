@@ -1,10 +1,10 @@
-"""Hashes a jaxpr so that the same program has the same hash, however it was written.
+"""Hashes a jaxpr so that equal programs have equal hashes, however they were written.
 
-Equations are hashed from what they read, so order and names do not count, and unused equations are left out. All else
-counts: the primitive, its parameters, literals and constants by their bytes, the order of effects, how often a thing
-is computed. A parameter of an unknown type is an error, and never left out.
+An equation is hashed from its operands, so order and names do not count, and dead equations are left out. All else
+counts: the primitive, its parameters, literals and constants by their bytes, the order of effects, how often an
+equation occurs. A parameter of an unknown type is an error, and never left out.
 
-Imports jax: for the processes that trace.
+It imports jax, and is for the processes that trace.
 """
 
 from __future__ import annotations
@@ -22,33 +22,33 @@ import numpy as np
 from jax._src import core, mesh, named_sharding
 from jax._src.lax import slicing
 
-# parameters that say nothing about the computation: names for people, and places in sources
+# parameters that do not change the computation: names for people, and places in sources
 IGNORED = {
     **{call: {"name"} for call in ("jit", "closed_call", "core_call")},
     "pallas_call": {"name", "metadata", "debug", "name_and_src_info"},
-    # rules for gradients: a gradient that is taken has them in its own equations
+    # rules of gradients: a program that takes a gradient has their equations
     "custom_jvp_call": {"jvp_jaxpr_fun"},
     "custom_vjp_call": {"fwd_jaxpr_thunk", "bwd", "out_trees"},
     **{remat: {"policy"} for remat in ("remat2", "checkpoint")},
 }
 IGNORED_FIELDS = {"debug_info", "origin", "name_and_src_info"}  # of dataclasses
-# types whose repr says all that they are
+# types whose repr has all of their content
 PLAIN: tuple[type, ...] = type(None), bool, int, float, complex, str, bytes, type, enum.Enum, np.dtype
 PLAIN += (jax.tree_util.PyTreeDef, slicing.GatherDimensionNumbers, slicing.ScatterDimensionNumbers)
 PLAIN_NAMES = {"RaggedDotDimensionNumbers", "Layout"}
 
 
 class UnknownType(Exception):
-    """A value whose meaning is not known here."""
+    """Raised for a value of a type that is not known here."""
 
 
 def digest(*parts: Any) -> str:
-    """Hashes strings and tuples of strings."""
+    """Returns a hash of strings and tuples of strings."""
     return blake2b(repr(parts).encode(), digest_size=16).hexdigest()
 
 
 def array_key(x: Any) -> tuple:
-    """Identifies an array by its content."""
+    """Returns a key of an array: its type and content."""
     if jax.dtypes.issubdtype(x.dtype, jax.dtypes.prng_key):
         return str(x.dtype), *array_key(jax.random.key_data(x))
     x = np.asarray(x)
@@ -56,7 +56,7 @@ def array_key(x: Any) -> tuple:
 
 
 def aval_key(aval: Any) -> tuple:
-    """Identifies the type of an array, or of a reference to one."""
+    """Returns a key of the type of an array, or of a reference to one."""
     if isinstance(aval, core.ShapedArray):
         sharding, varying = str(getattr(aval.sharding, "spec", aval.sharding)), str(getattr(aval, "vma", ""))
         return "aval", aval.shape, str(aval.dtype), aval.weak_type, sharding, varying, str(aval.memory_space)
@@ -67,37 +67,37 @@ def aval_key(aval: Any) -> tuple:
     raise UnknownType(f"a value of type {type(aval).__name__}")
 
 
-class Canonical:
+class JaxprHasher:
     """Hashes jaxprs, each once."""
 
     def __init__(self) -> None:
-        self.known: dict[tuple, tuple[Any, str]] = {}
+        self._hashes: dict[tuple, tuple[Any, str]] = {}
 
     def program(self, closed: Any, names_in: Sequence[str], names_out: Sequence[str]) -> str:
-        """Hashes a whole program: its inputs and outputs count by name, whatever their order."""
+        """Returns the hash of a whole program, whose inputs and outputs count by name, in any order."""
         inputs = [digest("in", name, aval_key(v.aval)) for name, v in zip(names_in, closed.jaxpr.invars, strict=True)]
-        outputs, rest = self._run(closed.jaxpr, [self.constant(c) for c in closed.consts], inputs)
+        outputs, rest = self._hash_equations(closed.jaxpr, [self.constant(c) for c in closed.consts], inputs)
         return digest(sorted(zip(names_out, outputs, strict=True)), rest)
 
     def jaxpr(self, jaxpr: Any, consts: Iterable[Any] = ()) -> str:
-        """Hashes a part of a program: its inputs count by position."""
+        """Returns the hash of an inner jaxpr, whose inputs count by position."""
         constants = [self.constant(c) for c in consts]
-        place = id(jaxpr), *constants
-        if place not in self.known:
+        key = id(jaxpr), *constants
+        if key not in self._hashes:
             inputs = [digest("in", number, aval_key(v.aval)) for number, v in enumerate(jaxpr.invars)]
             missing = range(len(constants), len(jaxpr.constvars))
             constants += [digest("const", number, aval_key(jaxpr.constvars[number].aval)) for number in missing]
             # the jaxpr is kept, so that no other gets its id
-            self.known[place] = jaxpr, digest(*self._run(jaxpr, constants, inputs))
-        return self.known[place][1]
+            self._hashes[key] = jaxpr, digest(*self._hash_equations(jaxpr, constants, inputs))
+        return self._hashes[key][1]
 
     def constant(self, value: Any) -> str:
-        """Hashes a constant of a jaxpr."""
+        """Returns the hash of a constant of a jaxpr."""
         weak = bool(getattr(getattr(value, "aval", None), "weak_type", False))
         return digest("constant", self.key(value), weak)
 
-    def _run(self, jaxpr: Any, constants: list[str], inputs: list[str]) -> tuple[list[str], tuple]:
-        """Returns the hashes of the outputs; the order of effects, and how many equations count."""
+    def _hash_equations(self, jaxpr: Any, constants: list[str], inputs: list[str]) -> tuple[list[str], tuple]:
+        """Returns the hashes of the outputs, and a key of the effects and of the number of equations."""
         live = _live_equations(jaxpr)
         values: dict[Any, str] = dict(zip([*jaxpr.constvars, *jaxpr.invars], [*constants, *inputs], strict=True))
 
@@ -111,21 +111,21 @@ class Canonical:
             name = equation.primitive.name
             ignored = IGNORED.get(name, set())
             params = sorted((k, self.key(v)) for k, v in equation.params.items() if k not in ignored)
-            read_by = [read(atom) for atom in equation.invars]
-            if name == "add_any":  # two gradients, which JAX adds in the order of the lines that have them
-                read_by.sort()
+            operands = [read(atom) for atom in equation.invars]
+            if name == "add_any":  # of two gradients, which JAX adds in the order of their lines
+                operands.sort()
             context = str(equation.ctx.compute_type), str(equation.ctx.xla_metadata)
-            found = digest(name, params, read_by, context, effects if equation.effects else "")
+            hashed = digest(name, params, operands, context, effects if equation.effects else "")
             if equation.effects:
-                effects = digest(found, sorted(type(effect).__name__ for effect in equation.effects))
-            counts[found] += 1
+                effects = digest(hashed, sorted(type(effect).__name__ for effect in equation.effects))
+            counts[hashed] += 1
             for number, v in enumerate(equation.outvars):
-                values[v] = digest(found, number, aval_key(v.aval))
-        repeated = sorted((found, count) for found, count in counts.items() if count > 1)
+                values[v] = digest(hashed, number, aval_key(v.aval))
+        repeated = sorted((hashed, count) for hashed, count in counts.items() if count > 1)
         return [read(atom) for atom in jaxpr.outvars], (effects, len(live), repeated)
 
     def key(self, value: Any) -> Any:
-        """Identifies a parameter by strings and tuples."""
+        """Returns a key of a parameter: strings and tuples."""
         name = type(value).__name__
         if isinstance(value, core.ClosedJaxpr):
             return "jaxpr", self.jaxpr(value.jaxpr, value.consts)
@@ -135,7 +135,7 @@ class Canonical:
             return aval_key(value)
         if isinstance(value, PLAIN) or name in PLAIN_NAMES:
             return name, repr(value)
-        if name == "PRNGImpl":  # of functions that JAX has
+        if name == "PRNGImpl":  # its fields are functions of JAX
             return name, value.name
         if hasattr(value, "dtype") and hasattr(value, "shape"):
             return array_key(value)
@@ -149,7 +149,7 @@ class Canonical:
             return "dict", tuple(sorted((repr(self.key(k)), self.key(v)) for k, v in dict(value).items()))
         if isinstance(value, jax.sharding.NamedSharding):
             return name, self.key(value.mesh), self.key(value.spec), str(value.memory_kind)
-        if isinstance(value, (mesh.Mesh, mesh.AbstractMesh)):  # by its axes: its devices are those that are here
+        if isinstance(value, (mesh.Mesh, mesh.AbstractMesh)):  # by its axes: the devices depend on the machine
             return "mesh", tuple(value.shape.items()), str(value.axis_types)
         if isinstance(value, named_sharding.UnspecifiedValue):
             return (name,)
@@ -162,7 +162,7 @@ class Canonical:
 
 
 def _live_equations(jaxpr: Any) -> list[Any]:
-    """Returns the equations that an output or an effect needs, in their order."""
+    """Returns the equations that an output or an effect needs, in order."""
     needed = {v for v in jaxpr.outvars if not isinstance(v, core.Literal)}
     live = []
     for equation in reversed(jaxpr.eqns):

@@ -1,4 +1,4 @@
-"""Compares Python sources: the same except for comments and names of locals, or else which functions differ."""
+"""Compares Python sources by bytecode, and finds the changed definitions that no traced program covers."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from typing import Any
 Function = ast.FunctionDef | ast.AsyncFunctionDef
 FUNCTIONS = ast.FunctionDef, ast.AsyncFunctionDef
 Texts = dict[str, str]
-OPTIMIZED = 1  # of co_flags: a function, whose locals have numbers
-INTROSPECTION = {"locals", "vars", "eval", "exec", "dir"}  # what can see the names of locals
-# what a machine says of itself: tracing on another machine would give another program
+OPTIMIZED = 1  # flag of a function, whose locals are numbered
+INTROSPECTION = {"locals", "vars", "eval", "exec", "dir"}  # reads the names of locals
+# reads what kind of machine this is, so that tracing elsewhere may give another program
 MACHINE = {"default_backend", "platform", "device_kind", "memory_stats", "process_count", "process_index", "environ"}
 
 
@@ -24,10 +24,10 @@ class Definitions:
     """The definitions of a module.
 
     Attributes:
-        functions: those of the module and of its classes, by `name` or `Class.name`, which may occur twice (setters).
-        classes: each class without its functions, as text.
-        imports: name -> what is imported, as text.
-        statements: the names that every other statement binds, and its text.
+        functions: of the module and of its classes, by `name` or `Class.name`, which may occur twice (setters).
+        classes: name -> text without the functions.
+        imports: bound name -> text.
+        statements: bound names and text of every other statement.
     """
 
     functions: dict[str, list[Function]] = field(default_factory=dict)
@@ -49,92 +49,93 @@ def _parse(text: str) -> ast.Module:
     return ast.fix_missing_locations(_WithoutDocstrings().visit(ast.parse(text)))
 
 
-def same_code(before: str, after: str) -> bool:
-    """Tells whether two modules are one program; not where one is no Python."""
+def is_same_code(before: str, after: str) -> bool:
+    """Returns whether two modules have the same bytecode; False if one is not valid Python."""
     try:
-        return _code_of(_parse(before)) == _code_of(_parse(after))
+        return _bytecode_key(_parse(before)) == _bytecode_key(_parse(after))
     except (SyntaxError, ValueError, RecursionError):
         return False
 
 
-def _code_of(tree: ast.Module) -> tuple:
-    return _code_key(compile(tree, "module", "exec", dont_inherit=True))
+def _bytecode_key(tree: ast.Module) -> tuple:
+    return _bytecode_part(compile(tree, "module", "exec", dont_inherit=True))
 
 
-def _code_key(value: Any) -> Any:
-    """Identifies bytecode without its positions and the names of locals, and constants by type and content."""
+def _bytecode_part(value: Any) -> Any:
+    """Returns a key of bytecode without positions and names of locals; of constants, type and content."""
     if isinstance(value, tuple):
-        return tuple(map(_code_key, value))
+        return tuple(map(_bytecode_part, value))
     if isinstance(value, frozenset):
-        return "set", sorted(repr(_code_key(item)) for item in value)
+        return "set", sorted(repr(_bytecode_part(item)) for item in value)
     if not isinstance(value, CodeType):
-        return type(value).__name__, repr(value)  # as 0.0 == -0.0 and 1 == True
+        return type(value).__name__, repr(value)  # 0.0 == -0.0, and 1 == True
     parameters = value.co_argcount + value.co_kwonlyargcount
     parameters += bool(value.co_flags & 4) + bool(value.co_flags & 8)  # *args, **kwargs
     hidden = value.co_flags & OPTIMIZED and not INTROSPECTION.intersection(value.co_names)
     locals_ = value.co_varnames, value.co_cellvars, value.co_freevars
     names = value.co_varnames[:parameters] if hidden else locals_
     counts = value.co_argcount, value.co_posonlyargcount, value.co_kwonlyargcount, *map(len, locals_)
-    constants = _code_key(value.co_consts)
+    constants = _bytecode_part(value.co_consts)
     return value.co_code, value.co_exceptiontable, value.co_flags, counts, names, value.co_names, constants
 
 
 def functions_of(tree: ast.Module) -> Iterator[tuple[str, Function]]:
-    """Yields the functions of a module and of its classes with their names; what is inside of them belongs to them."""
+    """Yields name and node of each function of a module and of its classes, but of no inner functions."""
     for node in tree.body:
         if isinstance(node, FUNCTIONS):
             yield node.name, node
         elif isinstance(node, ast.ClassDef):
-            yield from ((f"{node.name}.{it.name}", it) for it in node.body if isinstance(it, FUNCTIONS))
+            yield from ((f"{node.name}.{item.name}", item) for item in node.body if isinstance(item, FUNCTIONS))
 
 
-def _read(text: str) -> Definitions:
-    tree, source = _parse(text), Definitions()
+def _read_definitions(text: str) -> Definitions:
+    """Reads the definitions of a module, given its text."""
+    tree, result = _parse(text), Definitions()
     for name, function in functions_of(tree):
-        source.functions.setdefault(name, []).append(function)
+        result.functions.setdefault(name, []).append(function)
     for node in tree.body:
         if isinstance(node, ast.ClassDef):
-            body = [it for it in node.body if not isinstance(it, (*FUNCTIONS, ast.Pass))]
+            body = [item for item in node.body if not isinstance(item, (*FUNCTIONS, ast.Pass))]
             parts = *node.decorator_list, *node.bases, *node.keywords, *body
-            source.classes[node.name] = source.classes.get(node.name, "") + "; ".join(map(ast.dump, parts))
+            result.classes[node.name] = result.classes.get(node.name, "") + "; ".join(map(ast.dump, parts))
         elif isinstance(node, (ast.Import, ast.ImportFrom)):
             for alias in node.names:
                 name = alias.asname or alias.name.partition(".")[0]
-                said = f"{getattr(node, 'level', '')} {getattr(node, 'module', '')} {alias.name} {alias.asname}; "
-                source.imports[name] = source.imports.get(name, "") + said
+                text = f"{getattr(node, 'level', '')} {getattr(node, 'module', '')} {alias.name} {alias.asname}; "
+                result.imports[name] = result.imports.get(name, "") + text
         elif not isinstance(node, FUNCTIONS):
             targets = getattr(node, "targets", [node.target] if hasattr(node, "target") else [])
-            source.statements.append((", ".join(map(ast.unparse, targets)), ast.dump(node)))
-    return source
+            result.statements.append((", ".join(map(ast.unparse, targets)), ast.dump(node)))
+    return result
 
 
-def host_changes(path: str, before: Texts, after: Texts, traced: Sequence[set[str]]) -> Iterator[str]:
-    """Yields the definitions of a module that changed, as far as the traced programs do not say what they do.
+def find_host_changes(path: str, before: Texts, after: Texts, traced: Sequence[set[str]]) -> Iterator[str]:
+    """Yields the names of changed definitions of a module that the traced programs do not cover.
 
     Args:
-        before, after: path -> text of the modules of a package.
-        traced: for both, `path:function` of each function of which tracing ran every statement, every test both ways.
+        before, after: path -> text of a package's modules.
+        traced: of both, `path:function` of functions of which tracing ran every statement, and every test both ways.
     """
-    old, new = sides = [_read(texts.get(path, "")) for texts in (before, after)]
+    old, new = sides = [_read_definitions(texts.get(path, "")) for texts in (before, after)]
     bound = [{*side.functions, *side.classes, *side.imports} for side in sides]
-    # a name that is new, or gone, says nothing to a line that did not change
-    unknown = {name for name in bound[0] ^ bound[1] if not hasattr(builtins, name)}
+    # an unchanged line cannot refer to a name that only one side binds
+    one_sided = {name for name in bound[0] ^ bound[1] if not hasattr(builtins, name)}
     for name in {**old.functions, **new.functions}:
         pair = [side.functions.get(name, []) for side in sides]
-        if _key(pair[0]) == _key(pair[1]):
+        if _function_keys(pair[0]) == _function_keys(pair[1]):
             continue
-        seen = all(
-            not functions or (f"{path}:{name}" in keys and not _hides(functions))
+        is_traced = all(
+            not functions or (f"{path}:{name}" in keys and not _has_side_effects(functions))
             for functions, keys in zip(pair, traced, strict=True)
         )
-        if not seen or (name not in unknown and _head(pair[0]) != _head(pair[1])):
+        if not is_traced or (name not in one_sided and _header(pair[0]) != _header(pair[1])):
             yield name
     for name in {**old.classes, **new.classes}:
-        by_functions = name in unknown and any(it.startswith(f"{name}.") for it in bound[0] | bound[1])
-        if old.classes.get(name) != new.classes.get(name) and not by_functions:
+        has_functions = name in one_sided and any(other.startswith(f"{name}.") for other in bound[0] | bound[1])
+        if old.classes.get(name) != new.classes.get(name) and not has_functions:
             yield name
     for name in {**old.imports, **new.imports}:
-        if old.imports.get(name) != new.imports.get(name) and name not in unknown:
+        if old.imports.get(name) != new.imports.get(name) and name not in one_sided:
             yield f"import of {name}"
     differing = set(old.statements) ^ set(new.statements)
     yield from sorted({names or "the module" for names, _ in differing})
@@ -142,20 +143,22 @@ def host_changes(path: str, before: Texts, after: Texts, traced: Sequence[set[st
         yield "the order of statements"
 
 
-def _hides(functions: list[Function]) -> bool:
-    """Tells whether functions may leave something that no jaxpr shows, or read what kind of machine this is."""
+def _has_side_effects(functions: list[Function]) -> bool:
+    """Returns whether functions set something that no jaxpr shows, or read what kind of machine this is."""
     nodes = [node for function in functions for node in ast.walk(function)]
     names = {getattr(node, "id", getattr(node, "attr", "")) for node in nodes}
-    sets = any(isinstance(it, (ast.Attribute, ast.Subscript)) and not isinstance(it.ctx, ast.Load) for it in nodes)
-    return sets or bool(names & MACHINE) or any(isinstance(it, ast.Global) for it in nodes)
+    places = [node for node in nodes if isinstance(node, (ast.Attribute, ast.Subscript))]
+    sets = any(not isinstance(node.ctx, ast.Load) for node in places)
+    return sets or bool(names & MACHINE) or any(isinstance(node, ast.Global) for node in nodes)
 
 
-def _key(functions: list[Function]) -> list[tuple]:
-    return [_code_of(ast.Module([it], [])) for it in functions]
+def _function_keys(functions: list[Function]) -> list[tuple]:
+    return [_bytecode_key(ast.Module([function], [])) for function in functions]
 
 
-def _head(functions: list[Function]) -> list[list[str]]:
-    """Returns what callers rely on that need not be traced: decorators, and values of parameters that are left out."""
+def _header(functions: list[Function]) -> list[list[str]]:
+    """Returns the decorators and the defaults of parameters, on which callers that are not traced rely."""
     return [
-        [ast.dump(x) for x in (*it.decorator_list, *it.args.defaults, *it.args.kw_defaults) if x] for it in functions
+        [ast.dump(part) for part in (*f.decorator_list, *f.args.defaults, *f.args.kw_defaults) if part]
+        for f in functions
     ]

@@ -1,7 +1,7 @@
-"""Traces the programs of a package, and writes their facts as JSON.
+"""Traces the programs of a package, and writes facts about them as JSON.
 
-`python -m generator.programs.trace FOLDER NAME`, a process of its own: the folder holds one version of the package, so
-that two versions never meet. What goes wrong is a fact too: {"undecided": reason}.
+`python -m generator.programs.trace FOLDER NAME` is a process of its own: the folder has one version of the package, so
+that two versions never meet. A failure is a fact too: {"undecided": reason}.
 """
 
 from __future__ import annotations
@@ -24,14 +24,15 @@ from unittest import mock
 import jax
 import numpy as np
 
-from generator.programs.canonical import Canonical
+from generator.programs.canonical import JaxprHasher
 from generator.programs.sources import functions_of
 from generator.programs.verdicts import DECODING, EVALUATION, INITIAL, MESH, SCRATCH, TRAINING
 
 MODULES = "config", "parallel", "data", "model", "train", "engine"
-LENGTH = 256  # of the longest text that is decoded
+LENGTH = 256  # tokens of the longest text that is decoded
 ROWS = 8  # sequences of an engine
-STEPS = {  # of an engine: tokens of each sequence, whether all are scored, how many of them are drafts, int8 pages
+# steps of an engine: tokens of each sequence, whether all are scored, how many of them are drafts, int8 pages
+STEPS = {
     "prefill": (32, False, 0, False),
     "prefill, each scored": (32, True, 0, False),
     "decode": (1, False, 0, False),
@@ -39,33 +40,33 @@ STEPS = {  # of an engine: tokens of each sequence, whether all are scored, how 
     "decode, int8": (1, False, 0, True),
 }
 MESHES = (2, 2, 2), (2, 4, 1), (1, 8, 1)
-ran: set[tuple[str, bool]] = set()  # what `record` was told
-paused = False
+recorded: set[tuple[str, bool]] = set()
+is_paused = False
 
 
 def record(place: str, value: Any = True) -> Any:
-    """Records that a place ran, or which way a test came out there."""
-    if not paused:
-        ran.add((place, bool(value)))
+    """Records that a place ran, and the value of a test there, which it returns."""
+    if not is_paused:
+        recorded.add((place, bool(value)))
     return value
 
 
 @contextmanager
 def without_recording() -> Iterator[None]:
-    """Records nothing, for what has to run before a program can be traced, and is in none."""
-    global paused
-    before, paused = paused, True
+    """Pauses recording, for code that runs before a program is traced and is in none."""
+    global is_paused
+    before, is_paused = is_paused, True
     try:
         yield
     finally:
-        paused = before
+        is_paused = before
 
 
 class _Recorder(ast.NodeTransformer):
-    """Puts a call of `record` before each statement of a function, and around each test.
+    """Inserts a call of `record` before each statement of a function, and around each test.
 
     Attributes:
-        places: what has to be recorded where all of the function runs.
+        places: the records that a run of all statements, and of all tests both ways, leaves.
     """
 
     def __init__(self, name: str):
@@ -81,7 +82,7 @@ class _Recorder(ast.NodeTransformer):
         super().generic_visit(node)
         for name, value in ast.iter_fields(node):
             if isinstance(value, list) and value and isinstance(value[0], ast.stmt):
-                setattr(node, name, [each for it in value for each in (ast.Expr(self._call()), it)])
+                setattr(node, name, [line for statement in value for line in (ast.Expr(self._call()), statement)])
             elif name in ("test", "guard") and value:
                 setattr(node, name, self._call(value))
             elif name == "elt" or (name == "body" and isinstance(node, ast.Lambda)):
@@ -96,32 +97,36 @@ class _Recorder(ast.NodeTransformer):
 
 
 def instrument(folder: Path) -> dict[str, set[tuple[str, bool]]]:
-    """Rewrites the modules of a folder so that functions tell what of them runs: `path:function` -> its places."""
+    """Rewrites the modules of a folder so that functions record what runs.
+
+    Returns:
+        `path:function` -> the records of a run of all of it.
+    """
     builtins.__record__ = record  # type: ignore[attr-defined]
-    found: dict[str, set[tuple[str, bool]]] = {}
+    result: dict[str, set[tuple[str, bool]]] = {}
     for path in folder.rglob("*.py"):
         tree = ast.parse(path.read_bytes())
         for name, function in functions_of(tree):
             key = f"{path.relative_to(folder).as_posix()}:{name}"
-            noting = _Recorder(f"{key}:{function.lineno}")
-            noting.visit(function)
-            found.setdefault(key, set()).update(noting.places)
+            recorder = _Recorder(f"{key}:{function.lineno}")
+            recorder.visit(function)
+            result.setdefault(key, set()).update(recorder.places)
         path.write_text(ast.unparse(tree), encoding="utf-8")
-    return found
+    return result
 
 
-def guarded(job: Callable[[], Any]) -> Any:
-    """Returns the result of a job, or why it failed: {"undecided": reason}."""
+def attempt(job: Callable[[], Any]) -> Any:
+    """Returns the result of a job, or {"undecided": reason} if it failed."""
     try:
         return job()
-    except Exception as error:  # a package may do whatever it likes
-        frames = [it for it in traceback.extract_tb(error.__traceback__) if SCRATCH in it.filename]
+    except Exception as error:  # the code of a package may raise anything
+        frames = [frame for frame in traceback.extract_tb(error.__traceback__) if SCRATCH in frame.filename]
         place = f" ({Path(frames[-1].filename).name}: {frames[-1].name})" if frames else ""
         return {"undecided": f"{type(error).__name__}: {str(error).strip().partition(chr(10))[0][:200]}{place}"}
 
 
 class Program(NamedTuple):
-    """A part of an entry point: a function of (abstract) arrays, by name."""
+    """A part of an entry point: a function, and its arguments, trees of abstract arrays."""
 
     entry: str
     part: str
@@ -130,59 +135,62 @@ class Program(NamedTuple):
 
 
 def import_package(name: str) -> SimpleNamespace:
-    """Imports the modules that have the entry points; a package that does not serve has no engine."""
+    """Imports the modules that have entry points; a package that does not serve has no engine."""
     with without_recording():
-        there = [module for module in MODULES if module != "engine" or importlib.util.find_spec(f"{name}.engine")]
-        return SimpleNamespace(**{module: importlib.import_module(f"{name}.{module}") for module in there})
+        modules = [module for module in MODULES if module != "engine" or importlib.util.find_spec(f"{name}.engine")]
+        return SimpleNamespace(**{module: importlib.import_module(f"{name}.{module}") for module in modules})
 
 
-def variants(package: SimpleNamespace) -> dict[str, Any]:
+def config_variants(package: SimpleNamespace) -> dict[str, Any]:
     """Returns the settings that programs are traced with: name -> Config.
 
-    The tiny preset; the same in fp32 with what settings switch on; in bf16; and the preset with the most parameters.
+    They are the tiny preset, the same in fp32 with all settings switched on, in bf16, and the largest preset.
     """
     presets = package.config.PRESETS
     tiny = presets["tiny"]
     with without_recording():
-        sizes = {name: sum(x.size for x in jax.tree.leaves(_model(package, it))) for name, it in presets.items()}
+        sizes = {
+            name: sum(x.size for x in jax.tree.leaves(_abstract_model(package, preset)))
+            for name, preset in presets.items()
+        }
         largest = max(sizes, key=lambda name: sizes[name])
         changes = {"dtype": "float32", "accumulation": 2, "remat": "full", "logits_per_chunk": 100 * tiny.vocab_size}
-        # steps of which a share is no whole number, and a seed that is no default
+        # shares of these steps are not whole, and the seed is not the default
         changes |= {"moments_dtype": "bfloat16", "steps": 1237, "seed": 1237}
         switched = dataclasses.replace(tiny, **{name: x for name, x in changes.items() if hasattr(tiny, name)})
-        found = {"tiny": tiny, "tiny, float32, all switched on": _with_other_numbers(package, switched)}
+        result = {"tiny": tiny, "tiny, float32, all switched on": _with_other_numbers(package, switched)}
     if tiny.dtype == "float32":
-        found["tiny, bfloat16"] = dataclasses.replace(tiny, dtype="bfloat16")
-    return found | ({largest: presets[largest]} if largest != "tiny" else {})
+        result["tiny, bfloat16"] = dataclasses.replace(tiny, dtype="bfloat16")
+    return result | ({largest: presets[largest]} if largest != "tiny" else {})
 
 
 def _with_other_numbers(package: SimpleNamespace, config: Any) -> Any:
-    """Gives each float a value of its own, so that no setting is taken for its default; 0 is off."""
+    """Returns settings in which each float differs from its default, and none is 0, which switches a feature off."""
     floats = {name: value for name, value in vars(config).items() if isinstance(value, float)}
     shares = {name: int.from_bytes(sha256(name.encode()).digest()[:4], "big") / 2**32 for name in floats}
     others = {name: value * (0.9 + 0.09 * shares[name]) if value else 0.01 for name, value in floats.items()}
 
     def works(**changes: float) -> bool:
-        tokens, other = np.zeros((1, 8), np.int32), _model(package, dataclasses.replace(config, **changes))
-        return "undecided" not in guarded(lambda: {"logits": jax.eval_shape(lambda model: model(tokens), other)})
+        tokens, other = np.zeros((1, 8), np.int32), _abstract_model(package, dataclasses.replace(config, **changes))
+        return "undecided" not in attempt(lambda: {"logits": jax.eval_shape(lambda model: model(tokens), other)})
 
-    # a number that sizes follow from stays
-    fit = others if works(**others) else {name: x for name, x in others.items() if works(**{name: x})}
-    return dataclasses.replace(config, **fit)
+    # a number that determines sizes stays
+    valid = others if works(**others) else {name: x for name, x in others.items() if works(**{name: x})}
+    return dataclasses.replace(config, **valid)
 
 
-def _model(package: SimpleNamespace, config: Any) -> Any:
+def _abstract_model(package: SimpleNamespace, config: Any) -> Any:
     from flax import nnx
 
     return package.parallel.abstract(lambda: package.model.Decoder(config, nnx.Rngs(0)), None)
 
 
-def programs(package: SimpleNamespace, config: Any, mesh: Any = None) -> Iterator[Program]:
-    """Yields all of them for one Config; on a mesh of several devices training and evaluation alone."""
+def list_programs(package: SimpleNamespace, config: Any, mesh: Any = None) -> Iterator[Program]:
+    """Yields the programs of one Config; on a mesh of several devices, only training and evaluation."""
     state = package.parallel.abstract(lambda: package.train.new_state(config), mesh)
     with without_recording():
-        one = package.parallel.make_mesh(1, 1, 1, jax.devices()[:1])
-    batch = package.data.abstract_batch(config, mesh or one)
+        one_device = package.parallel.make_mesh(1, 1, 1, jax.devices()[:1])
+    batch = package.data.abstract_batch(config, mesh or one_device)
     if mesh is None:
         batch = {name: jax.ShapeDtypeStruct(x.shape, x.dtype) for name, x in batch.items()}
     yield Program(TRAINING, "step", package.train.train_step, {"state": state, "batch": batch})
@@ -200,19 +208,20 @@ def programs(package: SimpleNamespace, config: Any, mesh: Any = None) -> Iterato
 def _engine_step(
     package: SimpleNamespace, config: Any, model: Any, tokens: int, whole: bool, drafts: int, int8: bool
 ) -> tuple[Callable, dict[str, Any]]:
-    """Returns a step of an engine, and what it leaves on its device, as a function of arrays; and the arrays.
+    """Returns a function of arrays that runs a step of an engine, and its abstract arguments.
 
-    The engine itself, and how its device is made, is on the host: what they keep is in no program.
+    It returns the step's output and the arrays that it leaves on the device. The engine, and the construction of its
+    device, are host code and in no program.
     """
     settings = {"max_sequences": ROWS, "max_length": min(LENGTH, config.context_length), "chunk": 64}
     sizes = package.engine.EngineSettings(**settings, **({"int8_kv_cache": True} if int8 else {}))
-    real, calls = package.engine.Device, []  # type: Any, list[tuple]
+    device_class, calls = package.engine.Device, []  # type: Any, list[tuple]
 
-    def kept(*arguments: Any) -> Any:
+    def make_device(*arguments: Any) -> Any:
         calls.append(arguments)
-        return real(*arguments)
+        return device_class(*arguments)
 
-    with mock.patch.object(package.engine, "Device", kept), without_recording():
+    with mock.patch.object(package.engine, "Device", make_device), without_recording():
         empty = package.engine.Engine(config, None, set(), sizes).device
         step = empty.nothing(ROWS, empty.widths[-1])
     if drafts:
@@ -221,7 +230,7 @@ def _engine_step(
 
     def function(model: Any, arrays: dict[str, Any], step: Any) -> Any:
         with without_recording():
-            device = real(config, model, *rest)
+            device = device_class(config, model, *rest)
         device.key, device.value, device.slots = arrays["key"], arrays["value"], arrays["slots"]
         output = device.run(step, tokens, whole)
         return output, {"key": device.key, "value": device.value, "slots": device.slots}
@@ -231,8 +240,8 @@ def _engine_step(
     return function, {"model": model, "arrays": shaped[0], "step": shaped[1]}
 
 
-def _eight_devices(package: SimpleNamespace, config: Any) -> Any:
-    """Returns a mesh of 8 devices that the arrays of a Config divide over."""
+def _mesh_of_eight(package: SimpleNamespace, config: Any) -> Any:
+    """Returns a mesh of 8 devices over which the arrays of a Config divide."""
     for sizes in MESHES:
         with without_recording():
             mesh = package.parallel.make_mesh(*sizes)
@@ -245,42 +254,43 @@ def _eight_devices(package: SimpleNamespace, config: Any) -> Any:
     raise problem
 
 
-def trace(name: str) -> dict[str, Any]:
-    """Returns the facts of one package."""
-    package = import_package(name)
-    configs, found = variants(package), dict[str, Any]()
-    mesh = _eight_devices(package, configs["tiny"])
-    for variant, config, on in [*((name, it, None) for name, it in configs.items()), (MESH, configs["tiny"], mesh)]:
-        canonical = Canonical()
+def trace_package(name: str) -> dict[str, Any]:
+    """Returns the facts of a package: entry point -> variant and part -> those of one program."""
+    package, facts = import_package(name), dict[str, Any]()
+    configs = config_variants(package)
+    mesh = _mesh_of_eight(package, configs["tiny"])
+    for variant, config, on in [*((key, each, None) for key, each in configs.items()), (MESH, configs["tiny"], mesh)]:
+        hasher = JaxprHasher()
         with nullcontext() if on is None else jax.set_mesh(on):
-            for program in programs(package, config, mesh=on):
-                facts = found.setdefault(program.entry, {})
-                facts[f"{variant}: {program.part}"] = guarded(lambda: _fact(canonical, program))  # noqa: B023
-    return {"programs": found}
+            for program in list_programs(package, config, mesh=on):
+                of_entry = facts.setdefault(program.entry, {})
+                of_entry[f"{variant}: {program.part}"] = attempt(lambda: _trace_program(hasher, program))  # noqa: B023
+    return {"programs": facts}
 
 
-def _fact(canonical: Canonical, program: Program) -> dict[str, Any]:
-    """Returns the digest of a program and the arrays that it takes; of the initial parameters those that it makes."""
+def _trace_program(hasher: JaxprHasher, program: Program) -> dict[str, Any]:
+    """Returns the hash of a program and the arrays that it takes; of the initial parameters, those that it makes."""
     arguments = program.arguments
     jaxpr, out = jax.make_jaxpr(program.function, return_shape=True)(*arguments.values())
-    takes = _leaves(arguments or {"state": out})
-    return {"digest": canonical.program(jaxpr, [*_leaves(arguments)], [*_leaves(out)]), "takes": takes}
+    takes = _describe_arrays(arguments or {"state": out})
+    names = [*_describe_arrays(arguments)], [*_describe_arrays(out)]
+    return {"digest": hasher.program(jaxpr, *names), "takes": takes}
 
 
-def _leaves(tree: Any) -> dict[str, str]:
-    """Returns the shape, dtype and layout of each array of a tree by its path."""
-    named = {jax.tree_util.keystr(path): x for path, x in jax.tree_util.tree_leaves_with_path(tree)}
-    spec = {name: getattr(getattr(x, "sharding", None), "spec", "") for name, x in named.items()}
-    return {name: f"{x.dtype}{[*x.shape]} {spec[name]}".strip() for name, x in named.items()}
+def _describe_arrays(tree: Any) -> dict[str, str]:
+    """Returns path -> dtype, shape and layout of each array in a tree."""
+    arrays = {jax.tree_util.keystr(path): x for path, x in jax.tree_util.tree_leaves_with_path(tree)}
+    specs = {name: getattr(getattr(x, "sharding", None), "spec", "") for name, x in arrays.items()}
+    return {name: f"{x.dtype}{[*x.shape]} {specs[name]}".strip() for name, x in arrays.items()}
 
 
 def main(folder: str, name: str) -> None:
     """Writes facts.json into the folder."""
     sys.path.insert(0, folder)
     sys.dont_write_bytecode = True
-    places = guarded(lambda: instrument(Path(folder, name)))
-    facts = places if "undecided" in places else guarded(lambda: trace(name))
-    facts["traced"] = sorted(key for key, needed in places.items() if needed <= ran)
+    places = attempt(lambda: instrument(Path(folder, name)))
+    facts = places if "undecided" in places else attempt(lambda: trace_package(name))
+    facts["traced"] = sorted(key for key, needed in places.items() if needed <= recorded)
     Path(folder, "facts.json").write_text(json.dumps(facts))
 
 

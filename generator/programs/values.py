@@ -1,7 +1,7 @@
-"""Runs programs of a package on random numbers that follow from the names of its arrays, and saves the results.
+"""Runs programs of a package on random numbers that depend on the names of arrays, and saves the results.
 
-`python -m generator.programs.values FOLDER NAME REQUEST`, a process of its own. Both versions of a package get the same
-numbers for arrays of the same names, so the results can be compared.
+`python -m generator.programs.values FOLDER NAME REQUEST` is a process of its own. In both versions of a package, arrays
+of the same name get the same numbers, so that results can be compared.
 """
 
 from __future__ import annotations
@@ -17,42 +17,41 @@ from typing import Any
 import jax
 import numpy as np
 
-from generator.programs.trace import import_package, programs, variants
+from generator.programs.trace import config_variants, import_package, list_programs
 from generator.programs.verdicts import TRAINING
 
 LENGTH = 256  # of a sequence
-EARLY = 7  # steps done: where a rate still rises, and a mean is corrected for the few steps that it is of
-LATE = 0.95  # share of the steps done: where a rate falls
+EARLY = 7  # steps done: the rate still rises, and moments are corrected for their bias
+LATE = 0.95  # share of the steps done: the rate falls
 
 
 def main(folder: str, name: str, request: str) -> None:
     """Writes values.npz into the folder.
 
     Args:
-        request: entry point -> the variants to run, as JSON; those in fp32 are run, or else the first.
+        request: JSON, entry point -> variants; those in fp32 are run, or else the first.
     """
     sys.path.insert(0, folder)
     package, arrays = import_package(name), dict[str, np.ndarray]()
-    configs = variants(package)
-    for entry, asked in json.loads(request).items():
-        for variant in [variant for variant in asked if configs[variant].dtype == "float32"] or asked[:1]:
-            for path, x in run(package, small(configs[variant]), entry).items():
+    configs = config_variants(package)
+    for entry, variants in json.loads(request).items():
+        for variant in [name for name in variants if configs[name].dtype == "float32"] or variants[:1]:
+            for path, x in _run(package, _reduce(configs[variant]), entry).items():
                 # numpy has no bfloat16 to save
                 arrays[f"{entry}/{path} ({variant})"] = x if x.dtype.kind in "biuf" else x.astype(np.float32)
     with open(Path(folder, "values.npz"), "wb") as file:
         np.savez(file, **arrays)  # type: ignore[arg-type]
 
 
-def small(config: Any) -> Any:
-    """Returns settings that take less time and lose nothing: a few short rows."""
+def _reduce(config: Any) -> Any:
+    """Returns settings that take less time: a few short rows, whose steps change numbers more than rounding does."""
     changes = {"batch_size": 2 * config.accumulation, "sequence_length": min(LENGTH, config.sequence_length)}
-    # what a step changes is not to be lost in what is changed, nor in the rounding of moments
     changes |= {"learning_rate": 1000 * config.learning_rate, "moments_dtype": "float32"}
     return dataclasses.replace(config, **{name: x for name, x in changes.items() if hasattr(config, name)})
 
 
-def run(package: SimpleNamespace, config: Any, entry: str) -> dict[str, np.ndarray]:
-    """Returns the results of an entry point by name."""
+def _run(package: SimpleNamespace, config: Any, entry: str) -> dict[str, np.ndarray]:
+    """Returns the results of an entry point: name -> array."""
     result: dict[str, np.ndarray] = {}
 
     def add(part: str, tree: Any) -> None:
@@ -60,11 +59,11 @@ def run(package: SimpleNamespace, config: Any, entry: str) -> dict[str, np.ndarr
         result.update({f"{part}{jax.tree_util.keystr(path)}": np.asarray(x) for path, x in leaves})
 
     with jax.default_matmul_precision("highest"):
-        for program in programs(package, config):
+        for program in list_programs(package, config):
             if program.entry != entry:
                 continue
             function = jax.jit(program.function)
-            arguments = {name: fill_leaves(name, x, config, EARLY) for name, x in program.arguments.items()}
+            arguments = {name: _fill_arrays(name, x, config, EARLY) for name, x in program.arguments.items()}
             add(program.part, function(*arguments.values()))
             if entry == TRAINING:
                 model, batch = arguments["state"].model, arguments["batch"]
@@ -72,32 +71,31 @@ def run(package: SimpleNamespace, config: Any, entry: str) -> dict[str, np.ndarr
                 (loss, _), gradients = jax.jit(gradient)(model, batch)
                 add("loss", loss)
                 add("gradients", gradients)
-                nothing = batch | {"weights": np.zeros_like(batch["weights"])}
-                add("step of no targets", function(arguments["state"], nothing))
-                late = fill_leaves(
-                    "state", program.arguments["state"], config, int(LATE * getattr(config, "steps", 1000))
-                )
+                without_targets = batch | {"weights": np.zeros_like(batch["weights"])}
+                add("step of no targets", function(arguments["state"], without_targets))
+                done = int(LATE * getattr(config, "steps", 1000))
+                late = _fill_arrays("state", program.arguments["state"], config, done)
                 add("step later", function(late, batch))
     return result
 
 
-def fill_leaves(name: str, tree: Any, config: Any, done: int) -> Any:
-    """Returns the arrays of an argument, after so many steps."""
+def _fill_arrays(name: str, tree: Any, config: Any, done: int) -> Any:
+    """Returns an argument with numbers in place of abstract arrays, after a number of steps."""
     return jax.tree_util.tree_map_with_path(
-        lambda path, x: numbers(f"{name}{jax.tree_util.keystr(path)}", x, config, done), tree
+        lambda path, x: _fill_array(f"{name}{jax.tree_util.keystr(path)}", x, config, done), tree
     )
 
 
-def numbers(path: str, x: Any, config: Any, done: int) -> Any:
-    """Returns an array by its name."""
+def _fill_array(path: str, x: Any, config: Any, done: int) -> Any:
+    """Returns the numbers of an array that has a path, shape and dtype."""
     random = np.random.default_rng(int.from_bytes(sha256(path.encode()).digest()[:8], "big"))
     if "tokens" in path or "targets" in path:
         return random.integers(0, config.vocab_size, x.shape).astype(x.dtype)
-    if "segment_ids" in path or "positions" in path:  # two documents in each row, of which the first is longer
+    if "segment_ids" in path or "positions" in path:  # two documents in each row, the first one longer
         place, first = np.arange(x.shape[-1]), x.shape[-1] * 3 // 4
         value = 1 + (place >= first) if "segment_ids" in path else np.where(place >= first, place - first, place)
         if "positions" in path and config.context_length >= LENGTH + x.shape[-1]:
-            value = value + LENGTH  # bf16 has no odd ones there
+            value = value + LENGTH  # bf16 has no odd numbers there
         return np.broadcast_to(value, x.shape).astype(x.dtype)
     if "weights" in path:
         return (random.random(x.shape) < 0.9).astype(x.dtype)
@@ -106,7 +104,7 @@ def numbers(path: str, x: Any, config: Any, done: int) -> Any:
     if x.dtype == bool:
         return np.zeros(x.shape, bool)
     normal = random.standard_normal(x.shape)
-    if "opt_state" in path:  # means, of squares too
+    if "opt_state" in path:  # moments, the second ones included
         return (1e-3 * (1 + np.abs(normal))).astype(x.dtype)
     return (1 + 0.3 * normal if "norm" in path and "scale" in path else 0.05 * normal).astype(x.dtype)
 

@@ -1,1 +1,1 @@
-"""Edits of a generated package, carried back to the fragments that its lines came from."""
+"""Carries edits of a generated package back to the fragments that its lines came from."""

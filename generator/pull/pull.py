@@ -1,7 +1,7 @@
-"""Carries the edits of a package back to its fragments; weaving says which of them came home.
+"""Carries the edits of a package back to its fragments.
 
-An edit is home when the package that is woven from the changed fragments is the edited one, to the byte. All are tried
-together first. Where that fails, they are tried one after the other, each with those that are home already.
+An edit goes home if the package that is woven from the changed fragments is the edited one, to the byte. All edits are
+tried together first. If that fails, they are tried one after the other, each with those that were accepted before.
 """
 
 from __future__ import annotations
@@ -12,168 +12,178 @@ from dataclasses import dataclass, replace
 from itertools import combinations
 
 from generator.package.package import Package
-from generator.pull.edited import Edited, Hunk, Refusal, Replacement
-from generator.pull.home import candidates
-from generator.pull.reasons import refuse
+from generator.pull.candidates import find_candidates
+from generator.pull.edits import Hunk, PackageEdits, Refusal, Replacement
+from generator.pull.refusals import explain_refusal
 from generator.pull.sources import PackageSources
-from generator.pull.trial import Outcome, Trials, Weave
+from generator.pull.trials import Trial, TrialWeaver, Weave
 from generator.recipe.library import Library
 
 
 @dataclass(frozen=True)
-class Pulled:
+class PullResult:
     """The result of a pull.
 
     Attributes:
-        texts: of the fragments that change.
+        texts: path -> text, of the changed fragments.
         package: woven from them.
-        home: the hunks that it has.
-        refusals: of those that it has not.
+        accepted: the hunks that the package has.
+        refusals: of the other hunks.
     """
 
     texts: dict[str, str]
     package: Package
-    home: list[Hunk]
+    accepted: list[Hunk]
     refusals: list[Refusal]
 
 
 @dataclass
-class _Group:
-    """Hunks that change the same source lines, each with its candidates.
+class _HunkGroup:
+    """Hunks that change the same source lines.
 
     Attributes:
-        failed: the first trial of it, where that failed.
+        candidates: of each hunk.
+        failed: its first trial, if that failed.
     """
 
     hunks: list[Hunk]
-    ways: list[list[list[Replacement]]]
-    failed: Outcome | None = None
+    candidates: list[list[list[Replacement]]]
+    failed: Trial | None = None
 
     @property
-    def count(self) -> int:
-        return max(map(len, self.ways))
+    def attempts(self) -> int:
+        """Returns how many combinations of candidates are tried."""
+        return max(map(len, self.candidates))
 
-    def changes(self, number: int) -> set[Replacement]:
-        """The changes of all its hunks by their candidates of this number, or else their last ones."""
-        return {change for ways in self.ways for change in ways[min(number, len(ways) - 1)]}
+    def changes(self, attempt: int) -> set[Replacement]:
+        """Returns the replacements of an attempt: of each hunk the candidate of that number, or its last one."""
+        return {change for each in self.candidates for change in each[min(attempt, len(each) - 1)]}
 
-    def meets(self, other: _Group) -> bool:
-        mine, theirs = ({c for n in range(group.count) for c in group.changes(n)} for group in (self, other))
-        return any(one.overlaps(two) for one in mine for two in theirs)
+    def overlaps(self, other: _HunkGroup) -> bool:
+        """Returns whether any candidates of the two change the same lines."""
+        ours, theirs = ({c for n in range(group.attempts) for c in group.changes(n)} for group in (self, other))
+        return any(one.overlaps(two) for one in ours for two in theirs)
 
 
-def pull(package: Package, edited: Edited, library: Library, weave: Weave) -> Pulled:
+def pull(package: Package, edits: PackageEdits, library: Library, weave: Weave) -> PullResult:
     """Finds the changes of fragments that make the edits.
 
     Args:
-        package: as it is woven now.
-        weave: weaves the package from a library; its errors are reasons for refusals.
+        package: as woven now.
+        weave: weaves the package from a library; its errors become reasons of refusals.
     """
     woven = PackageSources(package, library.files)
 
-    def search(edited: Edited) -> Pulled:
-        return _pull(woven, edited, Trials(woven, edited, library, weave))
+    def search(edits: PackageEdits) -> PullResult:
+        return _pull(woven, edits, TrialWeaver(woven, edits, library, weave))
 
-    found = search(edited)
-    split = [part for hunk in edited.hunks for part in ([hunk] if hunk in found.home else hunk.split())]
-    if len(split) > len(edited.hunks):  # perhaps some lines of an edit can go home
-        edited = edited._replace(hunks=split)
-        found = search(edited)
-    torn: list[Hunk] = []
+    result = search(edits)
+    split = [part for hunk in edits.hunks for part in ([hunk] if hunk in result.accepted else hunk.split())]
+    if len(split) > len(edits.hunks):  # perhaps some lines of an edit can go home
+        edits = edits._replace(hunks=split)
+        result = search(edits)
+    held_back: list[Hunk] = []
     refusals: list[Refusal] = []
-    while more := _torn(woven, edited, found, torn):
-        torn.extend(more)
-        for hunk, (other, names) in more.items():
+    while dependent := _find_dependent(woven, edits, result, held_back):
+        held_back.extend(dependent)
+        for hunk, (other, names) in dependent.items():
             why = f"belongs to the edit at {other.path}:{other.at}, which cannot go home: both change {names}"
             refusals.append(Refusal(hunk.path, hunk.at, why, "Have that one go home first, or both by hand."))
-        edited = edited._replace(hunks=[hunk for hunk in edited.hunks if hunk not in more])
-        found = search(edited)
-    return replace(found, refusals=[*found.refusals, *refusals])
+        edits = edits._replace(hunks=[hunk for hunk in edits.hunks if hunk not in dependent])
+        result = search(edits)
+    return replace(result, refusals=[*result.refusals, *refusals])
 
 
-def _torn(woven: PackageSources, edited: Edited, found: Pulled, torn: list[Hunk]) -> dict[Hunk, tuple[Hunk, str]]:
-    """Finds the edits that go home without one that they belong to, each with that one and the names that tell it.
-
-    Such names are new in the package, or gone from it, and both edits have them.
+def _find_dependent(
+    woven: PackageSources, edits: PackageEdits, result: PullResult, held_back: list[Hunk]
+) -> dict[Hunk, tuple[Hunk, str]]:
+    """Finds accepted edits that share a new or removed name with one that stays in the package.
 
     Args:
-        torn: edits that were found to stay before, for the same reason.
-    """
-    stay = [*torn, *(hunk for hunk in edited.hunks if hunk not in found.home)]
-    files = {path: woven.package.files[path] for path in woven.package.origins}
-    before, after = _words(files.values()), _words(edited.texts.get(path, text) for path, text in files.items())
+        held_back: edits that were found to be dependent before.
 
-    def telling(hunk: Hunk) -> set[str]:
+    Returns:
+        The dependent edit -> the one that stays, and the names.
+    """
+    staying = [*held_back, *(hunk for hunk in edits.hunks if hunk not in result.accepted)]
+    files = {path: woven.package.files[path] for path in woven.package.origins}
+    before, after = _words(files.values()), _words(edits.texts.get(path, text) for path, text in files.items())
+
+    def changed_names(hunk: Hunk) -> set[str]:
         rows = woven.lines[hunk.path][hunk.start : hunk.stop] if hunk.path in files else []
         return (_words(hunk.lines) - before) | (_words(rows) - after)
 
-    pairs = ((hunk, other, telling(hunk) & telling(other)) for hunk in found.home for other in stay)
-    return {hunk: (other, ", ".join(sorted(both))) for hunk, other, both in pairs if both}
+    pairs = ((one, two, changed_names(one) & changed_names(two)) for one in result.accepted for two in staying)
+    return {one: (two, ", ".join(sorted(names))) for one, two, names in pairs if names}
 
 
 def _words(texts: Iterable[str]) -> set[str]:
-    """The names in code, and the words in its strings; not those of comments."""
+    """Returns the names in code and the words in its strings, without those of comments."""
     lines = (line.partition("#")[0] for text in texts for line in text.split("\n"))
     return {word for line in lines for word in re.findall(r"[^\W\d]\w*", line)}
 
 
-def _pull(woven: PackageSources, edited: Edited, trials: Trials) -> Pulled:
-    ways = {hunk: candidates(woven, hunk) for hunk in edited.hunks if not woven.is_made_by_gen(hunk)}
-    groups = _grouped({hunk: found for hunk, found in ways.items() if found})
-    best, accepted = _search(trials, groups)
-    hunks = [hunk for group in accepted for hunk in group.hunks]
+def _pull(woven: PackageSources, edits: PackageEdits, weaver: TrialWeaver) -> PullResult:
+    """Returns the result for edits that need not go home together."""
+    candidates = {hunk: find_candidates(woven, hunk) for hunk in edits.hunks if not woven.is_derived(hunk)}
+    groups = _group_overlapping({hunk: each for hunk, each in candidates.items() if each})
+    best, accepted_groups = _search(weaver, groups)
+    hunks = [hunk for group in accepted_groups for hunk in group.hunks]
     if best.texts:
-        best = trials.format(best, hunks)
-    home = [hunk for hunk in edited.hunks if hunk in hunks or hunk in best.came]
+        best = weaver.format(best, hunks)
+    accepted = [hunk for hunk in edits.hunks if hunk in hunks or hunk in best.implied]
     failed = {hunk: group.failed for group in groups for hunk in group.hunks}
-    refusals = [refuse(woven, edited, hunk, failed.get(hunk)) for hunk in edited.hunks if hunk not in home]
-    return Pulled(best.texts, best.package or woven.package, home, [*edited.refusals, *refusals])
+    refused = [hunk for hunk in edits.hunks if hunk not in accepted]
+    refusals = [explain_refusal(woven, edits, hunk, failed.get(hunk)) for hunk in refused]
+    return PullResult(best.texts, best.package or woven.package, accepted, [*edits.refusals, *refusals])
 
 
-def _grouped(ways: dict[Hunk, list[list[Replacement]]]) -> list[_Group]:
-    groups: list[_Group] = []
-    for hunk, found in ways.items():
-        joined = _Group([hunk], [found])
-        for group in [group for group in groups if group.meets(joined)]:
-            joined = _Group([*group.hunks, *joined.hunks], [*group.ways, *joined.ways])
+def _group_overlapping(candidates: dict[Hunk, list[list[Replacement]]]) -> list[_HunkGroup]:
+    """Groups hunks whose candidates change the same source lines."""
+    groups: list[_HunkGroup] = []
+    for hunk, each in candidates.items():
+        merged = _HunkGroup([hunk], [each])
+        for group in [group for group in groups if group.overlaps(merged)]:
+            merged = _HunkGroup([*group.hunks, *merged.hunks], [*group.candidates, *merged.candidates])
             groups.remove(group)
-        groups.append(joined)
+        groups.append(merged)
     return groups
 
 
-def _search(trials: Trials, groups: list[_Group]) -> tuple[Outcome, list[_Group]]:
-    """Finds the largest set of groups that goes home, as far as one after the other finds it."""
-    accepted: list[_Group] = []
+def _search(weaver: TrialWeaver, groups: list[_HunkGroup]) -> tuple[Trial, list[_HunkGroup]]:
+    """Finds groups that go home together: all of them, or else as many as a greedy search finds."""
+    accepted: list[_HunkGroup] = []
     changes: set[Replacement] = set()
-    best = trials.weave({}, [])
+    best = weaver.weave({}, [])
 
-    def attempt(more: list[_Group]) -> bool:
+    def accept(more: list[_HunkGroup]) -> bool:
+        """Returns whether groups go home with the accepted ones, and adds them if they do."""
         nonlocal best
         hunks = [hunk for group in [*accepted, *more] for hunk in group.hunks]
-        for number in range(max(group.count for group in more)):
-            choice = changes.union(*(group.changes(number) for group in more))
+        for attempt in range(max(group.attempts for group in more)):
+            choice = changes.union(*(group.changes(attempt) for group in more))
             if any(one.overlaps(two) for one, two in combinations(choice, 2)):
                 continue
-            outcome = trials.make(choice, hunks)
-            if outcome.holds:
-                best = outcome
+            trial = weaver.make(choice, hunks)
+            if trial.is_exact:
+                best = trial
                 changes.update(choice)
                 accepted.extend(more)
                 return True
             for group in more:
-                group.failed = group.failed or outcome
+                group.failed = group.failed or trial
         return False
 
-    if not groups or attempt(groups):
+    if not groups or accept(groups):
         return best, accepted
     waiting = list(groups)
     for group in groups:
         group.failed = None
     while waiting:
-        left = [group for group in waiting if not attempt([group])]
+        left = [group for group in waiting if not accept([group])]
         if len(left) == len(waiting):
             break
         waiting = left
     if 1 < len(waiting) < len(groups):
-        attempt(waiting)  # they may need each other
+        accept(waiting)  # they may need each other
     return best, accepted

@@ -1,4 +1,4 @@
-"""A woven package together with the fragments that its lines came from."""
+"""Relates the lines of a woven package to those of its fragments."""
 
 from __future__ import annotations
 
@@ -7,15 +7,16 @@ from collections.abc import Sequence
 
 from generator.code.traced import Origin
 from generator.package.package import Package
-from generator.pull.edited import Hunk
+from generator.pull.edits import Hunk
 
 
 def indent(line: str) -> int:
+    """Returns the number of spaces that a line begins with."""
     return len(line) - len(line.lstrip(" "))
 
 
-def shifted(lines: Sequence[str], by: int) -> tuple[str, ...]:
-    """Moves lines to the right, or to the left as far as each goes."""
+def shift(lines: Sequence[str], by: int) -> tuple[str, ...]:
+    """Indents lines by a number of spaces; a negative one dedents each line as far as possible."""
     return tuple(" " * by + line[max(min(-by, indent(line)), 0) :] if line.strip() else line for line in lines)
 
 
@@ -23,8 +24,8 @@ class PackageSources:
     """A package and the texts that it is woven from.
 
     Attributes:
-        texts: of all sources, by path.
-        lines: of each file of the package, the last one empty where the file ends in a newline.
+        texts: source path -> text.
+        lines: path in the package -> lines; the last one is empty if the file ends in a newline.
     """
 
     def __init__(self, package: Package, texts: dict[str, str]):
@@ -34,47 +35,50 @@ class PackageSources:
         self._imports: dict[str, tuple[int, int]] = {}
 
     def source(self, path: str) -> list[str]:
-        """The lines of a source file."""
+        """Returns the lines of a source file."""
         if path not in self._sources:
             self._sources[path] = self.texts[path].split("\n")
         return self._sources[path]
 
-    def origins(self, path: str, line: int) -> list[Origin]:
-        """The fragment lines that a line came from."""
+    def origins(self, path: str, row: int) -> list[Origin]:
+        """Returns the fragment lines from which a row of a package file was woven."""
         segments = self.package.origins.get(path, [])
-        found = [origin for _, origin in segments[line]] if 0 <= line < len(segments) else []
-        return [origin for origin in dict.fromkeys(found) if origin.path.startswith("fragments/")]
+        origins = [origin for _, origin in segments[row]] if 0 <= row < len(segments) else []
+        return [origin for origin in dict.fromkeys(origins) if origin.path.startswith("fragments/")]
 
     def text_at(self, origin: Origin) -> str:
         return self.source(origin.path)[origin.line - 1]
 
-    def copied(self, path: str, line: int) -> tuple[str, int] | None:
-        """Gives the source line, from 0, that a line is a copy of, whatever its indentation."""
-        if not 0 <= line < len(self.lines[path]):
+    def copied_from(self, path: str, row: int) -> tuple[str, int] | None:
+        """Returns path and row of the source line that a row copies, regardless of indentation; None if there is none.
+
+        A blank row counts as a copy of the blank line at the same distance below the source of the text above it.
+        """
+        if not 0 <= row < len(self.lines[path]):
             return None
-        text = self.lines[path][line].strip()
+        text = self.lines[path][row].strip()
         if text:
-            same = (origin for origin in self.origins(path, line) if self.text_at(origin).strip() == text)
+            same = (origin for origin in self.origins(path, row) if self.text_at(origin).strip() == text)
             return next(((origin.path, origin.line - 1) for origin in same), None)
-        above = next((n for n in range(line - 1, -1, -1) if self.lines[path][n].strip()), -1)
-        found = self.copied(path, above) if above >= 0 else None
-        if found is None:
+        above = next((n for n in range(row - 1, -1, -1) if self.lines[path][n].strip()), -1)
+        original = self.copied_from(path, above) if above >= 0 else None
+        if original is None:
             return None
-        source, number = self.source(found[0]), found[1] + line - above
-        blank = number < len(source) and not any(source[n].strip() for n in range(found[1] + 1, number + 1))
-        return (found[0], number) if blank else None
+        source, number = self.source(original[0]), original[1] + row - above
+        is_blank = number < len(source) and not any(source[n].strip() for n in range(original[1] + 1, number + 1))
+        return (original[0], number) if is_blank else None
 
-    def places(self, source: tuple[str, int]) -> list[str]:
-        """The places where a source line, from 0, is copied, as FILE:LINE."""
+    def copies(self, source: tuple[str, int]) -> list[str]:
+        """Returns FILE:LINE of each copy of a source row."""
         rows = ((path, row) for path in self.package.origins for row in range(len(self.lines[path])))
-        return [f"{path}:{row + 1}" for path, row in rows if self.copied(path, row) == source]
+        return [f"{path}:{row + 1}" for path, row in rows if self.copied_from(path, row) == source]
 
-    def head(self, path: str) -> int:
-        """The number of lines above the first definition: comments, the docstring, imports."""
-        return self._import_lines(path)[1]
+    def imports_end(self, path: str) -> int:
+        """Returns the row below the imports of a file, 0 if it has none."""
+        return self._import_rows(path)[1]
 
-    def _import_lines(self, path: str) -> tuple[int, int]:
-        """The first line of the imports, from 0, and the one after the last."""
+    def _import_rows(self, path: str) -> tuple[int, int]:
+        """Returns the first row of the imports, and the one after the last."""
         if path not in self._imports:
             body = ast.parse(self.package.files[path]).body
             nodes = [node for node in body if isinstance(node, ast.Import | ast.ImportFrom)]
@@ -82,14 +86,13 @@ class PackageSources:
             self._imports[path] = first, max((node.end_lineno or 0 for node in nodes), default=0)
         return self._imports[path]
 
-    def is_made_by_gen(self, hunk: Hunk) -> bool:
-        """Tells whether these lines follow from others, so that no line of a fragment makes them."""
+    def is_derived(self, hunk: Hunk) -> bool:
+        """Returns whether gen derives the edited lines from others, so that no line of a fragment makes them."""
         if hunk.path not in self.package.origins or hunk.path.endswith("__init__.py"):
             return True
-        first, head = self._import_lines(hunk.path)
-        imports = all(
-            not line.strip() or line.startswith(("import ", "from ", "    ", ")", "#")) for line in hunk.lines
-        )
-        in_head = hunk.stop <= head or (hunk.start == hunk.stop == head)
-        documented = any(self.origins(hunk.path, row) for row in range(hunk.start, hunk.stop))
-        return in_head and ((imports and first <= hunk.start) or not documented)
+        first, end = self._import_rows(hunk.path)
+        starts = ("import ", "from ", "    ", ")", "#")
+        only_imports = all(not line.strip() or line.startswith(starts) for line in hunk.lines)
+        above_code = hunk.stop <= end or (hunk.start == hunk.stop == end)
+        from_fragment = any(self.origins(hunk.path, row) for row in range(hunk.start, hunk.stop))
+        return above_code and ((only_imports and first <= hunk.start) or not from_fragment)

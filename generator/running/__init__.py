@@ -1,1 +1,1 @@
-"""Maps what runs recorded to fragment lines: tracebacks, coverage, and the cost of compiled programs."""
+"""Maps tracebacks, coverage data, and the cost of compiled programs to fragment lines."""

@@ -1,7 +1,7 @@
-"""Maps what coverage.py measured of packages to lines of fragments, for coverage.py's own reports.
+"""Maps data of coverage.py on packages to lines of fragments, and prints coverage.py's own reports.
 
-A line of a fragment is a statement where coverage.py says so of a line that begins with it, in any package, and is
-executed where one of these was. Imports are woven for lines that use them, and count only for imports.
+A line of a fragment is a statement if coverage.py counts a line that begins with it, in any package, as one. It is
+executed if one of these lines was. Imports are woven for lines that use them, and count only for imports.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from pathlib import Path
 from generator.disk.built import MappedPackage
 from generator.disk.files import display_path
 from generator.errors import LoomError, short
-from generator.running.origins import Origins
+from generator.running.woven_files import WovenFiles
 
 try:
     from coverage import Coverage, CoverageData, CoverageException, CoveragePlugin, FileReporter
@@ -28,12 +28,12 @@ STALE = "were woven from fragments that have changed since"
 
 @dataclass
 class CoveredFragments:
-    """What data say of fragments.
+    """The lines of fragments that runs of packages covered.
 
     Attributes:
         lines: source -> line of a statement -> whether it was executed.
-        sources: all that the measured packages are made from.
-        ignored: why files do not count -> these files.
+        sources: all sources of the measured packages.
+        ignored: why files do not count -> the files.
     """
 
     lines: dict[str, dict[int, bool]] = field(default_factory=lambda: defaultdict(dict))
@@ -41,14 +41,14 @@ class CoveredFragments:
     ignored: dict[str, list[str]] = field(default_factory=lambda: defaultdict(list))
 
 
-def read_covered(paths: list[Path], origins: Origins) -> CoveredFragments:
-    """Reads the fragment lines of all packages that data files of coverage.py are of."""
+def read_covered(paths: list[Path], files: WovenFiles) -> CoveredFragments:
+    """Reads data files of coverage.py, and maps the lines of all packages in them."""
     executed: dict[Path, set[int]] = defaultdict(set)
     packages: dict[Path, MappedPackage] = {}
     result = CoveredFragments()
-    for data in map(_read, paths):
+    for data in map(_read_data, paths):
         for measured in data.measured_files():
-            if (woven := origins.find(measured)) is None or woven.notes:
+            if (woven := files.find(measured)) is None or woven.notes:
                 result.ignored[OTHER if woven else NO_PACKAGE].append(measured)
                 continue
             packages[woven.package.folder] = woven.package
@@ -60,22 +60,23 @@ def read_covered(paths: list[Path], origins: Origins) -> CoveredFragments:
             result.ignored[OTHER].append(str(file))
             continue
         texts = package.read_lines(name)
-        # the lines that statements begin with, without those that coverage.py leaves out
+        # the first lines of statements, without those that coverage.py excludes
         for line in Coverage(data_file=None, config_file=False).analysis2(str(file))[1]:
             path, number = package.origins[name][line - 1][0][1]
             if not path.startswith("fragments/"):
                 continue
-            if origins.changed(package, path):
+            if files.drift(package, path):
                 result.ignored[STALE].append(str(file))
-            elif not _is_import(texts[line - 1]) or _is_import(_source(origins, path)[number - 1]):
+            elif not _is_import(texts[line - 1]) or _is_import(_source_lines(files, path)[number - 1]):
                 lines = result.lines[path]
                 lines[number] = lines.get(number, False) or line in executed[file]
     return result
 
 
-def write_report(found: CoveredFragments, origins: Origins, html: Path | None, as_json: bool) -> float:
-    """Writes coverage.py's reports of fragments, and returns how many percent of their lines were executed."""
-    plugin = _Fragments({str(_file(origins, path)): (path, lines) for path, lines in sorted(found.lines.items())})
+def write_report(covered: CoveredFragments, files: WovenFiles, html: Path | None, as_json: bool) -> float:
+    """Writes coverage.py's reports of fragments, and returns the percentage of executed lines."""
+    sources = sorted(covered.lines.items())
+    plugin = _FragmentPlugin({str(_find_source(files, path)): (path, lines) for path, lines in sources})
     coverage = Coverage(data_file=None, config_file=False, plugins=[lambda registry: registry.add_file_tracer(plugin)])
     data = coverage.get_data()
     data.add_lines({file: [n for n, done in lines.items() if done] for file, (_, lines) in plugin.sources.items()})
@@ -85,17 +86,17 @@ def write_report(found: CoveredFragments, origins: Origins, html: Path | None, a
     return coverage.json_report(outfile="-") if as_json else coverage.report(show_missing=True, precision=2)
 
 
-class _Fragments(CoveragePlugin):
-    """Tells coverage.py which lines of fragments are statements: file -> source and lines."""
+class _FragmentPlugin(CoveragePlugin):
+    """Gives coverage.py the statements of fragments: file -> source and lines."""
 
     def __init__(self, sources: dict[str, tuple[str, dict[int, bool]]]):
         self.sources = sources
 
     def file_reporter(self, filename: str) -> FileReporter:
-        return _Reporter(filename, *self.sources[filename])
+        return _FragmentReporter(filename, *self.sources[filename])
 
 
-class _Reporter(FileReporter):
+class _FragmentReporter(FileReporter):
     def __init__(self, filename: str, source: str, lines: dict[int, bool]):
         super().__init__(filename)
         self._source, self._lines = source, set(lines)
@@ -107,21 +108,22 @@ class _Reporter(FileReporter):
         return self._lines
 
 
-def _file(origins: Origins, source: str) -> Path:
-    """Finds the file of a source that is in the project."""
-    return next(root / source for root in origins.project.roots if (root / source).is_file()).resolve()
+def _find_source(files: WovenFiles, source: str) -> Path:
+    """Returns the file of a source in the project."""
+    return next(root / source for root in files.project.roots if (root / source).is_file()).resolve()
 
 
 @cache
-def _source(origins: Origins, source: str) -> list[str]:
-    return _file(origins, source).read_text(encoding="utf-8").splitlines()
+def _source_lines(files: WovenFiles, source: str) -> list[str]:
+    return _find_source(files, source).read_text(encoding="utf-8").splitlines()
 
 
 def _is_import(line: str) -> bool:
     return line.lstrip().startswith(("import ", "from "))
 
 
-def _read(path: Path) -> CoverageData:
+def _read_data(path: Path) -> CoverageData:
+    """Reads a data file of coverage.py."""
     data, reason = CoverageData(basename=str(path)), "no database"
     with path.open("rb") as file:
         is_database = file.read(15) == b"SQLite format 3"  # coverage.py makes one of an empty file

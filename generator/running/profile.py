@@ -1,8 +1,8 @@
-"""Reads a profile of JAX (*.xplane.pb, an XSpace): the programs that ran, and the time of each of their instructions.
+"""Reads a profile of JAX (*.xplane.pb, an XSpace): the programs that ran, and the time of each instruction.
 
-Where a profile says what ran depends on the device. GPUs have a line for each stream, whose kernels name their
-instruction; CPUs one for each thread. TPUs have a line "XLA Ops", where a loop lies over what it runs, and "XLA
-Modules", which says whose instructions these are. Other lines tell the same time again.
+The place of instructions in a profile depends on the device. GPUs have a line for each stream, whose kernels name their
+instruction; CPUs have one for each thread. TPUs have a line "XLA Ops", in which the event of a loop encloses those of
+its body, and a line "XLA Modules" with the programs. Other lines have the same time again.
 """
 
 from __future__ import annotations
@@ -35,17 +35,17 @@ class Profile:
     """The programs that ran.
 
     Attributes:
-        programs: name -> program, where the name has a number, such as `jit_train_step(3)`.
-        ran: program, "" for those that are not here -> instruction -> how often it ran, and for how many nanoseconds
-            without what ran inside of it; on all devices.
+        programs: name with a number, such as `jit_train_step(3)` -> program.
+        runs: program, "" for those that are missing -> instruction -> number of runs and nanoseconds on all devices,
+            without the time of instructions inside it.
     """
 
     programs: dict[str, HloModule] = field(default_factory=dict)
-    ran: dict[str, dict[str, tuple[int, int]]] = field(default_factory=lambda: defaultdict(dict))
+    runs: dict[str, dict[str, tuple[int, int]]] = field(default_factory=lambda: defaultdict(dict))
 
 
 class Span(NamedTuple):
-    """An instruction that ran, from begin to end."""
+    """A run of an instruction; times are in nanoseconds."""
 
     begin: float
     end: float
@@ -58,7 +58,7 @@ def read_profile(path: Path) -> Profile:
     profile, data = Profile(), path.read_bytes()
     remedy = f"{REMEDY} Or an *.xplane.pb of --profile-steps."
     try:
-        modules = dict(_modules(data))
+        modules = dict(_read_modules(data))
     except (DecodeError, ValueError):
         modules = {}
     if not modules:
@@ -70,27 +70,27 @@ def read_profile(path: Path) -> Profile:
             text = hlo.HloModule.from_serialized_hlo_module_proto(module).to_string()
             profile.programs[name] = replace(parse_hlo(text), name=name, shown=display_path(path))
         planes = list(ProfileData.from_serialized_xspace(data).planes)
-    except Exception as error:  # whatever XLA makes of other bytes
+    except Exception as error:  # XLA raises anything for other bytes
         raise LoomError(f"cannot be read as a profile: {short(str(error))}", display_path(path), remedy) from None
-    # Python 3.12 warns of a type of JAX's reader, which aborts where warnings are errors
+    # Python 3.12 warns of a type of JAX's reader, which aborts if warnings are errors
     with warnings.catch_warnings(action="ignore", category=DeprecationWarning):
         for plane, line in ((each, line) for each in planes for line in each.lines):
-            if _counts(plane.name, line.name):
-                spans = _spans(plane, line, profile.programs)
-                _add(profile, sorted(spans, key=lambda span: (span.begin, -span.end)))
-    if not profile.ran:
+            if _has_instructions(plane.name, line.name):
+                spans = _read_spans(plane, line, profile.programs)
+                _add_spans(profile, sorted(spans, key=lambda span: (span.begin, -span.end)))
+    if not profile.runs:
         raise LoomError("is a profile in which no instruction of a program ran", display_path(path))
     return profile
 
 
-def _counts(plane: str, line: str) -> bool:
+def _has_instructions(plane: str, line: str) -> bool:
     if plane.startswith("/device:GPU"):
         return line.startswith("Stream")
     return line == "XLA Ops" or not plane.startswith("/device:TPU")
 
 
-def _spans(plane: Any, line: Any, programs: dict[str, HloModule]) -> Iterator[Span]:
-    """Yields the instructions of a line, with their programs, '' for one that the profile does not hold."""
+def _read_spans(plane: Any, line: Any, programs: dict[str, HloModule]) -> Iterator[Span]:
+    """Yields the spans of a line, with their programs, '' for a program that is not in the profile."""
     modules = sorted((m.start_ns, m.name) for other in plane.lines if other.name == "XLA Modules" for m in other.events)
     for event in line.events:
         stats = dict(event.stats)
@@ -104,42 +104,41 @@ def _spans(plane: Any, line: Any, programs: dict[str, HloModule]) -> Iterator[Sp
         yield Span(event.start_ns, event.start_ns + event.duration_ns, module if module in programs else "", name)
 
 
-def _add(profile: Profile, spans: list[Span]) -> None:
-    """Adds the instructions of one line, by their beginning: what runs inside of another is no time of that one."""
-    around: list[Span] = []
+def _add_spans(profile: Profile, spans: list[Span]) -> None:
+    """Adds the spans of one line, sorted by begin; the time of a span is subtracted from the one around it."""
+    enclosing: list[Span] = []
 
     def add(span: Span, times: int, nanoseconds: int) -> None:
-        ran = profile.ran[span.program]
-        before = ran.get(span.name, (0, 0))
-        ran[span.name] = before[0] + times, before[1] + nanoseconds
+        runs = profile.runs[span.program]
+        before = runs.get(span.name, (0, 0))
+        runs[span.name] = before[0] + times, before[1] + nanoseconds
 
     for span in spans:
-        while around and around[-1].end <= span.begin:
-            around.pop()
+        while enclosing and enclosing[-1].end <= span.begin:
+            enclosing.pop()
         length = round(span.end - span.begin)
-        if around:
-            add(around[-1], 0, -length)
+        if enclosing:
+            add(enclosing[-1], 0, -length)
         add(span, 1, length)
-        around.append(span)
+        enclosing.append(span)
 
 
-def _modules(data: bytes) -> Iterator[tuple[str, bytes]]:
-    """Yields the names of the programs that a profile holds, as events of its plane /host:metadata, and their protos.
+def _read_modules(data: bytes) -> Iterator[tuple[str, bytes]]:
+    """Yields name and proto of each program in a profile, which are events of its plane /host:metadata.
 
-    The numbers of fields are those of xplane.proto and hlo.proto of XLA; JAX's reader does not show events that lie on
-    no line.
+    The field numbers are those of XLA's xplane.proto and hlo.proto; JAX's reader omits events that are on no line.
     """
-    for plane in _fields(data, 1):
-        if _fields(plane, 2) != [b"/host:metadata"]:
+    for plane in _proto_fields(data, 1):
+        if _proto_fields(plane, 2) != [b"/host:metadata"]:
             continue
-        for event in (event for entry in _fields(plane, 4) for event in _fields(entry, 2)):
-            (name,) = _fields(event, 2)
-            protos = (proto for stat in _fields(event, 5) for proto in _fields(stat, 6))
-            for module in (module for proto in protos for module in _fields(proto, 1)):
+        for event in (event for entry in _proto_fields(plane, 4) for event in _proto_fields(entry, 2)):
+            (name,) = _proto_fields(event, 2)
+            protos = (proto for stat in _proto_fields(event, 5) for proto in _proto_fields(stat, 6))
+            for module in (module for proto in protos for module in _proto_fields(proto, 1)):
                 yield name.decode(), module
 
 
-def _fields(message: bytes, number: int) -> list[bytes]:
-    """Returns the fields of a number in a message of Protocol Buffers whose type is not at hand."""
+def _proto_fields(message: bytes, number: int) -> list[bytes]:
+    """Returns the fields with a number of a Protocol Buffers message, without its schema."""
     fields = UnknownFieldSet(Empty.FromString(message))
     return [field.data for field in fields if field.field_number == number and isinstance(field.data, bytes)]

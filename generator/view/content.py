@@ -1,4 +1,4 @@
-"""Gathers what the site shows: every file of the packages, equal ones once, and the origin of each line."""
+"""Gathers the content of the site: every file of the packages, equal ones once, and the origin of each line."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from generator.code.traced import Origin
 from generator.disk.built import MappedPackage, Segments
 from generator.disk.lock import LOCK, MAP
 
-_HUE = 137.508  # degrees: neighbours in the list of sources get colours that are far apart
+_GOLDEN_ANGLE = 137.508  # degrees: neighbours in the list of sources get very different hues
 
 
 class SourceFile(NamedTuple):
@@ -33,14 +33,14 @@ class SourceFile(NamedTuple):
 
     @property
     def name(self) -> str:
-        """As architecture files call a fragment; of other sources most of the path."""
+        """Returns the name of a fragment in architecture files; of other sources, the path below templates/."""
         if self.is_fragment:
             return self.path.removeprefix("fragments/").removesuffix(".py")
         return self.path.removeprefix("templates/")
 
     @property
     def hue(self) -> int:
-        return round(self.number * _HUE) % 360
+        return round(self.number * _GOLDEN_ANGLE) % 360
 
     @property
     def url(self) -> str:
@@ -49,14 +49,14 @@ class SourceFile(NamedTuple):
 
 @dataclass
 class FileVersion:
-    """A file as it is in one or more packages, which differ in lines that name the package or its architecture alone.
+    """A file as one or more packages have it, which differ only in lines that name the package or its architecture.
 
     Attributes:
         path: in the package.
-        lines: as in the first of the packages.
-        segments: of each line. Those of a file that a template makes have the template, and 0 for its line.
-        packages: those that have it, and for each the source of its architecture.
-        own: for each package the lines, by number from 1, that are not those of the first.
+        lines: in the first of the packages.
+        segments: of each line; the origin of a file from a template is line 0 of the template.
+        packages: name -> path of its architecture file.
+        own: package -> number of a line, from 1 -> text, where it differs from the first package.
     """
 
     path: str
@@ -70,21 +70,21 @@ class FileVersion:
         return next(iter(self.packages))
 
     def url(self, package: str = "") -> str:
-        """Returns its page, for one of the packages."""
+        """Returns the address of its page for one of the packages."""
         query = f"?p={package}" if package not in ("", self.first) else ""
         return f"code/{quote(self.path)}/{self.first}.html{query}"
 
     @cached_property
     def sources(self) -> list[str]:
-        """The source of each line's first character, '' where it has none."""
+        """Returns the source of each line's first character, '' if it has none."""
         return [line[0][1].path if line else "" for line in self.segments]
 
     def source_in(self, package: str, source: str) -> str:
-        """Returns what a source of the first package is in another: its architecture in place of the first's."""
+        """Returns the source in a package for one in the first package: their architecture files differ."""
         return self.packages[package] if source == self.packages[self.first] else source
 
     def stretches(self) -> Iterator[tuple[str, int, int]]:
-        """Yields the source, the first line and the last of each run of lines of one source; lines count from 1."""
+        """Yields source, first and last line, from 1, of each run of lines of one source."""
         first = 1
         for source, run in groupby(self.sources):
             last = first + len(list(run)) - 1
@@ -92,35 +92,39 @@ class FileVersion:
             first = last + 1
 
     def shares(self) -> Iterator[tuple[str, int, int]]:
-        """Yields each source with the lines of those before it and its own, in the order in which they appear."""
+        """Yields each source, the number of lines of those before it, and that of its own, in order of appearance."""
         before = 0
         for source, lines in Counter(self.sources).items():
             yield source, before, lines
             before += lines
 
     def lines_by_source(self) -> dict[str, list[int]]:
-        """Returns for each source the numbers, from 1, of the lines that it has a part in."""
-        found: dict[str, list[int]] = defaultdict(list)
+        """Returns source -> numbers, from 1, of the lines that contain some of it."""
+        result: dict[str, list[int]] = defaultdict(list)
         for number, segments in enumerate(self.segments, 1):
             for source in {origin.path for _, origin in segments}:
-                found[source].append(number)
-        return found
+                result[source].append(number)
+        return result
 
 
 class SharedLines(NamedTuple):
-    """Lines that a source has a part in, the same in one or more versions of a file."""
+    """Lines that contain some of a source, equal in one or more versions of a file.
+
+    Attributes:
+        at: for each occurrence the version, the number of its first line, and the packages.
+    """
 
     path: str
     lines: list[str]
-    at: list[tuple[FileVersion, int, list[str]]]  # the version, the number of the first of them, and the packages
+    at: list[tuple[FileVersion, int, list[str]]]
 
 
 class Content:
-    """What the packages hold, and what it was woven from.
+    """The files of packages and their sources.
 
     Args:
-        packages: in the order in which they are shown.
-        library: source path -> its text, title and citation, of the whole library.
+        packages: in the order of the site.
+        library: source path -> text, title and citation.
     """
 
     def __init__(self, packages: Sequence[MappedPackage], library: dict[str, tuple[str, str, str]]):
@@ -129,13 +133,13 @@ class Content:
         self.architectures = {p.name: f"templates/architectures/{p.lock.architecture}.toml" for p in packages}
         self.files: dict[str, dict[str, FileVersion]] = {}  # package -> path -> version
         self.edited: dict[str, list[str]] = {}
-        found: dict[tuple, FileVersion] = {}
+        versions: dict[tuple, FileVersion] = {}
         for package in packages:
             paths = [path for path in package.lock.outputs if path not in (LOCK, MAP)]
-            self.files[package.name] = {path: self._version(package, path, found) for path in paths}
+            self.files[package.name] = {path: self._version_of(package, path, versions) for path in paths}
             self.edited[package.name] = [path for path in paths if package.is_edited(path)]
-        self.versions = sorted(found.values(), key=lambda version: version.path)
-        # what a map names and the library has no more is shown all the same
+        self.versions = sorted(versions.values(), key=lambda version: version.path)
+        # a source in a map may be missing in the library
         named = {origin.path for version in self.versions for line in version.segments for _, origin in line}
         paths = sorted(named | set(self.architectures.values()) | library.keys())
         self.sources = {
@@ -150,8 +154,8 @@ class Content:
     def package_lines(self) -> int:
         return sum(len(version.lines) * len(version.packages) for version in self.versions)
 
-    def _version(self, package: MappedPackage, path: str, found: dict[tuple, FileVersion]) -> FileVersion:
-        """Returns the version of a file, and adds this package to those that have it."""
+    def _version_of(self, package: MappedPackage, path: str, versions: dict[tuple, FileVersion]) -> FileVersion:
+        """Returns the version of a file, and adds the package to it."""
         lines, segments = package.read_lines(path), package.line_origins(path)
         if not segments:
             template = f"/{path.rsplit('/', 1)[-1]}.jinja"
@@ -166,33 +170,33 @@ class Content:
             for line in segments
         )
         key = path, re.sub(header, "\0", "\n".join(lines)), compared
-        version = found.setdefault(key, FileVersion(path, lines, segments))
+        version = versions.setdefault(key, FileVersion(path, lines, segments))
         version.packages[package.name] = architecture
         pairs = enumerate(zip(lines, version.lines, strict=True), 1)
         version.own[package.name] = {number: line for number, (line, first) in pairs if line != first}
         return version
 
     def stretches(self) -> dict[str, list[SharedLines]]:
-        """Returns for each source the lines that it has a part in."""
-        found: dict[str, dict[tuple, SharedLines]] = defaultdict(dict)
+        """Returns source -> runs of lines that contain some of it."""
+        result: dict[str, dict[tuple, SharedLines]] = defaultdict(dict)
         for version in self.versions:
             for source, numbers in version.lines_by_source().items():
-                having: dict[str, list[str]] = defaultdict(list)
+                by_source: dict[str, list[str]] = defaultdict(list)
                 for name in version.packages:
-                    having[version.source_in(name, source)].append(name)
+                    by_source[version.source_in(name, source)].append(name)
                 for _, run in groupby(enumerate(numbers), lambda pair: pair[1] - pair[0]):
                     first, *_, last = [*(number for _, number in run)] * 2
-                    for real, names in having.items():
+                    for actual, names in by_source.items():
                         own = version.own[names[0]]
                         lines = [own.get(n, version.lines[n - 1]) for n in range(first, last + 1)]
                         key = (version.path, *lines)
-                        found[real].setdefault(key, SharedLines(version.path, lines, [])).at.append(
+                        result[actual].setdefault(key, SharedLines(version.path, lines, [])).at.append(
                             (version, first, names)
                         )
-        return {source: list(stretches.values()) for source, stretches in found.items()}
+        return {source: list(stretches.values()) for source, stretches in result.items()}
 
     def counts(self) -> dict[str, dict[str, int]]:
-        """Counts for each source and package the lines of the package that the source has a part in."""
+        """Returns source -> package -> number of its lines that contain some of the source."""
         result: dict[str, dict[str, int]] = defaultdict(lambda: defaultdict(int))
         for version in self.versions:
             for source, numbers in version.lines_by_source().items():

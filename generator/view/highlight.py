@@ -1,4 +1,4 @@
-"""Colours code, line by line: keywords, strings, comments, and the names that are defined."""
+"""Highlights code line by line: keywords, strings, comments and defined names."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from pygments.lexers import get_lexer_by_name
 from pygments.token import Comment, Keyword, Name, Operator, String, _TokenType
 
 _LANGUAGES = {".py": "python", ".toml": "toml", ".yaml": "yaml", ".html": "html", ".md": "markdown", ".slurm": "bash"}
-# short, for there are 100,000 lines: b keyword, b.f defined name, i comment or docstring, u string
+# short tags, as there are 100,000 lines: b keyword, b.f defined name, i comment or docstring, u string
 _TAGS = (
     (Comment, "i", "<i>"),
     (String.Doc, "i", "<i>"),
@@ -29,18 +29,18 @@ def highlight(path: str, lines: list[str]) -> list[str]:
     """Returns each line as HTML.
 
     Args:
-        path: its suffix says the language; that of a template stands before `.jinja`.
+        path: its suffix, before `.jinja` of a template, determines the language.
     """
     language = _LANGUAGES.get(PurePosixPath(path.removesuffix(".jinja")).suffix)
     if not language or not lines:
         return [escape(line, quote=False) for line in lines]
-    cuts = _cuts("\n".join(lines)) if language == "python" else []
-    bounds = [0, *cuts, len(lines)]
-    return [line for start, end in pairwise(bounds) for line in _marked(language, "\n".join(lines[start:end]))]
+    starts = _statement_starts("\n".join(lines)) if language == "python" else []
+    bounds = [0, *starts, len(lines)]
+    return [line for start, end in pairwise(bounds) for line in _highlight_text(language, "\n".join(lines[start:end]))]
 
 
-def _cuts(text: str) -> Iterator[int]:
-    """Yields where top-level statements start, from 0: pieces are coloured once, however many files have them."""
+def _statement_starts(text: str) -> Iterator[int]:
+    """Yields the rows where top-level statements start, so that equal ones of several files are highlighted once."""
     try:
         body = ast.parse(text).body
     except (SyntaxError, ValueError):
@@ -54,7 +54,8 @@ def _cuts(text: str) -> Iterator[int]:
 
 
 @lru_cache(maxsize=1 << 15)
-def _marked(language: str, text: str) -> list[str]:
+def _highlight_text(language: str, text: str) -> list[str]:
+    """Returns the lines of a text as HTML; tags are closed at the end of each line."""
     lines = [""]
     for _, kind, value in _lexer(language).get_tokens_unprocessed(f"{text}\n"):
         close, tag = _tag(kind)
@@ -62,8 +63,8 @@ def _marked(language: str, text: str) -> list[str]:
             if number:
                 lines.append("")
             if part:
-                shown = escape(part, quote=False)
-                lines[-1] += f"{tag}{shown}</{close}>" if tag and not part.isspace() else shown
+                escaped = escape(part, quote=False)
+                lines[-1] += f"{tag}{escaped}</{close}>" if tag and not part.isspace() else escaped
     return [line.replace("</i><i>", "").replace("</u><u>", "") for line in lines[:-1]]
 
 

@@ -1,4 +1,4 @@
-"""Makes the pages of the site from what was gathered."""
+"""Renders the pages of the site."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def make_site(content: Content, tables: Iterable[Any]) -> Iterator[tuple[str, st
     """Yields the path and the text of each file of the site.
 
     Args:
-        tables: what `gen loc` counts, each with a title, heads, rows and a note.
+        tables: of `gen loc`, each with a title, heads, rows and a note.
     """
     environment = Environment(
         loader=FileSystemLoader(_HERE / "templates"),
@@ -41,37 +41,37 @@ def make_site(content: Content, tables: Iterable[Any]) -> Iterator[tuple[str, st
 
     for name in _ASSETS:
         yield name, (_HERE / "assets" / name).read_text(encoding="utf-8")
-    yield "site.js", _script("site", _index(content))
-    lines, files = _contents(content)
-    yield "lines.js", _script("lines", lines)
-    yield "files.js", _script("files", files)
-    yield page("index.html", "index.html", matrix=_matrix(content, counts), unbuilt=_unbuilt(content))
+    yield "site.js", _as_script("site", _site_index(content))
+    lines, files = _lines_and_files(content)
+    yield "lines.js", _as_script("lines", lines)
+    yield "files.js", _as_script("files", files)
+    yield page("index.html", "index.html", matrix=_group_fragments(content, counts), unbuilt=_unbuilt(content))
     yield page("compare.html", "compare.html")
     yield page("search.html", "search.html")
     yield page("modularity.html", "modularity.html", tables=tables)
     for package in content.packages:
         yield page(f"package/{package.name}.html", "package.html", package=package, files=content.files[package.name])
     for source in content.sources.values():
-        shown = highlight(source.path, source.text.splitlines())
-        yield page(f"source/{source.name}.html", "source.html", source=source, lines=[Markup(line) for line in shown])
+        code = highlight(source.path, source.text.splitlines())
+        yield page(f"source/{source.name}.html", "source.html", source=source, lines=[Markup(line) for line in code])
     for version in content.versions:
-        shown = highlight(version.path, version.lines)
+        code = highlight(version.path, version.lines)
         blocks = [
-            (content.sources.get(source), first, Markup("".join(f"<li>{line}\n" for line in shown[first - 1 : last])))
+            (content.sources.get(source), first, Markup("".join(f"<li>{line}\n" for line in code[first - 1 : last])))
             for source, first, last in version.stretches()
         ]
         yield page(f"code/{version.path}/{version.first}.html", "code.html", file=version, blocks=blocks)
 
 
-def _script(name: str, value: object) -> str:
-    """Writes data as a script, for pages that are opened as files may not read any other."""
+def _as_script(name: str, value: object) -> str:
+    """Returns data as a script: pages that are opened as files may read nothing else."""
     return f"(window.LOOM = window.LOOM || {{}}).{name} = {json.dumps(value, separators=(',', ':'))};\n"
 
 
-def _index(content: Content) -> dict:
-    """Returns what scripts know of packages, sources and files.
+def _site_index(content: Content) -> dict:
+    """Returns the packages, sources and files for scripts.
 
-    A file is the number of the package that names its page, for each package; -1 for those that do not have it.
+    A file has for each package the number of the package that names its page; -1 if the package does not have it.
     """
     paths = sorted({version.path for version in content.versions})
     files = {path: [content.files[name].get(path) for name in content.names] for path in paths}
@@ -86,11 +86,11 @@ def _index(content: Content) -> dict:
     }
 
 
-def _contents(content: Content) -> tuple[list[list], dict[str, dict[str, dict]]]:
-    """Returns every line once, as its text and the column, source and line of each origin; and files.
+def _lines_and_files(content: Content) -> tuple[list[list], dict[str, dict[str, dict]]]:
+    """Returns all distinct lines, and the files that consist of them.
 
-    A file is runs of these lines, the first and how many of each; and the lines that are other in a package than in the
-    first that has it.
+    A line has its text, and column, source and line of each origin. A file has runs of lines, each the first one and
+    the length, and for each package the lines that differ from those of the first package.
     """
     known: dict[tuple, int] = {}
     files: dict[str, dict[str, dict]] = {}
@@ -111,18 +111,18 @@ def _contents(content: Content) -> tuple[list[list], dict[str, dict[str, dict]]]
     return lines, files
 
 
-def _matrix(content: Content, counts: dict[str, dict[str, int]]) -> list[tuple[str, list[SourceFile]]]:
-    """Groups the fragments: those that tell packages apart, by folder, and those that every package has."""
+def _group_fragments(content: Content, counts: dict[str, dict[str, int]]) -> list[tuple[str, list[SourceFile]]]:
+    """Groups the fragments for the matrix: by folder, and those that every package has."""
     groups: dict[str, list[SourceFile]] = {}
     everywhere: list[SourceFile] = []
     for source in content.sources.values():
-        if source.is_fragment and (having := counts.get(source.path)):
+        if source.is_fragment and (packages := counts.get(source.path)):
             group = groups.setdefault(source.name.split("/")[0], [])
-            (everywhere if len(having) == len(content.names) else group).append(source)
+            (everywhere if len(packages) == len(content.names) else group).append(source)
     return [*groups.items(), ("in every package", everywhere)]
 
 
 def _unbuilt(content: Content) -> list[str]:
-    """Returns the architectures that no package is of."""
+    """Returns the architectures of which there is no package."""
     paths = [path for path in content.sources if path.startswith("templates/architectures/")]
     return [PurePosixPath(path).stem for path in paths if path not in content.architectures.values()]

@@ -1,7 +1,4 @@
-"""gen cost: what the compiler wrote into programs, and what profiles measured, by fragment.
-
-Each sum is held against a count of another kind.
-"""
+"""gen cost: the compiler's estimates and measured profiles by fragment, each sum held against an independent count."""
 
 from __future__ import annotations
 
@@ -15,16 +12,10 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
-ATTENTION = '''\
-"""Attention.
-
-Source: Vaswani et al., 2017.
-"""
-
-
-def attend(query, key):
-    return query @ key
-'''
+# a loop of four rounds, fusions, a kernel, a collective, with the costs written in it
+STEP = (Path(__file__).parent / "costs/step.hlo").read_text()
+TIMELINE = (Path(__file__).parent / "costs/tpu.textproto").read_text()
+ATTENTION = '"""Attention.\n\nSource: Vaswani et al., 2017.\n"""\n\n\ndef attend(query, key):\n    return query @ key\n'
 ROPE = '''\
 """Rotary positions.
 
@@ -105,110 +96,9 @@ module = hlo.hlo_module_from_text(text).as_serialized_hlo_module_proto()
 size = bytes([len(module) & 127 | 128, len(module) >> 7])  # a message of this size, in field 1
 program = "".join(f"\\\\{byte:03o}" for byte in b"\\x0a" + size + module)
 with open(path, "wb") as file:
-    file.write(ProfileData.text_proto_to_serialized_xspace(timeline.format(program=program)))
+    file.write(ProfileData.text_proto_to_serialized_xspace(timeline.replace("PROGRAM", program)))
 """
-# what a TPU writes: a loop lies over what it runs; of the second program only the name is known
-TIMELINE = """
-planes {{
-  name: "/device:TPU:0"
-  lines {{
-    name: "XLA Modules"
-    events {{ metadata_id: 1 offset_ps: 0 duration_ps: 900000 }}
-    events {{ metadata_id: 2 offset_ps: 900000 duration_ps: 100000 }}
-  }}
-  lines {{
-    name: "XLA Ops"
-    events {{ metadata_id: 3 offset_ps: 0 duration_ps: 800000 }}
-    events {{ metadata_id: 4 offset_ps: 0 duration_ps: 300000 }}
-    events {{ metadata_id: 5 offset_ps: 300000 duration_ps: 20000 }}
-    events {{ metadata_id: 4 offset_ps: 400000 duration_ps: 300000 }}
-    events {{ metadata_id: 5 offset_ps: 700000 duration_ps: 20000 }}
-    events {{ metadata_id: 6 offset_ps: 800000 duration_ps: 7000 }}
-    events {{ metadata_id: 4 offset_ps: 910000 duration_ps: 50000 }}
-  }}
-  lines {{
-    name: "Async XLA Ops"
-    events {{ metadata_id: 4 offset_ps: 0 duration_ps: 300000 }}
-  }}
-  event_metadata {{ key: 1 value {{ id: 1 name: "jit_step(7)" }} }}
-  event_metadata {{ key: 2 value {{ id: 2 name: "jit_other(8)" }} }}
-  event_metadata {{ key: 3 value {{ id: 3 name: "%w = (s32[], f32[8]{{0}}) while(%t.3)" }} }}
-  event_metadata {{ key: 4 value {{ id: 4 name: "%own = f32[8]{{0}} fusion(%x)" }} }}
-  event_metadata {{ key: 5 value {{ id: 5 name: "%k.1 = (f32[8]{{0}}, u32[]) custom-call(%own)" }} }}
-  event_metadata {{ key: 6 value {{ id: 6 name: "%c = f32[8]{{0}} copy(%u.1)" }} }}
-}}
-planes {{
-  name: "/host:metadata"
-  event_metadata {{
-    key: 7
-    value {{ id: 7 name: "jit_step(7)" stats {{ metadata_id: 1 bytes_value: "{program}" }} }}
-  }}
-  stat_metadata {{ key: 1 value {{ id: 1 name: "hlo_proto" }} }}
-}}
-"""
-SMALL = """\
-HloModule jit_step
-
-FileNames
-1 "{root}/generated/llama_cpu/model.py"
-2 "/elsewhere/optimiser.py"
-
-FunctionNames
-1 "f"
-
-FileLocations
-1 {{file_name_id=1 function_name_id=1 line=5 end_line=5 column=4 end_column=4}}
-2 {{file_name_id=1 function_name_id=1 line=9 end_line=9 column=4 end_column=4}}
-3 {{file_name_id=2 function_name_id=1 line=3 end_line=3 column=4 end_column=4}}
-
-StackFrames
-1 {{file_location_id=1 parent_frame_id=1}}
-2 {{file_location_id=2 parent_frame_id=2}}
-3 {{file_location_id=3 parent_frame_id=1}}
-4 {{file_location_id=3 parent_frame_id=2}}
-
-%fused (p: f32[8]) -> f32[8] {{
-  %p = f32[8]{{0}} parameter(0)
-  %a.1 = f32[8]{{0}} add(%p, %p), metadata={{stack_frame_id=1}}, backend_config={{"estimated_cycles":"7"}}
-  ROOT %m.1 = f32[8]{{0}} multiply(%a.1, %a.1), metadata={{stack_frame_id=3}}
-}}
-
-%untimed (p.2: f32[8]) -> f32[8] {{
-  %p.2 = f32[8]{{0}} parameter(0)
-  ROOT %n.1 = f32[8]{{0}} negate(%p.2), metadata={{stack_frame_id=4}}, backend_config={{"estimated_cycles":"1000"}}
-}}
-
-%body (t: (s32[], f32[8])) -> (s32[], f32[8]) {{
-  %t = (s32[], f32[8]{{0}}) parameter(0)
-  %x = f32[8]{{0}} get-tuple-element(%t), index=1
-  %rooted = f32[8]{{0}} fusion(%x), kind=kLoop, calls=%fused, backend_config={{"estimated_cycles":"10"}}
-  %own = f32[8]{{0}} fusion(%x), kind=kLoop, calls=%fused, metadata={{stack_frame_id=1}}, backend_config={{"estimated_cycles":"100"}}
-  %k.1 = (f32[8]{{0}}, u32[]) custom-call(%own), custom_call_target="tpu_custom_call", metadata={{stack_frame_id=2}}, backend_config={{"custom_call_config":"{{
-\"of\": 3
-}}"}}
-  %g.1 = (f32[8]{{0}}, f32[32]{{0}}) all-gather-start(%own), channel_id=5, metadata={{stack_frame_id=1}}
-  %g.2 = f32[32]{{0}} all-gather-done(%g.1)
-  ROOT %r = (s32[], f32[8]{{0}}) tuple(%x, %own)
-}}
-
-%condition (t.2: (s32[], f32[8])) -> pred[] {{
-  %t.2 = (s32[], f32[8]{{0}}) parameter(0)
-  %i = s32[] get-tuple-element(%t.2), index=0
-  %end = s32[] constant(4)
-  ROOT %lt = pred[] compare(%i, %end), direction=LT
-}}
-
-ENTRY %main (x: f32[8]) -> f32[8] {{
-  %x.1 = f32[8]{{0}} parameter(0)
-  %z = s32[] constant(0)
-  %t.3 = (s32[], f32[8]{{0}}) tuple(%z, %x.1)
-  %w = (s32[], f32[8]{{0}}) while(%t.3), condition=%condition, body=%body
-  %u.1 = f32[8]{{0}} fusion(%x.1), kind=kLoop, calls=%untimed
-  ROOT %c = f32[8]{{0}} copy(%u.1), backend_config={{"estimated_cycles":"20000"}}
-}}
-"""
-
-# what libtpu makes of a reduce-scatter, as it writes it
+# a reduce-scatter as libtpu writes it
 SCATTER = """%all-reduce-scatter.1 (p.3: f32[8]) -> f32[2] {
   %p.3 = f32[8]{0} parameter(0)
   %all-reduce.1 = f32[8]{0} all-reduce(%p.3), channel_id=9, to_apply=%add, metadata={stack_frame_id=1}
@@ -240,10 +130,10 @@ def compiling(workshop):
 
 @pytest.fixture
 def small(built):
-    """Writes a small program, changed, and gives what gen cost prints of it."""
+    """Writes the small program with a change, and runs gen cost on it."""
 
     def costs(old: str = "", new: str = "", *words: str, code: int = 0):
-        text = SMALL.format(root=built.root)
+        text = STEP.replace("PROJECT", str(built.root))
         assert old in text
         (built.root / "small.hlo").write_text(text.replace(old, new))
         return built.run("cost", "small.hlo", *words, code=code)
@@ -253,14 +143,14 @@ def small(built):
 
 @pytest.fixture
 def numbers(small):
-    """Gives the JSON of the small program, changed."""
+    """Returns the JSON of the small program with a change."""
     return lambda old="", new="": json.loads(small(old, new, "--json").stdout)
 
 
 def python(workshop, *words: str, code: int = 0) -> str:
-    """What Python prints, or writes of a mistake: JAX warns of every fork of a process that imported it, as this one.
+    """Runs Python beside the packages, and returns its output, or its errors for another exit code.
 
-    It runs beside the packages.
+    It is a process of its own because JAX warns of every fork of a process that imported it.
     """
     environment = os.environ | {"JAX_PLATFORMS": "cpu", "PYTHONPATH": str(ROOT)}
     command = [sys.executable, *words]
@@ -279,7 +169,7 @@ class TestCompiled:
         return {n: (run[n], (compiling.root / f"{n}.hlo").read_text()) for n in run}
 
     def test_costs(self, costs):
-        """What is in the loop counts as often as it runs, all else once; both in the sum of the fragments."""
+        """The body of a loop counts as often as it runs, all else once; the sums of fragments have both."""
         for rounds, (found, text) in costs.items():
             (loop,) = re.findall(r" while\(.*body=%?([\w.-]+)", text)
             body = re.search(rf"^%?{re.escape(loop)} \(.*?^}}$", text, re.DOTALL | re.MULTILINE)[0]
@@ -299,7 +189,7 @@ class TestCompiled:
 
 
 class TestSmall:
-    """A program whose costs are written in it: a loop of four rounds, fusions, a kernel, a collective."""
+    """The program in costs/step.hlo."""
 
     def test_table(self, small):
         rows = [line.split("  ") for line in small().stdout.splitlines()]
@@ -323,7 +213,7 @@ class TestSmall:
         }
         assert found["kernels"] == [{"kernel": "k", "at": f"{ROPE_PATH}:8", "calls": 4}]
 
-    def test_scatter_sends_what_it_keeps(self, numbers):
+    def test_scatter_sends_its_result(self, numbers):
         before, after = (numbers(*edit)["sources"][ATTENTION_PATH] for edit in (("", ""), (ENTRY, SCATTER)))
         assert after["bytes_between_devices"] - before["bytes_between_devices"] == 2 * 4
 
@@ -331,7 +221,7 @@ class TestSmall:
         known = 'body=%body, backend_config={"known_trip_count":{"n":"7"}}'
         assert numbers("body=%body", known)["cycles"] == 7 * 110 + 21000
 
-    def test_loop_that_does_not_say(self, small):
+    def test_loop_of_unknown_count(self, small):
         result = small("constant(4)", "parameter(1)", "--json")
         assert json.loads(result.stdout)["cycles"] == 110 + 21000
         assert "1 loops or branches do not say how often they run" in result.stderr
@@ -357,18 +247,18 @@ class TestSmall:
         ids=["frame", "shape"],
     )
     def test_long_lines(self, numbers, old, new):
-        """What grows with the square of a line's length would take hours."""
+        """Quadratic time in the length of a line would take hours."""
         assert numbers(old, new)["cycles"] == 21440
 
 
 class TestProfile:
     @staticmethod
     def costs(workshop, *words: str, code: int = 0) -> str:
-        """What gen cost prints, or says of a mistake."""
+        """Returns the output of gen cost, or its errors for another exit code."""
         return python(workshop, "-m", "generator", "cost", *words, code=code)
 
     def test_of_a_processor(self, compiling):
-        """Matrix products, which XLA leaves alone here, are attention's; all else in the loop is not."""
+        """Matrix products, which XLA does not fuse here, are attention's; all else in the loop is not."""
         python(compiling, "-c", PROFILE, str(compiling.root / "profile"))
         (file,) = (compiling.root / "profile").rglob("*.xplane.pb")
         found = json.loads(self.costs(compiling, str(file), "--json"))
@@ -384,10 +274,10 @@ class TestProfile:
 
     @pytest.fixture
     def profile(self, built):
-        """Writes a TPU's profile of the small program, changed."""
+        """Writes a TPU's profile of the small program, with a change."""
 
         def write(old: str = "", new: str = "") -> None:
-            text = SMALL.format(root=built.root).replace("channel_id=5", "channel_id=5, dimensions={0}")
+            text = STEP.replace("PROJECT", str(built.root)).replace("channel_id=5", "channel_id=5, dimensions={0}")
             assert old in TIMELINE
             timeline = TIMELINE.replace(old, new) if old else TIMELINE
             python(built, "-c", WRITE, text, timeline, str(built.generated / "tpu.xplane.pb"))
@@ -395,7 +285,7 @@ class TestProfile:
         return write
 
     def test_of_a_tpu(self, profile, built):
-        """Of the loop's 800 ns, 640 are of what it ran; the other program's 50 are of no fragment."""
+        """Of the loop's 800 ns, 640 are of its body; the other program's 50 are of no fragment."""
         profile()
         found = json.loads(self.costs(built, "tpu.xplane.pb", "--json"))
         sources = {source: row["nanoseconds"] for source, row in found["sources"].items()}
@@ -413,7 +303,7 @@ class TestProfile:
         assert "in all of its steps and on all of its devices" in printed
 
     def test_collectives_that_ran(self, profile, built):
-        profile("%k.1 = (f32[8]{{0}}, u32[]) custom-call", "%g.1 = x all-gather-start")
+        profile("%k.1 = (f32[8]{0}, u32[]) custom-call", "%g.1 = x all-gather-start")
         found = json.loads(self.costs(built, "tpu.xplane.pb", "--json"))
         assert found["sources"][ATTENTION_PATH]["bytes_between_devices"] == 2 * 32 * 4
 
@@ -424,7 +314,7 @@ class TestProfile:
         whole = (built.generated / "tpu.xplane.pb").read_bytes()
         for data in (
             b"\x0a\xff\x00",
-            SMALL.replace("HloModule", "Module").encode(),
+            STEP.replace("HloModule", "Module").encode(),
             whole[: len(whole) // 2],
             whole[:-9],
         ):
@@ -446,7 +336,7 @@ class TestMistakes:
             ("condition=%condition, ", "", "has no body or no condition"),
             ("constant(4)", f"constant({'9' * 18})", ""),
             ("body=%body", 'body=%body, known_trip_count={"n":"' + "9" * 40 + '"}', "longer than any program"),
-            ("  ROOT %r = ", "}\n  ROOT %r = ", "an instruction stands outside of a computation"),
+            ("  ROOT %r = ", "}\n  ROOT %r = ", "an instruction is outside of a computation"),
         ],
     )
     def test_program(self, small, old, new, message):

@@ -1,4 +1,4 @@
-"""gen coverage: real runs under coverage.py, held against what coverage.py itself reports of the packages."""
+"""gen coverage: real runs under coverage.py, compared with its own reports of the packages."""
 
 from __future__ import annotations
 
@@ -39,13 +39,13 @@ def measure(built, program: str, name: str, folder=None) -> str:
 
 
 def lines_of(built, *words: str) -> dict[str, tuple[list[int], list[int]]]:
-    """The lines of each fragment that are executed, and those that are missing."""
+    """Returns the executed and the missing lines of each fragment."""
     files = json.loads(built.run("coverage", *words, "--json").stdout)["files"]
     return {path: (file["executed_lines"], file["missing_lines"]) for path, file in files.items()}
 
 
 def of_packages(built, name: str) -> dict[str, dict]:
-    """What coverage.py says of each file."""
+    """Returns coverage.py's own report of each file."""
     command = [sys.executable, "-m", "coverage", "json", "-q", f"--data-file={built.root / name}", "-o", "-"]
     done = subprocess.run(command, cwd=built.generated, check=True, capture_output=True, text=True)
     return json.loads(done.stdout)["files"]
@@ -69,12 +69,12 @@ class TestLines:
         assert sum(len(lines) for both in found.values() for lines in both) == 9, "each line"
         assert found[ROPE] == ([7, 8], []) and found[ATTENTION] == ([7], [8])
 
-    def test_any_package_will_do(self, built):
+    def test_any_package_counts(self, built):
         both = lines_of(built, measure(built, ROTATE, "one"), measure(built, ATTEND, "two"))
         assert both[ROPE] == both[ATTENTION] == ([7, 8], [])
 
-    def test_lines_inside_of_others(self, workshop, monkeypatch):
-        """Neither an import that was woven for a line, nor what stands inside other lines, says that it was run."""
+    def test_parts_of_other_lines(self, workshop, monkeypatch):
+        """Neither an import that was woven for a line, nor a part of another line, counts as a run of the line."""
 
         def weave(*arguments):
             package = weave_files(*arguments)
@@ -110,7 +110,7 @@ class TestReports:
         name = measure(built, ROTATE, "data")
         built.run("coverage", name, "--fail-under", "44")
         assert "44.44 % is less than 45 %" in built.run("coverage", name, "--fail-under", "45", code=1).stderr
-        assert "nan is no number" in built.run("coverage", name, "--fail-under", "nan", code=2).stderr
+        assert "nan is not a number" in built.run("coverage", name, "--fail-under", "nan", code=2).stderr
 
     @pytest.mark.parametrize(
         ("changed", "reason"),

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from generator.commands.cli import gen
-from generator.programs.verdicts import KEPT, SCRATCH, PackageFiles, run_module
+from generator.programs.verdicts import KEPT, SCRATCH, PackageVersion, run_module
 
 SECURITY = (Path(__file__).parents[2] / "SECURITY.md").read_text()
 EXECUTE = {"diff", "new", "parity", "pull"}  # `diff` and `pull` with an option alone
@@ -84,7 +84,7 @@ def test_fragments_that_run_see_no_secret(module, tmp_path, monkeypatch):
     monkeypatch.setenv("HOME", str(tmp_path / "home"))
     place, folder = tmp_path / "seen", tmp_path / f"{SCRATCH}1"
     code = f"PLACE = {str(place)!r}\n{LOOKS}"
-    version = PackageFiles("taken", {"__init__.py": b"", "config.py": code.encode()})
+    version = PackageVersion("taken", {"__init__.py": b"", "config.py": code.encode()})
     run_module(module, version, str(folder), *(["{}"] if module == "values" else []))
     seen = json.loads(place.read_text())
     assert seen["environment"].keys().isdisjoint(SECRETS)

@@ -1,4 +1,4 @@
-"""gen trace: real tracebacks of real runs of woven packages, each frame of them with its fragment line."""
+"""gen trace: tracebacks of real runs of woven packages, with the fragment line of each frame."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from selected import mostly_slow
 from generator.commands.cli import gen
 
 REPOSITORY = Path(__file__).resolve().parents[2]
-TOLD = re.compile(rb".*  -> (\S+):(\d+) \((\S+)\)(.*)\n")
+ANNOTATION = re.compile(rb".*  -> (\S+):(\d+) \((\S+)\)(.*)\n")
 CALLS = "from llama_cpu.model import attend, rotate\n"
 GROUP = """
 errors = []
@@ -37,7 +37,7 @@ def built(workshop):
 
 
 def python(program: str, folder: Path, **environment: str) -> bytes:
-    """What a program that fails writes to stderr."""
+    """Returns what a failing program writes to stderr."""
     done = subprocess.run(
         [sys.executable, "-c", program], cwd=folder, capture_output=True, env=os.environ | environment, timeout=300
     )
@@ -46,24 +46,24 @@ def python(program: str, folder: Path, **environment: str) -> bytes:
 
 
 def trace(data: bytes) -> list[bytes]:
-    """The lines that gen trace writes; without its own they are those that it read, to the byte."""
+    """Returns the lines of gen trace, and checks that the input remains to the byte without the added ones."""
     result = CliRunner().invoke(gen, ["trace"], input=data)
     assert result.exit_code == 0, result.output
     lines = result.stdout_bytes.splitlines(keepends=True)
-    assert b"".join(line for line in lines if not TOLD.fullmatch(line)) == data
+    assert b"".join(line for line in lines if not ANNOTATION.fullmatch(line)) == data
     return lines
 
 
-def told(data: bytes, sources: Path) -> list[tuple[str, str]]:
-    """The fragment lines told and what is noted of each; a frame's source text, if shown, is that of its fragment."""
+def annotations(data: bytes, sources: Path) -> list[tuple[str, str]]:
+    """Returns the added fragment lines with their notes, and checks that source text in frames is the fragment's."""
     lines, result = trace(data), []
     for number, line in enumerate(lines):
-        if match := TOLD.fullmatch(line):
+        if match := ANNOTATION.fullmatch(line):
             path, row, note = match[1].decode(), int(match[2]), match[4].decode()
             result.append((f"{path}:{row}", note))
-            shown = re.sub(rb"\x1b\[[0-9;]*m|[ |>]", b"", lines[number + 1]).strip()
+            following = re.sub(rb"\x1b\[[0-9;]*m|[ |>]", b"", lines[number + 1]).strip().decode()
             text = (sources / path).read_text().splitlines()[row - 1].replace(" ", "")
-            assert note or not shown or shown.decode() == text or b".py" in lines[number - 1][:40]
+            assert note or following in ("", text) or b".py" in lines[number - 1][:40]
     return result
 
 
@@ -75,20 +75,20 @@ class TestPython:
     def test_line_stands_below_its_frame(self, built):
         data = python(ROTATE, built.generated)
         assert b"    ~~^~~" in data or b"^^" in data, "carets are between the frames"
-        assert told(data, built.builtin) == [(AT_ROPE, "")]
+        assert annotations(data, built.builtin) == [(AT_ROPE, "")]
         lines = trace(data)
         at = next(number for number, line in enumerate(lines) if b"->" in line)
         assert lines[at - 1].startswith(b'  File "') and lines[at - 1].endswith(b'model.py", line 9, in rotate\n')
         assert lines[at + 1] == b"    return x * angles\n"
 
     @pytest.mark.parametrize("program", [CHAIN, GROUP], ids=["chained", "exception group"])
-    def test_several(self, built, program):
+    def test_several_frames(self, built, program):
         data = python(CALLS + program, built.generated)
-        assert [place for place, _ in told(data, built.builtin)] == [AT_ATTENTION, AT_ROPE]
+        assert [place for place, _ in annotations(data, built.builtin)] == [AT_ATTENTION, AT_ROPE]
         bars = b"    |     -> fragments/model/rope.py:8 (model/rope)\n"
         assert (bars in trace(data)) == (program is GROUP)
 
-    def test_what_is_around_it(self, built):
+    def test_text_around_it(self, built):
         """A log, the prefix of a launcher, and other line ends."""
         data = python(ROTATE, built.generated)
         log = b"step 1 loss 2.5\r\n\xff\x00 no text \x1b[31m\n\n" + data + b"model.py:9 in a log\n" + b"x" * 20_000
@@ -115,31 +115,31 @@ class TestUncertain:
     def test_edited_file(self, built):
         path = built.generated / "llama_cpu/model.py"
         path.write_text(path.read_text() + "mine = 1\n")
-        ((place, note),) = told(python(ROTATE, built.generated), built.builtin)
+        ((place, note),) = annotations(python(ROTATE, built.generated), built.builtin)
         assert place.endswith("rope.py:8") and "was edited since it was woven: lines may be off" in note
 
     def test_package_that_was_built_again(self, built):
         data = python(ROTATE, built.generated)
         source = built.builtin / "fragments/model/rope.py"
         source.write_text(source.read_text().replace("return x * angles", "y = 1\n    return x * angles * y"))
-        ((_, note),) = told(data, built.builtin)
+        ((_, note),) = annotations(data, built.builtin)
         assert "fragments/model/rope.py changed since it was woven" in note
         built.run("build", "--all")
-        ((_, note),) = told(data, built.builtin)
+        ((_, note),) = annotations(data, built.builtin)
         assert "the line reads otherwise now: lines may be off" in note
 
     def test_package_that_is_gone(self, built):
         shutil.copytree(built.generated, built.root / "elsewhere")
         data = python(ROTATE, built.root / "elsewhere")
-        assert told(data, built.builtin) == [(AT_ROPE, "")], "a copy has its map"
+        assert annotations(data, built.builtin) == [(AT_ROPE, "")], "a copy has its map"
         (built.root / "elsewhere/llama_cpu/gen.lock").unlink()
-        assert told(data, built.builtin) == [(AT_ROPE, "")], "the same text is in generated/"
+        assert annotations(data, built.builtin) == [(AT_ROPE, "")], "the same text is in generated/"
         (built.root / "elsewhere/llama_cpu/model.py").unlink()
-        ((place, note),) = told(data, built.builtin)
+        ((place, note),) = annotations(data, built.builtin)
         assert place == AT_ROPE
         assert "the file is not there, so this is of generated/llama_cpu/model.py: lines may be off" in note
 
-    def test_broken_lock_is_told(self, built):
+    def test_broken_lock_is_reported(self, built):
         data = python(ROTATE, built.generated)
         (built.generated / "llama_cpu/gen.lock").write_text("{}")
         result = CliRunner().invoke(gen, ["trace"], input=data)
@@ -158,10 +158,10 @@ class TestOthers:
         command = [sys.executable, "-m", "pytest", "-c", "/dev/null", "--rootdir=.", "-p", "no:cacheprovider"]
         command += [f"--tb={style}", f"--color={colour}", "test_it.py"]
         data = subprocess.run(command, cwd=built.generated, capture_output=True).stdout
-        assert (AT_ROPE, "") in told(data, built.builtin)
+        assert (AT_ROPE, "") in annotations(data, built.builtin)
 
     def test_jax(self, monkeypatch):
-        """A traceback that JAX filters, and its word about where a tracer came from, of a package that is kept."""
+        """A traceback that JAX filters, and its note on the origin of a tracer, of a committed package."""
         monkeypatch.chdir(REPOSITORY)
         program = """
 import jax, jax.numpy as jnp
@@ -172,8 +172,8 @@ jax.jit(rotate)(jnp.ones((1, 2, 3, 4)), jnp.ones((9, 9)))
         assert b"JAX" in data
         lines = trace(data)
         at = next(number for number, line in enumerate(lines) if b"-> fragments/model/rope.py" in line)
-        match = TOLD.fullmatch(lines[at])
-        source = (REPOSITORY / match[1].decode()).read_text().splitlines()[int(match[2]) - 1]
+        path, row = ANNOTATION.fullmatch(lines[at]).groups()[:2]
+        source = (REPOSITORY / path.decode()).read_text().splitlines()[int(row) - 1]
         assert lines[at + 1].strip().decode() == source.strip()
 
     def test_places_in_messages_of_jax(self, built):

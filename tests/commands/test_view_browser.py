@@ -1,4 +1,4 @@
-"""gen view in a browser: what a person sees and does, and that every line of every package has its fragment.
+"""gen view in a browser: what a person sees and does; every line of every package has its fragment.
 
 It needs Debian's chromium and chromium-driver, or Chrome with its driver, on the path.
 """
@@ -16,7 +16,7 @@ import pytest
 from conftest import Files, Workshop, weave_files
 from whole import whole_packages
 
-from generator.commands.diff import compare
+from generator.commands.causes import group_changes
 from generator.disk.built import MappedPackage, find_built_packages
 from generator.disk.lock import MAP
 from generator.disk.project import Project, builtin_root
@@ -41,8 +41,8 @@ PAGES = [
     "search.html?q=rope",
     "modularity.html",
 ]
-# what the page tells of each line: its text, and the source and line of each of its parts; and the lines beside which
-# stands another name than that of the first part's source
+# text of each line, with column, source and line of its parts; ids of lines with another name beside them than that of
+# the first part's source
 NAMED = "const named = (line) => originsOf(line).map(([at, source, from]) => [at, site.sources[source][0], from]);"
 LINES = f"""{NAMED}
 const beside = (line) => line.closest(".s").querySelector("a").textContent;
@@ -53,7 +53,7 @@ CONTENTS = f"""{NAMED}
 return Object.fromEntries(Object.keys(site.files).map((path) => [path, contents(path, arguments[0]).map(
     (line) => [line[0], named(line)])]));
 """
-# differences as `compare` of generator.commands.diff has them
+# differences as `group_changes` returns them
 DIFFERENCES = """
 const name = (source) => source < 0 || site.sources[source][0].endsWith(".jinja") ? "" : site.sources[source][0];
 return compare(...arguments).flatMap(([source, pieces]) => pieces.flatMap(({ path, whole, numbers }) => [0, 1].flatMap(
@@ -68,12 +68,12 @@ class Site:
         self.folder, self.driver = folder, driver
 
     def open(self, page: str) -> None:
-        self.driver.get("about:blank")  # else an address that differs in its mark alone is not loaded
+        self.driver.get("about:blank")  # else a page that differs only in its fragment is not loaded
         self.driver.get(f"{self.folder.as_uri()}/{page}")
         assert [entry for entry in self.driver.get_log("browser") if entry["level"] == "SEVERE"] == []
 
     def wait_for(self, part: str) -> None:
-        """Waits for the page whose address has this in it."""
+        """Waits for a page with this in its address."""
         loaded = "return document.readyState === 'complete' && location.href.includes(arguments[0])"
         WebDriverWait(self.driver, 30).until(lambda driver: driver.execute_script(loaded, part))
 
@@ -83,7 +83,7 @@ class Site:
     def find(self, selector: str):
         return self.driver.find_element(By.CSS_SELECTOR, selector)
 
-    def all(self, selector: str) -> list:
+    def find_all(self, selector: str) -> list:
         return self.driver.find_elements(By.CSS_SELECTOR, selector)
 
     def emulate(self, width: int, scheme: str) -> None:
@@ -128,14 +128,11 @@ def site(folder, driver) -> Site:
 
 def expected(package: MappedPackage, path: str) -> list[tuple[str, list]]:
     """The lines of a file with their origins, by the package's map; the template, and no line, where there is none."""
-    lines, mapped = package.lines(path), package.origins.get(path)
-    if mapped:
-        return [
-            (line, [[column, *origin] for column, origin in parts]) for line, parts in zip(lines, mapped, strict=True)
-        ]
-    inputs = [name for name in package.lock.inputs if name.endswith(f"/{Path(path).name}.jinja")]
-    assert len(inputs) == 1, path
-    return [(line, [[0, inputs[0], 0]]) for line in lines]
+    lines, mapped = package.read_lines(path), package.origins.get(path)
+    if not mapped:
+        (template,) = [name for name in package.lock.inputs if name.endswith(f"/{Path(path).name}.jinja")]
+        mapped = [[(0, (template, 0))]] * len(lines)
+    return [(line, [[column, *origin] for column, origin in parts]) for line, parts in zip(lines, mapped, strict=True)]
 
 
 class TestEveryLine:
@@ -144,7 +141,7 @@ class TestEveryLine:
         for number, package in enumerate(packages):
             found = site.run(CONTENTS, number)
             paths = [path for path in package.lock.outputs if path != MAP]
-            assert {path for path, lines in found.items() if lines} == {p for p in paths if package.lines(p)}
+            assert {path for path, lines in found.items() if lines} == {p for p in paths if package.read_lines(p)}
             for path in paths:
                 assert [tuple(line) for line in found[path]] == expected(package, path), f"{package.name}/{path}"
 
@@ -165,20 +162,17 @@ class TestEveryLine:
 
 
 class TestLine:
-    def test_pointing_at_one_tells_of_it(self, site):
+    def test_pointing_at_one_shows_its_fragment(self, site):
         site.open("code/model.py/llama2_tpu.html")
         source = (builtin_root() / "fragments/model/rope.py").read_text().splitlines()
-        shown = [text for text, parts in site.run(LINES)[0]]
-        wanted, written = (
-            next(n for n, text in enumerate(lines, 1) if text.startswith("def rotary_angles"))
-            for lines in (shown, source)
-        )
-        line = site.find(f"#L{wanted}")
+        texts = [text for text, _ in site.run(LINES)[0]], source
+        row, number = (next(n for n, line in enumerate(lines, 1) if "def rotary_angles" in line) for lines in texts)
+        line = site.find(f"#L{row}")
         site.run("arguments[0].scrollIntoView({ block: 'center' })", line)
         webdriver.ActionChains(site.driver).move_to_element(line).perform()
-        told = site.find("#panel").text
-        assert f"Line {wanted}" in told and f"model/rope line {written}\n" in told
-        assert "Rotary position embedding" in told and "Su et al. 2021, arXiv 2104.09864" in told
+        panel = site.find("#panel").text
+        assert f"Line {row}" in panel and f"model/rope line {number}\n" in panel
+        assert "Rotary position embedding" in panel and "Su et al. 2021, arXiv 2104.09864" in panel
         site.find("#panel summary").click()
         assert "llama2_cpu" in site.find("#panel").text and "gpt2_tpu" not in site.find("#panel").text
 
@@ -216,27 +210,21 @@ class TestLine:
 class TestCompare:
     @pytest.mark.parametrize(
         "pair",
-        [
-            ("llama2_tpu", "llama3_tpu"),
-            ("llama2_cpu", "llama2_gpu"),
-            ("qwen3_moe_tpu", "deepseek_v3_tpu"),
-            ("gpt2_tpu", "gpt2_tpu"),
-        ],
+        ["llama2_tpu llama3_tpu", "llama2_cpu llama2_gpu", "qwen3_moe_tpu deepseek_v3_tpu", "gpt2_tpu gpt2_tpu"],
     )
     def test_is_what_gen_diff_finds(self, site, packages, pair):
-        names = [package.name for package in packages]
-        left, right = (packages[names.index(name)] for name in pair)
-        wanted = [
+        names, (one, two) = [package.name for package in packages], pair.split()
+        left, right = (packages[names.index(name)] for name in (one, two))
+        differences = [
             [cause.source, piece.path, sign, number, text]
-            for cause in compare(left, right)
+            for cause in group_changes(left, right)
             for piece in cause.pieces
             for sign, lines in (("-", piece.removed), ("+", piece.added))
             for number, text in lines
         ]
         site.open("compare.html")
-        found = site.run(DIFFERENCES, *(names.index(name) for name in pair))
-        assert sorted(found) == sorted(wanted)
-        assert bool(wanted) == (pair[0] != pair[1])
+        assert sorted(site.run(DIFFERENCES, names.index(one), names.index(two))) == sorted(differences)
+        assert bool(differences) == (one != two)
 
     def test_two_are_chosen_and_shown_side_by_side(self, site):
         site.open("compare.html")
@@ -249,7 +237,7 @@ class TestCompare:
         site.run("document.querySelectorAll('details').forEach((block) => (block.open = true))")
         assert re.search(r"0 lines left, \d+ right", cause.text) and "llama3_tpu/model.py" in cause.text
         assert cause.find_elements(By.CSS_SELECTOR, ".more") and not cause.find_elements(By.CSS_SELECTOR, ".less")
-        left, right = site.all(".sides")[0].find_elements(By.CSS_SELECTOR, ":scope > div")
+        left, right = site.find(".sides").find_elements(By.CSS_SELECTOR, ":scope > div")
         assert left.rect["y"] == right.rect["y"] and left.rect["x"] < right.rect["x"]
 
     def test_unknown_package(self, site):
@@ -272,17 +260,10 @@ class TestSearch:
         assert "1 package," in self.look_for(site, "qwen2_tpu")
 
     def test_finds_every_line(self, site, packages):
-        word = "jnp.einsum"
-        wanted = {
-            line.strip()
-            for package in packages
-            for path in package.lock.outputs
-            if path != MAP
-            for line in package.lines(path)
-            if word in line
-        }
-        self.look_for(site, word)
-        assert wanted and {code.text for code in site.all(".hits code")} == wanted
+        files = [(package, path) for package in packages for path in package.lock.outputs if path != MAP]
+        lines = {line.strip() for package, path in files for line in package.read_lines(path) if "jnp.einsum" in line}
+        self.look_for(site, "jnp.einsum")
+        assert lines and {code.text for code in site.find_all(".hits code")} == lines
 
     @pytest.mark.parametrize("words", ["<b>no</b>", "nothing has this text", HOSTILE])
     def test_finds_nothing(self, site, words):
@@ -321,7 +302,7 @@ def test_what_a_source_says_is_never_run(tmp_path, monkeypatch, driver):
     pages = ["index.html", "modularity.html", "search.html?q=document", "compare.html?a=llama_cpu&b=plain_cpu"]
     for page in [*pages, "package/plain_cpu.html"]:
         site.open(page)
-        assert "gen view" in site.driver.title and not site.all("img"), page
+        assert "gen view" in site.driver.title and not site.find_all("img"), page
     site.open("index.html")
     site.driver.find_element(By.LINK_TEXT, name).click()
     site.wait_for("/source/")

@@ -1,4 +1,4 @@
-"""Random edits of packages, of the kinds that people make: the file stays Python, formatted, with all names bound."""
+"""Draws edits of packages of the kinds that people make: the file stays valid, formatted, with all names bound."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ OTHER = {"+": "-", "-": "+", "*": "/", "<": "<=", ">": ">=", "==": "!=", "and": 
 
 
 class RandomEdit(NamedTuple):
-    """An edit of one file: its kind, and the text after it."""
+    """An edit of one file: its kind, and the edited text."""
 
     kind: str
     path: str
@@ -32,13 +32,13 @@ def ruff(text: str, *options: str) -> str:
 
 
 @lru_cache(maxsize=512)
-def faults(text: str) -> frozenset[str]:
+def lint_errors(text: str) -> frozenset[str]:
     found = ruff(text, *CHECK, "--select=F401,F811,F821,F823", "--output-format=json")
     return frozenset(f"{entry['code']} {entry['message']}" for entry in json.loads(found or '["?"]'))
 
 
-def bodies(package: Package, path: str) -> list[int]:
-    """The rows of a file that stand in fragment bodies: below the imports, with a fragment as their origin."""
+def fragment_rows(package: Package, path: str) -> list[int]:
+    """Returns the rows below the imports of a file that come from a fragment."""
     lines, origins = package.files[path].split("\n"), package.origins[path]
     nodes = ast.parse(package.files[path]).body
     head = max((node.end_lineno for node in nodes if isinstance(node, ast.Import | ast.ImportFrom)), default=len(lines))
@@ -47,13 +47,13 @@ def bodies(package: Package, path: str) -> list[int]:
 
 
 def change_line(line: str, names: list[str], draw: random.Random) -> tuple[str, str] | None:
-    """A kind of edit and the line after it; None where the drawn kind does not fit the line."""
+    """Returns the kind of an edit and the edited line; None if the drawn kind does not apply to the line."""
     code, mark, comment = line.partition("  # ")
     kind = draw.choice(["number", "name", "operator", "comment", "word", "wrap", "argument"])
     if kind == "comment":
         if mark:
             return kind, f"{code}{mark}{comment} and more"
-        return kind, f"{line}  # as it was found" if not line.strip().startswith(("#", '"')) else f"{line} More."
+        return kind, f"{line} More." if line.strip().startswith(("#", '"')) else f"{line}  # a comment"
     patterns = {
         "number": r"(?<![\w.\"'-])\d+(?![\w.\"'])",
         "name": r"(?<![\w.\"'])[a-z_]\w+(?![\w(=\"'])",
@@ -62,11 +62,11 @@ def change_line(line: str, names: list[str], draw: random.Random) -> tuple[str, 
         "wrap": r"(?<== )[a-z_][\w.]*(?:\([^()]*\))?$",
         "argument": r"(?<=[\w\])]), (?=[\w\[(])",
     }
-    found = list(re.finditer(patterns[kind], code))
-    if not found:
+    matches = list(re.finditer(patterns[kind], code))
+    if not matches:
         return None
-    spot = draw.choice(found)
-    old = spot[0]
+    match = draw.choice(matches)
+    old = match[0]
     new = {
         "number": lambda: str(int(old.replace("_", "")) + draw.randint(1, 9)),
         "name": lambda: draw.choice(names or [old]),
@@ -75,11 +75,11 @@ def change_line(line: str, names: list[str], draw: random.Random) -> tuple[str, 
         "wrap": lambda: f"tuple({old})",
         "argument": lambda: f", {draw.choice(names or ['None'])}, ",
     }[kind]()
-    return kind, f"{code[: spot.start()]}{new}{code[spot.end() :]}{mark}{comment}"
+    return kind, f"{code[: match.start()]}{new}{code[match.end() :]}{mark}{comment}"
 
 
-def names_around(tree: ast.Module, row: int) -> list[str]:
-    """The names that are bound or taken in the function around a row."""
+def names_at(tree: ast.Module, row: int) -> list[str]:
+    """Returns the parameters of the function around a row, and the variables that are bound above it."""
     functions = [node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef)]
     inside = [node for node in functions if node.lineno <= row + 1 <= (node.end_lineno or 0)]
     if not inside:
@@ -91,15 +91,15 @@ def names_around(tree: ast.Module, row: int) -> list[str]:
 
 
 def line_edit(package: Package, draw: random.Random) -> RandomEdit:
-    """A change of one line in a fragment's body."""
+    """Draws a change of one line."""
     while True:
         path = draw.choice(sorted(package.origins))
-        if not (rows := bodies(package, path)):
+        if not (rows := fragment_rows(package, path)):
             continue
         row, text = draw.choice(rows), package.files[path]
         lines = text.split("\n")
-        kind, line = change_line(lines[row], names_around(ast.parse(text), row), draw) or ("", lines[row])
-        if line != lines[row] and (after := tidied(text, "\n".join([*lines[:row], line, *lines[row + 1 :]]))):
+        kind, line = change_line(lines[row], names_at(ast.parse(text), row), draw) or ("", lines[row])
+        if line != lines[row] and (after := tidy(text, "\n".join([*lines[:row], line, *lines[row + 1 :]]))):
             return RandomEdit(kind, path, after)
 
 
@@ -108,16 +108,16 @@ INSERTED = [
     ['print("here", {0})'],
     ["if {0} is None:", '    raise ValueError("no {0}")'],
     ["extra = ({0}, 3)", "del extra"],
-    ["# what follows was found by trial"],
+    ["# a comment of its own"],
 ]
 
 
 def statement_edit(package: Package, draw: random.Random) -> RandomEdit:
-    """A whole statement of a function in a fragment's body inserted or deleted."""
+    """Draws the insertion or deletion of a statement in a function."""
     while True:
         path = draw.choice(sorted(package.origins))
         text = package.files[path]
-        lines, rows, tree = text.split("\n"), set(bodies(package, path)), ast.parse(text)
+        lines, rows, tree = text.split("\n"), set(fragment_rows(package, path)), ast.parse(text)
         nodes = [node for node in ast.walk(tree) if not isinstance(node, ast.Module | ast.ClassDef)]
         blocks = [getattr(node, field, None) for node in nodes for field in ("body", "orelse")]
         pairs = [(statement, block) for block in blocks if isinstance(block, list) for statement in block]
@@ -130,17 +130,17 @@ def statement_edit(package: Package, draw: random.Random) -> RandomEdit:
             if len(block) < 2 or isinstance(statement, ast.Return):
                 continue
         else:
-            name, more = draw.choice(names_around(tree, first) or ["None"]), draw.choice(INSERTED)
+            name, more = draw.choice(names_at(tree, first) or ["None"]), draw.choice(INSERTED)
             below = draw.random() < 0.5 and not isinstance(statement, ast.Return | ast.Raise | ast.Continue)
             place = last if below else first
             space = " " * statement.col_offset
             kind, new = "insert", [*lines[:place], *(space + line.format(name) for line in more), *lines[place:]]
-        if after := tidied(text, "\n".join(new)):
+        if after := tidy(text, "\n".join(new)):
             return RandomEdit(kind, path, after)
 
 
-def tidied(before: str, after: str) -> str:
-    """The text as a person leaves it; '' where it is not Python or reads names that nothing binds."""
+def tidy(before: str, after: str) -> str:
+    """Returns an edited text, formatted and without unused imports; '' if it is invalid or reads unbound names."""
     after = ruff(ruff(after, *FORMAT), *CHECK, "--select=F401", "--fix", "--quiet")
     after = ruff(after, *FORMAT)
-    return after if after and after != before and faults(after) <= faults(before) else ""
+    return after if after and after != before and lint_errors(after) <= lint_errors(before) else ""

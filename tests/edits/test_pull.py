@@ -1,4 +1,4 @@
-"""gen pull: what goes home and where to, what is refused and why, and that nothing is lost."""
+"""gen pull: edits that go home, edits that are refused, and the reasons; nothing is lost."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import pytest
 from repository import ARCHITECTURE, SOURCES
 
 from generator.errors import LoomError
-from generator.pull.offered import check_offers
+from generator.pull.join_points import check_shown_names
 from generator.recipe.library import Library
 
 ONE, TWO = "generated/one_any/model.py", "generated/two_any/model.py"
@@ -20,15 +20,15 @@ def pull(repository, *words: str, code: int = 0) -> dict:
     return json.loads(repository.run("pull", "one_any", "--json", *words, code=code).stdout)
 
 
-def home(repository) -> None:
-    """All edits go home, and the package is then what a build makes."""
+def check_home(repository) -> None:
+    """Checks that all edits go home, and that the package is then what a build makes."""
     assert pull(repository, "--apply")["refused"] == []
     repository.run("check")
 
 
 class TestHome:
     @pytest.mark.parametrize(
-        ("old", "new", "source", "there"),
+        ("old", "new", "source", "in_source"),
         [
             ("math.pi  # up", "math.tau  # up", NET, None),
             ("# up", "# upward", NET, None),
@@ -52,14 +52,14 @@ class TestHome:
             ),
         ],
     )
-    def test_edit(self, repository, old, new, source, there):
-        """It goes to the source, where it makes just this change; building gives the edit back."""
+    def test_edit(self, repository, old, new, source, in_source):
+        """It makes just this change of its source; building gives the edit back."""
         repository.replace(ONE, old, new)
         edited, before = repository.package("one_any"), repository.read(source)
         found = pull(repository, "--apply")
         assert (found["home"], found["refused"]) == (1, [])
-        assert before.count((there or (old, new))[0]) == 1
-        assert repository.read(source) == before.replace(*there or (old, new))
+        assert before.count((in_source or (old, new))[0]) == 1
+        assert repository.read(source) == before.replace(*in_source or (old, new))
         changed = repository.git("diff", "--name-only").split()
         assert {line for line in changed if not line.startswith("generated/")} == {source}
         repository.run("build", "one", "--target=any", "--force")
@@ -67,42 +67,42 @@ class TestHome:
         assert all(after[path] == edited[path] for path in edited if path not in ("gen.lock", "gen.map"))
         repository.run("check")
 
-    def test_import_that_a_new_line_needs(self, repository):
-        repository.replace(ONE, "import math\n", "import cmath\nimport math\n")
-        repository.replace(ONE, "math.pi  # up", "cmath.phase(math.pi)  # up")
-        home(repository)
-        assert "import cmath\nimport math\n" in repository.read(NET)
-
-    def test_import_that_nothing_needs_any_more(self, repository):
-        repository.replace(ONE, "import math\n\n", "")
-        repository.replace(ONE, "math.pi  # up", "3  # up")
-        home(repository)
-        assert "import math" not in repository.read(NET)
+    @pytest.mark.parametrize(
+        ("imports", "value", "expected"),
+        [("import cmath\nimport math\n\n", "cmath.phase(math.pi)", "import cmath\nimport math\n"), ("", "3", "")],
+        ids=["needed", "unused"],
+    )
+    def test_import_follows_its_uses(self, repository, imports, value, expected):
+        repository.replace(ONE, "import math\n\n", imports)
+        repository.replace(ONE, "math.pi  # up", f"{value}  # up")
+        check_home(repository)
+        text = repository.read(NET)
+        assert expected in text and ("import math" in text) == bool(expected)
 
     def test_splice_that_reads_more_of_its_host(self, repository):
         repository.replace(NET, 'point("scale.more", y)', 'point("scale.more", y, x)')
         repository.run("build", "--all")
         repository.replace(ONE, "y = y * y", "y = y * x")
-        home(repository)
+        check_home(repository)
         assert "def _(y, x):" in repository.read(SHIFT)
 
-    def test_value_and_what_a_template_says_of_it(self, repository):
-        """What follows from a fragment in another file goes home with it."""
+    def test_value_and_its_line_from_a_template(self, repository):
+        """A line that gen derives from a fragment goes home with it."""
         repository.write(TEMPLATE, "{% for f in fields %}{{ f }}\n{% endfor %}")
         repository.run("build", "--all")
         readme = repository.read(README)
         repository.replace("generated/one_any/config.py", "depth: int = 2", "depth: int = 3")
         assert "README.md" in pull(repository, code=1)["refused"][0]["reason"]
         repository.write(README, readme.replace("2", "3"))
-        home(repository)
+        check_home(repository)
 
     def test_definition_at_the_end_of_a_file(self, repository):
-        """Without what uses it, gen would leave it out."""
+        """Alone, gen would leave it out as unused."""
         text = repository.read(ONE) + "\n\ndef last(x):\n    return x\n"
         repository.write(ONE, text)
         assert "that nothing uses" in pull(repository, code=1)["refused"][0]["reason"]
         repository.write(ONE, text.replace("return x + config.width", "return last(x + config.width)"))
-        home(repository)
+        check_home(repository)
         assert repository.read(NET).endswith("    return last(x + config.width)\n\n\ndef last(x):\n    return x\n")
 
     def test_no_edit_no_change(self, repository):
@@ -110,7 +110,7 @@ class TestHome:
         assert repository.git("status", "--short") == ""
 
     def test_verdicts_are_those_of_the_change(self, repository, tmp_path, monkeypatch):
-        """As gen diff --against then says of it, of the edited package and the others, and no more than that."""
+        """They equal those of gen diff --against after the pull, for the edited package and the others."""
         monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
         repository.replace(ONE, "# up", "# upward")
         repository.replace(ONE, "for _ in range(config.depth):", "for _ in range(config.depth + 1):")
@@ -125,9 +125,9 @@ class TestHome:
 
     def test_nothing_is_written_without_apply(self, repository):
         repository.replace(ONE, "# up", "# upward")
-        shown = repository.run("pull", "one_any").stdout
-        assert "-    y = x * math.pi  # up\n+    y = x * math.pi  # upward\n" in shown
-        assert "also changes two_any\n" in shown
+        printed = repository.run("pull", "one_any").stdout
+        assert "-    y = x * math.pi  # up\n+    y = x * math.pi  # upward\n" in printed
+        assert "also changes two_any\n" in printed
         assert repository.git("status", "--short").split() == ["M", ONE]
 
 
@@ -143,7 +143,7 @@ class TestRefused:
             (ONE, "return y + 0", "return y +", "the file is not valid Python", "Make it run"),
             (ONE, "# Fragments: model/net", "# Fragments: model/mine", "gen writes these lines itself", "leave"),
             (README, "you.\n", "you.\nMore.\n", "a template", TEMPLATE),
-            ("generated/one_any/config.py", "The settings.", "Settings.", "package.toml:12, which is no", "by hand"),
+            ("generated/one_any/config.py", "The settings.", "Settings.", "package.toml:12, which is not", "by hand"),
         ],
     )
     def test_reason(self, repository, path, old, new, reason, remedy):
@@ -186,7 +186,7 @@ class TestRefused:
         assert not (repository.root / ONE).exists() and repository.read("generated/one_any/mine.py") == "x = 1\n"
 
     @pytest.mark.parametrize(
-        ("edits", "said"),
+        ("edits", "message"),
         [
             ([(ONE, "# up", "# upward"), (TWO, "x = x * 3", "x = x * 4")], "two_any (model.py)"),
             (  # two_any has a helper already
@@ -199,32 +199,32 @@ class TestRefused:
         ],
         ids=["edited", "broken"],
     )
-    def test_other_package(self, repository, edits, said):
+    def test_other_package(self, repository, edits, message):
         for edit in edits:
             repository.replace(*edit)
         before = repository.git("diff")
-        assert said in repository.run("pull", "one_any", "--apply", code=2).stderr
+        assert message in repository.run("pull", "one_any", "--apply", code=2).stderr
         assert repository.git("diff") == before
 
     def test_fragments_changed_since(self, repository):
         repository.replace(ONE, "# up", "# upward")
         repository.replace(NET, '"nothing came out"', '"empty"')
-        said = repository.run("pull", "one_any", code=2).stderr
-        assert "its fragments changed since it was built" in said and "gen update one_any" in said
+        error = repository.run("pull", "one_any", code=2).stderr
+        assert "its fragments changed since it was built" in error and "gen update one_any" in error
         repository.run("update", "one_any")
-        home(repository)
+        check_home(repository)
         assert "# upward" in repository.read(NET) and '"empty"' in repository.read(NET)
 
     def test_no_package(self, repository):
         assert "neither a package" in repository.run("pull", "three_any", code=2).stderr
 
 
-class TestTogether:
-    """Edits that cannot be parted, and names that others read."""
+class TestSharedNames:
+    """Edits with a name in common, and names that other fragments read."""
 
     @pytest.mark.parametrize("name", ["q", "x"])
     def test_name_that_a_splice_of_no_package_reads(self, repository, name):
-        """As another optimizer reads what AdamW has: model/shift is not selected, and must still weave."""
+        """No package selects model/shift, which must still weave: as one optimizer of several."""
         only = ARCHITECTURE.format(title="One", fragments='["model/net"]', gain=2)
         repository.write("templates/architectures/one.toml", only)
         repository.write("generated/packages.toml", '[[package]]\narchitecture = "one"\ntarget = "any"\n')
@@ -237,11 +237,11 @@ class TestTogether:
     @pytest.mark.parametrize(
         ("old", "new"), [("y = x * math.pi", "q = x * math.pi"), ('    point("scale.more", y)\n', "")]
     )
-    def test_it_says_who_reads_the_name(self, old, new):
+    def test_message_names_the_reader(self, old, new):
         library = Library({NET: SOURCES[NET], SHIFT: SOURCES[SHIFT]})
-        check_offers(library, library.with_texts({NET: SOURCES[NET].replace("y + 0", "y + 1")}))
+        check_shown_names(library, library.with_texts({NET: SOURCES[NET].replace("y + 0", "y + 1")}))
         with pytest.raises(LoomError, match=r"model/shift reads y at the point 'scale.more'"):
-            check_offers(library, library.with_texts({NET: SOURCES[NET].replace(old, new)}))
+            check_shown_names(library, library.with_texts({NET: SOURCES[NET].replace(old, new)}))
 
     @pytest.mark.parametrize(
         "edits",
@@ -263,7 +263,7 @@ class TestTogether:
         ids=["value", "reader", "chain"],
     )
     def test_edits_that_belong_together(self, repository, edits):
-        """They have a name that is new, so none of them goes home without the others; an edit without it does."""
+        """Edits with the same new name go home together or not at all; an edit without it goes home."""
         for old, new in edits:
             repository.replace(ONE, old, new)
         repository.replace(ONE, '"nothing came out"', '"empty"')

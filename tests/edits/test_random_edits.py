@@ -1,6 +1,6 @@
-"""Random edits of random lines of the committed packages: they go home, or are refused with a reason.
+"""Random edits of random lines of packages: they go home, or are refused with a reason.
 
-`RANDOM_EDITS=500 python -m pytest -s tests/edits/test_random_edits.py` takes all packages and prints the shares.
+`RANDOM_EDITS=500 python -m pytest -s tests/edits/test_random_edits.py` edits all packages and prints the shares.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ from random_edits import line_edit, statement_edit
 
 from generator.disk.project import Project
 from generator.package.package import Package
-from generator.pull.edited import Edited, Hunk, find_edits
-from generator.pull.pull import Pulled, pull
+from generator.pull.edits import Hunk, PackageEdits, find_edits
+from generator.pull.pull import PullResult, pull
 from generator.recipe.library import Library
 from generator.weaver import weave
 
@@ -50,38 +50,38 @@ def packages() -> list[str]:
     return [c.name for c in project().packages()] if EXAMPLES > 100 else list(SOME)
 
 
-def pulled(package: Package, texts: dict[str, str]) -> tuple[Edited, Pulled]:
-    """Pulls other texts of some files, and checks that what went home is made, and nothing else."""
+def pulled(package: Package, texts: dict[str, str]) -> tuple[PackageEdits, PullResult]:
+    """Pulls edited texts of some files, and checks that weaving then makes the accepted edits and nothing else."""
     edited = find_edits(package.files, {path: text.encode() for path, text in {**package.files, **texts}.items()})
     result = pull(package, edited, library(), lambda other: weave(package.architecture, package.target, other))
     built = weave(package.architecture, package.target, library().with_texts(result.texts)).files
-    home = {path: [hunk for hunk in result.home if hunk.path == path] for path in package.files}
-    assert built == {path: with_hunks(text, home[path]) for path, text in package.files.items()}
-    assert out_of_place(package, [h for h in edited.hunks if h.path in package.origins], result.texts) == []
-    assert bool(result.texts) == bool(result.home)
+    accepted = {path: [hunk for hunk in result.accepted if hunk.path == path] for path in package.files}
+    assert built == {path: apply_hunks(text, accepted[path]) for path, text in package.files.items()}
+    assert find_far_changes(package, [h for h in edited.hunks if h.path in package.origins], result.texts) == []
+    assert bool(result.texts) == bool(result.accepted)
     assert all(refusal.reason and refusal.remedy and refusal.line for refusal in result.refusals)
     assert result.refusals or all(built[path] == text for path, text in texts.items())
     return edited, result
 
 
-def with_hunks(text: str, hunks: list[Hunk]) -> str:
-    """A text with some hunks, made here from nothing but lines."""
+def apply_hunks(text: str, hunks: list[Hunk]) -> str:
+    """Applies hunks to a text, independently of the generator."""
     lines = text.split("\n")
     for hunk in sorted(hunks, key=lambda hunk: (hunk.start, hunk.stop), reverse=True):
         lines[hunk.start : hunk.stop] = hunk.lines
     return "\n".join(lines)
 
 
-def out_of_place(package: Package, hunks: list[Hunk], texts: dict[str, str]) -> list[str]:
-    """Lines of fragments that were changed, and are neither origins of edited lines nor beside one.
+def find_far_changes(package: Package, hunks: list[Hunk], texts: dict[str, str]) -> list[str]:
+    """Finds changed lines of fragments that are neither origins of edited lines nor next to one.
 
-    Imports may be anywhere in their block, and a splice's signature goes with its body.
+    Imports may be anywhere in their block, and the signature of a splice belongs to its body.
     """
     near: set[tuple[str, int]] = set()
     for hunk in hunks:
         for row in range(max(hunk.start - 1, 0), min(hunk.stop + 1, len(package.origins[hunk.path]))):
             near |= {(origin.path, origin.line) for _, origin in package.origins[hunk.path][row]}
-    found = []
+    far = []
     for path, text in texts.items():
         before, after = library().files[path].split("\n"), text.split("\n")
         free = set[int]()
@@ -93,10 +93,10 @@ def out_of_place(package: Package, hunks: list[Hunk], texts: dict[str, str]) -> 
                 free.add(node.lineno)
         for kind, low, high, _, _ in SequenceMatcher(None, before, after, autojunk=False).get_opcodes():
             rows = range(low + 1, high + 1) if low < high else (low, low + 1)
-            beside = any((path, row + step) in near for row in rows for step in (-1, 0, 1))
-            if kind != "equal" and not beside and not free.issuperset(rows):
-                found.append(f"{path}:{low + 1}")
-    return found
+            is_near = any((path, row + step) in near for row in rows for step in (-1, 0, 1))
+            if kind != "equal" and not is_near and not free.issuperset(rows):
+                far.append(f"{path}:{low + 1}")
+    return far
 
 
 @pytest.mark.parametrize(("kind", "draw"), [("line", line_edit), ("statement", statement_edit)])
@@ -120,8 +120,8 @@ def test_pull_then_build_gives_the_edit_back(kind, draw, capsys):
 
 @settings(common, max_examples=max(EXAMPLES // 10, 2))
 @given(st.sampled_from(packages()), st.integers(0, 2**32))
-def test_several_edits_at_once(name, seed):
-    """Each line goes home or stays, whatever becomes of the others; one cannot go home at all."""
+def test_four_edits_at_once(name, seed):
+    """Each edit goes home or stays, independently of the others; that of a template cannot go home."""
     draw = random.Random(seed)
     edits = [line_edit(woven(name), draw) for _ in range(4)]
     _, result = pulled(woven(name), {edit.path: edit.text for edit in edits} | {"README.md": "mine\n"})
@@ -131,11 +131,11 @@ def test_several_edits_at_once(name, seed):
 @pytest.mark.parametrize("name", packages())
 def test_no_edit_no_change(name):
     edited, result = pulled(woven(name), {})
-    assert (edited.hunks, result.texts, result.home, result.refusals) == ([], {}, [], [])
+    assert (edited.hunks, result.texts, result.accepted, result.refusals) == ([], {}, [], [])
 
 
 def test_line_that_is_woven_in_several_places():
-    """One place alone is refused, as are two that differ; all places go home as one."""
+    """An edit of one copy is refused, as are two that differ; the same edit of all copies goes home."""
     package = woven("exaone4_tpu")
     text = package.files["model.py"]
     old = "self.attention_norm = Norm(config.width, config.norm_epsilon)"
@@ -144,5 +144,5 @@ def test_line_that_is_woven_in_several_places():
     other = both.replace("# mine", "# yours", 1)
     for after, home, reasons in ((one, 0, 1), (both, 2, 0), (other, 0, 2)):
         _, result = pulled(package, {"model.py": after})
-        assert (len(result.home), len(result.refusals)) == (home, reasons)
+        assert (len(result.accepted), len(result.refusals)) == (home, reasons)
         assert all("is woven in 2 places" in refusal.reason for refusal in result.refusals)

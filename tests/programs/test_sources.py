@@ -1,4 +1,4 @@
-"""Which definitions a change of a file is in, and which of them the traced programs do not cover."""
+"""Bytecode of changed modules, and the changed definitions that traced programs do not cover."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ import random
 
 import pytest
 
-from generator.programs.sources import functions_of, host_changes, same_code
-from generator.programs.trace import instrument, ran
+from generator.programs.sources import find_host_changes, functions_of, is_same_code
+from generator.programs.trace import instrument, recorded
 
-# moved from one block to another: every statement, and their order, stays as it is
+# a statement moves to another block; all statements and their order stay
 MOVED = {
     "out of an if": ("if a:\n    b()\n    c()\n", "if a:\n    b()\nc()\n"),
     "into an else": ("if a:\n    b()\n    c()\n", "if a:\n    b()\nelse:\n    c()\n"),
@@ -33,7 +33,7 @@ SAME = {
     ),
 }
 F = "def f(x):\n    return x\n"
-# before, after, and what of it is on the host although all functions were traced
+# before, after, and the host changes if all functions were traced
 CHANGED = [
     (F, "def f(x):\n    return x + 1\n", []),
     (F, "def f(y):\n    return y\n", []),  # a parameter has a name for its callers, who would have changed
@@ -61,22 +61,22 @@ CHANGED = [
 ]
 
 
-def on_the_host(before: str, after: str, traced: bool) -> list[str]:
+def host_changes(before: str, after: str, traced: bool) -> list[str]:
     texts = [{"a.py": text} for text in (before, after)]
     keys = [{f"a.py:{name}" for name, _ in functions_of(ast.parse(text)) if traced} for text in (before, after)]
-    return list(host_changes("a.py", *texts, keys))
+    return list(find_host_changes("a.py", *texts, keys))
 
 
 @pytest.mark.parametrize("name", SAME)
 def test_same_code(name):
-    assert same_code(*SAME[name]) and not on_the_host(*SAME[name], traced=False)
+    assert is_same_code(*SAME[name]) and not host_changes(*SAME[name], traced=False)
 
 
 @pytest.mark.parametrize(("before", "after", "expected"), CHANGED)
-def test_what_jaxprs_do_not_say(before, after, expected):
-    assert not same_code(before, after)
-    assert on_the_host(before, after, traced=True) == expected
-    untraced = on_the_host(before, after, traced=False)
+def test_host_changes(before, after, expected):
+    assert not is_same_code(before, after)
+    assert host_changes(before, after, traced=True) == expected
+    untraced = host_changes(before, after, traced=False)
     assert untraced or before == "import a\n"
 
 
@@ -84,23 +84,25 @@ def test_what_jaxprs_do_not_say(before, after, expected):
 @pytest.mark.parametrize("inside", (False, True))
 def test_statement_that_moves_to_another_block_is_changed(name, inside):
     before, after = (f"def f():\n{_indented(text)}" if inside else text for text in MOVED[name])
-    assert not same_code(before, after)
-    assert on_the_host(before, after, traced=False)
+    assert not is_same_code(before, after)
+    assert host_changes(before, after, traced=False)
 
 
 def test_files_of_other_bytecode_have_changed_definitions():
-    """Of files that have the same words in the same order, and differ in what stands in what."""
-    draw, alike = random.Random(7), {}
+    """In files with the same words in the same order, but other nesting."""
+    draw, same_words = random.Random(7), {}
     for _ in range(8000):
         text = "".join(_block(draw, 0))
-        alike.setdefault(text.replace(" ", ""), {})[text] = None
-    pairs = [(a, b) for texts in alike.values() for a, b in itertools.combinations(texts, 2) if not same_code(a, b)]
+        same_words.setdefault(text.replace(" ", ""), {})[text] = None
+    pairs = [
+        (a, b) for texts in same_words.values() for a, b in itertools.combinations(texts, 2) if not is_same_code(a, b)
+    ]
     assert len(pairs) > 100
     for before, after in pairs:
-        assert on_the_host(before, after, traced=False), f"{before}\n---\n{after}"
+        assert host_changes(before, after, traced=False), f"{before}\n---\n{after}"
 
 
-# a function, arguments, and whether calls with all of them run all of it
+# body of a function, arguments, and whether calls with all of them run all of it
 BODIES = [
     ("return x + 1", [1], True),
     ("if x > 1:\n        return 2\n    return 3", [1, 2], True),
@@ -127,15 +129,15 @@ BODIES = [
 
 
 @pytest.mark.parametrize(("body", "arguments", "whole"), BODIES)
-def test_a_function_of_which_all_ran(body, arguments, whole, tmp_path):
+def test_function_that_ran_as_a_whole(body, arguments, whole, tmp_path):
     (tmp_path / "a.py").write_text(f'"""A module."""\n\ndef f(x):\n    """A function."""\n    {body}\n')
-    ran.clear()
+    recorded.clear()
     ((name, places),) = instrument(tmp_path).items()
     scope: dict = {}
     exec((tmp_path / "a.py").read_text(), scope)
     for argument in arguments:
         scope["f"](argument)
-    assert (name, places <= ran) == ("a.py:f", whole)
+    assert (name, places <= recorded) == ("a.py:f", whole)
 
 
 def _block(draw: random.Random, depth: int) -> list[str]:

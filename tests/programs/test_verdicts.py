@@ -1,4 +1,4 @@
-"""gen diff --against says of a change what it is: some of the mutations, of which benchmarks/diff_verdicts.py has all."""
+"""The verdicts of gen diff --against on some mutations; benchmarks/diff_verdicts.py tries all of them."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from click.testing import CliRunner
 
 from generator.commands.cli import gen
 
-from .mutations import MUTATIONS, mutate, verdicts, workplace, wrong
+from .mutations import MUTATIONS, find_problems, judge_package, make_workplace, mutate
 
 pytest.importorskip("jax")
 pytestmark = pytest.mark.slow
@@ -24,9 +24,9 @@ CHOSEN = {
 
 @pytest.fixture(scope="module")
 def places(tmp_path_factory):
-    """Workplaces of packages, as they are here."""
+    """Returns package -> workplace."""
     packages = {mutation.package for mutation in MUTATIONS if mutation.name in CHOSEN}
-    return {name: workplace(tmp_path_factory.mktemp(name) / "work", name) for name in packages}
+    return {name: make_workplace(tmp_path_factory.mktemp(name) / "work", name) for name in packages}
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -41,21 +41,20 @@ def test_verdict(name, places, tmp_path):
     mutation = next(mutation for mutation in MUTATIONS if mutation.name == name)
     shutil.copytree(places[mutation.package], tmp_path / "work")
     mutate(tmp_path / "work", mutation)
-    report = verdicts(tmp_path / "work")
-    assert not wrong(mutation, report)
+    report = judge_package(tmp_path / "work")
+    assert not find_problems(mutation, report)
     assert f"fragments/{mutation.fragment}.py" in report.causes
 
 
-def test_each_mutation_has_a_name_of_its_own_and_finds_its_text():
-    """Those that are not among the chosen, too: benchmarks/diff_verdicts.py tries all."""
+def test_mutations_have_unique_names_and_find_their_texts():
+    """All of them, not only the chosen ones."""
     assert len({mutation.name for mutation in MUTATIONS}) == len(MUTATIONS) >= 40
     for mutation in MUTATIONS:
         text = (Path(__file__).parents[2] / "fragments" / f"{mutation.fragment}.py").read_text()
         assert all(old in text for old in mutation.edits[:1]), mutation.name
 
 
-def test_command_says_it_once(places, tmp_path, monkeypatch):
-    """As a user sees it, with the numbers and the fragment's line."""
+def test_command(places, tmp_path, monkeypatch):
     mutation = next(mutation for mutation in MUTATIONS if mutation.name == "sign")
     shutil.copytree(places[mutation.package], tmp_path / "work")
     mutate(tmp_path / "work", mutation)

@@ -1,4 +1,4 @@
-"""Imports and parameters that a changed fragment needs, or needs no longer."""
+"""Adds the imports and parameters that a changed fragment needs, and removes unused imports."""
 
 from __future__ import annotations
 
@@ -9,23 +9,23 @@ from generator.code.ruff import lint_names, tidy_imports
 ROLES = "from generator.language.roles import"
 
 
-def imports_of(texts: list[str]) -> dict[str, str]:
-    """Finds the names that files of a package import or define: name -> the import that a fragment needs for it."""
-    found: dict[str, str] = {}
+def import_statements(texts: list[str]) -> dict[str, str]:
+    """Returns, for each name that modules of a package import or define, the import that a fragment needs for it."""
+    result: dict[str, str] = {}
     for node in (node for text in texts for node in _parse(text)):
         if isinstance(node, ast.Import):
             for alias in node.names:
-                found.setdefault(alias.asname or alias.name.split(".")[0], ast.unparse(ast.Import([alias])))
+                result.setdefault(alias.asname or alias.name.split(".")[0], ast.unparse(ast.Import([alias])))
         elif isinstance(node, ast.ImportFrom):
             for alias in node.names:
                 name = alias.asname or alias.name
                 outside = ast.unparse(ast.ImportFrom(node.module, [alias], 0))
-                found.setdefault(name, f"{ROLES} {name}" if node.level else outside)
+                result.setdefault(name, f"{ROLES} {name}" if node.level else outside)
         elif isinstance(node, ast.FunctionDef | ast.ClassDef):
-            found.setdefault(node.name, f"{ROLES} {node.name}")
+            result.setdefault(node.name, f"{ROLES} {node.name}")
         elif isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name):
-            found.setdefault(node.targets[0].id, f"{ROLES} {node.targets[0].id}")
-    return found
+            result.setdefault(node.targets[0].id, f"{ROLES} {node.targets[0].id}")
+    return result
 
 
 def _parse(text: str) -> list[ast.stmt]:
@@ -35,37 +35,37 @@ def _parse(text: str) -> list[ast.stmt]:
         return []
 
 
-def completed(before: str, after: str, known: dict[str, str]) -> str:
-    """Adds imports, and parameters of splices, for the names that a change brought; drops unused imports.
+def complete_imports(before: str, after: str, statements: dict[str, str]) -> str:
+    """Adds imports and parameters of splices for new names of a fragment; removes imports that became unused.
 
     Args:
-        before: the fragment as it was.
-        known: as `imports_of` gives it.
+        before, after: the fragment without and with a change.
+        statements: name -> import, as of `import_statements`.
     """
-    if names_of(before) == names_of(after):
+    if names_in_text(before) == names_in_text(after):
         return after
     old, new = lint_names(before), lint_names(after)
     missing, unused = new["undefined"] - old["undefined"], new["unused"] - old["unused"]
-    imports = [known[name] for name in sorted(missing) if name in known]
-    if imports:
-        after = _with_imports(after, imports)
-    if imports or unused:
+    added = [statements[name] for name in sorted(missing) if name in statements]
+    if added:
+        after = _add_imports(after, added)
+    if added or unused:
         after = tidy_imports(after, unused=bool(unused) and not old["unused"])
-    for name in sorted(missing - known.keys()):
-        after = _with_parameter(after, name)
+    for name in sorted(missing - statements.keys()):
+        after = _add_parameter(after, name)
     return after
 
 
-def names_of(text: str) -> set[str] | None:
-    """Finds all names that a text reads or binds; None where it is not Python."""
+def names_in_text(text: str) -> set[str] | None:
+    """Returns the names that a text reads or binds; None if it is not valid Python."""
     try:
         return {node.id for node in ast.walk(ast.parse(text)) if isinstance(node, ast.Name)}
     except (SyntaxError, ValueError):
         return None
 
 
-def _with_imports(text: str, imports: list[str]) -> str:
-    """Writes imports above those that are there, or else below the docstring."""
+def _add_imports(text: str, imports: list[str]) -> str:
+    """Writes imports above the existing ones, or else below the docstring."""
     body, lines = ast.parse(text).body, text.split("\n")
     first = next((node.lineno for node in body if isinstance(node, ast.Import | ast.ImportFrom)), 0)
     if first:
@@ -75,15 +75,16 @@ def _with_imports(text: str, imports: list[str]) -> str:
     return "\n".join([*lines[:end], "", *imports, "", *lines[end:]])
 
 
-def _with_parameter(text: str, name: str) -> str:
-    """Makes a name of the host a parameter of each splice that reads it."""
+def _add_parameter(text: str, name: str) -> str:
+    """Makes a name a parameter of each splice that reads it and does not bind it."""
     lines = text.split("\n")
     for node in ast.parse(text).body:
         if not isinstance(node, ast.FunctionDef) or not node.decorator_list or node.args.kwonlyargs:
             continue
-        used = {part.id for part in ast.walk(node) if isinstance(part, ast.Name)}
-        bound = {part.id for part in ast.walk(node) if isinstance(part, ast.Name) and isinstance(part.ctx, ast.Store)}
+        names = [part for part in ast.walk(node) if isinstance(part, ast.Name)]
+        bound = {part.id for part in names if isinstance(part.ctx, ast.Store)}
         head = lines[node.lineno - 1]
-        if name in used - bound and name not in {arg.arg for arg in node.args.args} and head.endswith("):"):
+        free = {part.id for part in names} - bound - {parameter.arg for parameter in node.args.args}
+        if name in free and head.endswith("):"):
             lines[node.lineno - 1] = f"{head[:-2]}{', ' if node.args.args else ''}{name}):"
     return "\n".join(lines)
