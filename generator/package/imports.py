@@ -1,4 +1,4 @@
-"""Writes the import block of a file."""
+"""Makes imports between files of a package, and writes the import block of a file."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import sys
 from collections.abc import Iterable
 from itertools import groupby
 
-from generator.code.traced import Traced
+from generator.code.traced import Origin, Traced
 from generator.errors import LoomError
 from generator.language.parts import Import
 
@@ -63,3 +63,12 @@ def name_order(name: str) -> tuple[int, str, str]:
     """Returns the sort key of a name, as in ruff and isort: constants, then classes, then the rest."""
     kind = 0 if name.isupper() and len(name) > 1 else 1 if name[0].isupper() else 2
     return kind, name.lower(), name
+
+
+def make_import(file: str, other: str, key: str, origin: Origin) -> Import:
+    """Returns the import, in `file`, of a definition of another file of the package."""
+    folder, name = file[: file.rfind("/") + 1], key.split(":")[-1]
+    if folder and other.startswith(folder):
+        file, other = file.removeprefix(folder), other.removeprefix(folder)
+    dots = "." * (1 + file.count("/"))
+    return Import(dots + other.removesuffix(".py").replace("/", "."), name, name, origin)

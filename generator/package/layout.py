@@ -18,7 +18,7 @@ from generator.errors import LoomError, short
 from generator.language.fragment import Fragment
 from generator.language.parts import Definition, Field, Import
 from generator.package.config import write_architecture, write_config, write_presets
-from generator.package.imports import name_order, write_imports
+from generator.package.imports import make_import, name_order, write_imports
 from generator.package.templating import render_text
 from generator.recipe.recipe import Recipe
 from generator.weave.link import Linker, References, origin_of, reachable
@@ -123,7 +123,7 @@ def link_files(recipe: Recipe, definitions: dict[str, Definition], fields: list[
     for file, keys in keys_of.items():
         outside = [item for key in keys for item in links.references(key).imports]
         inside = [
-            _make_import(file, links.files[used], used, links.texts[key].origin_at(0))
+            make_import(file, links.files[used], used, links.texts[key].origin_at(0))
             for key in keys
             for used in links.references(key).uses
             if links.files[used] != file
@@ -212,15 +212,6 @@ def _names_at_definition(text: str) -> frozenset[str]:
     return frozenset(names)
 
 
-def _make_import(file: str, other: str, key: str, origin: Origin) -> Import:
-    """Returns the import, in `file`, of a definition of another file of the package."""
-    folder, name = file[: file.rfind("/") + 1], key.split(":")[-1]
-    if folder and other.startswith(folder):
-        file, other = file.removeprefix(folder), other.removeprefix(folder)
-    dots = "." * (1 + file.count("/"))
-    return Import(dots + other.removesuffix(".py").replace("/", "."), name, name, origin)
-
-
 def _check_import_circles(keys_of: dict[str, list[str]], links: _Links) -> None:
     """Refuses files that import each other."""
     uses = {  # file -> other file -> the key of a definition, and a key in the other file that it uses
@@ -304,6 +295,6 @@ def write_docstring(recipe: Recipe, file: str, fragments: tuple[str, ...]) -> Tr
 def _write_init(recipe: Recipe, links: _Links) -> list[Traced]:
     """Returns the imports of `__init__.py` and its `__all__`: the public names."""
     origin = recipe.package_file.origin("exports")
-    imports = [_make_import("__init__.py", links.files[key], key, origin) for key in links.exports]
+    imports = [make_import("__init__.py", links.files[key], key, origin) for key in links.exports]
     listed = ", ".join(f'"{item.name}"' for item in sorted(imports, key=lambda item: name_order(item.name)))
     return [write_imports(imports), Traced.insert(f"__all__ = [{listed}]\n", origin)]
