@@ -22,7 +22,7 @@ from generator.pull.join_points import JoinPoint, join_points_near
 from generator.pull.sources import PackageSources, indent, shift
 from generator.pull.trials import Trial, TrialWeaver, Weave
 from generator.recipe.library import Library
-from generator.recipe.tomledit import with_name
+from generator.recipe.toml import add_to_list
 
 _HEADER = re.compile(r"(#.*\n)*")  # the comments at the top of a file, which name its fragments
 _MARKERS = {word: f"from generator.language import {word}" for word in ("proceed", "splice")}
@@ -158,7 +158,7 @@ class SpliceSearch:
         (text,) = run_ruff([Traced.copy(complete, "")])
         file = f"templates/architectures/{self._woven.package.architecture}.toml"
         name = self._fragment.path.removeprefix("fragments/").removesuffix(".py")
-        selecting = with_name(self._library.files[file], file, self._fragment.table, "fragments", name)
+        selecting = add_to_list(self._library.files[file], file, self._fragment.table, "fragments", name)
         return {self._fragment.path: text, file: selecting}
 
 
