@@ -68,7 +68,7 @@ def test_what_no_kind_of_layer_gives():
 
 def test_a_block_that_is_left_out():
     text = refused('without = ["model/block"]\n')
-    assert "decoder.py:47: model/decoder uses Block, which no selected fragment defines\n  Select a fragment" in text
+    assert "decoder.py:31: model/decoder uses Block, which no selected fragment defines\n  Select a fragment" in text
 
 
 def test_a_block_without_the_points_of_the_one_that_it_replaces():
