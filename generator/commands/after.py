@@ -24,7 +24,7 @@ def text_after(project: Project, combination: Combination, name: str, only: str 
     from generator.weaver import PASSES, run_passes
 
     if name not in PASSES:
-        raise LoomError(f"there is no pass {name!r}", remedy=f"{nearest(name, PASSES)} They are {', '.join(PASSES)}.")
+        raise LoomError(f"there is no pass {name!r}", remedy=f"They are {', '.join(PASSES)}.")
     architecture, target, parts = combination
     texts = run_passes(select(architecture, target, project.library(), parts=parts), name).texts()
     if only and only not in {file for file, _, _ in texts}:

@@ -67,6 +67,8 @@ def command(
     if ((own or after) and (build_all or out or dry_run or force or (own and after))) or (parts and build_all):
         name = "--own" if own else "--after" if after else "--with"
         raise LoomError(f"{name} goes with ARCH and --target alone", remedy="Leave the other options out.")
+    if only == "":
+        raise LoomError("--only is empty", remedy="Name a file or a definition, as in model.py or Attention.")
     if only and not after:
         raise LoomError("--only goes with --after", remedy="Add --after PASS.")
     if "none" in parts and {*parts} != {"none"}:

@@ -134,7 +134,8 @@ def _check_uncommitted(builder: PackageBuilder, status: PackageStatus) -> tuple[
 
 
 def _report_crlf(builder: PackageBuilder, first: str, count: int) -> Finding:
-    reason = f"{CRLF}, and {count - 1} other files too; with the line '* text=auto eol=lf' in .gitattributes, this "
+    more = f", and {count - 1} other files too" if count > 1 else ""
+    reason = f"{CRLF}{more}; with the line '* text=auto eol=lf' in .gitattributes, this "
     reason += "checks out again what git has, of the sources too (commit your changes first):"
     sources = [builder.project.root / name for name in ("fragments", "templates", "targets")]
     places = [builder.project.generated, *(place for place in sources if place.is_dir())]

@@ -17,6 +17,9 @@ _OURS = frozenset({"generator", "fragments"})
 
 def check_python(text: str, path: str) -> None:
     """Refuses text that does not compile, or compiles with a warning."""
+    if "\0" in text:
+        line = text[: text.index("\0")].count("\n") + 1
+        raise LoomError("not valid Python: a null byte", f"{path}:{line}", "Remove it, or save the file as text.")
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         try:
@@ -24,7 +27,7 @@ def check_python(text: str, path: str) -> None:
         except SyntaxError as error:
             line = min(error.lineno or 1, text.count("\n") + 1)
             raise LoomError(f"not valid Python: {error.msg}", f"{path}:{line}", "Fix this line.") from None
-        except (ValueError, OverflowError) as error:  # a null byte, or a number that is too long
+        except (ValueError, OverflowError) as error:  # such as a number that is too long
             raise LoomError(f"not valid Python: {error}", path, "Save it as text.") from None
         except (RecursionError, MemoryError):
             raise LoomError("nested too deeply", path, "Write it flatter.") from None

@@ -148,7 +148,8 @@ class Linker:
             remedy = f"Write {name}(...) as a statement of its own, in a function of a fragment."
             raise LoomError(f"{name}() cannot be woven here", str(origin), remedy)
         user = origin.path.removeprefix("fragments/").removesuffix(".py")
-        could = [f for f in self._others() if any(definition.name == name for definition in f.definitions)]
+        defining = [f for f in self._others() if any(definition.name == name for definition in f.definitions)]
+        could = [fragment for fragment in defining if fragment.path not in self._by_path]  # others are private to tests
         shown = ", ".join(f"{fragment.name} ({fragment.path})" for fragment in could)
         remedy = f"Select a fragment that defines it: {shown}." if could else "Define it or import it."
         message = f"{user} uses {name}, which no selected fragment defines"

@@ -60,7 +60,7 @@ def test_text_after_each_pass():
     assert after("thread", "model.py")[0] == "== model.py helper" and "== model.py" in after("link", "model.py")
     assert {"== config.py", "== model.py"} < {*after("render", None)}
     for name, only, remedy in (
-        ("spice", None, "Did you mean splice? They are state, fill, splice, layers, thread, link, format, render."),
+        ("spice", None, "They are state, fill, splice, layers, thread, link, format, render."),
         ("thread", "helpers", "Did you mean helper?"),
     ):
         with pytest.raises(LoomError) as raised:
