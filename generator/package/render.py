@@ -17,6 +17,7 @@ from generator.language.parts import Field
 from generator.package.config import describe_fields
 from generator.package.layout import Layout
 from generator.package.templating import render_text
+from generator.recipe.parts import parts_for
 from generator.recipe.recipe import Recipe
 
 _PARSERS: dict[str, Callable[[str], object]] = {".toml": tomllib.loads, ".json": json.loads}
@@ -36,7 +37,9 @@ def render_files(recipe: Recipe, layout: Layout, fields: list[Field]) -> tuple[d
         "modules": sorted(file for file in layout.texts if "/" not in file),
         "commands": [file for file, text in layout.texts.items() if "\nif __name__ == " in text.text],
         "parts": recipe.parts,
-        "other_parts": {n: p.title for n, p in recipe.package_file.data.parts.items() if n not in recipe.parts},
+        "other_parts": {
+            n: p.title for n, p in parts_for(recipe.target, recipe.package_file).items() if n not in recipe.parts
+        },
         "documentation": {file: _first_line(text.text) for file, text in layout.texts.items()},
     }
     files: dict[str, str] = {}

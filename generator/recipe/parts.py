@@ -10,18 +10,26 @@ from collections.abc import Collection, Iterable
 
 from generator.errors import LoomError, nearest
 from generator.recipe.library import Library
-from generator.recipe.schema import PackageToml
+from generator.recipe.schema import PackageToml, PartTable
 from generator.recipe.toml import Toml
 
 ALL = "all"
 
 
-def select_parts(names: Collection[str], file: Toml[PackageToml]) -> tuple[str, ...]:
+def parts_for(target: str, file: Toml[PackageToml]) -> dict[str, PartTable]:
+    """Returns the parts that packages for a target can have."""
+    return {name: part for name, part in file.data.parts.items() if not part.targets or target in part.targets}
+
+
+def select_parts(names: Collection[str], file: Toml[PackageToml], target: str) -> tuple[str, ...]:
     """Returns the named parts ("all" for every one) and the parts that they need, in the order of the file."""
-    parts = file.data.parts
+    parts = parts_for(target, file)
     queue, selected = [name for name in names if name != ALL], set(parts if ALL in names else ())
     while queue:
         name = queue.pop()
+        if name in file.data.parts and name not in parts:
+            others = " and ".join(file.data.parts[name].targets)
+            raise LoomError(f"the part {name} is not for {target}", None, f"Leave it out; it is for {others}.")
         if name not in parts:
             raise LoomError(f"unknown part {name!r}", None, nearest(name, [*parts, ALL]))
         if name not in selected:
@@ -39,10 +47,14 @@ def fragments_of_other_parts(fragments: Iterable[str], parts: Collection[str], f
 
 
 def check_parts(file: Toml[PackageToml], library: Library) -> None:
-    """Refuses a part that lists an unknown fragment or folder, or needs an unknown part."""
+    """Refuses a part that names a fragment, a folder, a part or a target that does not exist."""
     fragments = {*library.fragments(), *(name.split("/")[0] for name in library.fragments())}
     for name, part in file.data.parts.items():
-        for key, entries, known in (("fragments", part.fragments, fragments), ("needs", part.needs, file.data.parts)):
+        for key, entries, known in (
+            ("fragments", part.fragments, fragments),
+            ("needs", part.needs, file.data.parts),
+            ("targets", part.targets, library.targets()),
+        ):
             for number, entry in enumerate(entries):
                 if entry not in known:
                     message = f"part {name} has {entry!r} under {key}, which does not exist"

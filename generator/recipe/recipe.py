@@ -100,7 +100,7 @@ def select(
     package_file = Toml.read(library.files, PACKAGE_FILE, PackageToml)
     pattern = read_pattern(lineage)
     check_parts(package_file, library)
-    selected_parts = select_parts(parts, package_file)
+    selected_parts = select_parts(parts, package_file, target)
     selection = _select_fragments((*lineage, target_file, package_file), pattern, target, library)
     without = {*without, *fragments_of_other_parts(selection, selected_parts, package_file)}
     selection = {name: item for name, item in selection.items() if name not in without}
@@ -114,7 +114,9 @@ def select(
     package |= {key: text for key in ("title", "model_type", "reference") if (text := find_inherited(lineage, key))}
     files: tuple[AnyFile, ...] = (package_file, *lineage, target_file)
     nearest_first: tuple[AnyFile, ...] = (*lineage[::-1], package_file)
-    settings = [*(file.data.settings for file in files), package, _derive_settings(pattern, presets)]
+    of_parts = [package_file.data.parts[part].settings for part in selected_parts]
+    settings = [file.data.settings for file in files]
+    settings = [settings[0], *of_parts, *settings[1:], package, _derive_settings(pattern, presets)]
     return Recipe(
         architecture=architecture,
         target=target,

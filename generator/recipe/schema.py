@@ -96,12 +96,15 @@ class PartTable(TomlTable):
     """`[parts.NAME]`: something that a package can do besides training.
 
     Attributes:
+        targets: that packages with the part can be for; none for all.
         files: outputs of targets' templates that only packages with the part have.
     """
 
     title: Line
     fragments: SomeNames
+    targets: Names = ()
     needs: Names = ()
+    settings: dict[str, Any] = EMPTY
     documentation: dict[str, str] = EMPTY
     extras: dict[Name, tuple[Line, ...]] = EMPTY
     templates: dict[Output, str] = EMPTY

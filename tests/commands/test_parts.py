@@ -65,12 +65,34 @@ def test_the_list_of_packages_says_what_they_have(project):
     assert note.endswith('[[package]]\narchitecture = "one"\ntarget = "any"\nparts = ["shift"]\n')
 
 
+def test_a_part_may_be_for_some_targets_and_give_settings(project):
+    project.write("targets/other/target.toml", project.read("targets/any/target.toml"))
+    project.replace(
+        "templates/package.toml", 'title = "a shift"', 'title = "a shift"\ntargets = ["any"]\nsettings = { by = 7 }'
+    )
+    project.replace("fragments/model/shift.py", "y + 1", 'y + setting("by")')
+    project.replace("fragments/model/shift.py", "import splice", "import setting, splice")
+    project.run(*BUILD, "--with", "shift")
+    assert "y = y + 7" in project.read("generated/one_any/model.py")
+    refused = project.run("build", "one", "--target=other", "--with", "shift", code=2).stderr
+    assert refused == "error: the part shift is not for other\n  Leave it out; it is for any.\n"
+    project.run("build", "one", "--target=other", "--with", "all")
+    assert "y = y + 7" not in project.read("generated/one_other/model.py")
+
+
 @pytest.mark.parametrize(
     ("path", "old", "new", "command", "message"),
     [
         ("templates/package.toml", "model/shift", "model/shfit", BUILD, "part shift has 'model/shfit' under fragments"),
         ("templates/package.toml", 'needs = ["shift"]', 'needs = ["x"]', BUILD, "part more has 'x' under needs"),
         ("templates/package.toml", "a shift", "a shift", (*BUILD, "--with", "shfit"), "unknown part 'shfit'"),
+        (
+            "templates/package.toml",
+            'title = "a shift"',
+            'title = "x"\ntargets = ["x"]',
+            BUILD,
+            "part shift has 'x' under targets",
+        ),
         ("templates/package.toml", 'title = "a shift"', "", BUILD, "title"),
         (
             "templates/package.toml",
