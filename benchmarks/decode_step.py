@@ -11,6 +11,7 @@ arguments. The compiler's estimates of cycles are in the program's text.
 from __future__ import annotations
 
 import argparse
+import dataclasses
 import sys
 from pathlib import Path
 
@@ -20,12 +21,12 @@ import jax
 import jax.numpy as jnp
 from flax import nnx
 from jax.sharding import NamedSharding, PartitionSpec
-from llama2_tpu.compile import topology_devices
+from llama2_tpu.compile import topology_mesh
 from llama2_tpu.config import PRESETS
 from llama2_tpu.engine import BIASES, Biases, EngineSettings, SamplingMetadata, Slots, StepInput, run, write
 from llama2_tpu.model import Decoder
 from llama2_tpu.pages import block_table_widths, empty_pages, layers_in_pool
-from llama2_tpu.parallel import abstract, make_mesh
+from llama2_tpu.parallel import abstract
 
 BANDWIDTH = {"v4": 1228e9, "v5e": 819e9, "v5p": 2765e9, "v6e": 1640e9}  # bytes a second of a chip, as published
 
@@ -41,8 +42,7 @@ def main() -> None:
     parser.add_argument("--hlo", type=Path)
     given = parser.parse_args()
     config, B, S = PRESETS[given.preset], given.sequences, given.page_size
-    devices = topology_devices(given.topology, 1)
-    mesh = make_mesh(1, 1, len(devices), devices)
+    mesh = topology_mesh(dataclasses.replace(config, mesh_data=1, mesh_fsdp=1, mesh_tensor=-1), given.topology, 1)
 
     def array(shape: tuple[int, ...], dtype: object, *axes: str | None) -> jax.ShapeDtypeStruct:
         return jax.ShapeDtypeStruct(shape, dtype, sharding=NamedSharding(mesh, PartitionSpec(*axes)))
@@ -72,10 +72,10 @@ def main() -> None:
         cache = layers._replace(key=new, value=new)
         writing = write.lower(pages, pages, cache, step, length=1).compile()
     chip = given.topology.partition(":")[0]
-    weights = sum(x.size * x.dtype.itemsize for x in jax.tree.leaves(model)) / len(devices)
-    held = 2 * sum(x.size * x.dtype.itemsize for x in jax.tree.leaves(pages)) / len(devices)
+    weights = sum(x.size * x.dtype.itemsize for x in jax.tree.leaves(model)) / mesh.size
+    held = 2 * sum(x.size * x.dtype.itemsize for x in jax.tree.leaves(pages)) / mesh.size
     milliseconds = 1e3 * (weights + held) / BANDWIDTH[chip]
-    print(f"{given.preset} on {len(devices)} {chip}, {B} sequences of {given.length} tokens, by chip:")
+    print(f"{given.preset} on {mesh.size} {chip}, {B} sequences of {given.length} tokens, by chip:")
     print(f"weights {weights / 1e9:.2f} GB, keys and values {held / 1e9:.2f} GB: read once in {milliseconds:.2f} ms")
     for program, what in (compiled, "to sample tokens"), (writing, "to write to the KV cache"):
         print(f"beside them {program.memory_analysis().temp_size_in_bytes / 1e9:.2f} GB {what}")

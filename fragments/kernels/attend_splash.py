@@ -28,7 +28,9 @@ def attend(q: Array, k: Array, v: Array, segment_ids: Array | None = threaded())
     platform = jax.default_backend() if mesh.empty else mesh.abstract_device.platform
 
     def local(q: Array, k: Array, v: Array, segment_ids: Array) -> Array:
-        return attend_local(q, k, v, segment_ids, interpret=platform != "tpu")
+        with point("attend_splash.local", q, k, v, segment_ids):
+            context = attend_local(q, k, v, segment_ids, interpret=platform != "tpu")
+        return context
 
     if mesh.empty:
         return local(q, k, v, segment_ids)
@@ -50,8 +52,9 @@ def attend_local(q: Array, k: Array, v: Array, segment_ids: Array, interpret: bo
     # scales keys rather than queries, as there are fewer
     q, k, v = (jnp.pad(x, ((0, 0), (0, padding), (0, 0), (0, 0))).swapaxes(1, 2) for x in (q, k * H**-0.5, v))
     q, k, v = checkpoint_name((q, k, v), "attention")
-    segment_ids = jnp.pad(segment_ids, ((0, 0), (0, padding)))
+    segments = splash.SegmentIds(*[jnp.pad(segment_ids, ((0, 0), (0, padding)))] * 2)  # of queries and of keys
     size = math.gcd(T + padding, 1024)  # queries or keys in a block
+    point("attend_splash.size", q, k, T, size)
     # the backward kernel writes a partial gradient of q for each block of keys. So blocks grow with the sequence, which
     # makes the wasted work above the diagonal small, within the 16 MiB of vector memory of a v4
     keys = math.gcd(T + padding, 1024 * max(1, min(256 // H, math.ceil(T / 8192))))
@@ -68,6 +71,7 @@ def attend_local(q: Array, k: Array, v: Array, segment_ids: Array, interpret: bo
         mask = splash.CausalMask((T + padding, T + padding))
     point("attend_splash.mask", mask)
     kernel = make_kernel(splash.MultiHeadMask([mask] * N))
-    with point("attend_splash.run", kernel, q, k, v, segment_ids):
-        context = jax.vmap(kernel)(q, k, v, splash.SegmentIds(segment_ids, segment_ids))  # [B, N, T, H]
+    point("attend_splash.kernel", kernel, segments)
+    with point("attend_splash.run", kernel, q, k, v, segments):
+        context = jax.vmap(kernel)(q, k, v, segments)  # [B, N, T, H]
     return context.swapaxes(1, 2)[:, :T]

@@ -16,10 +16,12 @@ def attend(q: Array, k: Array, v: Array, segment_ids: Array | None = threaded())
     """
     q, k, v = checkpoint_name((q, k, v), "attention")
     T, groups = q.shape[1], q.shape[2] // k.shape[2]
+    point("attend_xla.keys", k, v)
     k, v = jnp.repeat(k, groups, axis=2), jnp.repeat(v, groups, axis=2)
     q = (q * q.shape[-1] ** -0.5).swapaxes(1, 2)  # [B, N, T, H]
     k, v = (jnp.moveaxis(x, 1, 3) for x in (k, v))  # [B, N, H, T], so that gradients transpose no scores
-    size = -(-T // 4)
+    with point("attend_xla.size", T):
+        size = -(-T // 4)
     blocks = []
     for start in range(0, T, size):
         stop = min(start + size, T)

@@ -2,10 +2,12 @@
 
 from jax.experimental.layout import Layout, with_layout_constraint
 
-from generator.language import splice
+from generator.language import point, proceed, splice
 
 
-@splice("shard.laid_out")
+@splice("shard.constrain", after="sequence_parallel")
 def _(x, axes):
+    proceed()
     if axes[-1] == "residual":  # otherwise XLA chooses a layout for each pass, and copies residuals between them
-        x = with_layout_constraint(x, Layout(tuple(range(x.ndim))))
+        with point("shard.rows", x):
+            x = with_layout_constraint(x, Layout(tuple(range(x.ndim))))

@@ -10,7 +10,6 @@ import jax.numpy as jnp
 import numpy as np
 from flax import nnx
 from jax import Array
-from jax.experimental.pallas.ops.tpu import splash_attention as splash
 
 from generator.language import excludes, provide, splice
 from generator.language.roles import RULES
@@ -52,8 +51,7 @@ def local_sinks(sinks: Array, heads: int) -> Array:
 
 
 @splice("attend_splash.run", optional=True)
-def _(kernel, q, k, v, segment_ids, context, sinks):
-    segments = splash.SegmentIds(segment_ids, segment_ids)
+def _(kernel, q, k, v, segments, context, sinks):
     own = jnp.broadcast_to(local_sinks(sinks, q.shape[1]), q.shape[:2])  # [B, N]: sums row gradients in fp32
     context = jax.vmap(kernel)(q, k, v, segments, own.astype(q.dtype))
 

@@ -35,6 +35,7 @@ class Decoder(nnx.Module):
     def hidden(self, tokens: Array) -> Array:
         """Computes the residual stream after the last norm, [B, T, D]."""
         x = self.embedding(tokens, self.config.dtype)
+        point("Decoder.embedded", x)
         x = shard(x, "batch", "sequence", "residual")
 
         if setting("unroll"):

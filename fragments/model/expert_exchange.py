@@ -38,7 +38,7 @@ def exchange_or_gather(experts: Experts, x: Array, weights: Array, chosen: Array
     if own == experts.number:
         return gather_and_dispatch(experts, x, weights, chosen)
     rows = jnp.bincount(chosen.ravel() // own, length=experts.number // own)  # for each device
-    others = tuple(axis for axis in RULES["batch"] if axis not in RULES["expert"])
+    others = tuple(axis for axis in (*RULES["batch"], *RULES["sequence"]) if axis not in RULES["expert"])
     most = jax.lax.pmax(jax.lax.psum(rows, RULES["expert"]).max(), others)  # over devices: one branch for all
     fits = most <= room(experts, chosen.size)
     # rematerialised, so that a step holds the residuals of one branch at a time

@@ -57,7 +57,8 @@ def gather(experts: Experts, axes: tuple[str, ...], dtype: str) -> Experts:
             sent = dtype
         split = {axis for name in p.axes for axis in RULES.get(name, ())}
         # gradients are summed over the other axes last, once each device has only those of its own part
-        y = jax.lax.pcast(p.get_value(), tuple(axis for axis in RULES["batch"] if axis not in split), to="varying")
+        with point("gather.varying", p, split):
+            y = jax.lax.pcast(p.get_value(), tuple(axis for axis in RULES["batch"] if axis not in split), to="varying")
         for place, name in enumerate(p.axes):
             if name in axes:
                 with point("gather.along", y, place, name, sent):

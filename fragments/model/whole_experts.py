@@ -39,5 +39,6 @@ def _(experts, rows, y, sizes):
 
 @splice("gather.along", optional=True)
 def _(y, place, name, sent):
-    tokens = tuple(axis for axis in RULES[name] if axis in RULES["batch"])  # along which tokens differ
+    of_tokens = (*RULES["batch"], *RULES["sequence"])  # axes along which tokens differ
+    tokens = tuple(axis for axis in RULES[name] if axis in of_tokens)
     y = gather_whole(y, tokens, place, sent)

@@ -4,7 +4,6 @@ Source: Lepikhin et al. 2020, arXiv 2006.16668, section 3.2.
 """
 
 from generator.language import provide, requires, splice
-from generator.language.roles import make_mesh
 
 requires("experts")
 
@@ -28,11 +27,6 @@ def _(data, fsdp, tensor, sizes, expert):
     sizes = {"data": data, "fsdp": fsdp, "expert": expert, "tensor": tensor}
 
 
-@splice("train.mesh")
-def _(config, mesh):
-    mesh = make_mesh(config.mesh_data, config.mesh_fsdp, config.mesh_tensor, expert=config.mesh_expert)
-
-
-@splice("compile.mesh", optional=True)
-def _(config, devices, mesh):
-    mesh = make_mesh(config.mesh_data, config.mesh_fsdp, config.mesh_tensor, devices, config.mesh_expert)
+@provide("train")
+def expert(config) -> int:
+    return config.mesh_expert

@@ -58,8 +58,8 @@ def shard(x: Array, *axes: str | None) -> Array:
     """Shards an activation by its logical axes over the mesh of jax.set_mesh; without one, returns x."""
     if jax.sharding.get_abstract_mesh().empty:
         return x
-    x = jax.lax.with_sharding_constraint(x, PartitionSpec(*(RULES.get(axis) for axis in axes)))
-    point("shard.laid_out", x, axes)
+    with point("shard.constrain", x, axes):
+        x = jax.lax.with_sharding_constraint(x, PartitionSpec(*(RULES.get(axis) for axis in axes)))
     return x
 
 

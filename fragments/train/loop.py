@@ -62,8 +62,7 @@ def train(config: Config) -> None:
     point("train.settings", config)
     if not config.checkpoint_dir and jax.process_count() > 1:
         raise InputError("--checkpoint-dir is missing: several processes need one that all of them see")
-    with point("train.mesh", config):
-        mesh = make_mesh(config.mesh_data, config.mesh_fsdp, config.mesh_tensor)
+    mesh = make_mesh(config.mesh_data, config.mesh_fsdp, config.mesh_tensor)
     batches = abstract_batch(config, mesh)
     point("train.ready")
     with point("train.data", config, batches):

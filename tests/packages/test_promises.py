@@ -69,8 +69,11 @@ def test_a_trainer_does_not_grow(target, most, files):
 @every_package
 class TestReading:
     def test_model_is_short(self, package):
-        """420 lines where attention and feed-forward are of one kind; families that bring another have 572."""
-        most = 572 if package.name.removesuffix("_tpu") in ("deepseek_v3", "glm4_moe", "gpt_oss", "llama4") else 420
+        """420 lines where attention and feed-forward are of one kind; families that bring another have 592.
+
+        Some 20 of them are of the axes that divide tokens.
+        """
+        most = 592 if package.name.removesuffix("_tpu") in ("deepseek_v3", "glm4_moe", "gpt_oss", "llama4") else 420
         assert len((package / "model.py").read_text().splitlines()) <= most
 
     def test_serving_is_short(self, package):

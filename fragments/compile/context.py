@@ -1,0 +1,10 @@
+"""The context axis of the mesh that a step is compiled for."""
+
+from generator.language import provide, requires
+
+requires("compile_tpu", "parallel/context")
+
+
+@provide("topology_mesh")
+def context(config) -> int:
+    return config.mesh_context

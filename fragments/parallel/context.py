@@ -1,0 +1,58 @@
+"""Context parallelism: devices share each sequence, and gather the keys and values of all of it.
+
+Source: Llama Team 2024, arXiv 2407.21783, section 3.3.2.
+"""
+
+import jax
+
+from generator.language import proceed, provide, setting, splice
+from generator.language.roles import RULES, InputError
+
+
+class Config:
+    mesh_context: int = 1  # devices that shard each sequence and the parameters
+
+
+@splice("check_config.bounds")
+def _(bounds):
+    bounds.update(mesh_context=(-1, 2**31 - 1))
+
+
+@provide("make_mesh", optional=True)
+def context() -> int:
+    return 1
+
+
+@splice("make_mesh.sizes", after="expert_mesh")
+def _(sizes, context):
+    proceed()
+    sizes |= {"context": context, "tensor": sizes.pop("tensor")}  # tensor stays last: it sends the most
+
+
+@provide("train")
+def context(config) -> int:
+    return config.mesh_context
+
+
+@splice("shard.rows", optional=True)
+def _(x):
+    if jax.sharding.get_abstract_mesh().shape["context"] == 1:  # else XLA would gather x in order to lay it out
+        proceed()
+
+
+@splice("gather.varying", optional=True)
+def _(p, split, y):
+    tokens = (*RULES["batch"], *RULES["sequence"])
+    y = jax.lax.pcast(p.get_value(), tuple(axis for axis in tokens if axis not in split), to="varying")
+
+
+@splice("abstract_batch.layout")
+def _(config, mesh):
+    shares = mesh.shape["context"]
+    if setting("context_multiple") == 1:
+        multiple = shares
+    else:
+        multiple = shares * setting("context_multiple") if shares > 1 else 1
+    if config.sequence_length % multiple:
+        problem = f"must be a multiple of {multiple} with --mesh-context {shares}"
+        raise InputError(f"--sequence-length {config.sequence_length}: {problem}")
