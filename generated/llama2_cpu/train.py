@@ -3,7 +3,7 @@
 # data/batches, train/z_loss, train/step, train/goodput, train/profile, train/preemption, train/peak_measured,
 # train/outputs, train/tensorboard, train/flops, model/attention, model/swiglu, train/loss_curve, train/monitor,
 # cluster/object_stores, train/progress_bar, cluster/lock, train/check_step, train/loop, cluster/agreement,
-# train/compile_cache, cluster/watchdog, train/command.
+# train/compile_cache, parallel/context, cluster/watchdog, train/command.
 """Training: the loss, the optimizer, the step, the loop, and the command line.
 
 python -m llama2_cpu.train --preset tiny --data PATH --steps 1000 --checkpoint-dir DIR
@@ -124,7 +124,7 @@ def score(embedding: Embedding, x: Array, targets: Array, config: Config) -> tup
         log_sums, target_logits = score_share(embedding, kernel, vocabulary, x, targets, config)
     else:
         # sums the kernel's gradient over these axes last, when each device has only its own part of it
-        others = tuple(axis for axis in RULES["batch"] if axis not in RULES["embed"])
+        others = tuple(axis for axis in (*RULES["batch"], *RULES["sequence"]) if axis not in RULES["embed"])
 
         def gather_and_score(kernel, vocabulary, x, targets):
             kernel = gather_whole(jax.lax.pcast(kernel, others, to="varying"), RULES["embed"], 0, x.dtype)
@@ -474,7 +474,7 @@ def train(config: Config) -> None:
     profile_window(config)
     if not config.checkpoint_dir and jax.process_count() > 1:
         raise InputError("--checkpoint-dir is missing: several processes need one that all of them see")
-    mesh = make_mesh(config.mesh_data, config.mesh_fsdp, config.mesh_tensor)
+    mesh = make_mesh(config.mesh_data, config.mesh_fsdp, config.mesh_tensor, context=config.mesh_context)
     batches = abstract_batch(config, mesh)
     stopping, signals = False, receive_signals()
     data = on_all_processes(lambda: Batches(config, batches["tokens"].sharding))

@@ -143,7 +143,7 @@ def attend_local(q: Array, k: Array, v: Array, segment_ids: Array, interpret: bo
     # scales keys rather than queries, as there are fewer
     q, k, v = (jnp.pad(x, ((0, 0), (0, padding), (0, 0), (0, 0))).swapaxes(1, 2) for x in (q, k * H**-0.5, v))
     q, k, v = checkpoint_name((q, k, v), "attention")
-    segment_ids = jnp.pad(segment_ids, ((0, 0), (0, padding)))
+    segments = splash.SegmentIds(*[jnp.pad(segment_ids, ((0, 0), (0, padding)))] * 2)  # of queries and of keys
     size = math.gcd(T + padding, 1024)  # queries or keys in a block
     # the backward kernel writes a partial gradient of q for each block of keys. So blocks grow with the sequence, which
     # makes the wasted work above the diagonal small, within the 16 MiB of vector memory of a v4
@@ -158,7 +158,7 @@ def attend_local(q: Array, k: Array, v: Array, segment_ids: Array, interpret: bo
     )
     mask = splash.CausalMask((T + padding, T + padding))
     kernel = make_kernel(splash.MultiHeadMask([mask] * N))
-    context = jax.vmap(kernel)(q, k, v, splash.SegmentIds(segment_ids, segment_ids))  # [B, N, T, H]
+    context = jax.vmap(kernel)(q, k, v, segments)  # [B, N, T, H]
     return context.swapaxes(1, 2)[:, :T]
 
 

@@ -107,7 +107,7 @@ def score(embedding: Embedding, x: Array, targets: Array, config: Config) -> tup
         log_sums, target_logits = score_share(embedding, kernel, vocabulary, x, targets, config)
     else:
         # sums the kernel's gradient over these axes last, when each device has only its own part of it
-        others = tuple(axis for axis in RULES["batch"] if axis not in RULES["embed"])
+        others = tuple(axis for axis in (*RULES["batch"], *RULES["sequence"]) if axis not in RULES["embed"])
 
         def gather_and_score(kernel, vocabulary, x, targets):
             kernel = gather_whole(jax.lax.pcast(kernel, others, to="varying"), RULES["embed"], 0, x.dtype)

@@ -32,8 +32,8 @@ def end_as_too_large(chip: str, needed: str) -> NoReturn:
     raise SystemExit(3)
 
 
-def topology_devices(topology: str, slices: int) -> list[jax.Device]:
-    """Returns devices of slices such as v5p:8x8x4 or v5e:16x16: descriptions that only a compiler can use."""
+def topology_mesh(config: Config, topology: str, slices: int) -> jax.sharding.Mesh:
+    """Returns the mesh of slices such as v5p:8x8x4 or v5e:16x16: of descriptions that only a compiler can use."""
     set_flags()
     # keeps libtpu from asking the cloud which machine this is, and from locking out a second process
     os.environ |= {"TPU_SKIP_MDS_QUERY": "1", "ALLOW_MULTIPLE_LIBTPU_LOAD": "1"}
@@ -46,9 +46,10 @@ def topology_devices(topology: str, slices: int) -> list[jax.Device]:
         # which sides wrap around: in 3D all, if made of whole 4 x 4 x 4 cubes; in 2D those of a whole pod
         wrap = [side == 16 for side in sides] + [False] if flat else [all(s % 4 == 0 for s in sides)] * 3
         options = {"wrap": wrap, "num_slices": slices} | ({"chip_config_name": "megacore"} if chip == "v4" else {})
-        return list(topologies.get_topology_desc(topology, "tpu", **options).devices)
+        devices = list(topologies.get_topology_desc(topology, "tpu", **options).devices)
     except Exception as error:  # from libtpu, or because it is not installed
         raise InputError(f"--topology {topology}: give another, or pip install 'jax[tpu]': {error}") from None
+    return make_mesh(config.mesh_data, config.mesh_fsdp, config.mesh_tensor, devices, config.mesh_expert)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -70,13 +71,12 @@ def main() -> None:
     # the preset gives the other defaults, except the batch size
     command = parse(default=CompileCommand(dataclasses.replace(PRESETS[given.preset], batch_size=-1)))
     config, per_device = command.config, command.batch_per_device
-    devices = topology_devices(command.topology, command.slices)
+    mesh = topology_mesh(config, command.topology, command.slices)
     if config.batch_size == -1:
-        config = dataclasses.replace(config, batch_size=(4 if per_device is None else per_device) * len(devices))
+        config = dataclasses.replace(config, batch_size=(4 if per_device is None else per_device) * mesh.size)
     elif per_device is not None:
         raise InputError("--batch-size and --batch-per-device say the same: give one of them")
     check_config(config)
-    mesh = make_mesh(config.mesh_data, config.mesh_fsdp, config.mesh_tensor, devices, config.mesh_expert)
     chip = command.topology.partition(":")[0]
     try:
         with jax.set_mesh(mesh):
@@ -90,9 +90,9 @@ def main() -> None:
     arguments, temporaries = memory.argument_size_in_bytes, memory.temp_size_in_bytes
     new = memory.output_size_in_bytes - memory.alias_size_in_bytes  # the rest reuses the memory of arguments
     total = arguments + temporaries + new
-    print(f"{command.preset} for {len(devices)} {chip}")
+    print(f"{command.preset} for {mesh.size} {chip}")
     print(f"bytes per device: arguments {arguments:,}, temporaries {temporaries:,}, total {total:,}")
-    tokens = config.batch_size * config.sequence_length / len(devices)
+    tokens = config.batch_size * config.sequence_length / mesh.size
     full, causal = (tokens * flops_per_token(config, causal) for causal in (False, True))
     print(f"FLOPs per device and step: {full:.3e} with full attention, {causal:.3e} with its causal half")
     if command.hlo:

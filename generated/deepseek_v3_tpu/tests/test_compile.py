@@ -7,7 +7,7 @@ import subprocess
 import pytest
 from jax.experimental import topologies
 
-from ..compile import topology_devices
+from ..compile import topology_mesh
 from ..errors import InputError
 from .processes import PACKAGE, run_python
 from .small import SMALL
@@ -71,7 +71,7 @@ def test_slices_have_the_devices_and_the_links_that_they_have(topology, slices, 
         return describe(*names, **options)
 
     monkeypatch.setattr(topologies, "get_topology_desc", spy)
-    devices = topology_devices(topology, slices)
+    devices = topology_mesh(SMALL, topology, slices).devices.flat
     assert len(devices) == count and asked["wrap"] == wrapped
     assert len({getattr(device, "slice_index", 0) for device in devices}) == slices
 
@@ -91,7 +91,7 @@ def test_an_unknown_chip_is_named():
 )
 def test_slices_that_there_are_not(topology, slices):
     with pytest.raises(InputError, match=f"--topology {topology} --slices {slices}: there is no such slice: give v4, "):
-        topology_devices(topology, slices)
+        topology_mesh(SMALL, topology, slices)
 
 
 def test_a_mesh_that_does_not_fit_is_named():
