@@ -6,18 +6,23 @@ import contextlib
 import functools
 import hashlib
 import json
+import math
 import multiprocessing
 import os
+import re
+import secrets
 import signal
 import threading
+import time
 from pathlib import Path
+from typing import Any
 
 import rich.progress
 import tyro
 from array_record.python.array_record_module import ArrayRecordReader, ArrayRecordWriter
 from tyro.conf import Positional
 
-from generator.language import requires
+from generator.language import point, requires
 from generator.language.roles import (
     ExitCode,
     InputError,
@@ -71,13 +76,13 @@ def write_shard(
     (documents, left_out), tokenizer = last_opened(files, field), load_tokenizer(name, special)
     dtype, names, found = token_type(tokenizer), special_texts(tokenizer), collections.Counter[str]()
     numbers = range(len(documents) * part // parts, len(documents) * (part + 1) // parts)
-    half = path.with_name(f"{path.name}.half-{os.getpid()}")
+    half = path.with_name(f"{path.name}.half-{secrets.token_hex(4)}")
     try:
         with contextlib.closing(ArrayRecordWriter(str(half), "group_size:1")) as writer:
             for text in (documents[i] for i in numbers):
                 found.update(set(names.findall(text)))
                 writer.write(encode_document(tokenizer, text).astype(dtype).tobytes())
-        half.rename(path)
+        give_name(half, path)
     except RuntimeError as error:  # ArrayRecord turns an OSError into this
         raise OSError(f"{path}: {error}") from None
     finally:
@@ -85,15 +90,34 @@ def write_shard(
     return len(numbers), 0 if part else left_out, found
 
 
-def name_shard(files: list[tuple[str, int, int]], part: int, parts: int) -> str:
-    """Names a shard by a hash of its files (path, size, modification time) and of its part of them."""
-    return f"tokens-{hashlib.blake2b(repr((files, part, parts)).encode(), digest_size=8).hexdigest()}"
+def name_shard(files: list[tuple[str, int, int]], part: int, parts: int, wanted: dict[str, Any]) -> str:
+    """Names a shard by a hash of its files (path, size, modification time), its part of them, and what is wanted."""
+    return f"tokens-{hashlib.blake2b(repr((files, part, parts, wanted)).encode(), digest_size=8).hexdigest()}"
 
 
-def remove_halves(folder: Path) -> None:
-    """Removes files that workers did not finish."""
+def give_name(half: Path, path: Path) -> None:
+    """Renames a complete file. Its name may be there, and this half removed, by a task that saw all complete."""
+    try:
+        half.rename(path)
+    except FileNotFoundError:
+        if not path.exists():
+            raise
+
+
+def remove_halves(folder: Path, before: float = math.inf) -> None:
+    """Removes files that workers did not finish, and last wrote to before a time (seconds since the epoch)."""
     for half in folder.glob("*.half-*"):
-        half.unlink(missing_ok=True)
+        with contextlib.suppress(FileNotFoundError):
+            if half.stat().st_mtime < before:
+                half.unlink()
+
+
+def parse_shard(text: str) -> tuple[int, int]:
+    """Parses I/N: task I of N, from 0."""
+    task, tasks = map(int, text.split("/")) if re.fullmatch(r"[0-9]{1,9}/[0-9]{1,9}", text) else (1, 0)
+    if task >= tasks:
+        raise InputError(f"--shard {text}: must be I/N, for task I of N, which are numbered from 0: 0/8 to 7/8")
+    return task, tasks
 
 
 def count_records(path: Path) -> int | None:
@@ -109,6 +133,7 @@ def prepare(
     special_tokens: bool = False,
     text_field: str = "text",
     workers: int = os.cpu_count() or 1,
+    shard: str = "0/1",
 ) -> None:
     """Tokenises documents into a new folder, for --data of train. When started again, it resumes.
 
@@ -119,47 +144,67 @@ def prepare(
         special_tokens: Whether <|im_end|> and the like in documents are tokens, not text; train needs the same.
         text_field: Field or column that holds the text, in JSONL, JSON, CSV, Parquet and Arrow.
         workers: Number of parallel processes.
+        shard: I/N does the share of task I of N, 0 to N - 1, of an array; what ends last completes the folder.
     """
     if "://" in out or workers < 1:
         raise InputError(f"{out} --workers {workers}: must be a folder on a disk, and at least one worker")
+    task, tasks = parse_shard(shard)
     folder, files = Path(out).expanduser().resolve(), find_files(source)
     inside = source and Path(source).expanduser().resolve() in (folder, *folder.parents)
     if inside or any(folder in file.resolve().parents for file in files):
         raise InputError(f"{out}: must not be in {source}, nor that in it: give another folder")
     stats = {file: (file.stat().st_size, file.stat().st_mtime_ns) for file in files}
-    plan = plan_shards(files, [size for size, _ in stats.values()])
-    names = [name_shard([(str(x), *stats[x]) for x in group], part, parts) for group, part, parts in plan]
     wanted = {"source": source, "text_field": text_field}
     wanted |= {"tokenizer": identity(load_tokenizer(tokenizer, special_tokens))}
-    there = read_description(out)
-    if not there and folder.exists() and any(folder.iterdir()):
+    shards = plan_shards(files, [size for size, _ in stats.values()])
+    plan = {name_shard([(str(x), *stats[x]) for x in group], *part, wanted): (group, *part) for group, *part in shards}
+    is_used = folder.exists() and not all(x.name.startswith("prepared.json") for x in folder.iterdir())
+    there = read_description(out)  # after that: another task may begin it right now
+    if not there and is_used:
         raise InputError(f"{out}: already exists: give a new folder")
     # an incomplete folder may resume after files were repaired
-    if there and (there | wanted != there or (there["shards"] and there["shards"].keys() != set(names))):
+    if there and (there | wanted != there or (there["shards"] and there["shards"].keys() != plan.keys())):
         raise InputError(f"{out}: was prepared from other files, or for another tokenizer: give a new folder")
 
     def describe(shards: dict[str, int]) -> None:
-        half = folder / "prepared.json.half"
+        half = folder / f"prepared.json.half-{secrets.token_hex(4)}"
         half.write_text(json.dumps(wanted | {"shards": shards}))
-        half.rename(folder / "prepared.json")
+        give_name(half, folder / "prepared.json")
+
+    def count(name: str) -> int | None:
+        """Counts the documents of a shard; None if it is missing or incomplete."""
+        number = count_records(folder / name)
+        return number if number == known.get(name, number) else None
+
+    def check_others() -> None:
+        """Raises InputError if other tasks see other files, or work for another tokenizer."""
+        others = {x.name for x in folder.glob("tokens-*") if ".half-" not in x.name} - plan.keys()
+        if tasks > 1 and others:
+            problem = f"{out}: {min(others)} is of files that have changed since, or that this task sees differently"
+            raise InputError(f"{problem}: start it without --shard once all tasks have ended, which goes on with it")
 
     if not there:
         folder.mkdir(parents=True, exist_ok=True)
         describe({})
-    remove_halves(folder)
-    found, known = {name: count_records(folder / name) for name in names}, there["shards"] if there else {}
-    counts = {name: count if count == known.get(name, count) else None for name, count in found.items()}
-    todo = [(name, shard) for name, shard in zip(names, plan, strict=True) if counts[name] is None]
-    spawn = multiprocessing.get_context("spawn")
+    check_others()
+    # other tasks may be writing theirs
+    abandoned = math.inf if tasks == 1 else time.time() - 3600
+    remove_halves(folder, abandoned)
+    known = there["shards"] if there else {}
+    counts = {name: count(name) for name in list(plan)[task::tasks]}
+    todo = [name for name, number in counts.items() if number is None]
     left_out, special = 0, collections.Counter[str]()
     try:
-        with concurrent.futures.ProcessPoolExecutor(workers, spawn, end_with_parent) as pool:
+        with point("prepare.pool", workers):
+            spawn = multiprocessing.get_context("spawn")
+            pool = concurrent.futures.ProcessPoolExecutor(workers, spawn, end_with_parent)
+        with pool:
             write = functools.partial(pool.submit, write_shard)
             how = text_field, tokenizer, special_tokens
-            futures = {write(folder / name, *shard, *how): name for name, shard in todo}
+            futures = {write(folder / name, *plan[name], *how): name for name in todo}
             done = concurrent.futures.as_completed(futures)
             try:
-                for future in rich.progress.track(done, "shards", len(plan), len(plan) - len(todo)):
+                for future in rich.progress.track(done, "shards", len(counts), len(counts) - len(todo)):
                     counts[futures[future]], nulls, names_found = future.result()
                     left_out, special = left_out + nulls, special + names_found
             finally:
@@ -170,18 +215,28 @@ def prepare(
     except KeyboardInterrupt:
         raise Stop(f"{out}: stopped: the same command goes on with it", ExitCode.PREEMPTED) from None
     finally:
-        remove_halves(folder)
-    tokens = open_prepared(str(folder), counts, token_type(load_tokenizer(tokenizer, special_tokens)))
-    if not any(len(tokens[i]) > 1 for i in range(len(tokens))):
-        raise InputError(f"{source}: holds no documents of two tokens or more: give another source")
+        remove_halves(folder, abandoned)
     if stats != {file: (file.stat().st_size, file.stat().st_mtime_ns) for file in files}:  # workers reread it
         raise InputError(f"{source}: has changed since this began: start again, which writes anew what has changed")
-    describe(counts)
-    for old in {*folder.glob("tokens-*")} - {folder / name for name in names}:  # of files since repaired
-        old.unlink()
     warn_of_special_tokens(source, f"{sum(counts.values()):,}", special)
     if left_out:
         print(f"{left_out:,} rows without a text (null) are left out")
+    if tasks > 1:
+        found = {name: count(name) for name in plan}
+        if None in found.values():
+            check_others()
+            missing = sorted({i % tasks for i, number in enumerate(found.values()) if number is None})
+            left = f"{out} still lacks files of {len(missing)} tasks, such as task {missing[0]}"
+            print(f"task {task} of {tasks}: {len(counts)} files are complete; {left}")
+            return
+        counts = found
+    tokens = open_prepared(str(folder), counts, token_type(load_tokenizer(tokenizer, special_tokens)))
+    if not any(len(tokens[i]) > 1 for i in range(len(tokens))):
+        raise InputError(f"{source}: holds no documents of two tokens or more: give another source")
+    describe(counts)
+    remove_halves(folder)
+    for old in {*folder.glob("tokens-*")} - {folder / name for name in plan}:  # of files since repaired
+        old.unlink(missing_ok=True)
     print(f"{sum(counts.values()):,} documents in {len(counts)} files: train with --data {out} --tokenizer {tokenizer}")
 
 
