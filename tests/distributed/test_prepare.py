@@ -29,6 +29,17 @@ def digests(folder: Path) -> dict[str, str]:
     return {path.name: hashlib.sha256(path.read_bytes()).hexdigest() for path in folder.iterdir()}
 
 
+def listed(out: Path) -> set[str]:
+    return {path.name for path in out.glob("tokens-*")}
+
+
+def wait_for_news(out: Path, tasks: dict[int, subprocess.Popen]) -> None:
+    """Returns when a task has begun or completed a file, or all have ended: starting them takes most of the time."""
+    before, deadline = listed(out), time.monotonic() + 60
+    while listed(out) == before and time.monotonic() < deadline and any(t.poll() is None for t in tasks.values()):
+        time.sleep(0.01)
+
+
 @pytest.mark.slow
 def test_killed_tasks_prepare_what_one_process_does(tmp_path):
     texts, out = tmp_path / "texts", tmp_path / "out"
@@ -41,10 +52,11 @@ def test_killed_tasks_prepare_what_one_process_does(tmp_path):
     chance, tasks, stages = random.Random(0), dict[int, subprocess.Popen](), set[int]()
     for i in [*range(TASKS), *(chance.randrange(TASKS) for _ in range(KILLS))]:
         if i in tasks:
-            time.sleep(chance.uniform(0, 8))
+            wait_for_news(out, tasks)
+            time.sleep(chance.uniform(0, 1))
             tasks[i].kill()
             tasks[i].communicate()
-            stages.add(len([*out.glob("tokens-*")]))
+            stages.add(len(listed(out)))
         tasks[i] = prepare(texts, out, tmp_path, f"--shard={i}/{TASKS}")
     for i, task in tasks.items():
         said, _ = task.communicate(timeout=600)
