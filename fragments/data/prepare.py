@@ -187,11 +187,11 @@ def prepare(
         folder.mkdir(parents=True, exist_ok=True)
         describe({})
     check_others()
-    # other tasks may be writing theirs
-    abandoned = math.inf if tasks == 1 else time.time() - 3600
+    abandoned = math.inf if tasks == 1 else time.time() - 3600  # other tasks may be writing theirs
     remove_halves(folder, abandoned)
     known = there["shards"] if there else {}
-    counts = {name: count(name) for name in list(plan)[task::tasks]}
+    # files that lie together, for each task reads through the texts that it opens
+    counts = {name: count(name) for name in list(plan)[len(plan) * task // tasks : len(plan) * (task + 1) // tasks]}
     todo = [name for name, number in counts.items() if number is None]
     left_out, special = 0, collections.Counter[str]()
     try:
@@ -225,8 +225,8 @@ def prepare(
         found = {name: count(name) for name in plan}
         if None in found.values():
             check_others()
-            missing = sorted({i % tasks for i, number in enumerate(found.values()) if number is None})
-            left = f"{out} still lacks files of {len(missing)} tasks, such as task {missing[0]}"
+            missing = [(tasks * (i + 1) - 1) // len(plan) for i, name in enumerate(plan) if found[name] is None]
+            left = f"{out} still lacks files of {len({*missing})} tasks, such as task {missing[0]}"
             print(f"task {task} of {tasks}: {len(counts)} files are complete; {left}")
             return
         counts = found

@@ -73,7 +73,7 @@ class RayExecutor(concurrent.futures.Executor):
 
 
 @provide("prepare", optional=True)
-def on() -> Annotated[Literal["ray"] | None, tyro.conf.arg(help="Tasks of a CPU each on a Ray cluster do the work.")]:
+def on() -> Annotated[Literal["ray"] | None, tyro.conf.arg(help="ray: tasks of a CPU each, not --workers.")]:
     return None
 
 

@@ -241,9 +241,9 @@ def test_tasks_of_an_array_make_what_one_process_makes(tmp_path):
     assert prepare(folder, tmp_path / "whole", *settings[2:]).returncode == 0
     wanted = digests(tmp_path / "whole")
     count = len(wanted) - 1
-    said = [prepare(*settings, f"--shard={i}/{count + 1}").stdout for i in (count, *range(1, count))]
-    assert f"task {count} of {count + 1}: 0 files are complete; {out} still lacks files of {count} tasks" in said[0]
-    assert f"{out} still lacks files of 1 tasks, such as task 0" in said[-1]
+    said = [prepare(*settings, f"--shard={i}/{count + 1}").stdout for i in (0, *range(2, count + 1))]
+    assert f"task 0 of {count + 1}: 0 files are complete; {out} still lacks files of {count} tasks" in said[0]
+    assert f"{out} still lacks files of 1 tasks, such as task 1" in said[-1]
     with pytest.raises(InputError, match="it is not whole: start `data prepare` again"):
         open_tokens(str(out), load_tokenizer("bytes"))
     for wrong in "x", "1", "2/2", "0/0", "-1/2", "1/2/3", "0.5/2":
@@ -256,9 +256,9 @@ def test_tasks_of_an_array_make_what_one_process_makes(tmp_path):
     os.utime(folder / "1.jsonl", ns=times)
     half = out / f"{next(name for name in wanted if name != 'prepared.json')}.half-1"
     half.write_text("of a task that runs now")
-    assert "still lacks" in prepare(*settings, f"--shard=1/{count + 1}").stdout and half.exists()
+    assert "still lacks" in prepare(*settings, f"--shard=2/{count + 1}").stdout and half.exists()
     for _ in range(2):  # the second time it changes nothing
-        ended = prepare(*settings, f"--shard=0/{count + 1}")
+        ended = prepare(*settings, f"--shard=1/{count + 1}")
         assert ended.returncode == 0 and f"4 documents in {count} files: train with" in ended.stdout, ended.stderr
         assert digests(out) == wanted
 

@@ -34,6 +34,7 @@ TOGETHER = (
     "train/profile",
     "train/check_step",
     "data/prepare",
+    "ray_tasks/ray_tasks",
     "cluster/lock",
     "cluster/watchdog",
     "cluster/damage",
