@@ -43,6 +43,7 @@ class Config:
 
 @jax.jit
 def checksums_on_devices(arrays: dict[str, Array]) -> tuple[Array, Array]:
+    point("checksums_on_devices.arrays", arrays)
     bits = [jax.lax.bitcast_convert_type(x, f"uint{8 * x.dtype.itemsize}") for x in arrays.values()]
     finite = [jnp.all(jnp.isfinite(x)) for x in arrays.values()]
     return jnp.stack([jnp.sum(x, dtype=jnp.uint32) for x in bits]), jnp.all(jnp.stack(finite))

@@ -87,7 +87,8 @@ def main() -> None:
     chip = command.topology.partition(":")[0]
     try:
         with jax.set_mesh(mesh):
-            compiled = compile_step(abstract(lambda: new_state(config), mesh), abstract_batch(config, mesh))
+            with point("compile.step", config, mesh):
+                compiled = compile_step(abstract(lambda: new_state(config), mesh), abstract_batch(config, mesh))
     except jax.errors.JaxRuntimeError as error:
         if not (words := re.search(r"Ran out of memory .*hbm.*[^.]", str(error), re.IGNORECASE)):
             raise
@@ -99,6 +100,7 @@ def main() -> None:
     total = arguments + temporaries + new
     print(f"{command.preset} for {mesh.size} {chip}")
     print(f"bytes per device: arguments {arguments:,}, temporaries {temporaries:,}, total {total:,}")
+    point("compile.memory", memory)
     tokens = config.batch_size * config.sequence_length / mesh.size
     full, causal = (tokens * flops_per_token(config, causal) for causal in (False, True))
     print(f"FLOPs per device and step: {full:.3e} with full attention, {causal:.3e} with its causal half")

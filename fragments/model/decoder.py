@@ -46,6 +46,7 @@ class Decoder(nnx.Module):
         for group in layers.groups:
 
             def block(x, layer: group.Block):
+                point("Decoder.block", x)
                 x = layer(x)
                 return x, None
 

@@ -5,7 +5,7 @@ from collections.abc import Callable
 
 from jax.ad_checkpoint import checkpoint_policies as policies
 
-from generator.language import setting
+from generator.language import point, setting
 from generator.language.roles import InputError
 
 # inputs and outputs of attention: its kernel runs once in each direction
@@ -32,4 +32,6 @@ def remat_policy(remat: str) -> Callable[..., bool]:
     names = remat.split(",")
     if not REMAT.keys() >= set(names):
         raise InputError(f"--remat {remat}: give one of {', '.join(REMAT)}, or several with commas between")
-    return functools.reduce(policies.save_from_both_policies, [REMAT[name] for name in names])
+    policy = functools.reduce(policies.save_from_both_policies, [REMAT[name] for name in names])
+    point("remat_policy.policy", policy)
+    return policy

@@ -45,7 +45,8 @@ def restore_or_create(
     config: Config, mesh: Mesh, checkpoints: Checkpoints, data: Batches
 ) -> tuple[int, TrainState, bool]:
     """Returns step, state and True from the newest checkpoint, or else 0, a new state and False."""
-    target = checkpoint_items(abstract(lambda: new_state(config), mesh))
+    with point("restore_or_create.target", config, mesh):
+        target = checkpoint_items(abstract(lambda: new_state(config), mesh))
     step, saved, items = checkpoints.restore(lambda _: target, data) or (0, config, {})
     where, differences = checkpoints.directory, changes(saved, config) or "none"
     continued = f"continues after step {step} in {where}; settings changed: {differences}"

@@ -41,7 +41,8 @@ def new_state(config: Config, model: Decoder | None = None) -> TrainState:
 
 def create_state(config: Config, mesh: Mesh, model: Decoder | None = None) -> TrainState:
     """Makes a new_state that is sharded over the mesh from the start; a given model's arrays are donated."""
-    layout = jax.tree.map(lambda x: x.sharding, abstract(lambda: new_state(config), mesh))
+    with point("create_state.layout", config, mesh):
+        layout = jax.tree.map(lambda x: x.sharding, abstract(lambda: new_state(config), mesh))
     return jax.jit(lambda model: new_state(config, model), out_shardings=layout, donate_argnums=0)(model)
 
 
@@ -79,6 +80,7 @@ def train_step(state: TrainState, batch: dict[str, Array]) -> tuple[TrainState, 
 
 def eval_step(model: Decoder, batch: dict[str, Array]) -> dict[str, Array]:
     """Returns the sums of `loss` over a batch [B, T], in microbatches of training's size, to save memory."""
+    point("eval_step.start", model)
     size = model.config.batch_size // model.config.accumulation
     return optax.microbatch(lambda *x: loss(*x, model.config)[1], 1, size)(model, batch)
 
