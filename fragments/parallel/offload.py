@@ -26,7 +26,8 @@ def offload_policy(keep: Callable[..., bool], offload: str) -> Callable:
     """Returns a policy that sends tensors with these names to host memory, and treats all others as `keep` does."""
     names = set(filter(None, offload.split(",")))
     if not OFFLOAD >= names:
-        raise InputError(f"--offload {offload}: give one of {', '.join(sorted(OFFLOAD))}, or several with commas between")
+        known = ", ".join(sorted(OFFLOAD))
+        raise InputError(f"--offload {offload}: give one of {known}, or several with commas between")
     send = policies.save_and_offload_only_these_names(
         names_which_can_be_saved=(),
         names_which_can_be_offloaded=names,
@@ -46,8 +47,8 @@ def fetch(x: Array) -> Array:
 
 
 @provide("Decoder.hidden")
-def offload(self) -> str:
-    return self.config.offload
+def offload(config) -> str:
+    return config.offload
 
 
 @splice("Decoder.block")

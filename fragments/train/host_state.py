@@ -64,13 +64,13 @@ def _(config, mesh, compiled):
 
 @splice("train_step.gradient")
 def _(state, config):
-    on_host, state = state, move(state, config, fetch)
+    on_host, state = state, move(state, config, fetch)  # a copy for the two passes
     proceed()
 
 
 @splice("train_step.update")
 def _(state, config, on_host):
-    state = move(on_host, config, fetch)  # again, so that nothing stays on the device meanwhile
+    state = move(on_host, config, fetch)  # another copy, so that the first need not stay until here
     proceed()
 
 
@@ -86,5 +86,6 @@ def _(arrays):
 
 @splice("compile.memory", optional=True)
 def _(memory):
-    arguments, temporaries = memory.host_argument_size_in_bytes, memory.host_temp_size_in_bytes
-    print(f"bytes in host memory per device: arguments {arguments:,}, temporaries {temporaries:,}")
+    kept, sent = memory.host_argument_size_in_bytes, memory.host_temp_size_in_bytes
+    if kept + sent:
+        print(f"bytes in host memory per device: state {kept:,}, tensors {sent:,}")
