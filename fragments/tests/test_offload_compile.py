@@ -16,7 +16,7 @@ def test_what_is_in_host_memory_takes_none_of_the_device():
     flags = "--remat full --offload input,optimizer,parameters"
     process = run_python("-m", f"{PACKAGE.name}.compile", *sizes.split(), *flags.split())
     assert process.returncode == 0, process.stderr
-    [(arguments,)] = re.findall(r"bytes per device: arguments ([\d,]+)", process.stdout)
+    [arguments] = re.findall(r"bytes per device: arguments ([\d,]+)", process.stdout)
     [host] = re.findall(r"bytes in host memory per device: state ([\d,]+), tensors ([\d,]+)", process.stdout)
     kept, sent = (int(x.replace(",", "")) for x in host)
     assert kept > 20 * int(arguments.replace(",", "")) and sent > 0  # what is left is the batch, and scalars
