@@ -51,8 +51,9 @@ class Linear(nnx.Module):
         point("Linear.parameters", equation, shape, axes)
 
     def __call__(self, x: Array) -> Array:
-        y = product(self.equation, x, self.kernel.get_value())
-        point("Linear.output", x, y)
+        with point("Linear.output", x):
+            with point("Linear.product", x):
+                y = product(self.equation, x, self.kernel.get_value())
         return y
 
 

@@ -3,7 +3,7 @@
 import jax.numpy as jnp
 from flax import nnx
 
-from generator.language import splice
+from generator.language import proceed, splice
 from generator.language.roles import add_bias
 
 
@@ -16,4 +16,5 @@ def _(self, equation, shape, axes):
 
 @splice("Linear.output")
 def _(self, y):
+    proceed()
     y = add_bias(y, self.bias[...])

@@ -14,7 +14,7 @@ import optax
 from flax import nnx
 from jax import Array
 
-from generator.language import excludes, splice
+from generator.language import excludes, proceed, splice
 from generator.language.roles import (
     Decoder,
     InputError,
@@ -123,6 +123,7 @@ def _(self):
 
 @splice("Linear.output", after="linear_bias")
 def _(self, x, y):
+    proceed()
     if self.adapter is not None:
         y = y + self.adapter(x)
 

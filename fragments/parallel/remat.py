@@ -6,7 +6,7 @@ from collections.abc import Callable
 from jax.ad_checkpoint import checkpoint_policies as policies
 
 from generator.language import point, setting
-from generator.language.roles import InputError
+from generator.language.roles import KEEP_DOTS, InputError
 
 # inputs and outputs of attention: its kernel runs once in each direction
 KEEP_ATTENTION = (
@@ -21,7 +21,9 @@ KEEP_ATTENTION = (
 REMAT = {
     "none": policies.everything_saveable,
     "full": policies.nothing_saveable,
-    "dots": policies.save_from_both_policies(policies.dots_with_no_batch_dims_saveable, KEEP_ATTENTION),
+    "dots": policies.save_from_both_policies(
+        KEEP_DOTS if setting("in_8_bits") else policies.dots_with_no_batch_dims_saveable, KEEP_ATTENTION
+    ),
     "attention": KEEP_ATTENTION,
     **{x: policies.save_only_these_names(x) for x in ("query", "key_value", "out", "gate", "up", "down")},
 }

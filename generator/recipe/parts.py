@@ -22,9 +22,10 @@ def parts_for(target: str, file: Toml[PackageToml]) -> dict[str, PartTable]:
 
 
 def select_parts(names: Collection[str], file: Toml[PackageToml], target: str) -> tuple[str, ...]:
-    """Returns the named parts ("all" for every one) and the parts that they need, in the order of the file."""
+    """Returns the named parts and those they need, in the order of the file; "all" names those that are no choice."""
     parts = parts_for(target, file)
-    queue, selected = [name for name in names if name != ALL], set(parts if ALL in names else ())
+    queue = [name for name in names if name != ALL]
+    selected = {name for name, part in parts.items() if ALL in names and not part.choice}
     while queue:
         name = queue.pop()
         if name in file.data.parts and name not in parts:
@@ -35,6 +36,10 @@ def select_parts(names: Collection[str], file: Toml[PackageToml], target: str) -
         if name not in selected:
             selected.add(name)
             queue += parts[name].needs
+    for choice in dict.fromkeys(parts[name].choice for name in parts if name in selected):
+        chosen = [name for name in parts if name in selected and choice and parts[name].choice == choice]
+        if len(chosen) > 1:
+            raise LoomError(f"the parts {' and '.join(chosen)} both decide on {choice}", None, "Give one of them.")
     return tuple(name for name in parts if name in selected)
 
 

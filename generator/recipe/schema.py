@@ -97,6 +97,7 @@ class PartTable(TomlTable):
 
     Attributes:
         targets: that packages with the part can be for; none for all.
+        choice: what the part decides, if it is one of several ways: a package has one at most, and "all" has none.
         files: outputs of targets' templates that only packages with the part have.
     """
 
@@ -104,6 +105,7 @@ class PartTable(TomlTable):
     fragments: SomeNames
     targets: Names = ()
     needs: Names = ()
+    choice: Line = ""
     settings: dict[str, Any] = EMPTY
     documentation: dict[str, str] = EMPTY
     extras: dict[Name, tuple[Line, ...]] = EMPTY

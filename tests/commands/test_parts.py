@@ -80,6 +80,17 @@ def test_a_part_may_be_for_some_targets_and_give_settings(project):
     assert "y = y + 7" not in project.read("generated/one_other/model.py")
 
 
+def test_of_parts_that_decide_the_same_a_package_has_one_and_only_by_name(project):
+    project.replace("templates/package.toml", 'title = "a shift"', 'title = "a shift"\nchoice = "shifts"')
+    project.replace("templates/package.toml", 'needs = ["shift"]', 'choice = "shifts"')
+    project.run(*BUILD, "--with", "all")
+    assert has(project)[0] is False
+    project.run(*BUILD, "--with", "all", "--with", "shift")
+    assert has(project)[0] is True
+    refused = project.run(*BUILD, "--with", "shift", "--with", "more", code=2).stderr
+    assert refused == "error: the parts shift and more both decide on shifts\n  Give one of them.\n"
+
+
 @pytest.mark.parametrize(
     ("path", "old", "new", "command", "message"),
     [

@@ -1,0 +1,42 @@
+"""Training with products in fp8: e4m3 forward, e5m2 for gradients of outputs, scaled by the numbers at hand.
+
+Source: Micikevicius et al. 2022, arXiv 2209.05433.
+"""
+
+import jax
+import jax.numpy as jnp
+from jax import Array
+
+from generator.language import setting
+from generator.language.roles import scaled_product
+
+FORMAT = "fp8"
+DEVICES = setting("fp8_devices")  # kinds of device that multiply in fp8; more letters may follow
+
+
+def scaled(x: Array, axes: tuple[int, ...], dtype: type) -> tuple[Array, Array]:
+    """Returns x in fp8, divided by the scale of each slice along `axes`, and these scales.
+
+    A scale is a power of two, so that numbers are rounded once, to the bits that fp8 has for them.
+    """
+    largest = jnp.max(jnp.abs(x), axes, keepdims=True).astype(jnp.float32)
+    _, exponent = jnp.frexp(jnp.maximum(largest, 1e-30) / float(jnp.finfo(dtype).max))
+    scale = jnp.ldexp(jnp.float32(1), exponent)
+    return (x / scale).astype(dtype), scale.squeeze(axes)
+
+
+def low_precision_product(equation: str, x: Array, kernel: Array) -> Array:
+    """Computes `product` of x in bf16 and all its gradients in fp8."""
+    inputs, weights, outputs = equation.replace("->", ",").split(",")
+    forward, backward = jnp.float8_e4m3fn, jnp.float8_e5m2  # more bits, more range
+
+    @jax.custom_gradient
+    def einsum(x, kernel):
+        def gradients(dy):
+            back = f"{outputs},{weights}->{inputs}", dy, kernel.astype(x.dtype)
+            dkernel = scaled_product(f"{inputs},{outputs}->{weights}", x, dy, forward, backward, kernel.dtype)
+            return scaled_product(*back, backward, forward, x.dtype), dkernel
+
+        return scaled_product(equation, x, kernel.astype(x.dtype), forward, forward, x.dtype), gradients
+
+    return einsum(x, kernel)
