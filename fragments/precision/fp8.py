@@ -14,14 +14,16 @@ FORMAT = "fp8"
 DEVICES = setting("fp8_devices")  # kinds of device that multiply in fp8; more letters may follow
 
 
-def scaled(x: Array, axes: tuple[int, ...], dtype: type) -> tuple[Array, Array]:
-    """Returns x in fp8, divided by the scale of each slice along `axes`, and these scales.
+def power_of_two(x: Array) -> Array:
+    """Returns the next power of two above x in fp32: division by it keeps the bits of a number."""
+    _, exponent = jnp.frexp(x)
+    return jnp.ldexp(jnp.float32(1), exponent)
 
-    A scale is a power of two, so that numbers are rounded once, to the bits that fp8 has for them.
-    """
+
+def scaled(x: Array, axes: tuple[int, ...], dtype: type) -> tuple[Array, Array]:
+    """Returns x in fp8, divided by the scale of each slice along `axes`, and these scales."""
     largest = jnp.max(jnp.abs(x), axes, keepdims=True).astype(jnp.float32)
-    _, exponent = jnp.frexp(jnp.maximum(largest, 1e-30) / float(jnp.finfo(dtype).max))
-    scale = jnp.ldexp(jnp.float32(1), exponent)
+    scale = power_of_two(jnp.maximum(largest, 1e-30) / float(jnp.finfo(dtype).max))
     return (x / scale).astype(dtype), scale.squeeze(axes)
 
 

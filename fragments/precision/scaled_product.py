@@ -6,25 +6,37 @@ from jax import Array
 from jax.ad_checkpoint import checkpoint_name
 from jax.ad_checkpoint import checkpoint_policies as policies
 
-from generator.language import proceed, setting, splice
+from generator.language import point, proceed, setting, splice
 from generator.language.roles import DEVICES, FORMAT, low_precision_product, scaled
 
 # of --remat dots: the results, rather than what is summed in 32 bits before it is scaled
 KEEP_DOTS = policies.save_only_these_names("product")
 
 
-def scaled_product(equation: str, x: Array, y: Array, x_type: type, y_type: type, dtype: str) -> Array:
-    """Computes jnp.einsum(equation, x, y) in 8 bits, summed in 32; the result is in `dtype`.
+def summed_axes(equation: str) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """Returns the axes of both operands of an einsum that it sums over."""
+    x, y, _ = equation.replace("->", ",").split(",")
+    return tuple(i for i, a in enumerate(x) if a in y), tuple(y.index(a) for a in x if a in y)
 
-    Each slice of x and of y that is summed over has a scale of its own, so that rows of x do not affect each other.
+
+def multiply(equation: str, x: tuple[Array, Array], y: tuple[Array, Array], dtype: str) -> Array:
+    """Computes jnp.einsum(equation, x, y) of 8-bit arrays with their scales, summed in 32 bits; returns it in `dtype`.
+
     The result has the axes of x that are not summed over, then those of y.
     """
-    a, b, _ = equation.replace("->", ",").split(",")
-    axes = [tuple(letters.index(letter) for letter in a if letter in b) for letters in (a, b)]
-    (x, x_scale), (y, y_scale) = scaled(x, axes[0], x_type), scaled(y, axes[1], y_type)
-    z = jax.lax.dot_general(x, y, (axes, ((), ())), preferred_element_type=setting("sums_of_products"))
+    (x, x_scale), (y, y_scale) = x, y
+    z = jax.lax.dot_general(x, y, (summed_axes(equation), ((), ())), preferred_element_type=setting("sums_of_products"))
     x_scale = jnp.expand_dims(x_scale, tuple(range(-y_scale.ndim, 0)))
     return (z * x_scale * y_scale).astype(dtype)
+
+
+def scaled_product(equation: str, x: Array, y: Array, x_type: type, y_type: type, dtype: str) -> Array:
+    """Computes jnp.einsum(equation, x, y) in 8 bits.
+
+    Each slice of x and of y that is summed over has a scale of its own, so that rows of x do not affect each other.
+    """
+    x_axes, y_axes = summed_axes(equation)
+    return multiply(equation, scaled(x, x_axes, x_type), scaled(y, y_axes, y_type), dtype)
 
 
 def describe_products(dtype: str, device: jax.Device) -> str:
@@ -41,7 +53,9 @@ def _(self, x, y):
     if x.dtype == jnp.float32:  # as a router's is, which stays so
         proceed()
     else:
-        y = checkpoint_name(low_precision_product(self.equation, x, self.kernel.get_value()), "product")
+        with point("Linear.low_precision", x):
+            y = low_precision_product(self.equation, x, self.kernel.get_value())
+        y = checkpoint_name(y, "product")
 
 
 @splice("train.settings")
