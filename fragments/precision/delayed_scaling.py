@@ -61,7 +61,7 @@ def delayed_product(equation: str, x: Array, kernel: Array, amaxes: Array) -> Ar
 
 
 def swap_amaxes(model: nnx.Module, amaxes: dict[str, nnx.Param]) -> tuple[nnx.Module, dict[str, nnx.Param]]:
-    """Returns the model with these amaxes in its linear layers, by their paths, and those that it had."""
+    """Returns the model with these amaxes in its linear maps, by their paths, and those that it had."""
     model, had = nnx.clone(model), {}
     for path, layer in nnx.iter_modules(model):
         if hasattr(layer, "amaxes"):
@@ -71,7 +71,7 @@ def swap_amaxes(model: nnx.Module, amaxes: dict[str, nnx.Param]) -> tuple[nnx.Mo
 
 
 def first_amaxes(model: nnx.Module, steps: int) -> dict[str, nnx.Param]:
-    """Returns amaxes of zero for each linear layer, which stands for no step."""
+    """Returns amaxes of zero for each linear map, which stands for no step."""
     first = {}
     for path, layer in nnx.iter_modules(model):
         if hasattr(layer, "amaxes"):

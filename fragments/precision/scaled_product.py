@@ -40,11 +40,11 @@ def scaled_product(equation: str, x: Array, y: Array, x_type: type, y_type: type
 
 
 def describe_products(dtype: str, device: jax.Device) -> str:
-    """Says in which format linear layers multiply, and whether the device can."""
+    """Says in which format linear maps multiply, and whether the device can."""
     if dtype == "float32":
         return f"note: no product is in {FORMAT} with --dtype float32: give --dtype bfloat16"
     if device.device_kind.startswith(tuple(DEVICES)):
-        return f"products of linear layers: {FORMAT}"
+        return f"products of linear maps: {FORMAT}"
     return f"note: {device.device_kind} emulates products in {FORMAT}, slower than in bfloat16"
 
 
