@@ -63,7 +63,7 @@ def _(config):
     print(describe_products(config.dtype, jax.devices()[0]))
 
 
-@splice("compile.mesh", optional=True)
-def _(config, devices):
-    print(describe_products(config.dtype, devices[0]))
+@splice("compile.step", after="host_state", optional=True)
+def _(config, mesh):
+    print(describe_products(config.dtype, mesh.devices.flat[0]))
     proceed()
