@@ -50,11 +50,12 @@ class Decoder(nnx.Module):
                 x = layer(x)
                 return x, None
 
-            if setting("unroll"):
-                # unrolled, as a loop would copy each layer's residuals into stacked arrays and back
-                x, _ = jax.lax.scan(remat(block), x, group.stack, unroll=True)
-            else:
-                x, _ = jax.lax.scan(remat(block), x, group.stack)
+            with point("Decoder.scan", x, group, remat, block):
+                if setting("unroll"):
+                    # unrolled, as a loop would copy each layer's residuals into stacked arrays and back
+                    x, _ = jax.lax.scan(remat(block), x, group.stack, unroll=True)
+                else:
+                    x, _ = jax.lax.scan(remat(block), x, group.stack)
         return self.norm(x)
 
     def __call__(self, tokens: Array) -> Array:

@@ -9,6 +9,7 @@ from flax import nnx
 from jax import Array
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
+from generator.language import point
 from generator.language.roles import RULES, InputError
 
 
@@ -27,7 +28,8 @@ def abstract(create: Callable[[], Any], mesh: Mesh | None) -> Any:
             sizes = {f"--mesh-{axis}": mesh.shape[axis] for axis in RULES.get(name, ())}
             if size % (parts := math.prod(sizes.values())):
                 raise InputError(f"{name} of size {size} does not divide over {' x '.join(sizes)}, {parts}")
-        sharding = NamedSharding(mesh, PartitionSpec(*(RULES.get(name) for name in logical)))
+        with point("abstract.sharding", x, axes, mesh, logical):
+            sharding = NamedSharding(mesh, PartitionSpec(*(RULES.get(name) for name in logical)))
         return jax.tree.map(lambda array: jax.ShapeDtypeStruct(array.shape, array.dtype, sharding=sharding), x)
 
     return jax.tree.map(lay_out, jax.eval_shape(create), is_leaf=lambda x: isinstance(x, nnx.Param))

@@ -228,11 +228,18 @@ class CallGraph:
         is_harmless = all(isinstance(argument, ast.keyword) and argument.arg in _HARMLESS for argument in arguments)
         return is_harmless and self.names.meaning(node, key) in _CHECKPOINT
 
+    def _is_scan(self, node: ast.AST, key: str) -> bool:
+        """Returns whether an expression is jax.lax.scan, or a function of the package with its parameters."""
+        if self.names.meaning(node, key) == _SCAN:
+            return True
+        function = self.names.function(node, key)
+        return bool(function) and function.parameter_names[:3] == ["f", "init", "xs"]
+
     def _read_calls(self, function: Function) -> None:
         for statement in function.statements:
             for node in () if isinstance(statement, FUNCTIONS) else _own_expressions(statement):
                 if isinstance(node, ast.Call):
-                    is_scan = bool(arguments(node)) and self.names.meaning(node.func, function.key) == _SCAN
+                    is_scan = bool(arguments(node)) and self._is_scan(node.func, function.key)
                     func = self.unwrap_checkpoint(_scanned(node) if is_scan else node.func, function.key)
                     if callee := self.resolve_callee(func, function.key):
                         call = Call(function.id, callee, node, statement, is_scan)

@@ -82,7 +82,7 @@ def adapt(splice: Splice, point: Point, names: HostNames, threaded: frozenset[st
     for name in splice.reads:
         if name not in visible:
             needs.append(Need(point.function, name, splice.fragment, splice.origin, point.name, point.where))
-    own = scopes.bound - reads - shared
+    own = scopes.bound - reads - shared - _unread(point, body)
     calls = [node for node in walk(body.module) if isinstance(node, ast.Call) and called_name(node) == "emit"]
     emitted = own & {dotted_name(argument) for call in calls for argument in call.args}
     clashes = own & (names.reserved | threaded - emitted)
@@ -139,6 +139,16 @@ def replace_names(text: Traced, replaced: Mapping[str, str], looped: Mapping[str
             new = f"({new})" if new.startswith("{") else new
         edits.append(Edit(start, end, body.inserted(new, start)))
     return body.traced.edited(edits)
+
+
+def _unread(point: Point, body: TracedTree) -> set[str]:
+    """Returns `_` if neither the host nor a splice reads it: then each may bind it."""
+    nodes = [*walk(point.hosts[0]), *walk(body.module)]
+    return (
+        set()
+        if any(isinstance(node, ast.Name) and node.id == "_" and isinstance(node.ctx, ast.Load) for node in nodes)
+        else {"_"}
+    )
 
 
 def _error(splice: Splice, message: str, remedy: str) -> LoomError:

@@ -1,0 +1,150 @@
+"""Pipeline parallelism: each stage of devices has layers of its own, and microbatches pass from stage to stage.
+
+With repeats, they pass through the ring of stages several times, which makes the time in which stages wait shorter.
+
+Source: Huang et al. 2018, arXiv 1811.06965 (microbatches); Narayanan et al. 2021, arXiv 2104.04473, section 2.2 (repeats).
+"""
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from flax import nnx
+from jax import Array
+from jax.sharding import Mesh, NamedSharding, PartitionSpec
+
+from generator.language import layers, proceed, provide, splice
+from generator.language.roles import RULES, Config, InputError, shard
+
+
+class Config:
+    mesh_stage: int = 1  # stages of the pipeline, each of which has a part of the layers
+    pipeline_microbatches: int = 0  # parts of a microbatch of --accumulation that are in the pipeline; 0: --mesh-stage
+    pipeline_repeats: int = 1  # times that each of these passes through all stages
+
+
+@splice("check_config.bounds")
+def _(bounds):
+    bounds.update(mesh_stage=(-1, 2**31 - 1))
+
+
+@provide("make_mesh", optional=True)
+def stage() -> int:
+    return 1
+
+
+@splice("make_mesh.sizes", after="expert_mesh context")
+def _(sizes, stage):
+    proceed()
+    sizes |= {"stage": stage, "tensor": sizes.pop("tensor")}  # tensor stays last: it sends the most
+
+
+@provide("train")
+def stage(config) -> int:
+    return config.mesh_stage
+
+
+def microbatches(config: Config, stages: int) -> int:
+    """Returns how many parts of a batch are in the pipeline."""
+    return config.pipeline_microbatches or stages
+
+
+@splice("abstract_batch.layout")
+def _(config, mesh):
+    check_pipeline(config, mesh)
+
+
+def check_pipeline(config: Config, mesh: Mesh) -> None:
+    """Raises InputError if a batch or the layers do not divide over the pipeline."""
+    if (stages := mesh.shape["stage"]) == 1:
+        return
+    parts = microbatches(config, stages)
+    if parts % stages:
+        problem = f"must be a multiple of --mesh-stage, {stages}"
+        raise InputError(f"--pipeline-microbatches {parts}: {problem}")
+    devices = math.prod(mesh.shape[axis] for axis in RULES["batch"])
+    if config.batch_size % (config.accumulation * parts * devices):
+        factors = " x ".join(("--accumulation", "--pipeline-microbatches", *RULES["batch"]))
+        problem = f"must be a multiple of {factors}, {config.accumulation * parts * devices}"
+        raise InputError(f"--batch-size {config.batch_size}: {problem}")
+    for count in jax.tree.leaves(layers.stacked(lambda group: group.count)):
+        if count % (stages * config.pipeline_repeats):
+            problem = f"must be a multiple of --mesh-stage x --pipeline-repeats, {stages * config.pipeline_repeats}"
+            raise InputError(f"--layers {config.layers}: {count} are scanned together: {problem}")
+
+
+@splice("abstract.sharding")
+def _(x, axes, mesh, sharding):
+    proceed()
+    if x.ndim > len(axes) and x.shape[0] % mesh.shape["stage"] == 0:  # stacked layers
+        sharding = NamedSharding(mesh, PartitionSpec("stage", *sharding.spec[1:]))
+
+
+@splice("Decoder.scan")
+def _(self, x, group, remat, block):
+    x, _ = scan_stages(remat(block), x, group.stack, self.config)
+
+
+def scan_stages(f: Callable, init: Array, xs: Any, config: Config) -> tuple[Array, Any]:
+    """Computes jax.lax.scan(f, init, xs) over stacked layers, of which each stage of the mesh has its own.
+
+    Microbatch m has the rows m, m + M, ... of init [B, T, D], so that it is sharded as the batch is. In each iteration
+    a stage applies its next layers to one microbatch, and sends it to the next stage. What f returns beside x are sums
+    over tokens, which are added up over microbatches.
+    """
+    mesh = jax.sharding.get_abstract_mesh()
+    S = 1 if mesh.empty else mesh.shape["stage"]
+    M, R, rows = microbatches(config, S), config.pipeline_repeats, len(init)
+    if S == 1 or rows % M:
+        return jax.lax.scan(f, init, xs)
+
+    def call_on_rows(layer: nnx.Module, number: Array, x: Array, *values: Any, **named: Any) -> Any:
+        """Calls a layer with the rows of a microbatch of whatever has those of the batch."""
+
+        def take(value: Array) -> Array:
+            if value.shape[:1] != (rows,):
+                return value
+            value = value.reshape(rows // M, M, *value.shape[1:])
+            return jax.lax.dynamic_index_in_dim(value, number, axis=1, keepdims=False)
+
+        values, named = jax.tree.map(take, (values, named))
+        return layer(x, *values, **named)
+
+    def run(parts: Array, xs: Any) -> tuple[Array, Any]:
+        """Runs one stage: parts [M, B / M, T, D], xs [R, layers of the stage in a round, ...]."""
+        stage = jax.lax.axis_index("stage")
+        parts = jax.lax.pcast(parts, "stage", to="varying")  # sums its gradient over stages once, not in each iteration
+
+        def iterate(x: Array, iteration: Array) -> tuple[Array, Any]:
+            place = iteration - stage  # S microbatches go through all rounds, then the next S
+            is_real = (place >= 0) & (place < M * R)  # others fill and drain the pipeline
+            place = jnp.clip(place, 0, M * R - 1)
+            turn, number = place // S % R, place // (S * R) * S + place % S
+            x = jnp.where((stage == 0) & (turn == 0), parts[number], x)
+
+            def on_rows(x: Array, layer: Any) -> tuple[Array, Any]:
+                is_module = lambda value: isinstance(value, nnx.Module)
+                bind = lambda module: jax.tree_util.Partial(call_on_rows, module, number)
+                return f(x, jax.tree.map(bind, layer, is_leaf=is_module))
+
+            x, sums = jax.lax.scan(on_rows, x, jax.tree.map(lambda stacked: stacked[turn], xs))
+            sums = jax.tree.map(lambda value: jnp.where(is_real, value, 0), sums)
+            return jax.lax.ppermute(x, "stage", [(i, (i + 1) % S) for i in range(S)]), (x, turn, sums)
+
+        _, (done, turns, sums) = jax.lax.scan(iterate, parts[0], jnp.arange(M * R + S - 1))
+        sums = jax.tree.map(lambda value: jnp.zeros((R, *value.shape[1:])).at[turns].add(value), sums)
+        last = np.arange(M) // S * S * R + (R - 1) * S + np.arange(M) % S + S - 1  # iteration in which each is done
+        return jax.lax.psum(jnp.where(stage == S - 1, done[last], 0), "stage"), sums
+
+    parts = shard(
+        jnp.moveaxis(init.reshape(rows // M, M, *init.shape[1:]), 1, 0), None, "batch", "sequence", "residual"
+    )
+    rounds = jax.tree.map(lambda value: value.reshape(R, -1, *value.shape[1:]), xs)
+    by_stage = PartitionSpec(None, "stage")
+    specs = {"in_specs": (PartitionSpec(), by_stage), "out_specs": (PartitionSpec(), by_stage)}
+    x, sums = jax.shard_map(run, axis_names={"stage"}, **specs)(parts, rounds)
+    x = shard(jnp.moveaxis(x, 0, 1).reshape(init.shape), "batch", "sequence", "residual")
+    return x, jax.tree.map(lambda value: value.reshape(-1, *value.shape[2:]), sums)
