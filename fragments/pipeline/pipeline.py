@@ -114,9 +114,8 @@ def scan_stages(f: Callable, init: Array, xs: Any, config: Config) -> tuple[Arra
         return layer(x, *values, **named)
 
     def run(parts: Array, xs: Any) -> tuple[Array, Any]:
-        """Runs one stage: parts [M, B / M, T, D], xs [R, layers of the stage in a round, ...]."""
-        stage = jax.lax.axis_index("stage")
-        parts = jax.lax.pcast(parts, "stage", to="varying")  # sums its gradient over stages once, not in each iteration
+        """Runs one stage: parts [1, M, B / M, T, D], xs [R, layers of the stage in a round, ...]."""
+        stage, parts = jax.lax.axis_index("stage"), parts[0]
 
         def iterate(x: Array, iteration: Array) -> tuple[Array, Any]:
             place = iteration - stage  # S microbatches go through all rounds, then the next S
@@ -137,14 +136,13 @@ def scan_stages(f: Callable, init: Array, xs: Any, config: Config) -> tuple[Arra
         _, (done, turns, sums) = jax.lax.scan(iterate, parts[0], jnp.arange(M * R + S - 1))
         sums = jax.tree.map(lambda value: jnp.zeros((R, *value.shape[1:])).at[turns].add(value), sums)
         last = np.arange(M) // S * S * R + (R - 1) * S + np.arange(M) % S + S - 1  # iteration in which each is done
-        return jax.lax.psum(jnp.where(stage == S - 1, done[last], 0), "stage"), sums
+        return done[last][None], sums
 
-    parts = shard(
-        jnp.moveaxis(init.reshape(rows // M, M, *init.shape[1:]), 1, 0), None, "batch", "sequence", "residual"
-    )
+    parts = jnp.moveaxis(init.reshape(rows // M, M, *init.shape[1:]), 1, 0)
+    parts = jnp.broadcast_to(shard(parts, None, "batch", "sequence", "residual"), (S, *parts.shape))
     rounds = jax.tree.map(lambda value: value.reshape(R, -1, *value.shape[1:]), xs)
-    by_stage = PartitionSpec(None, "stage")
-    specs = {"in_specs": (PartitionSpec(), by_stage), "out_specs": (PartitionSpec(), by_stage)}
-    x, sums = jax.shard_map(run, axis_names={"stage"}, **specs)(parts, rounds)
-    x = shard(jnp.moveaxis(x, 0, 1).reshape(init.shape), "batch", "sequence", "residual")
+    specs = PartitionSpec("stage"), PartitionSpec(None, "stage")
+    # check_vma: JAX 0.10 takes residuals of a shard_map in this one for split over stages again, if it knows them so
+    x, sums = jax.shard_map(run, in_specs=specs, out_specs=specs, axis_names={"stage"}, check_vma=False)(parts, rounds)
+    x = shard(jnp.moveaxis(x[-1], 0, 1).reshape(init.shape), "batch", "sequence", "residual")
     return x, jax.tree.map(lambda value: value.reshape(-1, *value.shape[2:]), sums)

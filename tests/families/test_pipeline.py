@@ -17,11 +17,8 @@ from families.weaving import batch_of, woven
 
 LENGTH = 32
 # sizes of the mesh, microbatches and repeats
-RUNS = (
-    ({"stage": 4, "fsdp": 2}, 0, 1),
-    ({"stage": 2, "tensor": 2}, 4, 1),
-    ({"stage": 2, "fsdp": 2, "tensor": 2}, 4, 2),
-)
+DENSE = ({"stage": 4, "fsdp": 2}, 0, 1), ({"stage": 2, "fsdp": 2, "tensor": 2}, 4, 2)
+SPARSE = ({"stage": 2, "fsdp": 2, "expert": 2}, 0, 1), ({"stage": 2, "expert": 2, "tensor": 2}, 4, 2)
 
 
 def compare_steps(package) -> None:
@@ -49,8 +46,8 @@ def compare_steps(package) -> None:
                 losses.append(metrics["train/loss"])
             return [np.asarray(x) for x in (*losses, *jax.tree.leaves(nnx.pure(state.model)))]
 
-    for mesh, parts, repeats in RUNS:
-        config = dataclasses.replace(config, layers=8, pipeline_microbatches=parts, pipeline_repeats=repeats)
+    for mesh, parts, repeats in SPARSE if hasattr(config, "mesh_expert") else DENSE:
+        config = dataclasses.replace(config, layers=4, pipeline_microbatches=parts, pipeline_repeats=repeats)
         expected = train(jax.devices()[:1], config)
         worst = 0
         for ours, theirs in zip(train(jax.devices(), config, **mesh), expected, strict=True):
@@ -63,4 +60,4 @@ def test_any_pipeline_gives_what_one_device_gives(family, tmp_path):
     """With packed documents, and the sums over tokens of routers."""
     found = on_eight_devices(compare_steps, woven(family, "cpu", tmp_path))
     print(found)
-    assert len(found) == 3
+    assert len(found) == 2
