@@ -2,7 +2,8 @@
 
 With repeats, they pass through the ring of stages several times, which makes the time in which stages wait shorter.
 
-Source: Huang et al. 2018, arXiv 1811.06965 (microbatches); Narayanan et al. 2021, arXiv 2104.04473, section 2.2 (repeats).
+Source: Huang et al. 2018, arXiv 1811.06965 (microbatches); Narayanan et al. 2021, arXiv 2104.04473, section 2.2.2
+(repeats).
 """
 
 import math
@@ -16,7 +17,7 @@ from flax import nnx
 from jax import Array
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
-from generator.language import layers, proceed, provide, splice
+from generator.language import layers, proceed, provide, setting, splice
 from generator.language.roles import RULES, Config, InputError, shard
 
 
@@ -40,6 +41,13 @@ def stage() -> int:
 def _(sizes, stage):
     proceed()
     sizes |= {"stage": stage, "tensor": sizes.pop("tensor")}  # tensor stays last: it sends the most
+
+
+@splice("make_mesh.across")
+def _(data, sizes, shape, slices, across):
+    stages = math.gcd(dict(zip(sizes, shape, strict=True))["stage"], slices)  # between slices first: they send least
+    copies = math.gcd(data, slices // stages)
+    across = copies, slices // stages // copies, *[stages if axis == "stage" else 1 for axis in [*sizes][2:]]
 
 
 @provide("train")
@@ -99,7 +107,10 @@ def scan_stages(f: Callable, init: Array, xs: Any, config: Config) -> tuple[Arra
     S = 1 if mesh.empty else mesh.shape["stage"]
     M, R, rows = microbatches(config, S), config.pipeline_repeats, len(init)
     if S == 1 or rows % M:
-        return jax.lax.scan(f, init, xs)
+        if setting("unroll"):
+            return jax.lax.scan(f, init, xs, unroll=True)
+        else:
+            return jax.lax.scan(f, init, xs)
 
     def call_on_rows(layer: nnx.Module, number: Array, x: Array, *values: Any, **named: Any) -> Any:
         """Calls a layer with the rows of a microbatch of whatever has those of the batch."""
@@ -124,19 +135,20 @@ def scan_stages(f: Callable, init: Array, xs: Any, config: Config) -> tuple[Arra
             turn, number = place // S % R, place // (S * R) * S + place % S
             x = jnp.where((stage == 0) & (turn == 0), parts[number], x)
 
-            def on_rows(x: Array, layer: Any) -> tuple[Array, Any]:
-                is_module = lambda value: isinstance(value, nnx.Module)
-                bind = lambda module: jax.tree_util.Partial(call_on_rows, module, number)
-                return f(x, jax.tree.map(bind, layer, is_leaf=is_module))
+            def apply(x: Array, layer: Any) -> tuple[Array, Any]:
+                def bind(module: nnx.Module) -> Callable:
+                    return jax.tree_util.Partial(call_on_rows, module, number)
 
-            x, sums = jax.lax.scan(on_rows, x, jax.tree.map(lambda stacked: stacked[turn], xs))
+                return f(x, jax.tree.map(bind, layer, is_leaf=lambda value: isinstance(value, nnx.Module)))
+
+            x, sums = jax.lax.scan(apply, x, jax.tree.map(lambda stacked: stacked[turn], xs))
             sums = jax.tree.map(lambda value: jnp.where(is_real, value, 0), sums)
             return jax.lax.ppermute(x, "stage", [(i, (i + 1) % S) for i in range(S)]), (x, turn, sums)
 
         _, (done, turns, sums) = jax.lax.scan(iterate, parts[0], jnp.arange(M * R + S - 1))
         sums = jax.tree.map(lambda value: jnp.zeros((R, *value.shape[1:])).at[turns].add(value), sums)
         last = np.arange(M) // S * S * R + (R - 1) * S + np.arange(M) % S + S - 1  # iteration in which each is done
-        return done[last][None], sums
+        return jnp.where(stage == S - 1, done[last], 0)[None], sums
 
     parts = jnp.moveaxis(init.reshape(rows // M, M, *init.shape[1:]), 1, 0)
     parts = jnp.broadcast_to(shard(parts, None, "batch", "sequence", "residual"), (S, *parts.shape))
@@ -144,5 +156,5 @@ def scan_stages(f: Callable, init: Array, xs: Any, config: Config) -> tuple[Arra
     specs = PartitionSpec("stage"), PartitionSpec(None, "stage")
     # check_vma: JAX 0.10 takes residuals of a shard_map in this one for split over stages again, if it knows them so
     x, sums = jax.shard_map(run, in_specs=specs, out_specs=specs, axis_names={"stage"}, check_vma=False)(parts, rounds)
-    x = shard(jnp.moveaxis(x[-1], 0, 1).reshape(init.shape), "batch", "sequence", "residual")
+    x = shard(jnp.moveaxis(x.sum(axis=0), 0, 1).reshape(init.shape), "batch", "sequence", "residual")
     return x, jax.tree.map(lambda value: value.reshape(-1, *value.shape[2:]), sums)

@@ -5,7 +5,8 @@ Block(config)                         a class
 self.attention(x)                     an attribute of one class, by `self.attention = Attention(...)` or its annotation
 layer(x)                              a parameter or a variable whose annotation is a class: `layer: Block`
 model.hidden(x)                       a method of one of these
-jax.lax.scan(block, x, layers)        the function of a scan, as such or in `jax.checkpoint`
+jax.lax.scan(block, x, layers)        the function of a scan, as such or in `jax.checkpoint`; a function of the package
+                                      whose first parameters are `f, init, xs` is a scan too
 """
 
 from __future__ import annotations

@@ -51,7 +51,11 @@ def test_slices(name, tmp_path):
             chip, _, sides = command.topology.partition(":")
             devices = math.prod(map(int, sides.split("x"))) * (2 if chip == "tpu7x" else 1)
             config = command.config
-            axes = [axis for axis in ("data", "fsdp", "expert", "context", "tensor") if hasattr(config, f"mesh_{axis}")]
+            axes = [
+                axis
+                for axis in ("data", "fsdp", "expert", "context", "stage", "tensor")
+                if hasattr(config, f"mesh_{axis}")
+            ]
             sizes = np.empty(devices).reshape([getattr(config, f"mesh_{axis}") for axis in axes]).shape
             mesh = jax.sharding.AbstractMesh(sizes, tuple(axes))
             package.parallel.abstract(lambda config=config: package.train.new_state(config), mesh)

@@ -63,6 +63,12 @@ class TestAPoint:
         shows = self.FIELDS.replace('"Sizes.fields"', '"Sizes.fields", rows')
         assert "shows nothing" in refused(host=shows)
 
+    def test_what_nobody_reads_keeps_its_name(self):
+        host = "def f(x):\n    x, _ = pair(x)\n    point('f.more', x)\n    return x\n"
+        head, more = "from generator.language import point\n", '@splice("f.more")\ndef _(x):\n    x, _ = other(x)\n'
+        assert "    x, _ = other(x)\n" in woven(host=head + host, more=more)
+        assert "    x, more__ = other(x)\n" in woven(host=head + host.replace("return x", "return x, _"), more=more)
+
     def test_a_splice_of_which_nothing_is_left(self):
         """As where a setting decides against all that it says: no `pass` stays behind."""
         assert woven(host=HOST, norm='@splice("Attention.heads")\ndef _(q):\n    pass\n') == woven(host=HOST)

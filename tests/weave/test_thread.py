@@ -123,6 +123,13 @@ class TestDecoder:
         decoder = DECODER.replace("x = layer(x) * (1 + scale)", "x = layer(x)\n                x = x * (1 + scale)")
         assert woven(decoder=decoder, balance=BALANCE) == edited(decoder, BALANCED)
 
+    def test_a_function_with_the_parameters_of_a_scan_is_a_scan(self):
+        own = "\n    def over(f: Callable, init: jax.Array, xs: Any):\n        return jax.lax.scan(f, init, xs)\n"
+        decoder = DECODER.replace("x = layer(x) * (1 + scale)", "x = layer(x)").replace("_ = jax.lax.scan", "_ = over")
+        text = woven(decoder=decoder + own, balance=BALANCE)
+        assert "x, router_loss = over(jax.checkpoint(block), x, self.layers)" in text
+        assert "def over(f: Callable, init: jax.Array, xs: Any):\n    return jax.lax.scan(f, init, xs)" in text
+
     def test_the_values_arrive(self):
         names = run(HEAD + woven(decoder=DECODER, packing=PACKING))
         tokens = jnp.array([1, 2, 4, 8])
