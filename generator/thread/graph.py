@@ -234,7 +234,7 @@ class CallGraph:
         if self.names.meaning(node, key) == _SCAN:
             return True
         function = self.names.function(node, key)
-        return bool(function) and function.parameter_names[:3] == ["f", "init", "xs"]
+        return function is not None and function.parameter_names[:3] == ["f", "init", "xs"]
 
     def _read_calls(self, function: Function) -> None:
         for statement in function.statements:

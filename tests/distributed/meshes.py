@@ -1,6 +1,6 @@
 """One process of a job that trains a package over some meshes: what `test_meshes` starts.
 
-python -m distributed.meshes PACKAGE OUT DATA CASE...  with CASE as DATA,FSDP,TENSOR,ACCUMULATION
+python -m distributed.meshes PACKAGE OUT DATA CASE...  with CASE as DATA,FSDP,TENSOR,ACCUMULATION[,STAGE]
 """
 
 from __future__ import annotations
@@ -18,19 +18,24 @@ from jax.experimental import multihost_utils
 STEPS = 3
 
 
+def make_mesh(parallel, case: str) -> jax.sharding.Mesh:
+    data, fsdp, tensor, _, *stages = map(int, case.split(","))
+    return parallel.make_mesh(data, fsdp, tensor, **dict(zip(["stage"], stages, strict=False)))
+
+
 def run(package: str, out: Path, data: str, case: str) -> None:
     """Writes the losses, the norms of the gradients and the parameters after the last step to OUT/CASE.npz."""
     modules = {name: importlib.import_module(f"{package}.{name}") for name in ("train", "data", "parallel")}
     train, parallel = modules["train"], modules["parallel"]
     small = importlib.import_module(f"{package}.tests.small").SMALL
-    *sizes, accumulation = map(int, case.split(","))
+    accumulation = int(case.split(",")[3])
     config = dataclasses.replace(
         small,
         **dict(vocab_size=260, heads=8, kv_heads=4, head_size=8, sequence_length=32, batch_size=8, data=data),
         **dict(accumulation=accumulation, seed=1, warmup_ratio=0.0, learning_rate=0.01, max_gradient_norm=1e9),
         adam_epsilon=0.1,  # a smooth function of the gradient: its sign would be one of rounding
     )
-    mesh = parallel.make_mesh(*sizes)
+    mesh = make_mesh(parallel, case)
     abstract_batch = modules["data"].abstract_batch(config, mesh)
     batches = modules["data"].Batches(config, abstract_batch["tokens"].sharding)
     found = {"loss": [], "norm": []}
@@ -52,7 +57,7 @@ def feed(package: str, out: Path, data: str, case: str) -> None:
     module, parallel = (importlib.import_module(f"{package}.{name}") for name in ("data", "parallel"))
     small = importlib.import_module(f"{package}.tests.small").SMALL
     config = dataclasses.replace(small, vocab_size=260, sequence_length=32, batch_size=8, data=data, eval_share=0.0)
-    mesh = parallel.make_mesh(*map(int, case.split(",")[:3]))
+    mesh = make_mesh(parallel, case)
     batches = module.Batches(config, module.abstract_batch(config, mesh)["tokens"].sharding)
     found = {row: [] for row in batches.rows}
     for _ in range(60):
