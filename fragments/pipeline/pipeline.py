@@ -106,7 +106,7 @@ def scan_stages(f: Callable, init: Array, xs: Any, config: Config) -> tuple[Arra
     mesh = jax.sharding.get_abstract_mesh()
     S = 1 if mesh.empty else mesh.shape["stage"]
     M, R, rows = microbatches(config, S), config.pipeline_repeats, len(init)
-    if S == 1 or rows % M:
+    if S == 1 or rows % M or not len(jax.tree.leaves(xs)[0]):
         if setting("unroll"):
             return jax.lax.scan(f, init, xs, unroll=True)
         else:
