@@ -40,7 +40,7 @@ def make_mesh(data: int = 1, fsdp: int = -1, tensor: int = 1, devices: list[jax.
         problem = f"{len(devices)} devices do not divide into a mesh of these sizes"
         raise InputError(f"{wanted}: {problem}: each must be at least 1, and one of them may be -1") from None
     slices = len({getattr(device, "slice_index", 0) for device in devices})  # a GPU node counts as one
-    with point("make_mesh.across", data, sizes, shape, slices, others):
+    with point("make_mesh.across", data, others, sizes, slices):
         across = math.gcd(data, slices), slices // math.gcd(data, slices), *[1] * len(others)  # between slices
     if fsdp % across[1]:
         problem = f"data x fsdp does not divide over {slices} slices, between which other axes would be too slow"

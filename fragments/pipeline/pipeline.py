@@ -44,10 +44,11 @@ def _(sizes, stage):
 
 
 @splice("make_mesh.across")
-def _(data, sizes, shape, slices, across):
-    stages = math.gcd(dict(zip(sizes, shape, strict=True))["stage"], slices)  # between slices first: they send least
+def _(data, others, sizes, slices, across):
+    names = [*sizes][2:]
+    stages = math.gcd(others[names.index("stage")], slices)  # between slices first: they send least
     copies = math.gcd(data, slices // stages)
-    across = copies, slices // stages // copies, *[stages if axis == "stage" else 1 for axis in [*sizes][2:]]
+    across = copies, slices // stages // copies, *[stages if axis == "stage" else 1 for axis in names]
 
 
 @provide("train")
