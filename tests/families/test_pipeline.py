@@ -59,7 +59,7 @@ def compare_steps(package) -> None:
         print("equal", mesh)
 
 
-@pytest.mark.parametrize("family", mostly_slow(["llama2", "qwen3_moe", "gpt2"], "llama2"))
+@pytest.mark.parametrize("family", mostly_slow(["llama2", "qwen3_moe"], "llama2"))
 def test_any_pipeline_gives_what_one_device_gives(family, tmp_path):
     """Dense and sparse, whose routers' sums over tokens are those of all microbatches."""
     assert len(on_eight_devices(compare_steps, woven(family, "cpu", tmp_path))) == 2
