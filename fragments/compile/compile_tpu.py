@@ -12,7 +12,7 @@ import jax
 import tyro
 from jax.experimental import topologies
 
-from generator.language import requires, setting
+from generator.language import point, requires, setting
 from generator.language.roles import (
     PRESETS,
     Config,

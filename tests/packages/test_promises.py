@@ -69,11 +69,11 @@ def test_a_trainer_does_not_grow(target, most, files):
 @every_package
 class TestReading:
     def test_model_is_short(self, package):
-        """420 lines where attention and feed-forward are of one kind; families that bring another have 592.
+        """425 lines where attention and feed-forward are of one kind; families that bring another have 597.
 
-        Some 20 of them are of the axes that divide tokens.
+        Some 25 of them are of the parts for large models: context, sequence_parallel, pipeline, offload.
         """
-        most = 592 if package.name.removesuffix("_tpu") in ("deepseek_v3", "glm4_moe", "gpt_oss", "llama4") else 420
+        most = 597 if package.name.removesuffix("_tpu") in ("deepseek_v3", "glm4_moe", "gpt_oss", "llama4") else 425
         assert len((package / "model.py").read_text().splitlines()) <= most
 
     def test_serving_is_short(self, package):
