@@ -25,7 +25,7 @@ from generator.recipe.library import Library  # noqa: E402
 from generator.weaver import weave  # noqa: E402
 
 SIZES = "--width 512 --heads 8 --kv-heads 8 --head-size 64 --mlp-width 1408"  # of the tiny preset's 6 layers: 19.3 M
-WAYS = {"bf16": (), "fp8": ("fp8",), "fp8, delayed scaling": ("fp8_delayed",), "int8": ("int8",)}
+WAYS = {"bf16": (), "fp8": ("fp8",), "int8": ("int8",)}
 
 
 def train(parts: tuple[str, ...], folder: Path, given: argparse.Namespace) -> list[dict]:

@@ -6,7 +6,7 @@ from jax import Array
 from jax.ad_checkpoint import checkpoint_name
 from jax.ad_checkpoint import checkpoint_policies as policies
 
-from generator.language import point, proceed, setting, splice
+from generator.language import proceed, setting, splice
 from generator.language.roles import DEVICES, FORMAT, low_precision_product, scaled
 
 # of --remat dots: the results, rather than what is summed in 32 bits before it is scaled
@@ -53,8 +53,7 @@ def _(self, x, y):
     if x.dtype == jnp.float32:  # as a router's is, which stays so
         proceed()
     else:
-        with point("Linear.low_precision", x):
-            y = low_precision_product(self.equation, x, self.kernel.get_value())
+        y = low_precision_product(self.equation, x, self.kernel.get_value())
         y = checkpoint_name(y, "product")
 
 

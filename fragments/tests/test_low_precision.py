@@ -8,7 +8,6 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from generator.language import point
 from generator.language.roles import (
     FORMAT,
     SMALL,
@@ -82,7 +81,6 @@ def test_losses_are_those_of_bf16(accumulation, monkeypatch):
 
     ours = losses()
     model = sys.modules[Linear.__module__]
-    point("test_low_precision.plain", monkeypatch, model)
     monkeypatch.setattr(model, "low_precision_product", product)
     theirs = losses()
     assert theirs[-1] < 0.95 * theirs[0] and not np.array_equal(ours, theirs)

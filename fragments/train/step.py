@@ -27,7 +27,6 @@ class TrainState:
     step: Array  # steps done, int32 []
     model: Decoder
     opt_state: optax.OptState
-    point("TrainState.fields")
 
 
 def new_state(config: Config, model: Decoder | None = None) -> TrainState:
@@ -35,9 +34,8 @@ def new_state(config: Config, model: Decoder | None = None) -> TrainState:
     model = Decoder(config, nnx.Rngs(config.seed)) if model is None else model
     with point("new_state.optimizer", config, model):
         opt_state = make_optimizer(config).init(model)
-    with point("new_state.made", model, config):
-        with point("new_state.state", model, opt_state):
-            state = TrainState(jnp.zeros((), jnp.int32), model, opt_state)
+    with point("new_state.state", model, opt_state):
+        state = TrainState(jnp.zeros((), jnp.int32), model, opt_state)
     return state
 
 
@@ -54,8 +52,7 @@ def train_step(state: TrainState, batch: dict[str, Array]) -> tuple[TrainState, 
     with point("train_step.gradient", state, config):
         gradient = jax.grad(lambda model, batch: loss(model, batch, config), has_aux=True)
     # sums over microbatches; each has rows a, a + A, ..., so it is sharded as the batch is
-    with point("train_step.accumulate", gradient, config):
-        accumulate = optax.microbatch(gradient, 1, config.batch_size // config.accumulation)
+    accumulate = optax.microbatch(gradient, 1, config.batch_size // config.accumulation)
     with point("train_step.gradients", accumulate, state, batch):
         gradients, sums = accumulate(state.model, batch)
     targets = jnp.maximum(sums["targets"], 1)

@@ -3,7 +3,7 @@
 # pages/pages, model/decoder, data/batches, train/z_loss, train/goodput, train/profile, train/preemption,
 # train/peak_measured, train/outputs, train/tensorboard, train/flops, model/attention, model/swiglu, train/loss_curve,
 # train/monitor, cluster/object_stores, train/progress_bar, cluster/lock, train/check_step, train/loop,
-# cluster/agreement, train/compile_cache, parallel/context, cluster/watchdog, train/command.
+# cluster/agreement, train/compile_cache, parallel/context, pipeline/pipeline, cluster/watchdog, train/command.
 """Training: the loss, the optimizer, the step, the loop, and the command line.
 
 python -m llama2_cpu.train --preset tiny --data PATH --steps 1000 --checkpoint-dir DIR
@@ -495,7 +495,9 @@ def train(config: Config) -> None:
     profile_window(config)
     if not config.checkpoint_dir and jax.process_count() > 1:
         raise InputError("--checkpoint-dir is missing: several processes need one that all of them see")
-    mesh = make_mesh(config.mesh_data, config.mesh_fsdp, config.mesh_tensor, context=config.mesh_context)
+    mesh = make_mesh(
+        config.mesh_data, config.mesh_fsdp, config.mesh_tensor, context=config.mesh_context, stage=config.mesh_stage
+    )
     batches = abstract_batch(config, mesh)
     stopping, signals = False, receive_signals()
     data = on_all_processes(lambda: Batches(config, batches["tokens"].sharding))
