@@ -21,6 +21,7 @@ class CommandLine:
 
     config: tyro.conf.OmitArgPrefixes[Config]
     preset: tyro.extras.literal_type_from_choices(PRESETS) | None = None  # defaults; else those of a checkpoint
+    point("CommandLine.fields")
 
 
 @ending_with_messages()
@@ -29,6 +30,7 @@ def main() -> None:
     parse = functools.partial(tyro.cli, CommandLine, prog=f"python -m {__package__}.train")
     # defaults come from the preset, or else from the checkpoint that is continued
     given, _ = parse(default=CommandLine(PRESETS["tiny"]), add_help=False, return_unknown_args=True)
+    point("command.given", given)
     join_job()
     default = PRESETS.get(given.preset) or newest_config(given.config.checkpoint_dir) or PRESETS["tiny"]
     config = parse(default=CommandLine(default)).config

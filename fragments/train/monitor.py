@@ -72,6 +72,7 @@ class Monitor:
 
         Raises InputError if too many steps in a row had no finite gradients.
         """
+        point("Monitor.wait")
         values = {name: float(value) for name, value in metrics.items()}  # waits for the device
         self.skipped = values["train/skipped"] = (self.skipped + 1) * values["train/skipped"]
         now = time.perf_counter()

@@ -37,9 +37,12 @@ def train(directory: Path, cache: Path, data: Path, *arguments: str, **options):
     return start(["-m", "llama2_cpu.train", *settings, *arguments], cache, **options)
 
 
+def records(directory: Path) -> list[dict]:
+    return [json.loads(line) for line in (directory / "metrics.jsonl").read_text().splitlines()]
+
+
 def losses(directory: Path) -> list[float]:
-    records = map(json.loads, (directory / "metrics.jsonl").read_text().splitlines())
-    return [record["train/loss"] for record in records if "train/loss" in record]
+    return [record["train/loss"] for record in records(directory) if "train/loss" in record]
 
 
 def test_processes_with_other_settings_train_nothing(tmp_path, cache, data):
@@ -86,6 +89,25 @@ def test_a_signal_to_one_process_ends_both_which_go_on_later(tmp_path, cache, da
     assert (tmp_path / f"run/{step}").is_dir()
     output, _ = finish(train(tmp_path / "run", cache, data, *sizes, "--steps", str(step + 2)))
     assert f"continues after step {step} in" in output and len(losses(tmp_path / "run")) == step + 2
+
+
+SLOW = """
+import os, time
+from llama2_cpu import data, train
+read = data.Batches.__next__
+if os.environ["JAX_PROCESS_ID"] == "1":
+    data.Batches.__next__ = lambda self: time.sleep(0.5) or read(self)
+train.main()
+"""
+
+
+def test_the_process_that_others_wait_for_is_named(tmp_path, cache, data):
+    settings = flags(preset="tiny", **SIZES, **RUN, data=data, checkpoint_dir=tmp_path / "run", steps=4)
+    output, _ = finish(start(["-c", SLOW, *settings], cache))
+    assert "step 4: process 1 is the slowest: " in output
+    record = next(r for r in records(tmp_path / "run") if "processes/slowest" in r)
+    assert record["processes/slowest"] == 1
+    assert record["processes/slowest_seconds"] > max(0.5, record["processes/median_seconds"])
 
 
 IMPORT = """

@@ -1,0 +1,54 @@
+"""Recovery: a process that fails starts again in its place, and the job goes on from its newest checkpoint."""
+
+import ctypes
+import os
+import signal
+import sys
+
+from generator.language import splice
+from generator.language.roles import ExitCode, InputError
+
+FINAL = 0, ExitCode.MISTAKE, ExitCode.PREEMPTED, ExitCode.CORRUPT  # another try here would end in the same way
+
+
+@splice("CommandLine.fields")
+def _():
+    restarts: int = 0  # times that this process, if it fails, starts again in its place; its job goes on with it
+
+
+def run_in_children(restarts: int) -> None:
+    """Returns in a child process, and in a new one each time it fails; ends as the last of them.
+
+    A child shares what is imported, so that it starts at once. When it joins the job, JAX's coordination service sees
+    that the one before is gone, and ends all other processes, which start again as well.
+    """
+    if restarts < 0:
+        raise InputError(f"--restarts {restarts}: must be 0 or more")
+    child, signals = 0, []
+
+    def pass_on(number: int, _: object) -> None:
+        signals.append(number)
+        if child:
+            os.kill(child, number)
+
+    handlers = {number: signal.signal(number, pass_on) for number in (signal.SIGTERM, signal.SIGINT)}
+    for left in reversed(range(restarts + 1)):
+        child = os.fork()  # before JAX has devices, and with them threads
+        if not child:
+            for number, handler in handlers.items():
+                signal.signal(number, handler)
+            os.setsid()  # Ctrl-C of a terminal comes from the parent alone
+            if sys.platform == "linux":
+                ctypes.CDLL(None).prctl(1, signal.SIGTERM)  # PR_SET_PDEATHSIG: sent if the parent is killed
+            return
+        code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+        code, child = code if code >= 0 else 128 - code, 0  # as a shell does
+        if signals or code in FINAL or not left:
+            raise SystemExit(code)
+        print(f"warning: exit code {code}: starts again; restarts left: {left - 1}", file=sys.stderr, flush=True)
+
+
+@splice("command.given")
+def _(given):
+    if given.restarts:
+        run_in_children(given.restarts)
