@@ -4,6 +4,7 @@ import ctypes
 import os
 import signal
 import sys
+from typing import Any
 
 from generator.language import splice
 from generator.language.roles import ExitCode, InputError
@@ -14,6 +15,13 @@ FINAL = 0, ExitCode.MISTAKE, ExitCode.PREEMPTED, ExitCode.CORRUPT  # another try
 @splice("CommandLine.fields")
 def _():
     restarts: int = 0  # times that this process, if it fails, starts again in its place; its job goes on with it
+
+
+def end_at_once(*error: Any) -> None:
+    """Ends this process by an error; in its own way JAX waits a minute for the others, which wait for this one."""
+    sys.__excepthook__(*error)
+    sys.stdout.flush()
+    os._exit(1)
 
 
 def run_in_children(restarts: int) -> None:
@@ -37,6 +45,7 @@ def run_in_children(restarts: int) -> None:
         if not child:
             for number, handler in handlers.items():
                 signal.signal(number, handler)
+            sys.excepthook = end_at_once
             os.setsid()  # Ctrl-C of a terminal comes from the parent alone
             if sys.platform == "linux":
                 ctypes.CDLL(None).prctl(1, signal.SIGTERM)  # PR_SET_PDEATHSIG: sent if the parent is killed

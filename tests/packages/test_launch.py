@@ -233,7 +233,7 @@ def test_a_script_is_queued_again_where_another_try_is_worth_it(path, tmp_path):
     for name, code in {"DONE": 0, **codes, "CRASH": 134}.items():
         for restarts in (0, 10):
             ended, calls = run_script(path, tmp_path, code, restarts)
-            step = f"srun --kill-on-bad-exit=0 --wait=0 python -m {package}.train --preset tiny"
+            step = f"srun --kill-on-bad-exit=0 --wait=0 python -m {package}.train --restarts 10 --preset tiny"
             if name == "PREEMPTED" or (name in ("STORAGE", "HUNG", "CRASH") and restarts == 0):
                 assert calls == [step, "scontrol requeue 7"] and ended == 0, name
             else:
