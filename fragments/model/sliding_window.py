@@ -77,7 +77,12 @@ def _(options, q, window):
     options["local_window_size"] = min(window, q.shape[1]) - 1, 0
 
 
-@splice("test_attention.run", "test_pages_kernel.run", optional=True)
+@splice("attend_packed.first", optional=True)
+def _(first, t, window):
+    first = jnp.maximum(first, t - window + 1)
+
+
+@splice("test_attention.run", "test_packed_attention.run", "test_pages_kernel.run", optional=True)
 def _(run):
     run = functools.partial(run, window=5)
 
@@ -85,6 +90,11 @@ def _(run):
 @splice("attend_slowly.seen", optional=True)
 def _(seen, t):
     seen = [s for s in seen if t - s < 5]
+
+
+@splice("attend_at_once.seen", optional=True)
+def _(seen, distance):
+    seen = seen & (distance < 5)
 
 
 @splice("flops.keys")
