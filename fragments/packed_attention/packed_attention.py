@@ -15,13 +15,12 @@ from jax.experimental.pallas import triton
 from jax.sharding import PartitionSpec
 
 from generator.language import point, requires, splice
-from generator.language.roles import RULES
+from generator.language.roles import RULES, InputError
 
 requires("attend_cudnn")
 
-BLOCK = 128  # queries of a program, or keys in `key_value_kernel`; half of it for wide heads
-READ = 64  # keys that a program reads at a time
-STEP = 32  # the same of the programs for gradients, which hold more in registers
+BLOCK = 128  # queries of a program, or keys in `key_value_kernel`; fewer where heads are wide
+STEP = 32  # keys or queries that a program for gradients, which has more in registers, reads at a time
 HIDDEN = -1e30  # score of a key out of sight
 
 
@@ -58,9 +57,11 @@ def flash(q: Array, k: Array, v: Array, first: Array, scale: float, interpret: b
     inputs, the output and its logsumexp are named "attention" for REMAT.
     """
     B, T, N, H = q.shape
+    if q.size >= 2**31:
+        raise InputError(f"attention of {B} x {T:,} tokens on a device, beyond 32-bit places: give it fewer rows")
     K = k.shape[2]
     G = N // K  # query heads of a key head
-    size = BLOCK if H <= 128 else BLOCK // 2  # what a program holds must fit into shared memory
+    size = min(BLOCK, 2**15 // (H * q.dtype.itemsize))  # so that a program fits into shared memory
     # the part of an array that a program sees; its place is (row, head, block)
     block = pl.BlockSpec((None, size, None, H), lambda b, n, i: (b, i, n, 0))
     keys = pl.BlockSpec((None, T, None, H), lambda b, n, i: (b, 0, n // G, 0))  # all of a head
@@ -119,21 +120,21 @@ def visible_scores(q: Array, k: Array, first: Array, queries: Array, keys: Array
 def context_kernel(first_ref, q_ref, k_ref, v_ref, out_ref, total_ref, *, scale):
     """Computes the context of a block of queries, and the logsumexp of their scores."""
     size = q_ref.shape[0]
-    start = size * pl.program_id(2)
+    start, read = size * pl.program_id(2), size // 2  # keys that it reads at a time
     queries = start + jnp.arange(size)
     first, q = first_ref[...], q_ref[...]
 
     def add(step, sums):
         highest, total, context = sums
-        rows = pl.ds(step * READ, READ)
-        scores = visible_scores(q, k_ref[rows], first, queries, step * READ + jnp.arange(READ), scale)
+        rows = pl.ds(step * read, read)
+        scores = visible_scores(q, k_ref[rows], first, queries, step * read + jnp.arange(read), scale)
         higher = jnp.maximum(highest, scores.max(axis=1))
         weights, rest = jnp.exp(scores - higher[:, None]), jnp.exp(highest - higher)
         context = context * rest[:, None] + triton.dot(weights.astype(v_ref.dtype), v_ref[rows])
         return higher, total * rest + weights.sum(axis=1), context
 
     sums = jnp.full(size, HIDDEN), jnp.zeros(size), jnp.zeros(q.shape, jnp.float32)
-    highest, total, context = jax.lax.fori_loop(first_ref[0] // READ, (start + size) // READ, add, sums)
+    highest, total, context = jax.lax.fori_loop(first_ref[0] // read, (start + size) // read, add, sums)
     out_ref[...] = (context / total[:, None]).astype(out_ref.dtype)
     total_ref[...] = highest + jnp.log(total)
 
@@ -141,42 +142,42 @@ def context_kernel(first_ref, q_ref, k_ref, v_ref, out_ref, total_ref, *, scale)
 def query_kernel(first_ref, q_ref, k_ref, v_ref, dout_ref, total_ref, delta_ref, dq_ref, *, scale):
     """Computes the gradient of a block of queries."""
     size = q_ref.shape[0]
-    start = size * pl.program_id(2)
+    start, read = size * pl.program_id(2), min(STEP, size // 2)
     queries = start + jnp.arange(size)
     first, q, dout, total, delta = first_ref[...], q_ref[...], dout_ref[...], total_ref[...], delta_ref[...]
 
     def add(step, dq):
-        rows = pl.ds(step * STEP, STEP)
+        rows = pl.ds(step * read, read)
         k = k_ref[rows]
-        scores = visible_scores(q, k, first, queries, step * STEP + jnp.arange(STEP), scale)
+        scores = visible_scores(q, k, first, queries, step * read + jnp.arange(read), scale)
         weights = jnp.exp(scores - total[:, None])
         dscores = weights * (triton.dot(dout, v_ref[rows], trans_b=True) - delta[:, None])
         return dq + triton.dot(dscores.astype(k.dtype), k)
 
     zero = jnp.zeros(q.shape, jnp.float32)
-    dq = jax.lax.fori_loop(first_ref[0] // STEP, (start + size) // STEP, add, zero)
+    dq = jax.lax.fori_loop(first_ref[0] // read, (start + size) // read, add, zero)
     dq_ref[...] = (scale * dq).astype(dq_ref.dtype)
 
 
 def key_value_kernel(first_ref, end_ref, q_ref, k_ref, v_ref, dout_ref, total_ref, delta_ref, dk_ref, dv_ref, *, scale):
     """Computes the gradients of a block of keys and values from all heads that read them."""
     block, size = pl.program_id(2), k_ref.shape[0]
-    keys = block * size + jnp.arange(size)
+    keys, read = block * size + jnp.arange(size), min(STEP, size // 2)
     k, v = k_ref[...], v_ref[...]
 
     def add_head(head, sums):
         def add(step, sums):
             dk, dv = sums
-            rows = pl.ds(step * STEP, STEP)
+            rows = pl.ds(step * read, read)
             q, dout = q_ref[rows, head], dout_ref[rows, head]
-            scores = visible_scores(q, k, first_ref[rows], step * STEP + jnp.arange(STEP), keys, scale)
+            scores = visible_scores(q, k, first_ref[rows], step * read + jnp.arange(read), keys, scale)
             weights = jnp.exp(scores - total_ref[head, rows][:, None])
             dweights = triton.dot(dout, v, trans_b=True)
             dscores = weights * (dweights - delta_ref[head, rows][:, None])
             dv = dv + triton.dot(weights.astype(q.dtype), dout, trans_a=True)
             return dk + triton.dot(dscores.astype(q.dtype), q, trans_a=True), dv
 
-        return jax.lax.fori_loop(block * (size // STEP), pl.cdiv(end_ref[block], STEP), add, sums)
+        return jax.lax.fori_loop(block * (size // read), pl.cdiv(end_ref[block], read), add, sums)
 
     zeros = jnp.zeros(k.shape, jnp.float32), jnp.zeros(k.shape, jnp.float32)
     dk, dv = jax.lax.fori_loop(0, q_ref.shape[1], add_head, zeros)

@@ -44,14 +44,17 @@ def on_eight_devices(compare: Callable[[SimpleNamespace], None], package: Simple
     return process.stdout.splitlines()
 
 
-def compare_with_one(package: SimpleNamespace, config: Any, kernel_of: Callable[[Any], nnx.Param]) -> None:
+def compare_with_one(
+    package: SimpleNamespace, config: Any, kernel_of: Callable[[Any], nnx.Param], **inputs: np.ndarray
+) -> None:
     """Each mesh gives the mean square of the logits and its gradient that one device gives.
 
     Args:
         kernel_of: a parameter of the model, which is to be split over the axes fsdp and tensor.
+        inputs: of the model, besides 8 rows of 16 tokens.
     """
     model, tokens = package.model.Decoder(config, nnx.Rngs(0)), np.arange(8 * 16).reshape(8, 16) % 32
-    mean_square = jax.jit(jax.value_and_grad(lambda model, tokens: (model(tokens) ** 2).mean()))
+    mean_square = jax.jit(jax.value_and_grad(lambda model, tokens: (model(tokens, **inputs) ** 2).mean()))
     expected = jax.tree.leaves(mean_square(model, tokens))
     for sizes in MESHES:
         mesh = package.parallel.make_mesh(*sizes)
