@@ -11,7 +11,7 @@ from families.devices import MESHES, compare_with_one, on_eight_devices
 from families.weaving import LIBRARY, woven
 from generator.weaver import weave
 
-FILE = "packed_attention.py"
+FILE, PARTS = "packed_attention.py", ("all", "packed_attention")
 
 
 def compare_documents(package) -> None:
@@ -22,7 +22,7 @@ def compare_documents(package) -> None:
 
 
 def test_any_mesh_gives_what_one_device_gives(tmp_path):
-    package = woven("llama2", "gpu", tmp_path)
+    package = woven("llama2", "gpu", tmp_path, PARTS)
     assert (tmp_path / "llama2_gpu" / FILE).exists()
     assert on_eight_devices(compare_documents, package) == [f"same on {sizes}" for sizes in MESHES]
 
@@ -30,4 +30,4 @@ def test_any_mesh_gives_what_one_device_gives(tmp_path):
 @pytest.mark.parametrize("architecture", ["gemma2", "gpt_oss"])
 def test_families_with_scores_of_their_own_keep_their_attention(architecture):
     """Soft caps and sinks are not for these kernels."""
-    assert FILE not in weave(architecture, "gpu", LIBRARY).files
+    assert FILE not in weave(architecture, "gpu", LIBRARY, parts=PARTS).files
