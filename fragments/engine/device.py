@@ -71,6 +71,7 @@ class Device:
         self.rows = sorted({n for n in setting("decode_batch_sizes") if n < rows} | {rows})  # of decode steps
         lengths = {max(chunk // divisor, 1) for divisor in setting("prefill_chunks")}
         self.chunks = {length: min(chunk // length, rows) for length in sorted(lengths)}  # of prefill: batch sizes
+        point("Device.made")
 
     def warm_up(self) -> Iterator[str]:
         """Compiles every shape of step, and yields a description of each."""
@@ -97,7 +98,7 @@ class Device:
 
     def write(self, slot: int, sequence: list[int], biases: list[tuple[int, float, int]]) -> None:
         """Writes the tokens and logit biases of a slot; each step says how many of them there are."""
-        point("Device.write", slot, sequence)
+        point("Device.write", slot, sequence, biases)
         row = jax.tree.map(lambda x: np.zeros(x.shape[1], x.dtype), self.slots)
         row.sequences[: len(sequence)] = sequence
         for place, column in enumerate(zip(*biases, strict=True)):
@@ -118,6 +119,7 @@ class Device:
 
     def run(self, step: StepInput, length: int, whole: bool) -> StepOutput:
         """Starts a step, without waiting for it."""
+        point("Device.run", step, length, whole)
         key, value = self.key, self.value
         with computing(self.laid_over):
             output, cache, self.slots = run(self.model, key, value, self.slots, self.layers, step, length, whole)

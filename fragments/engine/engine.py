@@ -51,6 +51,7 @@ class Engine:
         self.config, self.ends, self.settings, self.longest = config, ends, settings, longest
         of_sequences = settings.max_sequences * self.pages_for(longest)
         pages = 1 + (self.pages_for(settings.kv_cache_tokens) or pages_that_fit(of_sequences, config, settings, mesh))
+        point("Engine.pages", pages)
         try:
             if (config.layers + 1) * pages >= 2**31:
                 raise MemoryError("32 bits cannot count those of all layers")
@@ -67,6 +68,7 @@ class Engine:
         self.in_flight: list[StepInFlight] = []
         self.changed: dict[Request, None] = {}  # since the last call of `step`
         self.prefix_hits = self.prefix_queries = 0  # prompt tokens: found in the cache; all
+        point("Engine.made")
 
     @property
     def pages(self) -> int:

@@ -128,4 +128,5 @@ def run(
         logprobs = jax.nn.log_softmax(logits)
         scores = jnp.take_along_axis(logprobs, following[:, :, None], axis=2)[:, :, 0]
         top = jax.lax.cond(step.top, likeliest, lambda x: jax.tree.map(jnp.zeros_like, likeliest(x)), logprobs)
+    point("run.output", scores, following, top)
     return StepOutput(scores, following, *top), cache, slots._replace(sequences=sequences)

@@ -13,6 +13,7 @@ import traceback
 from collections.abc import Callable, Iterator
 from typing import Any
 
+from generator.language import point
 from generator.language.roles import Engine, InputError, QueueFull, Refusal, Request, SamplingParams
 
 Wanted = list[tuple[list[int], SamplingParams]]  # prompt and sampling of each choice
@@ -75,6 +76,7 @@ class EngineThread(threading.Thread):
 
     def watch(self, seconds: float) -> None:
         """Fails the engine if a step has taken longer than this."""
+        point("EngineThread.watch")
         if time.monotonic() - self.busy_since > seconds and not self.failed:
             print(f"error: a step of the engine has taken more than {seconds} s; all stacks:", file=sys.stderr)
             with contextlib.suppress(OSError, ValueError):  # stderr is not a file

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import tyro
 
-from generator.language import setting
+from generator.language import point, setting
 from generator.language.roles import (
     Detokenizer,
     Engine,
@@ -44,6 +44,7 @@ def main() -> None:
     prompt, prompts = settings.prompt, settings.prompts
     if (prompt is None) == (prompts is None):
         raise InputError("give either --prompt TEXT or --prompts FILE")
+    point("generate.start", settings)
     config, model, mesh = load_to_serve(settings)
     defaults = default_sampling(load_generation(config.tokenizer), sampled=False)
     sampling = parse(default=GenerateSettings(sampling=SamplingParams(**defaults))).sampling

@@ -25,6 +25,7 @@ from starlette.middleware.cors import CORSMiddleware
 from starlette.responses import HTMLResponse, Response
 from starlette.routing import Route
 
+from generator.language import point
 from generator.language.roles import (
     Answer,
     AnyTokenizer,
@@ -251,12 +252,14 @@ def main() -> None:
     if not settings.model:
         raise InputError("--model: must be a name")
     _ = settings.keys  # checked before loading a model
+    point("serve.start", settings)
     listener = socket.socket(socket.AF_INET6 if ":" in settings.host else socket.AF_INET)
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-    try:
-        listener.bind((settings.host, settings.port))  # connections are refused until there is a model
-    except (OSError, OverflowError, TypeError) as error:  # TypeError: an invalid name
-        raise InputError(f"--host {settings.host} --port {settings.port}: {error}: give others") from None
+    with point("serve.listen", settings, listener):
+        try:
+            listener.bind((settings.host, settings.port))  # connections are refused until there is a model
+        except (OSError, OverflowError, TypeError) as error:  # TypeError: an invalid name
+            raise InputError(f"--host {settings.host} --port {settings.port}: {error}: give others") from None
     _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))  # one for each connection
     config, model, mesh = load_to_serve(settings)
@@ -272,6 +275,7 @@ def main() -> None:
         return thread
 
     thread = asyncio.run(serve())
+    point("serve.ended", engine, thread)
     if thread.is_alive():  # in a step, which cannot be interrupted
         sys.stdout.flush()
         os._exit(ExitCode.HUNG if thread.failed else 0)

@@ -42,7 +42,8 @@ def load_to_serve(settings: ModelSettings) -> tuple[Config, Decoder, Mesh]:
     devices, tensor = jax.devices(), settings.mesh_tensor
     if not 1 <= tensor <= len(devices):
         raise InputError(f"--mesh-tensor {tensor}: there are {len(devices)} devices: give 1 to {len(devices)}")
-    mesh = make_mesh(1, 1, tensor, devices[:tensor])
+    with point("load_to_serve.mesh", devices, tensor):
+        mesh = make_mesh(1, 1, tensor, devices[:tensor])
     config, model = open_hf_model(settings.hf) if settings.hf else load_checkpoint(settings.checkpoint_dir, None)
     config = dataclasses.replace(config, dtype=settings.dtype or config.dtype)
     laid_out = abstract(lambda: Decoder(config, nnx.Rngs(0)), mesh)
@@ -54,6 +55,7 @@ def load_to_serve(settings: ModelSettings) -> tuple[Config, Decoder, Mesh]:
         value = np.asarray(later.get_value())
         with point("load_to_serve.cast", settings, name, p, is_matrix):
             value = value.astype(config.dtype if is_matrix else p.dtype)
+        point("load_to_serve.place", p, value)
         return p.replace(jax.device_put(value, p.get_value().sharding))
 
     def is_param(x: object) -> bool:
