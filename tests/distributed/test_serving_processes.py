@@ -20,8 +20,8 @@ import pytest
 from distributed.jobs import finish, start
 
 SIZES = dict(width=32, layers=2, heads=4, kv_heads=4, head_size=8, mlp_width=64, context_length=256, vocab_size=260)
-FLAGS = ["--tokenizer=bytes", "--port=0", "--max-sequences=4", "--chunk=16", "--page-size=4", "--dtype=float32"]
-SHARED = [7 + i % 200 for i in range(30)]  # longer than a chunk, and whole pages of it are shared
+FLAGS = ["--tokenizer=bytes", "--port=0", "--max-sequences=4", "--chunk=4", "--page-size=4", "--dtype=float32"]
+SHARED = [7 + i % 200 for i in range(30)]  # longer than chunks, and whole pages of it are shared
 SAMPLED = dict(temperature=1.0, seed=5, top_p=0.9, repetition_penalty=1.2, logit_bias={"9": 2})
 REQUESTS = [
     dict(prompt=[*SHARED, 1], temperature=0, logprobs=3),
@@ -69,7 +69,7 @@ def served(saved: Path, processes: int, *flags: str) -> Iterator[tuple[list[subp
 
 
 def ask(port: int, **fields) -> tuple[int, dict]:
-    body = json.dumps(dict(max_tokens=24, ignore_eos=True, return_token_ids=True) | fields)
+    body = json.dumps(dict(max_tokens=12, ignore_eos=True, return_token_ids=True) | fields)
     with contextlib.closing(http.client.HTTPConnection("127.0.0.1", port, timeout=120)) as connection:
         connection.request("POST", "/v1/completions", body, {"Content-Type": "application/json"})
         answer = connection.getresponse()
@@ -77,9 +77,9 @@ def ask(port: int, **fields) -> tuple[int, dict]:
 
 
 @contextlib.contextmanager
-def begun(port: int) -> Iterator[http.client.HTTPResponse]:
-    """An answer of which the first of very many tokens is there; it is given up at the end."""
-    body = json.dumps(dict(prompt=[8], max_tokens=250, ignore_eos=True, stream=True))
+def begun(port: int, tokens: int = 250) -> Iterator[http.client.HTTPResponse]:
+    """An answer of which the first of many tokens is there; it is given up at the end."""
+    body = json.dumps(dict(prompt=[8], max_tokens=tokens, ignore_eos=True, stream=True))
     with contextlib.closing(http.client.HTTPConnection("127.0.0.1", port, timeout=120)) as connection:
         connection.request("POST", "/v1/completions", body, {"Content-Type": "application/json"})
         with connection.getresponse() as answer:
@@ -122,7 +122,7 @@ def test_a_server_of_two_processes_answers_as_one_device_and_tells_when_one_is_g
 
 def test_a_signal_to_all_ends_all_once_answers_are_there(saved):
     with served(saved, 2) as (job, port):
-        with begun(port) as streamed:
+        with begun(port, 40) as streamed:
             for process in job:
                 process.send_signal(signal.SIGTERM)
             rest = streamed.read()
@@ -130,6 +130,19 @@ def test_a_signal_to_all_ends_all_once_answers_are_there(saved):
         finish(job)
 
 
+@pytest.mark.slow
+def test_drafts_and_int8_are_served_too_and_an_idle_server_sees_who_is_gone(saved):
+    flags = ["--draft-tokens=2", "--int8", "--int8-kv-cache"]
+    with served(saved, 1, *flags) as (_, port):
+        wanted = answers(port)
+    with served(saved, 2, *flags) as (job, port):
+        assert [x["token_ids"] for x in answers(port)] == [x["token_ids"] for x in wanted]
+        job[1].kill()
+        output, _ = job[0].communicate(timeout=60)
+        assert job[0].returncode == 1 and "error: a process of the job has ended: start all of them" in output
+
+
+@pytest.mark.slow
 def test_process_0_that_is_gone_ends_the_others(saved):
     with served(saved, 2) as (job, _):
         job[0].kill()
@@ -137,6 +150,7 @@ def test_process_0_that_is_gone_ends_the_others(saved):
         assert job[1].returncode == 1 and "error: process 1 cannot follow process 0: it is gone\n" in output
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("flags", "last", "message"),
     [
@@ -150,6 +164,7 @@ def test_what_cannot_be_served_is_refused_by_all(saved, flags, last, message):
         assert f"error: {message}\n" in output
 
 
+@pytest.mark.slow
 def test_prompts_of_a_file_are_continued_as_by_one_device(saved, tmp_path):
     (tmp_path / "prompts").write_text("def main\nimport os\nclass A(B):\n")
     arguments = ["-m", "llama2_cpu.generate", "--hf", str(saved / "hf"), "--prompts", str(tmp_path / "prompts")]
