@@ -26,7 +26,7 @@ from jax.sharding import AxisType, Mesh, Sharding
 from generator.language import proceed, requires, splice
 from generator.language.roles import InputError, agree, join_job, make_mesh, require_equal, shard
 
-requires("serve/serve", "cluster/agreement")
+requires("serve/serve", "generate/generate", "cluster/agreement")
 
 WAIT = 60  # seconds for all processes to connect, once each has its part of the model
 

@@ -47,6 +47,7 @@ TOGETHER = (
     "evaluate/evaluate",
     "generate/generate",
     "serve/serve",
+    "serve_processes/serve_processes",
 )
 ALONE = (*((name, "cpu") for name in (*TOGETHER, "train/command")), ("pages_kernel/attend_token", "tpu"))
 # a module that is run, imported or reached by its name: in Python of the package's tests, and in shell of its README
