@@ -110,6 +110,11 @@ def end(followers: list[socket.socket]) -> None:
         tell(followers)
 
 
+def any_gone(followers: list[socket.socket]) -> bool:
+    """Returns whether one of the others has ended; they say nothing while they live."""
+    return bool(select.select(followers, [], [], 0)[0])
+
+
 def follow(leader: socket.socket, run: Callable[..., object], write: Callable[..., object]) -> NoReturn:
     """Calls the methods of a Device as process 0 does, until it says to end: then the program ends."""
     for number in (signal.SIGINT, signal.SIGTERM):  # often sent to all processes: process 0 finishes its answers
@@ -198,14 +203,13 @@ def _(listener):
 
 @splice("EngineThread.watch")
 def _(self):
-    gone = select.select(self.engine.device.followers, [], [], 0)[0]  # others say nothing while they live
-    if gone and not self.failed:
+    if not self.failed and any_gone(self.engine.device.followers):
         print("error: a process of the job has ended: start all of them again", file=sys.stderr)
         self.fail()
 
 
 @splice("serve.ended")
 def _(engine, thread):
-    if engine.device.followers and thread.failed and not thread.is_alive():
+    if thread.failed and any_gone(engine.device.followers):
         sys.stdout.flush()
-        os._exit(1)  # JAX would wait for the others, of which one may be gone
+        os._exit(1)  # JAX would wait for the process that is gone
