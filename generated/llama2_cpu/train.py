@@ -2,8 +2,9 @@
 # Fragments: train/cosine, train/decays, train/adamw, train/step, train/host_state, train/matrices, train/loss,
 # pages/pages, model/decoder, data/batches, train/z_loss, train/goodput, train/profile, train/preemption,
 # train/peak_measured, train/outputs, train/tensorboard, train/flops, model/attention, model/swiglu, train/loss_curve,
-# train/monitor, cluster/object_stores, train/progress_bar, cluster/lock, train/check_step, train/loop,
-# cluster/agreement, train/compile_cache, parallel/context, pipeline/pipeline, cluster/watchdog, train/command.
+# train/monitor, cluster/object_stores, train/progress_bar, cluster/step_times, cluster/lock, train/check_step,
+# train/loop, cluster/agreement, train/compile_cache, parallel/context, pipeline/pipeline, cluster/watchdog,
+# train/command, cluster/recovery.
 """Training: the loss, the optimizer, the step, the loop, and the command line.
 
 python -m llama2_cpu.train --preset tiny --data PATH --steps 1000 --checkpoint-dir DIR
@@ -46,10 +47,12 @@ from .cluster import (
     DirectoryLock,
     absolute,
     check_lock,
+    compare_processes,
     join_job,
     local_folder,
     on_all_processes,
     require_equal,
+    run_in_children,
     start_watchdog,
     upload,
 )
@@ -380,6 +383,7 @@ class Monitor:
         self.task = self.progress.add_task("", completed=step, total=config.steps)
         self.progress.start()
         self.events = SummaryWriter(str(self.folder / "tensorboard"), purge_step=step + 1)
+        self.work = []  # seconds of each step before it waited for the devices, since the last flush
 
     def record(self, step: int, values: dict[str, float]) -> None:
         """Records numbers of a step, with the time of day (ISO 8601, UTC)."""
@@ -397,6 +401,7 @@ class Monitor:
 
         Raises InputError if too many steps in a row had no finite gradients.
         """
+        self.work.append(time.perf_counter() - self.clock)
         values = {name: float(value) for name, value in metrics.items()}  # waits for the device
         self.skipped = values["train/skipped"] = (self.skipped + 1) * values["train/skipped"]
         now = time.perf_counter()
@@ -574,6 +579,11 @@ def train(config: Config) -> None:
                     checkpoints.save(step, checkpoint_items(state), data)
                     goodput.spent("checkpoints")
                 monitor.record(step, {f"goodput/{part}": share for part, share in goodput.shares().items()})
+                monitor.record(step, times := compare_processes(monitor.work))
+                monitor.work.clear()
+                if jax.process_count() > 1:
+                    text = "step {}: process {} is the slowest: {:.3f} s a step of its own, the median {:.3f} s"
+                    print(text.format(step, *times.values()), flush=True)
                 monitor.flush()
                 goodput.spent("other")
     goodput.spent("checkpoints")
@@ -594,6 +604,7 @@ class CommandLine:
 
     config: tyro.conf.OmitArgPrefixes[Config]
     preset: tyro.extras.literal_type_from_choices(PRESETS) | None = None  # defaults; else those of a checkpoint
+    restarts: int = 0  # times that this process, if it fails, starts again in its place; its job goes on with it
 
 
 @ending_with_messages()
@@ -601,6 +612,8 @@ def main() -> None:
     parse = functools.partial(tyro.cli, CommandLine, prog=f"python -m {__package__}.train")
     # defaults come from the preset, or else from the checkpoint that is continued
     given, _ = parse(default=CommandLine(PRESETS["tiny"]), add_help=False, return_unknown_args=True)
+    if given.restarts:
+        run_in_children(given.restarts)
     join_job()
     default = PRESETS.get(given.preset) or newest_config(given.config.checkpoint_dir) or PRESETS["tiny"]
     config = parse(default=CommandLine(default)).config

@@ -120,18 +120,18 @@ def rotate(x: Array, angles: Array) -> Array:
 def attend(q: Array, k: Array, v: Array, segment_ids: Array | None) -> Array:
     """Computes causal attention in each segment: q [B, T, N, H]; k, v [B, T, K, H]; segment_ids [B, T] -> [B, T, N, H].
 
-    cuDNN's flash kernel takes only 16-bit numbers; others, and other platforms, go to XLA. It has no segments, so they
-    become a mask [B, 1, T, T]; with segment_ids None, each row is one segment without a mask.
+    cuDNN's flash kernel takes only 16-bit numbers; others, and other platforms, go to XLA. With segment_ids None, each
+    row is one segment.
     """
     q, k, v = checkpoint_name((q, k, v), "attention")
-    same_segment = None
-    if segment_ids is not None:
-        same_segment = segment_ids[:, None, :, None] == segment_ids[:, None, None, :]
     mesh = jax.sharding.get_abstract_mesh()
     platform = jax.default_backend() if mesh.empty else mesh.abstract_device.platform
     cudnn = platform == "gpu" and q.dtype in (jnp.bfloat16, jnp.float16)
     options = {"is_causal": True, "implementation": "cudnn" if cudnn else "xla"}
-    return jax.nn.dot_product_attention(q, k, v, mask=same_segment, **options)
+    if segment_ids is not None:  # cuDNN has none, so they become a mask [B, 1, T, T]
+        options["mask"] = segment_ids[:, None, :, None] == segment_ids[:, None, None, :]
+    context = jax.nn.dot_product_attention(q, k, v, **options)
+    return context
 
 
 class Attention(nnx.Module):

@@ -22,7 +22,7 @@ def compare_documents(package) -> None:
 
 
 def test_any_mesh_gives_what_one_device_gives(tmp_path):
-    package = woven("llama2", "gpu", tmp_path, PARTS)
+    package = woven("llama2", "gpu", tmp_path, parts=PARTS)
     assert (tmp_path / "llama2_gpu" / FILE).exists()
     assert on_eight_devices(compare_documents, package) == [f"same on {sizes}" for sizes in MESHES]
 

@@ -44,9 +44,11 @@ def write(package: Package, folder: Path) -> Path:
     return folder / package.name
 
 
-def woven(architecture: str, target: str, folder: Path, library: Library = LIBRARY) -> SimpleNamespace:
+def woven(
+    architecture: str, target: str, folder: Path, library: Library = LIBRARY, parts: Sequence[str] = ("all",)
+) -> SimpleNamespace:
     """The modules of a package that is woven into a folder."""
-    return load_package(write(weave(architecture, target, library), folder))
+    return load_package(write(weave(architecture, target, library, parts=parts), folder))
 
 
 def variant(
