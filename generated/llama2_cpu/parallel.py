@@ -91,8 +91,8 @@ def shard(x: Array, *axes: str | None) -> Array:
         return x
     spec = [RULES.get(axis) for axis in axes]
     tensor = jax.sharding.get_abstract_mesh().shape["tensor"]
-    if axes[-1] == "residual" and x.shape[1] % tensor == 0:  # not where tokens are decoded one by one
-        spec[1] = (*RULES["sequence"], "tensor")
+    if axes[-1] == "residual" and x.shape[-2] % tensor == 0:  # not where tokens are decoded one by one
+        spec[-2] = (*RULES["sequence"], "tensor")
     x = jax.lax.with_sharding_constraint(x, PartitionSpec(*spec))
     return x
 

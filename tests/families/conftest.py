@@ -22,12 +22,16 @@ def pytest_sessionfinish() -> None:
 
 
 @functools.lru_cache(maxsize=64)
-def _woven(architecture: str, target: str, files: tuple[tuple[str, str], ...], without: tuple[str, ...]) -> Package:
-    return weave(architecture, target, Library(dict(files)), without)
+def _woven(
+    architecture: str, target: str, files: tuple[tuple[str, str], ...], without: tuple[str, ...], parts: tuple[str, ...]
+) -> Package:
+    return weave(architecture, target, Library(dict(files)), without, parts)
 
 
-def woven(architecture: str, target: str, library: Library, without: Collection[str] = ()) -> Package:
-    return _woven(architecture, target, tuple(library.files.items()), tuple(without))
+def woven(
+    architecture: str, target: str, library: Library, without: Collection[str] = (), parts: Collection[str] = ("all",)
+) -> Package:
+    return _woven(architecture, target, tuple(library.files.items()), tuple(without), tuple(parts))
 
 
 weaver.weave = woven  # for modules that import it from now on

@@ -20,8 +20,16 @@ from families.weaving import batch_of, woven
 
 LENGTH = 32
 # sizes of the mesh, beside data, which takes the devices left; microbatches; repeats
-DENSE = ({"stage": 4, "fsdp": 2}, 0, 1), ({"stage": 2, "fsdp": 2, "tensor": 2}, 4, 2)
-SPARSE = ({"stage": 2, "fsdp": 2, "expert": 2}, 0, 1), ({"stage": 2, "expert": 2, "tensor": 2}, 4, 2)
+DENSE = (
+    ({"stage": 4, "fsdp": 2}, 0, 1),
+    ({"stage": 2, "fsdp": 2, "tensor": 2}, 4, 2),
+    ({"stage": 2, "context": 2, "tensor": 2}, 0, 1),
+)
+SPARSE = (
+    ({"stage": 2, "fsdp": 2, "expert": 2}, 0, 1),
+    ({"stage": 2, "expert": 2, "tensor": 2}, 4, 2),
+    ({"stage": 2, "context": 2, "expert": 2}, 0, 1),
+)
 
 
 def compare_steps(package) -> None:
@@ -62,7 +70,7 @@ def compare_steps(package) -> None:
 @pytest.mark.parametrize("family", mostly_slow(["llama2", "qwen3_moe"], "llama2"))
 def test_any_pipeline_gives_what_one_device_gives(family, tmp_path):
     """Dense and sparse, whose routers' sums over tokens are those of all microbatches."""
-    assert len(on_eight_devices(compare_steps, woven(family, "cpu", tmp_path))) == 2
+    assert len(on_eight_devices(compare_steps, woven(family, "cpu", tmp_path))) == 3
 
 
 def count_collectives(package) -> None:
