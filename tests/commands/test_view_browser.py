@@ -197,9 +197,9 @@ class TestLine:
         assert site.find("#code [aria-current]").get_attribute("id") == site.driver.current_url.split("#")[1]
 
     def test_package_that_has_another_file_of_that_path(self, site):
-        site.open("code/train.py/llama2_cpu.html?p=llama3_tpu#L9")
-        site.wait_for("/code/train.py/llama2_tpu.html?p=llama3_tpu#L9")
-        assert "python -m llama3_tpu.train --preset tiny" in site.find("#L9").text
+        site.open("code/train.py/llama2_cpu.html?p=llama3_tpu#L10")
+        site.wait_for("/code/train.py/llama2_tpu.html?p=llama3_tpu#L10")
+        assert "python -m llama3_tpu.train --preset tiny" in site.find("#L10").text
 
     def test_the_first_link_skips_to_the_content(self, site):
         site.open("index.html")
