@@ -37,6 +37,7 @@ SERVING = {
 }
 KERNEL = {"pages_kernel.py": 150}  # of TPUs, where attention is one that it can do
 WINDOW = {"pages.py": 279, "engine.py": 748}  # where layers with windows have pages of their own
+PROCESSES = {"weights.py": 6, "engine.py": 10, "serve.py": 10, "generate.py": 3, "engine_thread.py": 4}  # over several
 MTP = {"engine.py": 765}  # where an MTP layer drafts tokens
 parsed = functools.cache(ast.parse)  # of one text, which several tests read
 every_package = pytest.mark.parametrize("package", NAMES, indirect=True)
@@ -81,7 +82,7 @@ class TestReading:
         lines |= {name: len((package / name).read_text().splitlines()) for name in KERNEL if (package / name).exists()}
         most = SERVING | KERNEL | (WINDOW if "class WindowPages" in (package / "pages.py").read_text() else {})
         most |= MTP if "def hidden_mtp" in (package / "engine.py").read_text() else {}
-        assert all(count <= most[name] for name, count in lines.items()), lines
+        assert all(count <= most[name] + PROCESSES.get(name, 0) for name, count in lines.items()), lines
 
     def test_model_has_no_branch_on_configuration(self, package):
         for node in ast.walk(ast.parse((package / "model.py").read_text())):
