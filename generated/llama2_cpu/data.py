@@ -433,7 +433,7 @@ def parse_shard(text: str) -> tuple[int, int]:
     """Parses I/N: task I of N, from 0."""
     task, tasks = map(int, text.split("/")) if re.fullmatch(r"[0-9]{1,9}/[0-9]{1,9}", text) else (1, 0)
     if task >= tasks:
-        raise InputError(f"--shard {text}: must be I/N, for task I of N, which are numbered from 0: 0/8 to 7/8")
+        raise InputError(f"--shard {text}: must be I/N, for task I of N, numbered from 0: 0/8 is the first of 8 tasks")
     return task, tasks
 
 

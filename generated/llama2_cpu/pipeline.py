@@ -38,8 +38,8 @@ def check_pipeline(config: Config, mesh: Mesh) -> None:
         raise InputError(f"--batch-size {config.batch_size}: {problem}")
     for count in jax.tree.leaves(config.layers):
         if count % (stages * config.pipeline_repeats):
-            problem = f"must be a multiple of --mesh-stage x --pipeline-repeats, {stages * config.pipeline_repeats}"
-            raise InputError(f"--layers {config.layers}: {count} are scanned together: {problem}")
+            given = f"--mesh-stage {stages} --pipeline-repeats {config.pipeline_repeats}"
+            raise InputError(f"{given}: their product must divide the number of layers scanned together, {count}")
 
 
 def scan_stages(f: Callable, init: Array, xs: Any, config: Config) -> tuple[Array, Any]:

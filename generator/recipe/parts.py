@@ -51,6 +51,17 @@ def fragments_of_other_parts(fragments: Iterable[str], parts: Collection[str], f
     return [name for name in fragments if not others.isdisjoint((name, name.split("/")[0]))]
 
 
+def check_parts_add(
+    names: Collection[str], fragments: Collection[str], file: Toml[PackageToml], architecture: str, target: str
+) -> None:
+    """Refuses a part that was asked for by its name and adds no fragment, nor does one that it needs."""
+    selected = {*fragments, *(name.split("/")[0] for name in fragments)}
+    for name in names:
+        entries = [entry for part in select_parts([name], file, target) for entry in file.data.parts[part].fragments]
+        if name != ALL and selected.isdisjoint(entries):
+            raise LoomError(f"the part {name} adds nothing to {architecture} for {target}", None, "Leave it out.")
+
+
 def check_parts(file: Toml[PackageToml], library: Library) -> None:
     """Refuses a part that names a fragment, a folder, a part or a target that does not exist."""
     fragments = {*library.fragments(), *(name.split("/")[0] for name in library.fragments())}

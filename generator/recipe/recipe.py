@@ -10,7 +10,7 @@ from generator.code.traced import Origin
 from generator.errors import LoomError, nearest
 from generator.language.fragment import Fragment
 from generator.recipe.library import Library
-from generator.recipe.parts import ALL, check_parts, fragments_of_other_parts, select_parts
+from generator.recipe.parts import ALL, check_parts, check_parts_add, fragments_of_other_parts, select_parts
 from generator.recipe.pattern import Pattern, read_pattern
 from generator.recipe.rules import Rule, read_rules
 from generator.recipe.schema import ArchitectureToml, NeutralTable, PackageToml, TargetToml
@@ -106,6 +106,7 @@ def select(
     selection = {name: item for name, item in selection.items() if name not in without}
     selection = _drop_incompatible(selection, package_file)
     _check_company(selection, library)
+    check_parts_add(parts, selection, package_file, architecture, target)
     fragments = tuple(fragment for fragment, _ in selection.values())
     left_out = _find_left_out(lineage, library, without)
     pattern = replace(pattern, further=tuple(pair for f in fragments for pair in f.further_layers))

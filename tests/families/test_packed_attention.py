@@ -9,6 +9,7 @@ import pytest
 
 from families.devices import MESHES, compare_with_one, on_eight_devices
 from families.weaving import LIBRARY, woven
+from generator.errors import LoomError
 from generator.weaver import weave
 
 FILE, PARTS = "packed_attention.py", ("all", "packed_attention")
@@ -28,6 +29,7 @@ def test_any_mesh_gives_what_one_device_gives(tmp_path):
 
 
 @pytest.mark.parametrize("architecture", ["gemma2", "gpt_oss"])
-def test_families_with_scores_of_their_own_keep_their_attention(architecture):
+def test_families_with_scores_of_their_own_are_refused(architecture):
     """Soft caps and sinks are not for these kernels."""
-    assert FILE not in weave(architecture, "gpu", LIBRARY, parts=PARTS).files
+    with pytest.raises(LoomError, match=f"the part packed_attention adds nothing to {architecture} for gpu"):
+        weave(architecture, "gpu", LIBRARY, parts=PARTS)

@@ -107,7 +107,7 @@ def test_stages_send_microbatches_and_the_batch_twice(tmp_path):
     assert refused == [
         "--pipeline-microbatches 3: must be a multiple of --mesh-stage, 2",
         "--batch-size 6: must be a multiple of --accumulation x --pipeline-microbatches x data x fsdp, 4",
-        "--layers 6: 6 are scanned together: must be a multiple of --mesh-stage x --pipeline-repeats, 4",
+        "--mesh-stage 2 --pipeline-repeats 2: their product must divide the number of layers scanned together, 6",
     ]
 
 
