@@ -33,9 +33,9 @@ def with_axes(state: optax.FactoredState, model, factored: bool) -> optax.Factor
             return x.replace(axes=param.axes)
         if x.size == 1:  # there is no such factor
             return x.replace(axes=())
-        axes = (None,) * (param.ndim - len(param.axes)) + param.axes
-        left_out = np.argsort(param.shape)[place]
-        return x.replace(axes=axes[:left_out] + axes[left_out + 1 :])
+        left_out = np.argsort(param.shape)[place] - (param.ndim - len(param.axes))  # below 0: the axis of layers
+        kept = [axis for number, axis in enumerate(param.axes) if number != left_out]
+        return x.replace(axes=tuple(kept))
 
     def relabel_all(tree, place: int | None = None):
         each = functools.partial(relabel, place=place)

@@ -42,8 +42,9 @@ def abstract_state(config: Config, mesh: Mesh) -> TrainState:
 
 
 @splice("new_state.optimizer")
-def _(model):
-    model = jax.tree.map(fetch, model)
+def _(model, config):
+    if "parameters" in config.offload.split(","):
+        model = jax.tree.map(fetch, model)
     proceed()
 
 

@@ -183,7 +183,8 @@ def loss(model: Decoder, batch: dict[str, Array], config: Config) -> tuple[Array
 def new_state(config: Config, model: Decoder | None = None) -> TrainState:
     """Returns the state before the first step, of `model` or a new one."""
     model = Decoder(config, nnx.Rngs(config.seed)) if model is None else model
-    model = jax.tree.map(fetch, model)
+    if "parameters" in config.offload.split(","):
+        model = jax.tree.map(fetch, model)
     opt_state = make_optimizer(config).init(model)
     return TrainState(jnp.zeros((), jnp.int32), model, opt_state)
 
