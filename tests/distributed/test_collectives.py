@@ -47,6 +47,9 @@ X = TOKENS * WIDTH  # numbers in the residual stream of the whole batch
 # forward 2; again for the backward pass 1, as the last sum of a layer is of no use there; backward query, key, value,
 # gate, up; the embedding's lookup, and the head's gradient
 SUMS = LAYERS * (2 + 1 + 5) + 2
+# this package has sequence_parallel as well: tokens for two products forward, again, and backward for their outputs;
+# for the embedding and the loss
+TOKENS_OF_ALL = LAYERS * 6 + 2
 LOSS = 3 * TOKENS  # the greatest logit, the normalizer, and the target's logit
 PROMISED = {
     (8, 1, 1): {"all-reduce": MATRICES + 2 * TABLE},
@@ -58,11 +61,14 @@ PROMISED = {
         "reduce-scatter": TABLE // 8,
         "all-to-all": 2 * X // 8,
     },
-    (1, 1, 8): {"all-reduce": SUMS * X + LOSS},
+    (1, 1, 8): {"all-reduce": SUMS * X + LOSS, "all-gather": TOKENS_OF_ALL * X},
     # products: each does its share of the batch or of the matrices
-    (2, 1, 4): {"all-reduce": (MATRICES + 2 * TABLE) // 4 + (SUMS * X + LOSS) // 2},
+    (2, 1, 4): {
+        "all-reduce": (MATRICES + 2 * TABLE) // 4 + (SUMS * X + LOSS) // 2,
+        "all-gather": TOKENS_OF_ALL * X // 2,
+    },
     (1, 4, 2): {
-        "all-gather": (2 * MATRICES + TABLE) // 2,
+        "all-gather": (2 * MATRICES + TABLE) // 2 + TOKENS_OF_ALL * X // 4,
         "all-reduce": MATRICES // 2 + (SUMS * X + LOSS) // 4 + TABLE // 4,
         "reduce-scatter": TABLE // 8,
         "all-to-all": 2 * X // 4,

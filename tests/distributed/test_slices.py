@@ -40,7 +40,7 @@ chips = devices("v5p:8x8x4")
 for sizes in (1, 128, 2), (2, 32, 4), (16, 8, 2), (1, 256, 1), (1, 1, 256), (4, 4, 16), (2, -1, 8):
     mesh = make_mesh(*sizes, chips)
     assert sorted(d.id for d in mesh.devices.flat) == sorted(d.id for d in chips)
-    print(*mesh.devices.shape)
+    print(*(mesh.shape[axis] for axis in ("data", "fsdp", "tensor")))
 try:
     make_mesh(3, 2, 2, chips)
 except InputError as error:
