@@ -48,7 +48,7 @@ except InputError as error:
 """,
     ).splitlines()
     assert output[:-1] == ["1 128 2", "2 32 4", "16 8 2", "1 256 1", "1 1 256", "4 4 16", "2 16 8"]
-    assert "--mesh-data 3, --mesh-fsdp 2, --mesh-tensor 2: 256 devices do not divide" in output[-1]
+    assert "--mesh-tensor 2: 256 devices do not divide" in output[-1]
 
 
 def test_slices_are_parted_by_data_and_then_by_fsdp(tmp_path):
