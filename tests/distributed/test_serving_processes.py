@@ -6,7 +6,6 @@ import concurrent.futures
 import contextlib
 import dataclasses
 import http.client
-import importlib
 import json
 import signal
 import subprocess
@@ -16,8 +15,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from whole import whole_packages
 
 from distributed.jobs import finish, start
+from generator.checkpoint.comparisons import load_package
 
 SIZES = dict(width=32, layers=2, heads=4, kv_heads=4, head_size=8, mlp_width=64, context_length=256, vocab_size=260)
 FLAGS = ["--tokenizer=bytes", "--port=0", "--max-sequences=4", "--chunk=4", "--page-size=4", "--dtype=float32"]
@@ -37,12 +38,10 @@ def saved(tmp_path_factory) -> Path:
     """A model whose likeliest tokens are likelier than rounding, and a folder of compiled programs."""
     jax, nnx = pytest.importorskip("jax"), pytest.importorskip("flax.nnx")
     folder = tmp_path_factory.mktemp("served")
-    config, model, huggingface = (
-        importlib.import_module(f"llama2_cpu.{x}") for x in ("config", "model", "huggingface")
-    )
-    sizes = dataclasses.replace(config.PRESETS["tiny"], **SIZES)
-    made = jax.tree.map(lambda x: 3 * x, nnx.state(model.Decoder(sizes, nnx.Rngs(0))))
-    huggingface.save_hf(sizes, nnx.merge(nnx.graphdef(model.Decoder(sizes, nnx.Rngs(0))), made), folder / "hf")
+    package = load_package(whole_packages() / "llama2_cpu")
+    sizes = dataclasses.replace(package.config.PRESETS["tiny"], **SIZES)
+    graph, state = nnx.split(package.model.Decoder(sizes, nnx.Rngs(0)))
+    package.huggingface.save_hf(sizes, nnx.merge(graph, jax.tree.map(lambda x: 3 * x, state)), folder / "hf")
     return folder
 
 
