@@ -1,11 +1,7 @@
 """Documents that are tokenised before training, and mixtures of sources, against the documents themselves."""
 
 import collections
-import contextlib
 import dataclasses
-import hashlib
-import importlib
-import io
 import json
 import os
 import signal
@@ -13,7 +9,6 @@ import subprocess
 import sys
 import time
 from pathlib import Path
-from unittest import mock
 
 import jax
 import numpy as np
@@ -33,6 +28,8 @@ from generator.language.roles import (
     open_documents,
     open_tokens,
     plain_bytes,
+    refused_prepare,
+    run_prepare,
 )
 
 requires("prepare", "data/mixture", "data/prepared")
@@ -52,25 +49,6 @@ def write_jsonl(path: Path, texts: list[str] = TEXTS) -> str:
 def write_tokenizer(folder: Path) -> str:
     plain_bytes(folder)
     return str(folder / "tokenizer.json")
-
-
-def prepare(*arguments: object) -> subprocess.CompletedProcess:
-    """Runs the command line in this process; only its workers are separate processes."""
-    said, told, code = io.StringIO(), io.StringIO(), 0
-    words = mock.patch("sys.argv", ["data", "prepare", *map(str, arguments)])
-    with words, contextlib.redirect_stdout(said), contextlib.redirect_stderr(told):
-        try:
-            importlib.import_module(f"{PACKAGE.name}.data").main()
-        except SystemExit as end:
-            code = end.code
-    return subprocess.CompletedProcess(arguments, code, said.getvalue(), told.getvalue())
-
-
-def refusal(*arguments: object) -> str:
-    """Returns the error of a refused command: one line."""
-    ended = prepare(*arguments)
-    assert ended.returncode == 2 and ended.stderr.startswith("error: ") and ended.stderr.count("\n") == 1, ended.stderr
-    return ended.stderr
 
 
 def make_config(data: str, **fields):
@@ -96,7 +74,7 @@ def prepared(tmp_path_factory) -> tuple[str, str, str]:
     """Returns a JSONL file, its tokens by a tokenizer, and the tokenizer."""
     folder = tmp_path_factory.mktemp("prepared")
     texts, tokenizer = write_jsonl(folder / "texts.jsonl"), write_tokenizer(folder)
-    ended = prepare(texts, folder / "out", "--tokenizer", tokenizer, "--workers", 1)
+    ended = run_prepare(texts, folder / "out", "--tokenizer", tokenizer, "--workers", 1)
     assert ended.returncode == 0 and "122 documents" in ended.stdout, ended.stderr
     return texts, str(folder / "out"), tokenizer
 
@@ -134,7 +112,7 @@ def test_what_prepared_data_cannot_be_used_for_is_named(prepared, tmp_path):
     shard.write_bytes(content[: len(content) // 2])
     with pytest.raises(InputError, match=r"tokens-\w+: is damaged: remove it"):
         open_tokens(str(copy), load_tokenizer(tokenizer))[0]
-    assert prepare(texts, copy, "--tokenizer", tokenizer).returncode == 0  # which writes it again
+    assert run_prepare(texts, copy, "--tokenizer", tokenizer).returncode == 0  # which writes it again
     assert shard.read_bytes() == content
     shard.unlink()
     with pytest.raises(InputError, match=r"tokens-\w+ is missing: start `data prepare` again"):
@@ -148,14 +126,16 @@ def test_what_prepared_data_cannot_be_used_for_is_named(prepared, tmp_path):
 
 def test_what_cannot_be_prepared_is_named(prepared, tmp_path):
     texts, tokens, tokenizer = prepared
-    assert "was prepared from other files, or for another tokenizer" in refusal(texts, tokens, "--tokenizer=bytes")
+    assert "was prepared from other files, or for another tokenizer" in refused_prepare(
+        texts, tokens, "--tokenizer=bytes"
+    )
     (tmp_path / "bad.jsonl").write_text('{"text": "a"}\n{"text"')
-    assert "must not be in" in refusal(tmp_path, tmp_path / "out", "--tokenizer=bytes")
+    assert "must not be in" in refused_prepare(tmp_path, tmp_path / "out", "--tokenizer=bytes")
     (tmp_path / "blank.jsonl").write_text("\n\n")
-    assert "holds no documents" in refusal(tmp_path / "blank.jsonl", tmp_path / "none", "--tokenizer=bytes")
+    assert "holds no documents" in refused_prepare(tmp_path / "blank.jsonl", tmp_path / "none", "--tokenizer=bytes")
     empty = write_jsonl(tmp_path / "empty.jsonl", [""] * 9)
-    assert "holds no documents of two tokens" in refusal(empty, tmp_path / "void", "--tokenizer", tokenizer)
-    assert "bad.jsonl:2: must be JSON with a field text" in refusal(
+    assert "holds no documents of two tokens" in refused_prepare(empty, tmp_path / "void", "--tokenizer", tokenizer)
+    assert "bad.jsonl:2: must be JSON with a field text" in refused_prepare(
         tmp_path / "bad.jsonl", tmp_path / "half", "--tokenizer=bytes"
     )
     with pytest.raises(InputError, match="it is not whole: start `data prepare` again"):
@@ -190,7 +170,7 @@ def test_prepare_goes_on_after_a_kill(tmp_path):
     subprocess.run([*command, "--workers=2"], cwd=PACKAGE.parent, check=True, stdout=subprocess.DEVNULL)
     assert before.items() <= whole().items() and len(whole()) == 8
     os.utime(data, ns=(0, 0))  # as if rewritten, with as many bytes
-    assert "from other files" in refusal(data, out, "--tokenizer=bytes")
+    assert "from other files" in refused_prepare(data, out, "--tokenizer=bytes")
     os.utime(data, ns=times)
     assert set(os.listdir(out)) == {*whole(), "prepared.json"}
     tokens = open_tokens(str(out), load_tokenizer("bytes"))
@@ -199,7 +179,7 @@ def test_prepare_goes_on_after_a_kill(tmp_path):
     subprocess.run([*command[:4], shorter, str(tmp_path / "short"), *command[6:]], cwd=PACKAGE.parent, check=True)
     (short,) = (tmp_path / "short").glob("tokens-*")
     os.replace(short, next(out.glob("tokens-*")))
-    assert prepare(data, out, "--tokenizer=bytes").returncode == 0
+    assert run_prepare(data, out, "--tokenizer=bytes").returncode == 0
     assert len(list(open_tokens(str(out), load_tokenizer("bytes")))) == 800
 
 
@@ -212,11 +192,11 @@ def test_prepare_goes_on_once_a_file_is_repaired(tmp_path):
         write_rows(folder / f"{i}.jsonl", rows)
     write_rows(folder / "3.jsonl", [*rows, {"body": 3}])
     settings = folder, out, "--tokenizer", tokenizer, "--text-field=body", "--workers=1"
-    assert "3.jsonl:6: the text is 3, not a string" in refusal(*settings)
+    assert "3.jsonl:6: the text is 3, not a string" in refused_prepare(*settings)
     before = {path.name: path.stat().st_mtime_ns for path in out.iterdir() if path.name != "prepared.json"}
     assert len(before) == 3 and not [name for name in before if "half" in name]
     write_rows(folder / "3.jsonl", rows)
-    ended = prepare(*settings)
+    ended = run_prepare(*settings)
     assert ended.returncode == 0 and "16 documents in 4 files" in ended.stdout, ended.stderr
     assert "1 rows without a text (null) are left out" in ended.stdout
     assert "of 16 documents: </s> in 4; there they are text: --special-tokens makes them tokens" in ended.stderr
@@ -225,42 +205,6 @@ def test_prepare_goes_on_once_a_file_is_repaired(tmp_path):
     loaded = load_tokenizer(tokenizer)
     wanted = [[*loaded.encode(f"{i} </s>"), loaded.eos] for i in range(4)]
     assert [ids.tolist() for ids in open_tokens(str(out), loaded)][::4] == wanted
-
-
-def digests(folder: Path) -> dict[str, str]:
-    return {path.name: hashlib.sha256(path.read_bytes()).hexdigest() for path in folder.iterdir()}
-
-
-def test_tasks_of_an_array_make_what_one_process_makes(tmp_path):
-    """Whatever their order, though there are more of them than files; none undoes what another one does."""
-    folder, out = tmp_path / "texts", tmp_path / "out"
-    folder.mkdir()
-    for i in range(2):
-        write_jsonl(folder / f"{i}.jsonl", [f"{i} {j} " + "word " * 120_000 for j in range(2)])  # 1.2 MB fill a file
-    settings = folder, out, "--tokenizer=bytes", "--workers=1"
-    assert prepare(folder, tmp_path / "whole", *settings[2:]).returncode == 0
-    wanted = digests(tmp_path / "whole")
-    count = len(wanted) - 1
-    said = [prepare(*settings, f"--shard={i}/{count + 1}").stdout for i in (0, *range(2, count + 1))]
-    assert f"task 0 of {count + 1}: 0 files are complete; {out} still lacks files of {count} tasks" in said[0]
-    assert f"{out} still lacks files of 1 tasks, such as task 1" in said[-1]
-    with pytest.raises(InputError, match="it is not whole: start `data prepare` again"):
-        open_tokens(str(out), load_tokenizer("bytes"))
-    for wrong in "x", "1", "2/2", "0/0", "-1/2", "1/2/3", "0.5/2":
-        assert f"--shard {wrong}: must be I/N, for task I of N" in refusal(*settings, f"--shard={wrong}")
-    other = folder, out, "--tokenizer=bytes", "--text-field=body", "--shard=0/3"
-    assert "was prepared from other files, or for another tokenizer" in refusal(*other)
-    times = os.stat(folder / "1.jsonl").st_atime_ns, os.stat(folder / "1.jsonl").st_mtime_ns
-    os.utime(folder / "1.jsonl", ns=(0, 0))
-    assert "is of files that have changed since, or that this task sees" in refusal(*settings, "--shard=0/3")
-    os.utime(folder / "1.jsonl", ns=times)
-    half = out / f"{next(name for name in wanted if name != 'prepared.json')}.half-1"
-    half.write_text("of a task that runs now")
-    assert "still lacks" in prepare(*settings, f"--shard=2/{count + 1}").stdout and half.exists()
-    for _ in range(2):  # the second time it changes nothing
-        ended = prepare(*settings, f"--shard=1/{count + 1}")
-        assert ended.returncode == 0 and f"4 documents in {count} files: train with" in ended.stdout, ended.stderr
-        assert digests(out) == wanted
 
 
 def test_texts_that_grow_while_they_are_read_are_refused(tmp_path):
@@ -291,7 +235,7 @@ def bytes_read(data: str, tokenizer: str) -> int:
 def test_a_run_begins_without_reading_prepared_documents(prepared, tmp_path):
     texts, tokens, tokenizer = prepared
     many = write_jsonl(tmp_path / "texts.jsonl", TEXTS * 50)
-    assert prepare(many, tmp_path / "out", "--tokenizer", tokenizer, "--workers=1").returncode == 0
+    assert run_prepare(many, tmp_path / "out", "--tokenizer", tokenizer, "--workers=1").returncode == 0
     bytes_read(texts, tokenizer)
     assert bytes_read(many, tokenizer) > bytes_read(texts, tokenizer) + 500_000  # to find the lines
     assert abs(bytes_read(str(tmp_path / "out"), tokenizer) - bytes_read(tokens, tokenizer)) < 100
