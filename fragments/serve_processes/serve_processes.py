@@ -13,6 +13,7 @@ import select
 import signal
 import socket
 import sys
+import types
 from collections.abc import Callable
 from typing import Any, NoReturn
 
@@ -213,3 +214,8 @@ def _(engine, thread):
     if thread.failed and any_gone(engine.device.followers):
         sys.stdout.flush()
         os._exit(1)  # JAX would wait for the process that is gone
+
+
+@splice("BrokenEngine.fields", optional=True)
+def _():
+    device = types.SimpleNamespace(followers=())
